@@ -23,7 +23,7 @@ from tornado.netutil import bind_sockets
 from tornado.web import Application
 
 from saltlite.api.clients import Runners
-from saltlite.api.endpoint import NothingHere, Office
+from saltlite.api.endpoint import AppContext, NothingHere
 from saltlite.api.endpoints import PATHS
 from saltlite.api.feed import Feeds
 from saltlite.api.link import MasterLink
@@ -50,10 +50,10 @@ def context_of(config: ApiConfig) -> tuple[ssl.SSLContext, str]:
     certificate, key = config.ssl_crt, config.ssl_key
     if not certificate:
         certificate, key = _own(config.pki_dir), ""
-    context, first = read_tls(certificate, key)
+    tls, first = read_tls(certificate, key)
     # Tickets cost memory for each connection, and 1,000 of them may be open.
-    context.num_tickets = 1
-    return context, first.fingerprint(hashes.SHA256()).hex(":").upper()
+    tls.num_tickets = 1
+    return tls, first.fingerprint(hashes.SHA256()).hex(":").upper()
 
 
 def _own(folder: str) -> str:
@@ -132,7 +132,7 @@ def run_api(config: ApiConfig, config_dir: str) -> None:
     # Its warnings are about bytes of strangers, who could fill the log with them.
     if config.log_level != "debug":
         logging.getLogger("tornado.general").setLevel(max(logging.ERROR, logging.getLogger().level))
-    context, digest = (None, "") if config.disable_ssl else context_of(config)
+    tls, digest = (None, "") if config.disable_ssl else context_of(config)
     sockets = _listen(config)
     raise_open_files(config.connections_max + SPARE_FILES)
     # systemd makes it for root; runners keep what they know of machines in it.
@@ -144,7 +144,7 @@ def run_api(config: ApiConfig, config_dir: str) -> None:
     if digest:
         print(f"saltlite-api: the certificate's SHA-256 fingerprint is {digest}", file=sys.stderr)  # noqa: T201 - for people
         log.info("the certificate's SHA-256 fingerprint is %s", digest)
-    asyncio.run(_serve(config, os.path.abspath(config_dir), sockets, context))
+    asyncio.run(_serve(config, os.path.abspath(config_dir), sockets, tls))
 
 
 def _listen(config: ApiConfig) -> list[socket.socket]:
@@ -161,20 +161,20 @@ def _listen(config: ApiConfig) -> list[socket.socket]:
     return sockets
 
 
-def make_server(office: Office, context: Any) -> Server:
+def make_server(context: AppContext, tls: Any) -> Server:
     """The HTTP server, which listens to nothing yet."""
-    config = office.config
+    config = context.config
     application = Application(
-        [(pattern, kind, {"office": office}) for pattern, kind in PATHS.items()],
+        [(pattern, kind, {"context": context}) for pattern, kind in PATHS.items()],
         default_handler_class=NothingHere,
-        default_handler_args={"office": office},
+        default_handler_args={"context": context},
         log_function=lambda _handler: None,
         websocket_ping_interval=20,
         websocket_max_message_size=WS_MESSAGE_MAX,
     )
     server = Server(
         application,
-        ssl_options=context,
+        ssl_options=tls,
         idle_connection_timeout=config.request_timeout,
         body_timeout=config.request_timeout,
         max_body_size=config.max_request_body_size,
@@ -182,14 +182,14 @@ def make_server(office: Office, context: Any) -> Server:
         max_header_size=HEADERS_MAX,
         chunk_size=16 * 1024,
     )
-    server.bound(office.connections)
+    server.bound(context.connections)
     return server
 
 
-async def _serve(config: ApiConfig, config_dir: str, sockets: list[socket.socket], context: Any) -> None:
+async def _serve(config: ApiConfig, config_dir: str, sockets: list[socket.socket], tls: Any) -> None:
     link = MasterLink(master_socket(config.sock_dir), _trusted(config_dir))
-    office = Office(config, link, Runners(link, config_dir, config.runner_timeout), Feeds(link))
-    server = make_server(office, context)
+    context = AppContext(config, link, Runners(link, config_dir, config.runner_timeout), Feeds(link))
+    server = make_server(context, tls)
     server.add_sockets(sockets)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

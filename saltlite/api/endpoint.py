@@ -108,7 +108,7 @@ class SlowDownError(SaltliteError):
 
 
 @dataclass(slots=True)
-class Office:
+class AppContext:
     """What the endpoints share."""
 
     config: ApiConfig
@@ -155,12 +155,12 @@ class Endpoint(RequestHandler):
     ENDLESS = False
     """Whether GET goes on for as long as the caller reads: then there is no HEAD."""
 
-    office: Office
+    context: AppContext
     kind: str
 
-    def initialize(self, office: Office) -> None:
+    def initialize(self, context: AppContext) -> None:
         """Called by tornado for each request."""
-        self.office = office
+        self.context = context
         self.kind = JSON
 
     def set_default_headers(self) -> None:
@@ -175,7 +175,7 @@ class Endpoint(RequestHandler):
         kind = answer_type(self.request.headers.get("Accept", ""))
         self.kind = kind or JSON
         self._let_origin_in()
-        wait_s = self.office.requests.take(self.address, time.monotonic())
+        wait_s = self.context.requests.take(self.address, time.monotonic())
         if wait_s:
             raise SlowDownError("requests from this address", wait_s)
         if kind is None and not self.streams():
@@ -235,7 +235,7 @@ class Endpoint(RequestHandler):
         origin = self.request.headers.get("Origin", "")
         self.set_header("Vary", "Origin")
         if origin and any(
-            hmac.compare_digest(origin.encode(), one.encode()) for one in self.office.config.cors_origins
+            hmac.compare_digest(origin.encode(), one.encode()) for one in self.context.config.cors_origins
         ):
             self.set_header("Access-Control-Allow-Origin", origin)
             self.set_header("Access-Control-Allow-Headers", f"{TOKEN_HEADER}, Content-Type, Accept, Last-Event-ID")
@@ -270,7 +270,7 @@ class Endpoint(RequestHandler):
 
     def on_finish(self) -> None:
         """Called by tornado when the answer was sent."""
-        self.office.metrics.answered(
+        self.context.metrics.answered(
             type(self).__name__.lower(), str(self.request.method), self.get_status(), self.request.request_time()
         )
 

@@ -34,24 +34,24 @@ class Caller(Endpoint):
 
     def clients(self) -> Clients:
         """Who carries out this request's lowstates."""
-        return Clients(self.office.link, self.office.runners, f"API from {self.address}")
+        return Clients(self.context.link, self.context.runners, f"API from {self.address}")
 
     def lowstates(self) -> list[Lowstate]:
         """Those of the body: all of them are good before the first is carried out. Raises UsageError, BodyError."""
-        enabled = self.office.config.netapi_enable_clients
+        enabled = self.context.config.netapi_enable_clients
         return [read_lowstate(row, enabled) for row in read_lowstates(self.body())]
 
-    def pace_login(self) -> None:
+    def limit_logins(self) -> None:
         """Raises SlowDownError when this address tries too many logins."""
-        wait_s = self.office.logins.take(self.address, time.monotonic())
+        wait_s = self.context.logins.take(self.address, time.monotonic())
         if wait_s:
             raise SlowDownError("logins from this address", wait_s)
 
     async def log_in(self, given: Any) -> dict[str, Any]:
         """The master's answer to one login. Raises LoginError, UsageError."""
         fields = read_login(given)
-        self.pace_login()
-        return await self.office.link.call("", "login", **fields)
+        self.limit_logins()
+        return await self.context.link.call("", "login", **fields)
 
 
 class Root(Caller):
@@ -59,7 +59,7 @@ class Root(Caller):
 
     def get(self) -> None:
         """A welcome, with the clients that may be named."""
-        enabled = self.office.config.netapi_enable_clients
+        enabled = self.context.config.netapi_enable_clients
         self.answer({"return": "Welcome", "clients": [name for name in CLIENTS if name in enabled]})
 
     async def post(self) -> None:
@@ -80,13 +80,13 @@ class Run(Caller):
                 raise LoginError("a lowstate for /run has `token`, or `eauth`, `username` and `password`")
         for low in lowstates:
             if not low.token:
-                self.pace_login()
-            token = await logged_in(self.office.link, low)
+                self.limit_logins()
+            token = await logged_in(self.context.link, low)
             try:
                 returned += await self.clients().run_each([low], token)
             finally:
                 if not low.token:
-                    await logged_out(self.office.link, token)
+                    await logged_out(self.context.link, token)
         self.answer({"return": returned})
 
 
@@ -105,7 +105,7 @@ class Login(Caller):
             raise UsageError("one login at a time: POST /token takes several")
         answer = await self.log_in(rows[0])
         self.set_header(TOKEN_HEADER, answer["token"])
-        secure = not self.office.config.disable_ssl
+        secure = not self.context.config.disable_ssl
         self.set_cookie(COOKIE, answer["token"], httponly=True, secure=secure, samesite="Strict", path="/")
         names = ("token", "start", "expire", "user", "eauth", "perms")
         self.answer({"return": [{name: answer[name] for name in names}]})
@@ -116,7 +116,7 @@ class Logout(Caller):
 
     async def post(self) -> None:
         """Make the token void, here and everywhere."""
-        await self.office.link.call(self.token(), "logout")
+        await self.context.link.call(self.token(), "logout")
         self.clear_cookie(COOKIE, path="/")
         self.answer({"return": "Your token has been cleared"})
 
@@ -164,7 +164,7 @@ class Minions(Caller):
     async def post(self) -> None:
         """Publish jobs, and wait for nothing: lowstates of the client local_async, which need not say so."""
         token = self.token()
-        enabled = self.office.config.netapi_enable_clients
+        enabled = self.context.config.netapi_enable_clients
         rows = [
             {**row, "client": "local_async"} if isinstance(row, dict) else row for row in read_lowstates(self.body())
         ]
@@ -190,11 +190,11 @@ class Jobs(Endpoint):
         """The newest jobs, or one with what it returned."""
         token = self.token()
         if jid is None:
-            answer = await self.office.link.call(token, "job_list", limit=JOBS_SHOWN)
+            answer = await self.context.link.call(token, "job_list", limit=JOBS_SHOWN)
             self.answer({"return": [{row["jid"]: _listed(row) for row in answer["jobs"]}]})
             return
-        job = (await self.office.link.call(token, "job_show", jid=parse_jid(jid)))["job"]
-        returned = await link.returned(self.office.link, token, jid)
+        job = (await self.context.link.call(token, "job_show", jid=parse_jid(jid)))["job"]
+        returned = await link.returned(self.context.link, token, jid)
         values = {name: row["ret"] for name, row in returned.items()}
         rows = {name: {**row, "return": row["ret"]} for name, row in returned.items()}
         info = {**_listed(job), "jid": jid, "Minions": [row["id"] for row in job["targets"]], "Result": rows}
@@ -220,7 +220,7 @@ class Keys(Caller):
 
     async def get(self) -> None:
         """The ids of all keys by list."""
-        self.answer({"return": await Wheel(self.office.link, self.token()).list_all()})
+        self.answer({"return": await Wheel(self.context.link, self.token()).list_all()})
 
     async def post(self) -> None:
         """Let one minion in that does not exist yet: a join token for its id, which is good once.
@@ -240,10 +240,10 @@ class Keys(Caller):
         name = parse_minion_id(given.get("mid"))
         token = token or (await self.log_in(given))["token"]
         try:
-            made = await Wheel(self.office.link, token).token_create(name)
+            made = await Wheel(self.context.link, token).token_create(name)
         finally:
             if has_login:
-                await logged_out(self.office.link, token)
+                await logged_out(self.context.link, token)
         self.answer({"return": {"mid": name, **made}})
 
 
@@ -252,7 +252,7 @@ class Key(Endpoint):
 
     async def get(self, minion: str) -> None:
         """The fingerprints of the keys of one id, by list."""
-        self.answer({"return": await Wheel(self.office.link, self.token()).finger_of(minion)})
+        self.answer({"return": await Wheel(self.context.link, self.token()).finger_of(minion)})
 
 
 # -- webhooks: what other programs send becomes an event under a tag of its own
@@ -268,15 +268,15 @@ class Hook(Endpoint):
 
     async def post(self, path: str | None = None) -> None:
         """Make an event `salt/netapi/hook/<path>` of the body."""
-        token = "" if self.office.config.webhook_disable_auth else self.token()
-        wait_s = self.office.hooks.take("", time.monotonic())
+        token = "" if self.context.config.webhook_disable_auth else self.token()
+        wait_s = self.context.hooks.take("", time.monotonic())
         if wait_s:
             raise SlowDownError("hooks", wait_s)
         if len(self.request.body) > HOOK_MAX:
             raise BodyError(f"the body of a hook has at most {HOOK_MAX} bytes", 413)
         headers = {name: value for name, value in self.request.headers.items() if name.lower() not in _SECRET}
         try:
-            await self.office.link.call(
+            await self.context.link.call(
                 token,
                 "hook",
                 path=(path or "").strip("/"),
@@ -284,7 +284,7 @@ class Hook(Endpoint):
             )
         except (LoginError, RefusedError):
             # Those who may send none must not use up what is for those who may.
-            self.office.hooks.give_back("")
+            self.context.hooks.give_back("")
             raise
         self.answer({"success": True})
 
@@ -310,15 +310,15 @@ class _Watched(Endpoint):
 
     async def let_in(self) -> None:
         """Raises LoginError without a token that is good, unless figures are for everybody."""
-        if not self.office.config.stats_disable_auth:
-            await self.office.link.call(self.token(), "whoami")
+        if not self.context.config.stats_disable_auth:
+            await self.context.link.call(self.token(), "whoami")
 
     def gauges(self) -> dict[str, float]:
         """What there is now."""
         return {
-            "connections": len(self.office.connections),
-            "event_watchers": self.office.feeds.watchers,
-            "uptime_seconds": time.time() - self.office.metrics.started_at,
+            "connections": len(self.context.connections),
+            "event_watchers": self.context.feeds.watchers,
+            "uptime_seconds": time.time() - self.context.metrics.started_at,
         }
 
 
@@ -328,7 +328,7 @@ class Stats(_Watched):
     async def get(self) -> None:
         """Counts of requests by endpoint and status."""
         await self.let_in()
-        metrics = self.office.metrics
+        metrics = self.context.metrics
         requests: dict[str, dict[str, int]] = {}
         for (endpoint, _method, status), count in sorted(metrics.requests.items()):
             row = requests.setdefault(endpoint, {})
@@ -347,7 +347,7 @@ class Prometheus(_Watched):
         """Counters, a histogram of durations, gauges."""
         await self.let_in()
         self.set_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-        self.finish(self.office.metrics.exposed(self.gauges()))
+        self.finish(self.context.metrics.exposed(self.gauges()))
 
 
 class Openapi(Endpoint):
@@ -386,7 +386,7 @@ class Events(Endpoint):
     async def get(self) -> None:
         """Send events for as long as the caller reads them."""
         after = self._cursor()
-        async with self.office.feeds.watch(self.token(), after) as events:
+        async with self.context.feeds.watch(self.token(), after) as events:
             self.set_header("Content-Type", "text/event-stream; charset=utf-8")
             self.set_header("X-Accel-Buffering", "no")
             connection: Any = self.request.connection
@@ -458,7 +458,7 @@ class Ws(WebSocketHandler, Endpoint):
 
     def check_origin(self, origin: str) -> bool:
         """A page of somebody else's could use the cookie of its visitor: only our own origin, and configured ones."""
-        return origin in self.office.config.cors_origins or super().check_origin(origin)
+        return origin in self.context.config.cors_origins or super().check_origin(origin)
 
     async def get(self, *path: str) -> None:
         """Shake hands, with a token that is good."""
@@ -467,7 +467,7 @@ class Ws(WebSocketHandler, Endpoint):
         self._given = self.token()
         connection: Any = self.request.connection
         self._stream = connection.stream
-        await self.office.link.call(self._given, "whoami")
+        await self.context.link.call(self._given, "whoami")
         await super().get()
 
     def open(self, *_path: str) -> None:
@@ -487,7 +487,7 @@ class Ws(WebSocketHandler, Endpoint):
 
     def on_close(self) -> None:
         """Called by tornado at the end, which may come before the handshake is over."""
-        self.office.connections.remove(self._stream)
+        self.context.connections.remove(self._stream)
         if self._late is not None:
             self._late.cancel()
         if self._sending is not None:
@@ -495,7 +495,7 @@ class Ws(WebSocketHandler, Endpoint):
 
     async def _send(self) -> None:
         try:
-            async with self.office.feeds.watch(self._given, None) as events:
+            async with self.context.feeds.watch(self._given, None) as events:
                 async for event in events:
                     await self.write_message(b"data: %s\n\n" % event.data)
         except LoginError as error:

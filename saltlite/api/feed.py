@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from saltlite.api.formats import JSON, rendered
-from saltlite.api.link import Line, MasterLink
+from saltlite.api.link import MasterLink, PooledConnection
 from saltlite.client.connection import ConnectionLostError
 from saltlite.client.follower import RESUME_FOR_S
 from saltlite.client.local import error_of
@@ -131,24 +131,24 @@ class Feed:
             self._tell()
 
     async def _stream(self) -> None:
-        line = await self._link.connect()
+        connection = await self._link.connect()
         try:
-            answer = await line.ask(self._token, "events", {"pattern": _PATTERN})
+            answer = await connection.ask(self._token, "events", {"pattern": _PATTERN})
             self.floor = self.seq = answer["seq"]
             self._began.set()
             while True:
                 try:
-                    await self._listen(line)
+                    await self._listen(connection)
                 except ConnectionLostError:
-                    line.close()
-                    line = await self._again()
+                    connection.close()
+                    connection = await self._again()
         finally:
-            line.close()
+            connection.close()
 
-    async def _listen(self, line: Line) -> None:
+    async def _listen(self, connection: PooledConnection) -> None:
         check_at = time.monotonic() + CHECK_S
         while True:
-            message = await line.receive(max(0.0, check_at - time.monotonic()))
+            message = await connection.receive(max(0.0, check_at - time.monotonic()))
             if message is not None:
                 self._take(message)
             if time.monotonic() >= check_at:
@@ -156,18 +156,18 @@ class Feed:
                     await self._link.call(self._token, "whoami")
                 check_at = time.monotonic() + CHECK_S
 
-    async def _again(self) -> Line:
+    async def _again(self) -> PooledConnection:
         give_up_at = time.monotonic() + RESUME_FOR_S
         while True:
             await asyncio.sleep(_RETRY_S)
             try:
-                line = await self._link.connect()
-                await line.ask(self._token, "events", {"pattern": _PATTERN, "after": self.seq})
+                connection = await self._link.connect()
+                await connection.ask(self._token, "events", {"pattern": _PATTERN, "after": self.seq})
             except UnreachableError:
                 if time.monotonic() >= give_up_at:
                     raise
             else:
-                return line
+                return connection
 
     def _take(self, message: Mapping[str, Any]) -> None:
         if message.get("ok") is False:
@@ -211,41 +211,41 @@ class Feeds:
                 raise UnreachableError(f"the events of {FEEDS_MAX} tokens are followed already; try again later")
             feed = self._feeds[token] = Feed(self._link, token)
         feed.watchers += 1
-        line = None
+        connection = None
         try:
             await feed.begin()
             if after is None or feed.floor <= after <= feed.seq:
                 yield feed.events(feed.seq if after is None else after)
             else:
-                line = await self._opened(token, after)
-                yield self._from_far(feed, after, line)
+                connection = await self._opened(token, after)
+                yield self._from_far(feed, after, connection)
         finally:
-            if line is not None:
-                line.close()
+            if connection is not None:
+                connection.close()
             feed.watchers -= 1
             if not feed.watchers:
                 feed.end()
                 if self._feeds.get(token) is feed:
                     del self._feeds[token]
 
-    async def _opened(self, token: str, after: int) -> Line:
-        line = await self._link.connect()
+    async def _opened(self, token: str, after: int) -> PooledConnection:
+        connection = await self._link.connect()
         try:
-            await line.ask(token, "events", {"pattern": _PATTERN, "after": after})
+            await connection.ask(token, "events", {"pattern": _PATTERN, "after": after})
         except BaseException:
-            line.close()
+            connection.close()
             raise
-        return line
+        return connection
 
-    async def _from_far(self, feed: Feed, after: int, line: Line) -> AsyncIterator[FeedEvent]:
+    async def _from_far(self, feed: Feed, after: int, connection: PooledConnection) -> AsyncIterator[FeedEvent]:
         """What the feed does not remember is read from the master, until the feed can go on with it."""
         while after < feed.floor:
-            message = await line.receive(None)
+            message = await connection.receive(None)
             if message is None or message.get("ok") is False:
                 raise error_of(message or {})
             for event in _events_in(message):
                 yield event
             after = max(after, int(message.get("seq") or 0))
-        line.close()
+        connection.close()
         async for event in feed.events(after):
             yield event

@@ -42,7 +42,7 @@ _CREDENTIALS = struct.Struct("3i")
 Message = dict[str, Any]
 
 
-class Line:
+class PooledConnection:
     """One connection. After any exception from it, close it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -156,7 +156,7 @@ class MasterLink:
         """`trusted` are the users of whom one must have started the master: another could read passwords here."""
         self._path = path
         self._trusted = trusted
-        self._kept: list[Line] = []
+        self._kept: list[PooledConnection] = []
         self._room = asyncio.Semaphore(CONNECTIONS_MAX)
         self.followed = FollowSlots(FOLLOWED_MAX, FOLLOWED_OF_ONE, ANSWER_TIMEOUT_S)
 
@@ -166,11 +166,11 @@ class MasterLink:
         Raises UnreachableError when the master is not there, RefusedError when the caller may not, and the error that
         the master answered.
         """
-        async with self.line() as line:
-            return await line.ask(token, verb, fields)
+        async with self.connection() as connection:
+            return await connection.ask(token, verb, fields)
 
     @asynccontextmanager
-    async def line(self) -> AsyncIterator[Line]:
+    async def connection(self) -> AsyncIterator[PooledConnection]:
         """A connection for one request, and for the stream that it may open. It is kept when it is clean after that."""
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
@@ -178,15 +178,15 @@ class MasterLink:
         except TimeoutError:
             raise UnreachableError(f"{CONNECTIONS_MAX} requests are with the master already; try again") from None
         try:
-            line = self._take() or await self.connect()
+            connection = self._take() or await self.connect()
             try:
-                yield line
+                yield connection
             finally:
-                self._put_back(line)
+                self._put_back(connection)
         finally:
             self._room.release()
 
-    async def connect(self) -> Line:
+    async def connect(self) -> PooledConnection:
         """A connection of its own, which the caller closes. Raises UnreachableError, RefusedError."""
         try:
             reader, writer = await asyncio.open_unix_connection(self._path, limit=256 * 1024)
@@ -201,27 +201,27 @@ class MasterLink:
             raise UnreachableError(
                 f"user {uid} listens on {self._path}, who is neither root nor the owner of the API's configuration"
             )
-        return Line(reader, writer)
+        return PooledConnection(reader, writer)
 
     def close(self) -> None:
         """Close what is kept."""
-        for line in self._kept:
-            line.close()
+        for connection in self._kept:
+            connection.close()
         self._kept.clear()
 
-    def _take(self) -> Line | None:
+    def _take(self) -> PooledConnection | None:
         while self._kept:
-            line = self._kept.pop()
-            if line.usable():
-                return line
-            line.close()
+            connection = self._kept.pop()
+            if connection.usable():
+                return connection
+            connection.close()
         return None
 
-    def _put_back(self, line: Line) -> None:
-        if line.usable() and len(self._kept) < KEPT_MAX:
-            self._kept.append(line)
+    def _put_back(self, connection: PooledConnection) -> None:
+        if connection.usable() and len(self._kept) < KEPT_MAX:
+            self._kept.append(connection)
         else:
-            line.close()
+            connection.close()
 
 
 def _lost() -> ConnectionLostError:
@@ -301,16 +301,16 @@ class _NoAnswerError(ConnectionLostError):
 async def _published(
     link: MasterLink, token: str, job: JobCall, request: dict[str, Any], timeout_s: float | None
 ) -> Finished:
-    async with link.line() as line:
+    async with link.connection() as connection:
         try:
-            answer = await line.ask(token, "publish", {**request, "follow": True})
+            answer = await connection.ask(token, "publish", {**request, "follow": True})
         except ConnectionLostError as error:
             raise _NoAnswerError(str(error)) from error
         published = Published(answer, fun=job.fun, target=job.tgt)
         policy = WaitPolicy(published.timeout_s) if timeout_s is None else WaitPolicy(timeout_s, away_quiet_s=timeout_s)
         progress = Progress(published, now=time.monotonic())
         stream = _JobStream(link, token, progress, Follower(progress, policy, live=True))
-        await stream.read(line)
+        await stream.read(connection)
     await stream.resume()
     return Finished(progress, stream.replies)
 
@@ -325,12 +325,12 @@ class _JobStream:
         self._progress = progress
         self._follower = follower
 
-    async def read(self, line: Line) -> None:
+    async def read(self, connection: PooledConnection) -> None:
         """Read the stream on this connection until it ends or breaks, or the waiting is over."""
-        line.clean = False
+        connection.clean = False
         while isinstance(action := self._follower.next(time.monotonic()), Read):
             try:
-                message = await line.receive(action.timeout_s)
+                message = await connection.receive(action.timeout_s)
             except ConnectionLostError:
                 self._follower.lost()
                 return
@@ -339,16 +339,16 @@ class _JobStream:
                 if message.get("ok") is False:
                     raise error_of(message)
                 self.replies += self._progress.apply(message, now=time.monotonic()).replies
-        line.clean = self._follower.idle
+        connection.clean = self._follower.idle
 
     async def resume(self) -> None:
         """Open the streams that the follower still wants. Raises UnreachableError when the master stays away."""
         while isinstance(action := self._follower.next(time.monotonic()), Open):
             try:
-                async with self._link.line() as line:
-                    await line.ask(self._token, "follow", action.fields)
+                async with self._link.connection() as connection:
+                    await connection.ask(self._token, "follow", action.fields)
                     self._follower.opened(action)
-                    await self.read(line)
+                    await self.read(connection)
             except UnreachableError as error:
                 self._follower.failed(error, time.monotonic())
                 await asyncio.sleep(RESUME_PAUSE_S)
@@ -356,9 +356,9 @@ class _JobStream:
 
 async def returned(link: MasterLink, token: str, jid: str) -> dict[str, dict[str, Any]]:
     """`{id: full_row}` of what a job has returned until now."""
-    async with link.line() as line:
-        published = Published(await line.ask(token, "follow", {"jid": jid, "after": 0, "once": True}))
+    async with link.connection() as connection:
+        published = Published(await connection.ask(token, "follow", {"jid": jid, "after": 0, "once": True}))
         progress = Progress(published, now=time.monotonic())
         stream = _JobStream(link, token, progress, Follower(progress, WaitPolicy(0.0), live=False, stored=True))
-        await stream.read(line)
+        await stream.read(connection)
     return {reply.name: full_row(reply, jid) for reply in stream.replies if reply.has_value}

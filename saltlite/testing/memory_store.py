@@ -19,9 +19,9 @@ from saltlite.master.store.invariants import (
     EXPIRED_REASON,
     RANK,
     advance,
-    believed,
     cancelled_reason,
     check_job,
+    effective_state,
     event_in,
     first_state,
     job_event,
@@ -603,7 +603,7 @@ class _MemoryWriter(_MemoryReader):
 
     def _believed(self, jid: Jid, row: TargetRow) -> TargetRow:
         current = self._tables.targets.get(jid, {}).get(row.id)
-        return row if current is None else believed(current.state, row)
+        return row if current is None else effective_state(current.state, row)
 
     def _move(self, jid: Jid, row: TargetRow) -> bool:
         current = self._tables.targets.get(jid, {}).get(row.id)

@@ -15,7 +15,7 @@ import pytest
 
 from saltlite.client.connection import Connection
 from saltlite.client.local import JobCall
-from saltlite.master.protocol.outbox import PARCELS_MAX
+from saltlite.master.protocol.outbox import DELIVERIES_MAX
 from tests.bench.bench_fleet import accept_simulated
 from tests.support.fleet import Fleet, wait_until
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 MIB = 1024 * 1024
 CROWD = 300
 """Simulated minions that come and go at once."""
-JOBS = PARCELS_MAX + 36
+JOBS = DELIVERIES_MAX + 36
 """More than are on their way to one minion at once: the others have to be asked for."""
 
 

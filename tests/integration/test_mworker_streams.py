@@ -11,7 +11,7 @@ from pathlib import Path
 
 from saltlite.client.connection import Connection
 from saltlite.client.local import EventReader, LocalClient
-from saltlite.master.processes import link_channel as inside
+from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes import link_channel as linkchannel
 from saltlite.master.processes import mworker
 from saltlite.master.processes.context import HandlerConfig, Identity, Master, Refused, RejectedResults
@@ -65,7 +65,7 @@ def _run(
         return Master(MemoryStore(disk), SystemClock(), who, terms, link, *inventory(), left_out=left_out)
 
     serves = mworker.MWorker(
-        reactor, make, no_files(reactor), linkchannel.LinkPlace(str(folder / "link.ipc"), os.geteuid())
+        reactor, make, no_files(reactor), linkchannel.LinkAddress(str(folder / "link.ipc"), os.geteuid())
     )
     serves.serve(listener)  # type: ignore[arg-type]  # a thread's arguments are objects
 
@@ -147,7 +147,7 @@ def test_a_report_that_cannot_be_handled_is_left_out_and_costs_nobody_else(tmp_p
             reactor,
             lambda to_link: Master(MemoryStore(disk), SystemClock(), who, terms, to_link, *inventory()),
             no_files(reactor),
-            linkchannel.LinkPlace(str(tmp_path / "link.ipc"), os.geteuid()),
+            linkchannel.LinkAddress(str(tmp_path / "link.ipc"), os.geteuid()),
         )
         said, _ = link.accept()
         with said:
@@ -155,7 +155,7 @@ def test_a_report_that_cannot_be_handled_is_left_out_and_costs_nobody_else(tmp_p
                 Report("web1", key(MinionId("web1")).fingerprint, {"t": "return", "jid": made.jid}, b"\xc3"),
                 Report("web2", key(MinionId("web2")).fingerprint, RETURN | {"jid": made.jid}, b"\xc3"),
             ]
-            serves._from_link([pack(inside.reports(7, rows))])
+            serves._from_link([pack(ipc.reports(7, rows))])
             reactor.call_later(0.2, reactor.stop)
             reactor.run()
             asked.append(said.recv(65536))

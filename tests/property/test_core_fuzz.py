@@ -8,7 +8,7 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saltlite.master.protocol.session_manager import Decide, HangUp, Report
+from saltlite.master.protocol.session_manager import CloseConnection, Decide, Report
 from saltlite.minion.protocol.effects import Delivery, Fork
 from saltlite.wire import frames, jobbody
 from saltlite.wire.messages import VERBS
@@ -60,7 +60,7 @@ def sealed(guest: Guest, value: object) -> bytes:
 
 @settings(deadline=None, max_examples=200)
 @given(sent=st.lists(raw_frames, max_size=8))
-def test_no_bytes_of_a_stranger_crash_the_hub_or_reach_anybody(sent: list[bytes]) -> None:
+def test_no_bytes_of_a_stranger_crash_the_session_manager_or_reach_anybody(sent: list[bytes]) -> None:
     table = Table()
     other = table.join("other")
     table.take()
@@ -69,13 +69,15 @@ def test_no_bytes_of_a_stranger_crash_the_hub_or_reach_anybody(sent: list[bytes]
         stranger.raw(raw)
     effects = table.take()
     assert of(Decide, effects) == of(Report, effects) == []
-    assert all(hung_up == HangUp(stranger.number, stranger.address) for hung_up in of(HangUp, effects))
+    assert all(
+        hung_up == CloseConnection(stranger.number, stranger.address) for hung_up in of(CloseConnection, effects)
+    )
     assert other.alive
 
 
 @settings(deadline=None, max_examples=300)
 @given(sent=st.lists(st.one_of(messages(), values), max_size=8), state=st.sampled_from(["accepted", "pending"]))
-def test_no_message_of_a_minion_crashes_the_hub_or_harms_another(sent: list[object], state: str) -> None:
+def test_no_message_of_a_minion_crashes_the_session_manager_or_harms_another(sent: list[object], state: str) -> None:
     table = Table()
     other = table.join("other")
     guest = table.join("web1", state)
@@ -90,7 +92,7 @@ def test_no_message_of_a_minion_crashes_the_hub_or_harms_another(sent: list[obje
 
 @settings(deadline=None)
 @given(said=values)
-def test_no_introduction_crashes_the_hub(said: object) -> None:
+def test_no_introduction_crashes_the_session_manager(said: object) -> None:
     table = Table()
     guest = Guest(table, "web1")
     answer = frames.parse(guest.hello())

@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import StoreError
-from saltlite.master.processes import link_channel as inside
+from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes import link_channel as linkchannel
 from saltlite.master.processes import mworker
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
@@ -225,7 +225,7 @@ class SimMaster:
 
     def _link(self, process: Process) -> None:
         reactor: Any = SimReactor(process)
-        hub = SessionManager(
+        manager = SessionManager(
             Handshakes(
                 fleet_public=FLEET_PUBLIC,
                 certificate=certificate_of(self.name).encode(),
@@ -245,7 +245,7 @@ class SimMaster:
 
             return self.fleet.network.server(on_frame, on_hangup, address=self.address)
 
-        link = LinkProcess(reactor, hub, make_link)
+        link = LinkProcess(reactor, manager, make_link)
         universe, path = self.fleet.universe, f"{self.name}/link"
 
         def accept(client: End) -> None:
@@ -278,12 +278,12 @@ class SimMaster:
         serving = mworker.MWorker(reactor, make_master, no_files(reactor), self._link_place())
         serving.serve(listener)
 
-    def _link_place(self) -> linkchannel.LinkPlace:
-        return linkchannel.LinkPlace(f"{self.name}/link", 0)
+    def _link_place(self) -> linkchannel.LinkAddress:
+        return linkchannel.LinkAddress(f"{self.name}/link", 0)
 
     def _maintenance(self, process: Process) -> None:
         reactor: Any = SimReactor(process)
-        link = linkchannel.LinkChannel(reactor, self._link_place(), inside.MAINTENANCE, lambda _batch: None)
+        link = linkchannel.LinkChannel(reactor, self._link_place(), ipc.MAINTENANCE, lambda _batch: None)
         Maintenance(reactor, SimStore(self), self.clock, keep_s=KEEP_S, link=link)
 
     # -- what the history is told

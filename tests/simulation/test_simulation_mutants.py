@@ -54,7 +54,7 @@ def test_a_return_that_is_acknowledged_before_its_commit_is_lost(monkeypatch: py
         send(self, mworker, batch)
         for report in batch:
             if report.message["t"] == "return":
-                self._hub.committed(report.fingerprint, [report.message["jid"]])
+                self._manager.committed(report.fingerprint, [report.message["jid"]])
         self._soon()
 
     monkeypatch.setattr(LinkProcess, "_send_batch", hasty)
@@ -109,10 +109,10 @@ def test_a_publish_that_is_not_idempotent_is_seen(monkeypatch: pytest.MonkeyPatc
 def test_a_job_that_is_sent_to_somebody_else_too_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     deliver = SessionManager.deliver
 
-    def wrong_door(self: SessionManager, minion: str, parcels: Any, **how: Any) -> None:
-        parcels = list(parcels)
-        deliver(self, minion, parcels, **how)
-        deliver(self, min(self.sessions.by_id, default=minion), parcels)
+    def wrong_door(self: SessionManager, minion: str, deliveries: Any, **how: Any) -> None:
+        deliveries = list(deliveries)
+        deliver(self, minion, deliveries, **how)
+        deliver(self, min(self.sessions.by_id, default=minion), deliveries)
 
     monkeypatch.setattr(SessionManager, "deliver", wrong_door)
     assert found("G3")
@@ -150,7 +150,7 @@ def test_a_terminal_state_that_changes_is_seen(monkeypatch: pytest.MonkeyPatch) 
 
 def test_news_that_nobody_looks_for_leave_a_client_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MWorker, "_look", lambda self: None)
-    monkeypatch.setattr(LinkProcess, "_ring", lambda self: self._ringers.clear())
+    monkeypatch.setattr(LinkProcess, "_ring", lambda self: self._committers.clear())
     assert found("G7")
 
 

@@ -63,8 +63,8 @@ def certificate(
     return issue(fleet, terms)
 
 
-def make_hub(clock: ManualClock, *, per_address: float = 1000.0, cert: bytes | None = None) -> SessionManager:
-    """A hub of this fleet."""
+def make_manager(clock: ManualClock, *, per_address: float = 1000.0, cert: bytes | None = None) -> SessionManager:
+    """A manager of this fleet."""
     return SessionManager(
         Handshakes(
             fleet_public=FLEET_PUBLIC,

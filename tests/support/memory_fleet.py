@@ -1,4 +1,4 @@
-"""A master's hub and minions joined by the in-memory link, with a clock that stands still: for the core's tests.
+"""A master's manager and minions joined by the in-memory link, with a clock that stands still: for the core's tests.
 
 The drivers in here do what the daemons do, as simply as possible: the master's store is a few dicts, a minion's
 journal and spool are the real ones on a disk in memory, a job's process is a row in a dict that ends when the
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltlite.master.protocol import session_manager as hub
+from saltlite.master.protocol import session_manager
 from saltlite.master.protocol.outbox import Delivery
 from saltlite.master.protocol.session_manager import Effect, Send, SessionManager
 from saltlite.master.store.invariants import advance
@@ -33,7 +33,7 @@ from saltlite.wire.joinproof import proves, token_public
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.noise import Handshake, Role, public_of
 from saltlite.wire.session import Session
-from tests.support.keys import FLEET, FUNCTIONS, NOW, TOKEN, good_token, identity, key_of, make_hub, seed, signed
+from tests.support.keys import FLEET, FUNCTIONS, NOW, TOKEN, good_token, identity, key_of, make_manager, seed, signed
 
 
 class PowerCut(Exception):  # noqa: N818 - it is an event of the test, not an error of the product
@@ -54,7 +54,7 @@ class StoredJob:
 
 
 class Master:
-    """The hub with its link and a store of dicts. `decide` is what an MWorker says about a key."""
+    """The manager with its link and a store of dicts. `decide` is what an MWorker says about a key."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
@@ -63,15 +63,15 @@ class Master:
         self.keys: dict[Fingerprint, str] = {}
         self.present: set[str] = set()
         self.came_and_went: list[tuple[str, bool]] = []
-        self.undecided: list[hub.Decide] = []
+        self.undecided: list[session_manager.Decide] = []
         self.holds_decisions = False
         self.store_fails = False
         self.start()
 
     def start(self) -> None:
         """A link process begins: no session is known."""
-        self.hub = make_hub(self.clock)
-        self.link = self.fleet.network.server(self._frame, self.hub.hangup, self.hub.connected)
+        self.manager = make_manager(self.clock)
+        self.link = self.fleet.network.server(self._frame, self.manager.hangup, self.manager.connected)
         self.present.clear()
         self._tick_at = self._sweep_at = self.clock.monotonic()
 
@@ -80,7 +80,7 @@ class Master:
         self.link.close()
 
     def _frame(self, route: bytes, number: int, address: str, frame: bytes) -> None:
-        self.hub.frame(route, number, address, frame)
+        self.manager.frame(route, number, address, frame)
         self.carry()
 
     def deadline(self) -> float:
@@ -89,51 +89,51 @@ class Master:
     def tick(self) -> None:
         now = self.clock.monotonic()
         if now >= self._tick_at:
-            self._tick_at = now + hub.TICK_S
-            self.hub.tick()
+            self._tick_at = now + session_manager.TICK_S
+            self.manager.tick()
         if now >= self._sweep_at:
             self._sweep_at = now + 15.0
-            self.hub.pull(sorted({m for job in self.jobs.values() for m in job.minions}))
+            self.manager.pull(sorted({m for job in self.jobs.values() for m in job.minions}))
         self.carry()
 
     def carry(self) -> None:
-        """Carry out what the hub wants."""
-        while effects := self.hub.take():
+        """Carry out what the manager wants."""
+        while effects := self.manager.take():
             for effect in effects:
                 self._one(effect)
 
-    def _one(self, effect: hub.Effect) -> None:
+    def _one(self, effect: session_manager.Effect) -> None:
         match effect:
-            case hub.Send():
+            case session_manager.Send():
                 result = self.link.send(effect.route, effect.frame)
                 if result is SendResult.FULL:
-                    self._tick_at = min(self._tick_at, self.clock.monotonic() + hub.BLOCKED_RETRY_S)
+                    self._tick_at = min(self._tick_at, self.clock.monotonic() + session_manager.BLOCKED_RETRY_S)
                 if result is not SendResult.OK:
-                    self.hub.unsent(effect, gone=result is SendResult.GONE)
-            case hub.HangUp():
+                    self.manager.unsent(effect, gone=result is SendResult.GONE)
+            case session_manager.CloseConnection():
                 self.fleet.note("master", f"hangs up on {effect.address}")
                 self.link.hang_up(effect.connection, effect.address)
-            case hub.Decide():
+            case session_manager.Decide():
                 self.fleet.note("master", f"decides about {effect.said['id']}")
                 if self.holds_decisions:
                     self.undecided.append(effect)
                 else:
                     self.decide(effect)
-            case hub.Presence():
+            case session_manager.Presence():
                 self.fleet.note("master", f"{effect.id} is {'up' if effect.up else 'away'}")
                 self.came_and_went.append((effect.id, effect.up))
                 (self.present.add if effect.up else self.present.discard)(effect.id)
-            case hub.Report():
+            case session_manager.Report():
                 self._report(effect)
-            case hub.Pull():
+            case session_manager.Pull():
                 self._pull(effect)
 
-    def decide(self, ask: hub.Decide) -> None:
+    def decide(self, ask: session_manager.Decide) -> None:
         """Accept a key that proves TOKEN, else what was said of it before, else pending."""
         key = fingerprint(ask.public)
         if proves(token_public(TOKEN), ask.said["token"], ask.said["id"], ask.public):
             self.keys.setdefault(key, "accepted")
-        self.hub.decided(ask.session, self.keys.setdefault(key, "pending"), ask.said["id"])
+        self.manager.decided(ask.session, self.keys.setdefault(key, "pending"), ask.said["id"])
 
     def change_key(self, name: str, state: str) -> None:
         """What `saltlite key` does."""
@@ -147,7 +147,7 @@ class Master:
             for job in self.jobs.values():
                 if name in job.states:
                     job.states[name] = advance(job.states[name], TargetState.REVOKED)
-        self.hub.key_changed(key, state, name)
+        self.manager.key_changed(key, state, name)
         self.carry()
 
     def publish(
@@ -167,14 +167,14 @@ class Master:
         )
         self.fleet.note("operator", f"{fun} for {', '.join(minions)}")
         for name in minions:
-            self.hub.deliver(name, [self._parcel(jid, name)])
+            self.manager.deliver(name, [self._parcel(jid, name)])
         self.carry()
         return jid
 
     def cancel(self, jid: str) -> None:
         """What `saltlite job kill` does."""
         self.fleet.note("operator", "kills the job")
-        self.hub.cancel((minion, jid) for minion in self.jobs[jid].minions)
+        self.manager.cancel((minion, jid) for minion in self.jobs[jid].minions)
         self.carry()
 
     def state(self, jid: str, name: str) -> TargetState:
@@ -191,7 +191,7 @@ class Master:
         proof = merkle.proofs(job.minions)[name]
         return Delivery(jid, job.body, job.signature, proof, self.clock.monotonic() + left_s)
 
-    def _pull(self, ask: hub.Pull) -> None:
+    def _pull(self, ask: session_manager.Pull) -> None:
         wanted = [
             jid
             for jid, job in self.jobs.items()
@@ -199,11 +199,11 @@ class Master:
             and (state is TargetState.QUEUED or (ask.fresh and state not in TERMINAL))
             and jid >= ask.since
         ]
-        parcels = [self._parcel(jid, ask.id) for jid in wanted[:16]]
+        deliveries = [self._parcel(jid, ask.id) for jid in wanted[:16]]
         rest = next(iter(wanted[16:]), "") if ask.fresh else None
-        self.hub.deliver(ask.id, parcels, starved=len(wanted) > 16, rest=rest)
+        self.manager.deliver(ask.id, deliveries, starved=len(wanted) > 16, rest=rest)
 
-    def _report(self, report: hub.Report) -> None:
+    def _report(self, report: session_manager.Report) -> None:
         message = report.message
         if self.store_fails or message["t"] == "functions":
             return
@@ -215,7 +215,7 @@ class Master:
                 job.returns.setdefault(report.id, report.body or b"")
         self.fleet.note("master", f"stores {message['state']} of {report.id}")
         if message["t"] == "return":
-            self.hub.committed(report.fingerprint, [message["jid"]])
+            self.manager.committed(report.fingerprint, [message["jid"]])
 
 
 class Minion:
@@ -369,10 +369,10 @@ class Minion:
     def _told(self, message: Mapping[str, Any]) -> None:
         match message["t"]:
             case "job":
-                parcel = job_effects.Delivery(
+                delivery = job_effects.Delivery(
                     message["jid"], message["body"], message["sig"], message["proof"], message["deliver_ms"]
                 )
-                self.jobs.received(parcel)
+                self.jobs.received(delivery)
             case "cancel":
                 self.jobs.cancel(message["jid"])
             case "return_ack":
@@ -482,7 +482,7 @@ class Fleet:
         self.clock.advance(max(0.0, until - self.clock.monotonic()))
 
 
-# -- A hub, and minions that may say anything to it: for the tests of the master's side.
+# -- A manager, and minions that may say anything to it: for the tests of the master's side.
 
 
 JID = "20270115080000000000"
@@ -494,25 +494,25 @@ def jid(number: int) -> str:
 
 
 class Table:
-    """A hub, and what it wanted."""
+    """A manager, and what it wanted."""
 
     def __init__(self, *, per_address: float = 100_000.0) -> None:
         self.clock = ManualClock(seed=5, wall=NOW)
-        self.hub: SessionManager = make_hub(self.clock, per_address=per_address)
+        self.manager: SessionManager = make_manager(self.clock, per_address=per_address)
         self.done: list[Effect] = []
         self.guests = 0
 
     def take(self) -> list[Effect]:
-        effects = self.hub.take()
+        effects = self.manager.take()
         self.done += effects
         return effects
 
     def wait(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        self.hub.tick()
+        self.manager.tick()
 
     def refused(self) -> Mapping[str, int]:
-        return self.hub.refused_frames
+        return self.manager.refused_frames
 
     def join(self, name: str, state: str = "accepted", *, boot: str = "b") -> Guest:
         """A guest whose key was decided about."""
@@ -539,7 +539,7 @@ class Guest:
     def raw(self, frame: bytes) -> None:
         is_data = frame.startswith(b"\x02\x04")
         number, address = (-1, "") if is_data else (self.number, self.address)
-        self.table.hub.frame(self.route, number, address, frame)
+        self.table.manager.frame(self.route, number, address, frame)
 
     def hello(self) -> bytes:
         """Send HELLO; the frame that comes back, b"" for none."""
@@ -570,7 +570,7 @@ class Guest:
 
     def decided(self, state: str) -> None:
         assert self.session is not None
-        self.table.hub.decided(self.session.id, state, self.name)
+        self.table.manager.decided(self.session.id, state, self.name)
 
     def seal(self, message: Mapping[str, Any]) -> bytes:
         assert self.session is not None
@@ -583,13 +583,13 @@ class Guest:
         return [e for e in self.table.take() if isinstance(e, Send) and e.route == self.route]
 
     def heard(self) -> list[Any]:
-        """What the hub said to this guest since anything was taken last."""
+        """What the manager said to this guest since anything was taken last."""
         assert self.session is not None
         return [codec.decode(self.session.open(send.frame)) for send in self.mine()]
 
     @property
     def alive(self) -> bool:
-        """Whether the hub still answers in this session."""
+        """Whether the manager still answers in this session."""
         self.table.take()
         self.say({"t": "heartbeat", "running": [], "spool": 0})
         return self.heard() == [{"t": "heartbeat_ack"}]
@@ -599,7 +599,7 @@ def of(kind: type[Any], effects: Sequence[object]) -> list[Any]:
     return [effect for effect in effects if isinstance(effect, kind)]
 
 
-def parcel(number: int, table: Table, size: int = 10) -> Delivery:
+def delivery(number: int, table: Table, size: int = 10) -> Delivery:
     return Delivery(jid(number), b"b" * size, b"s" * 64, [], table.clock.monotonic() + 60.0)
 
 

@@ -31,7 +31,7 @@ class Scripted:
     ) -> None:
         self.clock = ManualClock(seed=3, wall=NOW)
         self.connection = Connection(identity("web1", good_token("web1")), MASTERS, fleet, self.clock)
-        self.doorway = Handshakes(
+        self.handshakes = Handshakes(
             fleet_public=decode_chain(chain)[-1].new_public if chain else FLEET_PUBLIC,
             certificate=certificate(NOW).encode() if cert is None else cert,
             private=private,
@@ -62,11 +62,11 @@ class Scripted:
         (raw,) = self.sent()
         hello = frames.parse(raw)
         assert isinstance(hello, frames.Hello)
-        self.connection.frame(self.doorway.hello(b"r", 1, "10.0.0.1", hello))
+        self.connection.frame(self.handshakes.hello(b"r", 1, "10.0.0.1", hello))
         (raw,) = self.sent()
         auth = frames.parse(raw)
         assert isinstance(auth, frames.Auth)
-        self.session = self.doorway.auth(b"r", auth).session
+        self.session = self.handshakes.auth(b"r", auth).session
 
     def say(self, message: Mapping[str, Any]) -> None:
         assert self.session is not None

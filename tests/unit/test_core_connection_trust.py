@@ -22,7 +22,7 @@ def refused_because(it: Scripted) -> str:
     (raw,) = it.sent()
     hello = frames.parse(raw)
     assert isinstance(hello, frames.Hello)
-    it.connection.frame(it.doorway.hello(b"r", 1, "10.0.0.1", hello))
+    it.connection.frame(it.handshakes.hello(b"r", 1, "10.0.0.1", hello))
     effects = it.take()
     assert not [effect for effect in effects if isinstance(effect, SendFrame | Trust)]
     assert it.phase() is Phase.BACKOFF
@@ -90,7 +90,7 @@ def test_without_a_pinned_fleet_it_asks_and_pins_what_was_proved() -> None:
     (raw,) = it.sent()
     hello = frames.parse(raw)
     assert isinstance(hello, frames.Hello)
-    it.connection.frame(it.doorway.hello(b"r", 1, "10.0.0.1", hello))
+    it.connection.frame(it.handshakes.hello(b"r", 1, "10.0.0.1", hello))
     assert [effect.fleet for effect in it.take() if isinstance(effect, Trust)] == [FLEET]
 
 
@@ -181,7 +181,7 @@ def test_a_chain_longer_than_the_limit_keeps_its_newest_records() -> None:
         hello = frames.parse(raw)
         assert isinstance(hello, frames.Hello)
         try:
-            it.connection.frame(it.doorway.hello(b"r", 1, "10.0.0.1", hello))
+            it.connection.frame(it.handshakes.hello(b"r", 1, "10.0.0.1", hello))
         except RemoteProtocolError:
             return False
         return any(isinstance(effect, Trust) for effect in it.take())

@@ -55,7 +55,7 @@ class World:
         """Let time pass and look, at all jobs or `among` these; who is sent the job by that."""
         self.clock.advance(after_s)
         before = len(self.link.sent)
-        link = cast("Any", self.link)  # of a ToLink it needs one method
+        link = cast("Any", self.link)  # of a LinkPort it needs one method
         release_due(self.store, self.clock, link, self.proofs, among=among)
         return self.link.sent[before:]
 

@@ -50,7 +50,7 @@ class Site:
             read_hooks(self.written),
             self.cursor,
             runners=runners,
-            bell=lambda: None,
+            wake_up=lambda: None,
         )
 
     def say(self, tag: str, **data: Any) -> None:

@@ -15,7 +15,7 @@ from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.jobs import LIMIT_MAX, TARGET_MAX, Follower
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.results import Passing, store_passing
-from saltlite.master.processes import link_channel as inside
+from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Answer, Follow, HandlerConfig, Identity, Master, Watch
 from saltlite.master.store.ports import MinionRow, PartRow, TargetRow
 from saltlite.model.ids import Jid, MinionId
@@ -391,7 +391,7 @@ def test_the_status_has_what_the_link_says_and_none_where_it_is_silent(office: O
     office.publish()
     question = office.ask("status").question
     assert question is not None
-    assert question.message(7) == inside.ask_stats(7)
+    assert question.message(7) == ipc.ask_stats(7)
     figures = {"sessions": 1}
     assert question.fields({"t": "stats", "n": 7, "figures": figures})["link"] == figures
     silent = question.fields(None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from saltlite.master.processes import link_channel as inside
+from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.link import REPORT_BYTES, STORE_RETRY_S, LinkProcess
 from saltlite.master.protocol.effects import Effect, Report
 from saltlite.model.keys import Fingerprint
@@ -77,11 +77,13 @@ class Link:
     """A link process with one MWorker, which keeps what it was sent."""
 
     def __init__(self) -> None:
-        self.reactor, self.hub = Reactor(), Hub()
-        self.process = LinkProcess(cast("Any", self.reactor), cast("Any", self.hub), lambda _owner: cast("Any", None))
+        self.reactor, self.manager = Reactor(), Hub()
+        self.process = LinkProcess(
+            cast("Any", self.reactor), cast("Any", self.manager), lambda _owner: cast("Any", None)
+        )
         self.sent: list[bytes] = []
         self.process.add_mworker(self._channel, lambda: None)
-        self.says(inside.hello(inside.MWORKER))
+        self.says(ipc.hello(ipc.MWORKER))
 
     def _channel(self, on_batch: Callable[[list[bytes]], None], _on_close: Callable[[str], None]) -> Any:
         self.on_batch = on_batch
@@ -99,7 +101,7 @@ class Link:
             self.reactor.soon.pop(0)()
 
     def report(self, *reports: Report) -> None:
-        self.hub.wants += reports
+        self.manager.wants += reports
         self.process.on_hangup(0)
         self.carry_out()
 
@@ -117,16 +119,16 @@ def functions(number: int) -> Report:
 
 def test_a_whole_fleet_that_reports_its_functions_at_once_fits_into_the_messages_to_an_mworker() -> None:
     link = Link()
-    count = inside.MESSAGE_MAX // FUNCTIONS_BYTES_MAX + 10
+    count = ipc.MESSAGE_MAX // FUNCTIONS_BYTES_MAX + 10
     link.report(*map(functions, range(count)))
-    assert max(map(len, link.sent)) < inside.MESSAGE_MAX
+    assert max(map(len, link.sent)) < ipc.MESSAGE_MAX
     assert sum(len(batch["items"]) for batch in link.batches()) == count
 
 
 def test_results_that_were_left_out_are_counted() -> None:
     link = Link()
     for left_out in (2, 3):
-        link.says(inside.committed(0, [], left_out))
+        link.says(ipc.committed(0, [], left_out))
     link.says({"t": "stats", "n": 1})
     assert unpack(link.sent[-1])["figures"]["left_out"] == 5
 
@@ -137,6 +139,6 @@ def test_what_waits_while_the_store_fails_is_bounded_in_bytes_and_in_number() ->
     most = RETURN_MEMORY // REPORT_BYTES
     link.report(*[state] * (most + 1000))
     for batch in link.batches():
-        link.says(inside.uncommitted(batch["n"]))
+        link.says(ipc.uncommitted(batch["n"]))
     link.reactor.ring(STORE_RETRY_S)
     assert sum(len(batch["items"]) for batch in link.batches()) == most

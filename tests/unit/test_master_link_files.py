@@ -1,11 +1,11 @@
-"""Questions about files between the hub and the MWorkers: whom they go to, and what an MWorker leaves when it dies."""
+"""Requests for files between session manager and MWorkers: which MWorker gets one, and what a dead one leaves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, cast
 
-from saltlite.master.processes import link_channel as inside
+from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.link import LinkProcess
 from saltlite.platform.link import SendResult
 from saltlite.wire.ipc import Inside, pack, unpack
@@ -39,7 +39,7 @@ class MWorker:
         self._link = link
         self.got: list[Any] = []
         link.process.add_mworker(self._channel, lambda: None)
-        self.say(inside.hello(inside.MWORKER))
+        self.say(ipc.hello(ipc.MWORKER))
 
     def _channel(self, on_batch: Callable[[list[bytes]], None], on_close: Callable[[str], None]) -> Any:
         self._on_batch, self._on_close = on_batch, on_close
@@ -58,12 +58,12 @@ class MWorker:
 
 
 class Link:
-    """A link process with a real hub; `sent` counts the frames that left."""
+    """A link process with a real manager; `sent` counts the frames that left."""
 
     def __init__(self) -> None:
         self.reactor, self.table = Reactor(), Table()
         self.sent = 0
-        self.process = LinkProcess(cast("Any", self.reactor), self.table.hub, lambda _owner: cast("Any", self))
+        self.process = LinkProcess(cast("Any", self.reactor), self.table.manager, lambda _owner: cast("Any", self))
 
     def send(self, _route: bytes, _frame: bytes) -> SendResult:
         self.sent += 1
@@ -99,7 +99,7 @@ def test_the_answer_leaves_once_and_a_second_one_does_not() -> None:
     ((_id, session, number),) = mworker.got
     before = link.sent
     for _ in range(2):
-        mworker.say(inside.response(session, response_message(number, "ok")))
+        mworker.say(ipc.response(session, response_message(number, "ok")))
         link.reactor.turn()
     assert link.sent == before + 1
 
@@ -109,7 +109,7 @@ def test_what_a_dead_mworker_did_not_answer_is_asked_of_another_or_of_the_next_o
     first, guest = MWorker(link), link.join("web1")
     link.ask(guest, 1)
     link.ask(guest, 2)
-    first.say(inside.response(first.got[0][1], response_message(1, "ok")))
+    first.say(ipc.response(first.got[0][1], response_message(1, "ok")))
     link.reactor.turn()
     first.die()
     second = MWorker(link)

@@ -9,7 +9,7 @@ import pytest
 from saltlite.errors import StoreError
 from saltlite.master.handlers.delivery import CANCELS_MAX, PAGE, handle_pull
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
-from saltlite.master.protocol.outbox import PARCELS_MAX
+from saltlite.master.protocol.outbox import DELIVERIES_MAX
 from saltlite.master.protocol.sessions import HELD_MAX
 from saltlite.master.store.ports import OpenJob, TargetRow
 from saltlite.model.job import Job, TargetState
@@ -107,7 +107,7 @@ def test_a_session_that_the_store_missed_is_written_down_before_a_job_is_handed_
 def test_many_ended_jobs_are_told_a_few_at_a_time_and_first_those_that_may_run(master: Master, link: Link) -> None:
     """All at once they would not fit into a full link, and the session would end, again and again."""
     handle_pull(master, {"id": WEB1, "session": UP, "since": ""})
-    jobs = [job(number) for number in range(HELD_MAX + PARCELS_MAX)]
+    jobs = [job(number) for number in range(HELD_MAX + DELIVERIES_MAX)]
     publish(master.store, *jobs)
     with master.store.write() as tx:
         tx.set_targets([(jobs[-1].jid, TargetRow(WEB1, TargetState.RUNNING, "", NOW))])

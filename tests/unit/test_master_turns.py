@@ -7,7 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from saltlite.master.processes.local_clients import BURST_S, GUESTS_MAX, SHARE, Line, LocalClients, Turns
+from saltlite.master.processes.local_clients import (
+    BURST_S,
+    SHARE,
+    USER_CONNECTIONS_MAX,
+    ClientQueue,
+    LocalClients,
+    RequestScheduler,
+)
 
 
 class Hand:
@@ -61,18 +68,18 @@ class Place:
 
     def __init__(self) -> None:
         self.hand = Hand()
-        self.turns = Turns(cast("Any", self.hand), lambda: self.hand.cpu)
+        self.turns = RequestScheduler(cast("Any", self.hand), lambda: self.hand.cpu)
         self.done: list[tuple[str, bytes]] = []
         self.cost_s = {"slow": 0.5, "quick": 0.001}
 
-    def line(self, user: str) -> Line:
+    def line(self, user: str) -> ClientQueue:
         def carry_out(data: bytes) -> None:
             self.done.append((user, data))
             took = self.cost_s.get(user, 0.01)
             self.hand.cpu += took
             self.hand.clock += took
 
-        return Line(Channel(), user, carry_out)
+        return ClientQueue(Channel(), user, carry_out)
 
     def run(self, turns: int) -> list[str]:
         """So many turns; who had them."""
@@ -166,16 +173,16 @@ def test_time_is_charged_to_the_token_that_a_request_had(place: Place) -> None:
 def test_greedy_users_leave_connections_to_others_and_operators_are_not_counted() -> None:
     guests = LocalClients()
     for _ in range(1000):
-        guests.came(0, 0.0, is_guest=False)
+        guests.came(0, 0.0, is_user=False)
     counts = dict.fromkeys((1001, 1002, 1003, 1004), 0)
     for _ in range(1000):
         for uid in counts:
             if not guests.is_full(uid):
-                guests.came(uid, 0.0, is_guest=True)
+                guests.came(uid, 0.0, is_user=True)
                 counts[uid] += 1
     assert max(counts.values()) - min(counts.values()) <= 1
     assert not guests.is_full(1005)
-    assert GUESTS_MAX / 6 < GUESTS_MAX - sum(counts.values()) < GUESTS_MAX / 4
+    assert USER_CONNECTIONS_MAX / 6 < USER_CONNECTIONS_MAX - sum(counts.values()) < USER_CONNECTIONS_MAX / 4
     for _ in range(counts[1001]):
         guests.went(1001)
     assert not guests.is_full(1002)
@@ -185,6 +192,6 @@ def test_a_user_alone_has_half_of_the_connections() -> None:
     guests = LocalClients()
     count = 0
     while not guests.is_full(1001):
-        guests.came(1001, 0.0, is_guest=True)
+        guests.came(1001, 0.0, is_user=True)
         count += 1
-    assert count == GUESTS_MAX // 2
+    assert count == USER_CONNECTIONS_MAX // 2

@@ -156,7 +156,7 @@ def test_hooks_fire_for_what_comes_behind_an_event_that_cannot_be_read(site: Sit
         def call_later(self, _delay_s: float, _work: Any) -> None:
             pass
 
-    process = Hooks(cast("Any", Later()), site.master, hooks, cursor, runners=None, bell=lambda: None)
+    process = Hooks(cast("Any", Later()), site.master, hooks, cursor, runners=None, wake_up=lambda: None)
     process.look()
     told = [event.data for event in site.store.events(last) if event.tag.startswith("salt/hook/one/")]
     assert [about["tag"] for about in told] == ["app/0", "app/2"]

@@ -237,7 +237,7 @@ def test_what_is_the_same_work() -> None:
     pillar = {"t": "doc_get", "n": 1, "kind": "pillar", "sha256": b"", "offset": 0, "nonce": b"1"}
     assert turn_of_question(board, web1, pillar).digest != turn_of_question(board, web2, pillar).digest
     assert turn_of_question(board, web1, pillar).text == "doc_get of web1: pillar"
-    assert turn_of_link(board, {"t": "bell"}).digest == b""
+    assert turn_of_link(board, {"t": "wake_up"}).digest == b""
     assert (
         turn_of_link(board, {"t": "pull", "id": "web1"}).digest != turn_of_link(board, {"t": "pull", "id": "w"}).digest
     )

@@ -206,8 +206,8 @@ def test_the_largest_part_fits_into_a_frame() -> None:
     # The longest SRNs that a part may have are as many as its bytes allow.
     longest = "t" * 64 + ":" + "i" * 255
     srns = next(iter(resource_parts(sorted(f"{longest[:-3]}{number:03}" for number in range(500)))))[1]
-    parcel = Delivery(f"{JID}-1", b"b" * JOB_BODY_MAX, b"s" * 64, [b"p" * HASH_BYTES] * PROOF_MAX, 0.0, srns)
-    message = parcel.message(0.0)
+    delivery = Delivery(f"{JID}-1", b"b" * JOB_BODY_MAX, b"s" * 64, [b"p" * HASH_BYTES] * PROOF_MAX, 0.0, srns)
+    message = delivery.message(0.0)
     assert sum(map(len, srns)) > PART_BYTES - len(longest)
     assert len(encode(message)) < FRAME_MAX - KIB
     assert reason(decode(encode(message)), Sender.MASTER) == ""

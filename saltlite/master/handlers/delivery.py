@@ -13,7 +13,7 @@ from typing import Any
 
 from saltlite.errors import DamagedError, UsageError
 from saltlite.master.handlers.minions import Change, ensure
-from saltlite.master.processes.context import Master, RecentProofs, ToLink
+from saltlite.master.processes.context import LinkPort, Master, RecentProofs
 from saltlite.master.protocol.sessions import HELD_MAX
 from saltlite.master.store.invariants import EXPIRED_REASON
 from saltlite.master.store.ports import BatchJob, OpenJob, Standing, Store, StoreReader, StoreWriter, TargetRow
@@ -83,7 +83,7 @@ def _ending(job: BatchJob, standing: Standing, now: float) -> tuple[TargetState,
 
 
 def release_due(
-    store: Store, clock: Clock, link: ToLink, recent: RecentProofs, *, among: Collection[Jid] | None = None
+    store: Store, clock: Clock, link: LinkPort, recent: RecentProofs, *, among: Collection[Jid] | None = None
 ) -> bool:
     """Go on with every batch, or with those `among` these jobs; whether anything moved.
 
@@ -107,7 +107,7 @@ def release_due(
     return any_moved
 
 
-def send(job: Job, ids: Collection[TargetId], link: ToLink, recent: RecentProofs) -> None:
+def send(job: Job, ids: Collection[TargetId], link: LinkPort, recent: RecentProofs) -> None:
     """Send the job to those of its targets whose turn it is; what is lost on the way stays QUEUED in the store."""
     if ids:
         # Those of a batch are needed for each turn. What is sent once must not push out what others need again.

@@ -15,7 +15,7 @@ from typing import Any
 from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import SaltliteError, StoreError, UsageError
 from saltlite.master.handlers.registration import forget, namesake
-from saltlite.master.processes import link_channel as inside
+from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Answer, Master, Question
 from saltlite.master.protocol.keyring import Presented, Verdict, decide, refusal
 from saltlite.master.store.ports import PartRow, StoreWriter, TokenRecord
@@ -134,7 +134,7 @@ def _when_felt(changes: Sequence[tuple[str, str, str]], fields: dict[str, Any]) 
             )
         return fields
 
-    return Answer(question=Question(lambda number: inside.keys(number, changes), told), committed=True)
+    return Answer(question=Question(lambda number: ipc.keys(number, changes), told), committed=True)
 
 
 def _change(store: StoreWriter, record: KeyRecord, action: str, principal: Principal, master: Master) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import UsageError
 from saltlite.master.handlers.targets import reach
-from saltlite.master.processes import link_channel as inside
+from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Answer, Master, Question
 from saltlite.master.store.ports import MinionRow, PartRow
 from saltlite.model.events import tag_minion_start, tag_presence_change
@@ -67,7 +67,7 @@ def handle_heard(master: Master, principal: Principal, request: Mapping[str, Any
     def fields(said: Inside | None) -> dict[str, Any]:
         return {"heard": {minion: said["silent_s"].get(minion) for minion in ids} if said is not None else {}}
 
-    return Answer(question=Question(lambda number: inside.ask_heard(number, ids), fields))
+    return Answer(question=Question(lambda number: ipc.ask_heard(number, ids), fields))
 
 
 # -- changes of presence

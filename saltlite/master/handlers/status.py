@@ -10,7 +10,7 @@ from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.master.handlers.minions import minion_rows
 from saltlite.master.handlers.registration import missing_rows
 from saltlite.master.handlers.targets import shown_key_states
-from saltlite.master.processes import link_channel as inside
+from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Answer, Master, Question
 from saltlite.model.keys import KeyState
 from saltlite.platform.files import CursorFile
@@ -81,7 +81,7 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
     def fields(said: Inside | None) -> dict[str, Any]:
         return {**answer, "link": said["figures"] if said is not None else None}
 
-    return Answer(question=Question(inside.ask_stats, fields))
+    return Answer(question=Question(ipc.ask_stats, fields))
 
 
 def _counts(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:

@@ -24,7 +24,7 @@ from saltlite.config.master import MasterConfig, returner_names
 from saltlite.config.options import opts_of
 from saltlite.errors import MisconfiguredError, RefusedError, StartupError
 from saltlite.master.processes import identity
-from saltlite.master.processes import link_channel as inside
+from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
 from saltlite.master.processes.identity import PKI_LOOK_S, RENEW_S, Renewal
 from saltlite.master.processes.paths import HOOKS, Paths
@@ -408,8 +408,8 @@ def _run_link(
                 sock,
                 on_batch,
                 on_close,
-                message_max=inside.MESSAGE_MAX,
-                send_buffer_max=inside.BUFFER_MAX,
+                message_max=ipc.MESSAGE_MAX,
+                send_buffer_max=ipc.BUFFER_MAX,
             )
 
         link.add_mworker(make_channel, acceptor.released)
@@ -436,11 +436,11 @@ def _run_mworker(
     from saltlite.files.uploads import Uploads  # noqa: PLC0415 - as above
     from saltlite.master.processes.auth_process import Backends  # noqa: PLC0415 - as above
     from saltlite.master.processes.evaluators import Evaluations  # noqa: PLC0415 - as above
-    from saltlite.master.processes.link_channel import LinkPlace  # noqa: PLC0415 - as above
+    from saltlite.master.processes.link_channel import LinkAddress  # noqa: PLC0415 - as above
     from saltlite.master.processes.mworker import MWorker  # noqa: PLC0415 - as above
 
     started_as = os.geteuid()
-    place = LinkPlace(paths.link_socket, started_as)
+    place = LinkAddress(paths.link_socket, started_as)
     make_master, close = _open_master(config, paths, started_at=shared.started_at)
     marks = shared.board.marks(name)
     reactor = Reactor(marks=marks)
@@ -531,16 +531,16 @@ def _run_hooks(config: MasterConfig, paths: Paths, config_dir: str, shared: Shar
         Hooks,
         start_starter,
     )
-    from saltlite.master.processes.link_channel import LinkChannel, LinkPlace  # noqa: PLC0415 - as above
+    from saltlite.master.processes.link_channel import LinkAddress, LinkChannel  # noqa: PLC0415 - as above
 
-    place = LinkPlace(paths.link_socket, os.geteuid())
+    place = LinkAddress(paths.link_socket, os.geteuid())
     hooks = read_hooks(config.hooks)
     sock = start_starter(hooks, config_dir)
     make_master, close = _open_master(config, paths, started_at=shared.started_at)
     reactor = Reactor(marks=shared.board.marks(HOOKS))
-    link = LinkChannel(reactor, place, inside.MAINTENANCE, lambda _batch: None)
+    link = LinkChannel(reactor, place, ipc.MAINTENANCE, lambda _batch: None)
     runners = HookRunners(reactor, sock) if sock is not None else None
-    Hooks(reactor, make_master(link), hooks, CursorFile(paths.hooks), runners=runners, bell=link.bell).look()
+    Hooks(reactor, make_master(link), hooks, CursorFile(paths.hooks), runners=runners, wake_up=link.wake_up).look()
     until_sigterm(reactor, ready)
     close()
 
@@ -554,7 +554,7 @@ def _run_returner(config: MasterConfig, paths: Paths, name: str, ready: Callable
 
 def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: Callable[[], None]) -> None:
     from saltlite.files.cp_staging import CopyAreas  # noqa: PLC0415 - as in _run_mworker
-    from saltlite.master.processes.link_channel import LinkChannel, LinkPlace  # noqa: PLC0415 - as in _run_mworker
+    from saltlite.master.processes.link_channel import LinkAddress, LinkChannel  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.processes.maintenance import (  # noqa: PLC0415 - as in _run_mworker
         DROP_ARGUMENTS_S,
         ORPHANS_S,
@@ -566,11 +566,11 @@ def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: 
 
     open_store = _loaded_store(paths)
     open_inventory = _loaded_inventory(config)
-    place = LinkPlace(paths.link_socket, os.geteuid())
+    place = LinkAddress(paths.link_socket, os.geteuid())
     drop_to(config.user)
     store = open_store()
     reactor = Reactor(marks=shared.board.marks(MAINTENANCE))
-    link = LinkChannel(reactor, place, inside.MAINTENANCE, lambda _batch: None)
+    link = LinkChannel(reactor, place, ipc.MAINTENANCE, lambda _batch: None)
     store_max = config.store_max * MIB
     clean = [CopyAreas(paths.copies).expire]
     clock = SystemClock()

@@ -88,7 +88,7 @@ class RejectedResults:
         self._told_at[minion] = now
 
 
-class ToLink(Protocol):
+class LinkPort(Protocol):
     """What handlers may ask of the link process. Nothing is lost with a link that is down: the store has it."""
 
     def decided(self, session: int, state: str, minion: str, gone: Sequence[str] = ()) -> None: ...
@@ -203,7 +203,7 @@ class Master:
     clock: Clock
     identity: Identity
     terms: HandlerConfig
-    link: ToLink
+    link: LinkPort
     registry: Registry
     """Which minion manages which resource."""
     banks: Banks

@@ -68,7 +68,7 @@ class MasterFleet(Fleet):
     def owner(self, srn: TargetId) -> MinionId | None:
         kind, bare_id = parse_srn(srn)
         held = self._views().owner(kind, bare_id) if kind and bare_id else None
-        return self._believed(held.minion) if held is not None else None
+        return self._accepted_owner(held.minion) if held is not None else None
 
     def resources_of(self, minion: MinionId) -> Iterable[TargetId]:
         if minion not in self._minions():
@@ -79,7 +79,7 @@ class MasterFleet(Fleet):
 
     def resources_of_type(self, resource_type: str) -> Iterable[tuple[TargetId, MinionId]]:
         for minion, held in self._views().by_type.get(resource_type, {}).items():
-            owner = self._believed(minion)
+            owner = self._accepted_owner(minion)
             if owner is not None:
                 for bare_id in held.ids:
                     yield resource_index_srn_key(resource_type, bare_id), owner
@@ -90,7 +90,7 @@ class MasterFleet(Fleet):
 
     def with_bare_id(self, bare_id: str) -> Iterator[tuple[TargetId, MinionId]]:
         for held in self._views().holdings(bare_id):
-            owner = self._believed(held.minion)
+            owner = self._accepted_owner(held.minion)
             if owner is not None:
                 yield resource_index_srn_key(held.type, bare_id), owner
 
@@ -129,7 +129,7 @@ class MasterFleet(Fleet):
             self._seen = self._registry.views()
         return self._seen
 
-    def _believed(self, minion: str) -> MinionId | None:
+    def _accepted_owner(self, minion: str) -> MinionId | None:
         """The owner, while its key is accepted: the rows of one whose key is gone are on their way out."""
         owner = MinionId(minion)
         return owner if owner in self._minions() else None

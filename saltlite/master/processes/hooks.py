@@ -84,7 +84,7 @@ class Hooks:
         cursor: CursorFile,
         *,
         runners: Runners | None,
-        bell: Callable[[], None],
+        wake_up: Callable[[], None],
     ) -> None:
         self._reactor = reactor
         self._master = master
@@ -92,7 +92,7 @@ class Hooks:
         self._hooks = hooks
         self._cursor = cursor
         self._runners = runners
-        self._bell = bell
+        self._wake_up = wake_up
         self._rate = RateLimiter(1.0, MINUTE_S)
         self._depths = Depths()
         self._limited: dict[str, tuple[float, int]] = {}
@@ -207,7 +207,7 @@ class Hooks:
                 )
             except SaltliteError as error:
                 log.error("the end of a runner of hook %s is not noted: %s", hook.name, error)  # noqa: TRY400 - a sentence
-            self._bell()
+            self._wake_up()
 
         self._runners.run(hook, wanted, jid, ended)
         return jid
@@ -217,7 +217,7 @@ class Hooks:
         log.log(level, "hook %s, event %s: %s %s", hook.name, data["seq"], what, data.get("reason", ""))
         with self._master.store.write() as store:
             store.put_event(tag_hook_told(hook.name, what), data, self._master.clock.wall())
-        self._bell()
+        self._wake_up()
 
 
 def principal_of(user: str) -> Principal:

@@ -1,4 +1,4 @@
-"""The link process: carries what the hub decides, between the network and the MWorkers.
+"""The link process: carries what the manager decides, between the network and the MWorkers.
 
 It writes nothing to disk and runs no handler. It holds every batch of reports until an MWorker has committed it,
 so that an MWorker may die at any time; and it can die itself at any time, because the minions keep what was not
@@ -14,13 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from saltlite.master.processes import link_channel as inside
-from saltlite.master.protocol.effects import Ask
+from saltlite.master.processes import link_channel as ipc
+from saltlite.master.protocol.effects import MinionRequest
 from saltlite.master.protocol.session_manager import (
     BLOCKED_RETRY_S,
     TICK_S,
+    CloseConnection,
     Decide,
-    HangUp,
     Presence,
     Pull,
     Report,
@@ -55,7 +55,7 @@ STORE_RETRY_S = 1.0
 """Reports that could not be stored are tried again after so long."""
 HOMES_MAX = 10_000
 """Jobs of which it is known which MWorker published them."""
-BELL_S = 0.02
+WAKE_UP_S = 0.02
 """Bells are passed on together after so long; they are for readers of other MWorkers' jobs."""
 WAITING_MAX = 20_000
 """Messages kept while no MWorker is there; past it they are dropped, and minions say them again."""
@@ -79,20 +79,22 @@ class MWorkerChannel:
 
     channel: Channel
     batches: dict[int, Batch] = field(default_factory=dict)
-    asks: dict[tuple[int, int], Ask] = field(default_factory=dict)
+    asks: dict[tuple[int, int], MinionRequest] = field(default_factory=dict)
     """Questions about files that it has not answered, by session and number."""
 
 
 class LinkProcess:
-    """Joins hub, network and MWorkers."""
+    """Joins manager, network and MWorkers."""
 
-    def __init__(self, reactor: Reactor, hub: SessionManager, make_link: Callable[[LinkProcess], ServerLink]) -> None:
+    def __init__(
+        self, reactor: Reactor, manager: SessionManager, make_link: Callable[[LinkProcess], ServerLink]
+    ) -> None:
         self._reactor = reactor
-        self._hub = hub
+        self._manager = manager
         self._link = make_link(self)
         self._mworkers: list[MWorkerChannel] = []
         self._waiting: list[ForMWorkers] = []
-        self._unasked: list[Ask] = []
+        self._unsent_requests: list[MinionRequest] = []
         self._numbers = 0
         self._carrying = False
         self._recorded = False
@@ -100,7 +102,7 @@ class LinkProcess:
         self._unstored: list[Report] = []
         self._left_out = 0
         self._homes: OrderedDict[str, MWorkerChannel] = OrderedDict()
-        self._ringers: set[MWorkerChannel] = set()
+        self._committers: set[MWorkerChannel] = set()
         self._tick()
 
     # -- network
@@ -109,18 +111,18 @@ class LinkProcess:
         """A frame arrived from a minion."""
         if self._stopping:
             return
-        if not supervised(f"a frame from {address}", partial(self._hub.frame, route, connection, address, frame)):
+        if not supervised(f"a frame from {address}", partial(self._manager.frame, route, connection, address, frame)):
             self._link.hang_up(connection, address)
         self._soon()
 
     def on_hangup(self, connection: int) -> None:
         """A connection of the network broke."""
-        self._hub.hangup(connection)
+        self._manager.hangup(connection)
         self._soon()
 
     def on_connect(self, connection: int, address: str) -> None:
         """A connection of the network was made."""
-        self._hub.connected(connection, address)
+        self._manager.connected(connection, address)
         self._soon()
 
     # -- MWorkers
@@ -146,8 +148,8 @@ class LinkProcess:
     def stop(self) -> None:
         """A planned stop: tell the minions, let the frames leave, end the loop."""
         self._stopping = True
-        count = len(self._hub.sessions.present())
-        self._hub.leave(min(SPREAD_MAX_MS, max(SPREAD_MIN_MS, SPREAD_MS_PER_MINION * count)))
+        count = len(self._manager.sessions.present())
+        self._manager.leave(min(SPREAD_MAX_MS, max(SPREAD_MIN_MS, SPREAD_MS_PER_MINION * count)))
         self._carry_out()
         self._reactor.call_later(LINGER_S + LINGER_S_PER_MINION * count if count else 0.0, self._reactor.stop)
 
@@ -161,11 +163,13 @@ class LinkProcess:
         """An MWorker is there: tell it who is up, and give it what waits."""
         self._mworkers.append(mworker)
         # What the store believed of an earlier link's sessions is over; one MWorker says so.
-        mworker.channel.send(pack(inside.presence(self._hub.sessions.present(), record=not self._recorded, whole=True)))
+        mworker.channel.send(
+            pack(ipc.presence(self._manager.sessions.present(), record=not self._recorded, whole=True))
+        )
         self._recorded = True
         waiting, self._waiting = self._waiting, []
         self._to_mworker(waiting)
-        unasked, self._unasked = self._unasked, []
+        unasked, self._unsent_requests = self._unsent_requests, []
         self._ask_for_files(unasked)
 
     def _soon(self) -> None:
@@ -179,8 +183,8 @@ class LinkProcess:
         for_mworkers: list[ForMWorkers] = []
         presence: list[Presence] = []
         full: set[bytes] = set()
-        self._hub.send_files()
-        while effects := self._hub.take():
+        self._manager.send_files()
+        while effects := self._manager.take():
             for effect in effects:
                 if isinstance(effect, Send):
                     # Behind a frame that found no room no other may slip through: jobs leave in their order.
@@ -189,8 +193,8 @@ class LinkProcess:
                     if result is not SendResult.OK:
                         if result is SendResult.FULL:
                             full.add(effect.route)
-                        self._hub.unsent(effect, gone=result is SendResult.GONE)
-                elif isinstance(effect, HangUp):
+                        self._manager.unsent(effect, gone=result is SendResult.GONE)
+                elif isinstance(effect, CloseConnection):
                     self._link.hang_up(effect.connection, effect.address)
                 elif isinstance(effect, Presence):
                     presence.append(effect)
@@ -198,18 +202,18 @@ class LinkProcess:
                     for_mworkers.append(effect)
         self._announce(presence)
         self._to_mworker(for_mworkers)
-        self._ask_for_files(list(self._hub.files.due()))
-        if self._hub.files.laden:
+        self._ask_for_files(list(self._manager.files.due()))
+        if self._manager.files.laden:
             self._soon()
         if full:
             self._reactor.call_later(BLOCKED_RETRY_S, self._retry)
 
     def _retry(self) -> None:
-        self._hub.tick()
+        self._manager.tick()
         self._soon()
 
     def _tick(self) -> None:
-        self._hub.tick()
+        self._manager.tick()
         self._soon()
         self._reactor.call_later(TICK_S, self._tick)
 
@@ -217,7 +221,7 @@ class LinkProcess:
         if not presence:
             return
         for index, mworker in enumerate(list(self._mworkers)):
-            mworker.channel.send(pack(inside.presence(presence, record=index == 0)))
+            mworker.channel.send(pack(ipc.presence(presence, record=index == 0)))
 
     def _to_mworker(self, items: list[ForMWorkers]) -> None:
         if not items:
@@ -228,31 +232,31 @@ class LinkProcess:
         batches: dict[int, tuple[MWorkerChannel, list[Report]]] = {}
         for item in items:
             if isinstance(item, Decide):
-                self._least_busy().channel.send(pack(inside.decide(item)))
+                self._least_busy().channel.send(pack(ipc.decide(item)))
             elif isinstance(item, Suspect):
-                self._least_busy().channel.send(pack(inside.suspect(item)))
+                self._least_busy().channel.send(pack(ipc.suspect(item)))
             elif isinstance(item, Pull):
                 # A fresh one must find what the presence before it changed, so it goes the same way.
                 mworker = self._mworkers[0] if item.fresh else self._least_busy()
-                session = self._hub.sessions.presence(item.id) if item.fresh else None
-                mworker.channel.send(pack(inside.pull(item.id, session, item.since)))
+                session = self._manager.sessions.presence(item.id) if item.fresh else None
+                mworker.channel.send(pack(ipc.pull(item.id, session, item.since)))
             else:
                 mworker = self._home(item)
                 batches.setdefault(id(mworker), (mworker, []))[1].append(item)
         for mworker, batch in batches.values():
             self._send_batches(mworker, batch)
 
-    def _ask_for_files(self, asks: list[Ask]) -> None:
+    def _ask_for_files(self, asks: list[MinionRequest]) -> None:
         """Who has hashed a file remembers it, so all questions about one go the same way."""
         if not self._mworkers:
-            self._unasked += asks[: WAITING_MAX - len(self._unasked)]
+            self._unsent_requests += asks[: WAITING_MAX - len(self._unsent_requests)]
             return
         for ask in asks:
             message = ask.message
             about = f"{message.get('env', ask.id)}/{message.get('path') or message.get('kind')}"
             mworker = self._mworkers[zlib.crc32(about.encode()) % len(self._mworkers)]
             mworker.asks[ask.session, ask.message["n"]] = ask
-            mworker.channel.send(pack(inside.request(ask)))
+            mworker.channel.send(pack(ipc.request(ask)))
 
     def _home(self, report: Report) -> MWorkerChannel:
         """Whoever published a job has the client that waits for it: its reports need no bell there."""
@@ -266,7 +270,7 @@ class LinkProcess:
         for report in reports:
             batch.append(report)
             size += _bytes_of(report)
-            if size > inside.BATCH_BYTES:
+            if size > ipc.BATCH_BYTES:
                 self._send_batch(mworker, batch)
                 batch, size = [], 0
         if batch:
@@ -275,7 +279,7 @@ class LinkProcess:
     def _send_batch(self, mworker: MWorkerChannel, batch: list[Report]) -> None:
         self._numbers += 1
         mworker.batches[self._numbers] = Batch(batch, self._reactor.now())
-        mworker.channel.send(pack(inside.reports(self._numbers, batch)))
+        mworker.channel.send(pack(ipc.reports(self._numbers, batch)))
 
     def _again_later(self, batch: list[Report]) -> None:
         held = sum(map(_bytes_of, self._unstored))
@@ -305,35 +309,35 @@ class LinkProcess:
         self._ask_for_files(list(mworker.asks.values()))
 
     def _from_mworker(self, mworker: MWorkerChannel, message: Inside) -> None:
-        hub = self._hub
+        manager = self._manager
         match message["t"]:
-            case "hello" if message["role"] == inside.MWORKER:
+            case "hello" if message["role"] == ipc.MWORKER:
                 self._joined(mworker)
             case "committed":
                 mworker.batches.pop(message["n"], None)
                 self._left_out += message["left_out"]
                 for key, jids in message["items"]:
-                    hub.committed(Fingerprint(key), jids)
+                    manager.committed(Fingerprint(key), jids)
             case "uncommitted":
                 batch = mworker.batches.pop(message["n"], None)
                 self._again_later(batch.reports if batch is not None else [])
             case "publish" | "pulled":
                 self._deliver(mworker, message)
             case "decided":
-                hub.decided(message["session"], message["state"], message["id"], message["gone"])
+                manager.decided(message["session"], message["state"], message["id"], message["gone"])
             case "keys":
                 for key, state, minion in message["changes"]:
-                    hub.key_changed(Fingerprint(key), state, minion)
+                    manager.key_changed(Fingerprint(key), state, minion)
                 # The sessions are gone from the table by now: no later frame of theirs is acted on (S5).
-                mworker.channel.send(pack(inside.keys_done(message["n"])))
+                mworker.channel.send(pack(ipc.keys_done(message["n"])))
             case "heard":
                 mworker.channel.send(
-                    pack(inside.heard(message["n"], hub.sessions.heard(message["ids"], self._reactor.now())))
+                    pack(ipc.heard(message["n"], manager.sessions.heard(message["ids"], self._reactor.now())))
                 )
             case "stats":
-                mworker.channel.send(pack(inside.stats(message["n"], self._figures())))
-            case "bell":
-                self._rung_by(mworker)
+                mworker.channel.send(pack(ipc.stats(message["n"], self._figures())))
+            case "wake_up":
+                self._committed_by(mworker)
             case _:
                 self._for_minions(mworker, message)
 
@@ -341,7 +345,7 @@ class LinkProcess:
         batches = [batch for mworker in self._mworkers for batch in mworker.batches.values()]
         oldest = min((batch.at for batch in batches), default=self._reactor.now())
         return {
-            **self._hub.figures(),
+            **self._manager.figures(),
             "mworkers": len(self._mworkers),
             "uncommitted": sum(len(batch.reports) for batch in batches) + len(self._unstored),
             "lag_s": self._reactor.now() - oldest,
@@ -351,38 +355,38 @@ class LinkProcess:
     def _deliver(self, mworker: MWorkerChannel, message: Inside) -> None:
         now = self._reactor.now()
         if message["t"] == "pulled":
-            parcels = [inside.parcel(row, now) for row in message["jobs"]]
-            self._hub.deliver(message["id"], parcels, starved=message["starved"], rest=message["rest"])
+            deliveries = [ipc.delivery(row, now) for row in message["jobs"]]
+            self._manager.deliver(message["id"], deliveries, starved=message["starved"], rest=message["rest"])
             return
         jid, body, signature, left_ms = message["job"]
         self._homes[jid] = mworker
         if len(self._homes) > HOMES_MAX:
             self._homes.popitem(last=False)
         for minion, part, srns, proof in message["items"]:
-            self._hub.push(minion, [inside.parcel((part, body, signature, proof, left_ms, srns), now)])
+            self._manager.push(minion, [ipc.delivery((part, body, signature, proof, left_ms, srns), now)])
 
-    def _rung_by(self, mworker: MWorkerChannel) -> None:
-        if not self._ringers:
-            self._reactor.call_later(BELL_S, self._ring)
-        self._ringers.add(mworker)
+    def _committed_by(self, mworker: MWorkerChannel) -> None:
+        if not self._committers:
+            self._reactor.call_later(WAKE_UP_S, self._ring)
+        self._committers.add(mworker)
 
     def _ring(self) -> None:
-        ringers, self._ringers = self._ringers, set()
+        ringers, self._committers = self._committers, set()
         for mworker in list(self._mworkers):
             if ringers != {mworker}:
-                mworker.channel.send(pack(inside.bell()))
+                mworker.channel.send(pack(ipc.wake_up()))
 
     def _for_minions(self, mworker: MWorkerChannel, message: Inside) -> None:
         match message["t"]:
             case "response":
                 mworker.asks.pop((message["session"], message["message"]["n"]), None)
-                self._hub.files.answered(message["session"], message["message"])
+                self._manager.files.answered(message["session"], message["message"])
             case "cancel":
-                self._hub.cancel(message["parts"])
+                self._manager.cancel(message["parts"])
             case "fetch":
-                self._hub.fetch(message["id"], message["what"])
+                self._manager.fetch(message["id"], message["what"])
             case "sweep":
-                self._hub.pull(message["ids"])
+                self._manager.pull(message["ids"])
 
 
 def _bytes_of(report: Report) -> int:

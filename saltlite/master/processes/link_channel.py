@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.errors import RefusedError, UnreachableError
-from saltlite.master.protocol.effects import Ask
+from saltlite.master.protocol.effects import MinionRequest
 from saltlite.master.protocol.outbox import Delivery
 from saltlite.master.protocol.session_manager import Decide, Presence, Report, Suspect
 from saltlite.master.store.ports import OpenJob
@@ -95,7 +95,7 @@ def suspect(item: Suspect) -> Inside:
     }
 
 
-def request(ask: Ask) -> Inside:
+def request(ask: MinionRequest) -> Inside:
     """A request of a minion for a file or a document, or a piece of one; answered by `response`."""
     return {"t": "request", "session": ask.session, "id": ask.id, "message": ask.message}
 
@@ -193,13 +193,13 @@ def response(session: int, message: Message) -> Inside:
     return {"t": "response", "session": session, "message": message}
 
 
-def bell() -> Inside:
+def wake_up() -> Inside:
     """Something was committed. It may be lost; nothing depends on it but speed."""
-    return {"t": "bell"}
+    return {"t": "wake_up"}
 
 
-def parcel(row: Sequence[Any], now: float) -> Delivery:
-    """The parcel in a row of `publish` or `pulled`: part, body, signature, proof, milliseconds left, SRNs."""
+def delivery(row: Sequence[Any], now: float) -> Delivery:
+    """The delivery in a row of `publish` or `pulled`: part, body, signature, proof, milliseconds left, SRNs."""
     part, body, signature, proof, left_ms, srns = row
     return Delivery(part, body, signature, proof, now + left_ms / 1000, srns)
 
@@ -214,7 +214,7 @@ QUESTION_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class LinkPlace:
+class LinkAddress:
     """Where the link process listens, and the uid of whoever made that socket: of the supervisor, which is root's where
     the master was started as root. What says that it is the link process is not believed without it."""
 
@@ -226,7 +226,7 @@ class LinkChannel:
     """The way to the link process; it comes back by itself when the link was restarted."""
 
     def __init__(
-        self, reactor: Reactor, place: LinkPlace, role: str, on_message: Callable[[list[bytes]], None]
+        self, reactor: Reactor, place: LinkAddress, role: str, on_message: Callable[[list[bytes]], None]
     ) -> None:
         self._reactor = reactor
         self._place = place
@@ -257,7 +257,7 @@ class LinkChannel:
         self._send(cancel(parts))
 
     def fetch(self, minion: str, what: str) -> None:
-        """Ask a minion for its functions, its grains or the resources that it manages."""
+        """MinionRequest a minion for its functions, its grains or the resources that it manages."""
         self._send(fetch(minion, what))
 
     def committed(self, number: int, items: Sequence[tuple[str, list[str]]], left_out: int = 0) -> None:
@@ -276,12 +276,12 @@ class LinkChannel:
         """What a minion is told about a file."""
         self._send(response(session, message))
 
-    def bell(self) -> None:
+    def wake_up(self) -> None:
         """Ring for the other MWorkers."""
-        self._send(bell())
+        self._send(wake_up())
 
     def ask(self, message: Callable[[int], Inside], done: Callable[[Inside | None], None]) -> None:
-        """Ask the link something; `done` gets what it answers, None when it has not in QUESTION_S."""
+        """MinionRequest the link something; `done` gets what it answers, None when it has not in QUESTION_S."""
         self._numbers += 1
         number = self._numbers
         self._asked[number] = done

@@ -26,7 +26,7 @@ SHARE = 0.25
 """The part of one CPU that one MWorker spends on one user who is no operator, on average."""
 BURST_S = 1.0
 """CPU seconds that such a user may use at once after a quiet time."""
-GUESTS_MAX = CONNECTIONS_MAX - 64
+USER_CONNECTIONS_MAX = CONNECTIONS_MAX - 64
 """Connections to one MWorker that all users together may have who are no operators: the others are for operators."""
 
 
@@ -43,11 +43,11 @@ class LocalClients:
 
         So one who takes all that he gets has a half of them, two have a third each, and there are always some left.
         """
-        return self._connections[uid] >= GUESTS_MAX - self._connections.total()
+        return self._connections[uid] >= USER_CONNECTIONS_MAX - self._connections.total()
 
-    def came(self, uid: int, now: float, *, is_guest: bool) -> Principal:
+    def came(self, uid: int, now: float, *, is_user: bool) -> Principal:
         """One more connection of that user; `now` is monotonic seconds. Those of operators are not counted."""
-        if is_guest:
+        if is_user:
             self._connections[uid] += 1
         name = name_of(uid)
         known = self._groups.get(uid)
@@ -71,7 +71,7 @@ class Reading(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class Line:
+class ClientQueue:
     """One connection of a user, and what it has sent that was not carried out yet."""
 
     channel: Reading
@@ -81,30 +81,30 @@ class Line:
     waiting: deque[bytes] = field(default_factory=deque)
 
 
-class Turns:
-    """The lines of one MWorker."""
+class RequestScheduler:
+    """The queues of one MWorker."""
 
     def __init__(self, reactor: Reactor, cpu_s: Callable[[], float] = time.process_time) -> None:
         """`cpu_s` says how many seconds of a processor this process has used so far."""
         self._reactor = reactor
         self._cpu_s = cpu_s
         self._shares = RateLimiter(SHARE, BURST_S)
-        self._lines: dict[Hashable, deque[Line]] = {}
+        self._queues: dict[Hashable, deque[ClientQueue]] = {}
         """Of each user those that wait, in the order of their turns."""
         self._timer: Timer | None = None
 
-    def arrived(self, line: Line, batch: list[bytes]) -> None:
+    def arrived(self, queue: ClientQueue, batch: list[bytes]) -> None:
         """These came; nothing more is read from the connection until they are carried out."""
-        line.channel.pause_reading()
-        is_new = not line.waiting
-        line.waiting.extend(batch)
+        queue.channel.pause_reading()
+        is_new = not queue.waiting
+        queue.waiting.extend(batch)
         if is_new:
-            self._lines.setdefault(line.user, deque()).append(line)
+            self._queues.setdefault(queue.user, deque()).append(queue)
         self._next(0.0)
 
-    def left(self, line: Line) -> None:
+    def left(self, queue: ClientQueue) -> None:
         """The connection is over: what it has sent is not carried out any more."""
-        line.waiting.clear()
+        queue.waiting.clear()
 
     @contextmanager
     def spending(self, user: Hashable) -> Iterator[None]:
@@ -127,24 +127,24 @@ class Turns:
     def _turn(self) -> None:
         self._timer = None
         now = self._reactor.now()
-        if not self._lines:
+        if not self._queues:
             return
-        user = min(self._lines, key=lambda one: self._shares.debt_s(one, now))
+        user = min(self._queues, key=lambda one: self._shares.debt_s(one, now))
         wait_s = self._shares.wait_s(user, now, 0.0)
         if wait_s > 0:
             self._next(wait_s)
             return
-        lines = self._lines[user]
-        line = lines.popleft()
-        if not lines:
-            del self._lines[user]
-        if line.waiting:
+        queues = self._queues[user]
+        queue = queues.popleft()
+        if not queues:
+            del self._queues[user]
+        if queue.waiting:
             began = self._cpu_s()
-            line.carry_out(line.waiting.popleft())
-            self._shares.spend(line.user, now, self._cpu_s() - began)
-            if line.waiting:
-                self._lines.setdefault(line.user, deque()).append(line)
+            queue.carry_out(queue.waiting.popleft())
+            self._shares.spend(queue.user, now, self._cpu_s() - began)
+            if queue.waiting:
+                self._queues.setdefault(queue.user, deque()).append(queue)
             else:
-                line.channel.resume_reading()
-        if self._lines and self._timer is None:
+                queue.channel.resume_reading()
+        if self._queues and self._timer is None:
             self._next(0.0)

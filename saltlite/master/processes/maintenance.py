@@ -97,11 +97,11 @@ class Maintenance:
             with self._store.write() as store:
                 moved = store.expire(self._clock.wall())
             if moved:
-                self._link.bell()
+                self._link.wake_up()
 
     def _batches(self) -> None:
         if release_due(self._store, self._clock, self._link, self._proofs):
-            self._link.bell()
+            self._link.wake_up()
 
     def _sweep(self) -> None:
         waiting = self._store.minions_with_open_jobs()

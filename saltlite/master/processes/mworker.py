@@ -26,12 +26,12 @@ from saltlite.master.handlers.jobs import Follower
 from saltlite.master.handlers.keys import handle_decide, handle_suspect
 from saltlite.master.handlers.operator_verbs import VERBS, handle_request
 from saltlite.master.handlers.results import Passing, Reported, Settled, store_passing, store_reports, tell_left_out
-from saltlite.master.processes import link_channel as inside
+from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.auth_process import Backends, Verdict
 from saltlite.master.processes.context import Answer, Follow, LoginCheck, Master, Stream, Watch
 from saltlite.master.processes.documents import Documents
-from saltlite.master.processes.link_channel import LinkChannel, LinkPlace
-from saltlite.master.processes.local_clients import Line, LocalClients, Turns
+from saltlite.master.processes.link_channel import LinkAddress, LinkChannel
+from saltlite.master.processes.local_clients import ClientQueue, LocalClients, RequestScheduler
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint
 from saltlite.platform.defects import DEFECT, log_defect, supervised
@@ -179,7 +179,7 @@ PASSING_S = 0.1
 LINK_WAIT_S = 1.0
 """How long a new MWorker keeps clients waiting for the link to say who is up."""
 CLIENT_MESSAGE_MAX = 32 * 1024 * 1024
-GUEST_MESSAGE_MAX = 512 * 1024
+USER_MESSAGE_MAX = 512 * 1024
 """The largest request of who is no operator: a job with 64 KiB of arguments and a list of ten thousand targets."""
 RECHECK_S = 5.0
 """How often the tokens of open streams are looked at."""
@@ -196,7 +196,7 @@ class Client:
     channel: Channel
     principal: Principal
     stream: Stream | None = None
-    line: Line | None = None
+    queue: ClientQueue | None = None
     """Its requests in the order of their turns; an operator's are carried out when they come."""
     token: str = ""
     """What the stream was opened with; it ends with it."""
@@ -214,22 +214,22 @@ class MWorker:
         reactor: Reactor,
         make_master: Callable[[LinkChannel], Master],
         files: FileServer,
-        link: LinkPlace,
+        link: LinkAddress,
         *,
         backends: Backends | None = None,
         marks: Marks | None = None,
     ) -> None:
         """`backends` check passwords; without them nobody can log in. `marks` tell the supervisor of each turn."""
-        self._marks = marks or TurnBoard([inside.MWORKER]).marks(inside.MWORKER)
+        self._marks = marks or TurnBoard([ipc.MWORKER]).marks(ipc.MWORKER)
         self._reactor = reactor
-        self._link = LinkChannel(reactor, link, inside.MWORKER, self._from_link)
+        self._link = LinkChannel(reactor, link, ipc.MWORKER, self._from_link)
         self._master = make_master(self._link)
         self._files = files
         self._backends = backends
         self._documents = Documents(self._master.clock)
         self._clients: dict[Client, None] = {}
-        self._guests = LocalClients()
-        self._turns = Turns(reactor)
+        self._local_clients = LocalClients()
+        self._scheduler = RequestScheduler(reactor)
         self._passing = Passing()
         self._passing_due = False
         self._listener: socket.socket | None = None
@@ -298,7 +298,7 @@ class MWorker:
             case "suspect":
                 self._guarded(lambda: handle_suspect(self._master, message))
                 self._committed()
-            case "bell":
+            case "wake_up":
                 self._ring()
 
     def _ask(self, minion: MinionId, session: int, message: Message) -> None:
@@ -380,7 +380,7 @@ class MWorker:
     def _committed(self) -> None:
         """Something was committed here: look for what our own clients wait for, and ring the others."""
         self._ring()
-        self._link.bell()
+        self._link.wake_up()
 
     def _tell_left_out(self) -> None:
         if tell_left_out(self._master):
@@ -421,16 +421,16 @@ class MWorker:
     # -- clients
 
     def _accept(self, sock: socket.socket, peer: Peer) -> None:
-        is_guest = peer.uid not in self._master.terms.operators
-        if is_guest and self._guests.is_full(peer.uid):
+        is_user = peer.uid not in self._master.terms.operators
+        if is_user and self._local_clients.is_full(peer.uid):
             sock.close()
             self._reactor.call_soon(self._released)
             return
         client: Client
 
         def on_batch(batch: list[bytes]) -> None:
-            if client.line is not None:
-                self._turns.arrived(client.line, batch)
+            if client.queue is not None:
+                self._scheduler.arrived(client.queue, batch)
                 return
             for data in batch:
                 self._request(client, data)
@@ -443,20 +443,20 @@ class MWorker:
             sock,
             on_batch,
             on_close,
-            message_max=GUEST_MESSAGE_MAX if is_guest else CLIENT_MESSAGE_MAX,
+            message_max=USER_MESSAGE_MAX if is_user else CLIENT_MESSAGE_MAX,
             send_buffer_max=CLIENT_BUFFER_MAX,
         )
-        client = Client(channel, self._guests.came(peer.uid, self._reactor.now(), is_guest=is_guest))
-        if is_guest:
-            client.line = Line(channel, peer.uid, functools.partial(self._request, client))
+        client = Client(channel, self._local_clients.came(peer.uid, self._reactor.now(), is_user=is_user))
+        if is_user:
+            client.queue = ClientQueue(channel, peer.uid, functools.partial(self._request, client))
         self._clients[client] = None
 
     def _forget(self, client: Client) -> None:
         if client in self._clients:
             del self._clients[client]
-            if client.line is not None:
-                self._turns.left(client.line)
-                self._guests.went(client.principal.uid)
+            if client.queue is not None:
+                self._scheduler.left(client.queue)
+                self._local_clients.went(client.principal.uid)
             self._released()
 
     def _released(self) -> None:
@@ -477,10 +477,10 @@ class MWorker:
 
     def _handle(self, client: Client, request: object) -> None:
         refuse_ended(self._marks.board, client.turn)
-        if client.line is not None:
+        if client.queue is not None:
             # Users of the API share a uid, and are told from each other by their tokens.
             token = request.get("token") if isinstance(request, dict) else None
-            client.line.user = token if isinstance(token, str) else client.principal.uid
+            client.queue.user = token if isinstance(token, str) else client.principal.uid
         answer = handle_request(self._master, client.principal, request)
         if answer.follow is not None and isinstance(request, dict):
             client.token = request.get("token", "")
@@ -559,14 +559,14 @@ class MWorker:
             self._tell_later(client, NEWS_S)
             return
         stream = client.stream
-        if client.line is None:
+        if client.queue is None:
             self._supervised(client, lambda: self._tell_next(client, stream))
             return
-        wait_s = self._turns.wait_s(client.line.user)
+        wait_s = self._scheduler.wait_s(client.queue.user)
         if wait_s > 0:
             self._tell_later(client, wait_s)
             return
-        with self._turns.spending(client.line.user):
+        with self._scheduler.spending(client.queue.user):
             self._supervised(client, lambda: self._tell_next(client, stream))
 
     def _tell_next(self, client: Client, stream: Stream) -> None:

@@ -24,7 +24,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class HangUp:
+class CloseConnection:
     """End this connection, if it still belongs to that address: its peer broke the protocol or is silent."""
 
     connection: int
@@ -33,7 +33,7 @@ class HangUp:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Ask an MWorker what this key may do; the answer comes back through `decided()`."""
+    """MinionRequest an MWorker what this key may do; the answer comes back through `decided()`."""
 
     session: int
     public: bytes
@@ -67,7 +67,7 @@ class Presence:
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """Ask an MWorker for the jobs of this minion that the store still holds.
+    """MinionRequest an MWorker for the jobs of this minion that the store still holds.
 
     `fresh`: whatever is not settled is asked about anew, because the session has just begun or is old; from the job
     `since` on, where an earlier answer left off.
@@ -91,11 +91,11 @@ class Suspect:
     stays: str
 
 
-Effect = Send | HangUp | Decide | Report | Presence | Pull | Suspect
+Effect = Send | CloseConnection | Decide | Report | Presence | Pull | Suspect
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class MinionRequest:
     """A minion asks for a file or a document, or sends a piece: for an MWorker, whose answer goes to the session."""
 
     session: int

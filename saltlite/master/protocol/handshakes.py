@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from saltlite.errors import RemoteProtocolError
 from saltlite.limits import ConnectionLimiter, RateLimiter
-from saltlite.master.protocol.effects import HangUp
+from saltlite.master.protocol.effects import CloseConnection
 from saltlite.model.clock import Clock
 from saltlite.model.keys import fingerprint_bytes
 from saltlite.model.networks import network_of
@@ -191,31 +191,31 @@ class Strangers:
     def __len__(self) -> int:
         return len(self._deadlines)
 
-    def connected(self, connection: int, address: str, now: float) -> list[HangUp]:
+    def connected(self, connection: int, address: str, now: float) -> list[CloseConnection]:
         """A connection was made; those to hang up on for it, itself perhaps."""
-        self.over(connection)
+        self.closed(connection)
         self._connected[connection] = address
         return self._enter(connection, now)
 
-    def at_home(self, connection: int) -> None:
+    def session_began(self, connection: int) -> None:
         """It has a session now."""
         self._slots.remove(connection)
         self._deadlines.pop(connection, None)
 
-    def without_session(self, connection: int, now: float) -> list[HangUp]:
+    def session_ended(self, connection: int, now: float) -> list[CloseConnection]:
         """Its session is over; those to hang up on for it, itself perhaps."""
         if connection not in self._connected or connection in self._deadlines:
             return []
         return self._enter(connection, now)
 
-    def over(self, connection: int) -> None:
+    def closed(self, connection: int) -> None:
         """The connection is no more."""
         self._connected.pop(connection, None)
-        self.at_home(connection)
+        self.session_began(connection)
 
-    def overdue(self, now: float) -> list[HangUp]:
+    def overdue(self, now: float) -> list[CloseConnection]:
         """Forget strangers that stayed too long; whom to hang up on."""
-        late: list[HangUp] = []
+        late: list[CloseConnection] = []
         while self._deadlines:
             connection, deadline = next(iter(self._deadlines.items()))
             if now < deadline:
@@ -223,14 +223,14 @@ class Strangers:
             late.append(self._forget(connection))
         return late
 
-    def _enter(self, connection: int, now: float) -> list[HangUp]:
+    def _enter(self, connection: int, now: float) -> list[CloseConnection]:
         slot = self._slots.add(connection, self._connected[connection])
         if not slot.admitted:
             return [self._forget(connection)]
         self._deadlines[connection] = now + STRANGER_S
         return [] if slot.displaced is None else [self._forget(slot.displaced)]
 
-    def _forget(self, connection: int) -> HangUp:
+    def _forget(self, connection: int) -> CloseConnection:
         address = self._connected[connection]
-        self.over(connection)
-        return HangUp(connection, address)
+        self.closed(connection)
+        return CloseConnection(connection, address)

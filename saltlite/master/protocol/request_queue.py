@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from saltlite.errors import RemoteProtocolError
 from saltlite.limits import RateLimiter
-from saltlite.master.protocol.effects import Ask
+from saltlite.master.protocol.effects import MinionRequest
 from saltlite.wire.limits import EVENT_EVERY_S, EVENTS_AT_ONCE, FILE_ASKS_AT_ONCE, FILE_ASKS_MAX, FILE_PUT_MEMORY
 from saltlite.wire.messages import Message, response_message
 
@@ -27,7 +27,7 @@ ANSWERS_A_TURN = 8
 
 
 @dataclass(slots=True)
-class _Desk:
+class _SessionRequests:
     """One session: what it asked and no MWorker has, the numbers that MWorkers have, answers that wait to leave."""
 
     id: str
@@ -47,7 +47,7 @@ class RequestQueue:
     """The questions of all sessions, by session id."""
 
     def __init__(self) -> None:
-        self._desks: dict[int, _Desk] = {}
+        self._sessions: dict[int, _SessionRequests] = {}
         self._asking: OrderedDict[int, None] = OrderedDict()
         self._answering: OrderedDict[int, None] = OrderedDict()
         self._asked = 0
@@ -59,41 +59,41 @@ class RequestQueue:
 
         RemoteProtocolError("too-many-asks") when it has too many open, or asks under a number that is open.
         """
-        desk = self._desks.setdefault(session, _Desk(minion))
-        if desk.open() >= FILE_ASKS_MAX or message["n"] in desk.numbers():
-            raise RemoteProtocolError("too-many-asks", f"{desk.open()} questions about files are open")
+        requests = self._sessions.setdefault(session, _SessionRequests(minion))
+        if requests.open() >= FILE_ASKS_MAX or message["n"] in requests.numbers():
+            raise RemoteProtocolError("too-many-asks", f"{requests.open()} questions about files are open")
         size = len(message.get("data", b""))
         if busy or self._put_bytes + size > FILE_PUT_MEMORY:
-            self._answer(session, desk, response_message(message["n"], "busy"))
+            self._answer(session, requests, response_message(message["n"], "busy"))
             return
         self._put_bytes += size
-        desk.waiting.append(message)
+        requests.waiting.append(message)
         self._asking.setdefault(session)
 
     def event(self, session: int, minion: str, message: Message, now: float) -> None:
         """The minion of that session sends an event; above its rate it is told to come again. Raises as `ask` does."""
         self.ask(session, minion, message, busy=self._event_rate.take(minion, now) > 0)
 
-    def due(self) -> Iterator[Ask]:
+    def due(self) -> Iterator[MinionRequest]:
         """Questions that an MWorker is to be given now."""
         while self._asking and self._asked < FILE_ASKS_AT_ONCE:
             session, _ = self._asking.popitem(last=False)
-            desk = self._desks[session]
-            message = desk.waiting.popleft()
+            requests = self._sessions[session]
+            message = requests.waiting.popleft()
             self._put_bytes -= len(message.get("data", b""))
-            desk.asked.add(message["n"])
+            requests.asked.add(message["n"])
             self._asked += 1
-            if desk.waiting:
+            if requests.waiting:
                 self._asking[session] = None
-            yield Ask(session, desk.id, message)
+            yield MinionRequest(session, requests.id, message)
 
     def answered(self, session: int, message: Message) -> None:
         """An MWorker answered; an answer that nobody waits for any more is dropped."""
-        desk = self._desks.get(session)
-        if desk is not None and message["n"] in desk.asked:
-            desk.asked.discard(message["n"])
+        requests = self._sessions.get(session)
+        if requests is not None and message["n"] in requests.asked:
+            requests.asked.discard(message["n"])
             self._asked -= 1
-            self._answer(session, desk, message)
+            self._answer(session, requests, message)
 
     def leaving(self) -> Iterator[tuple[int, Message]]:
         """The answers that leave in this turn, one a session at a time."""
@@ -101,9 +101,9 @@ class RequestQueue:
             if not self._answering:
                 return
             session, _none = self._answering.popitem(last=False)
-            desk = self._desks[session]
-            message = desk.answers.popleft()
-            if desk.answers:
+            requests = self._sessions[session]
+            message = requests.answers.popleft()
+            if requests.answers:
                 self._answering[session] = None
             yield session, message
 
@@ -114,30 +114,30 @@ class RequestQueue:
 
     def unsent(self, session: int, message: Message) -> None:
         """The link had no room for that answer: the session's answers wait for `retry`, this one in front."""
-        desk = self._desks.get(session)
-        if desk is not None:
-            desk.answers.appendleft(message)
-            desk.blocked = True
+        requests = self._sessions.get(session)
+        if requests is not None:
+            requests.answers.appendleft(message)
+            requests.blocked = True
             self._answering.pop(session, None)
 
     def retry(self) -> None:
         """Time has passed: links that were full may have room."""
-        for session, desk in self._desks.items():
-            if desk.blocked:
-                desk.blocked = False
+        for session, requests in self._sessions.items():
+            if requests.blocked:
+                requests.blocked = False
                 self._answering.setdefault(session)
 
     def forget(self, session: int) -> None:
         """The session is over."""
-        desk = self._desks.pop(session, None)
-        if desk is None:
+        requests = self._sessions.pop(session, None)
+        if requests is None:
             return
-        self._asked -= len(desk.asked)
-        self._put_bytes -= sum(len(message.get("data", b"")) for message in desk.waiting)
+        self._asked -= len(requests.asked)
+        self._put_bytes -= sum(len(message.get("data", b"")) for message in requests.waiting)
         self._asking.pop(session, None)
         self._answering.pop(session, None)
 
-    def _answer(self, session: int, desk: _Desk, message: Message) -> None:
-        desk.answers.append(message)
-        if not desk.blocked:
+    def _answer(self, session: int, requests: _SessionRequests, message: Message) -> None:
+        requests.answers.append(message)
+        if not requests.blocked:
             self._answering.setdefault(session)

@@ -41,7 +41,7 @@ class Partial:
 
 
 @dataclass(slots=True)
-class _Line:
+class _SessionReturns:
     """One session: what waits for a place, in order, what has one, and the sum of the latter."""
 
     waiting: OrderedDict[str, Message] = field(default_factory=OrderedDict)
@@ -53,34 +53,34 @@ class Assembly:
     """Grants memory for large returns and joins their parts. `now` is monotonic seconds."""
 
     def __init__(self) -> None:
-        self._lines: dict[int, _Line] = {}
+        self._sessions: dict[int, _SessionReturns] = {}
         self._turns: OrderedDict[int, None] = OrderedDict()
         self._reserved = 0
 
     def announce(self, session: int, message: Message, now: float) -> list[Key]:
         """A `ret` without a body but with a size: it asks for a place. The keys to grant now."""
         jid = message["jid"]
-        line = self._lines.setdefault(session, _Line())
-        known = line.granted.get(jid)
+        returns = self._sessions.setdefault(session, _SessionReturns())
+        known = returns.granted.get(jid)
         if known is not None and known.message["size"] == message["size"]:
             if len(known.body) == message["size"]:
                 # It is whole and waits for its commit, which is answered by the acknowledgement.
                 return []
             # The minion starts over, after a frame was lost to a full link.
-            line.granted[jid] = Partial(message, known.cost, now + GRANT_S)
+            returns.granted[jid] = Partial(message, known.cost, now + GRANT_S)
             return [(session, jid)]
         if known is not None:
-            self._take_back(line, jid)
-        if jid not in line.waiting and len(line.waiting) >= ANNOUNCED_MAX:
+            self._revoke(returns, jid)
+        if jid not in returns.waiting and len(returns.waiting) >= ANNOUNCED_MAX:
             raise RemoteProtocolError("too-many-returns", f"{ANNOUNCED_MAX} wait already")
-        line.waiting[jid] = message
-        self._line_up(session, line)
+        returns.waiting[jid] = message
+        self._enqueue(session, returns)
         return self._grant(now)
 
     def part(self, session: int, message: Message, now: float) -> tuple[Message, bytes] | None:
         """One part; the announcement and the whole body once it is complete."""
-        line = self._lines.get(session)
-        partial = line.granted.get(message["jid"]) if line is not None else None
+        returns = self._sessions.get(session)
+        partial = returns.granted.get(message["jid"]) if returns is not None else None
         if partial is None or message["offset"] != len(partial.body):
             raise RemoteProtocolError("bad-part", "not granted, or out of order")
         size, data = partial.message["size"], message["data"]
@@ -95,21 +95,21 @@ class Assembly:
 
     def release(self, session: int, jid: str, now: float) -> list[Key]:
         """The return was committed; the keys that may be granted in its place."""
-        line = self._lines.get(session)
-        if line is None:
+        returns = self._sessions.get(session)
+        if returns is None:
             return []
-        line.waiting.pop(jid, None)
-        self._take_back(line, jid)
-        self._line_up(session, line)
+        returns.waiting.pop(jid, None)
+        self._revoke(returns, jid)
+        self._enqueue(session, returns)
         return self._grant(now)
 
     def forget(self, session: int, now: float) -> list[Key]:
         """The session is over; the keys that may be granted in its place."""
-        line = self._lines.pop(session, None)
-        if line is None:
+        returns = self._sessions.pop(session, None)
+        if returns is None:
             return []
         self._turns.pop(session, None)
-        self._reserved -= line.reserved
+        self._reserved -= returns.reserved
         return self._grant(now)
 
     def expire(self, now: float) -> list[Key]:
@@ -117,48 +117,48 @@ class Assembly:
 
         Who has not begun may not have heard that it has a place: it waits for another one, behind the others.
         """
-        for session, line in list(self._lines.items()):
-            late = {jid: partial for jid, partial in line.granted.items() if now >= partial.deadline}
+        for session, returns in list(self._sessions.items()):
+            late = {jid: partial for jid, partial in returns.granted.items() if now >= partial.deadline}
             for jid, partial in late.items():
-                self._take_back(line, jid)
+                self._revoke(returns, jid)
                 if not partial.body:
-                    line.waiting[jid] = partial.message
+                    returns.waiting[jid] = partial.message
             if late:
-                self._line_up(session, line)
+                self._enqueue(session, returns)
         return self._grant(now)
 
-    def _take_back(self, line: _Line, jid: str) -> None:
-        partial = line.granted.pop(jid, None)
+    def _revoke(self, returns: _SessionReturns, jid: str) -> None:
+        partial = returns.granted.pop(jid, None)
         if partial is not None:
-            line.reserved -= partial.cost
+            returns.reserved -= partial.cost
             self._reserved -= partial.cost
 
-    def _line_up(self, session: int, line: _Line) -> None:
+    def _enqueue(self, session: int, returns: _SessionReturns) -> None:
         """Give the session a turn, at the end, if it has something to be granted and credit for it."""
-        if line.waiting:
-            cost = _cost(next(iter(line.waiting.values())))
-            if not line.granted or line.reserved + cost <= RETURN_CREDIT:
+        if returns.waiting:
+            cost = _cost(next(iter(returns.waiting.values())))
+            if not returns.granted or returns.reserved + cost <= RETURN_CREDIT:
                 self._turns.setdefault(session)
                 return
         self._turns.pop(session, None)
-        if not line.waiting and not line.granted:
-            del self._lines[session]
+        if not returns.waiting and not returns.granted:
+            del self._sessions[session]
 
     def _grant(self, now: float) -> list[Key]:
         granted: list[Key] = []
         while self._turns:
             session = next(iter(self._turns))
-            line = self._lines[session]
-            jid, message = next(iter(line.waiting.items()))
+            returns = self._sessions[session]
+            jid, message = next(iter(returns.waiting.items()))
             cost = _cost(message)
             if self._reserved + cost > RETURN_MEMORY:
                 break
-            del line.waiting[jid]
-            line.granted[jid] = Partial(message, cost, now + GRANT_S)
-            line.reserved += cost
+            del returns.waiting[jid]
+            returns.granted[jid] = Partial(message, cost, now + GRANT_S)
+            returns.reserved += cost
             self._reserved += cost
             del self._turns[session]
-            self._line_up(session, line)
+            self._enqueue(session, returns)
             granted.append((session, jid))
         return granted
 

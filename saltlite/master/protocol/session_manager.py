@@ -27,7 +27,7 @@ from typing import Any
 
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.limits import RateLimiter
-from saltlite.master.protocol.effects import Decide, Effect, HangUp, Presence, Pull, Report, Send, Suspect
+from saltlite.master.protocol.effects import CloseConnection, Decide, Effect, Presence, Pull, Report, Send, Suspect
 from saltlite.master.protocol.handshakes import Arrival, Handshakes, Strangers
 from saltlite.master.protocol.outbox import Delivery
 from saltlite.master.protocol.request_queue import RequestQueue
@@ -40,9 +40,9 @@ from saltlite.wire import frames
 from saltlite.wire.limits import OPEN_HANDSHAKES
 from saltlite.wire.messages import JIDS_MAX, Message, functions_digest
 
-__all__ = ["Decide", "Effect", "HangUp", "Presence", "Pull", "Report", "Send", "SessionManager", "Suspect"]
+__all__ = ["CloseConnection", "Decide", "Effect", "Presence", "Pull", "Report", "Send", "SessionManager", "Suspect"]
 
-SILENCE_BEATS = 2.5
+SILENCE_HEARTBEATS = 2.5
 TICK_S = 1.0
 BLOCKED_RETRY_S = 0.05
 DECISION_S = 30.0
@@ -65,7 +65,7 @@ def _arrived(arrival: Arrival, route: bytes, now: float) -> MinionSession:
         fingerprint=fingerprint(arrival.session.peer),
         said=arrival.said,
         since=now,
-        last_heard=now,
+        last_seen=now,
     )
 
 
@@ -76,23 +76,23 @@ FUNCTIONS_AT_ONCE = 8
 
 
 class SessionManager:
-    """The machine. Strangers are answered by `doorway`, which goes by the same clock."""
+    """The machine. Strangers are answered by `handshakes`, which goes by the same clock."""
 
-    def __init__(self, doorway: Handshakes, clock: Clock) -> None:
+    def __init__(self, handshakes: Handshakes, clock: Clock) -> None:
         self._clock = clock
-        self._doorway = doorway
-        self._strangers = Strangers(doorway.handshakes_per_network)
+        self._handshakes = handshakes
+        self._strangers = Strangers(handshakes.handshakes_per_network)
         self.sessions = Sessions()
-        self._laden: dict[int, MinionSession] = {}
+        self._sending: dict[int, MinionSession] = {}
         self._hung_up: set[int] = set()
         self._assembly = Assembly()
         self.files = RequestQueue()
-        self._clones = DuplicateKeys()
+        self._duplicate_keys = DuplicateKeys()
         self._function_reports = RateLimiter(1 / FUNCTIONS_EVERY_S, FUNCTIONS_AT_ONCE)
         self._look_due = clock.monotonic()
         self._effects: list[Effect] = []
         self.refused_frames: dict[str, int] = {}
-        self._handshakes = 0
+        self._handshakes_done = 0
 
     # -- what the driver asks
 
@@ -102,11 +102,11 @@ class SessionManager:
         return effects
 
     def figures(self) -> dict[str, Any]:
-        """How many sessions, strangers connected, handshakes finished, parcels not acknowledged, refused frames."""
+        """How many sessions, strangers connected, handshakes finished, deliveries not acknowledged, refused frames."""
         return {
             **self.sessions.figures(),
-            "parcels": sum(len(peer.outbox) for peer in self._laden.values()),
-            "handshakes": self._handshakes,
+            "parcels": sum(len(peer.outbox) for peer in self._sending.values()),
+            "handshakes": self._handshakes_done,
             "strangers": len(self._strangers),
             "refused": dict(self.refused_frames),
         }
@@ -124,9 +124,9 @@ class SessionManager:
         except ProtocolError as error:
             reason = getattr(error, "reason", "local")
             self.refused_frames[reason] = self.refused_frames.get(reason, 0) + 1
-            self._doorway.give_up(route)
+            self._handshakes.give_up(route)
             if connection >= 0:
-                self._effects.append(HangUp(connection, address))
+                self._effects.append(CloseConnection(connection, address))
 
     def connected(self, connection: int, address: str) -> None:
         """The link took a connection; it is hung up on if strangers of its network have too many."""
@@ -134,7 +134,7 @@ class SessionManager:
 
     def hangup(self, connection: int) -> None:
         """The link lost a connection, perhaps before it refuses to send: its sessions are probed, twice."""
-        self._strangers.over(connection)
+        self._strangers.closed(connection)
         self._probe(connection)
         self._hung_up.add(connection)
 
@@ -155,7 +155,7 @@ class SessionManager:
     def tick(self) -> None:
         """Time has passed; called every TICK_S, and after BLOCKED_RETRY_S when the link was full."""
         now = self._clock.monotonic()
-        self._effects += [HangUp(*origin) for origin in self._doorway.overdue()]
+        self._effects += [CloseConnection(*origin) for origin in self._handshakes.overdue()]
         self._effects += self._strangers.overdue(now)
         self.files.retry()
         if now >= self._look_due:
@@ -165,13 +165,13 @@ class SessionManager:
             for peer in list(self.sessions.by_number.values()):
                 self._look_after(peer, now)
             self._grant(self._assembly.expire(now))
-            for contest in self._clones.overdue(now):
+            for contest in self._duplicate_keys.overdue(now):
                 self._admit(contest)
-        for number, peer in list(self._laden.items()):
+        for number, peer in list(self._sending.items()):
             if peer.outbox or peer.held:
                 self._effects += peer.due(now)
             else:
-                del self._laden[number]
+                del self._sending[number]
 
     # -- what the MWorkers say
 
@@ -186,7 +186,7 @@ class SessionManager:
         is_up = older is not None and older.state is KeyState.ACCEPTED
         if state == KeyState.ACCEPTED and is_up and older is not None and older.said["boot"] != peer.said["boot"]:
             # It stays undecided, so that a change of the key still ends it (S5).
-            self._clones.begin(older, peer, minion, self._clock.monotonic())
+            self._duplicate_keys.begin(older, peer, minion, self._clock.monotonic())
             self._say(older, {"t": "probe"})
             return
         del self.sessions.deciding[peer.fingerprint]
@@ -196,7 +196,7 @@ class SessionManager:
         elif state == KeyState.PENDING and self.sessions.has_room_for_pending(peer):
             self._welcome(peer, state)
             peer.state = KeyState.PENDING
-            self._strangers.at_home(peer.connection)
+            self._strangers.session_began(peer.connection)
             self._replace(older, peer)
             self.sessions.by_key[peer.fingerprint] = peer
         else:
@@ -220,7 +220,7 @@ class SessionManager:
             self._accept(peer, minion)
 
     def deliver(
-        self, minion: str, parcels: Iterable[Delivery], *, starved: bool = False, rest: str | None = None
+        self, minion: str, deliveries: Iterable[Delivery], *, starved: bool = False, rest: str | None = None
     ) -> None:
         """Jobs for one minion, as they were pulled. For one that is away they stay where they are: in the store.
 
@@ -232,17 +232,17 @@ class SessionManager:
             return
         peer.known = True
         now = self._clock.monotonic()
-        peer.outbox.refill(parcels, starved=starved, rest=rest)
+        peer.outbox.refill(deliveries, starved=starved, rest=rest)
         if rest is not None:
             peer.pull_at = now + PULL_AGAIN_S
-        self._laden[peer.session.id] = peer
+        self._sending[peer.session.id] = peer
         self._effects += peer.due(now)
 
-    def push(self, minion: str, parcels: Iterable[Delivery]) -> None:
+    def push(self, minion: str, deliveries: Iterable[Delivery]) -> None:
         """A new job. A session that the store does not know yet pulls it: else it could be called expired, and ran."""
         peer = self.sessions.by_id.get(minion)
         if peer is not None and peer.known:
-            self.deliver(minion, parcels)
+            self.deliver(minion, deliveries)
 
     def cancel(self, parts: Iterable[tuple[str, str]]) -> None:
         """Tell minions to end parts of jobs, by (minion, part); each answers by a state or a return."""
@@ -287,18 +287,18 @@ class SessionManager:
         if isinstance(frame, frames.Hello):
             if any(peer.route == route for peer in self.sessions.on(connection)):
                 raise RemoteProtocolError("second-hello", "this connection has a session")
-            answer = self._doorway.hello(route, connection, address, frame)
+            answer = self._handshakes.hello(route, connection, address, frame)
             self._effects.append(Send(route, answer))
         elif isinstance(frame, frames.Auth):
             self._auth(route, frame)
         elif isinstance(frame, frames.Query):
-            self._effects.append(Send(route, self._doorway.query(address)))
+            self._effects.append(Send(route, self._handshakes.query(address)))
         else:
             raise RemoteProtocolError("unexpected-frame", type(frame).__name__)
 
     def _auth(self, route: bytes, frame: frames.Auth) -> None:
-        arrival = self._doorway.auth(route, frame)
-        self._handshakes += 1
+        arrival = self._handshakes.auth(route, frame)
+        self._handshakes_done += 1
         session = arrival.session
         if session.id in self.sessions.by_number:
             raise RemoteProtocolError("session-taken")
@@ -324,10 +324,10 @@ class SessionManager:
         except ProtocolError:
             self._cut_off(peer)
             raise
-        peer.last_heard = now
-        contest = self._clones.settle(peer) if peer in self.sessions else None
+        peer.last_seen = now
+        contest = self._duplicate_keys.settle(peer) if peer in self.sessions else None
         if contest is not None:
-            self._refuse_clone(contest, peer, now)
+            self._refuse_duplicate(contest, peer, now)
 
     def _heard(self, peer: MinionSession, message: Message) -> None:
         match message["t"]:
@@ -373,7 +373,7 @@ class SessionManager:
 
     def _accept(self, peer: MinionSession, minion: str) -> None:
         peer.state, peer.id = KeyState.ACCEPTED, minion
-        self._strangers.at_home(peer.connection)
+        self._strangers.session_began(peer.connection)
         same_id = self.sessions.by_id.get(minion)
         # In the table first: the id stays up, whoever held it until now.
         self.sessions.by_id[minion] = peer
@@ -390,14 +390,14 @@ class SessionManager:
             self._welcome(contest.newcomer, KeyState.ACCEPTED)
             self._accept(contest.newcomer, contest.minion)
 
-    def _refuse_clone(self, contest: Contest, stays: MinionSession, now: float) -> None:
+    def _refuse_duplicate(self, contest: Contest, stays: MinionSession, now: float) -> None:
         newcomer = contest.newcomer
         if newcomer not in self.sessions:
             return
-        is_clone = self._clones.proved(newcomer.fingerprint, now)
-        if is_clone and self._clones.is_news(newcomer.fingerprint, now):
+        is_duplicate = self._duplicate_keys.proved(newcomer.fingerprint, now)
+        if is_duplicate and self._duplicate_keys.is_news(newcomer.fingerprint, now):
             self._effects.append(Suspect(stays.id, newcomer.fingerprint, newcomer.address, stays.address))
-        self._welcome(newcomer, "duplicate_key" if is_clone else "busy")
+        self._welcome(newcomer, "duplicate_key" if is_duplicate else "busy")
         self._drop(newcomer)
 
     def _replace(self, older: MinionSession | None, newer: MinionSession) -> None:
@@ -422,7 +422,7 @@ class SessionManager:
         if peer.state is None:
             if now - peer.since >= DECISION_S:
                 self._send_away(peer)
-        elif now - peer.last_heard >= SILENCE_BEATS * peer.beat_s:
+        elif now - peer.last_seen >= SILENCE_HEARTBEATS * peer.heartbeat_s:
             self._cut_off(peer)
         elif peer.state is KeyState.ACCEPTED and now >= peer.pull_at and not peer.outbox:
             self._ask_anew(peer, now)
@@ -430,7 +430,7 @@ class SessionManager:
     def _cut_off(self, peer: MinionSession) -> None:
         """End a session, and let the peer know by ending its connection."""
         self._drop(peer)
-        self._effects.append(HangUp(peer.connection, peer.address))
+        self._effects.append(CloseConnection(peer.connection, peer.address))
 
     def _drop(self, peer: MinionSession) -> None:
         if peer not in self.sessions:
@@ -440,17 +440,17 @@ class SessionManager:
             self._effects.append(peer.presence(up=False))
         self.sessions.remove(peer)
         if not self.sessions.on(peer.connection):
-            self._effects += self._strangers.without_session(peer.connection, self._clock.monotonic())
-        self._laden.pop(number, None)
+            self._effects += self._strangers.session_ended(peer.connection, self._clock.monotonic())
+        self._sending.pop(number, None)
         self.files.forget(number)
         self._grant(self._assembly.forget(number, self._clock.monotonic()))
-        self._admit(self._clones.settle(peer))
+        self._admit(self._duplicate_keys.settle(peer))
 
     # -- sending
 
     def _welcome(self, peer: MinionSession, state: str) -> None:
-        peer.beat_s = self.sessions.heartbeat_s
-        self._say(peer, {"t": "welcome", "state": state, "heartbeat_ms": int(peer.beat_s * 1000)})
+        peer.heartbeat_s = self.sessions.heartbeat_s
+        self._say(peer, {"t": "welcome", "state": state, "heartbeat_ms": int(peer.heartbeat_s * 1000)})
 
     def _grant(self, keys: Iterable[Key]) -> None:
         for session, jid in keys:
@@ -472,4 +472,4 @@ class SessionManager:
         if peer in self.sessions and not peer.hold(message):
             self._cut_off(peer)
         elif peer.held:
-            self._laden[peer.session.id] = peer
+            self._sending[peer.session.id] = peer

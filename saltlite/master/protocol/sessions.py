@@ -36,10 +36,10 @@ class MinionSession:
     fingerprint: Fingerprint
     said: Message
     since: float
-    last_heard: float
+    last_seen: float
     state: KeyState | None = None
     id: str = ""
-    beat_s: float = HEARTBEAT_MIN_S
+    heartbeat_s: float = HEARTBEAT_MIN_S
     """The pace that this minion was told."""
     outbox: Outbox = field(default_factory=Outbox)
     pull_at: float = 0.0
@@ -68,7 +68,7 @@ class MinionSession:
         return Pull(self.id, fresh=bool(rest), since=rest)
 
     def sealed(self, message: Message, jid: str = "") -> Send:
-        """A message, or the parcel of that job, as a frame of this session."""
+        """A message, or the delivery of that job, as a frame of this session."""
         frame = self.session.seal(codec.encode(message))
         return Send(self.route, frame, self.session.id, jid, None if jid else message)
 
@@ -79,11 +79,11 @@ class MinionSession:
         return len(self.held) <= HELD_MAX
 
     def due(self, now: float) -> list[Send]:
-        """What was held, in order, and then the parcels that it is time for."""
+        """What was held, in order, and then the deliveries that it is time for."""
         held, self.held = self.held, []
         # Sealed in the order in which they leave: each frame has the next number of its session.
         said = [self.sealed(message) for message in held]
-        return said + [self.sealed(parcel.message(now), parcel.jid) for parcel in self.outbox.due(now)]
+        return said + [self.sealed(delivery.message(now), delivery.jid) for delivery in self.outbox.due(now)]
 
     def presence(self, *, up: bool) -> Presence:
         """That this minion came or went, with what it says of itself."""
@@ -178,7 +178,7 @@ class Sessions:
 
     def heard(self, minions: Iterable[str], now: float) -> dict[str, float]:
         """Seconds since each of these that is up was last heard."""
-        return {minion: now - self.by_id[minion].last_heard for minion in minions if minion in self.by_id}
+        return {minion: now - self.by_id[minion].last_seen for minion in minions if minion in self.by_id}
 
     @property
     def heartbeat_s(self) -> float:

@@ -149,7 +149,7 @@ NEVER_RAN = frozenset({TargetState.REFUSED, TargetState.EXPIRED, TargetState.CAN
 Heard = TypeVar("Heard", TargetRow, PartRow)
 
 
-def believed(current: TargetState, heard: Heard) -> Heard:
+def effective_state(current: TargetState, heard: Heard) -> Heard:
     """What a minion's report amounts to, for a target in state `current`."""
     if current is TargetState.RUNNING and heard.state in NEVER_RAN:
         reason = f"the minion ran it and does not know it any more ({heard.reason})"

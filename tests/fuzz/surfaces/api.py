@@ -16,9 +16,9 @@ from tornado.web import HTTPError
 
 from saltlite.api.app import make_server
 from saltlite.api.clients import RunnerCall, Runners
-from saltlite.api.endpoint import Endpoint, Office
+from saltlite.api.endpoint import AppContext, Endpoint
 from saltlite.api.feed import Feeds
-from saltlite.api.link import Line, MasterLink
+from saltlite.api.link import MasterLink, PooledConnection
 from saltlite.config.api import ApiConfig
 from saltlite.errors import RefusedError, SaltliteError
 from saltlite.master.handlers.events import EventStream
@@ -69,7 +69,7 @@ WORDS = (
 )  # fmt: skip
 
 
-class InsideLine(Line):
+class InProcessConnection(PooledConnection):
     """A connection to a master in this process: what is sent is answered at once."""
 
     def __init__(self, site: Site) -> None:
@@ -126,8 +126,8 @@ class InsideLink(MasterLink):
         super().__init__("/nowhere", frozenset())
         self._site = site
 
-    async def connect(self) -> Line:
-        return InsideLine(self._site)
+    async def connect(self) -> PooledConnection:
+        return InProcessConnection(self._site)
 
 
 class NoRunners(Runners):
@@ -197,10 +197,10 @@ class Api:
     async def _open(self) -> None:
         config = ApiConfig()
         link = InsideLink(self._site)
-        office = Office(config, link, NoRunners(link, "/nowhere", 1.0), Feeds(link))
+        context = AppContext(config, link, NoRunners(link, "/nowhere", 1.0), Feeds(link))
         for pace in ("requests", "logins", "hooks"):
-            setattr(getattr(office, pace), "_per_s", 1e9)  # noqa: B010 - the limits are not what is tried here
-        self._server = make_server(office, None)
+            setattr(getattr(context, pace), "_per_s", 1e9)  # noqa: B010 - the limits are not what is tried here
+        self._server = make_server(context, None)
         login = {"v": 1, "verb": "login", "backend": "pam", "username": "ops", "password": "x"}
         answer = handle_request(self._site.master, STRANGER, login)
         assert answer.login is not None

@@ -1,4 +1,4 @@
-"""What minions and strangers send: frames into the hub, and what comes of them in an MWorker."""
+"""What minions and strangers send: frames into the manager, and what comes of them in an MWorker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from saltlite.master.handlers.documents import FOR_FILES, answer
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.keys import handle_decide, handle_suspect
 from saltlite.master.handlers.results import Passing, Reported, store_passing, store_reports
-from saltlite.master.processes import link_channel as inside
+from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Watch
 from saltlite.master.protocol.session_manager import Decide, Pull, Report, Suspect
 from saltlite.model.ids import MinionId
@@ -46,7 +46,7 @@ class Messages:
         self._sit_down()
 
     def _sit_down(self) -> None:
-        """A hub with an honest minion. Handshakes take longer than anything else here, so it serves many inputs."""
+        """A manager with an honest minion. Handshakes take longer than anything else here, so it serves many inputs."""
         self._table = Table()
         self._other = self._table.join("other")
         self._guest = self._table.join("web1")
@@ -94,15 +94,15 @@ class Messages:
             elif isinstance(item, bytes):
                 stranger.raw(item)
         before = self._site.store.last_seq()
-        table.hub.send_files()
+        table.manager.send_files()
         effects = table.take()
         reports = [effect for effect in effects if isinstance(effect, Report)]
         if reports:
-            self._store(unpack(pack(inside.reports(1, reports))))
+            self._store(unpack(pack(ipc.reports(1, reports))))
         for effect in effects:
             self._one(effect)
-        for ask in list(table.hub.files.due()):
-            self._answer(unpack(pack(inside.request(ask))))
+        for ask in list(table.manager.files.due()):
+            self._answer(unpack(pack(ipc.request(ask))))
         assert self._other.alive
         if self._site.store.last_seq() != before:
             self._watch(before)
@@ -131,11 +131,11 @@ class Messages:
         master = self._site.master
         match effect:
             case Decide():
-                handle_decide(master, unpack(pack(inside.decide(effect))))
+                handle_decide(master, unpack(pack(ipc.decide(effect))))
             case Suspect():
-                handle_suspect(master, unpack(pack(inside.suspect(effect))))
+                handle_suspect(master, unpack(pack(ipc.suspect(effect))))
             case Pull():
-                handle_pull(master, unpack(pack(inside.pull(effect.id, None, effect.since))))
+                handle_pull(master, unpack(pack(ipc.pull(effect.id, None, effect.since))))
 
     def _answer(self, ask: Mapping[str, Any]) -> None:
         site, minion, message = self._site, MinionId(ask["id"]), ask["message"]

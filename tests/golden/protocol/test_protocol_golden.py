@@ -107,7 +107,7 @@ def test_first_contact_pending_accepted_large_return_killed_job_reconnect(trace:
     fleet.run(1.0)
     fleet.master.cancel(jid)
     fleet.run(1.0)
-    fleet.master.hub.leave(1000)
+    fleet.master.manager.leave(1000)
     fleet.master.carry()
     fleet.run(3.0)
     golden("first-contact-pending-large-kill-reconnect", trace.text())

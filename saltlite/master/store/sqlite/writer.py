@@ -17,9 +17,9 @@ from saltlite.master.store.invariants import (
     NEVER_RAN,
     RANK,
     TERMINAL_RANK,
-    believed,
     cancelled_reason,
     check_job,
+    effective_state,
     first_state,
     job_event,
     pack_data,
@@ -73,7 +73,7 @@ _MOVE_TARGET = (
     "UPDATE job_targets SET state = ?, rank = ?, reason = ?, changed_at = ?, outcome = ?"
     " WHERE jid = ? AND target = ? AND rank < ?"
 )
-# The same for all targets of a part, with what is believed of those that run (rank 2), whatever the others are.
+# The same for all targets of a part, with what is effective_state of those that run (rank 2), whatever the others are.
 _MOVE_PART = (
     "SET state = CASE rank WHEN 2 THEN ? ELSE ? END, reason = CASE rank WHEN 2 THEN ? ELSE ? END,"
     " outcome = CASE rank WHEN 2 THEN ? ELSE ? END, rank = ?, changed_at = ?"
@@ -244,7 +244,7 @@ class SqliteWriter(SqliteReader):
         if row.state in NEVER_RAN:
             sql = "SELECT state FROM job_targets WHERE jid = ? AND target = ?"
             current = self._transaction.value(sql, (jid, row.id))
-            row = row if current is None else believed(TargetState(current), row)
+            row = row if current is None else effective_state(TargetState(current), row)
         return bool(self._transaction.run(_MOVE_TARGET, _move(jid, row.id, row.state, row.reason, row.changed_at)))
 
     def set_parts(self, rows: Iterable[PartRow]) -> list[tuple[Jid, TargetId]]:
@@ -409,6 +409,6 @@ def _move(
 
 def _part_move(row: PartRow) -> Values:
     """The values of _MOVE_PART."""
-    running = believed(TargetState.RUNNING, row)
+    running = effective_state(TargetState.RUNNING, row)
     codes = (OUTCOME_CODE[outcome_of(running.state)], OUTCOME_CODE[outcome_of(row.state)])
     return (running.state, row.state, running.reason, row.reason, *codes, RANK[row.state], row.changed_at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.master.protocol.session_manager import HangUp, Report
+from saltlite.master.protocol.session_manager import CloseConnection, Report
 from saltlite.wire.messages import VERBS, Sender, functions_digest, functions_message
 from tests.support.memory_fleet import MESSAGES, Guest, Table, of
 
@@ -81,7 +81,7 @@ def test_functions_that_changed_during_a_session_are_what_presence_says_from_the
     guest = table.join("web1")
     message = functions_message(["a.b(c)"], whole=True)
     guest.say(message)
-    assert [one.functions for one in table.hub.sessions.present()] == [message["digest"]]
+    assert [one.functions for one in table.manager.sessions.present()] == [message["digest"]]
 
 
 # -- bad frames in a session
@@ -93,8 +93,8 @@ def test_a_bad_frame_ends_its_own_session_and_no_other() -> None:
     raw = bytearray(bad.seal({"t": "heartbeat_ack"}))
     raw[-1] ^= 1
     bad.raw(bytes(raw))
-    assert HangUp(bad.number, bad.address) in table.take()
-    assert [up.id for up in table.hub.sessions.present()] == ["good"]
+    assert CloseConnection(bad.number, bad.address) in table.take()
+    assert [up.id for up in table.manager.sessions.present()] == ["good"]
     assert good.alive
 
 
@@ -113,7 +113,7 @@ def test_nobody_can_speak_or_do_harm_in_the_session_of_another() -> None:
     victim, thief = table.join("web1"), table.join("thief")
     table.take()
     stolen = victim.seal({"t": "heartbeat", "running": [], "spool": 0})
-    table.hub.frame(thief.route, -1, "", stolen)
+    table.manager.frame(thief.route, -1, "", stolen)
     assert table.refused() == {"no-session": 1}
     assert table.take() == []
     victim.raw(stolen)

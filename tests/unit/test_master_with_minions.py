@@ -1,10 +1,10 @@
-"""Hub, connections and jobs joined: what an operator sees of joining, jobs, revocation, silence and restarts."""
+"""Session manager, connections and jobs together: joins, jobs, revocation, silence, restarts as operators see them."""
 
 from __future__ import annotations
 
 import pytest
 
-from saltlite.master.protocol.session_manager import SILENCE_BEATS
+from saltlite.master.protocol.session_manager import SILENCE_HEARTBEATS
 from saltlite.minion.protocol.connection import BACKOFF_MAX_S, Phase
 from saltlite.minion.protocol.offers import OFFER_AGAIN_S
 from saltlite.model.job import TargetState
@@ -14,7 +14,7 @@ from tests.support.keys import key_of
 from tests.support.memory_fleet import Fleet
 
 HOUR = 3600.0
-NOTICED_S = SILENCE_BEATS * HEARTBEAT_MIN_S + BACKOFF_MAX_S + 10.0
+NOTICED_S = SILENCE_HEARTBEATS * HEARTBEAT_MIN_S + BACKOFF_MAX_S + 10.0
 
 
 class Network:
@@ -35,7 +35,7 @@ def test_a_minion_with_a_token_joins_and_stays() -> None:
     fleet.run(HOUR)
     assert minion.phase() is Phase.READY
     assert fleet.master.came_and_went == [("web1", True)]
-    assert fleet.master.hub.refused_frames == {}
+    assert fleet.master.manager.refused_frames == {}
 
 
 def test_a_pending_minion_gets_its_job_in_the_moment_it_is_accepted() -> None:
@@ -56,7 +56,7 @@ def test_a_minion_of_another_fleet_never_proves_itself_and_never_stops_trying() 
     fleet = Fleet()
     minion = fleet.minion(fleet_key=b"o" * 25)
     fleet.run(HOUR)
-    assert set(fleet.master.hub.refused_frames) == {"bad-mac"}
+    assert set(fleet.master.manager.refused_frames) == {"bad-mac"}
     assert minion.reasons.count("") > HOUR / BACKOFF_MAX_S
     assert fleet.master.keys == {}
 
@@ -139,7 +139,7 @@ def test_a_revocation_wins_over_a_verdict_that_was_read_before_it() -> None:
     fleet.settle()
     (ask,) = fleet.master.undecided
     fleet.master.change_key("web1", "revoked")
-    fleet.master.hub.decided(ask.session, "accepted", "web1")
+    fleet.master.manager.decided(ask.session, "accepted", "web1")
     fleet.master.carry()
     fleet.master.holds_decisions = False
     fleet.run(HOUR)
@@ -154,7 +154,7 @@ def test_an_acceptance_is_not_lost_to_a_verdict_that_was_read_before_it() -> Non
     fleet.settle()
     (ask,) = fleet.master.undecided
     fleet.master.change_key("web1", "accepted")
-    fleet.master.hub.decided(ask.session, "pending", "web1")
+    fleet.master.manager.decided(ask.session, "pending", "web1")
     fleet.master.carry()
     fleet.master.holds_decisions = False
     fleet.run(10.0)
@@ -188,7 +188,7 @@ def test_silence_is_noticed_on_both_sides_and_healed() -> None:
     fleet = Fleet(network)
     minion = fleet.ready()
     network.lost_to_client = network.lost_to_server = True
-    fleet.run(SILENCE_BEATS * HEARTBEAT_MIN_S + 2.0)
+    fleet.run(SILENCE_HEARTBEATS * HEARTBEAT_MIN_S + 2.0)
     assert minion.phase() is not Phase.READY
     assert fleet.master.present == set()
     network.lost_to_client = network.lost_to_server = False
@@ -214,7 +214,7 @@ def test_a_master_that_restarts_has_its_minions_back_and_no_job_runs_twice() -> 
         fleet.ready(name)
     jid = fleet.master.publish(["web1", "web2", "web3"])
     fleet.settle()
-    fleet.master.hub.leave(3000)
+    fleet.master.manager.leave(3000)
     fleet.master.carry()
     fleet.settle()
     fleet.master.stop()
@@ -328,7 +328,7 @@ def test_a_flood_of_handshakes_from_one_address_does_not_keep_a_minion_elsewhere
         fleet.settle()
         stranger.send(b"\x02\x01" + bytes([number]) * 48)
     fleet.settle()
-    assert fleet.master.hub.refused_frames == {"bad-mac": 40}
+    assert fleet.master.manager.refused_frames == {"bad-mac": 40}
     assert fleet.ready().phase() is Phase.READY
 
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from saltlite.master.store.invariants import NEVER_RAN, advance, believed
+from saltlite.master.store.invariants import NEVER_RAN, advance, effective_state
 from saltlite.master.store.ports import TargetRow
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TERMINAL, TargetState
@@ -33,6 +33,6 @@ def test_an_end_is_final(current: TargetState, heard: TargetState) -> None:
 def test_what_ran_cannot_end_as_if_it_had_never_begun(state: TargetState) -> None:
     """Another disk, or another machine with its key: it was killed there, or refused, and may run on elsewhere."""
     heard = TargetRow(MinionId("web1"), state, "cancelled before it arrived", 1.0)
-    lost = believed(TargetState.RUNNING, heard)
+    lost = effective_state(TargetState.RUNNING, heard)
     assert (lost.state, "cancelled before it arrived" in lost.reason) == (TargetState.LOST, True)
-    assert believed(TargetState.RECEIVED, heard) is heard
+    assert effective_state(TargetState.RECEIVED, heard) is heard

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.master.protocol.session_manager import DECIDING_MAX, DECISION_S, Decide, HangUp, Report, Send
+from saltlite.master.protocol.session_manager import DECIDING_MAX, DECISION_S, CloseConnection, Decide, Report, Send
 from saltlite.master.protocol.sessions import PENDING_SESSIONS
 from saltlite.wire import frames
 from saltlite.wire.limits import (
@@ -50,7 +50,7 @@ def test_a_stranger_that_breaks_the_protocol_is_counted_and_hung_up_on(reason: s
     table = Table()
     guest = Guest(table, "web1")
     guest.raw(BAD_BEFORE_AUTH[reason])
-    assert table.take() == [HangUp(guest.number, guest.address)]
+    assert table.take() == [CloseConnection(guest.number, guest.address)]
     assert table.refused() == {reason: 1}
 
 
@@ -92,7 +92,7 @@ def test_a_hello_on_a_connection_with_a_session_is_refused_and_hung_up_on() -> N
     guest = table.join("web1")
     table.take()
     guest.raw(frames.hello(b"\x09" + b"\0" * 31, FLEET))
-    assert table.take() == [HangUp(guest.number, guest.address)]
+    assert table.take() == [CloseConnection(guest.number, guest.address)]
     assert table.refused() == {"second-hello": 1}
 
 
@@ -148,7 +148,7 @@ def test_a_handshake_that_takes_too_long_is_forgotten_and_hung_up_on() -> None:
     guest = Guest(table, "web1")
     guest.hello()
     table.wait(HANDSHAKE_TIMEOUT_S)
-    assert HangUp(guest.number, guest.address) in table.take()
+    assert CloseConnection(guest.number, guest.address) in table.take()
     guest.raw(frames.auth(b"a" * 100))
     assert table.refused() == {"unexpected-frame": 1}
 
@@ -197,7 +197,7 @@ def test_before_the_verdict_a_minion_may_beat_and_say_good_bye_and_nothing_else(
     guest.say({"t": "job_state", "jid": JID, "state": "received", "reason": ""})
     effects = table.take()
     assert of(Report, effects) == []
-    assert HangUp(guest.number, guest.address) in effects
+    assert CloseConnection(guest.number, guest.address) in effects
     assert table.refused() == {"not-accepted": 1}
 
 
@@ -211,7 +211,7 @@ def test_a_refused_key_is_told_so_and_its_session_is_gone(state: str) -> None:
     assert guest.heard() == [{"t": "welcome", "state": state, "heartbeat_ms": 15_000}]
     guest.say({"t": "heartbeat", "running": [], "spool": 0})
     assert table.refused() == {"no-session": 1}
-    assert of(HangUp, table.done) == []
+    assert of(CloseConnection, table.done) == []
 
 
 def test_a_verdict_for_a_session_that_is_gone_changes_nothing() -> None:
@@ -222,14 +222,14 @@ def test_a_verdict_for_a_session_that_is_gone_changes_nothing() -> None:
     table.take()
     guest.decided("accepted")
     assert table.take() == []
-    assert table.hub.sessions.present() == []
+    assert table.manager.sessions.present() == []
 
 
 def test_a_second_verdict_changes_nothing() -> None:
     table = Table()
     guest = table.join("web1", "pending")
     guest.decided("accepted")
-    assert table.hub.sessions.present() == []
+    assert table.manager.sessions.present() == []
 
 
 def test_a_verdict_that_does_not_come_sends_the_minion_away_even_if_it_beats() -> None:
@@ -249,10 +249,10 @@ def test_a_key_that_changes_while_it_is_decided_about_is_decided_about_anew(stat
     guest = Guest(table, "web1")
     guest.prove()
     table.take()
-    table.hub.key_changed(guest.key, state, "web1")
+    table.manager.key_changed(guest.key, state, "web1")
     assert [message["state"] for message in guest.heard()] == ["busy"]
     guest.decided("accepted")
-    assert table.hub.sessions.present() == []
+    assert table.manager.sessions.present() == []
 
 
 def test_a_key_is_decided_about_in_one_session_at_a_time() -> None:
@@ -262,9 +262,9 @@ def test_a_key_is_decided_about_in_one_session_at_a_time() -> None:
     newer = Guest(table, "web1")
     newer.prove()
     older.decided("accepted")
-    assert table.hub.sessions.present() == []
+    assert table.manager.sessions.present() == []
     newer.decided("accepted")
-    assert [up.id for up in table.hub.sessions.present()] == ["web1"]
+    assert [up.id for up in table.manager.sessions.present()] == ["web1"]
 
 
 def test_sessions_that_wait_for_a_verdict_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def test_a_restarted_minion_has_its_place_at_once_when_its_old_session_is_gone()
     table = Table()
     up, newcomer = up_and_newcomer(table)
     (probe,) = [send for send in of(Send, table.take()) if send.route == up.route]
-    table.hub.unsent(probe, gone=True)
+    table.manager.unsent(probe, gone=True)
     effects = table.take()
     assert states(newcomer, effects) == ["accepted"]
     assert [change.up for change in of(Presence, effects)] == [False, True]
@@ -111,10 +111,10 @@ def test_a_newcomer_that_waits_feels_a_change_of_its_key(state: str) -> None:
     table = Table()
     up, newcomer = up_and_newcomer(table)
     table.take()
-    table.hub.key_changed(up.key, state, "web1")
+    table.manager.key_changed(up.key, state, "web1")
     assert states(newcomer, table.take()) == ["busy"]
     table.wait(2 * SIGN_OF_LIFE_S)
-    assert table.hub.sessions.present() == []
+    assert table.manager.sessions.present() == []
 
 
 def test_a_third_newcomer_takes_the_turn_of_the_second() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.master.protocol.outbox import PARCELS_MAX, RESEND_MIN_S
+from saltlite.master.protocol.outbox import DELIVERIES_MAX, RESEND_MIN_S
 from saltlite.master.protocol.session_manager import (
     BLOCKED_RETRY_S,
     PULL_AGAIN_S,
-    SILENCE_BEATS,
+    SILENCE_HEARTBEATS,
     TICK_S,
     UNANSWERED_S,
-    HangUp,
+    CloseConnection,
     Presence,
     Pull,
     Report,
@@ -27,7 +27,7 @@ from saltlite.wire.limits import (
     HEARTBEATS_PER_S,
 )
 from saltlite.wire.messages import JIDS_MAX
-from tests.support.memory_fleet import JID, JID2, MESSAGES, Guest, Table, jid, of, parcel
+from tests.support.memory_fleet import JID, JID2, MESSAGES, Guest, Table, delivery, jid, of
 
 # -- sessions
 
@@ -59,7 +59,7 @@ def test_when_a_minion_was_last_heard_is_known_of_those_that_are_up() -> None:
     table = Table()
     table.join("web1")
     table.wait(7.0)
-    assert table.hub.sessions.heard(["web1", "web2"], table.clock.monotonic()) == {"web1": 7.0}
+    assert table.manager.sessions.heard(["web1", "web2"], table.clock.monotonic()) == {"web1": 7.0}
 
 
 def test_another_key_that_is_accepted_for_the_same_id_replaces_the_session_of_the_first() -> None:
@@ -72,14 +72,14 @@ def test_another_key_that_is_accepted_for_the_same_id_replaces_the_session_of_th
     table.take()
     older.say({"t": "job_state", **MESSAGES["job_state"]})
     assert of(Report, table.take()) == []
-    assert [up.fingerprint for up in table.hub.sessions.present()] == [newer.key]
+    assert [up.fingerprint for up in table.manager.sessions.present()] == [newer.key]
 
 
 def test_pending_is_accepted_in_its_session() -> None:
     table = Table()
     guest = table.join("web1", "pending")
     table.take()
-    table.hub.key_changed(guest.key, "accepted", "web1")
+    table.manager.key_changed(guest.key, "accepted", "web1")
     assert guest.heard() == [{"t": "state", "state": "accepted"}]
     assert of(Pull, table.done) == [Pull("web1", fresh=True)]
 
@@ -92,30 +92,30 @@ def test_after_a_key_was_taken_away_nothing_of_it_is_acted_on(before: str, state
     guest = table.join("web1", before)
     on_its_way = guest.seal({"t": "return", **MESSAGES["return"]})
     table.take()
-    table.hub.key_changed(guest.key, state, "web1")
+    table.manager.key_changed(guest.key, state, "web1")
     assert guest.heard() == [{"t": "state", "state": state}]
     guest.raw(on_its_way)
-    table.hub.deliver("web1", [parcel(1, table)])
-    table.hub.cancel([("web1", JID)])
+    table.manager.deliver("web1", [delivery(1, table)])
+    table.manager.cancel([("web1", JID)])
     table.wait(TICK_S)
     effects = table.take()
     assert [effect for effect in effects if not isinstance(effect, Presence)] == []
-    assert of(HangUp, table.done) == []
+    assert of(CloseConnection, table.done) == []
 
 
 def test_a_silent_minion_is_away_after_two_and_a_half_beats_and_is_hung_up_on() -> None:
     table = Table()
     guest = table.join("web1")
-    table.hub.deliver("web1", [])
+    table.manager.deliver("web1", [])
     table.take()
     table.wait(UNANSWERED_S)
     table.take()
-    table.wait(SILENCE_BEATS * HEARTBEAT_MIN_S - 1.0 - UNANSWERED_S)
+    table.wait(SILENCE_HEARTBEATS * HEARTBEAT_MIN_S - 1.0 - UNANSWERED_S)
     assert table.take() == []
     table.wait(1.0)
     effects = table.take()
     assert [up.up for up in of(Presence, effects)] == [False]
-    assert HangUp(guest.number, guest.address) in effects
+    assert CloseConnection(guest.number, guest.address) in effects
 
 
 def test_a_minion_that_beats_stays() -> None:
@@ -128,17 +128,17 @@ def test_a_minion_that_beats_stays() -> None:
 
 def test_the_pace_gets_slower_with_the_number_of_minions() -> None:
     table = Table()
-    table.hub.sessions.by_number = dict.fromkeys(range(HEARTBEATS_PER_S * 60))  # type: ignore[assignment]  # only counted
-    assert table.hub.sessions.heartbeat_s == 60.0
+    table.manager.sessions.by_number = dict.fromkeys(range(HEARTBEATS_PER_S * 60))  # type: ignore[assignment]  # only counted
+    assert table.manager.sessions.heartbeat_s == 60.0
 
 
 def test_a_connection_that_is_gone_is_noticed_by_sending() -> None:
     table = Table()
     guest = table.join("web1")
     table.take()
-    table.hub.hangup(guest.number)
+    table.manager.hangup(guest.number)
     (probe,) = of(Send, table.take())
-    table.hub.unsent(probe, gone=True)
+    table.manager.unsent(probe, gone=True)
     assert [up.up for up in of(Presence, table.take())] == [False]
 
 
@@ -146,11 +146,11 @@ def test_a_connection_that_the_link_refuses_only_after_its_bell_is_noticed_at_th
     table = Table()
     guest = table.join("web1")
     table.take()
-    table.hub.hangup(guest.number)
+    table.manager.hangup(guest.number)
     table.take()
     table.wait(TICK_S)
     (probe,) = of(Send, table.take())
-    table.hub.unsent(probe, gone=True)
+    table.manager.unsent(probe, gone=True)
     assert [up.up for up in of(Presence, table.take())] == [False]
     table.wait(TICK_S)
     assert of(Send, table.take()) == []
@@ -160,7 +160,7 @@ def test_leaving_tells_everybody_lame() -> None:
     table = Table()
     guest, pending = table.join("web1"), table.join("p1", "pending")
     table.take()
-    table.hub.leave(500)
+    table.manager.leave(500)
     sends = of(Send, table.take())
     assert {send.route for send in sends} == {guest.route, pending.route}
     assert guest.session is not None
@@ -174,7 +174,7 @@ def test_a_job_is_sent_until_it_is_acknowledged() -> None:
     table = Table()
     guest = table.join("web1")
     table.take()
-    table.hub.deliver("web1", [parcel(1, table)])
+    table.manager.deliver("web1", [delivery(1, table)])
     assert [message["t"] for message in guest.heard()] == ["job"]
     table.wait(RESEND_MIN_S)
     assert [message["deliver_ms"] for message in guest.heard()] == [58_000]
@@ -185,7 +185,7 @@ def test_a_job_is_sent_until_it_is_acknowledged() -> None:
 
 def test_a_job_for_somebody_who_is_away_stays_in_the_store() -> None:
     table = Table()
-    table.hub.deliver("web1", [parcel(1, table)])
+    table.manager.deliver("web1", [delivery(1, table)])
     assert table.take() == []
 
 
@@ -193,32 +193,32 @@ def test_more_jobs_than_fit_are_asked_for_again_once_there_is_room() -> None:
     table = Table()
     guest = table.join("web1")
     table.take()
-    table.hub.deliver("web1", [parcel(number, table) for number in range(PARCELS_MAX + 1)])
+    table.manager.deliver("web1", [delivery(number, table) for number in range(DELIVERIES_MAX + 1)])
     sent = [message["jid"] for message in guest.heard()]
-    assert len(sent) == PARCELS_MAX
+    assert len(sent) == DELIVERIES_MAX
     for number in sent:
         assert of(Pull, table.take()) == []
         guest.say({"t": "job_state", "jid": number, "state": "received", "reason": ""})
         if of(Pull, table.take()):
             break
-    assert sent.index(number) == PARCELS_MAX // 2 - 1
+    assert sent.index(number) == DELIVERIES_MAX // 2 - 1
 
 
 def test_a_sweep_asks_only_for_those_who_are_up_and_have_nothing_under_way() -> None:
     table = Table()
     table.join("idle")
     table.join("laden")
-    table.hub.deliver("idle", [])
-    table.hub.deliver("laden", [parcel(1, table)])
+    table.manager.deliver("idle", [])
+    table.manager.deliver("laden", [delivery(1, table)])
     table.take()
-    table.hub.pull(["away", "idle", "laden"])
+    table.manager.pull(["away", "idle", "laden"])
     assert table.take() == [Pull("idle", fresh=False)]
 
 
 def test_a_session_that_lasts_is_asked_anew_about_what_is_not_settled() -> None:
     table = Table()
     guest = table.join("web1")
-    table.hub.deliver("web1", [])
+    table.manager.deliver("web1", [])
     table.wait(UNANSWERED_S)
     table.take()
     table.done.clear()
@@ -243,11 +243,11 @@ def test_the_first_pull_of_a_session_is_asked_until_it_is_answered() -> None:
 def test_what_a_fresh_pull_left_out_is_asked_about_as_soon_as_there_is_room() -> None:
     table = Table()
     guest = table.join("web1")
-    table.hub.deliver("web1", [parcel(1, table), parcel(2, table)], starved=True, rest=jid(3))
+    table.manager.deliver("web1", [delivery(1, table), delivery(2, table)], starved=True, rest=jid(3))
     table.take()
     guest.say({"t": "job_state", "jid": jid(1), "state": "running", "reason": ""})
     assert of(Pull, table.take()) == [Pull("web1", fresh=True, since=jid(3))]
-    table.hub.deliver("web1", [parcel(3, table)], rest="")
+    table.manager.deliver("web1", [delivery(3, table)], rest="")
     guest.say({"t": "job_state", "jid": jid(3), "state": "running", "reason": ""})
     assert of(Pull, table.take()) == []
 
@@ -255,7 +255,7 @@ def test_what_a_fresh_pull_left_out_is_asked_about_as_soon_as_there_is_room() ->
 def test_a_minion_is_asked_anew_soon_when_nobody_answered_about_what_was_left() -> None:
     table = Table()
     guest = table.join("web1")
-    table.hub.deliver("web1", [parcel(1, table)], starved=True, rest=jid(2))
+    table.manager.deliver("web1", [delivery(1, table)], starved=True, rest=jid(2))
     guest.say({"t": "job_state", "jid": jid(1), "state": "running", "reason": ""})
     table.take()
     table.wait(UNANSWERED_S)
@@ -266,7 +266,7 @@ def test_a_fresh_pull_that_was_answered_is_not_asked_again_soon() -> None:
     table = Table()
     table.join("web1")
     table.take()
-    table.hub.deliver("web1", [], rest="")
+    table.manager.deliver("web1", [], rest="")
     table.wait(UNANSWERED_S)
     assert of(Pull, table.take()) == []
 
@@ -275,10 +275,10 @@ def test_a_new_job_is_not_pushed_into_a_session_that_the_store_may_not_know() ->
     table = Table()
     guest = table.join("web1")
     table.take()
-    table.hub.push("web1", [parcel(1, table)])
+    table.manager.push("web1", [delivery(1, table)])
     assert guest.heard() == []
-    table.hub.deliver("web1", [])
-    table.hub.push("web1", [parcel(1, table)])
+    table.manager.deliver("web1", [])
+    table.manager.push("web1", [delivery(1, table)])
     assert [message["t"] for message in guest.heard()] == ["job"]
 
 
@@ -287,7 +287,7 @@ def test_a_session_ends_when_a_frame_of_its_minion_did_not_arrive() -> None:
     guest = table.join("web1")
     guest.seal({"t": "heartbeat", "running": [], "spool": 0})
     assert not guest.alive
-    assert table.hub.refused_frames == {"gap": 1}
+    assert table.manager.refused_frames == {"gap": 1}
 
 
 def test_a_return_is_acknowledged_when_it_was_committed_and_not_before() -> None:
@@ -295,7 +295,7 @@ def test_a_return_is_acknowledged_when_it_was_committed_and_not_before() -> None
     guest = table.join("web1")
     guest.say({"t": "return", **MESSAGES["return"]})
     assert [e for e in guest.heard() if e["t"] == "return_ack"] == []
-    table.hub.committed(guest.key, [JID])
+    table.manager.committed(guest.key, [JID])
     assert guest.heard() == [{"t": "return_ack", "jids": [JID]}]
 
 
@@ -304,7 +304,7 @@ def test_a_batch_of_acknowledgements_is_cut_to_what_a_minion_takes() -> None:
     guest = table.join("web1")
     table.take()
     jids = [jid(number) for number in range(2 * JIDS_MAX + 1)]
-    table.hub.committed(guest.key, jids)
+    table.manager.committed(guest.key, jids)
     heard = guest.heard()
     assert [len(message["jids"]) for message in heard] == [JIDS_MAX, JIDS_MAX, 1]
     assert [number for message in heard for number in message["jids"]] == jids
@@ -367,9 +367,9 @@ def test_a_job_that_the_link_could_not_take_is_sent_again_soon() -> None:
     table = Table()
     guest = table.join("web1")
     table.take()
-    table.hub.deliver("web1", [parcel(1, table)])
+    table.manager.deliver("web1", [delivery(1, table)])
     (send,) = of(Send, table.take())
-    table.hub.unsent(send, gone=False)
+    table.manager.unsent(send, gone=False)
     table.wait(BLOCKED_RETRY_S)
     assert [message["t"] for message in guest.heard()] == ["job"]
 
@@ -378,10 +378,10 @@ def test_what_the_link_could_not_take_is_said_later_in_order() -> None:
     table = Table()
     guest = table.join("web1")
     table.take()
-    table.hub.cancel([("web1", JID)])
+    table.manager.cancel([("web1", JID)])
     (send,) = of(Send, table.take())
-    table.hub.unsent(send, gone=False)
-    table.hub.cancel([("web1", JID2)])
+    table.manager.unsent(send, gone=False)
+    table.manager.cancel([("web1", JID2)])
     assert table.take() == []
     table.wait(BLOCKED_RETRY_S)
     assert [message["jid"] for message in guest.heard()] == [JID, JID2]
@@ -392,10 +392,10 @@ def test_a_minion_that_takes_nothing_is_hung_up_on_and_not_remembered() -> None:
     guest = table.join("web1")
     table.take()
     for number in range(HELD_MAX + 1):
-        table.hub.cancel([("web1", jid(number))])
+        table.manager.cancel([("web1", jid(number))])
         for send in of(Send, table.take()):
-            table.hub.unsent(send, gone=False)
-    assert HangUp(guest.number, guest.address) in table.done
+            table.manager.unsent(send, gone=False)
+    assert CloseConnection(guest.number, guest.address) in table.done
     table.wait(BLOCKED_RETRY_S)
     assert table.take() == []
-    assert table.hub.sessions.present() == []
+    assert table.manager.sessions.present() == []

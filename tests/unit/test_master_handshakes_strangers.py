@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from saltlite.master.protocol.handshakes import CONNECTS_S, Strangers
-from saltlite.master.protocol.session_manager import Decide, HangUp
+from saltlite.master.protocol.session_manager import CloseConnection, Decide
 from saltlite.wire.limits import STRANGER_S, STRANGERS, STRANGERS_PER_NETWORK
 from tests.support.memory_fleet import Guest, Table
 
@@ -14,20 +14,20 @@ def of_one_network(count: int) -> list[str]:
 
 
 def hung_up(table: Table) -> list[int]:
-    return [effect.connection for effect in table.take() if isinstance(effect, HangUp)]
+    return [effect.connection for effect in table.take() if isinstance(effect, CloseConnection)]
 
 
 def crowd(table: Table, addresses: list[str], start: int = 10_000) -> list[int]:
     """Connections that say nothing; those of them that were hung up on."""
     for number, address in enumerate(addresses, start):
-        table.hub.connected(number, address)
+        table.manager.connected(number, address)
     return hung_up(table)
 
 
 def honest(table: Table, address: str = "2001:db8:900d:1::1") -> Guest:
     """A minion connects, and does what minions do."""
     guest = Guest(table, "web1", address=address)
-    table.hub.connected(guest.number, address)
+    table.manager.connected(guest.number, address)
     return guest
 
 
@@ -35,15 +35,15 @@ def test_three_thousand_silent_strangers_of_one_network_hold_no_more_than_its_pa
     table = Table(per_address=10.0)
     ended = crowd(table, of_one_network(3000))
     assert len(ended) == 3000 - STRANGERS_PER_NETWORK
-    assert table.hub.figures()["strangers"] == STRANGERS_PER_NETWORK
+    assert table.manager.figures()["strangers"] == STRANGERS_PER_NETWORK
 
     guest = honest(table)
     guest.prove()
     guest.decided("accepted")
 
     assert guest.number not in hung_up(table)
-    assert table.hub.sessions.by_id["web1"].address == guest.address
-    assert table.hub.figures()["strangers"] == STRANGERS_PER_NETWORK
+    assert table.manager.sessions.by_id["web1"].address == guest.address
+    assert table.manager.figures()["strangers"] == STRANGERS_PER_NETWORK
 
 
 def test_a_full_table_keeps_a_place_for_another_network() -> None:
@@ -51,19 +51,19 @@ def test_a_full_table_keeps_a_place_for_another_network() -> None:
     for site in range(STRANGERS // STRANGERS_PER_NETWORK):
         addresses = [f"2001:db8:bad:{site:x}:{number:x}::1" for number in range(STRANGERS_PER_NETWORK)]
         assert crowd(table, addresses, 10_000 * (site + 1)) == []
-    assert table.hub.figures()["strangers"] == STRANGERS
+    assert table.manager.figures()["strangers"] == STRANGERS
 
     guest = honest(table)
 
     assert hung_up(table) == [10_000]
     guest.prove()
-    assert [effect for effect in table.done if isinstance(effect, Decide)] or table.hub.sessions.deciding
+    assert [effect for effect in table.done if isinstance(effect, Decide)] or table.manager.sessions.deciding
 
 
 def test_a_stranger_is_hung_up_on_when_its_time_is_over_whatever_it_said() -> None:
     table = Table()
     silent, asking = honest(table), Guest(table, "asks")
-    table.hub.connected(asking.number, asking.address)
+    table.manager.connected(asking.number, asking.address)
     asking.raw(b"\x02\x06")
     table.take()
     table.wait(STRANGER_S - 0.1)
@@ -77,9 +77,9 @@ def test_a_session_that_waits_or_is_accepted_is_no_stranger() -> None:
         table = Table()
         guest = honest(table)
         guest.prove()
-        assert len(table.hub._strangers) == 1
+        assert len(table.manager._strangers) == 1
         guest.decided(state)
-        assert len(table.hub._strangers) == 0
+        assert len(table.manager._strangers) == 0
 
 
 def test_a_connection_whose_session_is_over_is_a_stranger_again() -> None:
@@ -88,8 +88,8 @@ def test_a_connection_whose_session_is_over_is_a_stranger_again() -> None:
     guest = honest(table)
     guest.prove()
     guest.decided("pending")
-    table.hub.key_changed(guest.key, "rejected", "web1")
-    assert len(table.hub._strangers) == 1
+    table.manager.key_changed(guest.key, "rejected", "web1")
+    assert len(table.manager._strangers) == 1
     table.take()
     table.wait(STRANGER_S)
     assert guest.number in hung_up(table)
@@ -100,15 +100,15 @@ def test_a_connection_that_is_over_is_forgotten_and_its_number_is_free() -> None
     guest = honest(table)
     guest.prove()
     guest.decided("accepted")
-    table.hub.hangup(guest.number)
+    table.manager.hangup(guest.number)
     # The number belongs to another connection by now, when the link says that the old one is gone.
     other = Guest(table, "web2")
     other.number = guest.number
-    table.hub.connected(other.number, other.address)
+    table.manager.connected(other.number, other.address)
     other.prove()
     other.decided("accepted")
-    table.hub._drop(table.hub.sessions.by_id["web1"])
-    assert len(table.hub._strangers) == 0
+    table.manager._drop(table.manager.sessions.by_id["web1"])
+    assert len(table.manager._strangers) == 0
     table.take()
     table.wait(1.0)
     assert hung_up(table) == []
@@ -119,4 +119,4 @@ def test_a_network_that_may_begin_more_handshakes_may_have_more_connected() -> N
     it = Strangers(handshakes_per_network=200.0)
     most = int(200 * CONNECTS_S)
     ended = [it.connected(number, "10.0.0.1", 0.0) for number in range(most + 1)]
-    assert ended == [[]] * most + [[HangUp(most, "10.0.0.1")]]
+    assert ended == [[]] * most + [[CloseConnection(most, "10.0.0.1")]]
