@@ -10,7 +10,7 @@
 With `runner: {fun: manage.up, arg: [], kwarg: {}}` in the place of `job` a runner is run.
 
 `{body.version}` is a field of the data, `{tag}` the tag, `{tag.2}` a part of it, counted from 0. There is nothing else:
-no expressions, no code. An argument that is nothing but a field has its value, whatever that is. Inside of a longer
+no expressions, no code. An argument that is nothing but a field has its value, whatever that is. IpcMessage of a longer
 text, and in a target, only the letters and marks of names may come from an event; otherwise the hook does not fire. The
 function is written out.
 """
@@ -24,8 +24,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from saltlite.errors import RefusedError, UsageError
-from saltlite.model.eventmatch import MISSING, field_of, matches, text_of
-from saltlite.model.events import SENT_BY
+from saltlite.model.events import MISSING, SENT_BY, field_of, matches, text_of
 from saltlite.model.job import BY_RUNNER
 
 RATE, RATE_MAX = 30, 6000

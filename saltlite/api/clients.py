@@ -19,9 +19,9 @@ from saltlite.api import link
 from saltlite.api.link import MasterLink
 from saltlite.api.lowstate import Lowstate, call_of
 from saltlite.errors import LoginError, NoTargetError, RefusedError, SaltliteError, UnreachableError, UsageError
-from saltlite.model import keylists
+from saltlite.model import keys
 from saltlite.model.ids import jid_at
-from saltlite.wire.ipc import pack
+from saltlite.wire.framing import pack
 
 # -- wheel: work on keys, with the names and answers of Salt's wheel functions
 
@@ -54,24 +54,24 @@ class Wheel:
 
     async def list_all(self) -> dict[str, list[str]]:
         """Ids by list, as Salt's `key.list_all`."""
-        return keylists.all_lists(await self._rows())
+        return keys.all_lists(await self._rows())
 
     async def list_some(self, match: str) -> dict[str, list[str]]:
         """One of the lists, or the keys whose ids match a glob, as Salt's `key.list`."""
-        return keylists.some_lists(await self._rows(), match)
+        return keys.some_lists(await self._rows(), match)
 
     async def name_match(self, match: str) -> dict[str, list[str]]:
         """Ids that match a glob, by list."""
-        return keylists.matching(await self.list_all(), match)
+        return keys.matching(await self.list_all(), match)
 
     async def finger(self, match: str, hash_type: str = "sha256") -> dict[str, dict[str, str]]:
         """Fingerprints of keys whose ids match a glob, by list. There is one `hash_type` only."""
         if hash_type != "sha256":
             raise UsageError("fingerprints are made with sha256 only")
         own = ""
-        if match in ("*", keylists.LOCAL_KEY):
+        if match in ("*", keys.LOCAL_KEY):
             own = (await self._link.call(self._token, "key_finger"))["master"]["fingerprint"]
-        return keylists.fingerprints(await self._rows(), match, own)
+        return keys.fingerprints(await self._rows(), match, own)
 
     async def finger_of(self, minion: str) -> dict[str, dict[str, str]]:
         """Fingerprints of the keys of one id, by list."""
@@ -107,7 +107,7 @@ class Wheel:
 
     async def delete(self, match: str) -> dict[str, list[str]]:
         """Delete the keys whose ids match a glob."""
-        await self._change("delete", match, list(keylists.LISTS.values()), "")
+        await self._change("delete", match, list(keys.LISTS.values()), "")
         return {}
 
     async def delete_dict(self, match: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -126,17 +126,17 @@ class Wheel:
         return (await self._link.call(self._token, "key_list"))["keys"]
 
     async def _change(self, action: str, match: str, states: Sequence[str], told_as: str) -> dict[str, list[str]]:
-        return await self._carry_out(action, keylists.chosen(await self._rows(), match, states), told_as)
+        return await self._carry_out(action, keys.chosen(await self._rows(), match, states), told_as)
 
     async def _change_named(self, action: str, match: Mapping[str, Any], told_as: str) -> dict[str, list[str]]:
-        return await self._carry_out(action, keylists.chosen_by_name(await self._rows(), match), told_as)
+        return await self._carry_out(action, keys.chosen_by_name(await self._rows(), match), told_as)
 
-    async def _carry_out(self, action: str, rows: Sequence[keylists.Row], told_as: str) -> dict[str, list[str]]:
+    async def _carry_out(self, action: str, rows: Sequence[keys.Row], told_as: str) -> dict[str, list[str]]:
         if not rows:
             return {}
         fingerprints = [row["fingerprint"] for row in rows]
         answer = await self._link.call(self._token, "key_change", action=action, fingerprints=fingerprints)
-        return keylists.changed(answer, told_as)
+        return keys.changed(answer, told_as)
 
 
 _FUNCTIONS: dict[str, Callable[..., Awaitable[Any]]] = {

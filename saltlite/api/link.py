@@ -22,6 +22,7 @@ from saltlite.client.follower import RESUME_PAUSE_S, Follower, Open, Progress, P
 from saltlite.client.local import PROTOCOL_VERSION, JobCall, error_of
 from saltlite.errors import LoginError, RefusedError, RemoteProtocolError, UnreachableError, UsageError
 from saltlite.limits import FairSemaphore
+from saltlite.wire.framing import LENGTH, framed
 
 CONNECTIONS_MAX = 128
 """Connections for requests; further requests wait for one, as long as for an answer."""
@@ -36,7 +37,6 @@ OPEN_VERBS = frozenset({"login", "hook"})
 """Verbs that may be asked without a token: the second as this process's own user, where that is configured."""
 NO_TOKEN = "log in first: POST /login answers a token for the header X-Auth-Token"  # noqa: S105 - a sentence
 
-_LENGTH = struct.Struct(">I")
 _CREDENTIALS = struct.Struct("3i")
 
 Message = dict[str, Any]
@@ -66,7 +66,7 @@ class PooledConnection:
         except (TypeError, ValueError, OverflowError) as error:  # text that is not UTF-8 is a ValueError
             raise UsageError(f"an argument cannot be sent to the master: {error}") from error
         try:
-            self._writer.write(_LENGTH.pack(len(payload)) + payload)
+            self._writer.write(framed(payload))
             await self._writer.drain()
         except OSError as error:
             raise _lost() from error
@@ -95,7 +95,7 @@ class PooledConnection:
 
     async def _frame(self) -> Message:
         try:
-            (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
+            (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
             if length > FRAME_MAX_BYTES:
                 raise RemoteProtocolError("oversize", f"a frame of {length} bytes from the master")
             payload = await self._reader.readexactly(length)

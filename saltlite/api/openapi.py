@@ -11,7 +11,7 @@ from typing import Any
 from saltlite import __version__
 from saltlite.api.formats import FORM
 from saltlite.config.api import CLIENTS
-from saltlite.model.target import TargetKind
+from saltlite.model.job import TargetKind
 
 _ANSWERS = {
     "400": "the request cannot be understood",

@@ -30,7 +30,7 @@ from saltlite.platform import logs
 from saltlite.platform.accounts import require_trusted
 from saltlite.platform.process import set_parent_death_signal
 from saltlite.plugins.grains.collect import collect
-from saltlite.wire.ipc import unpack
+from saltlite.wire.framing import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

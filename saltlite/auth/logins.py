@@ -16,7 +16,7 @@ from typing import Protocol
 from saltlite.auth.acl import Principal
 from saltlite.errors import LoginError
 from saltlite.limits import FillTimes, RateLimiter
-from saltlite.model.authtoken import AuthToken
+from saltlite.model.keys import AuthToken
 
 SECRET_BYTES = 32
 NAME_MAX = 128

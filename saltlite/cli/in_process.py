@@ -17,10 +17,9 @@ from saltlite.loader.call import call_each
 from saltlite.loader.encode import decode_return, encode_whole
 from saltlite.loader.executors import Executors
 from saltlite.minion.sync.custom_grains import custom_grains
-from saltlite.model.binding import bind
 from saltlite.model.execution import is_direct
 from saltlite.model.ids import Jid, jid_at
-from saltlite.model.signature import by_name, parse_signature
+from saltlite.model.signature import bind, by_name, parse_signature
 from saltlite.plugins.grains.collect import collect, static_grains
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ TARGET_OPTIONS = (
 )
 """Without one of them a target is a glob."""
 
-# The options of TARGET_OPTIONS by what `saltlite.model.target.TargetKind` calls the way of reading.
+# The options of TARGET_OPTIONS by what `saltlite.model.job.TargetKind` calls the way of reading.
 _SHORT = {
     "pcre": "-E", "list": "-L", "grain": "-G", "grain_pcre": "-P", "pillar": "-I", "pillar_pcre": "-J", "ipcidr": "-S",
     "nodegroup": "-N", "compound": "-C",

@@ -68,7 +68,7 @@ class JobCall:
         tgt_type: str = "glob",
         **options: Any,
     ) -> None:
-        """`tgt_type` is one of `saltlite.model.target.TargetKind`; a sequence of ids or SRNs as `tgt` goes with `list`.
+        """`tgt_type` is one of `saltlite.model.job.TargetKind`; a sequence of ids or SRNs as `tgt` goes with `list`.
 
         `more`: functions with arguments and keyword arguments that run after the first, in the same process.
         `options`: further fields of the request, omitted when None: `deliver_ms` and `run_ms` (milliseconds), `subset`

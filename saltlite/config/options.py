@@ -521,8 +521,7 @@ def shown_opts(config: MasterConfig | MinionConfig, name: str) -> dict[str, Any]
 
 
 def _shown(value: Any) -> Any:
-    from saltlite.model.redaction import is_secret_name  # noqa: PLC0415 - every command imports this file
-    from saltlite.model.secretargs import HIDDEN  # noqa: PLC0415 - as above
+    from saltlite.model.redaction import HIDDEN, is_secret_name  # noqa: PLC0415 - every command imports this file
 
     if isinstance(value, dict):
         return {key: HIDDEN if inner and is_secret_name(str(key)) else _shown(inner) for key, inner in value.items()}

@@ -12,7 +12,7 @@ from typing import Any
 
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId
-from saltlite.model.target import Target, TargetKind
+from saltlite.model.job import Target, TargetKind
 
 _RETCODE = "retcode"
 

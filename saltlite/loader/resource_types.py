@@ -34,7 +34,7 @@ from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import Form, search_layers
-from saltlite.model.srn import check_resource_type
+from saltlite.model.ids import check_resource_type
 
 RESOURCES = "resources"
 """The type of plug-ins that are resource types."""

@@ -1,13 +1,18 @@
-"""Events, every tag that the core mints, and who else may write which (rule R13).
+"""Events: the tags that the core uses, who may write other tags (rule R13), and filters on tag and data.
 
-A minion's events stand below `minion/<its id>/`, whatever it writes; nobody but the core writes below `salt`, `minion`
-and `resource`. So a tag alone says who speaks.
+A minion's events always get tags below `minion/<its id>/`. Only the core writes below `salt`, `minion` and `resource`.
+So the tag alone identifies the sender.
+
+A filter names a field of the data with dots, as in `data.version`; a number selects an item of a list. The filter
+matches when the value is plain (text, number, true, false, none) and its text matches the glob. A missing field, a list
+and a map match nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from saltlite.errors import UsageError
@@ -172,3 +177,62 @@ def tag_resource_namesake(minion: MinionId) -> str:
 def tag_resource_registry() -> str:
     """The registry lost rows to damage, or has all of them again."""
     return "resource/registry"
+
+
+# -- Filters
+
+
+MISSING: Any = object()
+"""What `field_of` answers for a field that is not there."""
+FIELD_MAX = 256
+"""Characters of the name of a field."""
+
+DIGITS_MAX = 20
+"""Characters of the longest integer that a key may be."""
+
+
+def field_of(data: Any, path: str) -> Any:
+    """The value of a field, MISSING when there is none. A key with dots in its name is found by its whole rest."""
+    here = data
+    parts = path.split(".")
+    for number, part in enumerate(parts):
+        if isinstance(here, Mapping):
+            whole = ".".join(parts[number:])
+            if part not in here and whole in here:
+                return here[whole]
+            here = here[part] if part in here else _under_number(here, part)
+        elif isinstance(here, Sequence) and not isinstance(here, str | bytes) and part.isascii() and part.isdigit():
+            here = here[int(part)] if len(part) < 10 and int(part) < len(here) else MISSING
+        else:
+            return MISSING
+        if here is MISSING:
+            return MISSING
+    return here
+
+
+def _under_number(here: Mapping[Any, Any], part: str) -> Any:
+    """The value under a key that is an integer: a path has text only, as JSON has."""
+    if len(part) <= DIGITS_MAX and part.removeprefix("-").isascii() and part.removeprefix("-").isdigit():
+        return here.get(int(part), MISSING)
+    return MISSING
+
+
+def text_of(value: Any) -> str | None:
+    """The one text of a plain value, as YAML writes it; None for anything else."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else None
+
+
+def matches(data: Any, wanted: Mapping[str, str]) -> bool:
+    """Whether each of these fields is there and matches its glob."""
+    for path, glob in wanted.items():
+        value = field_of(data, path)
+        text = None if value is MISSING else text_of(value)
+        if text is None or not fnmatchcase(text, glob):
+            return False
+    return True

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from saltlite.model.ids import Jid, TargetId
-from saltlite.model.job import TERMINAL, Return, TargetState
-from saltlite.model.target import Target
+from saltlite.model.job import TERMINAL, Return, Target, TargetState
 
 
 class Outcome(StrEnum):

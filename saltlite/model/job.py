@@ -1,18 +1,51 @@
-"""Jobs: what was asked for, how far each target has come, and what came back.
+"""Jobs: their targets, the parts that minions get, the states of each target, and returns.
 
-The state of one (jid, minion) only moves forward, and the first terminal state wins;
-`saltlite.master.store.invariants`
-holds the table of moves.
+The state of one (jid, minion) only moves forward, and the first terminal state wins. `saltlite.master.store.invariants`
+has the table of transitions.
+
+A minion that is a target itself gets part 0 of the job, whose id is the jid. The resources that it manages come in
+parts numbered from 1, each for resources of one type. A part returns its results in one or more segments:
+
+    20260131235959123456        the job, and its part for the minion itself
+    20260131235959123456-2      a part for resources
+    20260131235959123456-2.7    a segment of what that part returns
+
+The division into parts depends on the job alone, so master, store and simulator agree on it without exchanging it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
-from saltlite.model.target import Target
+from saltlite.errors import UsageError
+from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId
+
+
+class TargetKind(StrEnum):
+    """How the expression is read. The names are Salt's `tgt_type` values."""
+
+    GLOB = "glob"
+    LIST = "list"
+    PCRE = "pcre"
+    GRAIN = "grain"
+    GRAIN_PCRE = "grain_pcre"
+    PILLAR = "pillar"
+    PILLAR_PCRE = "pillar_pcre"
+    IPCIDR = "ipcidr"
+    NODEGROUP = "nodegroup"
+    COMPOUND = "compound"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A target as it was typed; it is resolved on the master, once, at publish time."""
+
+    expression: str
+    kind: TargetKind = TargetKind.GLOB
+
 
 BY_RUNNER = "runner "
 """Begins the origin of a job that a runner published; its jid follows."""
@@ -57,7 +90,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A committed job. `body` is the exact signed byte string that travels; see saltlite.wire.jobbody."""
+    """A committed job. `body` is the exact signed byte string that travels; see saltlite.wire.job_body."""
 
     jid: Jid
     request_id: RequestId
@@ -96,3 +129,109 @@ class Return:
     reason: str = ""
     seq: int = 0
     """The store's sequence number: what a reader follows. 0 until it is committed."""
+
+
+# -- Parts
+
+
+PART_RESOURCES = 500
+"""Resources of one part, at most: enough that a parcel costs nothing, few enough that parts of it end early."""
+
+PART_BYTES = 32 * 1024
+"""Bytes of all SRNs of one part, so that a parcel fits into a frame."""
+
+NUMBER_MAX = 1_000_000
+"""The highest number of a part or a segment."""
+
+_PART = re.compile(r"[0-9]{20}(-[1-9][0-9]{0,5})?", re.ASCII)
+_SEGMENT = re.compile(r"[0-9]{20}-[1-9][0-9]{0,5}\.(0|[1-9][0-9]{0,5})", re.ASCII)
+
+
+def parse_part_id(text: object) -> PartId:
+    """The part id in `text`. Raises UsageError."""
+    if isinstance(text, str) and _PART.fullmatch(text):
+        return text
+    raise UsageError(f"{str(text)[:40]!r} is not the id of a job or of a part of one")
+
+
+def is_segment_id(text: object) -> bool:
+    """Whether `text` is the id of a segment."""
+    return isinstance(text, str) and _SEGMENT.fullmatch(text) is not None
+
+
+def is_resource_part(text: str) -> bool:
+    """Whether the id of a job, a part or a segment is that of a part for resources."""
+    return "-" in text and not is_segment_id(text)
+
+
+def part_id(jid: Jid, number: int) -> PartId:
+    """The id of that part."""
+    return f"{jid}-{number}" if number else jid
+
+
+def split_part(part: PartId) -> tuple[Jid, int]:
+    """The job of a part and the part's number."""
+    jid, _, number = part.partition("-")
+    return Jid(jid), int(number or 0)
+
+
+def segment_id(part: PartId, number: int) -> str:
+    """The id of a segment of what that part returns."""
+    return f"{part}.{number}"
+
+
+def part_of_segment(segment: str) -> PartId:
+    """The part of a segment; of a part itself, that part."""
+    return segment.partition(".")[0]
+
+
+def resource_parts(srns: Sequence[TargetId], most: int = PART_RESOURCES) -> Iterator[tuple[int, tuple[TargetId, ...]]]:
+    """(number, SRNs) of the parts for these resources of one minion, which are sorted; `most` resources in each.
+
+    A job that goes through its targets in batches has parts of one resource: each has its own turn.
+    """
+    number, size = 1, 0
+    part: list[TargetId] = []
+    for srn in srns:
+        length = len(srn.encode())
+        other_type = part and part[0].partition(":")[0] != srn.partition(":")[0]
+        if part and (other_type or len(part) == most or size + length > PART_BYTES):
+            yield number, tuple(part)
+            number, part, size = number + 1, [], 0
+        part.append(srn)
+        size += length
+    if part:
+        yield number, tuple(part)
+
+
+# -- Returns that were too large to travel
+#
+# Their file is `<jid>.kept` in the folder `kept` of the minion: magic(8) | SHA-256 of the rest (32) | the
+# encoded return. The process of the job writes it and `saltutil.kept_return` reads it. Neither imports the other's
+# layer, so the shared format is here.
+
+
+FOLDER = "kept"
+"""Name of the folder, below `data_dir`."""
+
+SUFFIX = ".kept"
+MAGIC = b"SLKEPT1\n"
+HEADER_BYTES = len(MAGIC) + 32
+
+TRUNCATED = "$truncated"
+"""The key by which a program knows a return that was cut: `{"$truncated": {"bytes": n, "kept": bool}, "head": …}`."""
+
+TRUNCATED_NOTE = "truncated:"
+"""How the reason of every return begins that was cut, texts included."""
+
+
+def header(digest: bytes) -> bytes:
+    """The first HEADER_BYTES of a file whose rest has this SHA-256."""
+    return MAGIC + digest
+
+
+def digest_of(head: bytes) -> bytes:
+    """The SHA-256 that the header names. Raises ValueError for bytes that are no header."""
+    if len(head) < HEADER_BYTES or not head.startswith(MAGIC):
+        raise ValueError("it does not begin as a kept return does")
+    return head[len(MAGIC) : HEADER_BYTES]

@@ -10,7 +10,7 @@
 Two kinds of doors. Requests of clients, messages of minions and bodies of the API are refused when they hold anything
 else: their sender gets the error, and nobody else notices. What modules and files of the operator make (returns,
 grains, pillar, events that modules send) is made plain where it leaves Python (`saltlite.loader.encode`,
-`saltlite.wire.document`): times become ISO 8601 text, sets and tuples lists, larger integers their digits, halves of
+`saltlite.wire.codec`): times become ISO 8601 text, sets and tuples lists, larger integers their digits, halves of
 surrogate pairs U+FFFD, objects their text. A key that is bytes is decoded; None, booleans, floats and other keys become
 their text. When that is the text of another key, ` (2)`, ` (3)` … follows it.
 

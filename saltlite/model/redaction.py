@@ -1,8 +1,11 @@
-"""What must not be said: in events, logs, messages and records of machines and their providers.
+"""Redaction: secrets in arguments of functions, and in events, logs and records of machines and their providers.
 
-Three rules, each of which is enough: an event that has a list of allowed fields has no others; what stands under a key
-whose name says that it is secret is left out, at any depth; and every known secret is replaced wherever it stands, in
-the ways in which texts are commonly written. Public keys count as secrets (contract: "Writing Cloud Driver Modules").
+Secret arguments are recognised by the name of their parameter, and by their form: a login in a URL, the value of an
+HTTP header in one text with its name, a private key in PEM.
+
+For machines there are three rules, each sufficient: an event with a list of allowed fields has no others; a value under
+a key with a secret name is removed at any depth; every known secret is replaced wherever it occurs, in its common
+encodings. Public keys count as secrets (contract: "Writing Cloud Driver Modules").
 """
 
 from __future__ import annotations
@@ -14,7 +17,62 @@ import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from saltlite.model.secretargs import HIDDEN
+HIDDEN = "***"
+"""What stands where a secret was."""
+
+_WORDS = frozenset(
+    {
+        "apikey", "authorization", "cookie", "credential", "credentials", "pass", "passphrase", "passwd", "password",
+        "passwords", "pwd", "secret", "secrets", "token", "tokens",
+    }
+)  # fmt: skip
+_ENDS = ("password", "passwd", "passphrase", "secret", "token", "apikey", "_api_key", "_access_key", "private_key")
+_PLACE_NAMES = (
+    "_file", "_path", "_name", "_names", "_dir", "_id", "_url", "_type", "_format", "_policy", "_length", "_age",
+    "_jar",
+)  # fmt: skip
+"""Ends of names that say where a secret is, or how it is made, and not what it is."""
+_LOGIN_OR_TOKEN_IN_URL = re.compile(
+    r"(?<=://)[^\s/@:'\"]*:[^\s/'\"]*(?=@)|(?:(?<=https://)|(?<=http://))[^\s/?#'\"]+(?=@)"
+)
+_HEADER = re.compile(r"([A-Za-z][A-Za-z0-9-]*)(:\s*)(?!//)\S.*")
+"""A whole text that is a header: its name, the colon, and a value."""
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----.*?(?:-----END [^-]*-----|\Z)", re.DOTALL)
+
+
+def is_secret_argument(name: str) -> bool:
+    """Whether a parameter of this name takes a secret: `password`, `https_pass`, `rootPassword`, `X-Api-Key`."""
+    plain = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())
+    if plain.endswith(_PLACE_NAMES):
+        return False
+    return bool(_WORDS.intersection(plain.split("_"))) or f"_{plain}".endswith(_ENDS)
+
+
+def without_secrets(value: Any, name: str = "") -> Any:
+    """An argument as it may be shown: what has a secret's name, in maps at any depth, is replaced by HIDDEN.
+
+    `name` is that of the parameter, or "". What is no text and no number says nothing, and stays. In other texts
+    logins in URLs are replaced, and in a text that is a header like `Authorization: Bearer …` its value.
+    """
+    if name and is_secret_argument(name) and not isinstance(value, bool | None):
+        return HIDDEN
+    if isinstance(value, Mapping):
+        return {key: without_secrets(inner, str(key)) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_secrets(inner) for inner in value]
+    return _text(value) if isinstance(value, str) else value
+
+
+def _text(value: str) -> str:
+    if "-----BEGIN " in value:
+        value = _PRIVATE_KEY.sub(HIDDEN, value)
+    if ":" not in value:
+        return value
+    header = _HEADER.fullmatch(value)
+    if header and is_secret_argument(header[1]):
+        return f"{header[1]}{header[2]}{HIDDEN}"
+    return _LOGIN_OR_TOKEN_IN_URL.sub(HIDDEN, value)
+
 
 SECRET_MIN = 4
 """Characters: a shorter secret is found by its key's name only, for such texts stand everywhere."""

@@ -1,16 +1,16 @@
-"""What a function takes, as one line of text: minions report it, the master and the command line read it.
+"""The signature of a function as one line of text: minions report it, the master and the command line read it.
 
     text       = name [ "(" [ parameter { "," parameter } ] ")" ] [ "!" risk ] [ ">" outputter ]  |  name "?"
     parameter  = [ "*" | "**" ] name [ ":" type { "|" type } ] [ "=" default ]  |  "*"  |  "/"
     type       = "str" | "int" | "float" | "bool" | "list" | "dict" | "None"
 
-as in `pkg.install(name:str|None=None,refresh:bool=False,*names:str,**kwargs)!remove`. Without brackets nothing is known
-of the parameters; with `?` the minion knows the function, and tells who calls it why it is not to be had there.
-`>highstate` names the outputter that wants to print what the function returns. A default is for people, is never
-evaluated, and holds none of `,()`; `...` stands for one that would. The bare `*` and `/` mean what they mean in Python.
+as in `pkg.install(name:str|None=None,refresh:bool=False,*names:str,**kwargs)!remove`. Without brackets the parameters
+are unknown. `?` marks a function that the minion knows but cannot run, and whose caller is told why. `>highstate` names
+the outputter for the result. A default is for people: it is never evaluated and holds none of `,()`; `...` stands for
+one that would. The bare `*` and `/` mean what they mean in Python.
 
-This grammar is saltlite's own, and reading it needs no more than cutting a text at commas: it comes from
-minions, so nothing here evaluates or recurses. The command line imports this file on its way to each job.
+The text comes from minions, so nothing here evaluates or recurses; reading it only cuts a text at commas. The command
+line imports this file on the way to each job, so it must stay light.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from enum import StrEnum
 
 from saltlite.errors import RemoteProtocolError
 
-TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
 
 FUNCTION_TEXT_MAX = 1024
 """Characters of one function's text. A minion reports a function with a longer one by its name only."""
@@ -303,3 +305,50 @@ def _written(one: Parameter, *, spaces: bool) -> str:
 
 def _bad(detail: str) -> RemoteProtocolError:
     return RemoteProtocolError("bad-signature", detail)
+
+
+# -- Binding arguments to a signature
+
+
+_BY_PLACE = (Kind.POSITIONAL_ONLY, Kind.EITHER)
+_BY_NAME = (Kind.EITHER, Kind.KEYWORD_ONLY)
+
+
+def bind(function: str, signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """What is wrong with a call of `function`, as a sentence with its signature; "" when the arguments fit.
+
+    Types are not looked at: a function may take more than its annotations say.
+    """
+    problem = _too_many(signature, args) or _keyword(signature, args, kwargs) or _missing(signature, args, kwargs)
+    return f"{function} {problem}: {show_signature(function, signature)}" if problem else ""
+
+
+def _too_many(signature: Signature, args: Sequence[Any]) -> str:
+    takes = sum(one.kind in _BY_PLACE for one in signature.parameters)
+    if len(args) <= takes or signature.of_kind(Kind.REST) is not None:
+        return ""
+    if takes == 0:
+        return "takes no positional argument"
+    return f"takes at most {takes} positional argument{'' if takes == 1 else 's'}, not {len(args)}"
+
+
+def _keyword(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    by_place = [one.name for one in signature.parameters if one.kind in _BY_PLACE][: len(args)]
+    for name in kwargs:
+        known = signature.named(name)
+        if known is not None and name in by_place:
+            return f"is given {name!r} twice, by its place and by its name"
+        if known is None and signature.of_kind(Kind.KEYWORDS) is None:
+            names = [one.name for one in signature.parameters if one.kind in _BY_NAME]
+            import difflib  # noqa: PLC0415 - needed for wrong calls only, and slow to import
+
+            near = difflib.get_close_matches(name, names, n=1)
+            return f"has no argument {name[:80]!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
+    return ""
+
+
+def _missing(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    by_place = [one for one in signature.parameters if one.kind in _BY_PLACE]
+    rest = [*by_place[len(args) :], *(one for one in signature.parameters if one.kind is Kind.KEYWORD_ONLY)]
+    missing = [one.name for one in rest if one.default is None and not (one.kind in _BY_NAME and one.name in kwargs)]
+    return f"needs {', '.join(map(repr, missing))}" if missing else ""

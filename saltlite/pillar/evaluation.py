@@ -14,7 +14,7 @@ from saltlite.model.ids import MinionId
 from saltlite.pillar.compiler import ERRORS
 from saltlite.pillar.ports import Nodegroups, PillarFiles
 from saltlite.pillar.subject import names_of, pillar_of
-from saltlite.wire.document import encode_document
+from saltlite.wire.codec import encode_document
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from saltlite.pillar.evaluation import Evaluation, Wanted, evaluated
 from saltlite.pillar.ports import Nodegroups, PillarFiles
 from saltlite.platform.defects import DEFECT, log_defect
 from saltlite.platform.process import close_all_but, set_parent_death_signal, set_title
-from saltlite.wire.ipc import pack, unpack
+from saltlite.wire.framing import framed, pack, read_frame, unpack
 
 MEMORY: Final = 256 * 1024 * 1024
 """Bytes that an evaluation may use beyond what its process had at its start; more raise MemoryError in the template."""
@@ -37,7 +37,6 @@ NOTE_BYTES: Final = 512
 """Bytes of the name of a file that is shared with the parent."""
 TITLE: Final = "evaluator"
 
-_LENGTH = struct.Struct(">I")
 _NOTE = struct.Struct(">H")
 
 
@@ -97,12 +96,12 @@ def run(
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     watched = Noting(files, note)
     peak = _peak()
-    while (raw := _received(sock)) is not None:
+    while (raw := read_frame(lambda size: sock.recv(min(size, 1024 * 1024)))) is not None:
         _NOTE.pack_into(note, 0, 0)
         _limit_cpu()
         said = _answer(raw, watched, nodegroups)
         worn = _peak() - peak > WORN_BYTES
-        sock.sendall(_LENGTH.pack(len(said) + 1) + (WORN if worn else GOES_ON) + said)
+        sock.sendall(framed((WORN if worn else GOES_ON) + said))
         if worn:
             return
 
@@ -118,24 +117,6 @@ def _answer(raw: bytes, files: PillarFiles, nodegroups: Nodegroups) -> bytes:
         log_defect("an evaluation")
         problem = DEFECT
     return pack(asdict(Evaluation(problem=problem)))
-
-
-def _received(sock: socket.socket) -> bytes | None:
-    header = _exactly(sock, _LENGTH.size)
-    if header is None:
-        return None
-    (size,) = _LENGTH.unpack(header)
-    return _exactly(sock, size)
-
-
-def _exactly(sock: socket.socket, size: int) -> bytes | None:
-    data = bytearray()
-    while len(data) < size:
-        chunk = sock.recv(min(size - len(data), 1024 * 1024))
-        if not chunk:
-            return None
-        data += chunk
-    return bytes(data)
 
 
 def _limit_cpu() -> None:

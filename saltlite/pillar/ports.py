@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from saltlite.model.target import Target
+from saltlite.model.job import Target
 
 Matches = Callable[[Target], bool]
 """Whether a target selects the minion. Raises UsageError for what is no target."""

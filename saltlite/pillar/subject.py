@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltlite.model.ids import MinionId
-from saltlite.model.target import Target
+from saltlite.model.job import Target
 from saltlite.pillar.compiler import Subject, compile_pillar, top_of
 from saltlite.pillar.ports import Matches, Nodegroups, PillarFiles
 from saltlite.targeting import resolve

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.errors import RenderError
-from saltlite.model.target import Target, TargetKind
+from saltlite.model.job import Target, TargetKind
 
 _KINDS: dict[str, TargetKind] = {
     **{str(kind): kind for kind in TargetKind},

@@ -15,10 +15,9 @@ from saltlite.model.keys import Fingerprint, fingerprint, fingerprint_bytes, uns
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.zmq_link import DealerLink
 from saltlite.wire import codec, frames
-from saltlite.wire.certificate import MasterCertificate
+from saltlite.wire.certificates import MasterCertificate, successors
 from saltlite.wire.messages import REPLY_FIELDS, check_payload
 from saltlite.wire.noise import Handshake, Role
-from saltlite.wire.succession import successors
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from typing import Final
 
 from saltlite.errors import LocalProtocolError, RefusedError, StartupError, UnreachableError
 from saltlite.platform.reactor import Reactor
+from saltlite.wire.framing import LENGTH
 
 READ_CHUNK: Final = 64 * 1024
 READ_TURN: Final = 256 * 1024
@@ -38,7 +39,6 @@ CONNECTIONS_MAX: Final = 512
 
 BACKLOG: Final = 1024
 _BUFFERS_A_WRITE = 512
-_HEADER = struct.Struct(">I")
 _CREDENTIALS = struct.Struct("3i")
 
 log = logging.getLogger(__name__)
@@ -114,10 +114,10 @@ class Channel:
             raise LocalProtocolError(f"a message of {len(payload)} bytes is over the limit of {self._message_max}")
         if self._closed:
             return
-        self._outgoing.append(_HEADER.pack(len(payload)))
+        self._outgoing.append(LENGTH.pack(len(payload)))
         if payload:
             self._outgoing.append(payload)
-        self._buffered += _HEADER.size + len(payload)
+        self._buffered += LENGTH.size + len(payload)
         if self._buffered > self._send_buffer_max:
             self._write()
         if self._buffered > self._send_buffer_max:
@@ -236,14 +236,14 @@ class Channel:
     def _whole_messages(self) -> tuple[list[bytes], str]:
         batch: list[bytes] = []
         received, at = self._received, 0
-        while len(received) - at >= _HEADER.size:
-            (length,) = _HEADER.unpack_from(received, at)
+        while len(received) - at >= LENGTH.size:
+            (length,) = LENGTH.unpack_from(received, at)
             if length > self._message_max:
                 return batch, f"a message of {length} bytes is over the limit of {self._message_max}"
-            end = at + _HEADER.size + length
+            end = at + LENGTH.size + length
             if len(received) < end:
                 break
-            batch.append(bytes(received[at + _HEADER.size : end]))
+            batch.append(bytes(received[at + LENGTH.size : end]))
             at = end
         del received[:at]
         return batch, ""

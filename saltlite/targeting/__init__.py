@@ -13,7 +13,7 @@ from functools import cached_property
 
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId, TargetId
-from saltlite.model.target import Target, TargetKind
+from saltlite.model.job import Target, TargetKind
 from saltlite.targeting.evaluate import Evaluation, Explanation, explain_one
 from saltlite.targeting.expression import Engine, Expression, Place, Term, parse_compound, parse_nodegroup, terms_of
 from saltlite.targeting.fleet import Fleet, Selection

@@ -8,8 +8,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import NamedTuple, Protocol, TypeAlias
 
 from saltlite.errors import UsageError
-from saltlite.model.ids import MinionId, TargetId
-from saltlite.model.srn import RESOURCE_ID_MAX, parse_srn, resource_index_srn_key
+from saltlite.model.ids import RESOURCE_ID_MAX, MinionId, TargetId, parse_srn, resource_index_srn_key
 from saltlite.targeting.fleet import Fleet, Query
 from saltlite.targeting.patterns import glob_pattern, has_wildcard, regex_pattern
 

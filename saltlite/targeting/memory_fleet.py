@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from saltlite.model.ids import MinionId, TargetId
-from saltlite.model.srn import parse_srn
+from saltlite.model.ids import MinionId, TargetId, parse_srn
 from saltlite.targeting.budget import Budget
 from saltlite.targeting.fleet import Fleet, Query
 from saltlite.targeting.matchers import has_address, parse_network

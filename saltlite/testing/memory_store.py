@@ -47,13 +47,11 @@ from saltlite.master.store.ports import (
     TargetRow,
     TokenRecord,
 )
-from saltlite.model.authtoken import AuthToken
 from saltlite.model.events import Event
 from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail, outcome_of, outcome_of_return
 from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId
-from saltlite.model.job import TERMINAL, Job, Return, TargetState
-from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
-from saltlite.model.parts import part_id, split_part
+from saltlite.model.job import TERMINAL, Job, Return, TargetState, part_id, split_part
+from saltlite.model.keys import AuthToken, Fingerprint, KeyRecord, KeyState
 
 
 @dataclass(frozen=True, slots=True)

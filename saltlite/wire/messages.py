@@ -17,8 +17,8 @@ from typing import Any
 
 from saltlite.errors import RemoteProtocolError, UsageError
 from saltlite.model.files import ENV_MAX, PATH_BYTES_MAX
-from saltlite.model.ids import parse_minion_id
-from saltlite.model.parts import PART_RESOURCES, is_segment_id, parse_part_id
+from saltlite.model.ids import check_resource_id, check_resource_type, parse_minion_id
+from saltlite.model.job import PART_RESOURCES, is_segment_id, parse_part_id
 from saltlite.model.signature import (
     format_signature,
     function_of,
@@ -27,7 +27,6 @@ from saltlite.model.signature import (
     outputter_of,
     parse_signature,
 )
-from saltlite.model.srn import check_resource_id, check_resource_type
 from saltlite.wire.limits import (
     CHUNK,
     DOC_MAX,
@@ -52,7 +51,7 @@ FUNCTIONS_BYTES_MAX = 112 * KIB
 """Bytes of all texts of one `functions` message, so that it fits into a frame: each may need three more."""
 DIGEST_DIGITS = 32
 NONCE_BYTES = 16
-"""Bytes of the nonce of a question whose answer is signed (`saltlite.wire.answers`); others carry none."""
+"""Bytes of the nonce of a question whose answer is signed (`saltlite.wire.signatures`); others carry none."""
 SPREAD_MAX_MS = 3_600_000
 HEARTBEAT_MAX_MS = 3_600_000
 WALL_MAX_MS = 253_402_300_799_999
@@ -319,7 +318,7 @@ REPLY_FIELDS: dict[str, Check] = {
     "now": _whole(0, 2**53),
 }
 """The payload of REPLY: the master's proof, the successions that lead to its fleet key from the one that the minion
-named (`saltlite.wire.succession`), and its clock in seconds since 1970 (to be logged, never
+named (`saltlite.wire.certificates`), and its clock in seconds since 1970 (to be logged, never
 trusted)."""
 
 

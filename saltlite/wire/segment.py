@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from saltlite.errors import RemoteProtocolError
 from saltlite.model.ids import TargetId
-from saltlite.model.job import TargetState
-from saltlite.model.parts import PART_RESOURCES
+from saltlite.model.job import PART_RESOURCES, TargetState
 from saltlite.wire import codec
 from saltlite.wire.limits import RETURN_MAX, SEGMENT_MAX
 from saltlite.wire.messages import REASON_MAX, WALL_MAX_MS, is_srn

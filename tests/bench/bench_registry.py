@@ -24,8 +24,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from saltlite.resources.registry.layout import payload
 from saltlite.resources.registry.mmap import ResourceRegistry
-from saltlite.resources.registry.records import payload
 from tests.bench.measure import Figure, Others, machine, rounded
 
 ROWS = (10_000, 100_000, 1_000_000)

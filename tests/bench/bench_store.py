@@ -16,10 +16,8 @@ from functools import partial
 from saltlite.master.store.ports import MinionRow, PartRow, ReturnCommit
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.ids import Jid, MinionId, RequestId, TargetId, jid_at
-from saltlite.model.job import Job, Return, TargetState
+from saltlite.model.job import PART_RESOURCES, Job, Return, Target, TargetState
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
-from saltlite.model.parts import PART_RESOURCES
-from saltlite.model.target import Target
 
 FLEET = 10_000
 NOW = 1_800_000_000.0

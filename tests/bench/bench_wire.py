@@ -17,10 +17,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from saltlite.model.ids import Jid
 from saltlite.wire import codec, frames, merkle
-from saltlite.wire.jobbody import FunctionCall, JobBody, decode_body, encode_body, sign, verify
+from saltlite.wire.frames import Session
+from saltlite.wire.job_body import FunctionCall, JobBody, decode_body, encode_body, sign, verify
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.noise import Handshake, Role
-from saltlite.wire.session import Session
 
 ROUNDS = 5
 FLEET = hashlib.sha256(b"fleet").digest()[:25]

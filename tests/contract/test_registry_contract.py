@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from saltlite.errors import StoreError, UsageError
-from saltlite.resources.registry.claims import Conflict
 from saltlite.resources.registry.memory import MemoryPrimary, MemoryRows
 from saltlite.resources.registry.mmap import ResourceRegistry
+from saltlite.resources.registry.primary import Conflict
 from saltlite.resources.registry.registry import Registry
 
 OpenRegistry = Callable[[], Registry]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from saltlite.master.store.ports import Store
-from saltlite.model.authtoken import AuthToken
+from saltlite.model.keys import AuthToken
 
 NOW = 1_800_000_000.0
 

@@ -9,8 +9,7 @@ import pytest
 from saltlite.master.store.ports import Store
 from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import Jid, jid_at
-from saltlite.model.job import TERMINAL, Job, TargetState
-from saltlite.model.target import Target, TargetKind
+from saltlite.model.job import TERMINAL, Job, Target, TargetKind, TargetState
 from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, job, move, publish, ret, row, state_of
 
 

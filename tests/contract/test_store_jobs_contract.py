@@ -10,9 +10,8 @@ import pytest
 from saltlite.errors import StoreError, UsageError
 from saltlite.master.store.ports import Store, Stored, TargetRow
 from saltlite.model.ids import RequestId, jid_at
-from saltlite.model.job import TERMINAL, Batch, TargetState
+from saltlite.model.job import TERMINAL, Batch, Target, TargetKind, TargetState
 from saltlite.model.keys import KeyState
-from saltlite.model.target import Target, TargetKind
 from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, job, key, move, publish, ret, state_of
 
 # --- jobs -----------------------------------------------------------------------------------------

@@ -11,9 +11,8 @@ from saltlite.master.store import invariants as store_events
 from saltlite.master.store.ports import Store, Stored, TargetRow
 from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import MinionId, TargetId, jid_at
-from saltlite.model.job import Batch, Job, TargetState
+from saltlite.model.job import PART_RESOURCES, Batch, Job, TargetState, part_id, resource_parts
 from saltlite.model.keys import KeyState
-from saltlite.model.parts import PART_RESOURCES, part_id, resource_parts
 from tests.support.store import (
     NOW,
     WEB1,

@@ -25,9 +25,9 @@ from typing import Any
 
 from saltlite.master.processes import link
 from saltlite.master.protocol.session_manager import Decide
-from saltlite.wire import answers
-from saltlite.wire.document import encode_document
-from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire import signatures
+from saltlite.wire.codec import encode_document
+from saltlite.wire.framing import IpcMessage, pack, unpack
 
 log = logging.getLogger("attack")
 
@@ -105,7 +105,7 @@ class TakenOver(link.LinkProcess):
                 log.warning("all was tried")
         self._reactor.call_later(LOOK_S, self._look_for_orders)
 
-    def _for_minions(self, mworker: link.MWorkerChannel, message: Inside) -> None:
+    def _for_minions(self, mworker: link.MWorkerChannel, message: IpcMessage) -> None:
         if message["t"] == "response":
             ask = mworker.asks.get((message["session"], message["message"]["n"]))
             if ask is not None:
@@ -120,7 +120,7 @@ class TakenOver(link.LinkProcess):
         if self._order == "sign":
             changed = evil_pillar(question, evil_file(question, said))
             private = self._manager._handshakes._private
-            return dict(answers.signed(private, minion, question, changed))
+            return dict(signatures.signed(private, minion, question, changed))
         return LIES[self._order](question, said) if self._order in LIES else said
 
     def _to_mworker(self, items: list[Any]) -> None:

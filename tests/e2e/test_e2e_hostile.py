@@ -21,9 +21,9 @@ from saltlite.model.ids import parse_jid
 from saltlite.model.keys import Fingerprint, fingerprint, unspell_fingerprint
 from saltlite.platform.link import LINK_FRAME_MAX
 from saltlite.wire import codec, frames
+from saltlite.wire.frames import Session
 from saltlite.wire.limits import FRAME_MAX
 from saltlite.wire.noise import Handshake, Role, public_of
-from saltlite.wire.session import Session
 from tests.support.fleet import Fleet, wait_until
 
 pytestmark = pytest.mark.e2e

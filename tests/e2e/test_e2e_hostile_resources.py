@@ -14,7 +14,7 @@ import pytest
 from saltlite.model.ids import parse_jid
 from saltlite.model.keys import fingerprint
 from saltlite.wire import codec
-from saltlite.wire.document import document_digest, encode_document
+from saltlite.wire.codec import document_digest, encode_document
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.noise import public_of
 from tests.e2e.test_e2e_hostile import Stranger

@@ -23,7 +23,7 @@ from saltlite.pillar.files import DiskPillarFiles
 from saltlite.platform.clock import ManualClock
 from saltlite.resources.registry.admission import Rules
 from saltlite.resources.registry.mmap import ResourceRegistry
-from saltlite.wire import jobbody, merkle
+from saltlite.wire import job_body, merkle
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 from tests.support.store import job, key, ret, row
 
@@ -135,15 +135,15 @@ class Site:
         jobs = []
         for number in (1, 2):
             made = job(number, names[:2])
-            body = jobbody.JobBody(
+            body = job_body.JobBody(
                 jid=made.jid,
-                calls=(jobbody.FunctionCall("test.ping", [1, "a"], {"k": 2}),),
+                calls=(job_body.FunctionCall("test.ping", [1, "a"], {"k": 2}),),
                 user="root",
                 audience=merkle.root(list(MINIONS[:2])),
                 run_ms=0,
                 deliver_ms=60_000,
             )
-            jobs.append(job(number, names[:2], body=jobbody.encode_body(body)))
+            jobs.append(job(number, names[:2], body=job_body.encode_body(body)))
         with self.store.write() as tx:
             for name in names:
                 tx.put_key(key(name))

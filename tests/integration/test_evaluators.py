@@ -18,7 +18,7 @@ from saltlite.pillar.evaluation import Evaluation, Wanted
 from saltlite.pillar.files import DiskPillarFiles
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Acceptor, Channel, Peer, listen_unix
-from saltlite.wire.document import decode_document
+from saltlite.wire.codec import decode_document
 
 TOP = """
 base:

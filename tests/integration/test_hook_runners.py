@@ -17,7 +17,7 @@ from saltlite.hooks import Firing, read_hooks
 from saltlite.master.processes import hooks as hookrunners
 from saltlite.master.processes.hooks import AT_ONCE_MAX, FAILED, MESSAGE_MAX, WAITING_MAX, HookRunners, Starter
 from saltlite.platform.reactor import Reactor
-from saltlite.wire.ipc import pack, unpack
+from saltlite.wire.framing import pack, unpack
 from tests.support.fleet import ME, alive, wait_until
 
 JID = "20260131235959123456"

@@ -25,7 +25,7 @@ from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.model.extmods import SyncRules
 from saltlite.platform.files import PosixFolder
 from saltlite.platform.reactor import Reactor
-from saltlite.wire.ipc import Inside, pack
+from saltlite.wire.framing import IpcMessage, pack
 from saltlite.wire.limits import CHUNK, FILE_ASKS_MAX
 from tests.support.keys import answer_check, signed_answer
 
@@ -53,12 +53,12 @@ class Minion:
         self.process: JobProcess = fork_waiting(around)
         self.process.on_ask = lambda raw: self.asks.heard(self.process, raw)
 
-    def _tell(self, message: Inside) -> None:
+    def _tell(self, message: IpcMessage) -> None:
         assert message["t"] == "ask"
         self.told.append(message["message"])
         self.most = max(self.most, len(self.told))
 
-    def _refresh(self, what: str, done: Callable[[Inside], None]) -> None:
+    def _refresh(self, what: str, done: Callable[[IpcMessage], None]) -> None:
         self.refreshed.append(what)
         done({"types": {}, "looked_at": "", "kept_back": []})
 

@@ -13,7 +13,7 @@ from saltlite.minion.jobs import disk_quota as room
 from saltlite.minion.processes import ipc_messages as inside
 from saltlite.minion.protocol.ports import Step
 from saltlite.testing.disk import JOURNAL_FOLDER, MemoryDisk
-from saltlite.wire.ipc import pack
+from saltlite.wire.framing import pack
 from tests.support.job_machine import jid
 from tests.support.jobs import Minion
 

@@ -13,7 +13,7 @@ import pytest
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.protocol.effects import Delivery
 from saltlite.model.ids import Jid
-from saltlite.model.parts import part_id
+from saltlite.model.job import part_id
 from saltlite.platform.files import PosixFolder
 from saltlite.testing.disk import MemoryDisk
 from saltlite.wire import merkle

@@ -19,7 +19,7 @@ import pytest
 from saltlite.minion.jobs.rpc_server import RpcServer
 from saltlite.minion.processes.callers import CALLERS_MAX, SOCKET_MODE, SOCKET_NAME, Callers
 from saltlite.platform.reactor import Reactor
-from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.messages import response_message
 from tests.support.keys import answer_check
 
@@ -38,7 +38,7 @@ class Minion:
         self.callers = Callers(self.reactor, self.asks, str(folder))
         self.callers.start()
 
-    def _tell(self, message: Inside) -> None:
+    def _tell(self, message: IpcMessage) -> None:
         self.told.append(message["message"])
 
     def look(self) -> None:

@@ -24,7 +24,7 @@ from saltlite.model.ids import Jid
 from saltlite.plugins.modules import _safe_files
 from saltlite.plugins.modules.file import backups, lines, text
 from saltlite.testing.disk import MemoryDisk
-from saltlite.wire import jobbody, merkle
+from saltlite.wire import job_body, merkle
 from tests.faults.disks import MIB, fill, small_disk
 from tests.support.job_machine import jid
 from tests.support.jobs import Minion
@@ -129,10 +129,10 @@ def test_a_job_that_meets_a_full_disk_fails_with_the_sentence(full: Path, tmp_pa
 
 
 def job_of(fun: str, *args: Any, **kwargs: Any) -> Delivery:
-    body = jobbody.encode_body(
-        jobbody.JobBody(
+    body = job_body.encode_body(
+        job_body.JobBody(
             jid=Jid(jid()),
-            calls=(jobbody.FunctionCall(fun, list(args), kwargs),),
+            calls=(job_body.FunctionCall(fun, list(args), kwargs),),
             user="root",
             audience=merkle.root(["web1"]),
             run_ms=0,
@@ -140,7 +140,7 @@ def job_of(fun: str, *args: Any, **kwargs: Any) -> Delivery:
         )
     )
     proof = merkle.proofs(["web1"])["web1"]
-    return Delivery(jid(), body, jobbody.sign(JOB_PRIVATE, body), proof, 60_000)
+    return Delivery(jid(), body, job_body.sign(JOB_PRIVATE, body), proof, 60_000)
 
 
 # --- a process that is killed

@@ -17,7 +17,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from saltlite.model.keptreturn import header
+from saltlite.model.job import header
 
 INDEX = build_index(search_layers({}))
 JID = "20260131235959123456"

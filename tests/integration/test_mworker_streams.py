@@ -23,7 +23,7 @@ from saltlite.platform.clock import SystemClock
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import listen_unix
 from saltlite.testing.memory_store import MemoryDisk, MemoryStore
-from saltlite.wire.ipc import pack
+from saltlite.wire.framing import pack
 from tests.support.files import no_files
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate

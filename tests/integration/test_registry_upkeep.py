@@ -14,8 +14,7 @@ from saltlite.master.store.banks import LocalBanks
 from saltlite.master.store.ports import MinionRow
 from saltlite.model.ids import MinionId
 from saltlite.platform.clock import ManualClock
-from saltlite.resources.registry.mmap import ResourceRegistry
-from saltlite.resources.registry.mmap.registry import FILE
+from saltlite.resources.registry.mmap import FILE, ResourceRegistry
 from saltlite.testing.memory_store import MemoryStore
 from tests.support.keys import NOW
 from tests.support.store import key, row

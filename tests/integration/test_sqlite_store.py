@@ -28,10 +28,8 @@ from saltlite.master.store.sqlite.connection import WAL_KEEP_BYTES
 from saltlite.master.store.sqlite.reader import AUDIENCES_KEPT, Audiences, Packed, pack_targets
 from saltlite.master.store.sqlite.writer import VACUUM_PAGES
 from saltlite.model.ids import Jid, MinionId, RequestId, jid_at
-from saltlite.model.job import Job, Return, TargetState
+from saltlite.model.job import PART_RESOURCES, Job, Return, Target, TargetState, part_id
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
-from saltlite.model.parts import PART_RESOURCES, part_id
-from saltlite.model.target import Target
 
 NOW = 1_800_000_000.0
 WEB1 = MinionId("web1")

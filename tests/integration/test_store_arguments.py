@@ -13,7 +13,7 @@ from saltlite.master.store.ports import TargetRow
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.job import Job, TargetState
 from saltlite.platform.clock import ManualClock
-from saltlite.wire.jobbody import FunctionCall, JobBody, encode_body
+from saltlite.wire.job_body import FunctionCall, JobBody, encode_body
 from tests.support.store import NOW, WEB1, job, publish
 
 MARKER = b"s3cr3t-marker"

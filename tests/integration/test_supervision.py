@@ -18,7 +18,7 @@ from saltlite.platform import defects
 from saltlite.platform.defects import DEFECT, supervised
 from saltlite.testing.disk import MemoryDisk as MinionDisk
 from saltlite.testing.memory_store import MemoryDisk, MemoryStore
-from saltlite.wire.ipc import pack
+from saltlite.wire.framing import pack
 from tests.integration.test_mworker_streams import serving
 from tests.support.jobs import Minion
 from tests.support.keys import NOW

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from saltlite.master.protocol.session_manager import CloseConnection, Decide, Report
 from saltlite.minion.protocol.effects import Delivery, Fork
-from saltlite.wire import frames, jobbody
+from saltlite.wire import frames, job_body
 from saltlite.wire.messages import VERBS
 from tests.support.job_machine import Server, jid, parcel
 from tests.support.keys import JOB_PRIVATE
@@ -129,7 +129,7 @@ def test_no_bytes_of_whoever_answers_crash_the_connection_or_make_it_say_who_it_
 @given(body=st.one_of(st.binary(max_size=100), values.map(msgpack.packb)), deliver_ms=st.integers(0, 2**53))
 def test_no_job_body_crashes_the_job_server_even_when_a_master_signed_it(body: bytes, deliver_ms: int) -> None:
     it = Server()
-    signature = jobbody.sign(JOB_PRIVATE, body)
+    signature = job_body.sign(JOB_PRIVATE, body)
     it.jobs.received(Delivery(jid(), body, signature, [], deliver_ms))
     assert of(Fork, it.take()) == []
     it.jobs.received(parcel())

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
-from saltlite.wire.document import DOCUMENT, decode_document, document_digest, encode_document
+from saltlite.wire.codec import DOCUMENT, decode_document, document_digest, encode_document
 from saltlite.wire.limits import DOC_MAX, MIB
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text()

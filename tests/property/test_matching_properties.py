@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId
-from saltlite.model.target import Target, TargetKind
+from saltlite.model.job import Target, TargetKind
 from saltlite.targeting import explain, resolve
 from saltlite.targeting.expression import parse_compound, written
 from saltlite.targeting.memory_fleet import Member, MemoryFleet

@@ -16,9 +16,8 @@ from saltlite.minion.protocol.effects import Delivery, Effect, Forget, Fork, Go,
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.protocol.ports import Step
 from saltlite.model.ids import Jid, MinionId
-from saltlite.model.job import TERMINAL
+from saltlite.model.job import TERMINAL, part_id, resource_parts, segment_id
 from saltlite.model.keys import fingerprint
-from saltlite.model.parts import part_id, resource_parts, segment_id
 from saltlite.platform.clock import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire import merkle

@@ -16,14 +16,14 @@ from saltlite.client.connection import decode_message, decode_value
 from saltlite.errors import ProtocolError, UsageError
 from saltlite.loader.encode import decode_return, encode_return
 from saltlite.master.handlers.events import answer_event
-from saltlite.model.eventmatch import matches
+from saltlite.model.events import matches
 from saltlite.model.ids import MinionId
 from saltlite.model.plain import DEPTH_MAX, KEY_MAX, is_plain_key, with_text_keys
 from saltlite.plugins.returners._plain import plain
 from saltlite.testing.memory_store import MemoryDisk, MemoryStore
 from saltlite.wire import codec
-from saltlite.wire.document import decode_document, encode_document
-from saltlite.wire.ipc import pack
+from saltlite.wire.codec import decode_document, encode_document
+from saltlite.wire.framing import pack
 from tests.fuzz.readers import read_everywhere, show_everywhere
 from tests.support.master import Office
 

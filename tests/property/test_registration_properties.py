@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saltlite.errors import RefusedError
-from saltlite.model.ids import MinionId
-from saltlite.model.srn import check_resource_id, check_resource_type
+from saltlite.model.ids import MinionId, check_resource_id, check_resource_type
 from saltlite.resources.registry.admission import REASONS_MAX, Registering, Rules, admit, read_registration
 from tests.support.master import Office
 

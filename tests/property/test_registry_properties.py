@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from saltlite.resources.registry.claims import Conflict
 from saltlite.resources.registry.layout import STATES
-from saltlite.resources.registry.mmap import ResourceRegistry
-from saltlite.resources.registry.mmap.registry import FILE
+from saltlite.resources.registry.mmap import FILE, ResourceRegistry
+from saltlite.resources.registry.primary import Conflict
 
 MINIONS = [f"m{number}" for number in range(4)]
 TYPES = ["dummy", "ssh"]

@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saltlite.errors import RemoteProtocolError
-from saltlite.model.binding import bind
-from saltlite.model.signature import TYPES, Kind, Parameter, Signature, format_signature, parse_signature, short_default
+from saltlite.model.signature import (
+    TYPES,
+    Kind,
+    Parameter,
+    Signature,
+    bind,
+    format_signature,
+    parse_signature,
+    short_default,
+)
 
 NAMES = [f"p{number}" for number in range(6)]
 ORDER = [Kind.POSITIONAL_ONLY, Kind.EITHER, Kind.REST, Kind.KEYWORD_ONLY, Kind.KEYWORDS]

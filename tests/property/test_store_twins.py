@@ -23,11 +23,9 @@ from saltlite.master.store.ports import (
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import Jid, MinionId, RequestId, jid_at
-from saltlite.model.job import TERMINAL, Batch, Job, Return, TargetState
+from saltlite.model.job import TERMINAL, Batch, Job, Return, Target, TargetState, part_id
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
-from saltlite.model.parts import part_id
 from saltlite.model.signature import by_name
-from saltlite.model.target import Target
 from saltlite.testing.memory_store import MemoryDisk, MemoryStore
 
 IDS = [MinionId("web1"), MinionId("web10"), MinionId("db1")]

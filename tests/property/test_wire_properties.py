@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
-from saltlite.wire import codec, frames, jobbody, merkle
-from saltlite.wire.certificate import MasterCertificate
+from saltlite.wire import codec, frames, job_body, merkle
+from saltlite.wire.certificates import MasterCertificate
+from saltlite.wire.frames import Session
 from saltlite.wire.limits import FRAME_MAX_BEFORE_AUTH
 from saltlite.wire.noise import Handshake, Role
-from saltlite.wire.session import Session
 
 keys = st.text() | st.integers(-(2**63), 2**64 - 1)
 scalars = (
@@ -75,7 +75,7 @@ def test_encode_checked_takes_exactly_what_decode_takes(value: Any, depth: int) 
 
 @given(st.binary(max_size=300))
 def test_bytes_from_a_stranger_give_a_value_or_a_protocol_error(data: bytes) -> None:
-    for parse in (codec.decode, frames.parse, MasterCertificate.decode, jobbody.decode_body):
+    for parse in (codec.decode, frames.parse, MasterCertificate.decode, job_body.decode_body):
         refused = refusal(parse, data)
         assert refused == refusal(parse, data)
     assert refusal(side(Role.RESPONDER).read, data) == ("" if len(data) >= 32 else "bad-handshake")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.client.follower import RESUME_FOR_S, Progress, Published, WaitPolicy
 from saltlite.errors import UnreachableError
-from saltlite.wire.ipc import pack, unpack
+from saltlite.wire.framing import pack, unpack
 from tests.simulation.universe import End, Process, SimChannel, SimReactor
 
 if TYPE_CHECKING:

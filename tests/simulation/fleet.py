@@ -17,8 +17,8 @@ from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
 from saltlite.platform import process, stream
 from saltlite.testing.link import Fate, Flight, MemoryClientLink, MemoryNetwork
 from saltlite.testing.memory_store import MemoryStore
-from saltlite.wire.joinproof import token_public
 from saltlite.wire.noise import public_of
+from saltlite.wire.signatures import token_public
 from tests.simulation import minions as stand_ins
 from tests.simulation.clients import SimClient
 from tests.simulation.masters import SimAcceptor, SimMaster

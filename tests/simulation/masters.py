@@ -23,7 +23,7 @@ from saltlite.resources.registry.memory import MemoryRows
 from saltlite.testing import memory_store
 from saltlite.testing.banks import MemoryCache
 from saltlite.testing.link import MemoryServerLink
-from saltlite.wire.certificate import CertificateTerms, MasterCertificate, issue
+from saltlite.wire.certificates import CertificateTerms, MasterCertificate, issue
 from saltlite.wire.noise import public_of
 from tests.simulation.universe import Died, End, Process, SimChannel, SimClock, SimReactor
 from tests.support.files import no_files

@@ -26,11 +26,10 @@ from saltlite.minion.processes.network import NetworkProcess
 from saltlite.minion.protocol.connection import Connection, Identity, Phase
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.protocol.ports import SpoolEntry
-from saltlite.model.job import TargetState
+from saltlite.model.job import TargetState, is_resource_part, is_segment_id, part_of_segment, split_part
 from saltlite.model.keys import fingerprint, fingerprint_bytes
-from saltlite.model.parts import is_resource_part, is_segment_id, part_of_segment, split_part
 from saltlite.testing.disk import JOURNAL_FOLDER, SPOOL_FOLDER, MemoryDisk, nothing_landed
-from saltlite.wire.ipc import unpack
+from saltlite.wire.framing import unpack
 from saltlite.wire.limits import CHUNK, RETURN_MAX
 from saltlite.wire.noise import public_of
 from saltlite.wire.segment import decode_segment

@@ -18,9 +18,8 @@ from saltlite.minion.jobs.job_process import JobCall
 from saltlite.minion.protocol.ports import SpoolEntry
 from saltlite.minion.resources.ports import Runs
 from saltlite.model.ids import PartId, TargetId
-from saltlite.model.job import TargetState
-from saltlite.model.parts import segment_id, split_part
-from saltlite.wire.document import encode_document
+from saltlite.model.job import TargetState, segment_id, split_part
+from saltlite.wire.codec import encode_document
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.segment import SegmentRow, encode_segment
 from tests.simulation.universe import Process, SimReactor

@@ -15,9 +15,8 @@ from typing import Any
 
 from saltlite.client.follower import WaitPolicy
 from saltlite.errors import UnreachableError
-from saltlite.model.job import TargetState
-from saltlite.model.parts import part_id, segment_id
-from saltlite.wire.ipc import pack
+from saltlite.model.job import TargetState, part_id, segment_id
+from saltlite.wire.framing import pack
 from saltlite.wire.segment import SegmentRow, encode_segment
 from tests.simulation.clients import SimClient
 from tests.simulation.fleet import WEATHER, Fleet, stage

@@ -18,7 +18,7 @@ from saltlite.minion.jobs.result_queue import ResultQueue
 from saltlite.minion.protocol.entry import Entry
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.protocol.segments import Segments
-from saltlite.model.parts import part_of_segment
+from saltlite.model.job import part_of_segment
 from saltlite.testing import memory_store
 from tests.simulation.story import play
 

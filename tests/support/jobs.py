@@ -21,14 +21,13 @@ from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.protocol.ports import Spool, SpoolEntry
 from saltlite.minion.resources.ports import Runs
 from saltlite.model.ids import PartId, TargetId
-from saltlite.model.job import TargetState
-from saltlite.model.parts import segment_id
+from saltlite.model.job import TargetState, segment_id
 from saltlite.platform.clock import SystemClock
 from saltlite.platform.files import PosixFolder
 from saltlite.platform.process import start_ticks
 from saltlite.platform.reactor import Reactor
 from saltlite.testing.disk import MemoryDisk, memory_journal
-from saltlite.wire.ipc import pack, unpack
+from saltlite.wire.framing import pack, unpack
 from saltlite.wire.segment import SegmentRow, encode_segment
 from tests.support.job_machine import UNTIL, jid, parcel
 from tests.support.keys import JOB_PUBLIC, NOW

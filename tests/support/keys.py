@@ -14,12 +14,12 @@ from saltlite.minion.protocol.connection import Identity
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint, JoinToken, fingerprint, fingerprint_bytes
 from saltlite.platform.clock import ManualClock
-from saltlite.wire import jobbody, merkle
-from saltlite.wire.answers import signed as signed_by
-from saltlite.wire.certificate import CertificateTerms, MasterCertificate, issue
-from saltlite.wire.joinproof import prove
+from saltlite.wire import job_body, merkle
+from saltlite.wire.certificates import CertificateTerms, MasterCertificate, issue
 from saltlite.wire.messages import Message, functions_message
 from saltlite.wire.noise import public_of
+from saltlite.wire.signatures import prove
+from saltlite.wire.signatures import signed as signed_by
 
 DAY = 86_400
 NOW = 1_800_000_000.0
@@ -114,14 +114,14 @@ def signed(
     jid: str, minions: Iterable[str], fun: str = "test.ping", *, deliver_ms: int = 60_000, run_ms: int = 0
 ) -> tuple[bytes, bytes]:
     """A job body and its signature by this fleet's master."""
-    body = jobbody.encode_body(
-        jobbody.JobBody(
+    body = job_body.encode_body(
+        job_body.JobBody(
             jid=Jid(jid),
-            calls=(jobbody.FunctionCall(fun),),
+            calls=(job_body.FunctionCall(fun),),
             user="root",
             audience=merkle.root(list(minions)),
             run_ms=run_ms,
             deliver_ms=deliver_ms,
         )
     )
-    return body, jobbody.sign(JOB_PRIVATE, body)
+    return body, job_body.sign(JOB_PRIVATE, body)

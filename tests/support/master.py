@@ -19,7 +19,7 @@ from saltlite.resources.registry.admission import Rules
 from saltlite.resources.registry.memory import MemoryRows
 from saltlite.testing.banks import MemoryCache
 from saltlite.testing.memory_store import MemoryDisk, MemoryStore
-from saltlite.wire.document import document_digest, encode_document
+from saltlite.wire.codec import document_digest, encode_document
 from saltlite.wire.limits import CHUNK
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate

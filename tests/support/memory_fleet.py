@@ -29,10 +29,10 @@ from saltlite.platform.link import SendResult
 from saltlite.testing.disk import MemoryDisk, memory_journal, memory_spool
 from saltlite.testing.link import DEFAULT_ADDRESS, Fate, Flight, MemoryNetwork
 from saltlite.wire import codec, frames, merkle
-from saltlite.wire.joinproof import proves, token_public
+from saltlite.wire.frames import Session
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.noise import Handshake, Role, public_of
-from saltlite.wire.session import Session
+from saltlite.wire.signatures import proves, token_public
 from tests.support.keys import FLEET, FUNCTIONS, NOW, TOKEN, good_token, identity, key_of, make_manager, seed, signed
 
 

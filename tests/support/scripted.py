@@ -9,8 +9,8 @@ from saltlite.master.protocol.handshakes import Handshakes
 from saltlite.minion.protocol.connection import Changed, Connection, Effect, Phase, SendFrame
 from saltlite.platform.clock import ManualClock
 from saltlite.wire import codec, frames
-from saltlite.wire.session import Session
-from saltlite.wire.succession import decode_chain
+from saltlite.wire.certificates import decode_chain
+from saltlite.wire.frames import Session
 from tests.support.keys import FLEET, FLEET_PUBLIC, MASTER_PRIVATE, NOW, certificate, good_token, identity
 
 JID = "20270115080000000000"

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from saltlite.wire.ipc import unpack
+from saltlite.wire.framing import unpack
 
 WAIT_S = 60.0
 

@@ -11,12 +11,10 @@ from typing import Any
 
 from saltlite.master.store.ports import MinionRow, PartRow, ReturnCommit, Store, Stored, TargetRow, TokenRecord
 from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId, jid_at
-from saltlite.model.job import Job, Return, TargetState
+from saltlite.model.job import Job, Return, Target, TargetState
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
-from saltlite.model.target import Target
-from saltlite.resources.registry.mmap import ResourceRegistry
+from saltlite.resources.registry.mmap import FILE, ResourceRegistry
 from saltlite.resources.registry.mmap.primary import FilePrimary, World
-from saltlite.resources.registry.mmap.registry import FILE
 from saltlite.resources.registry.registry import Registry
 
 NOW = 1_800_000_000.0

@@ -11,8 +11,7 @@ import urllib.parse
 import pytest
 
 from saltlite.cloud.program.program import ConcealingFilter
-from saltlite.model.redaction import ALLOWED, LINE_MIN, SECRET_MIN, Secrets, is_secret_name
-from saltlite.model.secretargs import HIDDEN
+from saltlite.model.redaction import ALLOWED, HIDDEN, LINE_MIN, SECRET_MIN, Secrets, is_secret_name
 
 SECRET = "pa'ss \"w\\rd/+ü"
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.model.binding import bind
-from saltlite.model.signature import parse_signature
+from saltlite.model.signature import bind, parse_signature
 
 
 @pytest.mark.parametrize(

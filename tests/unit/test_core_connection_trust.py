@@ -8,8 +8,8 @@ from saltlite.errors import RemoteProtocolError
 from saltlite.minion.protocol.connection import Phase, SendFrame, Trust
 from saltlite.model.keys import fingerprint_bytes
 from saltlite.wire import frames
+from saltlite.wire.certificates import encode_chain, succeed
 from saltlite.wire.limits import FLEET_CHAIN_RECORDS
-from saltlite.wire.succession import encode_chain, succeed
 from tests.support.keys import DAY, FLEET, FLEET_PRIVATE, FLEET_PUBLIC, NOW, certificate, ed25519_public, seed
 from tests.support.scripted import Scripted
 

@@ -15,7 +15,7 @@ from saltlite.minion.protocol.ports import Step
 from saltlite.minion.protocol.slots import QUEUE_MAX
 from saltlite.model.job import TargetState
 from saltlite.platform.clock import ManualClock
-from saltlite.wire import jobbody
+from saltlite.wire import job_body
 from saltlite.wire.messages import REASON_MAX
 from tests.support.job_machine import PID, TICKS, UNTIL, Server, jid, parcel, refusal, writes
 from tests.support.keys import DAY, JOB_PUBLIC, NOW, seed, signed
@@ -25,7 +25,7 @@ from tests.support.keys import DAY, JOB_PUBLIC, NOW, seed, signed
 
 def test_each_step_is_written_before_the_next_is_taken() -> None:
     it = Server()
-    body = jobbody.decode_body(parcel().body)
+    body = job_body.decode_body(parcel().body)
     received = it.receive()
     assert [type(effect) for effect in received] == [Write, Fork]
     assert received[1] == Fork(jid(), body)
@@ -100,7 +100,7 @@ def tampered(job: Delivery, **changed: Any) -> Delivery:
 
 
 def other_master(job: Delivery) -> Delivery:
-    return replace(job, signature=jobbody.sign(seed("other"), job.body))
+    return replace(job, signature=job_body.sign(seed("other"), job.body))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_signed_job_whose_jid_is_no_time_is_refused() -> None:
 
 def test_a_signed_body_that_cannot_be_read_is_refused() -> None:
     it = Server()
-    it.jobs.received(Delivery(jid(), b"\xc1", jobbody.sign(seed("jobs"), b"\xc1"), [], 1000))
+    it.jobs.received(Delivery(jid(), b"\xc1", job_body.sign(seed("jobs"), b"\xc1"), [], 1000))
     assert refusal(it.take())[0] is TargetState.REFUSED
 
 

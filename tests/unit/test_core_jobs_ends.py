@@ -14,7 +14,7 @@ from saltlite.minion.protocol.journal_rules import CLOCK_SLACK_S
 from saltlite.minion.protocol.offers import OFFER_AGAIN_S
 from saltlite.minion.protocol.ports import Step
 from saltlite.model.job import TargetState
-from saltlite.wire import jobbody
+from saltlite.wire import job_body
 from tests.support.job_machine import PID, TICKS, Server, jid, parcel, refusal, writes
 from tests.support.keys import DAY, NOW
 
@@ -285,7 +285,7 @@ def test_a_received_job_starts_after_a_restart() -> None:
     it = restarted(received(0, ago_ms=59_000))
     assert it.take() == []
     it.jobs.open()
-    assert it.take() == [Fork(jid(), jobbody.decode_body(parcel().body))]
+    assert it.take() == [Fork(jid(), job_body.decode_body(parcel().body))]
 
 
 @pytest.mark.parametrize("ago_ms", [60_001, -1])

@@ -24,8 +24,7 @@ from saltlite.minion.protocol.offers import AWAITED_AGAIN_S, OFFER_AGAIN_S
 from saltlite.minion.protocol.ports import Step
 from saltlite.minion.protocol.slots import QUEUE_MAX
 from saltlite.model.ids import Jid
-from saltlite.model.job import TargetState
-from saltlite.model.parts import part_id, segment_id
+from saltlite.model.job import TargetState, part_id, segment_id
 from saltlite.wire import merkle
 from saltlite.wire.limits import PARTS_RUNNING_PER_MINION
 from tests.support.job_machine import PID, TICKS, Server, jid, parcel, refusal, writes

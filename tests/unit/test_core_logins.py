@@ -8,7 +8,7 @@ import pytest
 
 from saltlite.auth.logins import WRONG_AT_ONCE, WRONG_EVERY_S, Logins, external, guess_limiter
 from saltlite.errors import LoginError
-from saltlite.model.authtoken import AuthToken
+from saltlite.model.keys import AuthToken
 from saltlite.testing.memory_store import MemoryStore
 
 NOW = 1_800_000_000.0

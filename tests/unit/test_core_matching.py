@@ -8,7 +8,7 @@ import pytest
 
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId, TargetId
-from saltlite.model.target import Target, TargetKind
+from saltlite.model.job import Target, TargetKind
 from saltlite.targeting import explain, resolve
 from saltlite.targeting.expression import parse_compound, written
 from saltlite.targeting.fleet import Selection

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saltlite.resources.registry.missing import LOOKS, MANY, Missing, Seen, is_suspicious, still_missing
+from saltlite.resources.registry.admission import LOOKS, MANY, Missing, Seen, is_suspicious, still_missing
 
 NOW = 1000.0
 

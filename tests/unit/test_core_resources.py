@@ -13,33 +13,34 @@ from saltlite.resources.registry.layout import (
     CAPACITY_MAX,
     CAPACITY_MIN,
     HEADERS,
+    LAST,
     LOAD_MAX,
     PAGE,
+    RECORD_MAX,
     SPARE_SLOTS,
     STATES,
     VERSION,
+    Change,
     Header,
+    NoRoomError,
     State,
     capacity_for,
-    fingerprint,
-    fingerprints,
-    read_header,
-    read_state,
-)
-from saltlite.resources.registry.records import (
-    LAST,
-    RECORD_MAX,
-    Change,
     changes_in,
     encoded,
+    fingerprint,
+    fingerprints,
     is_possible,
     owner_in,
+    pack_sorted,
     payload,
+    probe,
     read,
+    read_header,
+    read_state,
+    shift_for,
     whole_records,
 )
-from saltlite.resources.registry.slots import NoRoomError, pack_sorted, probe, shift_for
-from saltlite.resources.registry.views import Views
+from saltlite.resources.registry.primary import Views
 
 VALUE = payload("m1", "dummy")
 CHANGES: list[Change] = [(b"dummy:a", VALUE), (b"dummy:bb", VALUE), (b"dummy:a", None)]

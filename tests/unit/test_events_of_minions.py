@@ -13,8 +13,7 @@ from saltlite.master.handlers.documents import answer
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.protocol.request_queue import RequestQueue
 from saltlite.minion.processes.event_sender import EventSender, event_message
-from saltlite.model.eventmatch import matches
-from saltlite.model.events import TAG_MAX, parse_free_tag, tag_of_minion
+from saltlite.model.events import TAG_MAX, matches, parse_free_tag, tag_of_minion
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState
 from saltlite.wire.codec import encode

@@ -9,8 +9,16 @@ import pytest
 
 from saltlite.errors import RemoteProtocolError
 from saltlite.model.ids import jid_at
-from saltlite.wire.jobbody import FunctionCall, JobBody, decode_body, encode_body
-from saltlite.wire.jobrecord import Withheld, decode_record, holds_secrets, reduced
+from saltlite.wire.job_body import (
+    FunctionCall,
+    JobBody,
+    Withheld,
+    decode_body,
+    decode_record,
+    encode_body,
+    holds_secrets,
+    reduced,
+)
 
 PLAIN = FunctionCall("cmd.run", ["ls /root"], {"cwd": "/"})
 POSITION = FunctionCall("shadow.set_password", ["fred", "hunter2"], {}, [1])

@@ -15,7 +15,7 @@ from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import Batch, Job, TargetState
 from saltlite.platform.clock import ManualClock
 from saltlite.testing.memory_store import MemoryStore
-from saltlite.wire.signed_parts import SignedPart
+from saltlite.wire.merkle import SignedPart
 from tests.support.store import NOW, commit, job, key, move, ret, row
 
 IDS = tuple(MinionId(f"web{number}") for number in range(1, 7))

@@ -20,7 +20,7 @@ from saltlite.model.keys import KeyRecord, KeyState, fingerprint
 from saltlite.model.signature import by_name
 from saltlite.platform.clock import ManualClock
 from saltlite.testing.memory_store import MemoryStore
-from saltlite.wire.jobbody import CALLS_MAX, FunctionCall, decode_body
+from saltlite.wire.job_body import CALLS_MAX, FunctionCall, decode_body
 from saltlite.wire.messages import functions_digest, functions_message
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate

@@ -14,9 +14,8 @@ from saltlite.master.processes import identity
 from saltlite.master.processes.identity import CHAIN_KEPT, ensure_identity, fleet_files, replace_lost, rotate
 from saltlite.model.keys import fingerprint, fingerprint_bytes
 from saltlite.platform.privileges import write_secret
-from saltlite.wire.certificate import MasterCertificate
+from saltlite.wire.certificates import MasterCertificate, successors
 from saltlite.wire.noise import public_of
-from saltlite.wire.succession import successors
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0

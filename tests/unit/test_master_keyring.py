@@ -22,8 +22,8 @@ from saltlite.master.store.ports import TokenRecord
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import TRANSITIONS, JoinToken, KeyRecord, KeyState, fingerprint
 from saltlite.testing.memory_store import MemoryDisk, MemoryStore
-from saltlite.wire.joinproof import prove, token_public
 from saltlite.wire.limits import PENDING_KEYS, PENDING_KEYS_PER_NETWORK, PROOF_BYTES, SESSION_MAX_AGE_S
+from saltlite.wire.signatures import prove, token_public
 
 NOW = 1_800_000_000.0
 JOIN = JoinToken(fingerprint(b"fleet"), "tok00001", "a" * 32)

@@ -9,7 +9,7 @@ from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.link import REPORT_BYTES, STORE_RETRY_S, LinkProcess
 from saltlite.master.protocol.effects import Effect, Report
 from saltlite.model.keys import Fingerprint
-from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.limits import RETURN_MEMORY
 from saltlite.wire.messages import FUNCTIONS_BYTES_MAX
 
@@ -91,7 +91,7 @@ class Link:
         vars(channel)["send"] = self.sent.append
         return channel
 
-    def says(self, message: Inside) -> None:
+    def says(self, message: IpcMessage) -> None:
         """The MWorker says that."""
         self.on_batch([pack(message)])
         self.carry_out()
@@ -105,7 +105,7 @@ class Link:
         self.process.on_hangup(0)
         self.carry_out()
 
-    def batches(self) -> list[Inside]:
+    def batches(self) -> list[IpcMessage]:
         """The batches of reports that were sent since the last call."""
         found = [message for message in map(unpack, self.sent) if message["t"] == "reports"]
         self.sent.clear()

@@ -8,7 +8,7 @@ from typing import Any, cast
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.link import LinkProcess
 from saltlite.platform.link import SendResult
-from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.messages import response_message
 from tests.support.memory_fleet import MESSAGES, Guest, Table
 
@@ -53,7 +53,7 @@ class MWorker:
         if message["t"] == "request":
             self.got.append((message["id"], message["session"], message["message"]["n"]))
 
-    def say(self, message: Inside) -> None:
+    def say(self, message: IpcMessage) -> None:
         self._on_batch([pack(message)])
 
 

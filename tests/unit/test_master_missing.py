@@ -13,8 +13,8 @@ from saltlite.master.processes.registrations import CLAIMS_MAX, Registered, Regi
 from saltlite.model.ids import MinionId
 from saltlite.model.resourcelook import TEXT_MAX, TypeReport, read_report
 from saltlite.resources.registry.admission import Rules
-from saltlite.resources.registry.claims import Conflict
-from saltlite.wire.document import encode_document
+from saltlite.resources.registry.primary import Conflict
+from saltlite.wire.codec import encode_document
 from tests.support.keys import NOW
 from tests.support.master import Office
 from tests.support.store import key

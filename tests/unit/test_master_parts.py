@@ -18,15 +18,14 @@ from saltlite.master.processes.context import TELL_S, Answer, HandlerConfig, Ide
 from saltlite.master.store.ports import OpenJob
 from saltlite.model.events import tag_job_return, tag_resource_refused
 from saltlite.model.ids import Jid, MinionId, TargetId
-from saltlite.model.job import TargetState
+from saltlite.model.job import PART_RESOURCES, TargetState, part_id, segment_id, split_part
 from saltlite.model.keys import KeyState, fingerprint
-from saltlite.model.parts import PART_RESOURCES, part_id, segment_id, split_part
 from saltlite.platform.clock import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire import merkle
-from saltlite.wire.jobbody import decode_body
+from saltlite.wire.job_body import decode_body
+from saltlite.wire.merkle import SignedPart
 from saltlite.wire.segment import SegmentRow, encode_segment
-from saltlite.wire.signed_parts import SignedPart
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 from tests.support.store import WEB1, WEB2, key, row, state_of

@@ -23,7 +23,7 @@ from saltlite.targeting.banks import GRAINS, PILLAR
 from saltlite.targeting.fleet import Query
 from saltlite.testing.banks import MemoryCache
 from saltlite.testing.memory_store import MemoryStore
-from saltlite.wire.document import decode_document, document_digest, encode_document
+from saltlite.wire.codec import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK, MIB
 from saltlite.wire.messages import Message, Sender, check
 from tests.support.inventory import inventory

@@ -13,7 +13,7 @@ from saltlite.auth.rules import read_rules
 from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Answer
-from saltlite.model.target import Target, TargetKind
+from saltlite.model.job import Target, TargetKind
 from saltlite.platform.shared_fill_times import ROWS_OF_KEY, SharedFillTimes
 from saltlite.targeting import wrong_pillar_values
 from saltlite.targeting.banks import PILLAR

@@ -17,7 +17,7 @@ from saltlite.model.keys import fingerprint
 from saltlite.platform.clock import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire.limits import SEND_WINDOW
-from saltlite.wire.signed_parts import SignedPart
+from saltlite.wire.merkle import SignedPart
 from tests.support.inventory import inventory
 from tests.support.keys import certificate
 from tests.support.store import NOW, WEB1, job, publish

@@ -7,7 +7,7 @@ import pytest
 from saltlite.master.processes.context import PROOFS_KEPT, RecentProofs
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Job
-from saltlite.wire.signed_parts import signed_parts
+from saltlite.wire.merkle import signed_parts
 from tests.support.store import job
 
 FLEET = (MinionId("a"), MinionId("b"), MinionId("c"))

@@ -11,7 +11,7 @@ from saltlite.master.processes.documents import PER_MINUTE
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState
 from saltlite.resources.registry.admission import QUOTA, REASONS_MAX, Rules
-from saltlite.wire.document import encode_document
+from saltlite.wire.codec import encode_document
 from tests.support.master import Office
 from tests.support.store import key
 

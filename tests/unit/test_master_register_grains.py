@@ -12,7 +12,7 @@ import pytest
 from saltlite.master.handlers import registration
 from saltlite.resources.registry import admission
 from saltlite.targeting.banks import RESOURCE_GRAINS
-from saltlite.wire.document import CONTAINERS_MAX
+from saltlite.wire.codec import CONTAINERS_MAX
 from tests.support.master import Office
 
 DUMMIES = {"dummy": ["d1", "d2"]}

@@ -12,9 +12,9 @@ from saltlite.master.handlers import registration as registering
 from saltlite.master.handlers.documents import agrees
 from saltlite.model.ids import MinionId
 from saltlite.resources.registry.admission import Rules
-from saltlite.resources.registry.claims import Conflict
+from saltlite.resources.registry.primary import Conflict
 from saltlite.targeting.banks import RESOURCE_GRAINS
-from saltlite.wire.document import encode_document
+from saltlite.wire.codec import encode_document
 from tests.support.master import Office
 from tests.support.store import key
 

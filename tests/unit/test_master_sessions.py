@@ -19,7 +19,7 @@ from saltlite.master.protocol.session_manager import (
 )
 from saltlite.master.protocol.sessions import HELD_MAX
 from saltlite.model.ids import Jid
-from saltlite.model.parts import part_id, segment_id
+from saltlite.model.job import part_id, segment_id
 from saltlite.wire import codec
 from saltlite.wire.limits import (
     CHUNK,

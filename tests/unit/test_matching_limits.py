@@ -6,7 +6,7 @@ import pytest
 
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId
-from saltlite.model.target import Target, TargetKind
+from saltlite.model.job import Target, TargetKind
 from saltlite.targeting import resolve
 from saltlite.targeting.expression import DEPTH_MAX, TARGET_MAX, WORDS_MAX
 from saltlite.targeting.matchers import ADDRESS_MAX, has_address, lies_in, parse_network

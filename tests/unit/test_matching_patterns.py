@@ -13,7 +13,7 @@ import pytest
 
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId
-from saltlite.model.target import Target, TargetKind
+from saltlite.model.job import Target, TargetKind
 from saltlite.targeting import regex as tree
 from saltlite.targeting import resolve
 from saltlite.targeting.budget import CREDIT_MAX, STEPS_MAX, Budget, BudgetError

@@ -9,7 +9,7 @@ import pytest
 
 from saltlite.minion.jobs.rpc_server import RpcServer
 from saltlite.minion.processes.ipc_messages import FORGED
-from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.limits import FILE_ASKS_MAX
 from saltlite.wire.messages import NONCE_BYTES, Message, response_message
 from tests.support.keys import answer_check, signed_answer
@@ -31,7 +31,7 @@ class Process:
     """Plays a job's process that hears everything at once."""
 
     def __init__(self) -> None:
-        self.heard: list[Inside] = []
+        self.heard: list[IpcMessage] = []
 
     def framed(self, message: bytes) -> bytes:
         return message
@@ -45,7 +45,7 @@ class Asker:
     def __init__(self) -> None:
         self.told: list[Message] = []
         self.alarms: list[int] = []
-        self.refreshes: list[tuple[str, Callable[[Inside], None]]] = []
+        self.refreshes: list[tuple[str, Callable[[IpcMessage], None]]] = []
         nobody: Any = None  # every write is taken at once, so the reactor is not asked for anything
         self.asks = RpcServer(
             nobody,
@@ -54,7 +54,7 @@ class Asker:
             answer_check(alarm=self.alarms.append),
         )
 
-    def _refresh(self, what: str, done: Callable[[Inside], None]) -> None:
+    def _refresh(self, what: str, done: Callable[[IpcMessage], None]) -> None:
         self.refreshes.append((what, done))
 
     def said(self, question: Message, state: str, **fields: Any) -> None:

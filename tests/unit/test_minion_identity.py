@@ -11,7 +11,7 @@ from saltlite.errors import MisconfiguredError, RemoteProtocolError, StartupErro
 from saltlite.minion.processes import identity
 from saltlite.minion.processes.identity import Fleet
 from saltlite.model.keys import Fingerprint, JoinToken, fingerprint
-from saltlite.wire.succession import encode_chain, succeed
+from saltlite.wire.certificates import encode_chain, succeed
 from tests.support.keys import FLEET_PRIVATE, FLEET_PUBLIC, NOW, certificate, seed
 
 FIRST, SECOND, THIRD, OTHER = FLEET_PRIVATE, seed("second"), seed("third"), seed("other")

@@ -12,7 +12,7 @@ from saltlite.minion.protocol.connection import Changed, Effect, Phase
 from saltlite.minion.protocol.ports import SpoolEntry
 from saltlite.model.job import TargetState
 from saltlite.model.keys import fingerprint
-from saltlite.wire.ipc import pack
+from saltlite.wire.framing import pack
 from saltlite.wire.messages import functions_message
 
 JID = "20270115080000000001"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from saltlite.errors import UsageError
-from saltlite.model.srn import (
+from saltlite.model.ids import (
     RESOURCE_ID_MAX,
     RESOURCE_TYPE_MAX,
     Srn,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.model.secretargs import HIDDEN, is_secret_argument, without_secrets
-from saltlite.wire.jobbody import FunctionCall
+from saltlite.model.redaction import HIDDEN, is_secret_argument, without_secrets
+from saltlite.wire.job_body import FunctionCall
 
 SECRET = [
     "password", "passwd", "https_pass", "root_password", "rootPassword", "rootpassword", "passphrase", "token",

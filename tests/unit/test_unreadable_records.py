@@ -26,7 +26,7 @@ from saltlite.master.store import banks
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState
 from saltlite.platform.files import CursorFile
-from saltlite.wire.ipc import pack
+from saltlite.wire.framing import pack
 from tests.fuzz.readers import read_everywhere
 from tests.fuzz.site import JID, ROOT, Site
 from tests.support.store import NOW, job

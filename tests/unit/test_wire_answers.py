@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from saltlite.wire import jobbody
-from saltlite.wire.answers import BUSY, is_believed, needs_signature, signed, with_nonce
-from saltlite.wire.ipc import pack, unpack
+from saltlite.wire import job_body
+from saltlite.wire.framing import pack, unpack
 from saltlite.wire.messages import NONCE_BYTES, VERBS, Message, Sender, check, response_message
+from saltlite.wire.signatures import BUSY, is_believed, needs_signature, signed, with_nonce
 from tests.support.keys import JOB_PRIVATE, JOB_PUBLIC, seed
 
 FIND: Message = {
@@ -149,7 +149,7 @@ def test_a_signature_of_a_job_is_none_of_an_answer() -> None:
     """Each kind of thing is signed in its own domain: what signs jobs cannot be made to sign an answer."""
     answer = said()
     body = b"saltlite answer 1\0"
-    assert not believed({**answer, "sig": jobbody.sign(JOB_PRIVATE, body)})
+    assert not believed({**answer, "sig": job_body.sign(JOB_PRIVATE, body)})
 
 
 def test_busy_needs_no_signature_and_says_nothing() -> None:

@@ -10,13 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
 from saltlite.model.keys import fingerprint_bytes
-from saltlite.wire.certificate import (
-    CERTIFICATE_MAX_DAYS,
-    NAME_MAX,
-    CertificateTerms,
-    MasterCertificate,
-    issue,
-)
+from saltlite.wire.certificates import CERTIFICATE_MAX_DAYS, NAME_MAX, CertificateTerms, MasterCertificate, issue
 from saltlite.wire.noise import PAYLOAD_MAX
 
 FLEET = hashlib.sha256(b"fleet").digest()
@@ -98,7 +92,7 @@ def test_the_longest_lifetime_is_issued() -> None:
 def test_a_lifetime_above_the_limit_is_refused_even_with_a_good_signature(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("saltlite.wire.certificate._MAX_S", 1000 * DAY)
+    monkeypatch.setattr("saltlite.wire.certificates._MAX_S", 1000 * DAY)
     long = issue(FLEET, dataclasses.replace(TERMS, not_after=NOW + 91 * DAY))
     monkeypatch.undo()
     assert refusal(long) == "bad-lifetime"

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from saltlite.errors import LocalProtocolError, RemoteProtocolError, UsageError
 from saltlite.model.ids import Jid
 from saltlite.wire import codec, merkle
-from saltlite.wire.jobbody import (
+from saltlite.wire.job_body import (
     CALLS_MAX,
     DURATION_MAX_MS,
     FUNCTION_MAX,

@@ -8,8 +8,8 @@ import pytest
 
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import JoinToken, fingerprint
-from saltlite.wire.joinproof import prove, proves, token_of, token_public
 from saltlite.wire.limits import PROOF_BYTES
+from saltlite.wire.signatures import prove, proves, token_of, token_public
 
 TOKEN = JoinToken(fingerprint(b"fleet"), "tok00001", "a" * 32)
 WEB1 = MinionId("web1")

@@ -8,8 +8,7 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 import pytest
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
-from saltlite.model.job import TargetState
-from saltlite.model.parts import PART_RESOURCES
+from saltlite.model.job import PART_RESOURCES, TargetState
 from saltlite.wire.limits import RETURN_MAX, SEGMENT_MAX
 from saltlite.wire.messages import REASON_MAX, WALL_MAX_MS
 from saltlite.wire.segment import SegmentRow, decode_segment, encode_segment

@@ -7,10 +7,10 @@ import hashlib
 import pytest
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
-from saltlite.wire import frames, session
+from saltlite.wire import frames
+from saltlite.wire.frames import PLAINTEXT_MAX, Session
 from saltlite.wire.limits import CHUNK, FRAME_MAX
 from saltlite.wire.noise import Handshake, Role, public_of
-from saltlite.wire.session import PLAINTEXT_MAX, Session
 
 
 def key(name: str) -> bytes:
@@ -147,7 +147,7 @@ def test_a_chunk_and_the_message_around_it_fit_one_frame() -> None:
 
 
 def test_a_session_ends_after_its_last_frame(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "SESSION_MAX_FRAMES", 2)
+    monkeypatch.setattr(frames, "SESSION_MAX_FRAMES", 2)
     minion, master = pair()
     master.open(minion.seal(b"first"))
     after_one = (minion.exhausted, master.exhausted)
@@ -161,7 +161,7 @@ def test_a_session_ends_after_its_last_frame(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_peer_that_counts_past_the_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     minion, master = pair()
     sealed = [minion.seal(b"x") for _ in range(3)]
-    monkeypatch.setattr(session, "SESSION_MAX_FRAMES", 2)
+    monkeypatch.setattr(frames, "SESSION_MAX_FRAMES", 2)
     assert refusal(master, sealed[2]) == "exhausted"
 
 

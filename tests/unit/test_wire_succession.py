@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
 from saltlite.model.keys import fingerprint_bytes
+from saltlite.wire.certificates import Succession, decode_chain, encode_chain, succeed, successors
 from saltlite.wire.limits import FLEET_CHAIN_BYTES, FLEET_CHAIN_RECORDS, SUCCESSION_BYTES
 from saltlite.wire.messages import REPLY_FIELDS
-from saltlite.wire.succession import Succession, decode_chain, encode_chain, succeed, successors
 from tests.support.keys import ed25519_public, seed
 
 LENGTH = 4

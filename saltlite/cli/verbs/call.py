@@ -24,7 +24,7 @@ from saltlite.minion.processes.callers import SOCKET_NAME
 from saltlite.minion.processes.event_sender import EventSender
 from saltlite.model.execution import Execution
 from saltlite.model.ids import MinionId, parse_minion_id
-from saltlite.model.target import Target, TargetKind
+from saltlite.model.job import Target, TargetKind
 from saltlite.pillar.compiler import ERRORS
 from saltlite.platform import logs
 from saltlite.platform.privileges import read_secret
@@ -236,7 +236,7 @@ def _pillar(config: MinionConfig, minion: str, grains: Mapping[str, Any]) -> dic
         return kept_pillar(config.cachedir)
     from saltlite.pillar.files import DiskPillarFiles  # most calls need no pillar
     from saltlite.pillar.subject import pillar_of
-    from saltlite.wire.document import decode_document, encode_document
+    from saltlite.wire.codec import decode_document, encode_document
 
     pillar = pillar_of(DiskPillarFiles(config.pillar_roots), MinionId(minion), grains, {})
     return decode_document(encode_document(pillar))

@@ -15,12 +15,10 @@ from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.resources.answering import Work
 from saltlite.minion.resources.local import Here, LocalType, local_types
 from saltlite.minion.resources.timing import timing_of
-from saltlite.model.ids import MinionId, TargetId
-from saltlite.model.job import TargetState
-from saltlite.model.labels import labels
+from saltlite.model.display import labels
+from saltlite.model.ids import MinionId, TargetId, parse_srn
+from saltlite.model.job import Target, TargetState
 from saltlite.model.signature import by_name
-from saltlite.model.srn import parse_srn
-from saltlite.model.target import Target
 from saltlite.targeting import resolve
 from saltlite.targeting.memory_fleet import Member, MemoryFleet
 

@@ -28,8 +28,7 @@ from saltlite.cloud.program.progress import Block, Lines
 from saltlite.cloud.rules.profiles import explanation as explain
 from saltlite.config.paths import require_path
 from saltlite.errors import RefusedError, SaltliteError, UsageError
-from saltlite.model.redaction import is_secret_name
-from saltlite.model.secretargs import HIDDEN
+from saltlite.model.redaction import HIDDEN, is_secret_name
 from saltlite.platform import logs
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from saltlite.loader.documents import read_descriptions, read_docstring
 from saltlite.loader.formats import ArchiveError
 from saltlite.loader.index import build_index
 from saltlite.loader.search_path import MODULES, Form, Layer, search_layers
-from saltlite.model.printable import printable
+from saltlite.model.display import printable
 from saltlite.model.signature import parse_signature, show_signature
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from saltlite.master.handlers.events import checked_path
 from saltlite.master.handlers.functions import checked_function, fitting
 from saltlite.master.handlers.targets import narrowed, reach, refuse_pillar_guesses, selected_within_reach, target_of
 from saltlite.master.processes.context import Answer, LoginCheck, Master
-from saltlite.model.authtoken import AuthToken
-from saltlite.model.target import Target
+from saltlite.model.job import Target
+from saltlite.model.keys import AuthToken
 from saltlite.platform.accounts import groups_of, uid_of
 from saltlite.targeting.fleet import Selection
 

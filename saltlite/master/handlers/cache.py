@@ -12,7 +12,7 @@ from saltlite.master.handlers.targets import refuse_pillar_guesses, target_of
 from saltlite.master.processes.context import Answer, Master
 from saltlite.model.ids import MinionId
 from saltlite.targeting.banks import GRAINS, PILLAR, RESOURCE_GRAINS
-from saltlite.wire.document import encode_document
+from saltlite.wire.codec import encode_document
 from saltlite.wire.limits import MIB
 
 NAMES_MAX = 10_000

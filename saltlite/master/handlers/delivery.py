@@ -19,10 +19,9 @@ from saltlite.master.store.invariants import EXPIRED_REASON
 from saltlite.master.store.ports import BatchJob, OpenJob, Standing, Store, StoreReader, StoreWriter, TargetRow
 from saltlite.model.clock import Clock
 from saltlite.model.ids import Jid, MinionId, PartId, TargetId
-from saltlite.model.job import Batch, Job, TargetState
-from saltlite.model.parts import split_part
+from saltlite.model.job import Batch, Job, TargetState, split_part
 from saltlite.wire.limits import SEND_WINDOW
-from saltlite.wire.signed_parts import signed_parts
+from saltlite.wire.merkle import signed_parts
 
 log = logging.getLogger(__name__)
 

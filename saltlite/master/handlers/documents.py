@@ -23,7 +23,7 @@ from saltlite.model.events import tag_pillar_ended
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.pillar.evaluation import Evaluation, Wanted
 from saltlite.targeting.banks import GRAINS, KEY_NAMES_MAX, LEAVES_MAX, PILLAR, Banks, leaves_of
-from saltlite.wire.document import decode_document, document_digest, encode_document
+from saltlite.wire.codec import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message, response_message
 

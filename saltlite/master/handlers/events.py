@@ -29,11 +29,11 @@ from saltlite.model.events import (
     tag_turn_ended,
 )
 from saltlite.model.ids import MinionId, parse_jid
-from saltlite.model.parts import split_part
+from saltlite.model.job import split_part
 from saltlite.platform.turn_board import Marks
 from saltlite.targeting.patterns import glob_pattern
 from saltlite.wire import codec
-from saltlite.wire.jobbody import CALLS_MAX
+from saltlite.wire.job_body import CALLS_MAX
 from saltlite.wire.messages import Message, response_message
 
 PAGE = 500

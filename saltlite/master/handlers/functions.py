@@ -21,13 +21,11 @@ from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import UsageError, nearest
 from saltlite.master.processes.context import Answer, Master
 from saltlite.master.store.ports import FunctionSet
-from saltlite.model.binding import bind
-from saltlite.model.ids import MinionId, TargetId
-from saltlite.model.secretargs import is_secret_argument
-from saltlite.model.signature import Signature, is_absent, parse_signature
-from saltlite.model.srn import parse_srn
+from saltlite.model.ids import MinionId, TargetId, parse_srn
+from saltlite.model.redaction import is_secret_argument
+from saltlite.model.signature import Signature, bind, is_absent, parse_signature
 from saltlite.targeting.fleet import Selection
-from saltlite.wire.jobbody import FunctionCall
+from saltlite.wire.job_body import FunctionCall
 
 # -- resources that have the functions
 

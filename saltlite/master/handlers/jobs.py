@@ -21,11 +21,20 @@ from saltlite.master.processes.context import Answer, Follow, Master
 from saltlite.master.store.ports import RETURNS_SIZE, TargetRow
 from saltlite.model.events import tag_job_kill
 from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail
-from saltlite.model.ids import Jid, MinionId, PartId, TargetId, parse_jid, parse_minion_id
+from saltlite.model.ids import (
+    Jid,
+    MinionId,
+    PartId,
+    TargetId,
+    check_resource_id,
+    check_resource_type,
+    parse_jid,
+    parse_minion_id,
+    resource_index_srn_key,
+)
 from saltlite.model.job import TERMINAL, Job, Return, TargetState
-from saltlite.model.secretargs import without_secrets
-from saltlite.model.srn import check_resource_id, check_resource_type, resource_index_srn_key
-from saltlite.wire.jobrecord import JobRecord, decode_record, holds_secrets
+from saltlite.model.redaction import without_secrets
+from saltlite.wire.job_body import JobRecord, decode_record, holds_secrets
 from saltlite.wire.limits import MIB
 
 log = logging.getLogger(__name__)

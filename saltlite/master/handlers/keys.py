@@ -23,8 +23,8 @@ from saltlite.model.events import tag_auth, tag_key
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.model.job import TargetState
 from saltlite.model.keys import JoinToken, KeyRecord, KeyState, fingerprint, parse_fingerprint
-from saltlite.wire.ipc import Inside
-from saltlite.wire.joinproof import token_public
+from saltlite.wire.framing import IpcMessage
+from saltlite.wire.signatures import token_public
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ def _when_felt(changes: Sequence[tuple[str, str, str]], fields: dict[str, Any]) 
     if not changes:
         return Answer(fields)
 
-    def told(said: Inside | None) -> dict[str, Any]:
+    def told(said: IpcMessage | None) -> dict[str, Any]:
         if said is None:
             raise SaltliteError(
                 "the change is stored, but the link process has not confirmed that it dropped the sessions"

@@ -16,7 +16,7 @@ from saltlite.model.events import tag_minion_start, tag_presence_change
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetState
 from saltlite.model.keys import Fingerprint
-from saltlite.wire.ipc import Inside
+from saltlite.wire.framing import IpcMessage
 
 
 def handle_minions(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
@@ -64,7 +64,7 @@ def handle_heard(master: Master, principal: Principal, request: Mapping[str, Any
     if within is not None:
         ids = [minion for minion in ids if minion in within]
 
-    def fields(said: Inside | None) -> dict[str, Any]:
+    def fields(said: IpcMessage | None) -> dict[str, Any]:
         return {"heard": {minion: said["silent_s"].get(minion) for minion in ids} if said is not None else {}}
 
     return Answer(question=Question(lambda number: ipc.ask_heard(number, ids), fields))

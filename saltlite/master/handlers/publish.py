@@ -32,14 +32,12 @@ from saltlite.master.store.ports import BatchJob, StoreReader, StoreWriter
 from saltlite.model.events import tag_job_returners
 from saltlite.model.execution import KNOWING, Execution, checked_executors, checked_options
 from saltlite.model.ids import Jid, MinionId, TargetId, jid_after, jid_at, parse_jid, parse_request_id
-from saltlite.model.job import BY_RUNNER, Job
+from saltlite.model.job import BY_RUNNER, Job, Target
 from saltlite.model.keys import KeyState
-from saltlite.model.target import Target
 from saltlite.targeting.fleet import Selection
-from saltlite.wire.jobbody import CALLS_MAX, FunctionCall, JobBody, encode_body, sign
-from saltlite.wire.jobrecord import holds_secrets
+from saltlite.wire.job_body import CALLS_MAX, FunctionCall, JobBody, encode_body, holds_secrets, sign
 from saltlite.wire.limits import JOB_BODY_MAX, JOBS_QUEUED_PER_MINION
-from saltlite.wire.signed_parts import audience
+from saltlite.wire.merkle import audience
 
 DELIVER_MAX_MS = 30 * 86_400_000
 RUN_MAX_MS = 365 * 86_400_000

@@ -31,13 +31,18 @@ from saltlite.model.events import (
     tag_resource_refresh,
     tag_resource_refused,
 )
-from saltlite.model.ids import MinionId, TargetId, parse_minion_id
+from saltlite.model.ids import MinionId, TargetId, parse_minion_id, parse_srn, resource_index_srn_key
 from saltlite.model.keys import KeyState
-from saltlite.model.srn import parse_srn, resource_index_srn_key
-from saltlite.resources.registry.admission import Registering, admit, read_registration, shortened
-from saltlite.resources.registry.claims import Conflict, Registration
-from saltlite.resources.registry.missing import LOOKS, Missing, still_missing
-from saltlite.resources.registry.views import Holding, Views
+from saltlite.resources.registry.admission import (
+    LOOKS,
+    Missing,
+    Registering,
+    admit,
+    read_registration,
+    shortened,
+    still_missing,
+)
+from saltlite.resources.registry.primary import Conflict, Holding, Registration, Views
 from saltlite.targeting.banks import (
     GRAINS,
     KEY_NAMES_MAX,
@@ -51,8 +56,7 @@ from saltlite.targeting.banks import (
     Bank,
     leaves_of,
 )
-from saltlite.wire.codec import encode
-from saltlite.wire.document import DOCUMENT, decode_document, document_digest
+from saltlite.wire.codec import DOCUMENT, decode_document, document_digest, encode
 
 Grains = Mapping[TargetId, Mapping[str, Any]]
 Row = Mapping[str, Any]

@@ -13,8 +13,7 @@ from saltlite.master.handlers.registration import conflict, drop_grains, missing
 from saltlite.master.processes.context import Answer, Master
 from saltlite.master.processes.registrations import Registered
 from saltlite.model.events import tag_resource_conflict
-from saltlite.model.ids import MinionId, TargetId, parse_minion_id
-from saltlite.model.srn import check_resource_id, check_resource_type, parse_srn
+from saltlite.model.ids import MinionId, TargetId, check_resource_id, check_resource_type, parse_minion_id, parse_srn
 from saltlite.targeting.banks import RESOURCE_GRAINS
 
 ROWS_MAX = 10_000

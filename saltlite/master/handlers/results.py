@@ -19,9 +19,8 @@ from saltlite.master.processes.context import Master, Refused
 from saltlite.master.store.ports import FunctionSet, PartRow, ReturnCommit, Stored, StoreReader, StoreWriter
 from saltlite.model.events import tag_resource_refused
 from saltlite.model.ids import Jid, MinionId, PartId, TargetId
-from saltlite.model.job import Return, TargetState
+from saltlite.model.job import Return, TargetState, is_segment_id, part_id, part_of_segment, split_part
 from saltlite.model.keys import Fingerprint
-from saltlite.model.parts import is_segment_id, part_id, part_of_segment, split_part
 from saltlite.model.signature import by_name
 from saltlite.wire.segment import SegmentRow, decode_segment
 

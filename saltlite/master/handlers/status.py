@@ -14,7 +14,7 @@ from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Answer, Master, Question
 from saltlite.model.keys import KeyState
 from saltlite.platform.files import CursorFile
-from saltlite.wire.ipc import Inside
+from saltlite.wire.framing import IpcMessage
 
 MISSING_MAX = 100
 """Minions with missing resources that one answer names."""
@@ -78,7 +78,7 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
         "readers": {name: _lag(master, path) for name, path in terms.readers.items()},
     }
 
-    def fields(said: Inside | None) -> dict[str, Any]:
+    def fields(said: IpcMessage | None) -> dict[str, Any]:
         return {**answer, "link": said["figures"] if said is not None else None}
 
     return Answer(question=Question(ipc.ask_stats, fields))

@@ -20,9 +20,8 @@ from saltlite.errors import RefusedError, UsageError
 from saltlite.master.processes.context import Answer, Master
 from saltlite.master.store.ports import StoreReader
 from saltlite.model.ids import MinionId, TargetId
-from saltlite.model.job import Job
+from saltlite.model.job import Job, Target, TargetKind
 from saltlite.model.keys import KeyState
-from saltlite.model.target import Target, TargetKind
 from saltlite.targeting import explain, pillar_pattern, pillar_values, wrong_pillar_values
 from saltlite.targeting.evaluate import Explanation
 from saltlite.targeting.fleet import Selection

@@ -55,7 +55,7 @@ from saltlite.platform.shared_fill_times import SharedFillTimes
 from saltlite.platform.stream import Acceptor, Channel, Peer, listen_unix
 from saltlite.platform.turn_board import TurnBoard
 from saltlite.resources.registry.admission import Rules
-from saltlite.resources.registry.claims import Conflict
+from saltlite.resources.registry.primary import Conflict
 from saltlite.targeting.banks import Banks
 
 if TYPE_CHECKING:

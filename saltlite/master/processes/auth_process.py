@@ -23,7 +23,7 @@ from saltlite.platform.defects import supervised
 from saltlite.platform.process import Child, close_all_but, expect_large, freeze_heap, watch_exit
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel, connect_unix
-from saltlite.wire.ipc import pack, unpack
+from saltlite.wire.framing import pack, unpack
 
 log = logging.getLogger(__name__)
 

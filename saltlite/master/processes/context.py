@@ -18,19 +18,18 @@ from saltlite.master.processes.registrations import Registrations
 from saltlite.master.store.ports import FunctionSet, OpenJob, Store, StoreReader
 from saltlite.model.clock import Clock
 from saltlite.model.ids import Jid, MinionId, TargetId
-from saltlite.model.job import Job
+from saltlite.model.job import Job, Target, TargetKind
 from saltlite.model.keys import Fingerprint
-from saltlite.model.target import Target, TargetKind
 from saltlite.resources.registry.admission import Rules
 from saltlite.resources.registry.registry import Registry
 from saltlite.targeting import resolve
 from saltlite.targeting.banks import Banks
 from saltlite.targeting.budget import Budget, BudgetError
 from saltlite.targeting.fleet import Selection
-from saltlite.wire.certificate import MasterCertificate
-from saltlite.wire.ipc import Inside
+from saltlite.wire.certificates import MasterCertificate
+from saltlite.wire.framing import IpcMessage
 from saltlite.wire.limits import MIB
-from saltlite.wire.signed_parts import SignedPart, SignedParts, signed_parts
+from saltlite.wire.merkle import SignedPart, SignedParts, signed_parts
 
 TELL_S = 60.0
 """One MWorker tells of one minion so often at most."""
@@ -318,8 +317,8 @@ class Question:
     said, None when it said nothing in time; the SaltliteError that it may raise is answered instead.
     """
 
-    message: Callable[[int], Inside]
-    fields: Callable[[Inside | None], dict[str, Any]]
+    message: Callable[[int], IpcMessage]
+    fields: Callable[[IpcMessage | None], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from saltlite.platform.defects import supervised
 from saltlite.platform.process import Child, cpu_seconds, freeze_heap, watch_exit
 from saltlite.platform.reactor import Reactor, Timer
 from saltlite.platform.stream import Channel, connect_unix, peer_of
-from saltlite.wire.ipc import pack, unpack
+from saltlite.wire.framing import pack, unpack
 from saltlite.wire.limits import DOC_MAX, MIB
 
 log = logging.getLogger(__name__)

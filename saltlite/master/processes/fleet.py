@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 
 from saltlite.errors import UsageError
-from saltlite.model.ids import MinionId, TargetId
-from saltlite.model.srn import parse_srn, resource_index_srn_key
+from saltlite.model.ids import MinionId, TargetId, parse_srn, resource_index_srn_key
+from saltlite.resources.registry.primary import Views
 from saltlite.resources.registry.registry import Registry
-from saltlite.resources.registry.views import Views
 from saltlite.targeting.banks import GRAINS, PILLAR, RESOURCE_GRAINS, Banks
 from saltlite.targeting.budget import Budget
 from saltlite.targeting.fleet import Fleet, Query

@@ -19,7 +19,6 @@ import os
 import pwd
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -44,7 +43,7 @@ from saltlite.platform.files import CursorFile
 from saltlite.platform.process import set_parent_death_signal, set_title
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel
-from saltlite.wire.ipc import pack, unpack
+from saltlite.wire.framing import framed, pack, read_frame, unpack
 
 log = logging.getLogger(__name__)
 
@@ -247,7 +246,6 @@ TITLE = "hook runners"
 MODULE = "saltlite.api.runner_process"
 """What runs one runner: the call on its stdin, the end on its stdout."""
 _KEPT_NAMES = ("PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LANG", "LC_ALL", "TZ")
-_LENGTH = struct.Struct(">I")
 
 
 class HookRunners:
@@ -295,11 +293,7 @@ class Starter:
 
     def serve(self) -> None:
         """Start what is asked for."""
-        while header := self._read(_LENGTH.size):
-            (size,) = _LENGTH.unpack(header)
-            data = self._read(size) if size <= MESSAGE_MAX else b""
-            if not data:
-                return
+        while data := read_frame(self._socket.recv, MESSAGE_MAX):
             threading.Thread(target=self._one, args=(unpack(data),), daemon=True).start()
 
     def _one(self, message: dict[str, Any]) -> None:
@@ -314,7 +308,7 @@ class Starter:
                 retcode = FAILED
         said = pack({"n": message["n"], "retcode": retcode})
         with self._saying, suppress(OSError):
-            self._socket.sendall(_LENGTH.pack(len(said)) + said)
+            self._socket.sendall(framed(said))
 
     def _run(self, hook: Hook, message: dict[str, Any]) -> int:
         wanted = {
@@ -348,15 +342,6 @@ class Starter:
         if found["retcode"]:
             log.warning("the runner of hook %s failed: %s", hook.name, str(found["value"])[:1000])
         return int(found["retcode"])
-
-    def _read(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            chunk = self._socket.recv(size - len(data))
-            if not chunk:
-                return b""
-            data += chunk
-        return bytes(data)
 
 
 def start_starter(hooks: tuple[Hook, ...], config_dir: str) -> socket.socket | None:

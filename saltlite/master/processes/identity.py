@@ -1,7 +1,7 @@
 """The master's keys and its certificate: creation, renewal, and rotation of the fleet key.
 
 fleet.key     Ed25519 seed: the fleet. Its holder can impersonate any master. Readable by root only, used here only
-fleet.chain   the successions of fleet keys (`saltlite.wire.succession`); absent before the first rotation
+fleet.chain   the successions of fleet keys (`saltlite.wire.certificates`); absent before the first rotation
 fleet.id      the fingerprint of the present fleet key, for people
 master.key    X25519: authenticates the link process
 job.key       Ed25519 seed: MWorkers sign jobs with it
@@ -30,10 +30,19 @@ from saltlite.config.master import MasterConfig
 from saltlite.errors import MisconfiguredError, ProtocolError, SaltliteError, StartupError, UsageError
 from saltlite.model.keys import Fingerprint, fingerprint, parse_fingerprint
 from saltlite.platform.privileges import SECRET_MAX, read_secret, write_secret
-from saltlite.wire.certificate import CERTIFICATE_MAX_DAYS, CertificateTerms, MasterCertificate, is_name, issue
+from saltlite.wire.certificates import (
+    CERTIFICATE_MAX_DAYS,
+    CertificateTerms,
+    MasterCertificate,
+    Succession,
+    decode_chain,
+    encode_chain,
+    is_name,
+    issue,
+    succeed,
+)
 from saltlite.wire.limits import SUCCESSION_BYTES
 from saltlite.wire.noise import public_of
-from saltlite.wire.succession import Succession, decode_chain, encode_chain, succeed
 
 log = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ from saltlite.platform.defects import supervised
 from saltlite.platform.link import SendResult, ServerLink
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel
-from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.limits import KIB, RETURN_MEMORY
 from saltlite.wire.messages import FUNCTIONS_BYTES_MAX
 
@@ -308,7 +308,7 @@ class LinkProcess:
         self._to_mworker(list(again))
         self._ask_for_files(list(mworker.asks.values()))
 
-    def _from_mworker(self, mworker: MWorkerChannel, message: Inside) -> None:
+    def _from_mworker(self, mworker: MWorkerChannel, message: IpcMessage) -> None:
         manager = self._manager
         match message["t"]:
             case "hello" if message["role"] == ipc.MWORKER:
@@ -352,7 +352,7 @@ class LinkProcess:
             "left_out": self._left_out,
         }
 
-    def _deliver(self, mworker: MWorkerChannel, message: Inside) -> None:
+    def _deliver(self, mworker: MWorkerChannel, message: IpcMessage) -> None:
         now = self._reactor.now()
         if message["t"] == "pulled":
             deliveries = [ipc.delivery(row, now) for row in message["jobs"]]
@@ -376,7 +376,7 @@ class LinkProcess:
             if ringers != {mworker}:
                 mworker.channel.send(pack(ipc.wake_up()))
 
-    def _for_minions(self, mworker: MWorkerChannel, message: Inside) -> None:
+    def _for_minions(self, mworker: MWorkerChannel, message: IpcMessage) -> None:
         match message["t"]:
             case "response":
                 mworker.asks.pop((message["session"], message["message"]["n"]), None)

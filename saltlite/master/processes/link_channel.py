@@ -23,10 +23,10 @@ from saltlite.master.store.ports import OpenJob
 from saltlite.model.job import Job
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel, connect_unix
-from saltlite.wire.ipc import Inside, pack
+from saltlite.wire.framing import IpcMessage, pack
 from saltlite.wire.limits import RETURN_MAX
+from saltlite.wire.merkle import SignedPart
 from saltlite.wire.messages import Message
-from saltlite.wire.signed_parts import SignedPart
 
 MESSAGE_MAX = 64 * 1024 * 1024
 """Bytes of one message: a publish to 10,000 minions with its proofs, or a batch of returns."""
@@ -43,7 +43,7 @@ MAINTENANCE = "maintenance"
 # -- from the link
 
 
-def decide(ask: Decide) -> Inside:
+def decide(ask: Decide) -> IpcMessage:
     """What may this key do?"""
     return {
         "t": "decide",
@@ -54,19 +54,19 @@ def decide(ask: Decide) -> Inside:
     }
 
 
-def reports(number: int, items: Sequence[Report]) -> Inside:
+def reports(number: int, items: Sequence[Report]) -> IpcMessage:
     """Store these; answered by `committed` with the same number."""
     rows = [[item.id, item.fingerprint, item.message, item.body] for item in items]
     return {"t": "reports", "n": number, "items": rows}
 
 
-def pull(minion: str, session: Presence | None, since: str = "") -> Inside:
+def pull(minion: str, session: Presence | None, since: str = "") -> IpcMessage:
     """Which jobs does the store hold for this minion? With its session, all that are not settled are meant, from the
     job `since` on."""
     return {"t": "pull", "id": minion, "session": None if session is None else _row(session), "since": since}
 
 
-def presence(items: Iterable[Presence], *, record: bool, whole: bool = False) -> Inside:
+def presence(items: Iterable[Presence], *, record: bool, whole: bool = False) -> IpcMessage:
     """These came and went. `record`: this MWorker is the one that writes it down. `whole`: nobody else is up."""
     return {"t": "presence", "record": record, "whole": whole, "items": [_row(item) for item in items]}
 
@@ -84,7 +84,7 @@ def _row(item: Presence) -> list[Any]:
     ]
 
 
-def suspect(item: Suspect) -> Inside:
+def suspect(item: Suspect) -> IpcMessage:
     """Two machines seem to share that key. It may be lost: they will show it again."""
     return {
         "t": "suspect",
@@ -95,22 +95,22 @@ def suspect(item: Suspect) -> Inside:
     }
 
 
-def request(ask: MinionRequest) -> Inside:
+def request(ask: MinionRequest) -> IpcMessage:
     """A request of a minion for a file or a document, or a piece of one; answered by `response`."""
     return {"t": "request", "session": ask.session, "id": ask.id, "message": ask.message}
 
 
-def keys_done(number: int) -> Inside:
+def keys_done(number: int) -> IpcMessage:
     """The key changes of that number have taken effect on every session."""
     return {"t": "keys_done", "n": number}
 
 
-def heard(number: int, silent_s: dict[str, float]) -> Inside:
+def heard(number: int, silent_s: dict[str, float]) -> IpcMessage:
     """Seconds since each minion that is up was last heard."""
     return {"t": "heard", "n": number, "silent_s": silent_s}
 
 
-def stats(number: int, figures: dict[str, Any]) -> Inside:
+def stats(number: int, figures: dict[str, Any]) -> IpcMessage:
     """How the link process stands."""
     return {"t": "stats", "n": number, "figures": figures}
 
@@ -118,28 +118,28 @@ def stats(number: int, figures: dict[str, Any]) -> Inside:
 # -- from an MWorker
 
 
-def hello(role: str) -> Inside:
+def hello(role: str) -> IpcMessage:
     """The first message on a connection to the link."""
     return {"t": "hello", "role": role}
 
 
-def decided(session: int, state: str, minion: str, gone: Sequence[str] = ()) -> Inside:
+def decided(session: int, state: str, minion: str, gone: Sequence[str] = ()) -> IpcMessage:
     """The verdict about a key; `gone` are keys that made room for it, and lose their sessions."""
     return {"t": "decided", "session": session, "state": state, "id": minion, "gone": list(gone)}
 
 
-def committed(number: int, items: Sequence[tuple[str, list[str]]], left_out: int = 0) -> Inside:
+def committed(number: int, items: Sequence[tuple[str, list[str]]], left_out: int = 0) -> IpcMessage:
     """The batch is stored (or refused for good): (fingerprint, jids to acknowledge), and how many results of it were
     left out, for they were none of their minion's."""
     return {"t": "committed", "n": number, "items": items, "left_out": left_out}
 
 
-def uncommitted(number: int) -> Inside:
+def uncommitted(number: int) -> IpcMessage:
     """The batch could not be stored: the link keeps it and offers it again."""
     return {"t": "uncommitted", "n": number}
 
 
-def publish(job: Job, parts: Sequence[SignedPart]) -> Inside:
+def publish(job: Job, parts: Sequence[SignedPart]) -> IpcMessage:
     """A new job, or some parts of it, for those of its minions that are up."""
     return {
         "t": "publish",
@@ -148,7 +148,9 @@ def publish(job: Job, parts: Sequence[SignedPart]) -> Inside:
     }
 
 
-def pulled(minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool, rest: str | None) -> Inside:
+def pulled(
+    minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool, rest: str | None
+) -> IpcMessage:
     """Parts of jobs for one minion, each with its audience proof and the milliseconds it may still wait.
 
     `starved`: there are more. `rest`: the first of those, "" for none, when all that are not settled were meant;
@@ -158,42 +160,42 @@ def pulled(minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, sta
     return {"t": "pulled", "id": minion, "jobs": rows, "starved": starved, "rest": rest}
 
 
-def cancel(parts: Sequence[tuple[str, str]]) -> Inside:
+def cancel(parts: Sequence[tuple[str, str]]) -> IpcMessage:
     """End these parts of jobs: (minion, part)."""
     return {"t": "cancel", "parts": list(parts)}
 
 
-def keys(number: int, changes: Sequence[tuple[str, str, str]]) -> Inside:
+def keys(number: int, changes: Sequence[tuple[str, str, str]]) -> IpcMessage:
     """Keys changed: (fingerprint, state, id). Answered by `keys_done`."""
     return {"t": "keys", "n": number, "changes": changes}
 
 
-def ask_heard(number: int, minions: Sequence[str]) -> Inside:
+def ask_heard(number: int, minions: Sequence[str]) -> IpcMessage:
     """When were these last heard? Answered by `heard`."""
     return {"t": "heard", "n": number, "ids": list(minions)}
 
 
-def ask_stats(number: int) -> Inside:
+def ask_stats(number: int) -> IpcMessage:
     """How does the link process stand? Answered by `stats`."""
     return {"t": "stats", "n": number}
 
 
-def fetch(minion: str, what: str) -> Inside:
+def fetch(minion: str, what: str) -> IpcMessage:
     """The master does not know the functions, the grains or the resources of this minion."""
     return {"t": "fetch", "id": minion, "what": what}
 
 
-def sweep(minions: Sequence[str]) -> Inside:
+def sweep(minions: Sequence[str]) -> IpcMessage:
     """The store holds jobs for these minions that nobody acknowledged."""
     return {"t": "sweep", "ids": list(minions)}
 
 
-def response(session: int, message: Message) -> Inside:
+def response(session: int, message: Message) -> IpcMessage:
     """The response to a request of a minion."""
     return {"t": "response", "session": session, "message": message}
 
 
-def wake_up() -> Inside:
+def wake_up() -> IpcMessage:
     """Something was committed. It may be lost; nothing depends on it but speed."""
     return {"t": "wake_up"}
 
@@ -233,7 +235,7 @@ class LinkChannel:
         self._role = role
         self._on_message = on_message
         self._channel: Channel | None = None
-        self._asked: dict[int, Callable[[Inside | None], None]] = {}
+        self._asked: dict[int, Callable[[IpcMessage | None], None]] = {}
         self._numbers = 0
         self._connect()
 
@@ -280,7 +282,7 @@ class LinkChannel:
         """Ring for the other MWorkers."""
         self._send(wake_up())
 
-    def ask(self, message: Callable[[int], Inside], done: Callable[[Inside | None], None]) -> None:
+    def ask(self, message: Callable[[int], IpcMessage], done: Callable[[IpcMessage | None], None]) -> None:
         """MinionRequest the link something; `done` gets what it answers, None when it has not in QUESTION_S."""
         self._numbers += 1
         number = self._numbers
@@ -288,13 +290,13 @@ class LinkChannel:
         self._put(number, message)
         self._reactor.call_later(QUESTION_S, lambda: self.answered(number, None))
 
-    def answered(self, number: int, said: Inside | None) -> None:
+    def answered(self, number: int, said: IpcMessage | None) -> None:
         """The link answered the question of that number."""
         done = self._asked.pop(number, None)
         if done is not None:
             done(said)
 
-    def _put(self, number: int, message: Callable[[int], Inside]) -> None:
+    def _put(self, number: int, message: Callable[[int], IpcMessage]) -> None:
         if number not in self._asked:
             return
         if self._channel is None:
@@ -330,7 +332,7 @@ class LinkChannel:
         if self._channel is not None:
             self._channel.flush()
 
-    def _send(self, message: Inside) -> None:
+    def _send(self, message: IpcMessage) -> None:
         # Without a link there are no sessions: what matters is in the store, and is pulled by the next one.
         if self._channel is not None:
             self._channel.send(pack(message))

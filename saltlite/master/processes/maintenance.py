@@ -19,13 +19,12 @@ from saltlite.master.processes.registrations import Asking, Registrations, ask_c
 from saltlite.master.store.ports import Store
 from saltlite.model.clock import Clock
 from saltlite.model.events import tag_resource_registry
-from saltlite.model.ids import Jid, MinionId
-from saltlite.model.srn import resource_index_srn_key
+from saltlite.model.ids import Jid, MinionId, resource_index_srn_key
 from saltlite.platform.defects import log_defect
 from saltlite.platform.reactor import Reactor
-from saltlite.resources.registry.views import Views
+from saltlite.resources.registry.primary import Views
 from saltlite.targeting.banks import NAMES, PILLAR, Banks
-from saltlite.wire.jobrecord import reduced
+from saltlite.wire.job_body import reduced
 
 log = logging.getLogger(__name__)
 

@@ -39,9 +39,9 @@ from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Acceptor, Channel, Peer
 from saltlite.platform.turn_board import NAMELESS, REFUSED_S, Ended, Marks, Turn, TurnBoard
 from saltlite.wire import codec
-from saltlite.wire.answers import signed
-from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.messages import Message, response_message
+from saltlite.wire.signatures import signed
 
 # -- names of turns: the watchdog's log names the work, and its digest tells whether the same work comes again
 
@@ -70,7 +70,7 @@ def turn_of_question(board: TurnBoard, minion: MinionId, message: Message) -> Tu
     return Turn(f"{said}: {named}", board.digest(b"question", about.encode(), _fields(message)))
 
 
-def turn_of_link(board: TurnBoard, message: Inside) -> Turn:
+def turn_of_link(board: TurnBoard, message: IpcMessage) -> Turn:
     """A message of the link process that is neither reports nor a question."""
     kind, minion = message["t"], message.get("id", "")
     text = f"the message {kind} of the link" + (f" about {minion}" if minion else "")
@@ -515,7 +515,7 @@ class MWorker:
         question = answer.question
         if question is not None:
 
-            def done(said: Inside | None) -> None:
+            def done(said: IpcMessage | None) -> None:
                 self._supervised(client, lambda: self._say(client, {"ok": True, **question.fields(said)}))
 
             self._link.ask(question.message, done)

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.resourcelook import TypeReport, read_report
 from saltlite.model.signature import by_name
-from saltlite.resources.registry.missing import Missing
+from saltlite.resources.registry.admission import Missing
 from saltlite.targeting.banks import RESOURCE_TYPES, Bank, Banks
 
 CLAIMS_MAX = 1000

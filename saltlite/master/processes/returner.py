@@ -40,7 +40,7 @@ from saltlite.platform.accounts import require_trusted
 from saltlite.platform.files import CursorFile
 from saltlite.platform.privileges import drop_to
 from saltlite.wire import codec
-from saltlite.wire.jobrecord import decode_record
+from saltlite.wire.job_body import decode_record
 
 log = logging.getLogger(__name__)
 

@@ -26,6 +26,8 @@ from saltlite.model.clock import Clock
 from saltlite.model.keys import fingerprint_bytes
 from saltlite.model.networks import network_of
 from saltlite.wire import codec, frames
+from saltlite.wire.certificates import decode_chain, encode_chain
+from saltlite.wire.frames import Session
 from saltlite.wire.limits import (
     FLEET_CHAIN_RECORDS,
     HANDSHAKE_TIMEOUT_S,
@@ -38,8 +40,6 @@ from saltlite.wire.limits import (
 )
 from saltlite.wire.messages import AUTH_FIELDS, Message, check_payload
 from saltlite.wire.noise import Handshake, Role
-from saltlite.wire.session import Session
-from saltlite.wire.succession import decode_chain, encode_chain
 
 NETWORKS_MAX = 4096
 """Networks whose rate of handshakes is remembered; one that is forgotten may begin its burst anew."""
@@ -71,7 +71,7 @@ class Handshakes:
     """Answers strangers until they have proved a key.
 
     `certificate` is the encoded master certificate, `private` the X25519 key that it names; `chain` is what
-    `saltlite.wire.succession` encodes, and ends in `fleet_public`.
+    `saltlite.wire.certificates` encodes, and ends in `fleet_public`.
     """
 
     def __init__(

@@ -16,8 +16,8 @@ from saltlite.master.store.ports import PendingKey, StoreReader, TokenRecord
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import TRANSITIONS, Fingerprint, KeyRecord, KeyState
 from saltlite.model.networks import network_of, site_of
-from saltlite.wire.joinproof import proves, token_of
 from saltlite.wire.limits import PENDING_KEYS, PENDING_KEYS_PER_NETWORK, SESSION_MAX_AGE_S
+from saltlite.wire.signatures import proves, token_of
 
 CONFLICTS_KEPT = 3
 CONFLICT_EVERY_S = 60.0
@@ -31,7 +31,7 @@ UNSEEN_S = 2.0 * SESSION_MAX_AGE_S
 @dataclass(frozen=True, slots=True)
 class Presented:
     """A key that proved itself, as the link process says, with what its minion says. `proof` is that of a join token
-    (`saltlite.wire.joinproof`), b"" for none. A link process that lies about the key gets a row that waits, no more:
+    (`saltlite.wire.signatures`), b"" for none. A link process that lies about the key gets a row that waits, no more:
     what accepts a key (a proof, a pre-accepted fingerprint, an operator who compares) is bound to the key itself."""
 
     id: MinionId

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from saltlite.model.parts import split_part
+from saltlite.model.job import split_part
 from saltlite.wire.limits import SEND_WINDOW
 from saltlite.wire.messages import Message
 

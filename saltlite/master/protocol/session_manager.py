@@ -34,8 +34,8 @@ from saltlite.master.protocol.request_queue import RequestQueue
 from saltlite.master.protocol.return_assembly import Assembly, Key
 from saltlite.master.protocol.sessions import Contest, DuplicateKeys, MinionSession, Sessions, comes_whole
 from saltlite.model.clock import Clock
+from saltlite.model.job import part_of_segment
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
-from saltlite.model.parts import part_of_segment
 from saltlite.wire import frames
 from saltlite.wire.limits import OPEN_HANDSHAKES
 from saltlite.wire.messages import JIDS_MAX, Message, functions_digest

@@ -14,12 +14,12 @@ from saltlite.errors import RemoteProtocolError
 from saltlite.limits import RateLimiter
 from saltlite.master.protocol.effects import Presence, Pull, Send
 from saltlite.master.protocol.outbox import Outbox
+from saltlite.model.job import is_resource_part
 from saltlite.model.keys import Fingerprint, KeyState
-from saltlite.model.parts import is_resource_part
 from saltlite.wire import codec
+from saltlite.wire.frames import Session
 from saltlite.wire.limits import HEARTBEAT_MIN_S, HEARTBEATS_PER_S, PENDING_KEYS
 from saltlite.wire.messages import Message, Sender, check
-from saltlite.wire.session import Session
 
 HELD_MAX = 256
 """Messages kept for a minion whose link is full; one that takes none of so many is hung up on."""

@@ -16,10 +16,8 @@ from typing import Any, TypeVar
 from saltlite.errors import LocalProtocolError, RemoteProtocolError, StoreError, UsageError
 from saltlite.master.store.ports import PartRow, TargetRow
 from saltlite.model.events import Event, tag_job_new, tag_job_return
-from saltlite.model.ids import MinionId, TargetId
-from saltlite.model.job import TERMINAL, Job, Return, TargetState
-from saltlite.model.parts import NUMBER_MAX, PART_RESOURCES, resource_parts
-from saltlite.model.srn import parse_srn
+from saltlite.model.ids import MinionId, TargetId, parse_srn
+from saltlite.model.job import NUMBER_MAX, PART_RESOURCES, TERMINAL, Job, Return, TargetState, resource_parts
 from saltlite.wire import codec
 
 EXPIRED_REASON = "it had no session before the delivery time of the job was over"

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from saltlite.model.authtoken import AuthToken
 from saltlite.model.events import Event
 from saltlite.model.history import JobFilter, JobSummary, TargetDetail
 from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId
 from saltlite.model.job import Batch, Job, Return, TargetState
-from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
+from saltlite.model.keys import AuthToken, Fingerprint, KeyRecord, KeyState
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class TokenRecord:
 
     token_id: str
     public: bytes
-    """The Ed25519 public key that its holder signs for (`saltlite.wire.joinproof`)."""
+    """The Ed25519 public key that its holder signs for (`saltlite.wire.signatures`)."""
     id_glob: str
     uses_left: int
     created_at: float
@@ -387,7 +386,7 @@ class StoreWriter(StoreReader, Protocol):
     def put_job(self, job: Job) -> int:
         """Insert the job, one row a target (QUEUED, in a batch PLANNED), and the event salt/job/<jid>/new; its seq.
 
-        Resources are put into the parts that saltlite.model.parts.resource_parts makes, in a batch of one resource
+        Resources are put into the parts that saltlite.model.job.resource_parts makes, in a batch of one resource
         each. The jid must be free, the request id new, no target twice, and the resources sorted: StoreError otherwise.
         """
         ...

@@ -1,7 +1,7 @@
 """The job server's check of answers: it believes those that a master signed, and turns the others into FORGED.
 
 The network process is what a stranger reaches first, and so is the master's link process. Neither can make a minion
-load a plug-in, a file or a pillar that an MWorker did not give it (`saltlite.wire.answers`).
+load a plug-in, a file or a pillar that an MWorker did not give it (`saltlite.wire.signatures`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Iterable
 
 from saltlite.minion.processes.ipc_messages import FORGED
-from saltlite.wire.answers import is_believed, with_nonce
 from saltlite.wire.messages import Message, response_message
+from saltlite.wire.signatures import is_believed, with_nonce
 
 log = logging.getLogger(__name__)
 

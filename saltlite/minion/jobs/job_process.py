@@ -12,12 +12,12 @@ import logging
 import os
 import signal
 import socket
-import struct
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
@@ -39,8 +39,8 @@ from saltlite.model.job import TargetState
 from saltlite.platform import logs
 from saltlite.platform.files import PosixFolder
 from saltlite.platform.process import adopt_orphans, close_all_but, set_title, start_ticks
-from saltlite.wire.ipc import Inside
-from saltlite.wire.jobbody import JobBody
+from saltlite.wire.framing import IpcMessage, framed, read_frame, take_frame
+from saltlite.wire.job_body import JobBody
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import REASON_MAX
 
@@ -59,8 +59,6 @@ NO_RESULT = 1
 REPORT_MAX = HELD_RESULT_MAX + 4096
 """Bytes of a report or question: a result that is small enough to be held or a piece of a file, and the words around
 it."""
-
-_LENGTH = struct.Struct(">I")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,7 @@ class JobContext:
     """How a return becomes bytes, and what is done with one that is too large."""
     phase_is: Callable[[str, str], None]
     """Told where the connection is, for `systemctl status`."""
-    refresh: Callable[[str, Callable[[Inside], None]], None] = lambda _what, done: done({})
+    refresh: Callable[[str, Callable[[IpcMessage], None]], None] = lambda _what, done: done({})
     """Looks at "modules", "grains" or "pillar" anew, and calls back when that is done."""
     pillar: dict[str, Any] = field(default_factory=dict)
     hooks: Hooks = field(default_factory=Hooks)
@@ -184,19 +182,11 @@ class JobProcess:
 
     def _whole(self, kind: bytes) -> bytes | None:
         """Take the message of that kind from the front of what was heard, if it is there and whole."""
-        start = len(kind) + _LENGTH.size
-        if not self._heard.startswith(kind) or len(self._heard) < start:
-            return None
-        end = start + _LENGTH.unpack_from(self._heard, len(kind))[0]
-        if len(self._heard) < end:
-            return None
-        message = bytes(self._heard[start:end])
-        del self._heard[:end]
-        return message
+        return take_frame(self._heard, len(kind)) if self._heard.startswith(kind) else None
 
     def framed(self, message: bytes) -> bytes:
         """A message for the process as it travels."""
-        return _LENGTH.pack(len(message)) + message
+        return framed(message)
 
     def put(self, data: bytes) -> bytes:
         """Send what the socket takes at once; the rest. Nothing is left of it when the process is gone."""
@@ -279,29 +269,13 @@ def stand_alone(*keeping: int) -> None:
 
 def _next_job(waiting: int, loader: Loader) -> JobCall | None:
     """The job, or None when the job server went away or needs this process no more."""
-    while (data := _message(waiting)) is not None:
+    while (data := read_frame(partial(os.read, waiting))) is not None:
         match msgpack.unpackb(data, strict_map_key=False):
             case str(module):
                 loader.load_ahead(module)
             case [jid, calls, user, executors, options]:
                 return JobCall(jid, calls, user, Execution(executors, options))
     return None
-
-
-def _message(waiting: int) -> bytes | None:
-    header = _read(waiting, _LENGTH.size)
-    if len(header) < _LENGTH.size:
-        return None
-    size = _LENGTH.unpack(header)[0]
-    data = _read(waiting, size)
-    return data if len(data) == size else None
-
-
-def _read(waiting: int, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size and (chunk := os.read(waiting, size - len(data))):
-        data += chunk
-    return bytes(data)
 
 
 def _write_all(waiting: int, data: bytes) -> None:
@@ -334,7 +308,7 @@ def _run(job: JobCall, surroundings: JobContext, loader: Loader, spool: DiskSpoo
     except UnwrittenError as error:
         log.error("%s", error)  # noqa: TRY400 - a sentence
         report = _report(job.jid, entry, error.why)
-        return UNWRITTEN + _LENGTH.pack(len(report)) + report
+        return UNWRITTEN + framed(report)
     return DONE
 
 

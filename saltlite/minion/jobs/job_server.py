@@ -32,16 +32,15 @@ from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.protocol.ports import Journal, Record, Spool, SpoolEntry, Step
 from saltlite.minion.sync.documents import Documents
 from saltlite.model.clock import Clock
-from saltlite.model.job import TargetState
-from saltlite.model.parts import is_resource_part
+from saltlite.model.job import TargetState, is_resource_part
 from saltlite.platform.children import how
 from saltlite.platform.defects import log_defect
 from saltlite.platform.logs import log_context
 from saltlite.platform.process import Child
 from saltlite.platform.reactor import Reactor, Timer
 from saltlite.platform.stream import Channel
-from saltlite.wire.certificate import BUILD_DATE_S, MasterCertificate
-from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.certificates import BUILD_DATE_S, MasterCertificate
+from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.messages import Message, Sender, check
 
 log = logging.getLogger(__name__)
@@ -179,7 +178,7 @@ class JobServer:
                 log_defect("a message of the network process")
         self._carry_out()
 
-    def _from_network(self, message: Inside) -> None:
+    def _from_network(self, message: IpcMessage) -> None:
         match message["t"]:
             case "trust":
                 self._trust(message["cert"], message["chain"])
@@ -428,7 +427,7 @@ class JobServer:
         if self._disk.journal.should_compact():
             self._compact()
 
-    def _tell(self, message: Inside) -> None:
+    def _tell(self, message: IpcMessage) -> None:
         if self._channel is not None:
             self._channel.send(pack({**message, "session": self._session}))
 

@@ -23,7 +23,7 @@ from saltlite.errors import JournalError, UsageError
 from saltlite.minion.protocol.journal_rules import advance
 from saltlite.minion.protocol.ports import JOURNAL_RECORD_MAX, JournalEntry, Record, Step
 from saltlite.model.ids import PartId
-from saltlite.model.parts import parse_part_id
+from saltlite.model.job import parse_part_id
 
 MAGIC = b"SLJOURN\n"
 FORMAT = 1

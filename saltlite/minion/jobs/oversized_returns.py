@@ -11,7 +11,7 @@ import logging
 from contextlib import suppress
 
 from saltlite.model.ids import parse_jid
-from saltlite.model.keptreturn import HEADER_BYTES, SUFFIX, header
+from saltlite.model.job import HEADER_BYTES, SUFFIX, header
 from saltlite.platform.files import Folder
 
 log = logging.getLogger(__name__)

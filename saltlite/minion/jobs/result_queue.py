@@ -10,9 +10,9 @@ from saltlite.errors import JournalError
 from saltlite.minion.jobs.results import Results
 from saltlite.minion.processes import ipc_messages as inside
 from saltlite.minion.protocol.ports import SpoolEntry
-from saltlite.model.parts import part_of_segment
+from saltlite.model.job import part_of_segment
 from saltlite.platform.logs import log_context
-from saltlite.wire.ipc import Inside
+from saltlite.wire.framing import IpcMessage
 from saltlite.wire.limits import CHUNK
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ OFFERS_OPEN = 32
 class ResultQueue:
     """`tell` hands a message to the network process; `unreadable` is told of each result that the disk has lost."""
 
-    def __init__(self, results: Results, tell: Callable[[Inside], None], unreadable: Callable[[str], None]) -> None:
+    def __init__(self, results: Results, tell: Callable[[IpcMessage], None], unreadable: Callable[[str], None]) -> None:
         self._results = results
         self._tell = tell
         self._unreadable = unreadable

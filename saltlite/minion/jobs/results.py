@@ -15,7 +15,7 @@ from saltlite.errors import UnwrittenError
 from saltlite.minion.jobs.job_process import HELD_RESULT_MAX
 from saltlite.minion.protocol.ports import Spool, SpoolEntry
 from saltlite.model.ids import PartId
-from saltlite.model.parts import part_of_segment
+from saltlite.model.job import part_of_segment
 from saltlite.platform.logs import log_context
 
 log = logging.getLogger(__name__)

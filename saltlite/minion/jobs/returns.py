@@ -16,7 +16,7 @@ from typing import Any
 from saltlite.errors import JournalError
 from saltlite.loader.encode import NOTICES_BYTES, encode_return, encode_whole
 from saltlite.minion.jobs.oversized_returns import KeptReturns
-from saltlite.model.keptreturn import TRUNCATED, TRUNCATED_NOTE
+from saltlite.model.job import TRUNCATED, TRUNCATED_NOTE
 from saltlite.platform.files import PosixFolder
 
 log = logging.getLogger(__name__)

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 import select
-import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any
+from functools import partial
 
 from saltlite.errors import CommandExecutionError
 from saltlite.minion.processes.ipc_messages import FORGED
-from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.framing import IpcMessage, framed, pack, read_frame, unpack
 from saltlite.wire.limits import FILE_ASKS_MAX
 from saltlite.wire.messages import Message
 
@@ -30,8 +29,6 @@ REFRESH_S = 150.0
 BUSY_S = 0.5
 """After so long a piece that the master had no room for is offered again."""
 
-_LENGTH = struct.Struct(">I")
-
 
 class RpcClient:
     """What one process of a job has asked. `fd` is its socket."""
@@ -40,7 +37,7 @@ class RpcClient:
         self._fd = fd
         self._patience_s = patience_s
         self._numbers = 0
-        self._answers: dict[int, Inside] = {}
+        self._answers: dict[int, IpcMessage] = {}
         self._unwanted: set[int] = set()
         self._poll = select.poll()
         self._poll.register(fd, select.POLLIN)
@@ -72,7 +69,7 @@ class RpcClient:
             self._unwanted.add(number)
         return answer
 
-    def refresh(self, what: str) -> Inside:
+    def refresh(self, what: str) -> IpcMessage:
         """Have the minion look anew at its "modules", "grains", "pillar" or "resources", and return when it has, with
         what it tells about that.
 
@@ -87,7 +84,7 @@ class RpcClient:
                 f"The minion still refreshes its {what} after {patience_s:g} s, and goes on with it: its log says what "
                 "it waits for, and `saltlite doctor` there whether it has a master."
             )
-        told: Inside = answer["told"]
+        told: IpcMessage = answer["told"]
         return told
 
     def _settled(self, ahead: deque[tuple[int, Message]]) -> Message:
@@ -106,7 +103,7 @@ class RpcClient:
         with self._saying:
             self._numbers += 1
             data = pack({**message, "n": self._numbers})
-            rest = memoryview(ASK + _LENGTH.pack(len(data)) + data)
+            rest = memoryview(ASK + framed(data))
             try:
                 while rest:
                     rest = rest[os.write(self._fd, rest) :]
@@ -114,14 +111,14 @@ class RpcClient:
                 raise _minion_gone() from None
             return self._numbers
 
-    def _answer(self, number: int) -> Inside:
+    def _answer(self, number: int) -> IpcMessage:
         answer = self._answer_within(number, self._patience_s)
         if answer is None:
             text = f"The master has not answered for {self._patience_s:g} s: look at the minion's log."
             raise CommandExecutionError(text)
         return answer
 
-    def _answer_within(self, number: int, patience_s: float) -> Inside | None:
+    def _answer_within(self, number: int, patience_s: float) -> IpcMessage | None:
         give_up_at = time.monotonic() + patience_s
         while True:
             with self._hearing:
@@ -130,20 +127,14 @@ class RpcClient:
                 left = give_up_at - time.monotonic()
                 if left <= 0 or not self._poll.poll(left * 1000):
                     return None
-                answer = unpack(self._read(_LENGTH.unpack(self._read(_LENGTH.size))[0]))
+                data = read_frame(partial(os.read, self._fd))
+                if data is None:
+                    raise _minion_gone()
+                answer = unpack(data)
             if answer["n"] in self._unwanted:
                 self._unwanted.discard(answer["n"])
             else:
                 self._answers[answer["n"]] = answer
-
-    def _read(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            chunk: Any = os.read(self._fd, size - len(data))
-            if not chunk:
-                raise _minion_gone()
-            data += chunk
-        return bytes(data)
 
 
 def _minion_gone() -> CommandExecutionError:

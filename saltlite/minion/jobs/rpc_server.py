@@ -20,7 +20,7 @@ from saltlite.minion.jobs.answer_check import AnswerCheck
 from saltlite.minion.jobs.job_process import JobProcess
 from saltlite.minion.processes import ipc_messages as inside
 from saltlite.platform.reactor import Reactor
-from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.limits import FILE_ASKS_MAX
 from saltlite.wire.messages import Message, Sender, check
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 NUMBERS = 2**31
 """Numbers of questions go round here."""
 
-Refresh = Callable[[str, Callable[[Inside], None]], None]
+Refresh = Callable[[str, Callable[[IpcMessage], None]], None]
 """Look at "modules", "grains" … anew, and call back when that is done, with what there is to tell."""
 Answered = Callable[[Message], None]
 
@@ -54,7 +54,9 @@ class _Ask:
 class RpcServer:
     """`tell` hands a message to the network process; `check` says which answers are believed."""
 
-    def __init__(self, reactor: Reactor, tell: Callable[[Inside], None], refresh: Refresh, check: AnswerCheck) -> None:
+    def __init__(
+        self, reactor: Reactor, tell: Callable[[IpcMessage], None], refresh: Refresh, check: AnswerCheck
+    ) -> None:
         self._reactor = reactor
         self._tell = tell
         self._refresh = refresh
@@ -122,7 +124,7 @@ class RpcServer:
         if self._unsent.pop(process, None) is not None:
             self._reactor.remove_writer(process.socket.fileno())
 
-    def _refreshed(self, process: JobProcess, own: int, told: Inside) -> None:
+    def _refreshed(self, process: JobProcess, own: int, told: IpcMessage) -> None:
         if (process, own) in self._refreshing:
             self._refreshing.remove((process, own))
             self._answer(process, {"t": "refreshed", "n": own, "told": told})
@@ -135,7 +137,7 @@ class RpcServer:
             ask.sent = self._check.outgoing({**ask.message, "n": self._numbers})
             self._tell(inside.ask(ask.sent))
 
-    def _answer(self, process: JobProcess, message: Inside) -> None:
+    def _answer(self, process: JobProcess, message: IpcMessage) -> None:
         unsent = self._unsent.get(process)
         if unsent is not None:
             unsent += process.framed(pack(message))

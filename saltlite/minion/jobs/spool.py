@@ -21,8 +21,7 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 
 from saltlite.errors import JournalError, UnwrittenError, UsageError
 from saltlite.minion.protocol.ports import SPOOL_RESERVE, SpoolEntry
-from saltlite.model.job import TERMINAL, TargetState
-from saltlite.model.parts import is_segment_id, parse_part_id
+from saltlite.model.job import TERMINAL, TargetState, is_segment_id, parse_part_id
 from saltlite.platform.files import FULL, Folder, Handle
 from saltlite.wire.limits import SPOOL_BYTES, SPOOL_RESULTS
 from saltlite.wire.messages import unfit_field

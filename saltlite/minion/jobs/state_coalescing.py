@@ -7,7 +7,7 @@ from collections.abc import Callable
 from saltlite.minion.processes import ipc_messages as inside
 from saltlite.model.job import TargetState
 from saltlite.platform.reactor import Reactor
-from saltlite.wire.ipc import Inside
+from saltlite.wire.framing import IpcMessage
 
 RUNNING_S = 0.03
 """That a job runs is told, and noted for `saltutil.running`, after so long; most jobs have returned by then, and their
@@ -17,11 +17,11 @@ return says it all."""
 class Passing:
     """`tell` hands a message to the network process; `note` is called with the jid of a job that is told to run."""
 
-    def __init__(self, reactor: Reactor, tell: Callable[[Inside], None], note: Callable[[str], None]) -> None:
+    def __init__(self, reactor: Reactor, tell: Callable[[IpcMessage], None], note: Callable[[str], None]) -> None:
         self._reactor = reactor
         self._tell = tell
         self._note = note
-        self._starting: dict[str, Inside] = {}
+        self._starting: dict[str, IpcMessage] = {}
 
     def state(self, jid: str, state: TargetState, reason: str) -> None:
         """Tell that state; of a job that runs, in a moment."""

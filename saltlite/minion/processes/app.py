@@ -43,7 +43,7 @@ from saltlite.minion.sync.grain_finder import GrainFinder
 from saltlite.minion.sync.inventory import inventory_grain
 from saltlite.minion.sync.pillar_copy import forget_pillar, keep_pillar
 from saltlite.minion.sync.readiness import Opening
-from saltlite.model import keptreturn
+from saltlite.model import job
 from saltlite.model.execution import KNOWING
 from saltlite.model.keys import fingerprint
 from saltlite.model.resourcelook import TypeReport
@@ -58,7 +58,7 @@ from saltlite.platform.process import freeze_heap
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel
 from saltlite.plugins.grains.network import names
-from saltlite.wire.ipc import Inside
+from saltlite.wire.framing import IpcMessage
 from saltlite.wire.messages import Message, functions_message
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class _Minion:
         spool_dir = os.path.join(config.data_dir, "spool")
         self._journal = DiskJournal(PosixFolder(config.data_dir), entropy=clock.entropy)
         disk = Disk(self._journal, DiskSpool(PosixFolder(spool_dir)), running_dir, config.data_dir)
-        kept_dir = os.path.join(config.data_dir, keptreturn.FOLDER)
+        kept_dir = os.path.join(config.data_dir, job.FOLDER)
         returns = Returns(self._id, config.return_max, kept_dir, config.kept_returns_max)
         surroundings = JobContext(
             self._opts,
@@ -217,7 +217,7 @@ class _Minion:
         self._status = replace(self._status, **changes)
         write_status(self._config.data_dir, self._status)
 
-    def _refresh(self, what: str, done: Callable[[Inside], None]) -> None:
+    def _refresh(self, what: str, done: Callable[[IpcMessage], None]) -> None:
         """A job changed plug-ins, the machine, or what its pillar is made of: look at once, and not when it is time."""
         documents = self._server.documents
 
@@ -235,7 +235,7 @@ class _Minion:
                 self._tell_of_modules()
                 done({})
 
-    def _resources_told(self) -> Inside:
+    def _resources_told(self) -> IpcMessage:
         """What somebody is told who had resources looked for."""
         types = {name: report.shown() for name, report in self._resources.reports().items()}
         return {"types": types, "looked_at": self._resources.looked_at(), "kept_back": self._kept_back}

@@ -13,7 +13,7 @@ from saltlite.errors import ProtocolError, StartupError
 from saltlite.minion.jobs.rpc_server import RpcServer
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Acceptor, Channel, Peer, listen_unix
-from saltlite.wire.ipc import pack, unpack
+from saltlite.wire.framing import pack, unpack
 from saltlite.wire.limits import EVENT_DATA_MAX
 from saltlite.wire.messages import Message, Sender, check
 

@@ -25,10 +25,9 @@ from saltlite.model.keys import (
     unspell_fingerprint,
 )
 from saltlite.platform.privileges import read_secret, write_secret
-from saltlite.wire.certificate import MasterCertificate
-from saltlite.wire.joinproof import prove
+from saltlite.wire.certificates import MasterCertificate, successors
 from saltlite.wire.noise import public_of
-from saltlite.wire.succession import successors
+from saltlite.wire.signatures import prove
 
 log = logging.getLogger(__name__)
 

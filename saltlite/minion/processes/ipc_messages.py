@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from saltlite.minion.protocol.ports import SpoolEntry
-from saltlite.wire.ipc import Inside
+from saltlite.wire.framing import IpcMessage
 from saltlite.wire.limits import RETURN_MAX
 from saltlite.wire.messages import Message
 
@@ -27,7 +27,7 @@ BUFFER_MAX = 64 * 1024 * 1024
 # -- from the network process
 
 
-def ready(session: int) -> Inside:
+def ready(session: int) -> IpcMessage:
     """The connection is READY: offer what the master has not acknowledged.
 
     `session` counts the sessions of this network process from 1. What the job server says carries it back as `session`,
@@ -36,12 +36,12 @@ def ready(session: int) -> Inside:
     return {"t": "ready", "session": session}
 
 
-def trust(certificate: bytes, chain: bytes) -> Inside:
+def trust(certificate: bytes, chain: bytes) -> IpcMessage:
     """A master proved itself with this certificate, and these successions; the job server verifies both again."""
     return {"t": "trust", "cert": certificate, "chain": chain}
 
 
-def phase(name: str, reason: str) -> Inside:
+def phase(name: str, reason: str) -> IpcMessage:
     """Where the connection is, for `systemctl status`."""
     return {"t": "phase", "phase": name, "reason": reason}
 
@@ -49,12 +49,12 @@ def phase(name: str, reason: str) -> Inside:
 # -- from the job server
 
 
-def state(jid: str, name: str, reason: str) -> Inside:
+def state(jid: str, name: str, reason: str) -> IpcMessage:
     """How far a job has come."""
     return {"t": "state", "jid": jid, "state": name, "reason": reason}
 
 
-def result(jid: str, entry: SpoolEntry, *, inline_max: int) -> Inside:
+def result(jid: str, entry: SpoolEntry, *, inline_max: int) -> IpcMessage:
     """A result; its body travels along when it is small, and is fetched otherwise."""
     size = len(entry.body)
     return {
@@ -70,21 +70,21 @@ def result(jid: str, entry: SpoolEntry, *, inline_max: int) -> Inside:
     }
 
 
-def body(jid: str, content: bytes) -> Inside:
+def body(jid: str, content: bytes) -> IpcMessage:
     """The body of a large result."""
     return {"t": "body", "jid": jid, "body": content}
 
 
-def status(running: Sequence[str], spooled: int) -> Inside:
+def status(running: Sequence[str], spooled: int) -> IpcMessage:
     """What heartbeats report."""
     return {"t": "status", "running": list(running), "spooled": spooled}
 
 
-def functions(message: Message) -> Inside:
+def functions(message: Message) -> IpcMessage:
     """The modules changed: `message` is what the master is told from now on."""
     return {"t": "functions", "message": dict(message)}
 
 
-def ask(message: Message) -> Inside:
+def ask(message: Message) -> IpcMessage:
     """A process of a job asks the master for a file, or sends a piece of one."""
     return {"t": "ask", "message": dict(message)}

@@ -18,7 +18,7 @@ from saltlite.model.keys import Fingerprint
 from saltlite.platform.link import ClientLink, SendResult
 from saltlite.platform.reactor import Reactor, Timer
 from saltlite.platform.stream import Channel
-from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message
 
@@ -104,7 +104,7 @@ class NetworkProcess:
         log.error("the job server is gone: %s", reason)
         self._reactor.stop()
 
-    def _from_job_server(self, message: Inside) -> None:
+    def _from_job_server(self, message: IpcMessage) -> None:
         kind, session = message.pop("t"), message.pop("session")
         if kind in ("state", "result", "body", "ask") and session != self._sessions:
             # Said to the master of an earlier session; whatever this one must know it is told when it asks.
@@ -180,7 +180,7 @@ class NetworkProcess:
         else:
             self._tell(dict(message))
 
-    def _tell(self, message: Inside) -> None:
+    def _tell(self, message: IpcMessage) -> None:
         if self._channel is not None:
             self._channel.send(pack(message))
 

@@ -12,9 +12,8 @@ from saltlite.errors import RemoteProtocolError
 from saltlite.minion.protocol.effects import Delivery, Remembered
 from saltlite.minion.protocol.journal_rules import CLOCK_SLACK_S
 from saltlite.minion.protocol.slots import QUEUE_MAX
-from saltlite.model.job import TargetState
-from saltlite.model.parts import split_part
-from saltlite.wire.jobbody import JobBody, decode_body, verify
+from saltlite.model.job import TargetState, split_part
+from saltlite.wire.job_body import JobBody, decode_body, verify
 from saltlite.wire.merkle import admits, member
 
 

@@ -33,7 +33,8 @@ from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.model.clock import Clock
 from saltlite.model.keys import fingerprint_bytes
 from saltlite.wire import codec, frames
-from saltlite.wire.certificate import BUILD_DATE_S, MasterCertificate
+from saltlite.wire.certificates import BUILD_DATE_S, MasterCertificate, successors
+from saltlite.wire.frames import Session
 from saltlite.wire.limits import HANDSHAKE_TIMEOUT_S, SESSION_MAX_AGE_S
 from saltlite.wire.messages import (
     JIDS_MAX,
@@ -45,8 +46,6 @@ from saltlite.wire.messages import (
     check_payload,
 )
 from saltlite.wire.noise import Handshake, Role
-from saltlite.wire.session import Session
-from saltlite.wire.succession import successors
 
 CONNECT_TIMEOUT_S = 10.0
 BACKOFF_MIN_S = 1.0
@@ -139,7 +138,7 @@ class Identity:
     functions: str
     """`functions_digest` of its execution module functions; the master asks for those it does not know."""
     token: bytes = b""
-    """The proof of a join token (`saltlite.wire.joinproof`); sent only after the master has proved itself."""
+    """The proof of a join token (`saltlite.wire.signatures`); sent only after the master has proved itself."""
 
 
 class Connection:

@@ -8,7 +8,7 @@ from typing import Any
 
 from saltlite.minion.protocol.ports import Step
 from saltlite.model.job import TargetState
-from saltlite.wire.jobbody import JobBody
+from saltlite.wire.job_body import JobBody
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from saltlite.minion.protocol.effects import EndPart, Fork, Keep, Kill
 from saltlite.minion.protocol.endings import ending
 from saltlite.minion.protocol.ports import Step
-from saltlite.model.job import TargetState
-from saltlite.model.parts import is_resource_part
-from saltlite.wire.jobbody import JobBody
+from saltlite.model.job import TargetState, is_resource_part
+from saltlite.wire.job_body import JobBody
 
 SIGTERM = 15
 SIGKILL = 9

@@ -44,9 +44,8 @@ from saltlite.minion.protocol.segments import Segments
 from saltlite.minion.protocol.slots import JobSlots
 from saltlite.model.clock import Clock
 from saltlite.model.ids import jid_at
-from saltlite.model.job import TargetState
-from saltlite.model.parts import is_segment_id, part_of_segment
-from saltlite.wire.jobbody import JobBody
+from saltlite.model.job import TargetState, is_segment_id, part_of_segment
+from saltlite.wire.job_body import JobBody
 from saltlite.wire.messages import REASON_MAX
 
 KILL_GRACE_S = 2.0

@@ -23,7 +23,7 @@ from saltlite.minion.protocol.ports import (
     Step,
 )
 from saltlite.model.ids import PartId, jid_at
-from saltlite.model.parts import parse_part_id
+from saltlite.model.job import parse_part_id
 
 CLOCK_SLACK_S = 86_400.0
 """By how much the clocks of master and minion may differ before a job counts as one from the past."""

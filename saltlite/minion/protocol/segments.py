@@ -15,7 +15,7 @@ from saltlite.minion.protocol.offers import Offers
 from saltlite.minion.protocol.ports import Step
 from saltlite.model.clock import Clock
 from saltlite.model.ids import PartId
-from saltlite.model.parts import part_of_segment
+from saltlite.model.job import part_of_segment
 
 
 class Segments:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from saltlite.model.parts import is_resource_part
+from saltlite.model.job import is_resource_part
 from saltlite.wire.limits import PARTS_RUNNING_PER_MINION
 
 QUEUE_MAX = 1000

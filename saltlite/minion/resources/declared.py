@@ -9,7 +9,7 @@ from typing import Any
 
 from saltlite.config.minion import RESOURCE_PILLAR_KEY, MinionConfig
 from saltlite.errors import UsageError
-from saltlite.model.srn import check_resource_type
+from saltlite.model.ids import check_resource_type
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,9 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 
 from saltlite.errors import UsageError
 from saltlite.loader.resource_types import ResourceType
-from saltlite.model.ids import TargetId
-from saltlite.model.srn import check_resource_id, check_resource_ids, resource_index_srn_key
+from saltlite.model.ids import TargetId, check_resource_id, check_resource_ids, resource_index_srn_key
 from saltlite.targeting.banks import RESOURCE_GRAINS_TOTAL_MAX
-from saltlite.wire.ipc import Inside
+from saltlite.wire.framing import IpcMessage
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +39,7 @@ class Ways:
 
     collect: Callable[[Sequence[TargetId]], None]
     give_up: Callable[[], None]
-    say: Callable[[Inside], None]
+    say: Callable[[IpcMessage], None]
     post: Callable[[Callable[[], None]], None]
 
 

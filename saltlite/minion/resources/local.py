@@ -19,8 +19,7 @@ from saltlite.minion.resources.declared import Declared
 from saltlite.minion.resources.device_queue import DeviceQueue, GivenUp, Turn
 from saltlite.minion.resources.finding import good_ids
 from saltlite.minion.resources.timing import Waiting, lesser
-from saltlite.model.ids import TargetId
-from saltlite.model.srn import resource_index_srn_key
+from saltlite.model.ids import TargetId, resource_index_srn_key
 from saltlite.wire.segment import SegmentRow
 
 log = logging.getLogger(__name__)

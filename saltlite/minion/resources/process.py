@@ -13,7 +13,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
 import threading
 import time
@@ -41,11 +40,11 @@ from saltlite.minion.resources.segments import Segments, Told
 from saltlite.minion.resources.timing import Waiting, lesser, timing_of
 from saltlite.model.execution import Execution, is_direct
 from saltlite.model.ids import PartId, TargetId
-from saltlite.model.parts import split_part
+from saltlite.model.job import split_part
 from saltlite.platform import logs
 from saltlite.platform.files import PosixFolder
 from saltlite.platform.process import set_parent_death_signal, set_title
-from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.framing import IpcMessage, framed, pack, take_frame, unpack
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +57,6 @@ HUNG_MAX = 16
 
 GRAINS = "grains"
 """In the place of a part's id, for calls that collect grains."""
-
-_LENGTH = struct.Struct(">I")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +136,7 @@ class _Life:
         self._heard = bytearray()
         self._returns = replace(start.surroundings.returns, kept_max=0)
         self._work: dict[PartId, Work] = {}
-        self._early: list[Inside] | None = []
+        self._early: list[IpcMessage] | None = []
         """What was asked for before the type was ready."""
         self._why = ""
         """Why the type cannot be called."""
@@ -261,15 +258,10 @@ class _Life:
         if chunk == b"":
             self._stopping = True
         self._heard += chunk or b""
-        while len(self._heard) >= _LENGTH.size:
-            end = _LENGTH.size + _LENGTH.unpack_from(self._heard)[0]
-            if len(self._heard) < end:
-                return
-            message = unpack(bytes(self._heard[_LENGTH.size : end]))
-            del self._heard[:end]
-            self._take(message)
+        while (data := take_frame(self._heard)) is not None:
+            self._take(unpack(data))
 
-    def _take(self, message: Inside) -> None:
+    def _take(self, message: IpcMessage) -> None:
         match message["t"]:
             case "stop":
                 self._stopping = True
@@ -292,7 +284,7 @@ class _Life:
         if self._type is not None:
             self._type.refresh(self._grains, self._pillar)
 
-    def _one(self, message: Inside) -> None:
+    def _one(self, message: IpcMessage) -> None:
         match message["t"]:
             case "run":
                 self._begin(message)
@@ -315,7 +307,7 @@ class _Life:
             # Its resources are known also when it cannot be called, and say so when they are.
             self._finding.find(number, faulty=bool(self._why))
 
-    def _begin(self, message: Inside) -> None:
+    def _begin(self, message: IpcMessage) -> None:
         part, srns = message["part"], message["srns"]
         self._segments.begin(part, message["number"], len(srns))
         if self._why:
@@ -403,9 +395,8 @@ class _Life:
     def _forget(self, part: PartId) -> None:
         self._work.pop(part, None)
 
-    def _say(self, message: Inside) -> None:
-        data = pack(message)
-        rest = memoryview(_LENGTH.pack(len(data)) + data)
+    def _say(self, message: IpcMessage) -> None:
+        rest = memoryview(framed(pack(message)))
         with self._saying:
             while rest:
                 rest = rest[os.write(self._fd, rest) :]

@@ -16,8 +16,7 @@ from typing import Protocol
 from saltlite.errors import JournalError, UnwrittenError
 from saltlite.minion.protocol.ports import SpoolEntry
 from saltlite.model.ids import PartId
-from saltlite.model.job import TargetState
-from saltlite.model.parts import segment_id
+from saltlite.model.job import TargetState, segment_id
 from saltlite.wire.segment import SegmentRow, encode_segment
 
 log = logging.getLogger(__name__)

@@ -17,14 +17,12 @@ from saltlite.minion.resources.declared import Declared
 from saltlite.minion.resources.ports import Runs
 from saltlite.minion.resources.process import Start, TypeProcess, fork_type
 from saltlite.minion.resources.type_supervisor import LOOK_BYTES, Events, Part, TypeSupervisor
-from saltlite.model.ids import PartId, TargetId
-from saltlite.model.job import TargetState
-from saltlite.model.parts import segment_id
+from saltlite.model.ids import PartId, TargetId, parse_srn
+from saltlite.model.job import TargetState, segment_id
 from saltlite.model.resourcelook import TypeReport
-from saltlite.model.srn import parse_srn
 from saltlite.platform.process import start_ticks
 from saltlite.platform.reactor import Reactor, Timer
-from saltlite.wire.document import encode_document
+from saltlite.wire.codec import encode_document
 from saltlite.wire.segment import SegmentRow, encode_segment
 
 log = logging.getLogger(__name__)

@@ -16,14 +16,13 @@ from typing import Any
 
 from saltlite.minion.jobs.job_process import JobCall
 from saltlite.minion.resources.process import SHUTDOWN_S, TypeProcess
-from saltlite.model.ids import PartId, TargetId
+from saltlite.model.ids import PartId, TargetId, resource_index_srn_key
 from saltlite.model.resourcelook import TypeReport
-from saltlite.model.srn import resource_index_srn_key
 from saltlite.platform.children import how
 from saltlite.platform.process import Child, ProcessTree, start_ticks
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel
-from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.limits import DOC_MAX
 
 log = logging.getLogger(__name__)
@@ -131,7 +130,7 @@ class _Running:
         self.exited = False
         self.closed = False
 
-    def say(self, message: Inside) -> None:
+    def say(self, message: IpcMessage) -> None:
         self.channel.send(pack(message))
 
 
@@ -399,7 +398,7 @@ class TypeSupervisor:
                 case "grains" if message["n"] == self._number:
                     self._found_grains(message)
 
-    def _found_ids(self, running: _Running, message: Inside) -> None:
+    def _found_ids(self, running: _Running, message: IpcMessage) -> None:
         running.faulty = message["faulty"]
         if running.faulty:
             self._reactor.call_later(AGAIN_S, lambda: self._look_again(running))
@@ -416,7 +415,7 @@ class TypeSupervisor:
         found.stale = sorted(found.srns - found.grains.keys())
         self._events.found()
 
-    def _found_grains(self, message: Inside) -> None:
+    def _found_grains(self, message: IpcMessage) -> None:
         """More grains have come; those that were told before are still right."""
         found = self.found
         found.grains = {**found.grains, **message["grains"]}

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
 from saltlite.minion.processes.ipc_messages import FORGED
-from saltlite.wire.document import decode_document, document_digest, encode_document
+from saltlite.wire.codec import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK, DOC_MAX
 from saltlite.wire.messages import Message
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, ProtocolError
-from saltlite.wire.document import decode_document, encode_document
+from saltlite.wire.codec import decode_document, encode_document
 
 FILE = "pillar"
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import SaltInvocationError
-from saltlite.model.secretargs import without_secrets
+from saltlite.model.redaction import without_secrets
 from saltlite.plugins.modules import _nested
 from saltlite.plugins.modules._nested import MISSING
 

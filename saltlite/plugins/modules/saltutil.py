@@ -31,7 +31,7 @@ from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageErr
 from saltlite.model.extmods import MINION_TYPES, ExtmodFilter, SyncRules, names_text, read_filter
 from saltlite.model.files import BASE_ENV
 from saltlite.model.ids import parse_jid
-from saltlite.model.keptreturn import FOLDER, HEADER_BYTES, SUFFIX, digest_of
+from saltlite.model.job import FOLDER, HEADER_BYTES, SUFFIX, digest_of
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __context__, __file_client__, __opts__

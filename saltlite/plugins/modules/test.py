@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import saltlite
 from saltlite import errors
 from saltlite.errors import SaltInvocationError
-from saltlite.model.secretargs import without_secrets
+from saltlite.model.redaction import without_secrets
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __context__, __opts__, __salt__

@@ -5,7 +5,7 @@ Contract: the returns of Salt's state functions, `{"module_|-id_|-name_|-functio
 
 from __future__ import annotations
 
-from saltlite.model.printable import printable
+from saltlite.model.display import printable
 from saltlite.plugins.output import nested
 from saltlite.plugins.output.nested import BAD, CHANGED, KEY, TEXT, VALUE, Paint
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import SaltInvocationError
-from saltlite.model.eventmatch import matches, text_of
+from saltlite.model.events import matches, text_of
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __client__

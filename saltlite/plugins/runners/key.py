@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import SaltInvocationError, UsageError
-from saltlite.model import keylists
+from saltlite.model import keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ def list_(match: str) -> dict[str, list[str]]:
         saltlite-run key.list unaccepted
         saltlite-run key.list 'web*'
     """
-    return keylists.some_lists(_rows(), match)
+    return keys.some_lists(_rows(), match)
 
 
 def list_all() -> dict[str, list[str]]:
@@ -49,7 +49,7 @@ def list_all() -> dict[str, list[str]]:
 
         saltlite-run key.list_all
     """
-    return keylists.all_lists(_rows())
+    return keys.all_lists(_rows())
 
 
 def glob_match(match: str) -> dict[str, list[str]]:
@@ -59,7 +59,7 @@ def glob_match(match: str) -> dict[str, list[str]]:
 
         saltlite-run key.glob_match 'web*'
     """
-    return keylists.matching(keylists.all_lists(_rows()), match)
+    return keys.matching(keys.all_lists(_rows()), match)
 
 
 def name_match(match: str) -> dict[str, list[str]]:
@@ -80,8 +80,8 @@ def finger(match: str, hash_type: str = "sha256") -> dict[str, dict[str, str]]:
         saltlite-run key.finger 'web*'
     """
     _refuse_hash(hash_type)
-    own = _own() if match in ("*", keylists.LOCAL_KEY) else ""
-    return keylists.fingerprints(_rows(), match, own)
+    own = _own() if match in ("*", keys.LOCAL_KEY) else ""
+    return keys.fingerprints(_rows(), match, own)
 
 
 def finger_master(hash_type: str = "sha256") -> dict[str, dict[str, str]]:
@@ -92,7 +92,7 @@ def finger_master(hash_type: str = "sha256") -> dict[str, dict[str, str]]:
         saltlite-run key.finger_master
     """
     _refuse_hash(hash_type)
-    return keylists.fingerprints((), "", _own())
+    return keys.fingerprints((), "", _own())
 
 
 def accept(match: str, include_rejected: bool = False, include_denied: bool = False) -> dict[str, list[str]]:
@@ -158,7 +158,7 @@ def delete(match: str) -> dict[str, list[str]]:
 
         saltlite-run key.delete web1
     """
-    return _change("delete", match, list(keylists.LISTS.values()), "")
+    return _change("delete", match, list(keys.LISTS.values()), "")
 
 
 def delete_dict(match: dict[str, Any]) -> dict[str, list[str]]:
@@ -187,20 +187,20 @@ def _refuse_hash(hash_type: str) -> None:
 
 def _change(action: str, match: str, states: Sequence[str], told_as: str) -> dict[str, list[str]]:
     try:
-        return _carry_out(action, keylists.chosen(_rows(), match, states), told_as)
+        return _carry_out(action, keys.chosen(_rows(), match, states), told_as)
     except UsageError as error:
         raise SaltInvocationError(str(error)) from error
 
 
 def _change_named(action: str, match: dict[str, Any], told_as: str) -> dict[str, list[str]]:
     try:
-        return _carry_out(action, keylists.chosen_by_name(_rows(), match), told_as)
+        return _carry_out(action, keys.chosen_by_name(_rows(), match), told_as)
     except UsageError as error:
         raise SaltInvocationError(str(error)) from error
 
 
-def _carry_out(action: str, rows: Sequence[keylists.Row], told_as: str) -> dict[str, list[str]]:
+def _carry_out(action: str, rows: Sequence[keys.Row], told_as: str) -> dict[str, list[str]]:
     if not rows:
         return {}
     fingerprints = [row["fingerprint"] for row in rows]
-    return keylists.changed(__client__.call("key_change", action=action, fingerprints=fingerprints), told_as)
+    return keys.changed(__client__.call("key_change", action=action, fingerprints=fingerprints), told_as)

@@ -1,26 +1,85 @@
-"""What a minion may register: its document read, its names checked, the master's rules applied.
+"""Admission of registrations: the document is parsed, its names are checked, and the master's rules are applied.
 
-A registration with a name that cannot be one, or with too many, counts for nothing: the old one stays. What rules say
-about single resources (another minion owns it, a minion is called so, the policy) keeps back those alone.
+A registration with an invalid name, or with too many names, is refused as a whole, and the old one stays. A rule about
+a single resource (another owner, the name of a minion, the policy) withholds that resource only.
+
+Resources that a minion no longer finds are not removed at once: a half-read device file, an empty inventory or a typo
+in a pillar look as if they were gone. A type that lost all or most of its resources keeps its rows until several looks
+agree or an operator confirms.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase, translate
 from itertools import islice
 from typing import Any
 
 from saltlite.errors import RefusedError, RemoteProtocolError, UsageError
-from saltlite.model.ids import MinionId, TargetId
+from saltlite.model.ids import MinionId, TargetId, check_resource_ids, check_resource_type, resource_index_srn_key
 from saltlite.model.resourcelook import TypeReport, read_report
 from saltlite.model.signature import by_name, is_absent, is_function_name, parse_signature
-from saltlite.model.srn import check_resource_ids, check_resource_type, resource_index_srn_key
-from saltlite.resources.registry.claims import Conflict
-from saltlite.resources.registry.missing import Seen
+from saltlite.resources.registry.primary import Conflict
+
+# -- Missing resources
+
+
+LOOKS = 3
+"""Looks that have to miss the same resources before these go."""
+
+MANY = 20
+"""A type that had so many resources, or more, may not lose more than half of them at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Resources of one type that stay although their minion did not find them."""
+
+    since: Mapping[str, float]
+    """Bare id -> since when it is missed, wall-clock seconds since 1970."""
+    looks: int
+    """Looks in a row that missed exactly these."""
+    look: str
+    """The name of the last of those looks."""
+
+    def without(self, bare_ids: Set[str]) -> Missing | None:
+        """The same without these ids; None when none is left."""
+        since = {bare_id: at for bare_id, at in self.since.items() if bare_id not in bare_ids}
+        return Missing(since, self.looks, self.look) if since else None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look at one type found. `look` is its name, "" when the look failed: then nothing is known."""
+
+    ids: Set[str]
+    look: str
+
+
+def still_missing(held: Set[str], seen: Seen, before: Missing | None, now: float) -> Missing | None:
+    """What of `held`, the resources that the minion manages, stays although it was not seen; None: nothing does.
+
+    `now`: wall-clock seconds since 1970.
+    """
+    gone = held - seen.ids
+    if not gone or (seen.look and not is_suspicious(len(held), len(seen.ids))):
+        return None
+    same = before is not None and before.since.keys() == gone
+    known = before.since if before is not None else {}
+    since = {bare_id: known.get(bare_id, now) for bare_id in gone}
+    looks, look = (before.looks, before.look) if same and before is not None else (0, "")
+    if seen.look and seen.look != look:
+        looks, look = looks + 1, seen.look
+    return Missing(since, looks, look) if looks < LOOKS else None
+
+
+def is_suspicious(was: int, found: int) -> bool:
+    """Whether so few of a type are believed only after several looks."""
+    return (found == 0 and was > 0) or (was >= MANY and found < was / 2)
+
 
 QUOTA = 100_000
 """Resources of one minion, where the configuration does not say."""

@@ -1,25 +1,177 @@
-"""Where things stand in the registry's file, and its two headers.
+"""The format of the registry's file: headers, records of the log, and slots of the index.
 
-    0        header: what never changes in the life of a file, twice
-    1024     state: what every commit changes, in two copies that take turns, so that one of them is always whole
-    3072     two words that readers look at: superseded by another file, number of the last commit
+    0        header: constant during the life of a file, stored twice
+    1024     state: changed by every commit, in two copies that alternate, so that one of them is always complete
+    3072     two words for readers: superseded by another file, number of the last commit
     4096     index: slots of two words, a fingerprint and the offset of the row's record
-    log      records (`records`), from a page boundary to the end
+    log      records, from a page boundary to the end
 
-Everything is little-endian; the words of the index are those of the machine, and the header says how it writes them.
+Everything is little-endian; the words of the index have the byte order of the machine, which the header records.
 """
 
 from __future__ import annotations
 
+import json
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
+from typing import Protocol
 from zlib import crc32
 
-from saltlite.errors import DamagedError
-from saltlite.resources.registry.records import Mapped
+from saltlite.errors import DamagedError, StoreError
+
+# -- Records of the log: one row each, checked by a CRC, immutable after the commit
+#
+#     u32  size of the record in bytes, a multiple of 8, with the kind in its three low bits
+#     u16  bytes of the key      u16  bytes of the value
+#     key (an SRN, UTF-8), value (JSON, UTF-8), zeros up to the size
+#     u32  CRC-32 of everything before it
+#
+# A record does not contain its position, so it can be moved. The CRC is at the end because the CRC of a whole record is
+# then one constant: it is checked without parsing the record.
+
+
+PUT = 1
+DELETE = 2
+LAST = 4
+"""Flag of the record that ends a transaction: without it, what stands before it was never acknowledged."""
+
+KIND = 7
+HEAD = Struct("<IHH")
+RECORD_MIN = HEAD.size + 8
+RECORD_MAX = 4096
+"""Bytes of one record: a key has at most 320, a value some hundred."""
+
+WHOLE = 0x2144DF1C
+"""CRC-32 of anything that is followed by its own CRC-32."""
+
+OWNERS_KEPT = 65_536
+"""Values that are taken apart once only: there is one for each type of each minion."""
+
+Change = tuple[bytes, bytes | None]
+"""A key with its new value, or with None when it goes."""
+
+
+class Mapped(Protocol):
+    """Bytes of a file, in memory or mapped."""
+
+    def __getitem__(self, part: slice, /) -> bytes: ...
+
+    def __len__(self) -> int: ...
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+
+def payload(minion: str, resource_type: str) -> bytes:
+    """The value of a row: `{"m": <minion id>, "t": <type>}` as JSON without spaces."""
+    return json.dumps({"m": minion, "t": resource_type}, separators=(",", ":")).encode()
+
+
+@lru_cache(maxsize=OWNERS_KEPT)
+def owner_in(value: bytes) -> tuple[str, str]:
+    """Minion and type in a row's value. Raises DamagedError."""
+    try:
+        row = json.loads(value)
+        minion, resource_type = row["m"], row["t"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        minion = resource_type = None
+    if not isinstance(minion, str) or not isinstance(resource_type, str):
+        raise DamagedError(f"the registry holds a row that names no owner: {value[:80]!r}")
+    return minion, resource_type
+
+
+def is_possible(key: bytes, value: bytes) -> bool:
+    """Whether a registry can have written that row: a text whose type is the one that its value names."""
+    try:
+        key.decode()
+        return key.startswith(owner_in(value)[1].encode() + b":")
+    except (DamagedError, UnicodeDecodeError):
+        return False
+
+
+def encoded(changes: Sequence[Change]) -> list[bytes]:
+    """One transaction, of one change at least: a record for each, in order.
+
+    Raises StoreError when a row is too long for a record.
+    """
+    lines: list[bytes] = []
+    known: bytes | None = b"no value yet"
+    shapes: dict[int, tuple[bytes, bytes]] = {}
+    for key, value in changes:
+        # Rows of one minion differ by their keys only, so what surrounds a key is made once for each length.
+        if value != known:
+            known, shapes = value, {}
+        if (shape := shapes.get(len(key))) is None:
+            shape = shapes[len(key)] = _shape(key, value, 0)
+        line = shape[0] + key + shape[1]
+        lines.append(line + crc32(line).to_bytes(4, "little"))
+    before, after = _shape(*changes[-1], LAST)
+    line = before + changes[-1][0] + after
+    lines[-1] = line + crc32(line).to_bytes(4, "little")
+    return lines
+
+
+def _shape(key: bytes, value: bytes | None, flags: int) -> tuple[bytes, bytes]:
+    """What stands before the key, and between the key and the CRC."""
+    body = value or b""
+    used = HEAD.size + len(key) + len(body) + 4
+    size = (used + 7) & ~7
+    if size > RECORD_MAX:
+        raise StoreError(f"the row {key[:80]!r} has {size} bytes, and the registry takes {RECORD_MAX}: shorten the id")
+    kind = (DELETE if value is None else PUT) | flags
+    return HEAD.pack(size | kind, len(key), len(body)), body + bytes(size - used)
+
+
+def read(log: Mapped, at: int, end: int) -> tuple[int, int, bytes, bytes | None]:
+    """The record at that offset: its size, its flags, key, and value (None for a delete).
+
+    Raises DamagedError when there is no whole record between `at` and `end`.
+    """
+    if at + RECORD_MIN <= end:
+        word, keys, values = HEAD.unpack_from(log, at)
+        size = word & ~KIND
+        record = log[at : at + size] if RECORD_MIN <= size <= RECORD_MAX and at + size <= end else b""
+        if record and crc32(record) == WHOLE:
+            middle = HEAD.size + keys
+            return (
+                size,
+                word & KIND,
+                record[HEAD.size : middle],
+                record[middle : middle + values] if word & PUT else None,
+            )
+    raise DamagedError(f"the registry's record at byte {at} is damaged")
+
+
+def changes_in(log: Mapped, start: int, end: int) -> Iterator[Change]:
+    """What happened between two offsets, in order. Raises DamagedError at a record that is not whole."""
+    unpack, head, at = HEAD.unpack_from, HEAD.size, start
+    # The loop behind a full build of the views: `read` in place, for it runs a million times.
+    while at < end:
+        word, keys, values = unpack(log, at) if at + RECORD_MIN <= end else (0, 0, 0)
+        size = word & ~KIND
+        record = log[at : at + size]
+        if crc32(record) != WHOLE or at + size > end or size < RECORD_MIN:
+            raise DamagedError(f"the registry's record at byte {at} is damaged")
+        middle = head + keys
+        yield record[head:middle], record[middle : middle + values] if word & PUT else None
+        at += size
+
+
+def whole_records(log: Mapped, start: int, end: int) -> Iterator[tuple[int, int, bytes, bytes | None]]:
+    """Every record that is whole, with its offset and its flags; over damage it goes on at the next whole record."""
+    at = start
+    while at + RECORD_MIN <= end:
+        try:
+            size, flags, key, value = read(log, at, end)
+        except DamagedError:
+            at += 8
+            continue
+        yield at, flags, key, value
+        at += size
+
 
 VERSION = 1
 MAGIC = b"saltlreg"
@@ -166,3 +318,62 @@ def capacity_for(rows: int, at_least: int = CAPACITY_MIN) -> int:
     if capacity > CAPACITY_MAX:
         raise OverflowError(f"the registry's table cannot have {capacity} slots")
     return capacity
+
+
+# -- Slots of the index: open addressing with linear probing over pairs of words
+#
+# A slot is (fingerprint, offset of the key's newest record). A deleted key keeps its slot until the next compaction.
+# The home slot is given by the top bits of the fingerprint, so a table in slot order is nearly in fingerprint order,
+# and is packed again without hashing a key.
+#
+# Readers take no lock. A new slot gets its offset first and its fingerprint last, each as one aligned word: that last
+# store makes it visible. A change of a row changes its offset, also one word.
+
+
+EMPTY = 0
+
+KeyAt = Callable[[int], bytes]
+"""The key of the record at an offset; it raises DamagedError."""
+
+
+class NoRoomError(Exception):
+    """The slots behind the last home are used up: the table has to grow. Never leaves the registry."""
+
+
+def shift_for(capacity: int) -> int:
+    """How far a fingerprint is shifted to give its home in a table of that many homes."""
+    return 64 - (capacity.bit_length() - 1)
+
+
+def probe(words: Sequence[int], fingerprint: int, shift: int, has_key: Callable[[int], bool]) -> int:
+    """The number of the word where that key's slot begins, or where it is to begin: that word is EMPTY then.
+
+    `words` begins with the first slot. `has_key` tells whether the record at an offset is of the key in question.
+    Raises NoRoomError when there is neither.
+    """
+    at, end = 2 * (fingerprint >> shift), len(words)
+    while at < end:
+        found = words[at]
+        if found == EMPTY or (found == fingerprint and has_key(words[at + 1])):
+            return at
+        at += 2
+    raise NoRoomError
+
+
+def pack_sorted(entries: Iterable[tuple[int, int]], capacity: int) -> array[int]:
+    """A table of (fingerprint, offset) that come in ascending order: each stands at its home or right behind the last.
+
+    Raises NoRoomError when they run over the end.
+    """
+    words = array("Q", bytes(16 * (capacity + SPARE_SLOTS)))
+    shift, place = 64 - capacity.bit_length(), -2
+    for fingerprint, offset in entries:
+        # One bit less of a shift, and the lowest bit away: the number of the word, not of the slot.
+        home = fingerprint >> shift & -2
+        place = home if home > place else place + 2
+        try:
+            words[place] = fingerprint
+        except IndexError:
+            raise NoRoomError from None
+        words[place + 1] = offset
+    return words

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from saltlite.errors import StoreError
-from saltlite.resources.registry.layout import capacity_for
+from saltlite.resources.registry.layout import Change, capacity_for, encoded
 from saltlite.resources.registry.primary import Figures, Follower, Verification
-from saltlite.resources.registry.records import Change, encoded
 
 
 class MemoryRows:

@@ -1,13 +1,21 @@
-"""The port `Primary`: the rows of the registry, key by key, whoever writes them, with a feed of what changed."""
+"""The rows of the registry: the port `Primary` that stores them, views derived from them, the effect of a registration.
+
+A primary stores rows by key and gives a feed of changes. The views are kept in the memory of one process and updated
+row by row; each pair of minion and type has one `Holding`, whose set of bare ids all views share. A registration
+replaces the whole set of a minion's resources.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
-from saltlite.resources.registry.records import Change
+from saltlite.errors import DamagedError, UsageError
+from saltlite.model.ids import check_resource_ids, check_resource_type, resource_index_srn_key
+from saltlite.resources.registry.layout import Change, owner_in, payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +87,7 @@ class Primary(Protocol):
         ...
 
     def commit(self, changes: Sequence[Change]) -> None:
-        """Inside `writing`: make all changes, or none; each key at most once. They are on disk when it returns."""
+        """IpcMessage `writing`: make all changes, or none; each key at most once. They are on disk when it returns."""
         ...
 
     def generation(self) -> int:
@@ -107,3 +115,227 @@ class Primary(Protocol):
     def close(self) -> None:
         """Give everything back. A second close does nothing."""
         ...
+
+
+# -- Views
+
+
+class Holding:
+    """The resources of one type that one minion manages."""
+
+    __slots__ = ("ids", "minion", "prefix", "type", "value")
+
+    def __init__(self, minion: str, resource_type: str, value: bytes) -> None:
+        self.minion = minion
+        self.type = resource_type
+        self.value = value
+        self.prefix = f"{resource_type}:".encode()
+        self.ids: set[str] = set()
+
+
+class Views:
+    """`by_minion`: minion -> type -> holding; `by_type`: type -> minion -> the same holding.
+
+    The third view, bare id -> its holdings, is asked through `holdings` and `owner`.
+    """
+
+    def __init__(self) -> None:
+        self.by_minion: dict[str, dict[str, Holding]] = {}
+        self.by_type: dict[str, dict[str, Holding]] = {}
+        # Most bare ids have one type; a tuple for each of them would be the largest part of all this.
+        self._by_bare_id: dict[str, Holding | tuple[Holding, ...]] = {}
+        self._by_value: dict[bytes, Holding] = {}
+
+    def clear(self) -> None:
+        """Forget everything: the feed begins anew."""
+        self.by_minion.clear()
+        self.by_type.clear()
+        self._by_bare_id.clear()
+        self._by_value.clear()
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Follow the feed; to apply changes a second time, in order, changes nothing.
+
+        Raises DamagedError for a row that cannot have been written by a registry.
+        """
+        by_value, by_bare_id, known, prefix = self._by_value, self._by_bare_id, None, b""
+        try:
+            for key, value in changes:
+                if value is None:
+                    self._release(key.decode())
+                    known = None
+                    continue
+                if value != known:
+                    holding = by_value.get(value) or self._open(value)
+                    known, prefix, ids = value, holding.prefix, holding.ids
+                if not key.startswith(prefix):
+                    raise DamagedError(f"the registry holds a row under another type: {key[:80]!r}")
+                bare_id = key[len(prefix) :].decode()
+                held = by_bare_id.get(bare_id)
+                if held is None:
+                    by_bare_id[bare_id] = holding
+                elif held is not holding:
+                    self._take(bare_id, holding)
+                ids.add(bare_id)
+        except UnicodeDecodeError as error:
+            raise DamagedError(f"the registry holds a key that is no text: {error.object[:80]!r}") from error
+
+    def holdings(self, bare_id: str) -> tuple[Holding, ...]:
+        """Who has a resource of that bare id: at most one holding of each type."""
+        held = self._by_bare_id.get(bare_id)
+        if held is None:
+            return ()
+        return held if isinstance(held, tuple) else (held,)
+
+    def owner(self, resource_type: str, bare_id: str) -> Holding | None:
+        """The holding that this resource is in, None when nobody manages it."""
+        return next((held for held in self.holdings(bare_id) if held.type == resource_type), None)
+
+    def known(self, bare_ids: Iterable[str]) -> set[str]:
+        """Those of the bare ids that any type has."""
+        return self._by_bare_id.keys() & bare_ids
+
+    def ids_of_type(self, resource_type: str) -> Iterator[str]:
+        """The bare ids of a type, in no order."""
+        for holding in self.by_type.get(resource_type, {}).values():
+            yield from holding.ids
+
+    def __len__(self) -> int:
+        """How many bare ids there are."""
+        return len(self._by_bare_id)
+
+    def _open(self, value: bytes) -> Holding:
+        minion, resource_type = owner_in(value)
+        if value != payload(minion, resource_type):
+            raise DamagedError(f"the registry holds a row in another spelling: {value[:80]!r}")
+        holding = self.by_minion.setdefault(minion, {})[resource_type] = Holding(minion, resource_type, value)
+        self.by_type.setdefault(resource_type, {})[minion] = holding
+        self._by_value[value] = holding
+        return holding
+
+    def _take(self, bare_id: str, holding: Holding) -> None:
+        """Move an id that is in other holdings: out of the one of the same type, beside those of others."""
+        others = tuple(held for held in self.holdings(bare_id) if held is not holding)
+        for held in others:
+            if held.type == holding.type:
+                self._drop(bare_id, held)
+        self._file(bare_id, (*(held for held in others if held.type != holding.type), holding))
+
+    def _release(self, srn: str) -> None:
+        resource_type, _, bare_id = srn.partition(":")
+        held = self.owner(resource_type, bare_id)
+        if held is None:
+            return
+        self._file(bare_id, tuple(other for other in self.holdings(bare_id) if other is not held))
+        self._drop(bare_id, held)
+
+    def _file(self, bare_id: str, holdings: tuple[Holding, ...]) -> None:
+        if holdings:
+            self._by_bare_id[bare_id] = holdings if len(holdings) > 1 else holdings[0]
+        else:
+            del self._by_bare_id[bare_id]
+
+    def _drop(self, bare_id: str, held: Holding) -> None:
+        held.ids.discard(bare_id)
+        if held.ids:
+            return
+        for view, outer, inner in (
+            (self.by_minion, held.minion, held.type),
+            (self.by_type, held.type, held.minion),
+        ):
+            del view[outer][inner]
+            if not view[outer]:
+                del view[outer]
+        del self._by_value[held.value]
+
+
+# -- Registrations
+
+
+class Conflict(StrEnum):
+    """What happens to a resource that another minion manages already."""
+
+    REFUSE = "refuse"
+    """It stays with its owner."""
+    NEWEST = "newest"
+    """It goes to the minion that registers now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What became of one registration."""
+
+    put: int
+    """Rows that were written."""
+    deleted: int
+    refused: tuple[tuple[str, str], ...]
+    """SRNs that stayed with another minion, each with that minion."""
+    generation: int
+    """Number of the registry's last commit, which has all of it."""
+    taken: tuple[tuple[str, str], ...] = ()
+    """SRNs that came from another minion, each with that minion: where the newest wins, or the owner yielded them."""
+    released: tuple[str, ...] = ()
+    """SRNs that nobody manages any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A registration before it is written: nothing of it stands anywhere yet."""
+
+    changes: list[Change]
+    put: int
+    refused: tuple[tuple[str, str], ...]
+    taken: tuple[tuple[str, str], ...]
+    released: tuple[str, ...]
+
+
+Yields = Callable[[str, str], bool]
+"""Whether the owner of a resource leaves it to whoever claims it: SRN and owner are given."""
+
+
+def never(_srn: str, _owner: str) -> bool:
+    """No owner yields anything."""
+    return False
+
+
+def claim(
+    views: Views, minion: str, resources: Mapping[str, Iterable[str]], conflict: Conflict, yields: Yields = never
+) -> Claim:
+    """What has to change so that `minion` manages `resources` (type -> bare ids) and nothing else.
+
+    Rows that are right are left alone, and only rows that are the minion's are released. Raises UsageError for a
+    type or an id that cannot be one; then nothing of the registration counts.
+    """
+    held = views.by_minion.get(minion, {})
+    puts: list[Change] = []
+    refused: list[tuple[str, str]] = []
+    taken: list[tuple[str, str]] = []
+    gone = [f"{kind}:{bare_id}" for kind in held if kind not in resources for bare_id in held[kind].ids]
+    for kind, ids in resources.items():
+        wanted = _distinct(kind, ids)
+        have = held[kind].ids if kind in held else set()
+        gone += [f"{kind}:{bare_id}" for bare_id in have if bare_id not in wanted]
+        if not wanted.keys() <= have:
+            fresh = check_resource_ids(bare_id for bare_id in wanted if bare_id not in have)
+            known = views.known(fresh)
+            value = payload(minion, check_resource_type(kind))
+            for bare_id in fresh:
+                srn = resource_index_srn_key(kind, bare_id)
+                owner = views.owner(kind, bare_id) if bare_id in known else None
+                if owner is not None and conflict is Conflict.REFUSE and not yields(srn, owner.minion):
+                    refused.append((srn, owner.minion))
+                else:
+                    if owner is not None:
+                        taken.append((srn, owner.minion))
+                    puts.append((srn.encode(), value))
+    changes: list[Change] = [*puts, *((srn.encode(), None) for srn in gone)]
+    return Claim(changes, len(puts), tuple(refused), tuple(taken), tuple(gone))
+
+
+def _distinct(kind: str, ids: Iterable[str]) -> dict[str, None]:
+    try:
+        if not isinstance(ids, str | bytes):
+            return dict.fromkeys(ids)
+    except TypeError:
+        pass
+    raise UsageError(f"the resources of type {kind!s:.80} are no list of ids: write {{type: [id, ...]}}")

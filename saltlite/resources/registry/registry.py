@@ -1,16 +1,22 @@
-"""The registry's questions and registrations, over any `Primary`."""
+"""The registry of resources: queries and registrations, over any `Primary`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from saltlite.model.ids import parse_minion_id
-from saltlite.model.srn import check_resource_id, check_resource_type, resource_index_srn_key
-from saltlite.resources.registry.claims import Conflict, Registration, Yields, claim, never
-from saltlite.resources.registry.primary import Primary, Verification
-from saltlite.resources.registry.records import owner_in, payload
-from saltlite.resources.registry.views import Views
+from saltlite.model.ids import check_resource_id, check_resource_type, parse_minion_id, resource_index_srn_key
+from saltlite.resources.registry.layout import owner_in, payload
+from saltlite.resources.registry.primary import (
+    Conflict,
+    Primary,
+    Registration,
+    Verification,
+    Views,
+    Yields,
+    claim,
+    never,
+)
 
 
 class Registry:

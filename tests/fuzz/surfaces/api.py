@@ -26,7 +26,7 @@ from saltlite.master.handlers.jobs import Follower
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Answer, Watch
 from saltlite.wire import codec
-from saltlite.wire.ipc import pack
+from saltlite.wire.framing import pack
 from tests.fuzz.site import JID, STRANGER, Site
 from tests.fuzz.surface import mutate_bytes, mutate_text, mutate_value, packed, unpacked
 

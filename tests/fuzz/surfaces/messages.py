@@ -21,8 +21,8 @@ from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetState
 from saltlite.model.keys import Fingerprint
 from saltlite.wire import codec, messages
-from saltlite.wire.document import encode_document
-from saltlite.wire.ipc import pack, unpack
+from saltlite.wire.codec import encode_document
+from saltlite.wire.framing import pack, unpack
 from saltlite.wire.messages import response_message
 from saltlite.wire.segment import SegmentRow, encode_segment
 from tests.fuzz.readers import read_everywhere

@@ -12,7 +12,7 @@ from saltlite.model.ids import MinionId
 from saltlite.pillar.files import DiskPillarFiles
 from saltlite.pillar.jinja_templates import load_jinja
 from saltlite.pillar.subject import names_of, pillar_of
-from saltlite.wire.document import decode_document, encode_document
+from saltlite.wire.codec import decode_document, encode_document
 from tests.fuzz.surface import mutate_bytes, mutate_text, mutate_value, packed, unpacked
 
 NAMES = ("top.sls", "a.sls", "b/init.sls", "b/c.sls", "d.jinja")

@@ -10,9 +10,8 @@ from pathlib import Path
 from zlib import crc32
 
 from saltlite.errors import StoreError
-from saltlite.resources.registry.layout import HEADERS, STATES
+from saltlite.resources.registry.layout import HEAD, HEADERS, KIND, STATES
 from saltlite.resources.registry.mmap.primary import FilePrimary, World
-from saltlite.resources.registry.records import HEAD, KIND
 from saltlite.resources.registry.registry import Registry
 from tests.fuzz.surface import INPUT_MAX, mutate_bytes
 

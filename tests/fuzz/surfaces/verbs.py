@@ -14,7 +14,7 @@ from saltlite.master.handlers.jobs import Follower
 from saltlite.master.handlers.operator_verbs import VERBS, handle_request
 from saltlite.master.processes.context import Answer, Watch
 from saltlite.wire import codec
-from saltlite.wire.ipc import pack
+from saltlite.wire.framing import pack
 from tests.fuzz.readers import show_everywhere
 from tests.fuzz.site import BOB, JID, ROOT, STRANGER, Site
 from tests.fuzz.surface import mutate_bytes, mutate_value, packed, unpacked

@@ -9,7 +9,7 @@ import pytest
 
 from saltlite.testing.link import Fate, Flight
 from saltlite.wire import codec
-from saltlite.wire.session import Session
+from saltlite.wire.frames import Session
 from tests.support.memory_fleet import Fleet
 
 Golden = Callable[[str, str], None]

@@ -13,8 +13,8 @@ from typing import Any
 from saltlite.cli.options import format_duration
 from saltlite.cli.verbs.doctor.host import PathSeen, Sort, Surroundings
 from saltlite.config.paths import DEFAULT_CONFIG_DIR
-from saltlite.model.printable import printable
-from saltlite.wire.certificate import BUILD_DATE_S
+from saltlite.model.display import printable
+from saltlite.wire.certificates import BUILD_DATE_S
 
 WIDTH = 100
 _INDENT = " " * 11

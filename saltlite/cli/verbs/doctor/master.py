@@ -21,7 +21,7 @@ from saltlite.errors import ConfigError, LinkError, RemoteProtocolError, Saltlit
 from saltlite.master.processes.identity import fleet_files
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.platform.master_probe import MasterProof, probe_master
-from saltlite.wire.certificate import MasterCertificate
+from saltlite.wire.certificates import MasterCertificate
 
 PROBE_S = 5.0
 """How long the port may take to answer."""

@@ -10,8 +10,7 @@ from saltlite.master.store.invariants import RANK, runs_like
 from saltlite.master.store.sqlite.connection import Values, readable
 from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail
 from saltlite.model.ids import Jid, TargetId
-from saltlite.model.job import TERMINAL, TargetState
-from saltlite.model.target import Target, TargetKind
+from saltlite.model.job import TERMINAL, Target, TargetKind, TargetState
 
 OUTCOME_CODE = {Outcome.OPEN: 0, Outcome.OK: 1, Outcome.MISSING: 2, Outcome.FAILED: 3}
 """How an outcome is stored. What is above 1 is in an index of its own, and is rare."""

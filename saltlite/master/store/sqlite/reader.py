@@ -25,15 +25,12 @@ from saltlite.master.store.ports import (
 )
 from saltlite.master.store.sqlite.connection import Transaction, Values, leave_out, readable, reading
 from saltlite.master.store.sqlite.history import OUTCOME_CODE, STATE_OF_RANK, HistoryReader, Queries
-from saltlite.model.authtoken import AuthToken
 from saltlite.model.events import Event
 from saltlite.model.history import Outcome
 from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId
-from saltlite.model.job import Batch, Job, Return, TargetState
-from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
-from saltlite.model.parts import part_id, resource_parts, split_part
+from saltlite.model.job import Batch, Job, Return, Target, TargetKind, TargetState, part_id, resource_parts, split_part
+from saltlite.model.keys import AuthToken, Fingerprint, KeyRecord, KeyState
 from saltlite.model.signature import by_name
-from saltlite.model.target import Target, TargetKind
 
 # -- target lists as they are stored with a job, and a cache of decoded ones: a fleet that reconnects asks for the open
 # jobs of ten thousand minions, and each answer carries the same lists

@@ -32,12 +32,10 @@ from saltlite.master.store.sqlite import reader
 from saltlite.master.store.sqlite.connection import Transaction, Values
 from saltlite.master.store.sqlite.history import OUTCOME_CODE
 from saltlite.master.store.sqlite.reader import UNDELIVERED, SqliteReader, pack_targets
-from saltlite.model.authtoken import AuthToken
 from saltlite.model.history import Outcome, outcome_of, outcome_of_return
 from saltlite.model.ids import Jid, MinionId, TargetId
-from saltlite.model.job import Job, Return, TargetState
-from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
-from saltlite.model.parts import split_part
+from saltlite.model.job import Job, Return, TargetState, split_part
+from saltlite.model.keys import AuthToken, Fingerprint, KeyRecord, KeyState
 
 VACUUM_PAGES = 4_096
 """Free pages (of 4 KiB) that one prune gives back to the file system: bounded, as writers wait meanwhile."""

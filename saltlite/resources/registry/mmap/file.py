@@ -1,8 +1,8 @@
-"""One open file of the registry: its two maps, its log, its index. Which file is the right one is not known here.
+"""One open file of the registry: its two maps, its log and its index, its repair and its compaction.
 
-The header and the index are mapped for writing, and their blocks are allocated when the file is made: a full disk
-can not strike at a store into a map. The log is mapped for reading only and written by system calls, which say so
-when there is no room. Behind its end there are always zeros: what stands there was not finished.
+The header and the index are mapped for writing, and their blocks are allocated when the file is created, so a full disk
+cannot break a write to a map. The log is mapped for reading only and written by system calls, which report a lack of
+space. Behind its end there are always zeros: anything else there is an unfinished write.
 """
 
 from __future__ import annotations
@@ -10,14 +10,42 @@ from __future__ import annotations
 import mmap
 import os
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import accumulate, compress
+from operator import itemgetter
+from zlib import crc32
 
 from saltlite.errors import DamagedError
 from saltlite.resources.registry import layout
-from saltlite.resources.registry.layout import COMMITTED, INDEX_START, SLOT, SPARE_SLOTS, SUPERSEDED, Header, State
-from saltlite.resources.registry.records import DELETE, HEAD, KIND, Change, read
-from saltlite.resources.registry.slots import EMPTY, probe, shift_for
+from saltlite.resources.registry.layout import (
+    COMMITTED,
+    DELETE,
+    EMPTY,
+    HEAD,
+    INDEX_START,
+    KIND,
+    LAST,
+    SLOT,
+    SPARE_SLOTS,
+    SUPERSEDED,
+    WHOLE,
+    Change,
+    Header,
+    NoRoomError,
+    State,
+    capacity_for,
+    changes_in,
+    encoded,
+    fingerprint,
+    is_possible,
+    pack_sorted,
+    probe,
+    read,
+    shift_for,
+    whole_records,
+)
 
 ROOM_MIN = 64 * 1024
 """Bytes that the log's file is longer than the log, at least: a longer file has to be mapped again by everybody."""
@@ -160,10 +188,10 @@ class RegistryFile:
         slots, shift, salt = self.slots, self._shift, self.header.hash_key
         rows = used = 0
         numbers = layout.fingerprints(salt, [key for key, _ in changes])
-        for (key, value), offset, fingerprint in zip(changes, offsets, numbers, strict=True):
-            at = 2 * (fingerprint >> shift)
+        for (key, value), offset, number in zip(changes, offsets, numbers, strict=True):
+            at = 2 * (number >> shift)
             if slots[at] != EMPTY:
-                at = self._slot(key, fingerprint)
+                at = self._slot(key, number)
             if slots[at] == EMPTY:
                 used += 1
                 rows += value is not None
@@ -172,7 +200,7 @@ class RegistryFile:
                 rows += (value is not None) - (not was_deleted)
             # In this order: the fingerprint is what makes a new slot visible.
             slots[at + 1] = offset
-            slots[at] = fingerprint
+            slots[at] = number
         return rows, used
 
     def declare(self, state: State) -> None:
@@ -241,3 +269,364 @@ def _write(fd: int, data: bytes | memoryview, at: int, flags: int) -> None:
     while rest:
         written = os.pwritev(fd, [rest], at, flags)
         at, rest = at + written, rest[written:]
+
+
+# -- Recovery of a file that is unfinished or damaged
+
+
+def roll_forward(file: RegistryFile, state: State, boot: bytes) -> State:
+    """Bring index and state up to what the log says. The new state, declared already.
+
+    A transaction whose last record is there was synced before its writer was killed, and is finished; a part of one
+    is cut off. After a start of the machine the index is only believed up to the checkpoint. To be called by the one
+    who holds the lock. Raises NoRoomError, and DamagedError when the log is damaged before its committed end.
+    """
+    start = state.checkpoint if state.boot != boot else state.tail
+    file.reach(state.tail)
+    changes, offsets, end = _finished(file, start)
+    if end < state.tail:
+        raise DamagedError(f"the registry's log is damaged at byte {end} or behind it")
+    try:
+        file.enter(changes, offsets)
+    except NoRoomError:
+        if start < state.tail:
+            raise DamagedError("the registry's index has no room for rows that it had room for") from None
+        raise
+    if not file.is_finished(end):
+        file.cut(end)
+    # Some slots may have been entered before the writer died: what changed is only known by counting.
+    live, used, records = _counted(file, end)
+    file.sync()
+    fresh = State(state.commit + 1, end, live, used, records, end, state.flags, boot)
+    file.declare(fresh)
+    return fresh
+
+
+def _finished(file: RegistryFile, start: int) -> tuple[list[Change], list[int], int]:
+    """All whole transactions from `start` on: changes, offsets of their records, end of the last one."""
+    file.reach(file.size())
+    changes: list[Change] = []
+    offsets: list[int] = []
+    at, end, whole = start, start, 0
+    while True:
+        try:
+            size, flags, key, value = read(file.log, at, len(file.log))
+        except DamagedError:
+            return changes[:whole], offsets[:whole], end
+        changes.append((key, value))
+        offsets.append(at)
+        at += size
+        if flags & LAST:
+            whole, end = len(changes), at
+
+
+def finished_end(file: RegistryFile, tail: int) -> int:
+    """Where the last whole transaction behind `tail` ends."""
+    return _finished(file, tail)[2]
+
+
+def _counted(file: RegistryFile, end: int) -> tuple[int, int, int]:
+    """Rows, used slots, and records of the log."""
+    live = used = records = 0
+    for number, offset in zip(*_slots(file), strict=True):
+        if number:
+            used += 1
+            if offset + HEAD.size > len(file.log):
+                raise DamagedError(f"the registry's index points behind the log, to byte {offset}")
+            live += not HEAD.unpack_from(file.log, offset)[0] & DELETE
+    at = file.header.log_start
+    while at < end:
+        size = HEAD.unpack_from(file.log, at)[0] & ~KIND
+        if not size:
+            raise DamagedError(f"the registry's record at byte {at} is damaged")
+        at, records = at + size, records + 1
+    return live, used, records
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """What is left of a damaged file."""
+
+    rows: list[Change]
+    commit: int
+    """Number of the last commit, as far as it is known."""
+
+
+def salvage(file: RegistryFile) -> Salvaged:
+    """The rows of which there is no doubt: where the newest whole record in the log is the one the index says.
+
+    When the record of a later owner is damaged, the one of an earlier owner must not come back.
+    """
+    try:
+        state = file.state()
+        end, commit = state.tail, state.commit
+    except DamagedError:
+        # The word may be damaged as well: a number that nothing could count to is not taken over.
+        end, commit = file.size(), file.committed() & 0xFFFF_FFFF
+    with suppress(DamagedError):
+        file.reach(end)
+    newest: dict[bytes, tuple[int, bytes | None]] = {}
+    for at, _, key, value in whole_records(file.log, file.header.log_start, min(end, len(file.log))):
+        newest[key] = at, value
+    said = set(zip(*_slots(file), strict=True))
+    salt = file.header.hash_key
+    rows: list[Change] = [
+        (key, value)
+        for key, (at, value) in newest.items()
+        if value is not None and (fingerprint(salt, key), at) in said and is_possible(key, value)
+    ]
+    return Salvaged(rows, commit)
+
+
+def problems_in(file: RegistryFile, state: State) -> Iterator[str]:
+    """A sentence for each record that is damaged, and for each row of which log and index disagree.
+
+    Takes no lock: what others commit meanwhile is left out of the question.
+    """
+    file.reach(state.tail)
+    at, newest = file.header.log_start, dict[bytes, tuple[int, bool]]()
+    for offset, _, key, value in whole_records(file.log, at, state.tail):
+        if offset != at:
+            yield f"the log is damaged from byte {at} to byte {offset}"
+        at = offset + (HEAD.unpack_from(file.log, offset)[0] & ~KIND)
+        newest[key] = offset, value is not None
+        if value is not None and not is_possible(key, value):
+            yield f"the record at byte {offset} is no row of a registry"
+    if at != state.tail:
+        yield f"the log is damaged from byte {at} to byte {state.tail}"
+    slots: dict[int, int] = {}
+    changed: set[int] = set()
+    for number, offset in zip(*_slots(file), strict=True):
+        if number and offset < state.tail:
+            slots[offset] = number
+        elif number and _leads_home(file, number, offset):
+            # Entered after `state`: what stood there before is not asked for.
+            changed.add(number)
+        elif number:
+            yield f"the index leads to byte {offset}, behind the log"
+    known = set(slots.values())
+    for key, (offset, alive) in newest.items():
+        wanted = fingerprint(file.header.hash_key, key)
+        # A deleted key loses its slot when the table grows; its record stays until the next compaction.
+        expected = alive or wanted in known
+        if slots.pop(offset, None) != wanted and wanted not in changed and expected:
+            yield f"the index does not lead to the record at byte {offset}, {key.decode(errors='replace')!r}"
+    for offset in slots:
+        yield f"the index leads to byte {offset}, where no row stands"
+
+
+def _leads_home(file: RegistryFile, number: int, offset: int) -> bool:
+    """Whether the record at that offset has a key with that fingerprint."""
+    try:
+        return fingerprint(file.header.hash_key, file.row(offset)[0]) == number
+    except DamagedError:
+        return False
+
+
+def _slots(file: RegistryFile) -> tuple[list[int], list[int]]:
+    """Fingerprints and offsets of all slots; a fingerprint that is there has its offset."""
+    numbers = file.slots[0::2].tolist()
+    return numbers, file.slots[1::2].tolist()
+
+
+def rewritten(path: str, rows: list[Change], *, entropy: bytes, capacity: int, state: State) -> RegistryFile:
+    """A file under that name with these rows, on disk.
+
+    `entropy` has 32 bytes; of `state`, the number of the last commit, flags and boot are taken. Raises OSError.
+    """
+    homes = capacity_for(len(rows), capacity)
+    lines = encoded(rows) if rows else []
+    while True:
+        header = Header(homes, entropy[:16], entropy[16:])
+        places = accumulate(map(len, lines), initial=header.log_start)
+        entries = [(fingerprint(header.hash_key, key), place) for (key, _), place in zip(rows, places, strict=False)]
+        try:
+            packed = pack_sorted(sorted(entries), homes)
+        except NoRoomError:
+            homes *= 2
+        else:
+            break
+    log, count, start = b"".join(lines), len(rows), header.log_start
+    file = create(path, header, replace(state, tail=start, checkpoint=start))
+    try:
+        file.fill(log, start)
+        file.fill(packed, INDEX_START)
+        tail = start + len(log)
+        file.declare(
+            replace(state, commit=state.commit + 1, tail=tail, live=count, used=count, records=count, checkpoint=tail)
+        )
+        file.sync()
+    except BaseException:
+        file.close()
+        os.unlink(path)
+        raise
+    return file
+
+
+# -- Compaction: the same rows in a new file, packed in order or with a larger table
+#
+# A `Rebuild` starts from a snapshot without the lock. Later commits are behind the snapshot in the old log. They are
+# copied first in rounds without the lock, and at last with the lock, before the new file takes the name.
+
+
+ROUND_BYTES = 64 * 1024
+"""What is left to take over with the lock, at most, if the writers let it come to that."""
+
+ROUNDS = 8
+
+BLOCK_RECORDS = 32_768
+"""Records that are copied at once."""
+
+PACKED = ".packed"
+"""Behind the name of the registry: the file of the one compaction that runs."""
+GROWN = ".grown"
+"""Behind the name of the registry: the file of the writer whose table grows."""
+
+
+class Rebuild:
+    """A new file with the rows of `old`, which is to take the name `target`. `entropy` has 16 bytes.
+
+    Until then its name is `target` with `suffix` behind it: one for each lock, so that nobody else makes that file.
+
+    Without `squeeze` the log is copied as it is, records that nobody needs included, which is quicker.
+    Raises OSError, DamagedError when a record of the old file is damaged, and NoRoomError when `capacity` is not
+    enough; then nothing is left of the new file.
+    """
+
+    def __init__(
+        self, old: RegistryFile, target: str, *, suffix: str, capacity: int, entropy: bytes, squeeze: bool
+    ) -> None:
+        self._old = old
+        self._target = target
+        self._path = target + suffix
+        state = old.state()
+        old.reach(state.tail)
+        entries = _snapshot(old, state)
+        header = Header(capacity, entropy, old.header.hash_key, old.header.incarnation)
+        start, live = header.log_start, len(entries)
+        self.file = create(self._path, header, State(state.commit, start, 0, 0, 0, start, state.flags, state.boot))
+        try:
+            # Where every record is needed there is nothing to choose.
+            if squeeze and state.records != live:
+                places, tail = self._copy_rows(list(map(itemgetter(1), entries)))
+                records = live
+            else:
+                shift, records = start - old.header.log_start, state.records
+                self.file.fill(old.log[old.header.log_start : state.tail], start)
+                places, tail = [offset + shift for _, offset in entries], state.tail + shift
+            numbers = map(itemgetter(0), entries)
+            self.file.fill(pack_sorted(zip(numbers, places, strict=True), capacity), INDEX_START)
+            self._state = State(state.commit, tail, live, live, records, tail, state.flags, state.boot)
+            self.file.declare(self._state)
+        except BaseException:
+            self.drop()
+            raise
+        self._taken = state.tail
+
+    def _copy_rows(self, offsets: list[int]) -> tuple[list[int], int]:
+        """Write the records at these offsets of the old file to the new one, in this order: where, and their end."""
+        places: list[int] = []
+        at = self.file.header.log_start
+        for first in range(0, len(offsets), BLOCK_RECORDS):
+            records = _records(self._old, offsets[first : first + BLOCK_RECORDS])
+            block = b"".join(records)
+            self.file.fill(block, at)
+            places += accumulate(map(len, records[:-1]), initial=at)
+            at += len(block)
+        return places, at
+
+    def catch_up(self) -> None:
+        """Take over most of what was committed meanwhile, and sync, so that little is left for `publish`."""
+        for _ in range(ROUNDS):
+            self._take_over()
+            if self._old.state().tail - self._taken <= ROUND_BYTES:
+                break
+        self.file.sync()
+
+    def publish(self, pending: int | None = None) -> None:
+        """With the lock, and with `old` under the name: let the new file be the registry.
+
+        `pending` is the end of a transaction that is in the old log, and in the state of the new file only.
+        """
+        self._take_over()
+        if pending is not None:
+            self._take_over(pending)
+            self._state = replace(self._state, commit=self._state.commit + 1)
+        self.file.seal(replace(self.file.header, carried=self._state.tail))
+        self.file.declare(replace(self._state, checkpoint=self._state.tail))
+        self.file.sync()
+        # Told before it is true: who looks and finds nothing new looks again. Told after it, a crash in between could
+        # leave readers with a file that nobody writes any more.
+        self._old.supersede(there_is_another=True)
+        os.replace(self._path, self._target)
+        sync_folder(os.path.dirname(self._target))
+
+    def drop(self) -> None:
+        """Not this time."""
+        self.file.close()
+        with suppress(FileNotFoundError):
+            os.unlink(self._path)
+
+    def _take_over(self, pending: int = 0) -> None:
+        """Write and enter what was committed to the old file since the last time, up to `pending` if that is more."""
+        now, state = self._old.state(), self._state
+        end = max(now.tail, pending)
+        self._old.reach(end)
+        block = self._old.log[self._taken : end]
+        if block:
+            changes = list(changes_in(block, 0, len(block)))
+            tail = self.file.append([block], state.tail, sync=False)
+            rows, used = self.file.enter(changes, _offsets(block, state.tail))
+            state = replace(
+                state, tail=tail, live=state.live + rows, used=state.used + used, records=state.records + len(changes)
+            )
+        self._taken = end
+        self._state = replace(state, commit=now.commit, flags=now.flags, boot=now.boot)
+
+
+def sync_folder(path: str) -> None:
+    """Return when the names in a folder are on disk. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _snapshot(old: RegistryFile, state: State) -> list[tuple[int, int]]:
+    """(fingerprint, offset) of the rows of `state`, in order of the fingerprints.
+
+    Fingerprints are read first: who has one has an offset. A slot that was changed meanwhile says an offset behind
+    the snapshot, and comes with what is taken over later.
+    """
+    numbers = old.slots[0::2].tolist()
+    offsets = old.slots[1::2].tolist()
+    entries = list(zip(compress(numbers, numbers), compress(offsets, numbers), strict=True))
+    if max(offsets) >= state.tail:
+        entries = [entry for entry in entries if entry[1] < state.tail]
+    if state.used != state.live:
+        log, head = old.log, HEAD.unpack_from
+        entries = [entry for entry in entries if not head(log, entry[1])[0] & DELETE]
+    # Nearly in order already: rows that found their home taken stand a little behind it.
+    entries.sort(key=itemgetter(0))
+    return entries
+
+
+def _records(old: RegistryFile, offsets: list[int]) -> list[bytes]:
+    """The whole records at these offsets. Raises DamagedError: a compaction hands no damage on."""
+    log, head = old.log, HEAD.unpack_from
+    records = [log[offset : offset + (head(log, offset)[0] & ~KIND)] for offset in offsets]
+    # At 1,000,000 rows a loop would be a tenth of the whole compaction.
+    if set(map(crc32, records)) - {WHOLE}:
+        damaged = next(offset for offset, record in zip(offsets, records, strict=True) if crc32(record) != WHOLE)
+        raise DamagedError(f"the registry's record at byte {damaged} is damaged")
+    return records
+
+
+def _offsets(block: bytes, start: int) -> list[int]:
+    """Where the records of a block stand once it is written at `start`."""
+    at, offsets = 0, []
+    while at < len(block):
+        offsets.append(start + at)
+        at += HEAD.unpack_from(block, at)[0] & ~KIND
+    return offsets

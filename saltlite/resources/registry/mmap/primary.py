@@ -17,20 +17,32 @@ from itertools import accumulate, islice
 
 from saltlite.errors import DamagedError, StoreError
 from saltlite.platform.files import WriteLock
-from saltlite.resources.registry.layout import GROW_TWICE, INCOMPLETE, LOAD_MAX, SLOT, State, capacity_for
-from saltlite.resources.registry.mmap.compaction import GROWN, PACKED, Rebuild, sync_folder
-from saltlite.resources.registry.mmap.file import RegistryFile
-from saltlite.resources.registry.mmap.recovery import (
+from saltlite.resources.registry.layout import (
+    GROW_TWICE,
+    INCOMPLETE,
+    LOAD_MAX,
+    SLOT,
+    Change,
+    NoRoomError,
+    State,
+    capacity_for,
+    changes_in,
+    encoded,
+)
+from saltlite.resources.registry.mmap.file import (
+    GROWN,
+    PACKED,
+    Rebuild,
+    RegistryFile,
     Salvaged,
     finished_end,
     problems_in,
     rewritten,
     roll_forward,
     salvage,
+    sync_folder,
 )
 from saltlite.resources.registry.primary import PROBLEMS_MAX, Figures, Follower, Verification
-from saltlite.resources.registry.records import Change, changes_in, encoded
-from saltlite.resources.registry.slots import NoRoomError
 
 CHECKPOINT_BYTES = 256 * 1024
 """Log that is entered again after a power failure, for a small index; a large one is synced after half its size."""

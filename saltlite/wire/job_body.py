@@ -1,28 +1,32 @@
-"""The signed job body: the exact bytes that say what runs, for whom, and by whose order.
+"""The signed job body: the exact bytes that define what runs, for which targets, and on whose order.
 
-The master's job key signs them once; the process that runs jobs on a minion verifies them itself, so that
-neither the network process of the minion nor that of the master can make up a job. The encoding is a msgpack
-map with one-letter keys:
+The master's job key signs them once. The job server of a minion verifies the signature itself, so that neither the
+network process of the minion nor the link process of the master can forge a job. The encoding is a msgpack map with
+one-letter keys:
 
     v version=1   j jid   c calls   u user   t audience root   r run_ms   d deliver_ms   x executors   o options
-    m metadata, where there is any
+    m metadata, if there is any
 
-where `calls` is a list of [function, args, kwargs]: they run one after the other, in one process. A fourth element
-lists the indexes of `args` that nobody is shown, where there are any. `executors` are the
-names of those that each minion is to use in place of its own ([]: its own), `options` a map of what they are told.
+`calls` is a list of [function, args, kwargs], which run one after the other in one process. A fourth element lists the
+indexes of secret `args`, if there are any. `executors` names the executors that replace those of the minion ([] keeps
+the minion's), and `options` is a map of their options.
+
+The store keeps the signed body until the job has ended, then a reduced one. A reduced body has HIDDEN in place of
+arguments, after one byte that says which were withheld. No message starts with such a byte, so a minion refuses it.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError, UsageError
 from saltlite.model.execution import checked_executors, checked_options
 from saltlite.model.ids import Jid, parse_jid
-from saltlite.model.secretargs import HIDDEN, without_secrets
-from saltlite.wire import codec, jobkey
+from saltlite.model.redaction import HIDDEN, without_secrets
+from saltlite.wire import codec, signatures
 from saltlite.wire.limits import JOB_BODY_MAX, MESSAGE_ARRAY, MESSAGE_CONTAINERS, MESSAGE_DEPTH
 from saltlite.wire.merkle import HASH_BYTES
 
@@ -150,7 +154,7 @@ def decode_body(data: bytes) -> JobBody:
 
 def sign(job_private: bytes, body: bytes) -> bytes:
     """The 64-byte Ed25519 signature of the master's job key, a raw 32-byte seed, over an encoded body."""
-    return jobkey.sign(job_private, _DOMAIN, body)
+    return signatures.sign(job_private, _DOMAIN, body)
 
 
 def verify(job_public: bytes, body: bytes, signature: bytes) -> None:
@@ -158,7 +162,7 @@ def verify(job_public: bytes, body: bytes, signature: bytes) -> None:
 
     Raises RemoteProtocolError("bad-job-signature"); nothing of such a body may be looked at.
     """
-    if not jobkey.is_signed(job_public, _DOMAIN, body, signature):
+    if not signatures.is_signed(job_public, _DOMAIN, body, signature):
         raise RemoteProtocolError("bad-job-signature", "the master did not sign this job")
 
 
@@ -218,3 +222,64 @@ def _is_user(name: object) -> bool:
 
 def _is_duration(milliseconds: object) -> bool:
     return type(milliseconds) is int and 0 <= milliseconds <= DURATION_MAX_MS
+
+
+# -- Stored bodies
+
+
+class Withheld(StrEnum):
+    """Which arguments of a job left the store at its end."""
+
+    NOTHING = ""
+    SECRETS = "secrets"
+    """Those that nobody was shown."""
+    ARGUMENTS = "arguments"
+    """All."""
+
+
+_MARKS = {Withheld.SECRETS: b"\x01", Withheld.ARGUMENTS: b"\x02"}
+_WITHHELD = {mark: withheld for withheld, mark in _MARKS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A stored body, and what of it was withheld."""
+
+    body: JobBody
+    withheld: Withheld = Withheld.NOTHING
+
+
+def decode_record(data: bytes) -> JobRecord:
+    """The body that a store returned. Raises RemoteProtocolError as decode_body does."""
+    withheld = _WITHHELD.get(data[:1], Withheld.NOTHING)
+    return JobRecord(decode_body(data[1:] if withheld else data), withheld)
+
+
+def holds_secrets(calls: tuple[FunctionCall, ...], executor_opts: dict[str, object]) -> bool:
+    """Whether some argument, or option of an executor, is one that nobody is shown."""
+    return any(_shown(call) != call for call in calls) or without_secrets(executor_opts) != executor_opts
+
+
+def reduced(data: bytes, *, keep_arguments: bool) -> bytes:
+    """What the store keeps of a body after the end of its job; `data` itself when nothing is to be withheld.
+
+    Secrets always are; with `keep_arguments` the other arguments stay, for `job rerun`.
+    """
+    record = decode_record(data)
+    body = record.body
+    calls = tuple(_shown(call) if keep_arguments else _bare(call) for call in body.calls)
+    options = without_secrets(body.executor_opts)
+    if calls == body.calls and options == body.executor_opts:
+        return data
+    withheld = Withheld.SECRETS if keep_arguments else Withheld.ARGUMENTS
+    return _MARKS[withheld] + encode_body(replace(body, calls=calls, executor_opts=options))
+
+
+def _shown(call: FunctionCall) -> FunctionCall:
+    fun, args, kwargs = call.shown()
+    return call if [args, kwargs] == [call.args, call.kwargs] else FunctionCall(fun, args, kwargs)
+
+
+def _bare(call: FunctionCall) -> FunctionCall:
+    given = bool(call.args or call.kwargs) and call.args != [HIDDEN]
+    return FunctionCall(call.fun, [HIDDEN]) if given else call

@@ -1,23 +1,35 @@
-"""The master certificate: how a minion that pins only the fleet key knows a master.
+"""Master certificates, and the succession of fleet keys: how a minion that pins a fleet key authenticates a master.
 
-Encoded, all integers big endian, one encoding for each certificate:
+A certificate, all integers big endian, with one encoding only:
 
     u8 version=1 | fleet_public 32 | static_public 32 | job_public 32 | u64 serial | u64 epoch
     | u64 not_before | u64 not_after | u8 length of name | name, UTF-8 | signature 64
 
 The Ed25519 signature (RFC 8032) of the fleet key covers a domain prefix and every byte before it.
+
+A succession record replaces one fleet key by another:
+
+    u8 version=1 | old_public 32 | new_public 32 | u64 serial | u64 time | by_old 64 | by_new 64
+
+Both signatures cover a domain prefix and every byte before `by_old`. The old key authorises the successor; the new key
+proves that its holder made the record. In a chain of records each starts with the key in which the one before it ends,
+serial numbers rise by one, and no key occurs twice. The chain travels with the certificate, and the minion follows it
+from the key that it pins.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
 from saltlite.model.keys import fingerprint_bytes
+from saltlite.wire.limits import SUCCESSION_BYTES
 
 CERTIFICATE_MAX_DAYS = 90
 """Days from not_before to not_after: how long a stolen master key is of use at most."""
@@ -64,7 +76,7 @@ class MasterCertificate(CertificateTerms):
 
     def encode(self) -> bytes:
         """The bytes that travel: at most 258."""
-        return _content(self.fleet_public, self) + self.signature
+        return _certificate_content(self.fleet_public, self) + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> MasterCertificate:
@@ -103,7 +115,7 @@ class MasterCertificate(CertificateTerms):
             raise RemoteProtocolError("wrong-fleet", "the master belongs to another fleet than the pinned one")
         try:
             Ed25519PublicKey.from_public_bytes(self.fleet_public).verify(
-                self.signature, _DOMAIN + _content(self.fleet_public, self)
+                self.signature, _DOMAIN + _certificate_content(self.fleet_public, self)
             )
         except (InvalidSignature, ValueError):
             raise RemoteProtocolError("bad-signature", "the fleet key did not sign this certificate") from None
@@ -136,11 +148,11 @@ def issue(fleet_private: bytes, terms: CertificateTerms) -> MasterCertificate:
         not_before=terms.not_before,
         not_after=terms.not_after,
         fleet_public=fleet_public,
-        signature=key.sign(_DOMAIN + _content(fleet_public, terms)),
+        signature=key.sign(_DOMAIN + _certificate_content(fleet_public, terms)),
     )
 
 
-def _content(fleet_public: bytes, terms: CertificateTerms) -> bytes:
+def _certificate_content(fleet_public: bytes, terms: CertificateTerms) -> bytes:
     name = terms.name.encode()
     return (
         _FIXED.pack(
@@ -173,3 +185,123 @@ def _check_terms(terms: CertificateTerms) -> None:
 def is_name(name: str) -> bool:
     """Whether a master can be called that: 1 to NAME_MAX bytes that can be shown."""
     return name.isprintable() and 1 <= len(name.encode()) <= NAME_MAX
+
+
+# -- Successions
+
+
+_BY_OLD = b"saltlite fleet succession 1, by the old key\0"
+_BY_NEW = b"saltlite fleet succession 1, by the new key\0"
+_CONTENT = struct.Struct(">B32s32sQQ")
+_SIGNATURE_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Succession:
+    """One record. Nothing in it is to be believed before `verify` has returned.
+
+    `old_public` and `new_public` are Ed25519 keys of 32 bytes, `serial` counts the successions of a fleet from 1,
+    `time` is when the record was made, seconds since 1970, by the clock of that master: for people, never judged.
+    """
+
+    old_public: bytes
+    new_public: bytes
+    serial: int
+    time: int
+    by_old: bytes
+    by_new: bytes
+
+    def encode(self) -> bytes:
+        """The bytes that travel: SUCCESSION_BYTES."""
+        return _succession_content(self.old_public, self.new_public, self.serial, self.time) + self.by_old + self.by_new
+
+    @classmethod
+    def decode(cls, data: bytes) -> Succession:
+        """The record in `data`, not yet verified. Raises RemoteProtocolError("bad-succession")."""
+        if len(data) != SUCCESSION_BYTES:
+            raise RemoteProtocolError("bad-succession", f"a record has {SUCCESSION_BYTES} bytes, not {len(data)}")
+        version, old, new, serial, time = _CONTENT.unpack_from(data)
+        if version != _VERSION:
+            raise RemoteProtocolError("bad-succession", f"there is no version {version} of it")
+        by_old = data[_CONTENT.size : _CONTENT.size + _SIGNATURE_BYTES]
+        return cls(
+            old_public=old, new_public=new, serial=serial, time=time, by_old=by_old, by_new=data[-_SIGNATURE_BYTES:]
+        )
+
+    def verify(self) -> None:
+        """Return if both keys signed the record; raises RemoteProtocolError("bad-succession")."""
+        content = _succession_content(self.old_public, self.new_public, self.serial, self.time)
+        try:
+            Ed25519PublicKey.from_public_bytes(self.old_public).verify(self.by_old, _BY_OLD + content)
+            Ed25519PublicKey.from_public_bytes(self.new_public).verify(self.by_new, _BY_NEW + content)
+        except (InvalidSignature, ValueError):
+            raise RemoteProtocolError("bad-succession", f"record {self.serial} has a false signature") from None
+
+
+def succeed(old_private: bytes, new_private: bytes, *, serial: int, time: int) -> Succession:
+    """The record by which the key of the second 32-byte seed takes the place of the first one's.
+
+    Raises LocalProtocolError for a seed of another length, for twice the same key, and for numbers out of range.
+    """
+    if len(old_private) != 32 or len(new_private) != 32:
+        raise LocalProtocolError("an Ed25519 seed has 32 bytes")
+    if old_private == new_private:
+        raise LocalProtocolError("a fleet key cannot take the place of itself")
+    if not (1 <= serial < 2**64 and 0 <= time < 2**64):
+        raise LocalProtocolError("the serial number of a succession begins at 1, and its numbers have 64 bits")
+    old, new = Ed25519PrivateKey.from_private_bytes(old_private), Ed25519PrivateKey.from_private_bytes(new_private)
+    old_public, new_public = old.public_key().public_bytes_raw(), new.public_key().public_bytes_raw()
+    content = _succession_content(old_public, new_public, serial, time)
+    return Succession(
+        old_public=old_public,
+        new_public=new_public,
+        serial=serial,
+        time=time,
+        by_old=old.sign(_BY_OLD + content),
+        by_new=new.sign(_BY_NEW + content),
+    )
+
+
+def encode_chain(records: Sequence[Succession]) -> bytes:
+    """The records behind each other."""
+    return b"".join(record.encode() for record in records)
+
+
+def decode_chain(data: bytes) -> tuple[Succession, ...]:
+    """The records of a chain, oldest first. That they follow each other was checked, no signature was.
+
+    Raises RemoteProtocolError("bad-succession").
+    """
+    if len(data) % SUCCESSION_BYTES:
+        raise RemoteProtocolError("bad-succession", f"{len(data)} bytes are no whole number of records")
+    starts = range(0, len(data), SUCCESSION_BYTES)
+    records = tuple(Succession.decode(data[start : start + SUCCESSION_BYTES]) for start in starts)
+    for before, after in pairwise(records):
+        if after.old_public != before.new_public or after.serial != before.serial + 1:
+            raise RemoteProtocolError("bad-succession", f"record {after.serial} does not follow {before.serial}")
+    keys = {record.new_public for record in records} | {record.old_public for record in records[:1]}
+    if records and len(keys) != len(records) + 1:
+        raise RemoteProtocolError("bad-succession", "a key comes twice")
+    return records
+
+
+def successors(pinned: bytes, fleet_public: bytes, chain: bytes) -> tuple[bytes, ...]:
+    """The fingerprints (25 bytes each) that lead from the pinned one to that of `fleet_public`, without the pinned one.
+
+    Empty when `fleet_public` is the pinned key itself. Every record on the way is verified.
+    Raises RemoteProtocolError with the reason `wrong-fleet` (the chain does not lead there) or `bad-succession`.
+    """
+    fleet = fingerprint_bytes(fleet_public)
+    if fleet == pinned:
+        return ()
+    records = decode_chain(chain)
+    ways = [index for index, record in enumerate(records) if fingerprint_bytes(record.old_public) == pinned]
+    if not ways or records[-1].new_public != fleet_public:
+        raise RemoteProtocolError("wrong-fleet", "the master belongs to another fleet than the pinned one")
+    for record in records[ways[0] :]:
+        record.verify()
+    return tuple(fingerprint_bytes(record.new_public) for record in records[ways[0] :])
+
+
+def _succession_content(old_public: bytes, new_public: bytes, serial: int, time: int) -> bytes:
+    return _CONTENT.pack(_VERSION, old_public, new_public, serial, time)
