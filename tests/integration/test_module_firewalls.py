@@ -42,9 +42,9 @@ def test_saved_rules_are_read_in_salts_shape() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (":INPUT\n", "ERROR: Line 2 of {} is no rule: ':INPUT'."),
-        ("-A NOSUCH -j DROP\n", "ERROR: Line 2 of {} is no rule: '-A NOSUCH -j DROP'."),
-        ("[0:0] nonsense\n", "ERROR: Line 2 of {} is no rule: '[0:0] nonsense'."),
+        (":INPUT\n", "ERROR: Line 2 of {} is not a rule: ':INPUT'."),
+        ("-A NOSUCH -j DROP\n", "ERROR: Line 2 of {} is not a rule: '-A NOSUCH -j DROP'."),
+        ("[0:0] nonsense\n", "ERROR: Line 2 of {} is not a rule: '[0:0] nonsense'."),
         ("-j DROP\n# x\nCOMMIT", {"filter": {}}),
     ],
 )
@@ -66,8 +66,8 @@ def test_what_is_no_saved_rule_is_named_or_left_out(tmp_path: Path, text: str, s
         ("iptables.check", (), "Chain needs to be specified"),
         ("iptables.check", ("filter", "INPUT"), "Rule needs to be specified"),
         ("iptables.check", ("filter", "INPUT", "'"), "cannot be split"),
-        ("iptables.check", ("filter", "INPUT", "-t nat -j DROP"), "is no part of a rule"),
-        ("iptables.check", ("filter", "INPUT", "--modprobe=/bin/id"), "is no part of a rule"),
+        ("iptables.check", ("filter", "INPUT", "-t nat -j DROP"), "is not part of a rule"),
+        ("iptables.check", ("filter", "INPUT", "--modprobe=/bin/id"), "is not part of a rule"),
         ("iptables.check", ("-x", "INPUT", "-j DROP"), "is not the name of a table"),
         ("iptables.check", ("filter", "a b", "-j DROP"), "is not the name of a chain"),
         ("iptables.check_chain", ("filter;", "INPUT"), "is not the name of a table"),
@@ -92,7 +92,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "large"
     with path.open("wb") as stream:
         stream.truncate(64 * 1024 * 1024 + 1)
-    assert "those are no saved rules" in run("iptables.get_saved_rules", str(path)).value
+    assert "it does not contain saved rules" in run("iptables.get_saved_rules", str(path)).value
 
 
 INSIDE = """
@@ -148,7 +148,7 @@ def test_the_rules_of_this_machine_are_those_that_were_made() -> None:
         [{"protocol": ["tcp"], "match": ["tcp"], "destination_port": ["22"], "jump": ["ACCEPT"]}],
         True, said[4], False, True, False,
     ]  # fmt: skip
-    assert "iptables cannot say it: " in said[4]
+    assert "iptables cannot check the rule: " in said[4]
     assert 'unknown option "--nosuch"' in said[4]
     assert said[8:13] == ["v", ["t"], True, ["metainfo", "table", "chain", "rule"], "drop"]
     assert said[13:] == [

@@ -243,7 +243,7 @@ def test_names_are_normalized_as_indexes_do(name: str, plain: str) -> None:
 
 
 def test_an_answer_that_is_no_list_is_said(program: Path) -> None:
-    assert run("pip.list", bin_env=str(program)).value.startswith("ERROR: pip answered what is no list of packages")
+    assert run("pip.list", bin_env=str(program)).value.startswith("ERROR: pip did not print a list of packages")
 
 
 def test_a_python_without_pip_is_said(tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ def test_paths_that_are_none_are_refused(tool: str, path: str, fresh: dict[str, 
 @pytest.mark.parametrize("root", ["relative", "/no/such/folder", "/etc/passwd"])
 def test_a_root_that_is_no_folder_is_refused(tool: str, root: str, fresh: dict[str, Path], repository: Path) -> None:
     message = Machine(tool, fresh[tool], repository).error("pkg.install", ALPHA, root=root)
-    assert "root is no folder of this minion" in message
+    assert "root is not the absolute path of a folder" in message
 
 
 def test_zypper_holds_packages(fresh: dict[str, Path], repository: Path, tmp_path: Path) -> None:

@@ -347,7 +347,7 @@ def test_a_file_system_is_mounted_remounted_and_unmounted(inside: dict[str, Any]
 def test_a_file_of_a_full_disk_is_as_it_was(inside: dict[str, Any]) -> None:
     found = inside["full disk"]
     assert (found["retcode"], found["same"], found["left"]) == (1, True, ["hosts"])
-    assert found["value"] == "ERROR: /etc/hosts cannot be written, it is as it was: No space left on device."
+    assert found["value"] == "ERROR: /etc/hosts cannot be written, and is unchanged: No space left on device."
 
 
 def test_an_interface_that_comes_up_is_seen(inside: dict[str, Any]) -> None:

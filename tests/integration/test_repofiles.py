@@ -34,9 +34,8 @@ def change(path: str, repo: str, values: Mapping[str, Any]) -> None:
 
 
 def remove(path: str, repo: str) -> bool:
-    """True when the file is gone."""
-    _rpm.save_repositories(path, text := _rpm.without_repository(path, repo))
-    return not text
+    """Whether the file is gone."""
+    return _rpm.delete_repository([os.path.dirname(path)], repo, test=False)[1]
 
 
 @pytest.fixture

@@ -16,12 +16,12 @@ from saltlite.plugins.modules.aptpkg import apt
 @pytest.mark.parametrize("name", ["-o", "--help", "vim-", "", "a b", "^vim", "?installed", "vim;id", "vim/sid", "Vim"])
 def test_what_is_no_package_name_is_refused(name: str) -> None:
     with pytest.raises(SaltInvocationError, match="not the name of a package"):
-        apt.SPELLING.name(name)
+        apt.NAME_RULES.name(name)
 
 
 @pytest.mark.parametrize("name", ["g++", "libc6:i386", "python3.11", "0ad"])
 def test_package_names_pass(name: str) -> None:
-    assert apt.SPELLING.name(name) == name
+    assert apt.NAME_RULES.name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_targets_of_a_call(one: Any, several: Any, wanted: Any, targets: list[st
 @pytest.mark.parametrize("version", ["-1", "1 2", "1;id", ""])
 def test_what_is_no_version_is_refused(version: str) -> None:
     with pytest.raises(SaltInvocationError, match="not a version"):
-        apt.SPELLING.version(version)
+        apt.NAME_RULES.version(version)
 
 
 def test_package_files_are_absolute_paths_that_exist(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(machine: Machine, monk
 
     monkeypatch.setattr(os, "fsync", full)
     outcome = machine.outcome("hosts.add_host", "192.0.2.9", "new")
-    assert outcome.value == "ERROR: /etc/hosts cannot be written, it is as it was: No space left on device."
+    assert outcome.value == "ERROR: /etc/hosts cannot be written, and is unchanged: No space left on device."
     assert outcome.retcode == 1
     assert machine.read("/etc/hosts") == HOSTS
     assert os.listdir(machine.root / "etc") == ["hosts"]

@@ -293,9 +293,9 @@ def test_blowfish_takes_its_rounds_from_the_salt() -> None:
         ("seed", (0, "x"), "range is a whole number above zero"),
         ("sample", ([1], 2), "cannot be taken of 1"),
         ("shuffle", ("abc",), "value is a list"),
-        ("shadow_hash", ("a", "secret", "rot13"), "'rot13' is no algorithm"),
-        ("shadow_hash", ("a:b", "secret"), "is no salt"),
-        ("shadow_hash", ("!", "secret", "crypt"), "is no salt"),
+        ("shadow_hash", ("a", "secret", "rot13"), "'rot13' is not an algorithm"),
+        ("shadow_hash", ("a:b", "secret"), "is not a salt"),
+        ("shadow_hash", ("!", "secret", "crypt"), "is not a salt"),
     ],
 )
 def test_what_makes_no_sense_is_refused_without_the_password(fun: str, args: tuple[Any, ...], said: str) -> None:

@@ -24,35 +24,33 @@ _NEW_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*\$?", re.ASCII)
 
 
 def in_root(root: str | None) -> list[str]:
-    """The option that lets a program of the shadow suite work on the files below `root`."""
+    """The option with which programs of the shadow suite use the files below `root`."""
     return [] if root is None else ["--root", root]
 
 
 def user_name(name: Any) -> str:
-    """The name as text, or SaltInvocationError for what cannot be the name of a user."""
+    """The name of a user. Raises SaltInvocationError if it is invalid."""
     return _programs.name(name, "user", without="/:,")
 
 
 def group_name(name: Any) -> str:
-    """The name as text, or SaltInvocationError for what cannot be the name of a group."""
+    """The name of a group. Raises SaltInvocationError if it is invalid."""
     return _programs.name(name, "group", without="/:,")
 
 
 def new_name(name: Any, what: str) -> str:
-    """The name of a `what` that is to be made, or SaltInvocationError.
+    """The name of a new `what` (user or group). Raises SaltInvocationError if it is invalid.
 
-    Some systems let everything be a name that does not break their files; scripts of others then run what stands in it.
+    Only safe names are accepted: some systems accept others, which scripts may then execute.
     """
     found = _programs.name(name, what, without="/:,")
     if not _NEW_NAME.fullmatch(found):
-        raise SaltInvocationError(
-            f"{found!r} is not the name of a {what}: ASCII letters, digits and _ . - + @ make one."
-        )
+        raise SaltInvocationError(f"{found!r} is not the name of a {what}: use ASCII letters, digits and _ . - + @.")
     return found
 
 
 def users(root: str | None) -> list[pwd.struct_passwd]:
-    """All users; of this machine by its name service."""
+    """All users; on this machine from its name service."""
     if root is None:
         return pwd.getpwall()
     return [
@@ -63,7 +61,7 @@ def users(root: str | None) -> list[pwd.struct_passwd]:
 
 
 def user(name: str, root: str | None) -> pwd.struct_passwd | None:
-    """One user; None where there is none."""
+    """One user; None if there is none."""
     if root is not None:
         return next((one for one in users(root) if one.pw_name == name), None)
     try:
@@ -73,7 +71,7 @@ def user(name: str, root: str | None) -> pwd.struct_passwd | None:
 
 
 def groups(root: str | None) -> list[grp.struct_group]:
-    """All groups; of this machine by its name service."""
+    """All groups; on this machine from its name service."""
     if root is None:
         return grp.getgrall()
     return [
@@ -84,7 +82,7 @@ def groups(root: str | None) -> list[grp.struct_group]:
 
 
 def group(name: str, root: str | None) -> grp.struct_group | None:
-    """One group; None where there is none."""
+    """One group; None if there is none."""
     if root is not None:
         return next((one for one in groups(root) if one.gr_name == name), None)
     try:
@@ -94,7 +92,7 @@ def group(name: str, root: str | None) -> grp.struct_group | None:
 
 
 def passwords(root: str | None) -> Iterator[list[str]]:
-    """The rows of `/etc/shadow`, nine texts each. Raises CommandExecutionError where it cannot be read."""
+    """The rows of `/etc/shadow`, nine fields each. Raises CommandExecutionError if it cannot be read."""
     for row in _rows(root or "/", "shadow", 2):
         yield (row + [""] * SHADOW_FIELDS)[:SHADOW_FIELDS]
 
@@ -120,7 +118,7 @@ ALPHABET = "./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 """The characters of salts, 64."""
 
 LIBRARIES = ("libcrypt.so.1", "libcrypt.so.2", "libc.so")
-"""Where `crypt` is: glibc's and libxcrypt's library, musl's libc."""
+"""Libraries with `crypt`: of glibc, of libxcrypt, and musl's libc."""
 
 PREFIXES = {
     "sha512": ("$6$", 16),
@@ -129,30 +127,30 @@ PREFIXES = {
     "md5": ("$1$", 8),
     "crypt": ("", 2),
 }
-"""Algorithm -> what its salts begin with, and how many random characters follow."""
+"""Algorithm -> prefix of its salts, and number of random characters after it."""
 
 _ROUNDS = {"blowfish": ""}
-"""Algorithm -> what stands before the number of rounds in a salt that says it, where that is not `rounds=`."""
+"""Algorithm -> prefix of the number of rounds in a salt, if it is not `rounds=`."""
 
 
 def hashed(password: str, algorithm: str, salt: str | None = None) -> str:
-    """The hash of a password. Raises SaltInvocationError, and CommandExecutionError where libcrypt does not make it."""
+    """The hash of a password. Raises SaltInvocationError, and CommandExecutionError if libcrypt cannot make it."""
     if algorithm not in PREFIXES:
-        raise SaltInvocationError(f"{algorithm!r} is no algorithm: {', '.join(PREFIXES)} are.")
+        raise SaltInvocationError(f"{algorithm!r} is not an algorithm: use {', '.join(PREFIXES)}.")
     if "\x00" in password:
         raise SaltInvocationError("A password cannot have a NUL character.")
     prefix, size = PREFIXES[algorithm]
     if salt is None:
         salt = "".join(ALPHABET[byte % len(ALPHABET)] for byte in os.urandom(size))
-        # Of the last character of a blowfish salt only two bits count, and libcrypt refuses it where others are set.
+        # Only two bits of the last character of a blowfish salt are used, and libcrypt refuses others.
         salt = salt[:-1] + "." if algorithm == "blowfish" else salt
     elif not re.fullmatch(rf"(?:{_ROUNDS.get(algorithm, 'rounds=')}[0-9]+\$)?[./0-9A-Za-z_]+", salt, re.ASCII):
-        raise SaltInvocationError(f"{salt!r} is no salt: letters, digits, dots and slashes make one.")
+        raise SaltInvocationError(f"{salt!r} is not a salt: only letters, digits, dots and slashes are allowed.")
     elif algorithm == "blowfish" and "$" in salt:
         prefix = "$2b$"  # the salt begins with its number of rounds
     made = _crypt()(password.encode(), f"{prefix}{salt}".encode())
     if not made or made.startswith(b"*"):
-        raise CommandExecutionError(f"The libcrypt of this machine makes no {algorithm} hash with this salt.")
+        raise CommandExecutionError(f"The libcrypt of this machine cannot make a {algorithm} hash with this salt.")
     return bytes(made).decode("ascii")
 
 

@@ -1,7 +1,6 @@
-"""Files of this machine that modules read and edit: below `/proc`, `/sys` and `/etc`.
+"""Reads and edits files of this machine below `/proc`, `/sys` and `/etc`, with errors that name the file.
 
-What belongs here: reading them with an error that is a sentence, and giving them a new text. It knows nothing of what
-the files mean. Every path goes through `place`, so that one constant moves them all.
+Every path is mapped by `place`, so that tests can set another `ROOT`.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules._safe_files import write_whole
 
 ROOT = "/"
-"""The folder that stands for `/`."""
+"""The folder that is used as `/`."""
 
 
 def place(path: str) -> str:
-    """Where a file of this machine is. Raises SaltInvocationError for what is no absolute path, a number for one."""
+    """The path of a file of this machine below `ROOT`. Raises SaltInvocationError if it is not absolute."""
     if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
         raise SaltInvocationError(f"{path!r} is not the absolute path of a file.")
     return path if ROOT == "/" else os.path.join(ROOT, path.lstrip("/"))
 
 
 def read(path: str) -> str:
-    """The text of a file; bytes that are no UTF-8 survive `replace`. Raises CommandExecutionError."""
+    """The text of a file; `replace` writes invalid UTF-8 back unchanged. Raises CommandExecutionError."""
     try:
         with open(place(path), encoding="utf-8", errors="surrogateescape", newline="") as stream:
             return stream.read()
@@ -33,7 +32,7 @@ def read(path: str) -> str:
 
 
 def read_if_there(path: str) -> str:
-    """The text of a file, or an empty one when there is none. Raises CommandExecutionError for other failures."""
+    """The text of a file, or an empty string if there is none. Raises CommandExecutionError for other failures."""
     try:
         return read(path)
     except CommandExecutionError as error:
@@ -43,7 +42,7 @@ def read_if_there(path: str) -> str:
 
 
 def names_in(folder: str) -> list[str]:
-    """The names in a folder, sorted; none when it is not there or may not be read."""
+    """The names in a folder, sorted; an empty list if it does not exist or cannot be read."""
     try:
         return sorted(os.listdir(place(folder)))
     except OSError:
@@ -51,7 +50,7 @@ def names_in(folder: str) -> list[str]:
 
 
 def number(text: str) -> Any:
-    """An int or a float where the text is one, otherwise the text."""
+    """An int or a float if the text is one, otherwise the text."""
     try:
         return int(text) if text.lstrip("-").isdecimal() else float(text)
     except ValueError:
@@ -59,10 +58,9 @@ def number(text: str) -> Any:
 
 
 def replace(path: str, text: str, mode: int = 0o644) -> None:
-    """Give a file a new content, or make it with `mode`; its folder is made too.
+    """Write a file atomically, or create it with `mode`, and its folder.
 
-    A reader sees the old content or the new one. Mode, owner and labels stay, links are followed. Raises
-    CommandExecutionError, and then the old content is there.
+    Mode, owner and labels are kept, and links are followed. Raises CommandExecutionError; the old content then stays.
     """
     target = place(path)
     try:
@@ -72,7 +70,7 @@ def replace(path: str, text: str, mode: int = 0o644) -> None:
         reason = error.__cause__ if isinstance(error, CommandExecutionError) else error
         if reason is None:
             raise
-        raise CommandExecutionError(f"{path} cannot be written, it is as it was: {_why(reason)}.") from error
+        raise CommandExecutionError(f"{path} cannot be written, and is unchanged: {_why(reason)}.") from error
 
 
 def _why(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import functools
 import os
 import re
 import subprocess
@@ -21,36 +22,36 @@ Changes = dict[str, dict[str, str]]
 """`{name: {"old": version, "new": version}}`, an empty string where it was or is not installed."""
 
 REASON_LINES = 3
-"""Lines of a failed command's output that stand in the error, where none of them says that it is the reason."""
+"""How many lines of a failed command's output an error quotes if none of them is marked as the reason."""
 
 
-class Spelling(NamedTuple):
-    """How names and versions are written for one package manager; both patterns have to match the whole text.
+class NameRules(NamedTuple):
+    """The syntax of package names and versions for one package manager; each pattern must match the whole string.
 
-    Neither may let through a text that starts with a hyphen, or one with white space, control characters or NUL.
+    No pattern may accept a leading hyphen, white space, control characters or NUL.
     """
 
     names: re.Pattern[str]
     versions: re.Pattern[str]
 
     def name(self, text: Any) -> str:
-        """The package name, or SaltInvocationError."""
+        """The package name. Raises SaltInvocationError if it is invalid."""
         if not self.names.fullmatch(str(text)):
             raise SaltInvocationError(f"{text!r} is not the name of a package.")
         return str(text)
 
     def version(self, text: Any) -> str:
-        """The version, or SaltInvocationError."""
+        """The version. Raises SaltInvocationError if it is invalid."""
         if not self.versions.fullmatch(str(text)):
             raise SaltInvocationError(f"{text!r} is not a version.")
         return str(text)
 
-    def wanted(self, one: Any, several: Any = None, version: Any = None) -> dict[str, str]:
-        """`{name: version}` for what a call asks for, an empty string for any version.
+    def requested(self, one: Any, several: Any = None, version: Any = None) -> dict[str, str]:
+        """The requested packages as `{name: version}`, with an empty string for any version.
 
-        `one` is a name, or several with commas; `several` a list of names and of `{name: version}`, which is taken
-        instead where it is given. `version` holds for `one`. Raises SaltInvocationError for what is no name or no
-        version, and for two versions of one package.
+        `one` is a name or several separated by commas, with the common `version`. `several` is a list of names and of
+        `{name: version}`, and replaces `one`. Raises SaltInvocationError for an invalid name or version, and for two
+        versions of one package.
         """
         asked = one if several is None else several
         if asked is None:
@@ -69,9 +70,9 @@ class Spelling(NamedTuple):
 
 
 def take(kwargs: Mapping[str, Any], *known: str) -> dict[str, Any]:
-    """The keyword arguments by name, None where not given. Raises SaltInvocationError for others.
+    """The keyword arguments by name, None if not given. Raises SaltInvocationError for unknown ones.
 
-    `__pub_` names tell about the job and are dropped.
+    `__pub_` names describe the job and are dropped.
     """
     unknown = sorted(key for key in kwargs if key not in known and not key.startswith("__pub_"))
     if unknown:
@@ -80,7 +81,7 @@ def take(kwargs: Mapping[str, Any], *known: str) -> dict[str, Any]:
 
 
 def path(text: Any) -> str:
-    """A path as it can be given to a program, or SaltInvocationError."""
+    """A path that can be passed to a program. Raises SaltInvocationError if it is invalid."""
     found = str(text)
     if not found or found.startswith("-") or any(ord(character) < 32 for character in found):
         raise SaltInvocationError(f"{text!r} is not the name of a package or file.")
@@ -88,9 +89,9 @@ def path(text: Any) -> str:
 
 
 def package_files(sources: Any, fetch: Callable[[str], Any] | None = None) -> list[str]:
-    """Absolute paths of the package files of `[{name: path}]` or `[path]`. Raises SaltInvocationError.
+    """Absolute paths of the package files in `[{name: path}]` or `[path]`. Raises SaltInvocationError.
 
-    `fetch` brings a URL to this minion and gives the path; without it URLs are refused.
+    `fetch` downloads a URL and returns its local path; without it URLs are refused.
     """
     found: list[str] = []
     for each in sources if isinstance(sources, list | tuple) else [sources]:
@@ -106,29 +107,45 @@ def package_files(sources: Any, fetch: Callable[[str], Any] | None = None) -> li
     return found
 
 
+def words(given: Any) -> list[str]:
+    """The items of a list or of a comma-separated string, without empty ones; none for None."""
+    items = given if isinstance(given, list | tuple) else str(given or "").split(",")
+    return [str(item).strip() for item in items if str(item).strip()]
+
+
+def root_folder(root: Any) -> str:
+    """The absolute path of another root folder. Raises SaltInvocationError if there is no such folder."""
+    folder = path(root)
+    if not os.path.isabs(folder) or not os.path.isdir(folder):
+        raise SaltInvocationError(f"{root} is not the absolute path of a folder on this minion.")
+    return folder
+
+
 def is_glob(name: str) -> bool:
-    """Whether the name is a pattern."""
+    """Whether the name is a glob."""
     return any(character in name for character in "*?[")
 
 
 def listed(found: Mapping[str, Iterable[str]], versions_as_list: bool) -> dict[str, Any]:
-    """`{name: versions}` as `pkg.list_pkgs` gives it: sorted lists, or texts with commas."""
+    """The result of `pkg.list_pkgs` for `{name: versions}`: sorted lists, or comma-separated strings."""
     lists = {name: sorted(set(versions)) for name, versions in found.items()}
     return dict(lists) if versions_as_list else {name: ",".join(versions) for name, versions in lists.items()}
 
 
 def select(installed: Mapping[str, Any], names: Sequence[Any]) -> dict[str, Any]:
-    """The installed packages that one of the names means, which may be globs; all for no names."""
-    if not names:
-        return dict(installed)
-    wanted = [str(name) for name in names]
-    return {
-        name: version for name, version in installed.items() if any(fnmatch.fnmatchcase(name, each) for each in wanted)
-    }
+    """The installed packages that match one of the names or globs; all of them if there are no names."""
+    return {name: version for name, version in installed.items() if matches(name, names)}
+
+
+def matches(name: str, patterns: Sequence[Any]) -> bool:
+    """Whether one of the names or globs matches; True if there are none."""
+    return not patterns or any(fnmatch.fnmatchcase(name, str(pattern)) for pattern in patterns)
 
 
 def versions(installed: Mapping[str, Any], names: Sequence[Any]) -> Any:
-    """What `pkg.version` gives: a version for one name, a dict for several or for a glob; an empty string for none."""
+    """The result of `pkg.version`: a string for one name, a dict for several or for a glob; an empty string for no
+    package.
+    """
     found: dict[str, Any] = {}
     for name in map(str, names):
         matching = fnmatch.filter(installed, name) if is_glob(name) else []
@@ -137,7 +154,7 @@ def versions(installed: Mapping[str, Any], names: Sequence[Any]) -> Any:
 
 
 def single(names: Sequence[Any], found: Mapping[str, Any]) -> Any:
-    """The only value for one name that is no glob, an empty string for no names, otherwise the dict."""
+    """The only value for one name that is not a glob, an empty string for no names, otherwise the dict."""
     if not names:
         return ""
     if len(names) == 1 and not is_glob(str(names[0])):
@@ -145,8 +162,51 @@ def single(names: Sequence[Any], found: Mapping[str, Any]) -> Any:
     return dict(found)
 
 
+def offers(
+    rows: Iterable[tuple[str, str, str]], order: Callable[[str, str], int], *, by_repository: Any = False
+) -> dict[str, Any]:
+    """`{name: [versions]}`, newest first, for rows of repository, name and version.
+
+    `order` compares two versions. With `by_repository` the result is `{repository: {name: [versions]}}`.
+    """
+    found: dict[str, dict[str, set[str]]] = {}
+    for repository, name, version in rows:
+        found.setdefault(repository if by_repository else "", {}).setdefault(name, set()).add(version)
+    key = functools.cmp_to_key(order)
+    listed = {
+        repository: {name: sorted(versions, key=key, reverse=True) for name, versions in names.items()}
+        for repository, names in found.items()
+    }
+    return dict(listed) if by_repository else listed.get("", {})
+
+
+def compare(order: Callable[[str, str], int], first: Any, second: Any, ignore_epoch: bool = False) -> int:
+    """The result of `pkg.version_cmp`: -1, 0 or 1 by `order`, with `ignore_epoch` without the epochs."""
+    one, other = str(first), str(second)
+    if ignore_epoch:
+        one, other = one.rpartition(":")[2], other.rpartition(":")[2]
+    return order(one, other)
+
+
+def file_list(by_package: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of `pkg.file_list` for that of `pkg.file_dict`."""
+    files = {path for paths in by_package["packages"].values() for path in paths}
+    return {"errors": by_package["errors"], "files": sorted(files)}
+
+
+def group_difference(groups: Mapping[str, Iterable[str]], installed: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of `pkg.group_diff` for `{kind: names}`."""
+    return {
+        kind: {
+            "installed": [name for name in names if name in installed],
+            "not installed": [name for name in names if name not in installed],
+        }
+        for kind, names in groups.items()
+    }
+
+
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Changes:
-    """What changed between two lists of installed packages."""
+    """The changes between two lists of installed packages."""
     return {
         name: {"old": before.get(name, ""), "new": after.get(name, "")}
         for name in sorted({*before, *after})
@@ -155,7 +215,7 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Changes:
 
 
 def changed(listing: Callable[[], Mapping[str, Any]], act: Callable[[], Any]) -> Changes:
-    """What `act` changed. A failure of it is raised again, and tells what had changed until then."""
+    """What `act` changed. If it fails, the error is raised again with the names that had changed by then."""
     before = listing()
     failure: CommandExecutionError | None = None
     try:
@@ -170,17 +230,16 @@ def changed(listing: Callable[[], Mapping[str, Any]], act: Callable[[], Any]) ->
 
 
 def some_attributes(rows: Mapping[str, Mapping[str, Any]], attr: Any) -> dict[str, dict[str, Any]]:
-    """The attributes that `attr` names (a list, or a comma-separated string) of each package; all for None."""
+    """The attributes of each package that `attr` (a list or comma-separated string) selects; all of them for None."""
     if not attr:
         return {name: dict(row) for name, row in rows.items()}
-    kept = [key.strip() for key in attr.split(",")] if isinstance(attr, str) else [str(key) for key in attr]
-    return {name: {key: row[key] for key in kept if key in row} for name, row in rows.items()}
+    return {name: {key: row[key] for key in words(attr) if key in row} for name, row in rows.items()}
 
 
 def run(argv: Sequence[str], env: Mapping[str, str] | None = None, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Run one command that reads `text`; its output is in the C locale.
+    """Run one command in the C locale with `text` as its input.
 
-    Raises CommandNotFoundError, and CommandExecutionError when it cannot be started.
+    Raises CommandNotFoundError, and CommandExecutionError if it cannot be started.
     """
     try:
         return subprocess.run(
@@ -199,22 +258,35 @@ def run(argv: Sequence[str], env: Mapping[str, str] | None = None, text: str = "
 
 
 def cannot_be_started(program: str, error: OSError | ValueError) -> CommandExecutionError:
-    """The error for arguments that no program takes: too long ones, and those with NUL or halves of characters."""
+    """The error for arguments that are too long, contain NUL, or are not valid UTF-8."""
     reason = error.strerror if isinstance(error, OSError) else "an argument is no text of UTF-8 without NUL"
     return CommandExecutionError(f"{program} cannot be started: {reason}.")
 
 
 def failure(done: subprocess.CompletedProcess[str], reasons: Sequence[str]) -> CommandExecutionError:
-    """The error for a command that failed: `reasons`, or its last words where there are none."""
+    """The error for a failed command, with the given `reasons` or else the last lines of its output."""
     lines = [line.strip() for line in (done.stderr.strip() or done.stdout).splitlines() if line.strip()]
     words = "; ".join(reasons or lines[-REASON_LINES:] or ["it gave no reason"])
     return CommandExecutionError(f"{os.path.basename(done.args[0])} failed (return code {done.returncode}): {words}")
 
 
-def mark_report(name: str, old: str, new: str, problem: str = "", *, test: bool = False) -> dict[str, Any]:
-    """One package's part of what `pkg.hold` and `pkg.unhold` give: `hold`, or another word, before and after.
+def database_locked(holder: str = "") -> CommandExecutionError:
+    """The error if another package manager holds the lock; `holder` is a suffix such as ` (process 12)`."""
+    return CommandExecutionError(
+        f"The package database is locked by another package manager{holder}: try again when that has ended."
+    )
 
-    `problem` says why it failed; with `test` nothing was done, and the result is None.
+
+def not_root() -> CommandExecutionError:
+    """The error if the minion may not change packages."""
+    return CommandExecutionError("Packages can be changed by root only, and this minion runs as another user.")
+
+
+def hold_report(name: str, old: str, new: str, problem: str = "", *, test: bool = False) -> dict[str, Any]:
+    """The entry of one package in the result of `pkg.hold` and `pkg.unhold`; `old` and `new` are its states, such as
+    `hold`.
+
+    `problem` says why it failed. With `test` nothing was done, and the result is None.
     """
     if problem:
         return {"name": name, "changes": {}, "result": False, "comment": problem}
@@ -225,10 +297,10 @@ def mark_report(name: str, old: str, new: str, problem: str = "", *, test: bool 
     return {"name": name, "changes": {"old": old, "new": new}, "result": None if test else True, "comment": comment}
 
 
-def process_holding(path: str) -> str:
-    """The process that has the file open, as it stands behind a word: ` (process 12, name)`; an empty string for none.
+def lock_holder(path: str) -> str:
+    """The process that has the file open, as a suffix such as ` (process 12, name)`; an empty string if none is found.
 
-    Processes of other users can be looked at by root only.
+    Only root can examine the processes of other users.
     """
     wanted = os.path.realpath(path)
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -248,7 +320,10 @@ _SERVICE = re.compile(r"/([^/\n]+)\.service$", re.MULTILINE)
 
 
 def services_running_replaced_files(procfs: str = "/proc") -> list[str]:
-    """Names of the systemd services with such processes, sorted. Processes that may not be looked at are skipped."""
+    """Systemd services whose processes run programs or libraries that an upgrade has replaced, sorted.
+
+    Processes that cannot be examined are skipped.
+    """
     found = set()
     for pid in filter(str.isdigit, os.listdir(procfs)):
         if _REPLACED.search(_proc_text(f"{procfs}/{pid}/maps")):

@@ -11,7 +11,7 @@ import functools
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -20,11 +20,11 @@ from saltlite.plugins.modules import _packages
 from saltlite.plugins.modules._safe_files import write_whole
 
 UNIT, RECORD = "\x1f", "\x1e"
-"""Control characters that no field of a package holds; a description does hold line ends."""
+"""Control characters that no field of a package contains; a description contains line breaks."""
 
 NAMES = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+~^%{}-]*", re.ASCII)
 VERSIONS = re.compile(r"(?:[<>]=?|=)?[A-Za-z0-9][A-Za-z0-9_.+~^:*-]*", re.ASCII)
-SPELLING = _packages.Spelling(NAMES, VERSIONS)
+NAME_RULES = _packages.NameRules(NAMES, VERSIONS)
 
 _X86_64 = frozenset({"x86_64", "x86_64_v2", "x86_64_v3", "x86_64_v4", "amd64", "ia32e"})
 _X86_32 = frozenset({"i386", "i486", "i586", "i686", "athlon", "geode"})
@@ -36,7 +36,7 @@ _OTHERS = frozenset(
     | {"alpha", "alphaev4", "alphaev45", "alphaev5", "alphaev56", "alphapca56", "alphaev6", "alphaev67"}
 )
 ARCHITECTURES = _X86_64 | _X86_32 | _ARM_32 | _OTHERS
-"""What may stand behind the last dot of a package name and be its architecture."""
+"""Names that are an architecture after the last dot of a package name."""
 
 _DEBIAN_NAMES = {"amd64": "x86_64", "arm64": "aarch64", "armhf": "armv7hl", "i386": "i686", "ppc64el": "ppc64le"}
 """The grain `osarch` on Debian, where dpkg gives it -> rpm's name."""
@@ -46,7 +46,7 @@ _NONE = "(none)"
 
 
 class Package(NamedTuple):
-    """One installed package. `name` has the architecture behind a dot where that is not the machine's own."""
+    """An installed package. `name` ends with the architecture if that differs from the architecture of this machine."""
 
     name: str
     epoch: str | None
@@ -68,15 +68,15 @@ def full_version(epoch: str | None, version: str, release: str | None) -> str:
 
 
 def root_folder(*given: Any) -> str:
-    """The first of the given root folders, or an empty string for the machine itself. Raises SaltInvocationError."""
+    """The first of the given root folders, or an empty string for this machine. Raises SaltInvocationError."""
     root = next((str(each) for each in given if each not in (None, "", "/")), "")
     if root and not (os.path.isabs(root) and os.path.isdir(root)):
-        raise SaltInvocationError(f"root is no folder of this minion with an absolute path: {root!r}")
+        raise SaltInvocationError(f"root is not the absolute path of a folder on this minion: {root!r}")
     return os.path.realpath(root) if root else ""
 
 
 def below(root: str, path: str) -> str:
-    """The path `path` of the system whose root folder is `root`."""
+    """The path `path` in the system whose root folder is `root`."""
     return os.path.join(root, path.lstrip("/")) if root else path
 
 
@@ -92,7 +92,7 @@ def native_architecture(grains: Mapping[str, Any]) -> str:
 
 
 def shown_name(name: str, arch: str, native: str) -> str:
-    """`name`, or `name.arch` for what was not built for this machine."""
+    """`name`, or `name.arch` if the package was built for another architecture."""
     if arch in (native, "noarch", _NONE, ""):
         return name
     if any({arch, native} <= kin for kin in (_X86_64, _X86_32, _ARM_32)):
@@ -101,25 +101,25 @@ def shown_name(name: str, arch: str, native: str) -> str:
 
 
 def split_architecture(name: str) -> tuple[str, str | None]:
-    """A package name without its architecture, and that, or None."""
+    """A package name without its architecture, and the architecture or None."""
     bare, dot, arch = name.rpartition(".")
     return (bare, arch) if dot and arch in ARCHITECTURES else (name, None)
 
 
 def normalised(name: str, native: str) -> str:
-    """The name without the architecture, where that is that of this machine."""
+    """The name without its architecture, if that is the architecture of this machine."""
     bare, arch = split_architecture(name)
     return bare if arch and shown_name(bare, arch, native) == bare else name
 
 
 def query(tags: Sequence[str], names: Sequence[str] = (), root: str = "") -> Iterator[list[str]]:
-    """The values of these tags for each installed package, or each that one of the names (or globs) means.
+    """The values of these tags for each installed package, or for those that match one of the names or globs.
 
-    Raises CommandExecutionError for a database that cannot be read.
+    Raises CommandExecutionError if the database cannot be read.
     """
     form = UNIT.join(tag if "%" in tag else f"%{{{tag}}}" for tag in tags) + RECORD
     done = run(["-qa", "--nodigest", "--nosignature", "--queryformat", form, "--", *names], root)
-    # rpm says 0 for a database that it cannot open, too.
+    # rpm also returns 0 if it cannot open the database.
     wrong = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     if done.returncode or wrong:
         raise CommandExecutionError(f"The rpm database cannot be read: {'; '.join(wrong) or done.stderr.strip()}")
@@ -128,7 +128,7 @@ def query(tags: Sequence[str], names: Sequence[str] = (), root: str = "") -> Ite
 
 
 def installed(native: str, root: str = "") -> dict[str, list[Package]]:
-    """All installed packages by the name that is shown, the versions of each from old to new."""
+    """All installed packages by shown name, each with its versions from old to new."""
     found: dict[str, list[Package]] = {}
     tags = ("NAME", "EPOCH", "VERSION", "RELEASE", "ARCH", "INSTALLTIME")
     for name, epoch, version, release, arch, installed_at in query(tags, root=root):
@@ -143,7 +143,7 @@ def installed(native: str, root: str = "") -> dict[str, list[Package]]:
 
 
 def checked_names(names: Iterable[Any]) -> list[str]:
-    """Names or globs of packages as rpm can be asked for. Raises SaltInvocationError."""
+    """Valid names or globs of packages. Raises SaltInvocationError."""
     found = [str(name) for name in names]
     for name in found:
         if not NAMES.fullmatch(re.sub(r"[*?\[\]!]", "_", name)):
@@ -160,7 +160,7 @@ def owners(path: Any, root: str = "") -> str:
 
 
 def files(names: Sequence[str] = (), root: str = "") -> dict[str, list[str]]:
-    """The files of installed packages by package, which names or globs may limit."""
+    """The files of installed packages, or of those that match the names or globs, by package."""
     found: dict[str, list[str]] = {}
     for name, *paths in query(["NAME", f"[%{{FILENAMES}}{UNIT}]"], names, root):
         found.setdefault(name, []).extend(path for path in paths if path)
@@ -168,11 +168,11 @@ def files(names: Sequence[str] = (), root: str = "") -> dict[str, list[str]]:
 
 
 def of_package_file(path: str, tags: Sequence[str]) -> list[str]:
-    """The values of these tags of a package file. Raises CommandExecutionError when it is none."""
+    """The values of these tags of a package file. Raises CommandExecutionError if it is not a package."""
     form = UNIT.join(f"%{{{tag}}}" for tag in tags) + RECORD
     done = run(["-qp", "--nosignature", "--queryformat", form, "--", path])
     if done.returncode:
-        raise CommandExecutionError(f"{path} is no rpm package: {done.stderr.strip()}")
+        raise CommandExecutionError(f"{path} is not an rpm package: {done.stderr.strip()}")
     return done.stdout.removesuffix(RECORD).split(UNIT)
 
 
@@ -184,9 +184,9 @@ def parts_of_version(text: str) -> tuple[int, str, str]:
 
 
 def compare(first: str, second: str) -> int:
-    """-1, 0 or 1 when the first version is older, equal or newer.
+    """-1, 0 or 1 if the first version is older, equal or newer.
 
-    Where one of them has no release, releases do not count: 3.2 is equal to 3.2-1.
+    Releases count only if both have one: 3.2 is equal to 3.2-1.
     """
     first_epoch, first_version, first_release = parts_of_version(first)
     second_epoch, second_version, second_release = parts_of_version(second)
@@ -201,8 +201,8 @@ def compare(first: str, second: str) -> int:
 def compare_parts(first: str, second: str) -> int:
     """-1, 0 or 1 as rpm orders two versions, or two releases, without an epoch.
 
-    Contract: RPM reference manual, "Version comparison": runs of digits and of letters are compared one after the
-    other; digits are newer than letters; `~` is older than the end, `^` newer than the end and older than the rest.
+    Contract: RPM reference manual, "Version comparison": runs of digits and of letters are compared in turn; digits are
+    newer than letters; `~` is older than the end, `^` is newer than the end and older than anything else.
     """
     left, right = _TOKEN.findall(first), _TOKEN.findall(second)
     for index in range(max(len(left), len(right)) + 1):
@@ -220,7 +220,7 @@ def compare_parts(first: str, second: str) -> int:
 
 
 def _rank(token: str) -> int:
-    """What comes first: `~`, the end, `^`, letters, digits."""
+    """The order of token kinds: `~`, the end, `^`, letters, digits."""
     if token in ("~", "", "^"):
         return ("~", "", "^").index(token)
     return 4 if token.isdigit() else 3
@@ -288,10 +288,9 @@ _CPIO_HEADER = 110
 
 
 def info(names: Sequence[Any], *, root: str = "", attr: Any = None, all_versions: bool = False) -> dict[str, Any]:
-    """`{name: attributes}` of installed packages, or lists of them with `all_versions`, newest first.
+    """`{name: attributes}` of installed packages, of the newest version, or a list of all versions with `all_versions`.
 
-    Without `all_versions` of the newest version. Keys of gpg are no packages here. Raises CommandExecutionError when
-    `attr` names no attribute.
+    GPG keys are skipped. Raises CommandExecutionError if `attr` contains no known attribute.
     """
     asked = attr.split(",") if isinstance(attr, str) else attr
     wanted = None if asked is None else {str(key).strip() for key in asked}
@@ -312,7 +311,7 @@ def info(names: Sequence[Any], *, root: str = "", attr: Any = None, all_versions
 
 
 def info_installed(names: Sequence[Any], *, failhard: bool, **choice: Any) -> dict[str, Any]:
-    """As `info`, under the names that `pkg.info_installed` has; raises CommandExecutionError for what is missing."""
+    """The result of `pkg.info_installed`. Raises CommandExecutionError for packages that are not installed."""
     found = info(names, **choice)
     missing = [str(name) for name in names if not _packages.select(found, [name])]
     if missing and failhard:
@@ -340,12 +339,12 @@ def _attributes(row: dict[str, str]) -> dict[str, Any]:
 
 
 def timestamp(seconds: int) -> str:
-    """The time of day in UTC, as in 2026-01-31T12:00:00Z."""
+    """The time in UTC, as in 2026-01-31T12:00:00Z."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 def list_pkgs(packages: Mapping[str, Sequence[Package]], versions_as_list: bool, attr: Any) -> dict[str, Any]:
-    """What `pkg.list_pkgs` gives: texts, lists of versions, or with `attr` lists of dicts of attributes."""
+    """The result of `pkg.list_pkgs`: strings, lists of versions, or with `attr` lists of dicts of attributes."""
     if attr is None:
         lists = {name: [each.full_version for each in several] for name, several in packages.items()}
         return _packages.listed(lists, versions_as_list)
@@ -364,10 +363,10 @@ def list_pkgs(packages: Mapping[str, Sequence[Package]], versions_as_list: bool,
 def verify(
     names: Sequence[Any], *, root: str = "", ignore_types: Any = (), verify_options: Any = ()
 ) -> dict[str, dict[str, Any]]:
-    """`{path: {"mismatch": [what], "type": kind}}`, or `{path: {"missing": True}}`, of files that are not as packed.
+    """`{path: {"mismatch": [what], "type": kind}}`, or `{path: {"missing": True}}`, of files that differ from their
+    package.
 
-    Raises CommandExecutionError for a package that is not installed, SaltInvocationError for an option that rpm could
-    take for something else than leaving out a check.
+    Raises CommandExecutionError for a package that is not installed, SaltInvocationError for an invalid option.
     """
     ignored = _texts(ignore_types)
     found: dict[str, dict[str, Any]] = {}
@@ -383,8 +382,9 @@ def verify(
 
 
 def modified(names: Sequence[Any], *, root: str = "", **wanted: bool) -> dict[str, list[str]]:
-    """`{path: [what changed]}` of the files of packages that were changed; `wanted` says which changes it must have
-    (True) or not have (False). A file that is missing has the change `missing`.
+    """`{path: [what changed]}` of the changed files of packages; a missing file has the change `missing`.
+
+    `wanted` selects files by changes that they must have (True) or must not have (False).
     """
     found: dict[str, list[str]] = {}
     for match in _verified(names, root, ()):
@@ -398,7 +398,7 @@ def modified(names: Sequence[Any], *, root: str = "", **wanted: bool) -> dict[st
 
 
 def changes_asked(flags: Mapping[str, Any]) -> dict[str, bool]:
-    """The keyword arguments of `modified` that name changes. Raises SaltInvocationError for others."""
+    """The keyword arguments of `modified`. Raises SaltInvocationError for unknown ones."""
     taken = _packages.take(flags, *_CHANGES.values(), "missing", "config")
     return {change: bool(must) for change, must in taken.items() if must is not None}
 
@@ -406,7 +406,7 @@ def changes_asked(flags: Mapping[str, Any]) -> dict[str, bool]:
 def _verified(names: Sequence[Any], root: str, options: Sequence[str]) -> list[re.Match[str]]:
     for option in options:
         if not _OPTION.fullmatch(option):
-            raise SaltInvocationError(f"{option!r} does not leave out a check: nodeps, nofiles, nodigest and such do.")
+            raise SaltInvocationError(f"{option!r} does not skip a check: use nodeps, nofiles, nodigest and the like.")
     asked = checked_names(names)
     done = run(["-V", *(f"--{option}" for option in options), *([] if asked else ["-a"]), "--", *asked], root)
     lost = re.findall(r"^package (.*) is not installed$", done.stdout, re.MULTILINE)
@@ -418,36 +418,31 @@ def _verified(names: Sequence[Any], root: str, options: Sequence[str]) -> list[r
 
 
 def _texts(given: Any) -> list[str]:
-    found = given.split(",") if isinstance(given, str) else given or []
-    if not isinstance(found, list | tuple):
-        raise SaltInvocationError(f"{given!r} is neither a list nor a text with commas.")
-    return [str(each).strip() for each in found if str(each).strip()]
+    if not isinstance(given, str | list | tuple | None):
+        raise SaltInvocationError(f"{given!r} is neither a list nor a comma-separated string.")
+    return _packages.words(given)
 
 
 def file_list(names: Sequence[Any], root: str = "") -> dict[str, list[str]]:
-    """What `pkg.file_list` gives."""
-    found = file_dict(names, root)
-    return {
-        "errors": found["errors"],
-        "files": sorted({each for paths in found["packages"].values() for each in paths}),
-    }
+    """The result of `pkg.file_list`."""
+    return _packages.file_list(file_dict(names, root))
 
 
 def file_dict(names: Sequence[Any], root: str = "") -> dict[str, Any]:
-    """What `pkg.file_dict` gives."""
+    """The result of `pkg.file_dict`."""
     found = files(checked_names(names), root)
     lost = [f"Package {name} is not installed." for name in names if not _packages.select(found, [name])]
     return {"errors": lost, "packages": found}
 
 
 def owner(paths: Sequence[Any], root: str = "") -> str | dict[str, str]:
-    """What `pkg.owner` gives: a name for one path, a dict for several."""
+    """The result of `pkg.owner`: a name for one path, a dict for several."""
     found = {str(path): owners(path, root) for path in paths}
     return found if len(paths) > 1 else next(iter(found.values()), "")
 
 
 def downloaded(folders: Sequence[str], native: str) -> dict[str, Any]:
-    """The package files below some folders, as `pkg.list_downloaded` gives them, without what is no package."""
+    """The package files below some folders, as the result of `pkg.list_downloaded`; invalid files are skipped."""
     found: dict[str, Any] = {}
     for folder in folders:
         for place, _, names in os.walk(folder):
@@ -466,14 +461,14 @@ def downloaded(folders: Sequence[str], native: str) -> dict[str, Any]:
 
 
 def is_whole(package_file: str, root: str = "") -> bool:
-    """Whether digests and signatures of a package file are good."""
+    """Whether the digests and signatures of a package file are valid."""
     return os.path.isfile(package_file) and not run(["-K", "--quiet", "--", package_file], root).returncode
 
 
 def difference(package_file: str, path: str, root: str = "") -> str:
-    """How a file on this machine differs from the one in the package file; an empty string for not at all.
+    """How a file of this machine differs from the one in the package file; an empty string if they are equal.
 
-    Raises CommandExecutionError when the package does not hold the file, or it cannot be read.
+    Raises CommandExecutionError if the package does not contain the file, or the file cannot be read.
     """
     import difflib
 
@@ -490,6 +485,18 @@ def difference(package_file: str, path: str, root: str = "") -> str:
     except UnicodeDecodeError:
         return f"File '{path}' is binary and its content has been modified."
     return "\n".join(difflib.unified_diff(old, new, f"A {path}", f"B {path}", lineterm=""))
+
+
+def differences(paths: Sequence[str], root: str, download: Callable[[str], str]) -> dict[str, str]:
+    """The result of `pkg.diff`; `download` fetches a package and returns the path of its file."""
+    found = {}
+    for path in paths:
+        package = owners(path, root).partition(",")[0]
+        if package:
+            found[path] = difference(download(package), path, root) or "Unchanged"
+        else:
+            found[path] = "Not managed" if os.path.exists(below(root, path)) else "N/A"
+    return found
 
 
 def _unpacked(package_file: str, path: str) -> bytes:
@@ -527,14 +534,14 @@ _SETTING = re.compile(r"^([^=:\s\[#;][^=:]*?)\s*[=:]\s*(.*)$")
 
 
 def checked_repository(repo: Any) -> str:
-    """The id of a repository, which is also the name of its file; or SaltInvocationError."""
+    """The id of a repository, which also names its file. Raises SaltInvocationError if it is invalid."""
     if not _REPOSITORY_ID.fullmatch(str(repo)):
         raise SaltInvocationError(f"{repo!r} is not the id of a repository.")
     return str(repo)
 
 
 def read_repositories(folders: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """All repositories of the folders: `{id: {"file": path, key: value}}`, with `comments` where there are any."""
+    """All repositories in the folders: `{id: {"file": path, key: value}}`, with `comments` if there are any."""
     found: dict[str, dict[str, Any]] = {}
     for folder in folders:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -546,15 +553,15 @@ def read_repositories(folders: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def stanzas(path: str) -> dict[str, dict[str, Any]]:
-    """The repositories of one file: `{id: {key: value}}`. A value of several lines is one text with line ends.
+    """The repositories of one file: `{id: {key: value}}`. Lines of a value are joined by line breaks.
 
-    Raises CommandExecutionError when it cannot be read.
+    Raises CommandExecutionError if it cannot be read.
     """
     return stanzas_of(_repository_text(path))
 
 
 def stanzas_of(text: str) -> dict[str, dict[str, Any]]:
-    """The repositories of the text of a file, as `stanzas`."""
+    """The repositories in the text of a file, as `stanzas`."""
     found: dict[str, dict[str, Any]] = {}
     for repo, lines in _sections(text):
         if repo is None:
@@ -574,10 +581,10 @@ def stanzas_of(text: str) -> dict[str, dict[str, Any]]:
 
 
 def changed_repository(path: str, repo: str, values: Mapping[str, Any]) -> str:
-    """The text of the file with these values of a repository set, and those that are None removed.
+    """The text of the file after these values of a repository were set; values of None are removed.
 
-    File and repository need not be there yet. Raises SaltInvocationError for what cannot be written as key and value,
-    CommandExecutionError for a file that cannot be read.
+    The file and the repository may be new. Raises SaltInvocationError for invalid keys or values, and
+    CommandExecutionError if the file cannot be read.
     """
     lines = {key: _setting_lines(key, value) for key, value in values.items()}
     text = _repository_text(path) if os.path.exists(path) else ""
@@ -592,17 +599,25 @@ def changed_repository(path: str, repo: str, values: Mapping[str, Any]) -> str:
     return "\n".join(out).strip("\n") + "\n"
 
 
-def without_repository(path: str, repo: str) -> str:
-    """The text of the file without a repository; "" when it was the only one."""
+def delete_repository(folders: Sequence[str], repo: str, *, test: bool) -> tuple[str, bool]:
+    """Remove a repository from its file: the path, and whether the file had no other and was removed.
+
+    With `test` nothing changes. Raises CommandExecutionError if there is no such repository.
+    """
+    known = read_repositories(folders)
+    if repo not in known:
+        raise CommandExecutionError(f"There is no repository {repo!r} in {', '.join(folders)}.")
+    path = str(known[repo]["file"])
     sections = _sections(_repository_text(path))
-    if {name for name, _ in sections} <= {None, repo}:
-        return ""
-    kept = [line for name, body in sections if name != repo for line in body]
-    return "\n".join(kept).strip("\n") + "\n"
+    emptied = {name for name, _ in sections} <= {None, repo}
+    if not test:
+        kept = [line for name, body in sections if name != repo for line in body]
+        save_repositories(path, "" if emptied else "\n".join(kept).strip("\n") + "\n")
+    return path, emptied
 
 
 def save_repositories(path: str, text: str) -> None:
-    """Put the text in place whole; mode and owner stay. Without a text the file goes."""
+    """Write the file atomically; mode and owner are kept. An empty string removes the file."""
     if text:
         write_whole(path, text.encode("utf-8", "surrogateescape"), new_mode=0o644)
     else:
@@ -610,7 +625,7 @@ def save_repositories(path: str, text: str) -> None:
 
 
 def _sections(text: str) -> list[tuple[str | None, list[str]]]:
-    """The lines of a file by repository; those before the first one under None."""
+    """The lines of a file by repository, with None for those before the first."""
     found: list[tuple[str | None, list[str]]] = [(None, [])]
     for line in text.splitlines():
         heading = _SECTION.match(line)
@@ -621,7 +636,7 @@ def _sections(text: str) -> list[tuple[str | None, list[str]]]:
 
 
 def _changed_lines(body: Sequence[str], lines: Mapping[str, list[str]]) -> Iterator[str]:
-    """The lines of one repository with some of its values replaced; new ones stand behind the last value."""
+    """The lines of one repository with replaced values; new ones follow the last value."""
     left = dict(lines)
     kept: list[str] = []
     dropping = False
@@ -648,7 +663,7 @@ def _changed_lines(body: Sequence[str], lines: Mapping[str, list[str]]) -> Itera
 
 
 def _setting_lines(key: str, value: Any) -> list[str]:
-    """The lines of one value; none for None."""
+    """The lines of one setting; none for None."""
     if not _SETTING_NAME.fullmatch(key):
         raise SaltInvocationError(f"{key!r} is not the name of a setting of a repository.")
     if value is None:

@@ -17,10 +17,10 @@ from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInv
 from saltlite.plugins.modules import _programs
 
 BOOTED = "/run/systemd/system"
-"""The folder that is there exactly when systemd is the first process (sd_booted(3))."""
+"""This folder exists exactly if systemd is the init process (sd_booted(3))."""
 
 TYPES = ("service", "socket", "device", "mount", "automount", "swap", "target", "path", "timer")
-"""Types of units that `service` tells of."""
+"""Types of units that `service` manages."""
 
 UNIT_FOLDERS = ("lib/systemd/system", "usr/lib/systemd/system", "etc/systemd/system")
 
@@ -34,12 +34,12 @@ _LISTS = frozenset({"Before", "After", "Wants"})
 
 
 def booted() -> bool:
-    """Whether systemd runs this machine."""
+    """Whether this machine was booted with systemd."""
     return os.path.isdir(BOOTED)
 
 
 def unit(name: Any) -> str:
-    """The name of a unit, with `.service` where it has no type. Raises SaltInvocationError for what is none."""
+    """The name of a unit, `.service` if it has no type. Raises SaltInvocationError for an invalid name."""
     text = _programs.name(name, "unit", without="/")
     if not _UNIT.fullmatch(text):
         raise SaltInvocationError(f"{text!r} is not the name of a unit.")
@@ -47,7 +47,7 @@ def unit(name: Any) -> str:
 
 
 def short(unit_name: str) -> str | None:
-    """The name by which `service` tells of a unit; None for a type that it does not tell of."""
+    """The name that `service` uses for a unit; None for types of units that it does not manage."""
     stem, _, kind = unit_name.rpartition(".")
     if not stem or kind not in TYPES:
         return None
@@ -55,23 +55,21 @@ def short(unit_name: str) -> str | None:
 
 
 def is_template(name: str) -> bool:
-    """Whether the name is that of a template: units are made of it, and it cannot run itself."""
+    """Whether the name is that of a template, which cannot run itself."""
     return unit(name).partition(".")[0].endswith("@")
 
 
 def systemctl(arguments: Sequence[str], units: Iterable[str] = (), *, root: str | None = None) -> _programs.Ended:
-    """Run systemctl, on the files below `root` where one is given."""
-    place = [] if root is None else [f"--root={root}"]
-    return _programs.run(["systemctl", "--no-pager", "--no-ask-password", *place, *arguments, "--", *units])
+    """Run systemctl, on the unit files below `root` if it is given."""
+    return _programs.run(_systemctl(arguments, units, root))
 
 
 def change(arguments: Sequence[str], unit_name: str, *, scope: bool, root: str | None = None) -> None:
-    """Run systemctl on one unit; raises CommandExecutionError with its words when it fails.
+    """Run systemctl on one unit. Raises CommandExecutionError with its reason if it fails.
 
-    With `scope` it gets a control group of its own, so that it goes on when the minion's is ended meanwhile.
+    With `scope` it gets its own control group, so that it continues if the minion's group is killed.
     """
-    place = [] if root is None else [f"--root={root}"]
-    argv = ["systemctl", "--no-pager", "--no-ask-password", *place, *arguments, "--", unit_name]
+    argv = _systemctl(arguments, [unit_name], root)
     if scope and root is None and booted() and shutil.which("systemd-run"):
         argv = ["systemd-run", "--scope", "--quiet", "--no-ask-password", *argv]
     done = _programs.run(argv)
@@ -79,8 +77,13 @@ def change(arguments: Sequence[str], unit_name: str, *, scope: bool, root: str |
         raise CommandExecutionError(f"systemctl {arguments[-1]} {unit_name} failed: {done.reason()}")
 
 
+def _systemctl(arguments: Sequence[str], units: Iterable[str], root: str | None) -> list[str]:
+    place = [] if root is None else [f"--root={root}"]
+    return ["systemctl", "--no-pager", "--no-ask-password", *place, *arguments, "--", *units]
+
+
 def own_unit(group_file: str = "/proc/self/cgroup") -> str:
-    """The unit in whose control group this process is; empty where it is in none."""
+    """The unit whose control group contains this process; an empty string if there is none."""
     try:
         with open(group_file, encoding="ascii", errors="replace") as stream:
             parts = [part for line in stream for part in line.strip().split("/") if part.endswith(".service")]
@@ -90,7 +93,7 @@ def own_unit(group_file: str = "/proc/self/cgroup") -> str:
 
 
 def properties(text: str) -> dict[str, Any]:
-    """What `systemctl show` prints of one unit: texts, lists of units, and dicts for programs."""
+    """The output of `systemctl show` for one unit: strings, lists of units, and dicts for programs."""
     found: dict[str, Any] = {}
     for line in text.splitlines():
         key, equals, value = line.partition("=")
@@ -105,7 +108,7 @@ def properties(text: str) -> dict[str, Any]:
 
 
 def unit_file_states(root: str | None) -> Iterator[tuple[str, str]]:
-    """Name and state of every unit file, as `list-unit-files` tells them."""
+    """Name and state of every unit file, from `list-unit-files`."""
     done = systemctl(["--full", "--no-legend", "list-unit-files"], root=root)
     if done.retcode:
         raise CommandExecutionError(f"The unit files cannot be listed: {done.reason()}")
@@ -128,7 +131,7 @@ def unit_files(root: str | None) -> set[str]:
 
 
 def missing_unit_is_in_etc(unit_name: str) -> bool:
-    """Whether somebody has put a unit of that name into `/etc`, which systemd may not have read yet."""
+    """Whether `/etc` has a file for a unit, which systemd may not have read yet."""
     return os.access(os.path.join("/etc/systemd/system", unit_name), os.R_OK)
 
 
@@ -144,12 +147,12 @@ _ACTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 
 
 def service_name(name: Any) -> str:
-    """The name as text, or SaltInvocationError for what cannot be the name of an init script."""
+    """The name of an init script. Raises SaltInvocationError if it is invalid."""
     return _programs.name(name, "service", without="/")
 
 
 def scripts(root: str | None = None) -> list[str]:
-    """The names of all init scripts that can be run, sorted."""
+    """The names of all executable init scripts, sorted."""
     folder = os.path.join(root or "/", SCRIPTS)
     try:
         names = os.listdir(folder)
@@ -161,7 +164,7 @@ def scripts(root: str | None = None) -> list[str]:
 
 
 def runlevel(otherwise: str) -> str:
-    """The run level of this machine; `otherwise` where nothing knows it, as in containers."""
+    """The current runlevel; `otherwise` if it is unknown, as in containers."""
     try:
         words = _programs.run(["runlevel"]).stdout.split()
     except CommandNotFoundError:
@@ -170,7 +173,7 @@ def runlevel(otherwise: str) -> str:
 
 
 def started(level: str, root: str | None = None) -> set[str]:
-    """The names of the scripts that the run level starts, and those started before it."""
+    """The names of the scripts that the runlevel starts, including those of rcS."""
     found: set[str] = set()
     for folder in ("etc/rcS.d", f"etc/rc{level}.d", f"etc/rc.d/rc{level}.d"):
         path = os.path.join(root or "/", folder)
@@ -180,7 +183,7 @@ def started(level: str, root: str | None = None) -> set[str]:
 
 
 def act(name: Any, action: str) -> bool:
-    """Run one action of an init script; CommandExecutionError with its words when it fails."""
+    """Run an action of an init script. Raises CommandExecutionError with its reason if it fails."""
     service = service_name(name)
     if not _ACTION.fullmatch(action):
         raise SaltInvocationError(f"{action!r} is not the action of an init script.")
@@ -191,7 +194,7 @@ def act(name: Any, action: str) -> bool:
 
 
 def statuses(name: Any, every: Callable[[], Iterable[str]]) -> bool | dict[str, bool]:
-    """Whether the service runs, as its own script tells; by name for a glob, which `every` has the names for."""
+    """Whether a service runs, according to its init script; by name for a glob over the names from `every`."""
     if not is_glob(name):
         return _run(service_name(name), "status").retcode == 0
     found = fnmatch.filter(every(), str(name))
@@ -199,7 +202,7 @@ def statuses(name: Any, every: Callable[[], Iterable[str]]) -> bool | dict[str, 
 
 
 def is_glob(name: Any) -> bool:
-    """Whether the name stands for several."""
+    """Whether the name is a glob."""
     return _GLOB.search(str(name)) is not None
 
 

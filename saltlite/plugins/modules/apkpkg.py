@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__, __salt__
 
 
-SPELLING = _packages.Spelling(
+NAME_RULES = _packages.NameRules(
     names=re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*(?:@[A-Za-z0-9._-]+)?", re.ASCII),
     versions=re.compile(r"(?:[<>]=?|[=~])?[0-9][A-Za-z0-9._~-]*", re.ASCII),
 )
@@ -43,7 +43,7 @@ _COMPARED = {"<": -1, "=": 0, ">": 1}
 
 
 class _Installed(NamedTuple):
-    """What the database has of one package; paths begin with a slash."""
+    """The entry of a package in the database; paths begin with a slash."""
 
     name: str
     version: str
@@ -51,27 +51,23 @@ class _Installed(NamedTuple):
 
 
 def _apk(arguments: Sequence[str], root: str | None) -> subprocess.CompletedProcess[str]:
-    """Run apk. Raises CommandNotFoundError, SaltInvocationError for no root, and CommandExecutionError if it fails."""
-    place = ["--root", _folder(root)] if root is not None else []
+    """Run apk. Raises SaltInvocationError for an invalid root, CommandNotFoundError, and CommandExecutionError."""
+    place = ["--root", _packages.root_folder(root)] if root is not None else []
     done = _packages.run(["apk", "--no-progress", *place, *arguments])
     if done.returncode == 0:
         return done
     said = f"{done.stderr}\n{done.stdout}"
     if "database" in said and ("lock" in said or "open" in said):
         if "Permission denied" in said:
-            raise CommandExecutionError("Packages can be changed by root only, and this minion runs as another user.")
+            raise _packages.not_root()
         if "temporarily unavailable" in said:
-            holder = next(
-                filter(None, (_packages.process_holding(f"{folder}/lock") for folder in _databases(root))), ""
-            )
-            raise CommandExecutionError(
-                f"The package database is locked by another package manager{holder}: try again when that has ended."
-            )
+            holders = (_packages.lock_holder(f"{folder}/lock") for folder in _databases(root))
+            raise _packages.database_locked(next(filter(None, holders), ""))
     raise _packages.failure(done, _reasons(said))
 
 
 def _steps(output: str) -> _packages.Changes:
-    """What a transaction does, or would do, by what it prints of each step."""
+    """The changes of a transaction, parsed from what apk prints of each step."""
     found: _packages.Changes = {}
     for verb, name, old, new in _STEP.findall(output):
         if verb == "Purging":
@@ -84,7 +80,7 @@ def _steps(output: str) -> _packages.Changes:
 
 
 def _targets(wanted: dict[str, str]) -> list[str]:
-    """`name`, or `name` with what its version has to be, for what a call asks for."""
+    """The arguments for the requested packages: `name`, or `name` with a condition on its version."""
     return [
         f"{name}{version}" if version[:1] in ("<", ">", "=", "~") else f"{name}={version}" if version else name
         for name, version in wanted.items()
@@ -92,15 +88,15 @@ def _targets(wanted: dict[str, str]) -> list[str]:
 
 
 def _compare(first: str, second: str) -> int:
-    """-1, 0 or 1 when the first version is older, equal or newer."""
-    sign = _apk(["version", "-t", SPELLING.version(first), SPELLING.version(second)], None).stdout.strip()
+    """-1, 0 or 1 if the first version is older, equal or newer."""
+    sign = _apk(["version", "-t", NAME_RULES.version(first), NAME_RULES.version(second)], None).stdout.strip()
     if sign not in _COMPARED:
         raise SaltInvocationError(f"apk cannot compare {first!r} with {second!r}.")
     return _COMPARED[sign]
 
 
 def _installed(root: str | None) -> Iterator[_Installed]:
-    """What is installed. Raises CommandExecutionError for a database that is not there or cannot be read."""
+    """The installed packages. Raises CommandExecutionError if the database is missing or cannot be read."""
     folders = _databases(root)
     path = next((f"{folder}/installed" for folder in folders if os.path.isfile(f"{folder}/installed")), "")
     try:
@@ -126,19 +122,12 @@ def _installed(root: str | None) -> Iterator[_Installed]:
 
 
 def _databases(root: str | None) -> list[str]:
-    above = "" if root is None else _folder(root).rstrip("/")
+    above = "" if root is None else _packages.root_folder(root).rstrip("/")
     return [f"{above}/{folder}" for folder in _DATABASES]
 
 
-def _folder(root: str) -> str:
-    place = _packages.path(root)
-    if not os.path.isabs(place) or not os.path.isdir(place):
-        raise SaltInvocationError(f"{root} is not the absolute path of a folder on this minion.")
-    return place
-
-
 def _reasons(said: str) -> list[str]:
-    """Sentences that begin with ERROR, and the indented lines that belong to them."""
+    """The lines that begin with ERROR, with the indented lines that follow each."""
     found: list[str] = []
     for line in said.splitlines():
         if line.startswith("ERROR: "):
@@ -187,7 +176,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 def list_pkgs(versions_as_list: bool = False, **kwargs: Unpack[_Listing]) -> dict[str, Any]:
     """The installed packages: ``{name: version}``, or ``{name: [versions]}`` with ``versions_as_list``.
 
-    apk keeps nothing of packages that are gone: ``removed`` and ``purge_desired`` give an empty dict.
+    apk keeps no record of removed packages: ``removed`` and ``purge_desired`` give an empty dict.
 
     CLI Example::
 
@@ -211,7 +200,7 @@ def list_installed(*names: str, **kwargs: Unpack[_Rooted]) -> dict[str, str]:
     return _packages.select(list_pkgs(**_rooted(kwargs)), names)
 
 
-def version(*names: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
+def version(*names: str, **kwargs: Unpack[_Rooted]) -> Any:
     """The installed version of a package, or a dict of versions for several; an empty string for none. Globs work.
 
     CLI Example::
@@ -219,22 +208,22 @@ def version(*names: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
         saltlite '*' pkg.version openssl
         saltlite '*' pkg.version openssl curl 'lib*'
     """
-    found: str | dict[str, str] = _packages.versions(list_pkgs(**_rooted(kwargs)), names)
-    return found
+    return _packages.versions(list_pkgs(**_rooted(kwargs)), names)
 
 
-def latest_version(*names: str, refresh: bool = True, root: str | None = None) -> str | dict[str, str]:
-    """The version that an install or upgrade would bring, or an empty string when the package is up to date or unknown.
+def latest_version(*names: str, refresh: bool = True, root: str | None = None) -> Any:
+    """The version that an install or upgrade would bring; an empty string if the package is up to date or unknown.
 
-    Several names give a dict. ``refresh=False`` uses the package lists as they are. What is offered by tagged
-    repositories only does not count.
+    Several names give a dict. ``refresh=False`` uses the package lists as they are. Versions that only tagged
+    repositories offer are ignored.
 
     CLI Example::
 
         saltlite '*' pkg.latest_version openssl
         saltlite '*' pkg.latest_version openssl curl refresh=False
+        saltlite '*' pkg.available_version openssl
     """
-    wanted = [SPELLING.name(name) for name in names]
+    wanted = [NAME_RULES.name(name) for name in names]
     if not wanted:
         return ""
     if refresh:
@@ -242,18 +231,10 @@ def latest_version(*names: str, refresh: bool = True, root: str | None = None) -
     installed = list_pkgs(root=root)
     offers = _offers(_apk(["policy", *wanted], root).stdout)
     latest = {name: _newest(installed.get(name, ""), offers.get(name, [])) for name in wanted}
-    found: str | dict[str, str] = _packages.single(wanted, latest)
-    return found
+    return _packages.single(wanted, latest)
 
 
-def available_version(*names: str, refresh: bool = True, root: str | None = None) -> str | dict[str, str]:
-    """Alias of ``latest_version``.
-
-    CLI Example::
-
-        saltlite '*' pkg.available_version openssl
-    """
-    return latest_version(*names, refresh=refresh, root=root)
+available_version = latest_version
 
 
 def upgrade_available(name: str, **kwargs: Unpack[_Latest]) -> bool:
@@ -284,7 +265,7 @@ def list_upgrades(refresh: bool = True, root: str | None = None) -> dict[str, st
 def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
     """Compare two versions as apk does: -1, 0 or 1 when the first is older, equal or newer.
 
-    Versions of Alpine Linux have no epoch: ``ignore_epoch`` is taken as other systems take it, and means nothing.
+    Versions of Alpine Linux have no epoch, so ``ignore_epoch`` has no effect.
 
     CLI Example::
 
@@ -295,7 +276,7 @@ def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
 
 
 def refresh_db(root: str | None = None) -> bool:
-    """Fetch the package lists; True, or an error that says what was not fetched.
+    """Fetch the package lists; True, or an error that lists what was not fetched.
 
     CLI Example::
 
@@ -312,12 +293,12 @@ def install(
     sources: list[Any] | None = None,
     **kwargs: Unpack[_Installing],
 ) -> Changes:
-    """Install packages, or upgrade them: ``{name: {"old": version, "new": version}}`` for everything that changed.
+    """Install or upgrade packages: ``{name: {"old": version, "new": version}}`` for everything that changed.
 
     ``name`` is one package, or several separated by commas; ``version`` selects its version. ``pkgs`` is a list of
     names or of ``{name: version}``; a version may begin with ``<``, ``<=``, ``>=``, ``>`` or ``~``. ``sources`` is a
-    list of ``{name: /path/to/file.apk}``, of the minion or of the file server; ``skip_verify=True`` takes files that no
-    one has signed. ``test=True`` reports what would change, and changes nothing.
+    list of ``{name: /path/to/file.apk}``, with paths of the minion or URLs of the file server; ``skip_verify=True``
+    accepts unsigned files. ``test=True`` reports what would change, and changes nothing.
 
     CLI Example::
 
@@ -330,7 +311,7 @@ def install(
     if sources:
         targets = _packages.package_files(sources, __salt__["cp.cache_file"])
     else:
-        targets = _targets(SPELLING.wanted(name, pkgs, given["version"]))
+        targets = _targets(NAME_RULES.requested(name, pkgs, given["version"]))
     if not targets:
         return {}
     if refresh and not given["test"]:
@@ -354,7 +335,7 @@ def upgrade(
         saltlite '*' pkg.upgrade vim refresh=False
     """
     given = _packages.take(kwargs, *_Changing.__annotations__)
-    targets = _targets(SPELLING.wanted(name, pkgs))
+    targets = _targets(NAME_RULES.requested(name, pkgs))
     if refresh and not given["test"]:
         refresh_db(root=given["root"])
     argv = ["add", "--upgrade"] if targets else ["upgrade"]
@@ -362,15 +343,16 @@ def upgrade(
 
 
 def remove(name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpack[_Changing]) -> Changes:
-    """Remove packages, and what only they needed; those that are not installed are skipped. Changed configuration files
-    stay. ``test=True`` reports what would change, and changes nothing.
+    """Remove packages and their unneeded dependencies; those that are not installed are skipped.
+
+    Changed configuration files stay. ``test=True`` reports what would change, and changes nothing.
 
     CLI Example::
 
         saltlite '*' pkg.remove vim
         saltlite '*' pkg.remove pkgs='["foo", "bar"]'
     """
-    return _remove(["del"], SPELLING.wanted(name, pkgs), kwargs)
+    return _remove(["del"], NAME_RULES.requested(name, pkgs), kwargs)
 
 
 def purge(name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpack[_Changing]) -> Changes:
@@ -380,7 +362,7 @@ def purge(name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpa
 
         saltlite '*' pkg.purge vim
     """
-    return _remove(["del", "--purge"], SPELLING.wanted(name, pkgs), kwargs)
+    return _remove(["del", "--purge"], NAME_RULES.requested(name, pkgs), kwargs)
 
 
 def file_list(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
@@ -390,9 +372,7 @@ def file_list(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
 
         saltlite '*' pkg.file_list busybox
     """
-    found = file_dict(*packages, **kwargs)
-    files = {path for paths in found["packages"].values() for path in paths}
-    return {"errors": found["errors"], "files": sorted(files)}
+    return _packages.file_list(file_dict(*packages, **kwargs))
 
 
 def file_dict(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
@@ -402,14 +382,14 @@ def file_dict(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
 
         saltlite '*' pkg.file_dict busybox
     """
-    wanted = [SPELLING.name(name) for name in packages]
+    wanted = [NAME_RULES.name(name) for name in packages]
     every = {one.name: one.files for one in _installed(_rooted(kwargs)["root"])}
     errors = [f"Package {name} is not installed." for name in wanted if name not in every]
     found = {name: files for name, files in every.items() if not wanted or name in wanted}
     return {"errors": errors, "packages": found}
 
 
-def owner(*paths: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
+def owner(*paths: str, **kwargs: Unpack[_Rooted]) -> Any:
     """The package that a file belongs to, or a dict for several files; an empty string for none.
 
     CLI Example::
@@ -424,7 +404,7 @@ def owner(*paths: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
 
 
 def _change(argv: Sequence[str], targets: Sequence[str], *, root: str | None, test: Any) -> Changes:
-    """Run a transaction and compare the installed packages before and after; for a test ask apk for its steps."""
+    """Run a transaction and compare the installed packages before and after; for a test simulate it."""
     if test:
         return _steps(_apk([argv[0], "--simulate", *argv[1:], "--", *targets], root).stdout)
     return _packages.changed(lambda: list_pkgs(root=root), lambda: _apk([*argv, "--", *targets], root))
@@ -442,7 +422,7 @@ def _rooted(kwargs: _Rooted) -> dict[str, Any]:
 
 
 def _offers(policy: str) -> dict[str, list[str]]:
-    """The versions of each package that repositories without a tag have."""
+    """The versions of each package in repositories without a tag."""
     found: dict[str, list[str]] = {}
     name = version = ""
     for line in policy.splitlines():

@@ -22,12 +22,12 @@ from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules import _accounts, _programs
 
 TAG = "# Lines below here are managed by Salt, do not edit"
-"""Salt's line, so that a crontab may be managed by both."""
+"""Salt's own line, so that both programs can manage the same crontab."""
 
 IDENTIFIER = "SALT_CRON_IDENTIFIER"
 DISABLED = "#DISABLED#"
 EMPTY = '""'
-"""How an empty variable is written."""
+"""An empty variable in a crontab."""
 TIMES = ("minute", "hour", "daymonth", "month", "dayweek")
 
 _ENV = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
@@ -35,7 +35,7 @@ _ENV = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
 
 @dataclass(slots=True)
 class Entry:
-    """A job (`minute` … or `spec` in `values`), a variable (`name` and `value`), or lines of something else."""
+    """A job (`minute` … or `spec` in `values`), a variable (`name` and `value`), or other lines."""
 
     values: dict[str, Any] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
@@ -43,12 +43,12 @@ class Entry:
 
     @property
     def kind(self) -> str:
-        """The key of `cron.list_tab` that it belongs to, or "" for something else."""
+        """Its key in the result of `cron.list_tab`, or "" for other lines."""
         keys = {"minute": "crons", "spec": "special", "name": "env"}
         return next((kind for key, kind in keys.items() if key in self.values), "")
 
     def matches(self, cmd: str, identifier: str | None) -> bool:
-        """Whether a job is the one that is meant: by identifier, or where it has none by its command."""
+        """Whether this is the job with that identifier, or with that command if it has no identifier."""
         if self.kind not in {"crons", "special"}:
             return False
         own = self.values["identifier"]
@@ -85,7 +85,7 @@ class Crontab:
             yield from (one for one in self.entries if one.kind == kind)
 
     def add(self, entry: Entry) -> None:
-        """A job goes to the end, a variable above all jobs: it holds for what follows it."""
+        """Append a job, or insert a variable above all jobs, since it applies to the lines that follow it."""
         place = len(self.entries)
         if entry.kind == "env":
             jobs = (number for number, one in enumerate(self.entries) if one.kind in {"crons", "special"})
@@ -100,12 +100,12 @@ class Crontab:
 
 
 def _split(text: str) -> list[str]:
-    """The lines of a text. cron parts them by line feeds alone, and `str.splitlines` by characters of commands too."""
+    """The lines of a text. cron splits them only at line feeds, `str.splitlines` also at characters of commands."""
     return text.removesuffix("\n").split("\n") if text else []
 
 
 def _parse(text: str) -> Crontab:
-    """The crontab with this text."""
+    """Parse a crontab."""
     lines = _split(text)
     if TAG not in lines:
         return Crontab(lines, [])
@@ -118,7 +118,7 @@ def _entries(lines: list[str]) -> Iterator[Entry]:
     for line in lines:
         values = _job(line)
         if values is not None:
-            yield Entry({**values, **_said(above)}, [*above, line])
+            yield Entry({**values, **_description(above)}, [*above, line])
             above = []
         elif line.startswith("#"):
             above.append(line)
@@ -145,8 +145,8 @@ def _job(line: str) -> dict[str, Any] | None:
     return {**dict(zip(TIMES, words, strict=False)), "cmd": words[-1], "commented": commented}
 
 
-def _said(above: list[str]) -> dict[str, str | None]:
-    """Comment and identifier of a job, from the lines above it."""
+def _description(above: list[str]) -> dict[str, str | None]:
+    """The comment and the identifier of a job, from the lines above it."""
     if not above:
         return {"comment": None, "identifier": None}
     identifier: str | None = None
@@ -162,7 +162,7 @@ def _said(above: list[str]) -> dict[str, str | None]:
 __virtualname__ = "cron"
 
 _RANGES = {"minute": (0, 59), "hour": (0, 23), "daymonth": (1, 28), "month": (1, 12), "dayweek": (0, 6)}
-"""What `random` may become; every month has 28 days."""
+"""Ranges of `random`; every month has at least 28 days."""
 
 _WHEN = re.compile(r"[0-9a-z*,/~-]+", re.ASCII)
 _BETWEEN = re.compile(r"([0-9]+):([0-9]+)", re.ASCII)
@@ -179,7 +179,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 
 
 def raw_cron(user: str) -> str:
-    """The text of a user's crontab; empty where there is none.
+    """The text of a user's crontab; empty if there is none.
 
     CLI Example::
 
@@ -189,30 +189,23 @@ def raw_cron(user: str) -> str:
 
 
 def list_tab(user: str) -> dict[str, list[Any]]:
-    """A user's crontab: ``crons`` and ``special`` are the jobs that are managed, ``env`` the variables, ``pre`` the
-    lines above.
+    """A user's crontab: ``crons`` and ``special`` are the managed jobs, ``env`` the variables, ``pre`` the lines above.
 
     CLI Example::
 
         saltlite '*' cron.list_tab root
+        saltlite '*' cron.ls root
     """
     tab = _parse(raw_cron(user))
     kinds = {kind: [dict(one.values) for one in tab.of_kind(kind)] for kind in ("crons", "special", "env")}
     return {"pre": tab.before, **kinds}
 
 
-def ls(user: str) -> dict[str, list[Any]]:
-    """Alias of ``cron.list_tab``.
-
-    CLI Example::
-
-        saltlite '*' cron.ls root
-    """
-    return list_tab(user)
+ls = list_tab
 
 
 def get_entry(user: str, identifier: str | None = None, cmd: str | None = None) -> dict[str, Any] | bool:
-    """One job of a user, by its identifier or by its command; False where there is none.
+    """One job of a user, by its identifier or by its command; False if there is none.
 
     CLI Example::
 
@@ -235,9 +228,9 @@ def set_job(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
     comment: str | None = None,
     identifier: str | None = None,
 ) -> str:
-    """Have a command run at these times: ``new``, ``updated``, or ``present`` where it was so already.
+    """Run a command at these times: ``new``, ``updated``, or ``present`` if the job existed already.
 
-    Times are written as in a crontab. ``random`` is one that is chosen once, ``10:20`` one between the two.
+    Times have the format of a crontab. ``random`` is chosen once, ``10:20`` is chosen once between the two numbers.
     ``commented`` keeps the job without running it.
 
     CLI Example::
@@ -257,14 +250,14 @@ def set_special(
     comment: str | None = None,
     identifier: str | None = None,
 ) -> str:
-    """Have a command run at ``@reboot``, ``@daily`` and the like: ``new``, ``updated`` or ``present``.
+    """Run a command at ``@reboot``, ``@daily`` and the like: ``new``, ``updated`` or ``present``.
 
     CLI Example::
 
         saltlite '*' cron.set_special root @hourly 'echo foobar'
     """
     if not _SPECIAL.fullmatch(str(special)):
-        raise SaltInvocationError(f"{special!r} is none of crontab's names of times, such as @daily.")
+        raise SaltInvocationError(f"{special!r} is not a time name of crontab, such as @daily.")
     return _set(user, {"spec": str(special)}, cmd, commented, comment, identifier)
 
 
@@ -278,35 +271,19 @@ def rm_job(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
     dayweek: str | int | None = None,
     identifier: str | None = None,
 ) -> str:
-    """Remove a job of a user: ``removed``, or ``absent`` where there is none. Where times are given, only a job with
-    these times.
+    """Remove a job of a user: ``removed``, or ``absent`` if there is none. If times are given, they must match.
 
     CLI Example::
 
         saltlite '*' cron.rm_job root /usr/local/weekly
         saltlite '*' cron.rm_job root /usr/bin/foo dayweek=1
+        saltlite '*' cron.rm root /usr/local/weekly
     """
     given = dict(zip(TIMES, (minute, hour, daymonth, month, dayweek), strict=True))
     return _remove(user, "crons", cmd, identifier, {key: str(one) for key, one in given.items() if one is not None})
 
 
-def rm(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
-    user: str,
-    cmd: str,
-    minute: str | int | None = None,
-    hour: str | int | None = None,
-    daymonth: str | int | None = None,
-    month: str | int | None = None,
-    dayweek: str | int | None = None,
-    identifier: str | None = None,
-) -> str:
-    """Alias of ``cron.rm_job``.
-
-    CLI Example::
-
-        saltlite '*' cron.rm root /usr/local/weekly
-    """
-    return rm_job(user, cmd, minute, hour, daymonth, month, dayweek, identifier)
+rm = rm_job
 
 
 def rm_special(user: str, cmd: str, special: str | None = None, identifier: str | None = None) -> str:
@@ -320,7 +297,7 @@ def rm_special(user: str, cmd: str, special: str | None = None, identifier: str 
 
 
 def set_env(user: str, name: str, value: str | int | None = None) -> str:
-    """Set a variable that the jobs of a user see: ``new``, ``updated`` or ``present``.
+    """Set a variable for the jobs of a user: ``new``, ``updated`` or ``present``.
 
     CLI Example::
 
@@ -354,7 +331,7 @@ def rm_env(user: str, name: str) -> str:
 
 
 def write_cron_file(user: str, path: str) -> bool:
-    """Make a file the crontab of a user; whether crontab took it.
+    """Replace the crontab of a user by a file; whether crontab accepted it.
 
     CLI Example::
 
@@ -364,7 +341,7 @@ def write_cron_file(user: str, path: str) -> bool:
 
 
 def write_cron_file_verbose(user: str, path: str) -> dict[str, Any]:
-    """Make a file the crontab of a user; ``retcode``, ``stdout`` and ``stderr`` of crontab.
+    """Replace the crontab of a user by a file; ``retcode``, ``stdout`` and ``stderr`` of crontab.
 
     CLI Example::
 
@@ -377,7 +354,7 @@ def write_cron_file_verbose(user: str, path: str) -> dict[str, Any]:
 
 
 def _read(user: str) -> str:
-    """The text of a crontab; bytes that are no UTF-8 are surrogates, and are written as they were."""
+    """The text of a crontab; invalid UTF-8 is kept as surrogates, which are written back unchanged."""
     done = _programs.run([*_crontab_of(user), "-l"], exact=True)
     if done.retcode and not done.stderr.lower().startswith(("no crontab", "crontab: can't open")):
         raise CommandExecutionError(f"The crontab of {user} cannot be read: {done.reason()}")
@@ -444,7 +421,9 @@ def _crontab_of(user: Any) -> list[str]:
     if found.pw_uid == os.geteuid():
         return ["crontab"]
     if os.geteuid() != 0:
-        raise CommandExecutionError(f"Only root can look after the crontab of {name}, and this minion is another user.")
+        raise CommandExecutionError(
+            f"Only root can manage the crontab of {name}, and this minion runs as another user."
+        )
     return ["crontab", "-u", name]
 
 
@@ -452,12 +431,12 @@ def _time(key: str, given: Any) -> str:
     text = str(given).lower()
     between = _BETWEEN.fullmatch(text)
     if between is None and not _WHEN.fullmatch(text):
-        raise SaltInvocationError(f"{given!r} is no {key} of a crontab.")
+        raise SaltInvocationError(f"{given!r} is not a valid {key} of a crontab.")
     return text
 
 
 def _chosen(key: str, value: str, old: str) -> str:
-    """The time that a job gets: one that was chosen before stays."""
+    """The time for a job; a time that was chosen before is kept."""
     between = _BETWEEN.fullmatch(value)
     if value == "random" and old != "*":
         return old

@@ -1,6 +1,6 @@
-"""Services of Debian and its derivatives where init scripts start them.
+"""Services of Debian and its derivatives on machines with init scripts.
 
-Where systemd runs the machine another file provides ``service``.
+On machines with systemd another module provides ``service``.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -23,7 +23,7 @@ __func_alias__ = {"reload_": "reload"}
 __virtualname__ = "service"
 
 _RUNLEVEL = "2"
-"""Debian's default, and what a container has that knows none."""
+"""Debian's default, also for containers without a runlevel."""
 
 
 def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
@@ -47,7 +47,7 @@ def get_all() -> list[str]:
 
 
 def get_enabled() -> list[str]:
-    """The services that start with the machine, sorted.
+    """The services that start at boot, sorted.
 
     CLI Example::
 
@@ -57,7 +57,7 @@ def get_enabled() -> list[str]:
 
 
 def get_disabled() -> list[str]:
-    """The services that do not start with the machine, sorted.
+    """The services that do not start at boot, sorted.
 
     CLI Example::
 
@@ -67,7 +67,7 @@ def get_disabled() -> list[str]:
 
 
 def available(name: str) -> bool:
-    """Whether there is such a service.
+    """Whether a service exists.
 
     CLI Example::
 
@@ -77,7 +77,7 @@ def available(name: str) -> bool:
 
 
 def missing(name: str) -> bool:
-    """Whether there is no such service.
+    """Whether a service does not exist.
 
     CLI Example::
 
@@ -107,7 +107,7 @@ def stop(name: str) -> bool:
 
 
 def restart(name: str) -> bool:
-    """Stop a service and start it.
+    """Restart a service.
 
     CLI Example::
 
@@ -117,7 +117,7 @@ def restart(name: str) -> bool:
 
 
 def reload_(name: str) -> bool:
-    """Let a service read its configuration again.
+    """Make a service reload its configuration.
 
     CLI Example::
 
@@ -127,7 +127,7 @@ def reload_(name: str) -> bool:
 
 
 def force_reload(name: str) -> bool:
-    """Let a service read its configuration again, or restart it where it cannot.
+    """Make a service reload its configuration, or restart it if it cannot.
 
     CLI Example::
 
@@ -137,7 +137,7 @@ def force_reload(name: str) -> bool:
 
 
 def run(name: str, action: str) -> bool:
-    """Run any action that an init script has.
+    """Run an action of an init script.
 
     CLI Example::
 
@@ -147,8 +147,9 @@ def run(name: str, action: str) -> bool:
 
 
 def status(name: str, sig: str | None = None) -> bool | dict[str, bool]:
-    """Whether a service runs, as its init script tells; by name where the name is a glob. ``sig`` looks for a process
-    with that text in its command line instead.
+    """Whether a service runs, according to its init script; by name for a glob.
+
+    With ``sig``, whether a process has this text in its command line.
 
     CLI Example::
 
@@ -161,7 +162,7 @@ def status(name: str, sig: str | None = None) -> bool | dict[str, bool]:
 
 
 def enable(name: str) -> bool:
-    """Start a service with the machine from now on.
+    """Enable a service to start at boot.
 
     CLI Example::
 
@@ -174,7 +175,7 @@ def enable(name: str) -> bool:
 
 
 def disable(name: str) -> bool:
-    """Start a service with the machine no more; it goes on running until it is stopped.
+    """Disable a service at boot; it is not stopped.
 
     CLI Example::
 
@@ -185,7 +186,7 @@ def disable(name: str) -> bool:
 
 
 def delete(name: str) -> bool:
-    """Remove the links that start and stop a service with the machine; its script stays.
+    """Remove the links that start and stop a service; its script is kept.
 
     CLI Example::
 
@@ -196,7 +197,7 @@ def delete(name: str) -> bool:
 
 
 def enabled(name: str) -> bool:
-    """Whether a service starts with the machine.
+    """Whether a service starts at boot.
 
     CLI Example::
 
@@ -206,7 +207,7 @@ def enabled(name: str) -> bool:
 
 
 def disabled(name: str) -> bool:
-    """Whether there is such a service, and it does not start with the machine.
+    """Whether a service exists and does not start at boot.
 
     CLI Example::
 

@@ -40,7 +40,7 @@ _FIELDS = {
 """Name of an attribute in the result -> dpkg's field."""
 
 _UNIT, _RECORD = "\x1f", "\x1e"
-"""Control characters that no field of a package holds; a description does hold line ends."""
+"""Control characters that no field of a package contains; a description contains line breaks."""
 
 
 def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
@@ -54,8 +54,8 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 def list_pkgs(*packages: str, removed: bool = False, purge_desired: bool = False) -> dict[str, str]:
     """The installed packages and their versions, or only the named ones; the names may be globs.
 
-    A package of another architecture than the machine's is named ``name:arch``. With ``removed`` the packages whose
-    configuration files remain, with ``purge_desired`` those that are marked to be purged.
+    Packages of another architecture are named ``name:arch``. ``removed`` lists packages whose configuration files
+    remain, ``purge_desired`` those that are marked to be purged.
 
     CLI Example::
 
@@ -69,19 +69,21 @@ def list_pkgs(*packages: str, removed: bool = False, purge_desired: bool = False
         if removed:
             matches = status == "config-files"
         else:
-            # dpkg calls a package `installed`, or one of these while its triggers have not run yet.
+            # dpkg reports one of the other states until the triggers of an installed package have run.
             matches = status in {"installed", "triggers-pending", "triggers-awaited"}
             matches = matches and (want == "purge" or not purge_desired)
         full = f"{name}:{arch}"
-        if matches and (not wanted or any(fnmatch.fnmatchcase(each, one) for one in wanted for each in (name, full))):
+        if matches and (any(_packages.matches(each, wanted) for each in (name, full))):
             found[name if arch in (native, "all") else full] = version
     return found
 
 
 def info(*packages: str, failhard: bool = True) -> dict[str, dict[str, Any]]:
-    """What dpkg knows of the named packages (they may be globs), or of all installed ones: name, version, arch (and
+    """Information about the named packages (names may be globs), or about all installed ones: name, version, arch (and
     architecture), description, group, packager, url, source, size, install_date and install_date_time_t (seconds since
-    1970). That none of the named ones is installed is an error, with ``failhard=False`` an empty answer.
+    1970).
+
+    An error is raised if none of the named packages is installed; ``failhard=False`` returns an empty dict.
 
     CLI Example::
 
@@ -108,9 +110,7 @@ def file_list(*packages: str) -> dict[str, list[str]]:
 
         saltlite '*' lowpkg.file_list hostname
     """
-    by_package = file_dict(*packages)
-    files = {path for paths in by_package["packages"].values() for path in paths}
-    return {"errors": by_package["errors"], "files": sorted(files)}
+    return _packages.file_list(file_dict(*packages))
 
 
 def file_dict(*packages: str) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def file_dict(*packages: str) -> dict[str, Any]:
     errors = [f"Package {name} is not installed." for name in packages if not fnmatch.filter(installed, name)]
     if not installed:
         return {"errors": errors, "packages": {}}
-    # One answer for all names: the blocks stand in the order of the names, with an empty line between them.
+    # The output has one block a name, in the order of the names, separated by empty lines.
     done = _packages.run(["dpkg-query", "-L", "--", *installed])
     blocks = done.stdout.split("\n\n")
     if done.returncode or len(blocks) != len(installed):
@@ -170,15 +170,15 @@ def _folder() -> str:
 
 
 def _database() -> dict[tuple[str, str], tuple[str, str, str]]:
-    """Name and architecture -> what is wanted, status and version of every package that dpkg knows.
+    """Name and architecture -> selection, status and version of every package that dpkg knows.
 
-    Read from dpkg's own file: asking dpkg-query takes four times as long. What dpkg writes while it works is in
-    numbered files beside it, each of which goes before what the file says (dpkg, `doc/` on its database).
+    It is read from dpkg's own files, which is four times as fast as dpkg-query. While dpkg works, it writes numbered
+    files to the folder `updates`, which override `status`.
     """
     folder = _folder()
     found: dict[tuple[str, str], tuple[str, str, str]] = {}
     try:
-        # In this order: what was merged into `status` meanwhile is read from there.
+        # `status` is read last: updates that were merged into it meanwhile are then not lost.
         updates = sorted(filter(str.isdigit, os.listdir(f"{folder}/updates")))
         texts = []
         for name in updates:
@@ -213,7 +213,7 @@ def _query(columns: list[str], packages: tuple[str, ...]) -> Iterator[list[str]]
     form = _UNIT.join(f"${{{column}}}" for column in columns) + _RECORD
     names = [_checked(name) for name in packages]
     done = _packages.run(["dpkg-query", "--showformat", form, "-W", "--", *names])
-    # 1 says that some name matched nothing, which is an answer; anything above it is a damaged database.
+    # 1 means that a name matched nothing; higher codes mean a damaged database.
     if done.returncode > 1:
         raise CommandExecutionError(f"The dpkg database cannot be read: {done.stderr.strip()}")
     for record in done.stdout.split(_RECORD)[:-1]:

@@ -1,6 +1,6 @@
 """Groups of a Linux machine, through the programs of the shadow suite.
 
-Where a function takes ``root``, it works on the files of the system in that folder, and asks no name service.
+``root`` selects the files of the system in that folder; no name service is asked.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -41,8 +41,8 @@ def add(
 ) -> bool:
     """Add a group.
 
-    ``gid`` is its number, which ``non_unique`` lets it share with another group. ``system`` takes a number of the range
-    for system groups. ``local`` adds it to the files of this machine by libuser's ``lgroupadd``.
+    ``gid`` is its number, which may be that of another group with ``non_unique``. ``system`` takes a number of the
+    range for system groups. ``local`` adds it to the local files with libuser's ``lgroupadd``.
 
     CLI Example::
 
@@ -51,7 +51,7 @@ def add(
     group, folder = _accounts.new_name(name, "group"), _programs.folder(root)
     argv: list[Any] = ["lgroupadd" if local else "groupadd"]
     if local and (folder or non_unique):
-        raise SaltInvocationError("local=True goes with neither root nor non_unique.")
+        raise SaltInvocationError("local=True cannot be combined with root or non_unique.")
     argv += _accounts.in_root(folder)
     if gid not in (None, ""):
         argv += ["-g", _programs.number(gid, "gid")]
@@ -61,7 +61,7 @@ def add(
 
 
 def delete(name: str, root: str | None = None, local: bool = False) -> bool:
-    """Remove a group. ``local`` removes it from the files of this machine by libuser's ``lgroupdel``.
+    """Remove a group. ``local`` removes it from the local files with libuser's ``lgroupdel``.
 
     CLI Example::
 
@@ -69,13 +69,13 @@ def delete(name: str, root: str | None = None, local: bool = False) -> bool:
     """
     group, folder = _accounts.group_name(name), _programs.folder(root)
     if local and folder:
-        raise SaltInvocationError("local=True does not go with root.")
+        raise SaltInvocationError("local=True cannot be combined with root.")
     _programs.checked(["lgroupdel" if local else "groupdel", *_accounts.in_root(folder), "--", group])
     return True
 
 
 def info(name: str, root: str | None = None) -> dict[str, Any]:
-    """Information about a group: ``name``, ``passwd``, ``gid`` and ``members``; empty where there is none.
+    """Information about a group: ``name``, ``passwd``, ``gid`` and ``members``; an empty dict if there is none.
 
     CLI Example::
 
@@ -86,7 +86,7 @@ def info(name: str, root: str | None = None) -> dict[str, Any]:
 
 
 def getent(refresh: bool = False, root: str | None = None) -> list[dict[str, Any]]:  # noqa: ARG001 - Salt's argument
-    """Information about all groups, read anew each time, with ``refresh`` or without.
+    """Information about all groups. ``refresh`` has no effect: nothing is cached.
 
     CLI Example::
 
@@ -96,7 +96,7 @@ def getent(refresh: bool = False, root: str | None = None) -> list[dict[str, Any
 
 
 def chgid(name: str, gid: int, root: str | None = None, non_unique: bool = False) -> bool:
-    """Change the number of a group; ``non_unique`` lets it be that of another group.
+    """Change the number of a group; ``non_unique`` allows that of another group.
 
     CLI Example::
 
@@ -111,7 +111,7 @@ def chgid(name: str, gid: int, root: str | None = None, non_unique: bool = False
 
 
 def adduser(name: str, username: str, root: str | None = None) -> bool:
-    """Add a user to a group; True also for one that is a member already.
+    """Add a user to a group; True also for a user who is already a member.
 
     CLI Example::
 
@@ -125,7 +125,7 @@ def adduser(name: str, username: str, root: str | None = None) -> bool:
 
 
 def deluser(name: str, username: str, root: str | None = None) -> bool:
-    """Take a user out of a group; True also for one that is no member.
+    """Remove a user from a group; True also for a user who is not a member.
 
     CLI Example::
 
@@ -139,7 +139,7 @@ def deluser(name: str, username: str, root: str | None = None) -> bool:
 
 
 def members(name: str, members_list: str | list[str], root: str | None = None) -> bool:
-    """Make these users the members of a group, and no others: names separated by commas, or a list.
+    """Set the members of a group, as a list or separated by commas.
 
     CLI Example::
 

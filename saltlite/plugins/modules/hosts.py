@@ -1,6 +1,6 @@
 """Entries of the file of host names, /etc/hosts.
 
-The file is exchanged whole: a reader sees the old one or the new one. Lines that are not meant stay as they are.
+The file is replaced atomically, and unrelated lines are preserved.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def list_hosts() -> dict[str, Any]:
-    """All entries: ``{address: {"aliases": [name], "comment": text}}``; comments that stand alone are ``comment-0`` …
+    """All entries: ``{address: {"aliases": [name], "comment": text}}``; comment lines are ``comment-0`` …
 
     CLI Example::
 
@@ -66,7 +66,7 @@ def get_alias(ip: str) -> list[str]:
 
 
 def has_pair(ip: str, alias: str | list[str]) -> bool:
-    """Whether an address has a name, or all names of a list.
+    """Whether an address has a name, or all names in a list.
 
     CLI Example::
 
@@ -77,14 +77,14 @@ def has_pair(ip: str, alias: str | list[str]) -> bool:
 
 
 def set_host(ip: str, alias: str, comment: str | None = None, test: bool = False) -> bool:
-    """Give an address these names, separated by white space, and no others. No name at all removes its entries.
+    """Set the names of an address, separated by white space. An empty string removes its entries.
 
     CLI Example::
 
         saltlite '*' hosts.set_host 192.0.2.7 'web web.example.org' comment='behind the proxy'
     """
     address, names = _address(ip), _names(alias)
-    line = _line(address, names, _said(comment)) if names else ""
+    line = _line(address, names, _comment(comment)) if names else ""
     lines, written = [], False
     for each in _lines():
         if _parts(each)[0] != address:
@@ -96,7 +96,7 @@ def set_host(ip: str, alias: str, comment: str | None = None, test: bool = False
 
 
 def rm_host(ip: str, alias: str, test: bool = False) -> bool:
-    """Take a name from an address. An entry without names goes.
+    """Remove a name from an address. An entry without names is removed.
 
     CLI Example::
 
@@ -116,7 +116,7 @@ def rm_host(ip: str, alias: str, test: bool = False) -> bool:
 
 
 def add_host(ip: str, alias: str, test: bool = False) -> bool:
-    """Give an address a further name.
+    """Add a name to an address.
 
     CLI Example::
 
@@ -124,7 +124,7 @@ def add_host(ip: str, alias: str, test: bool = False) -> bool:
     """
     address, names = _address(ip), _names(alias)
     if not names:
-        raise SaltInvocationError("Say which name the address has to have.")
+        raise SaltInvocationError("Give a name for the address.")
     missing = [name for name in names if not has_pair(address, name)]
     if not missing:
         return True
@@ -140,13 +140,13 @@ def add_host(ip: str, alias: str, test: bool = False) -> bool:
 
 
 def set_comment(ip: str, comment: str, test: bool = False) -> bool:
-    """Give the first entry of an address a comment; False when there is no entry.
+    """Set the comment of the first entry of an address; False if there is no entry.
 
     CLI Example::
 
         saltlite '*' hosts.set_comment 127.0.0.1 'myself'
     """
-    address, said = _address(ip), _said(comment)
+    address, said = _address(ip), _comment(comment)
     lines, done = [], False
     for line in _lines():
         found, names, _ = _parts(line)
@@ -174,7 +174,7 @@ def _entries() -> list[tuple[str, list[str]]]:
 
 
 def _parts(line: str) -> tuple[str, list[str], str]:
-    """Address, names and comment; no address for a line that is no entry."""
+    """Address, names and comment; the address is empty for a line that is not an entry."""
     said, _, comment = line.partition("#")
     address, *names = said.split() or [""]
     return address, names, comment.strip() if address else ""
@@ -194,7 +194,7 @@ def _address(ip: Any) -> str:
     try:
         ipaddress.ip_address(str(ip).partition("%")[0])
     except ValueError as error:
-        raise SaltInvocationError(f"{ip!r} is no address.") from error
+        raise SaltInvocationError(f"{ip!r} is not an address.") from error
     return str(ip)
 
 
@@ -205,7 +205,7 @@ def _names(alias: Any) -> list[str]:
     return text.split()
 
 
-def _said(comment: Any) -> str:
+def _comment(comment: Any) -> str:
     text = str(comment or "").strip()
     if any(bad in text for bad in "\n\r\0"):
         raise SaltInvocationError(f"{text!r} cannot be a comment: it has more than one line.")

@@ -1,6 +1,6 @@
-"""Read the rules of the packet filter, by ``iptables-save`` or from the file that they are saved in.
+"""Read the active rules of the packet filter from ``iptables-save``, and the saved ones from their file.
 
-Nothing here changes a rule. ``family`` is ``ipv4`` or ``ipv6``.
+No function changes a rule. ``family`` is ``ipv4`` or ``ipv6``.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -40,7 +40,7 @@ _LONG = {
     "--sport": "source_port", "--source-port": "source_port", "--dport": "destination_port",
     "--destination-port": "destination_port", "--sports": "source-ports", "--dports": "destination-ports",
 }  # fmt: skip
-"""Options whose name in a result is another one than their own; the names are Salt's."""
+"""Option -> its name in results, as in Salt."""
 _WORD = re.compile(r'"((?:\\.|[^"\\])*)"|(\S+)')
 
 
@@ -62,8 +62,9 @@ def version(family: str = "ipv4") -> str:
 
 
 def get_rules(family: str = "ipv4") -> dict[str, Any]:
-    """The rules that are in force: ``{table: {chain: {"policy", "packet count", "byte count", "rules",
-    "rules_comment"}}}``; a rule is ``{option: [value]}``, and stands under its comment, too.
+    """The active rules: ``{table: {chain: {"policy", "packet count", "byte count", "rules", "rules_comment"}}}``.
+
+    A rule is ``{option: [value]}``; ``rules_comment`` contains the rules with a comment under that comment.
 
     CLI Example::
 
@@ -74,7 +75,7 @@ def get_rules(family: str = "ipv4") -> dict[str, Any]:
 
 
 def get_saved_rules(conf_file: str | None = None, family: str = "ipv4") -> dict[str, Any]:
-    """The rules that are in the file of this system, or in another one, as ``get_rules``.
+    """The rules in the file of this system, or in another file, in the format of ``get_rules``.
 
     CLI Example::
 
@@ -90,12 +91,12 @@ def get_saved_rules(conf_file: str | None = None, family: str = "ipv4") -> dict[
         reason = getattr(error, "strerror", None) or error
         raise CommandExecutionError(f"The saved rules in {path!r} cannot be read: {reason}.") from error
     if more:
-        raise CommandExecutionError(f"{path} has more than {FILE_BYTES_MAX} bytes: those are no saved rules.")
+        raise CommandExecutionError(f"{path} has more than {FILE_BYTES_MAX} bytes: it does not contain saved rules.")
     return _parsed(text, path)
 
 
 def get_policy(table: str = "filter", chain: str | None = None, family: str = "ipv4") -> str | None:
-    """What becomes of packets that no rule of a chain is for; ``-`` for a chain of somebody's own, ``None`` for none.
+    """The policy of a chain; ``-`` for a user-defined chain, ``None`` if there is no such chain.
 
     CLI Example::
 
@@ -109,7 +110,7 @@ def get_policy(table: str = "filter", chain: str | None = None, family: str = "i
 def get_saved_policy(
     table: str = "filter", chain: str | None = None, conf_file: str | None = None, family: str = "ipv4"
 ) -> str | None:
-    """The same as it is saved.
+    """The policy of a chain in the saved rules.
 
     CLI Example::
 
@@ -121,7 +122,7 @@ def get_saved_policy(
 
 
 def check(table: str = "filter", chain: str | None = None, rule: str | None = None, family: str = "ipv4") -> bool | str:
-    """Whether a chain has a rule, written as iptables wants it.
+    """Whether a chain has a rule, which is written as for iptables.
 
     CLI Example::
 
@@ -135,14 +136,14 @@ def check(table: str = "filter", chain: str | None = None, rule: str | None = No
         words = shlex.split(str(rule))
     except ValueError as error:
         raise SaltInvocationError(f"The rule {rule!r:.80} cannot be split into words: {error}.") from error
-    # iptables itself refuses a second command; these two would have it look elsewhere, or load a module.
+    # iptables itself refuses a second command; these options would select another table, or load a module.
     for word in words:
         if "\0" in word or "\n" in word or word.startswith(("-t", "--table", "--modprobe", "-M")):
-            raise SaltInvocationError(f"{word!r:.80} is no part of a rule.")
+            raise SaltInvocationError(f"{word!r:.80} is not part of a rule.")
     argv = [_program(family, ""), "--wait", "-t", _name(table, "a table"), "-C", _name(chain, "a chain"), *words]
     done = _run(argv, fail=False)
     if done["retcode"] not in {0, 1} or "you must be root" in done["stderr"]:
-        raise CommandExecutionError(f"iptables cannot say it: {_reason(done)}")
+        raise CommandExecutionError(f"iptables cannot check the rule: {_reason(done)}")
     return bool(done["retcode"] == 0)
 
 
@@ -165,7 +166,7 @@ def _policy(rules: dict[str, Any], table: str, chain: str) -> str | None:
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
-    """What iptables-save wrote. Raises CommandExecutionError for what it never writes."""
+    """Parse the output of iptables-save. Raises CommandExecutionError for invalid lines."""
     found: dict[str, dict[str, Any]] = {}
     table: dict[str, Any] | None = None
     for number, line in enumerate(text.splitlines(), 1):
@@ -181,7 +182,7 @@ def _parsed(text: str, source: str) -> dict[str, Any]:
             elif line.startswith(("-A ", "[")) and table is not None:
                 _add_rule(table, line)
         except (KeyError, IndexError, ValueError) as error:
-            raise CommandExecutionError(f"Line {number} of {source} is no rule: {line[:80]!r}.") from error
+            raise CommandExecutionError(f"Line {number} of {source} is not a rule: {line[:80]!r}.") from error
     return found
 
 
@@ -219,7 +220,7 @@ def _saved_file(family: str) -> str:
         if __grains__.get(grain) in _SAVED:
             return _SAVED[__grains__[grain]][_number(family)]
     system = __grains__.get("os", "this system")
-    raise CommandExecutionError(f"It is not known where {system} saves rules: name the file with conf_file.")
+    raise CommandExecutionError(f"The file in which {system} saves rules is unknown: give it as conf_file.")
 
 
 def _number(family: str) -> int:

@@ -1,4 +1,4 @@
-"""Modules of the kernel: which there are, which are loaded, loading and removing them.
+"""Modules of the kernel: list, load and remove them.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 
 def available() -> list[str]:
-    """The modules that the running kernel can load or has built in, sorted.
+    """The modules that the running kernel has built in or can load, sorted.
 
     CLI Example::
 
@@ -65,7 +65,7 @@ def lsmod() -> list[dict[str, Any]]:
 
 
 def mod_list(only_persist: bool = False) -> list[str]:
-    """The names of the loaded modules, or of those that are loaded at every start because this module wrote them down.
+    """The names of the loaded modules, or of those that this module has configured to be loaded at every boot.
 
     CLI Example::
 
@@ -79,9 +79,9 @@ def mod_list(only_persist: bool = False) -> list[str]:
 
 
 def load(mod: str, persist: bool = False, test: bool = False) -> list[str] | str:
-    """Load a module: the names of all that were loaded with it, or a sentence when it fails.
+    """Load a module: the names of all modules that were loaded, or an error message.
 
-    ``persist`` loads it at every start. ``test=True`` reports what it would take, and loads nothing.
+    ``persist`` also loads it at every boot. ``test=True`` reports what would be loaded.
 
     CLI Example::
 
@@ -96,7 +96,7 @@ def load(mod: str, persist: bool = False, test: bool = False) -> list[str] | str
     if test:
         return [] if _same(name) in before else [name]
     loaded = set(mod_list()) - before
-    return sorted(loaded | _write_down(name) if persist else loaded)
+    return sorted(loaded | _persist(name) if persist else loaded)
 
 
 def is_loaded(mod: str) -> bool:
@@ -110,9 +110,9 @@ def is_loaded(mod: str) -> bool:
 
 
 def remove(mod: str, persist: bool = False, comment: bool = True, test: bool = False) -> list[str] | str:
-    """Remove a module: its name in a list, or a sentence when it fails.
+    """Remove a module: its name in a list, or an error message.
 
-    ``persist`` keeps it from being loaded at every start: its line becomes a comment, or goes with ``comment=False``.
+    ``persist`` also stops loading it at boot: its line is commented out, or removed with ``comment=False``.
     ``test=True`` removes nothing.
 
     CLI Example::
@@ -128,25 +128,25 @@ def remove(mod: str, persist: bool = False, comment: bool = True, test: bool = F
         __context__["retcode"] = 1
         return f"Error removing module {name}: {done.reason()}"
     removed = before - set(mod_list())
-    return sorted(removed | _cross_out(name, comment=comment) if persist else removed)
+    return sorted(removed | _stop_persisting(name, comment=comment) if persist else removed)
 
 
-def _write_down(name: str) -> set[str]:
-    """Have the module loaded at every start; what was written, and nothing when it was there."""
+def _persist(name: str) -> set[str]:
+    """Configure the module to be loaded at boot; the names that were added."""
     if _same(name) in map(_same, mod_list(only_persist=True)):
         return set()
     path = _config()
     lines = _machinefiles.read_if_there(path).splitlines()
-    crossed_out = rf"\s*#\s*{re.escape(name)}\s*"
-    if any(re.fullmatch(crossed_out, line) for line in lines):
-        lines = [name if re.fullmatch(crossed_out, line) else line for line in lines]
+    commented_out = rf"\s*#\s*{re.escape(name)}\s*"
+    if any(re.fullmatch(commented_out, line) for line in lines):
+        lines = [name if re.fullmatch(commented_out, line) else line for line in lines]
     else:
         lines.append(name)
     _machinefiles.replace(path, "".join(f"{line}\n" for line in lines))
     return {name}
 
 
-def _cross_out(name: str, *, comment: bool) -> set[str]:
+def _stop_persisting(name: str, *, comment: bool) -> set[str]:
     path = _config()
     lines = _machinefiles.read_if_there(path).splitlines()
     kept = []
@@ -177,5 +177,5 @@ def _plain(file: str) -> str:
 
 
 def _same(name: str) -> str:
-    """The kernel takes a hyphen and an underscore for the same."""
+    """The name with underscores: the kernel treats hyphens and underscores alike."""
     return str(name).replace("-", "_")

@@ -1,7 +1,7 @@
-"""Passwords of a Linux machine, and how long they last.
+"""Passwords of a Linux machine, and their expiry.
 
-Where a function takes ``root``, it works on the files of the system in that folder. Passwords and hashes go to programs
-through their standard input, never as arguments, and stand in no error and no log.
+``root`` selects the files of the system in that folder. Passwords and hashes are passed to programs through standard
+input, never as arguments, and never appear in errors or logs.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -38,7 +38,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 
 
 def default_hash() -> str:
-    """The hash that lets nobody log in with a password.
+    """The hash with which no login by password is possible.
 
     CLI Example::
 
@@ -48,9 +48,8 @@ def default_hash() -> str:
 
 
 def info(name: str, root: str | None = None) -> dict[str, Any]:
-    """Information about the password of a user: ``name``, ``passwd`` (the hash), ``lstchg``, ``min``, ``max``,
-    ``warn``, ``inact`` and ``expire``, numbers in days and -1 where there is none. All are empty where there is no such
-    user.
+    """The password entry of a user: ``name``, ``passwd`` (the hash), ``lstchg``, ``min``, ``max``, ``warn``, ``inact``
+    and ``expire`` in days, -1 for unset ones. All values are empty if there is no such user.
 
     CLI Example::
 
@@ -64,7 +63,7 @@ def info(name: str, root: str | None = None) -> dict[str, Any]:
 
 
 def list_users(root: str | None = None) -> list[str]:
-    """The names of all users that have a password entry, sorted.
+    """The names of all users with a password entry, sorted.
 
     CLI Example::
 
@@ -74,10 +73,10 @@ def list_users(root: str | None = None) -> list[str]:
 
 
 def gen_password(password: str, crypt_salt: str | None = None, algorithm: str = "sha512") -> str:
-    """The hash of a password, as ``shadow.set_password`` takes it.
+    """The hash of a password, in the format that ``shadow.set_password`` takes.
 
-    ``algorithm`` is sha512, sha256, blowfish, md5 or crypt, where the system's libcrypt has it. ``crypt_salt`` is a
-    salt of its own; without it a random one is taken. For sha512 and sha256 it may say ``rounds=50000$salt``.
+    ``algorithm`` is sha512, sha256, blowfish, md5 or crypt, if the system's libcrypt supports it. ``crypt_salt`` is a
+    custom salt; the default is a random one. For sha512 and sha256 it may be ``rounds=50000$salt``.
 
     CLI Example::
 
@@ -88,10 +87,10 @@ def gen_password(password: str, crypt_salt: str | None = None, algorithm: str = 
 
 
 def set_password(name: str, password: str, use_usermod: bool = False, root: str | None = None) -> bool:  # noqa: ARG001 - Salt's argument
-    """Set the password of a user, given as the hash that is kept: see ``shadow.gen_password``.
+    """Set the password of a user to a hash; see ``shadow.gen_password``.
 
-    Today becomes the day of its last change. ``use_usermod`` changes nothing: the hash always goes through the standard
-    input of chpasswd, and never into the argument list of a program.
+    The date of the last change becomes today. ``use_usermod`` has no effect: the hash is always written to the standard
+    input of chpasswd, and never passed as an argument.
 
     CLI Example::
 
@@ -99,17 +98,17 @@ def set_password(name: str, password: str, use_usermod: bool = False, root: str 
     """
     user, folder, hash_ = _accounts.user_name(name), _programs.folder(root), str(password)
     if not hash_ or re.search(r"[:\x00-\x1f\x7f]", hash_):
-        raise SaltInvocationError("The hash is empty, or it has a colon or a control character: it was not set.")
+        raise SaltInvocationError("The hash was not set: it is empty, or contains a colon or a control character.")
     _known(user, folder)
     if not _HASH.fullmatch(hash_):
-        note("What was set is no hash, so nobody can log in with it: shadow.gen_password makes a hash of a password.")
+        note("The new value is not a hash, so no login with it is possible: make one with shadow.gen_password.")
     _programs.checked(["chpasswd", *_accounts.in_root(folder), "-e"], stdin=f"{user}:{hash_}\n")
     return bool(info(user, root)["passwd"] == hash_)
 
 
 def del_password(name: str, root: str | None = None) -> bool:
-    """Remove the password of a user, who can then log in without one. Who had to choose a new one at the next login
-    (``shadow.set_date bob 0``) still has to.
+    """Remove the password of a user, who can then log in without one. A forced password change at the next login
+    (``shadow.set_date bob 0``) stays in effect.
 
     CLI Example::
 
@@ -119,13 +118,13 @@ def del_password(name: str, root: str | None = None) -> bool:
     _known(user, folder)
     due = info(user, root)["lstchg"] == 0
     _programs.checked(["usermod", *_accounts.in_root(folder), "-p", "", "--", user])
-    if due:  # usermod takes this for a change of the password
+    if due:  # usermod updates the date of the last change
         _set(user, "lstchg", 0, "-d", root)
     return bool(info(user, root)["passwd"] == "")
 
 
 def lock_password(name: str, root: str | None = None) -> bool:
-    """Lock the password of a user: other ways to log in, such as keys, stay open.
+    """Lock the password of a user; other ways to log in, such as keys, still work.
 
     CLI Example::
 
@@ -135,7 +134,7 @@ def lock_password(name: str, root: str | None = None) -> bool:
 
 
 def unlock_password(name: str, root: str | None = None) -> bool:
-    """Unlock the password of a user. It fails where there would be no password then.
+    """Unlock the password of a user. It fails if the user would then have no password.
 
     CLI Example::
 
@@ -145,7 +144,7 @@ def unlock_password(name: str, root: str | None = None) -> bool:
 
 
 def set_inactdays(name: str, inactdays: int, root: str | None = None) -> bool:
-    """How many days after its end a password may still be changed at the login; -1 for any number.
+    """Set for how many days after its expiry a password can still be changed at login; -1 for ever.
 
     CLI Example::
 
@@ -155,7 +154,7 @@ def set_inactdays(name: str, inactdays: int, root: str | None = None) -> bool:
 
 
 def set_maxdays(name: str, maxdays: int, root: str | None = None) -> bool:
-    """After how many days a password has to be changed; -1 for never.
+    """Set after how many days a password must be changed; -1 for never.
 
     CLI Example::
 
@@ -165,7 +164,7 @@ def set_maxdays(name: str, maxdays: int, root: str | None = None) -> bool:
 
 
 def set_mindays(name: str, mindays: int, root: str | None = None) -> bool:
-    """After how many days a password may be changed again.
+    """Set after how many days a password can be changed again.
 
     CLI Example::
 
@@ -175,7 +174,7 @@ def set_mindays(name: str, mindays: int, root: str | None = None) -> bool:
 
 
 def set_warndays(name: str, warndays: int, root: str | None = None) -> bool:
-    """How many days before its end the user of a password is warned.
+    """Set how many days before the expiry of a password its user is warned.
 
     CLI Example::
 
@@ -185,8 +184,8 @@ def set_warndays(name: str, warndays: int, root: str | None = None) -> bool:
 
 
 def set_date(name: str, date: int | str, root: str | None = None) -> bool:
-    """When the password was changed last, as days since 1970-01-01 or ``YYYY-MM-DD``; 0 asks for a new one at the next
-    login.
+    """Set the date of the last password change, as days since 1970-01-01 or ``YYYY-MM-DD``; 0 forces a change at the
+    next login.
 
     CLI Example::
 
@@ -196,7 +195,7 @@ def set_date(name: str, date: int | str, root: str | None = None) -> bool:
 
 
 def set_expire(name: str, expire: int | str, root: str | None = None) -> bool:
-    """When the account ends, as days since 1970-01-01 or ``YYYY-MM-DD``; -1 for never.
+    """Set when the account expires, as days since 1970-01-01 or ``YYYY-MM-DD``; -1 for never.
 
     CLI Example::
 
@@ -224,7 +223,7 @@ def _lock(name: Any, root: Any, *, locked: bool) -> bool:
         return True
     done = _programs.checked(["usermod", *_accounts.in_root(folder), "-L" if locked else "-U", "--", user])
     if str(info(user, root)["passwd"]).startswith("!") != locked:
-        # usermod counts its refusal to make an account without a password as a success.
+        # usermod reports success when it refuses to leave an account without a password.
         raise CommandExecutionError(f"The password was not {'locked' if locked else 'unlocked'}: {done.reason()}")
     return True
 
@@ -234,7 +233,7 @@ def _set(name: Any, key: str, given: Any, option: str, root: Any) -> bool:
     dated = key in {"lstchg", "expire"} and _DATE.fullmatch(text)
     if isinstance(given, bool) or not (dated or _DAYS.fullmatch(text)):
         raise SaltInvocationError(
-            f"{given!r} is no number of days{', and no date YYYY-MM-DD' if dated is None else ''}."
+            f"{given!r} is not a number of days{' or a date YYYY-MM-DD' if dated is None else ''}."
         )
     _known(user, folder)
     if str(info(user, root)[key]) != text:

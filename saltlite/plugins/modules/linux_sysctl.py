@@ -1,4 +1,4 @@
-"""Parameters of the running kernel, and those that are set at a start.
+"""Parameters of the running kernel, and those that are set at boot.
 
 Values are read from and written to `/proc/sys`; names are written with dots or with slashes.
 
@@ -23,7 +23,7 @@ __virtualname__ = "sysctl"
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:/*-]*")
 _NOT_SHOWN = {"base_reachable_time", "retrans_time", "stat_refresh"}
-"""Old names of parameters, which the kernel's log complains of, and one that does something when it is read."""
+"""Deprecated parameters, whose use the kernel logs, and one that has an effect when it is read."""
 _HEADER = "#\n# Kernel sysctl configuration\n#\n"
 
 
@@ -34,7 +34,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 
 
 def default_config() -> str:
-    """The file in which ``persist`` writes: one that systemd reads, or /etc/sysctl.conf.
+    """The file that ``persist`` writes: one that systemd reads, or /etc/sysctl.conf.
 
     CLI Example::
 
@@ -45,7 +45,7 @@ def default_config() -> str:
 
 
 def show(config_file: str | bool = False) -> dict[str, str] | list[str]:
-    """All parameters, or those that a file sets; an empty list when there is no such file.
+    """All parameters, or those that a file sets; an empty list if there is no such file.
 
     Parameters that this minion's user may not read are skipped.
 
@@ -71,7 +71,7 @@ def show(config_file: str | bool = False) -> dict[str, str] | list[str]:
         for file in sorted(files):
             value = None if file in _NOT_SHOWN else _read(os.path.join(folder, file))
             if value is not None:
-                # A part with dots in it, such as the interface eth0.5, has slashes there.
+                # A part with dots, such as the interface eth0.5, is shown with slashes.
                 every[".".join(part.replace(".", "/") for part in [*inner, file])] = value
     return every
 
@@ -90,7 +90,7 @@ def get(name: str) -> str:
 
 
 def assign(name: str, value: str, test: bool = False) -> dict[str, str]:
-    """Set a parameter until the next start: ``{name: value}``. With ``test=True`` only see that there is such a one.
+    """Set a parameter until the next boot: ``{name: value}``. ``test=True`` only checks that it exists.
 
     CLI Example::
 
@@ -99,7 +99,7 @@ def assign(name: str, value: str, test: bool = False) -> dict[str, str]:
     path, text = _path(name), _value(value)
     if not test:
         try:
-            # The kernel takes a value in one write, and says there whether it is one.
+            # The kernel needs the value in one write, which fails if the value is invalid.
             descriptor = os.open(_machinefiles.place(path), os.O_WRONLY)
             try:
                 os.write(descriptor, f"{text}\n".encode())
@@ -111,9 +111,9 @@ def assign(name: str, value: str, test: bool = False) -> dict[str, str]:
 
 
 def persist(name: str, value: str, config: str | None = None, test: bool = False) -> str:
-    """Set a parameter now and at every start: ``Updated`` or ``Already set``.
+    """Set a parameter now and at every boot: ``Updated`` or ``Already set``.
 
-    ``config`` is the file to write in. ``test=True`` reports which file it would be, and changes nothing.
+    ``config`` is the file to write. ``test=True`` changes nothing.
 
     CLI Example::
 
@@ -138,7 +138,7 @@ def persist(name: str, value: str, config: str | None = None, test: bool = False
     set_now = _plain(get(name)) == _plain(text)
     if after == before and set_now:
         return "Already set"
-    # First the kernel, which may refuse the value: what it refuses is not written down.
+    # The kernel comes first: a value that it refuses must not be saved.
     if not set_now:
         assign(name, text, test=test)
     if after != before and not test:
@@ -157,7 +157,7 @@ def _path(name: Any) -> str:
 
 
 def _slashed(name: str) -> str:
-    """With dots first, as sysctl takes names: the first separator tells which of the two is one."""
+    """The name with slashes, as sysctl reads names: the first dot or slash is the separator."""
     first = re.search(r"[./]", name)
     return name.translate(str.maketrans("./", "/.")) if first and first[0] == "." else name
 
@@ -177,7 +177,7 @@ def _read(path: str) -> str | None:
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
             return stream.read().strip("\n")
-    except OSError:  # for root alone, only to be written, or asked too often
+    except OSError:  # readable by root only, write-only, or rate-limited
         return None
 
 

@@ -1,4 +1,4 @@
-"""The locales of this machine: which there are, which is used, making one.
+"""The locales of this machine: list, set and generate them.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -30,7 +30,7 @@ _SETTINGS = (
     ("/etc/sysconfig/i18n", "LANG"),
     ("/etc/sysconfig/language", "RC_LANG"),
 )
-"""Where distributions keep the locale of the machine, and under which name."""
+"""Files in which distributions store the locale of the machine, and the name of the setting."""
 
 
 def __virtual__() -> str:  # noqa: N807 - the name that the loader asks for
@@ -42,7 +42,7 @@ class _Making(TypedDict, total=False):
 
 
 def list_avail() -> list[str]:
-    """The locales that are there, as ``locale -a`` lists them.
+    """The available locales, as ``locale -a`` lists them.
 
     CLI Example::
 
@@ -52,7 +52,7 @@ def list_avail() -> list[str]:
 
 
 def get_locale() -> str:
-    """The locale that this machine uses; an empty string when none is set.
+    """The locale of this machine; an empty string if none is set.
 
     CLI Example::
 
@@ -66,7 +66,7 @@ def get_locale() -> str:
 
 
 def set_locale(locale: str, test: bool = False) -> bool:
-    """Set the locale that this machine uses from the next login on.
+    """Set the locale of this machine, which takes effect at the next login.
 
     CLI Example::
 
@@ -90,7 +90,7 @@ def set_locale(locale: str, test: bool = False) -> bool:
 
 
 def avail(locale: str) -> bool:
-    """Whether a locale is there, however its code is written.
+    """Whether a locale is available, whatever the spelling of its code.
 
     CLI Example::
 
@@ -101,9 +101,9 @@ def avail(locale: str) -> bool:
 
 
 def gen_locale(locale: str, test: bool = False, **kwargs: Unpack[_Making]) -> bool | dict[str, Any]:
-    """Make a locale: whether that worked, False for one that this machine knows nothing of.
+    """Generate a locale: whether that succeeded, False if this machine does not know it.
 
-    ``verbose=True`` returns what the program says instead, as ``cmd.run_all`` does.
+    ``verbose=True`` returns the output of the program, in the format of ``cmd.run_all``.
 
     CLI Example::
 
@@ -133,7 +133,7 @@ def gen_locale(locale: str, test: bool = False, **kwargs: Unpack[_Making]) -> bo
 
 
 def _order() -> list[tuple[str, str]]:
-    """The files, first the one that decides here."""
+    """The files in order of precedence on this system."""
     if __grains__.get("os_family") == "Debian":
         return [_SETTINGS[1], _SETTINGS[0]]
     return [_SETTINGS[0], _SETTINGS[2], _SETTINGS[3], _SETTINGS[1]]
@@ -163,7 +163,7 @@ def _known(name: str, source: str) -> bool:
 
 
 def _uncomment(line: str) -> None:
-    """Have /etc/locale.gen ask for a locale."""
+    """Enable a locale in /etc/locale.gen."""
     text = _machinefiles.read("/etc/locale.gen")
     lines, done = [], False
     for each in text.splitlines():

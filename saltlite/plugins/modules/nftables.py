@@ -1,6 +1,6 @@
-"""Read the rules of nftables, by the program ``nft``.
+"""Read the rules of nftables with the program ``nft``.
 
-Nothing here changes a rule. ``family`` is ``ipv4`` (``ip``), ``ipv6`` (``ip6``), ``inet``, ``arp``, ``bridge`` or
+No function changes a rule. ``family`` is ``ipv4`` (``ip``), ``ipv6`` (``ip6``), ``inet``, ``arp``, ``bridge`` or
 ``netdev``.
 
 :maintainer:    The saltlite authors
@@ -60,7 +60,7 @@ def list_tables(family: str = "ipv4") -> list[dict[str, Any]]:
 
 
 def get_rules(family: str = "ipv4") -> list[str]:
-    """The tables of a family as nft writes them, one text each.
+    """The tables of a family in the syntax of nft, one string each.
 
     CLI Example::
 
@@ -71,8 +71,7 @@ def get_rules(family: str = "ipv4") -> list[str]:
 
 
 def get_rules_json(family: str = "ipv4") -> list[dict[str, Any]]:
-    """Everything of a family as nft says it in JSON: ``metainfo``, ``table``, ``chain``, ``rule`` and others, in a
-    list.
+    """All objects of a family in the JSON of nft: a list of ``metainfo``, ``table``, ``chain``, ``rule`` and others.
 
     CLI Example::
 
@@ -82,7 +81,7 @@ def get_rules_json(family: str = "ipv4") -> list[dict[str, Any]]:
 
 
 def get_policy(table: str = "filter", chain: str | None = None, family: str = "ipv4") -> str | None:
-    """What becomes of packets that no rule of a chain is for; ``None`` for a chain that is none, or is no hook's.
+    """The policy of a chain; ``None`` if there is no such chain, or if it has no hook.
 
     CLI Example::
 
@@ -101,7 +100,7 @@ def get_policy(table: str = "filter", chain: str | None = None, family: str = "i
 def get_rule_handle(
     table: str = "filter", chain: str | None = None, rule: str | None = None, family: str = "ipv4"
 ) -> dict[str, Any]:
-    """The number that nft has given to a rule: ``{"result": True, "handle": "5"}``, or a ``comment`` that says why not.
+    """The handle of a rule: ``{"result": True, "handle": "5"}``, or a ``comment`` that says why there is none.
 
     CLI Example::
 
@@ -114,7 +113,7 @@ def get_rule_handle(
 def check(
     table: str = "filter", chain: str | None = None, rule: str | None = None, family: str = "ipv4"
 ) -> dict[str, Any]:
-    """Whether a chain has a rule: ``{"result": ..., "comment": ...}``. What a counter has counted does not matter.
+    """Whether a chain has a rule: ``{"result": ..., "comment": ...}``. Values of counters are ignored.
 
     CLI Example::
 
@@ -131,34 +130,34 @@ def check_chain(table: str = "filter", chain: str | None = None, family: str = "
         saltlite '*' nftables.check_chain filter input family=inet
     """
     if not chain:
-        return _said("Chain needs to be specified")
+        return _result("Chain needs to be specified")
     kind, wanted = _family(family), (_name(table, "a table"), _name(chain, "a chain"))
     chains = (item["chain"] for item in _json("--json", "list", "chains", kind) if "chain" in item)
     there = any((each["table"], each["name"]) == wanted for each in chains)
     verb = "exists" if there else "does not exist"
-    return _said(f"Chain {chain} in table {table} in family {family} {verb}", result=there)
+    return _result(f"Chain {chain} in table {table} in family {family} {verb}", result=there)
 
 
 def check_table(table: str | None = None, family: str = "ipv4") -> dict[str, Any]:
-    """Whether there is a table: ``{"result": ..., "comment": ...}``.
+    """Whether a table exists: ``{"result": ..., "comment": ...}``.
 
     CLI Example::
 
         saltlite '*' nftables.check_table filter family=inet
     """
     if not table:
-        return _said("Table needs to be specified")
+        return _result("Table needs to be specified")
     there = any(each["name"] == table for each in list_tables(family))
     verb = "exists" if there else "does not exist"
-    return _said(f"Table {table} in family {family} {verb}", result=there)
+    return _result(f"Table {table} in family {family} {verb}", result=there)
 
 
 def _look(table: str, chain: str | None, rule: str | None, family: str) -> tuple[dict[str, Any], str]:
-    """What `check` says, and the handle of the rule."""
+    """The result of `check`, and the handle of the rule."""
     if not chain:
-        return _said("Chain needs to be specified"), ""
+        return _result("Chain needs to be specified"), ""
     if not rule:
-        return _said("Rule needs to be specified"), ""
+        return _result("Rule needs to be specified"), ""
     for said in (check_table(table, family), check_chain(table, chain, family)):
         if not said["result"]:
             return said, ""
@@ -168,16 +167,16 @@ def _look(table: str, chain: str | None, rule: str | None, family: str) -> tuple
     for line in listed.splitlines():
         text, mark, handle = line.rpartition(" # handle ")
         if mark and _plain(text) == wanted:
-            return _said(f"{where} exists", result=True), handle.strip()
-    return _said(f"{where} does not exist"), ""
+            return _result(f"{where} exists", result=True), handle.strip()
+    return _result(f"{where} does not exist"), ""
 
 
 def _plain(rule: str) -> str:
-    """A rule as it compares: without what was counted, and a set of one as that one."""
+    """A rule for comparison: without values of counters, and without braces around a single element."""
     return _ONE_IN_A_SET.sub(r"\1", _COUNTER.sub("counter", " ".join(rule.split())))
 
 
-def _said(comment: str, *, result: bool = False) -> dict[str, Any]:
+def _result(comment: str, *, result: bool = False) -> dict[str, Any]:
     return {"comment": comment, "result": result}
 
 
@@ -188,7 +187,7 @@ def _family(family: str) -> str:
 
 
 def _name(value: Any, what: str) -> str:
-    """A name; nft reads its arguments as one text of its language, so nothing else may get there."""
+    """A valid name; nft parses its arguments as one text of its language, so other characters are refused."""
     text = str(value)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_/\\.-]*", text):
         raise SaltInvocationError(f"{text!r:.80} is not the name of {what}.")
@@ -204,7 +203,7 @@ def _json(*words: str) -> list[dict[str, Any]]:
     try:
         found: list[dict[str, Any]] = json.loads(text)["nftables"]
     except (ValueError, KeyError, TypeError) as error:
-        raise CommandExecutionError(f"nft does not speak JSON here: {text[:80]!r}.") from error
+        raise CommandExecutionError(f"nft did not print JSON: {text[:80]!r}.") from error
     return found
 
 

@@ -12,16 +12,14 @@ if there is one. File paths are relative to that root.
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Sequence
-from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.errors import CommandExecutionError
 from saltlite.plugins.modules import _packages
 from saltlite.plugins.modules._packages import Changes
 
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__, __salt__
 
 
-SPELLING = _packages.Spelling(
+NAME_RULES = _packages.NameRules(
     names=re.compile(r"[A-Za-z0-9@_+][A-Za-z0-9@._+-]*", re.ASCII),
     versions=re.compile(r"(?:[<>]=?|=)?[A-Za-z0-9][A-Za-z0-9.+:_~-]*", re.ASCII),
 )
@@ -44,16 +42,16 @@ _LOCK = re.compile(r"you can remove (/.*)$", re.MULTILINE)
 
 
 def _pacman(arguments: Sequence[str], root: str | None) -> subprocess.CompletedProcess[str]:
-    """Run pacman. Raises CommandNotFoundError, and SaltInvocationError for what is no root."""
+    """Run pacman. Raises CommandNotFoundError, and SaltInvocationError for an invalid root."""
     return _packages.run(["pacman", *_place(root), *arguments])
 
 
 def _checked(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
-    """`done`, unless it failed: then CommandExecutionError."""
+    """`done` if it succeeded; otherwise raises CommandExecutionError."""
     if done.returncode == 0:
         return done
     if "you cannot perform this operation unless you are root" in done.stderr:
-        raise CommandExecutionError("Packages can be changed by root only, and this minion runs as another user.")
+        raise _packages.not_root()
     lock = _LOCK.search(done.stderr) if "unable to lock database" in done.stderr else None
     if lock is not None:
         raise CommandExecutionError(_locked(lock[1]))
@@ -63,13 +61,13 @@ def _checked(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProc
 
 
 def _listing(arguments: Sequence[str], root: str | None) -> str:
-    """What pacman lists; it fails without a word where there is nothing to list, which is an answer."""
+    """The output of a query; pacman fails silently if there is nothing to list, which is not an error."""
     done = _pacman(arguments, root)
     return done.stdout if done.returncode == 1 and not done.stderr else _checked(done).stdout
 
 
 def _fetched_lists(root: str | None) -> dict[str, tuple[int, int]]:
-    """Repository -> what its package list on this machine is known by; (0, 0) for one that was never fetched."""
+    """Repository -> modification time and inode of its package list; (0, 0) if it was never fetched."""
     _place(root)  # raises for what is no root
     options = [*_configuration(root), *(["--rootdir", root] if root else [])]
     names = _checked(_packages.run(["pacman-conf", *options, "--repo-list"])).stdout.split()
@@ -83,7 +81,7 @@ def _fetched_lists(root: str | None) -> dict[str, tuple[int, int]]:
 
 
 def _targets(wanted: dict[str, str]) -> list[str]:
-    """`name`, or `name` with what its version has to be, for what a call asks for."""
+    """The arguments for the requested packages: `name`, or `name` with a condition on its version."""
     return [
         f"{name}{version}" if version[:1] in ("<", ">", "=") else f"{name}={version}" if version else name
         for name, version in wanted.items()
@@ -91,8 +89,8 @@ def _targets(wanted: dict[str, str]) -> list[str]:
 
 
 def _compare(first: str, second: str) -> int:
-    """-1, 0 or 1 when the first version is older, equal or newer."""
-    done = _packages.run(["vercmp", SPELLING.version(first), SPELLING.version(second)])
+    """-1, 0 or 1 if the first version is older, equal or newer."""
+    done = _packages.run(["vercmp", NAME_RULES.version(first), NAME_RULES.version(second)])
     if done.returncode:
         raise _packages.failure(done, [])
     number = int(done.stdout)
@@ -100,12 +98,10 @@ def _compare(first: str, second: str) -> int:
 
 
 def _place(root: str | None) -> list[str]:
-    """The options that have pacman work on another root, with the configuration that it has."""
+    """The options that select another root, and its configuration."""
     if root is None:
         return []
-    place = _packages.path(root)
-    if not os.path.isabs(place) or not os.path.isdir(place):
-        raise SaltInvocationError(f"{root} is not the absolute path of a folder on this minion.")
+    place = _packages.root_folder(root)
     options = ["--root", place, "--cachedir", os.path.join(place, "var/cache/pacman/pkg")]
     options += ["--hookdir", os.path.join(place, "etc/pacman.d/hooks")]
     return [*options, *_configuration(place)]
@@ -117,7 +113,7 @@ def _configuration(root: str | None) -> list[str]:
 
 
 def _locked(path: str) -> str:
-    holder = _packages.process_holding(path)
+    holder = _packages.lock_holder(path)
     way_out = "try again when that has ended"
     if not holder:
         way_out = f"no process of this machine has it open, so remove {path} if it was left behind"
@@ -171,7 +167,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 def list_pkgs(versions_as_list: bool = False, **kwargs: Unpack[_Listing]) -> dict[str, Any]:
     """The installed packages: ``{name: version}``, or ``{name: [versions]}`` with ``versions_as_list``.
 
-    pacman keeps nothing of packages that are gone: ``removed`` and ``purge_desired`` give an empty dict.
+    pacman keeps no record of removed packages: ``removed`` and ``purge_desired`` give an empty dict.
 
     CLI Example::
 
@@ -197,7 +193,7 @@ def list_installed(*names: str, **kwargs: Unpack[_Rooted]) -> dict[str, str]:
     return _packages.select(list_pkgs(**_rooted(kwargs)), names)
 
 
-def version(*names: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
+def version(*names: str, **kwargs: Unpack[_Rooted]) -> Any:
     """The installed version of a package, or a dict of versions for several; an empty string for none. Globs work.
 
     CLI Example::
@@ -205,12 +201,11 @@ def version(*names: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
         saltlite '*' pkg.version openssl
         saltlite '*' pkg.version openssl curl 'linux*'
     """
-    found: str | dict[str, str] = _packages.versions(list_pkgs(**_rooted(kwargs)), names)
-    return found
+    return _packages.versions(list_pkgs(**_rooted(kwargs)), names)
 
 
-def latest_version(*names: str, refresh: bool = False, root: str | None = None) -> str | dict[str, str]:
-    """The version that an install or upgrade would bring, or an empty string when the package is up to date or unknown.
+def latest_version(*names: str, refresh: bool = False, root: str | None = None) -> Any:
+    """The version that an install or upgrade would bring; an empty string if the package is up to date or unknown.
 
     Several names give a dict. ``refresh=True`` fetches the package lists first.
 
@@ -218,8 +213,9 @@ def latest_version(*names: str, refresh: bool = False, root: str | None = None) 
 
         saltlite '*' pkg.latest_version openssl
         saltlite '*' pkg.latest_version openssl curl refresh=True
+        saltlite '*' pkg.available_version openssl
     """
-    wanted = [SPELLING.name(name) for name in names]
+    wanted = [NAME_RULES.name(name) for name in names]
     if not wanted:
         return ""
     if refresh:
@@ -229,18 +225,10 @@ def latest_version(*names: str, refresh: bool = False, root: str | None = None) 
     for _, name, offer in _offers(root):
         offered.setdefault(name, offer)  # repositories come in the order in which pacman prefers them
     latest = {name: _newer(installed.get(name, ""), offered.get(name, "")) for name in wanted}
-    found: str | dict[str, str] = _packages.single(wanted, latest)
-    return found
+    return _packages.single(wanted, latest)
 
 
-def available_version(*names: str, refresh: bool = False, root: str | None = None) -> str | dict[str, str]:
-    """Alias of ``latest_version``.
-
-    CLI Example::
-
-        saltlite '*' pkg.available_version openssl
-    """
-    return latest_version(*names, refresh=refresh, root=root)
+available_version = latest_version
 
 
 def upgrade_available(name: str, **kwargs: Unpack[_Latest]) -> bool:
@@ -276,10 +264,7 @@ def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
 
         saltlite '*' pkg.version_cmp 1.0-1 1:0.9-1
     """
-    first, second = str(pkg1), str(pkg2)
-    if ignore_epoch:
-        first, second = first.rpartition(":")[2], second.rpartition(":")[2]
-    return _compare(first, second)
+    return _packages.compare(_compare, pkg1, pkg2, ignore_epoch)
 
 
 def refresh_db(root: str | None = None) -> dict[str, bool | None]:
@@ -307,9 +292,9 @@ def install(
 
     ``name`` is one package or group, or several separated by commas; ``version`` selects its version. ``pkgs`` is a
     list of names or of ``{name: version}``; a version may begin with ``<``, ``<=``, ``>=`` or ``>``. ``sources`` is a
-    list of ``{name: /path/to/file.pkg.tar.zst}``, of the minion or of the file server. ``refresh`` fetches the package
-    lists first, and upgrades everything unless ``sysupgrade=False`` is said: Arch does not support less. ``test=True``
-    reports what would change, and changes nothing.
+    list of ``{name: /path/to/file.pkg.tar.zst}``, with paths of the minion or URLs of the file server. ``refresh``
+    fetches the package lists and upgrades everything, because Arch does not support partial upgrades;
+    ``sysupgrade=False`` prevents the upgrade. ``test=True`` reports what would change, and changes nothing.
 
     CLI Example::
 
@@ -324,7 +309,7 @@ def install(
     else:
         whole = refresh if sysupgrade is None else sysupgrade
         options = [option for option, wanted in (("-y", refresh and not test), ("-u", whole)) if wanted]
-        named = _targets(SPELLING.wanted(name, pkgs, given["version"]))
+        named = _targets(NAME_RULES.requested(name, pkgs, given["version"]))
         if not named and not whole:
             return {}
         argv = ["-S", *options, "--needed", "--", *named]
@@ -332,10 +317,9 @@ def install(
 
 
 def upgrade(refresh: bool = True, root: str | None = None, test: bool = False) -> Changes:
-    """Upgrade all packages. Returns what ``install`` returns. ``test=True`` reports what would change, and changes
-    nothing.
+    """Upgrade all packages. Returns what ``install`` returns.
 
-    ``refresh=False`` uses the package lists as they are.
+    ``refresh=False`` uses the package lists as they are. ``test=True`` reports what would change, and changes nothing.
 
     CLI Example::
 
@@ -353,11 +337,11 @@ def remove(name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unp
         saltlite '*' pkg.remove vim
         saltlite '*' pkg.remove pkgs='["foo", "bar"]'
     """
-    return _remove("-R", SPELLING.wanted(name, pkgs), kwargs)
+    return _remove("-R", NAME_RULES.requested(name, pkgs), kwargs)
 
 
 def purge(name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpack[_Removing]) -> Changes:
-    """Remove packages with everything that depends on them, what they alone needed, and their configuration files.
+    """Remove packages, all packages that depend on them, their unneeded dependencies, and their configuration files.
 
     ``test=True`` reports what would change, and changes nothing.
 
@@ -365,7 +349,7 @@ def purge(name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpa
 
         saltlite '*' pkg.purge vim
     """
-    return _remove("-Rnsc", SPELLING.wanted(name, pkgs), kwargs)
+    return _remove("-Rnsc", NAME_RULES.requested(name, pkgs), kwargs)
 
 
 def file_list(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
@@ -375,9 +359,7 @@ def file_list(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
 
         saltlite '*' pkg.file_list bash
     """
-    found = file_dict(*packages, **kwargs)
-    files = {path for paths in found["packages"].values() for path in paths}
-    return {"errors": found["errors"], "files": sorted(files)}
+    return _packages.file_list(file_dict(*packages, **kwargs))
 
 
 def file_dict(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
@@ -389,7 +371,7 @@ def file_dict(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
     """
     root = _rooted(kwargs)["root"]
     installed = list_pkgs(root=root)
-    wanted = [SPELLING.name(name) for name in packages]
+    wanted = [NAME_RULES.name(name) for name in packages]
     errors = [f"Package {name} is not installed." for name in wanted if name not in installed]
     there = [name for name in wanted if name in installed]
     found: dict[str, list[str]] = {name: [] for name in there}
@@ -400,7 +382,7 @@ def file_dict(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
     return {"errors": errors, "packages": found}
 
 
-def owner(*paths: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
+def owner(*paths: str, **kwargs: Unpack[_Rooted]) -> Any:
     """The package that a file belongs to, or a dict for several files; an empty string for none.
 
     CLI Example::
@@ -419,8 +401,7 @@ def owner(*paths: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
 
 
 def group_list(root: str | None = None) -> dict[str, list[str]]:
-    """The groups of packages by how much of them is installed: ``installed``, ``partially_installed`` and
-    ``available``.
+    """The groups of packages by state: ``installed``, ``partially_installed`` and ``available``.
 
     CLI Example::
 
@@ -443,7 +424,7 @@ def group_info(name: str, root: str | None = None) -> dict[str, list[str]]:
 
         saltlite '*' pkg.group_info xorg
     """
-    members = _groups(["-Sgg", "--", SPELLING.name(name)], root)
+    members = _groups(["-Sgg", "--", NAME_RULES.name(name)], root)
     return {part: sorted(members.get(name, ())) if part == "default" else [] for part in _GROUP_PARTS}
 
 
@@ -454,21 +435,14 @@ def group_diff(name: str, root: str | None = None) -> dict[str, dict[str, list[s
 
         saltlite '*' pkg.group_diff xorg
     """
-    installed = list_pkgs(root=root)
-    return {
-        part: {
-            "installed": [each for each in members if each in installed],
-            "not installed": [each for each in members if each not in installed],
-        }
-        for part, members in group_info(name, root=root).items()
-    }
+    return _packages.group_difference(group_info(name, root=root), list_pkgs(root=root))
 
 
 def list_repo_pkgs(*args: str, **kwargs: Unpack[_Offers]) -> dict[str, Any]:
     """The packages that repositories offer: ``{name: [versions]}``, newest first. Names may be globs.
 
-    ``fromrepo`` limits it to some repositories, separated by commas. ``byrepo=True`` gives ``{repository: {name:
-    [versions]}}``. ``refresh=True`` fetches the package lists first.
+    ``fromrepo`` selects repositories, separated by commas. ``byrepo=True`` gives ``{repository: {name: [versions]}}``.
+    ``refresh=True`` fetches the package lists first.
 
     CLI Example::
 
@@ -478,19 +452,10 @@ def list_repo_pkgs(*args: str, **kwargs: Unpack[_Offers]) -> dict[str, Any]:
     given = _packages.take(kwargs, *_Offers.__annotations__)
     if given["refresh"]:
         refresh_db(root=given["root"])
-    chosen = [each.strip() for each in str(given["fromrepo"] or "").split(",") if each.strip()]
-    by_repository: dict[str, dict[str, list[str]]] = {}
-    by_name: dict[str, list[str]] = {}
-    for repository, name, offer in _offers(given["root"]):
-        if chosen and repository not in chosen:
-            continue
-        if args and not any(fnmatch.fnmatchcase(name, str(each)) for each in args):
-            continue
-        by_repository.setdefault(repository, {})[name] = [offer]
-        by_name.setdefault(name, []).append(offer)
-    if given["byrepo"]:
-        return dict(by_repository)
-    return {name: _newest_first(offers) for name, offers in by_name.items()}
+    chosen = _packages.words(given["fromrepo"])
+    rows = (row for row in _offers(given["root"]) if not chosen or row[0] in chosen)
+    found = (row for row in rows if _packages.matches(row[1], args))
+    return _packages.offers(found, _compare, by_repository=given["byrepo"])
 
 
 def _change(argv: Sequence[str], *, root: str | None, test: Any) -> Changes:
@@ -516,12 +481,12 @@ def _rooted(kwargs: _Rooted) -> dict[str, Any]:
 
 
 def _rows(output: str) -> list[tuple[str, str]]:
-    """The first word of each line, and the rest of it."""
+    """The first word and the rest of each line."""
     return [(name, rest) for name, _, rest in (line.partition(" ") for line in output.splitlines()) if rest]
 
 
 def _offers(root: str | None) -> list[tuple[str, str, str]]:
-    """Repository, name and version of all that repositories offer."""
+    """Repository, name and version of every package that repositories offer."""
     lines = _listing(["-Sl"], root).splitlines()
     return [(words[0], words[1], words[2]) for words in map(str.split, lines) if len(words) > 2]
 
@@ -535,7 +500,3 @@ def _groups(arguments: Sequence[str], root: str | None) -> dict[str, set[str]]:
 
 def _newer(installed: str, offer: str) -> str:
     return offer if offer and offer != installed and (not installed or _compare(offer, installed) > 0) else ""
-
-
-def _newest_first(offers: list[str]) -> list[str]:
-    return sorted(set(offers), key=cmp_to_key(_compare), reverse=True)

@@ -1,8 +1,8 @@
 """Python packages, through pip: of the minion's own Python, or of any virtualenv.
 
 All functions take ``bin_env`` (the folder of a virtualenv, or the path of a ``pip`` or ``python``), ``user`` (who runs
-pip) and ``cwd``. pip is never asked by name: options are made here, and no package name can become one. Addresses of
-indexes and proxies, which may hold passwords, reach pip through its environment.
+pip) and ``cwd``. No package name can be taken for an option. Addresses of indexes and proxies, which may contain
+passwords, are passed to pip in its environment.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -55,7 +55,7 @@ _LISTS = {
     "global_options": "--global-option",
 }
 _SECRETS = {"index_url": "PIP_INDEX_URL", "extra_index_url": "PIP_EXTRA_INDEX_URL", "proxy": "PIP_PROXY"}
-"""Everybody on a machine can read the command lines of others, and not their environments."""
+"""Every user of a machine can read the command lines of others, but not their environments."""
 
 _PRERELEASES = {"include_alpha": "a", "include_beta": "b", "include_rc": "rc"}
 _REASON_LINES = 3
@@ -65,7 +65,7 @@ _START = (
     "runpy.run_module('pip', run_name='__main__', alter_sys=True)"
 )
 _OF_PYTHON = ("-c", _START)
-"""How a Python runs its pip: as `-m pip`, which would take modules from `cwd` first, and not all Pythons know `-P`."""
+"""Arguments for `-m pip` without importing modules from `cwd`; not all versions of Python have the option `-P`."""
 
 
 class _Network(TypedDict, total=False):
@@ -123,12 +123,12 @@ def install(
 ) -> dict[str, Any]:
     """Install packages: ``{pid, retcode, stdout, stderr}`` of pip.
 
-    ``pkgs`` is a list, or a comma-separated string (a semicolon stands for the comma of a version, as in ``a>=1;<2``);
-    ``requirements`` are files of the minion or of the file server. ``editable`` are folders and repositories. Further
+    ``pkgs`` is a list, or a comma-separated string (with semicolons for the commas of a version, as in ``a>=1;<2``);
+    ``requirements`` are files of the minion or of the file server. ``editable`` are folders and repositories. Other
     keyword arguments are options of pip: ``upgrade``, ``force_reinstall``, ``ignore_installed``, ``no_deps``,
     ``pre_releases``, ``index_url``, ``extra_index_url``, ``no_index``, ``find_links``, ``trusted_host``, ``proxy``,
     ``cert``, ``timeout``, ``target``, ``source``, ``no_binary``, ``no_cache_dir``, ``cache_dir``, ``exists_action``,
-    ``global_options`` and ``log``; ``extra_args`` are words for pip as they are. ``env_vars`` are variables to set.
+    ``global_options`` and ``log``; ``extra_args`` are passed unchanged. ``env_vars`` are environment variables.
     ``test=True`` reports what would be installed, and changes nothing.
 
     CLI Example::
@@ -140,9 +140,9 @@ def install(
     given = _take(kwargs, _Installing)
     if given["no_index"] and (given["index_url"] or given["extra_index_url"]):
         raise SaltInvocationError("no_index excludes index_url and extra_index_url.")
-    names = [_word(name, "package").replace(";", ",") for name in _listed(pkgs)]
+    names = [_word(name, "package").replace(";", ",") for name in _packages.words(pkgs)]
     argv = ["install", *_options(given), *_requirements(requirements, given["saltenv"] or "base")]
-    for each in _listed(given["editable"]):
+    for each in _packages.words(given["editable"]):
         argv += ["--editable", _word(each, "package")]
     if not names and not requirements and not given["editable"]:
         return {"retcode": 0, "stdout": "No packages to install."}
@@ -168,7 +168,7 @@ def uninstall(
         saltlite '*' pip.uninstall requests,flask bin_env=/srv/venv
     """
     given = _take(kwargs, _Network)
-    names = [_word(name, "package") for name in _listed(pkgs)]
+    names = [_word(name, "package") for name in _packages.words(pkgs)]
     if given["test"]:
         there = list_(bin_env=bin_env, user=user, cwd=cwd)
         found = [f"{name}-{there[name]}" for name in map(normalize, names) if name in there]
@@ -189,18 +189,22 @@ def list_(
 ) -> dict[str, str]:
     """The installed packages: ``{name: version}``, or only those whose name begins with ``prefix``.
 
-    Names are normalized: in small letters, with hyphens.
+    Names are normalized to lower case with hyphens.
 
     CLI Example::
 
         saltlite '*' pip.list
         saltlite '*' pip.list django bin_env=/srv/venv
+        saltlite '*' pip.list_freeze_parse django bin_env=/srv/venv
     """
     env = {str(key): str(value) for key, value in (env_vars or {}).items()}
     rows = _rows(_checked(_run(["list", "--format=json"], bin_env, user, cwd, env=env)))
     found = {normalize(row["name"]): str(row["version"]) for row in rows}
     begin = normalize(prefix or "")
     return {name: version for name, version in found.items() if name.startswith(begin)}
+
+
+list_freeze_parse = list_
 
 
 def freeze(
@@ -210,7 +214,7 @@ def freeze(
     *,
     env_vars: dict[str, Any] | None = None,
 ) -> list[str]:
-    """The installed packages as lines of a requirements file, pip and its like included.
+    """The installed packages, including pip itself, as lines of a requirements file.
 
     CLI Example::
 
@@ -221,24 +225,8 @@ def freeze(
     return lines
 
 
-def list_freeze_parse(
-    prefix: str | None = None,
-    bin_env: str | None = None,
-    user: str | None = None,
-    cwd: str | None = None,
-    env_vars: dict[str, Any] | None = None,
-) -> dict[str, str]:
-    """Alias of ``list``.
-
-    CLI Example::
-
-        saltlite '*' pip.list_freeze_parse django bin_env=/srv/venv
-    """
-    return list_(prefix, bin_env, user, cwd, env_vars)
-
-
 def version(bin_env: str | None = None, cwd: str | None = None, user: str | None = None) -> str | None:
-    """The version of pip, or None when it does not say.
+    """The version of pip, or None if it cannot be determined.
 
     CLI Example::
 
@@ -254,7 +242,7 @@ def version(bin_env: str | None = None, cwd: str | None = None, user: str | None
 
 
 def list_upgrades(bin_env: str | None = None, user: str | None = None, cwd: str | None = None) -> dict[str, str]:
-    """The packages of which there is a newer version: ``{name: "2.0 [wheel]"}``.
+    """The packages with a newer version: ``{name: "2.0 [wheel]"}``.
 
     CLI Example::
 
@@ -265,7 +253,7 @@ def list_upgrades(bin_env: str | None = None, user: str | None = None, cwd: str 
 
 
 def upgrade_available(pkg: str, bin_env: str | None = None, user: str | None = None, cwd: str | None = None) -> bool:
-    """Whether there is a newer version of an installed package.
+    """Whether an installed package has a newer version.
 
     CLI Example::
 
@@ -278,7 +266,7 @@ def upgrade_available(pkg: str, bin_env: str | None = None, user: str | None = N
 def upgrade(
     bin_env: str | None = None, user: str | None = None, cwd: str | None = None, *, test: bool = False
 ) -> dict[str, Any]:
-    """Upgrade every package of which there is a newer version: ``{changes: {name: {old, new}}, result, comment}``.
+    """Upgrade every package with a newer version: ``{changes: {name: {old, new}}, result, comment}``.
 
     ``test=True`` reports what would change, and changes nothing.
 
@@ -293,11 +281,7 @@ def upgrade(
         return {"changes": planned, "result": True, "comment": ""}
     said = [_run(["install", "--upgrade", "--", _word(name, "package")], bin_env, user, cwd) for name in newer]
     after = list_(bin_env=bin_env, user=user, cwd=cwd)
-    changes = {
-        name: {"old": before.get(name, ""), "new": after.get(name, "")}
-        for name in sorted({*before, *after})
-        if before.get(name) != after.get(name)
-    }
+    changes = _packages.difference(before, after)
     comment = "\n".join(one["stderr"] for one in said if one["stderr"])
     return {"changes": changes, "result": not any(one["retcode"] for one in said), "comment": comment}
 
@@ -320,9 +304,10 @@ def list_all_versions(
     cwd: str | None = None,
     **kwargs: Unpack[_Versions],
 ) -> list[str] | None:
-    """The versions of a package that the index has, oldest first; None for none.
+    """The versions of a package in the index, oldest first; None if there are none.
 
-    ``include_alpha``, ``include_beta`` and ``include_rc`` add those; ``index_url`` and ``extra_index_url`` say where.
+    ``include_alpha``, ``include_beta`` and ``include_rc`` add pre-releases; ``index_url`` and ``extra_index_url``
+    select the index.
 
     CLI Example::
 
@@ -337,13 +322,13 @@ def list_all_versions(
         if "No matching distribution found" not in done["stderr"]:
             _checked(done)
         return None
-    left_out = "|".join(part for key, part in _PRERELEASES.items() if not given[key])
-    dropped = re.compile(rf"\d({left_out})\d*|dev") if left_out else re.compile("dev")
+    excluded = "|".join(part for key, part in _PRERELEASES.items() if not given[key])
+    dropped = re.compile(rf"\d({excluded})\d*|dev") if excluded else re.compile("dev")
     return [each for each in reversed(match[1].split(", ")) if not dropped.search(each)] or None
 
 
 def normalize(name: str) -> str:
-    """The name of a package as indexes know it (PEP 503).
+    """The normalized name of a package (PEP 503).
 
     CLI Example::
 
@@ -381,7 +366,7 @@ def _run(
 
 
 def _pip(bin_env: str | None) -> list[str]:
-    """The words that start pip."""
+    """The command that runs pip."""
     if not bin_env:
         return [sys.executable, *_OF_PYTHON]
     place = _word(bin_env, "virtualenv or program")
@@ -404,8 +389,8 @@ def _options(given: Mapping[str, Any]) -> list[str]:
         if given.get(key) is not None:
             argv += [option, _word(given[key], key)]
     for key, option in _LISTS.items():
-        for each in _listed(given.get(key)):
-            # A global option is one, and nothing else.
+        for each in _packages.words(given.get(key)):
+            # Only a global option may begin with a hyphen.
             argv.append(f"{option}={each if key == 'global_options' else _word(each, key)}")
     for extra in given.get("extra_args") or ():
         argv += [str(word) for pair in extra.items() for word in pair] if isinstance(extra, Mapping) else [str(extra)]
@@ -414,7 +399,7 @@ def _options(given: Mapping[str, Any]) -> list[str]:
 
 def _requirements(requirements: str | list[str] | None, saltenv: str) -> list[str]:
     argv: list[str] = []
-    for each in _listed(requirements):
+    for each in _packages.words(requirements):
         path = _word(each, "file")
         if "://" in path:
             path = __salt__["cp.cache_file"](path, saltenv)
@@ -428,13 +413,8 @@ def _secrets(given: Mapping[str, Any]) -> dict[str, str]:
     return {name: _word(given[key], key) for key, name in _SECRETS.items() if given.get(key)}
 
 
-def _listed(value: Any) -> list[str]:
-    parts = value if isinstance(value, list | tuple) else str(value or "").split(",")
-    return [str(part).strip() for part in parts if str(part).strip()]
-
-
 def _word(text: Any, what: str) -> str:
-    """The text, where it can stand on a command line; otherwise SaltInvocationError."""
+    """A valid argument for a command. Raises SaltInvocationError."""
     found = str(text)
     if not found.strip() or found.startswith("-") or not found.isprintable():
         raise SaltInvocationError(f"{text!r} is not the name of a {what}.")
@@ -457,5 +437,5 @@ def _rows(text: str) -> list[dict[str, Any]]:
     try:
         rows: list[dict[str, Any]] = json.loads(text)
     except ValueError as error:
-        raise CommandExecutionError(f"pip answered what is no list of packages: {text[:100]!r}") from error
+        raise CommandExecutionError(f"pip did not print a list of packages: {text[:100]!r}") from error
     return rows

@@ -1,7 +1,7 @@
-"""Services of Red Hat and its derivatives, and of old SUSE, where init scripts start them.
+"""Services of Red Hat and its derivatives, and of old SUSE, on machines with init scripts.
 
-Where systemd runs the machine another file provides ``service``. Jobs of upstart are not managed: ``limit=upstart``
-finds none.
+On machines with systemd another module provides ``service``. Upstart jobs are not supported: ``limit=upstart`` finds
+none.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -25,7 +25,7 @@ __func_alias__ = {"reload_": "reload"}
 __virtualname__ = "service"
 
 _RUNLEVEL = "3"
-"""A server's, and what an installation has that knows none."""
+"""The default of servers, also for machines without a runlevel."""
 
 _SYSTEMD_SINCE = {
     "XenServer": 7,
@@ -38,7 +38,7 @@ _SYSTEMD_SINCE = {
     "Fedora": 15,
     "SUSE": 12,
 }
-"""Name of the system -> the first release that systemd runs."""
+"""Name of the system -> its first release with systemd."""
 
 _OTHERS = {"Amazon", "ALT", "SUSE  Enterprise Server", "McAfee  OS Server", "VirtuozzoLinux"}
 _LEVEL = re.compile(r"([0-6]):(on|off)")
@@ -49,10 +49,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
     if system not in _SYSTEMD_SINCE and system not in _OTHERS:
         return False, "The rh_service execution module cannot be loaded: only works on Red Hat and old SUSE systems."
     if _services.booted():
-        return (
-            False,
-            "The rh_service execution module cannot be loaded: only works on machines that systemd does not run.",
-        )
+        return False, "The rh_service execution module cannot be loaded: only works on machines without systemd."
     release = int((re.findall(r"[0-9]+", str(__grains__.get("osrelease", ""))) or ["0"])[0])
     if system in _SYSTEMD_SINCE and release >= _SYSTEMD_SINCE[system]:
         return False, f"The rh_service execution module cannot be loaded: {system} {release} is run by systemd."
@@ -60,7 +57,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 
 
 def get_all(limit: str = "") -> list[str]:
-    """All services that chkconfig knows and that have an init script, sorted.
+    """All services that chkconfig lists and that have an init script, sorted.
 
     CLI Example::
 
@@ -71,7 +68,7 @@ def get_all(limit: str = "") -> list[str]:
 
 
 def get_enabled(limit: str = "") -> list[str]:
-    """The services that start with the machine, sorted.
+    """The services that start at boot, sorted.
 
     CLI Example::
 
@@ -81,7 +78,7 @@ def get_enabled(limit: str = "") -> list[str]:
 
 
 def get_disabled(limit: str = "") -> list[str]:
-    """The services that do not start with the machine, sorted.
+    """The services that do not start at boot, sorted.
 
     CLI Example::
 
@@ -91,7 +88,7 @@ def get_disabled(limit: str = "") -> list[str]:
 
 
 def available(name: str, limit: str = "") -> bool:
-    """Whether there is such a service.
+    """Whether a service exists.
 
     CLI Example::
 
@@ -101,7 +98,7 @@ def available(name: str, limit: str = "") -> bool:
 
 
 def missing(name: str, limit: str = "") -> bool:
-    """Whether there is no such service.
+    """Whether a service does not exist.
 
     CLI Example::
 
@@ -131,7 +128,7 @@ def stop(name: str) -> bool:
 
 
 def restart(name: str) -> bool:
-    """Stop a service and start it.
+    """Restart a service.
 
     CLI Example::
 
@@ -141,7 +138,7 @@ def restart(name: str) -> bool:
 
 
 def reload_(name: str) -> bool:
-    """Let a service read its configuration again.
+    """Make a service reload its configuration.
 
     CLI Example::
 
@@ -151,7 +148,7 @@ def reload_(name: str) -> bool:
 
 
 def run(name: str, action: str) -> bool:
-    """Run any action that an init script has.
+    """Run an action of an init script.
 
     CLI Example::
 
@@ -161,8 +158,9 @@ def run(name: str, action: str) -> bool:
 
 
 def status(name: str, sig: str | None = None) -> bool | dict[str, bool]:
-    """Whether a service runs, as its init script tells; by name where the name is a glob. ``sig`` looks for a process
-    with that text in its command line instead.
+    """Whether a service runs, according to its init script; by name for a glob.
+
+    With ``sig``, whether a process has this text in its command line.
 
     CLI Example::
 
@@ -175,7 +173,7 @@ def status(name: str, sig: str | None = None) -> bool | dict[str, bool]:
 
 
 def enable(name: str) -> bool:
-    """Start a service with the machine from now on.
+    """Enable a service to start at boot.
 
     CLI Example::
 
@@ -185,7 +183,7 @@ def enable(name: str) -> bool:
 
 
 def disable(name: str) -> bool:
-    """Start a service with the machine no more; it goes on running until it is stopped.
+    """Disable a service at boot; it is not stopped.
 
     CLI Example::
 
@@ -195,7 +193,7 @@ def disable(name: str) -> bool:
 
 
 def enabled(name: str) -> bool:
-    """Whether a service starts with the machine.
+    """Whether a service starts at boot.
 
     CLI Example::
 
@@ -205,7 +203,7 @@ def enabled(name: str) -> bool:
 
 
 def disabled(name: str) -> bool:
-    """Whether a service does not start with the machine.
+    """Whether a service does not start at boot.
 
     CLI Example::
 
@@ -215,7 +213,7 @@ def disabled(name: str) -> bool:
 
 
 def delete(name: str) -> bool:
-    """Take a service out of chkconfig's care, with the links that start it; its script stays.
+    """Remove a service from chkconfig, with the links that start it; its script is kept.
 
     CLI Example::
 
@@ -226,7 +224,7 @@ def delete(name: str) -> bool:
 
 
 def _starting(limit: str) -> dict[str, bool]:
-    """Name of each service -> whether the run level of this machine starts it."""
+    """Name of each service -> whether the current runlevel starts it."""
     if limit.lower() == "upstart":
         return {}
     level = _services.runlevel(_RUNLEVEL)

@@ -53,9 +53,9 @@ def list_pkgs(*packages: str, root: str | None = None) -> dict[str, str]:
 def info(
     *packages: str, attr: str | list[str] | None = None, all_versions: bool = False, root: str | None = None
 ) -> dict[str, Any]:
-    """What rpm knows of the named packages, or of all installed ones: version, arch, description and more.
+    """Information about the named packages, or about all installed ones: version, arch, description and more.
 
-    ``attr`` limits the answer to some of version, vendor, release, epoch, build_date, build_date_time_t, install_date,
+    ``attr`` limits the result to some of version, vendor, release, epoch, build_date, build_date_time_t, install_date,
     install_date_time_t, build_host, group, source_rpm, size, arch, license, signature, packager, url, summary and
     description. With ``all_versions`` each package has a list, newest first.
 
@@ -73,8 +73,8 @@ def verify(
     verify_options: str | list[str] | None = None,
     root: str | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """The files that are not as their packages brought them: ``{path: {"mismatch": [what], "type": kind}}``, or
-    ``{path: {"missing": True}}``.
+    """The files that differ from their packages: ``{path: {"mismatch": [what], "type": kind}}`` or ``{path: {"missing":
+    True}}``.
 
     ``ignore_types`` skips some of config, doc, ghost, license and readme; ``verify_options`` skips checks, as in
     ``nodeps,nofiles``.
@@ -89,10 +89,10 @@ def verify(
 
 
 def modified(*packages: str, root: str | None = None, **flags: Any) -> dict[str, list[str]]:
-    """The files of the named packages, or of all, that were changed: ``{path: [what changed]}``.
+    """The changed files of the named packages, or of all: ``{path: [what changed]}``.
 
-    Keyword arguments say which changes a file must have, or with False not have: size, mode, checksum, device, symlink,
-    owner, group, time, capabilities, missing, config.
+    Keyword arguments select files by a change that they must have (True) or must not have (False): size, mode,
+    checksum, device, symlink, owner, group, time, capabilities, missing, config.
 
     CLI Example::
 
@@ -134,7 +134,7 @@ def owner(*paths: str, root: str | None = None) -> str | dict[str, str]:
 
 
 def diff(package_path: str, path: str, root: str | None = None) -> str:
-    """How an installed file differs from the one in a package file; an empty string for not at all.
+    """How an installed file differs from the one in a package file; an empty string if they are equal.
 
     CLI Example::
 
@@ -150,14 +150,11 @@ def version_cmp(ver1: str, ver2: str, ignore_epoch: bool = False) -> int:
 
         saltlite '*' lowpkg.version_cmp '0.2-001' '0.2.0.1-002'
     """
-    first, second = str(ver1), str(ver2)
-    if ignore_epoch:
-        first, second = first.rpartition(":")[2], second.rpartition(":")[2]
-    return _rpm.compare(first, second)
+    return _packages.compare(_rpm.compare, ver1, ver2, ignore_epoch)
 
 
 def bin_pkg_info(path: str, saltenv: str = "base") -> dict[str, Any]:
-    """What a package file holds: name, version and arch. ``path`` is on the minion, or a URL such as ``salt://x.rpm``.
+    """Name, version and arch of a package file. ``path`` is on the minion, or a URL such as ``salt://x.rpm``.
 
     CLI Example::
 
@@ -180,7 +177,7 @@ def bin_pkg_info(path: str, saltenv: str = "base") -> dict[str, Any]:
 
 
 def checksum(*paths: str, root: str | None = None) -> dict[str, bool]:
-    """Whether package files are whole and their signatures valid.
+    """Whether the digests and signatures of package files are valid.
 
     CLI Example::
 

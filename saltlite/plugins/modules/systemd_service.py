@@ -1,11 +1,11 @@
-"""Services of a machine that systemd runs.
+"""Services of machines that were booted with systemd.
 
-What changes a unit runs in a scope of its own (``systemd-run --scope``), so that it goes on when the minion's control
-group is ended meanwhile; the option ``systemd.scope: False`` turns that off. Restarting or stopping the minion itself
-does not wait for it. Units without a type are services.
+Commands that change a unit run in their own scope (``systemd-run --scope``), so that they continue if the minion's
+control group is killed; the option ``systemd.scope: False`` disables this. Restarting or stopping the minion itself
+does not wait for completion. Units without a type are services.
 
-Where systemd is installed and does not run, as in a folder that becomes an image, unit files can be looked at, enabled
-and masked, and everything else says that it needs systemd to run.
+If systemd is installed but not running, as in the root folder of an image, unit files can be listed, enabled and
+masked; all other functions fail.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -46,7 +46,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 
 
 def start(name: str, no_block: bool = False, unmask: bool = False, unmask_runtime: bool = False) -> bool:
-    """Start a unit. ``unmask`` and ``unmask_runtime`` remove its masks first, ``no_block`` does not wait for it.
+    """Start a unit. ``unmask`` and ``unmask_runtime`` unmask it first, ``no_block`` does not wait for it.
 
     CLI Example::
 
@@ -56,7 +56,7 @@ def start(name: str, no_block: bool = False, unmask: bool = False, unmask_runtim
 
 
 def stop(name: str, no_block: bool | None = None) -> bool:
-    """Stop a unit. ``no_block`` does not wait for it, which is the default for the minion itself.
+    """Stop a unit. ``no_block`` does not wait for it, which is the default for the minion's own unit.
 
     CLI Example::
 
@@ -66,8 +66,8 @@ def stop(name: str, no_block: bool | None = None) -> bool:
 
 
 def restart(name: str, no_block: bool | None = None, unmask: bool = False, unmask_runtime: bool = False) -> bool:
-    """Stop a unit and start it. ``unmask`` and ``unmask_runtime`` remove its masks first, ``no_block`` does not wait
-    for it, which is the default for the minion itself.
+    """Restart a unit. ``unmask`` and ``unmask_runtime`` unmask it first, ``no_block`` does not wait for it, which is
+    the default for the minion's own unit.
 
     CLI Example::
 
@@ -78,7 +78,7 @@ def restart(name: str, no_block: bool | None = None, unmask: bool = False, unmas
 
 
 def reload_(name: str, no_block: bool = False, unmask: bool = False, unmask_runtime: bool = False) -> bool:
-    """Let a service read its configuration again. The keywords are those of ``service.start``.
+    """Make a service reload its configuration. The keyword arguments are those of ``service.start``.
 
     CLI Example::
 
@@ -88,8 +88,8 @@ def reload_(name: str, no_block: bool = False, unmask: bool = False, unmask_runt
 
 
 def force_reload(name: str, no_block: bool = True, unmask: bool = False, unmask_runtime: bool = False) -> bool:
-    """Let a service read its configuration again, or restart it where it cannot. The keywords are those of
-    ``service.start``; it is not waited for unless ``no_block=False``.
+    """Make a service reload its configuration, or restart it if it cannot. The keyword arguments are those of
+    ``service.start``, but it is not waited for unless ``no_block=False``.
 
     CLI Example::
 
@@ -99,7 +99,7 @@ def force_reload(name: str, no_block: bool = True, unmask: bool = False, unmask_
 
 
 def status(name: str, sig: str | None = None) -> bool | dict[str, bool]:  # noqa: ARG001 - the interface has it
-    """Whether a unit is active; by name where the name is a glob. ``sig`` is for systems without systemd.
+    """Whether a unit is active; by name for a glob. ``sig`` is for systems without systemd.
 
     CLI Example::
 
@@ -117,7 +117,7 @@ def status(name: str, sig: str | None = None) -> bool | dict[str, bool]:  # noqa
 
 
 def available(name: str) -> bool:
-    """Whether there is such a unit, or such a template.
+    """Whether a unit or a template exists.
 
     CLI Example::
 
@@ -132,7 +132,7 @@ def available(name: str) -> bool:
 
 
 def missing(name: str) -> bool:
-    """Whether there is no such unit.
+    """Whether a unit does not exist.
 
     CLI Example::
 
@@ -148,8 +148,8 @@ def enable(
     unmask_runtime: bool = False,
     root: str | None = None,
 ) -> bool:
-    """Start a unit with the machine from now on; with ``root`` with the system in that folder. ``unmask`` and
-    ``unmask_runtime`` remove its masks first.
+    """Enable a unit to start at boot, with ``root`` in the system in that folder. ``unmask`` and ``unmask_runtime``
+    unmask it first.
 
     CLI Example::
 
@@ -164,7 +164,7 @@ def enable(
 
 
 def disable(name: str, no_block: bool = False, root: str | None = None) -> bool:
-    """Start a unit with the machine no more; it goes on running until it is stopped.
+    """Disable a unit at boot; it is not stopped.
 
     CLI Example::
 
@@ -174,7 +174,7 @@ def disable(name: str, no_block: bool = False, root: str | None = None) -> bool:
 
 
 def enabled(name: str, root: str | None = None) -> bool:
-    """Whether a unit starts with the machine, or needs no enabling; for an alias the unit behind it.
+    """Whether a unit starts at boot, or needs no enabling; for an alias, whether the unit behind it does.
 
     CLI Example::
 
@@ -192,7 +192,7 @@ def enabled(name: str, root: str | None = None) -> bool:
 
 
 def disabled(name: str, root: str | None = None) -> bool:
-    """Whether a unit does not start with the machine.
+    """Whether a unit does not start at boot.
 
     CLI Example::
 
@@ -202,7 +202,7 @@ def disabled(name: str, root: str | None = None) -> bool:
 
 
 def mask(name: str, runtime: bool = False, root: str | None = None) -> bool:
-    """Make it impossible to start a unit; with ``runtime`` until the next reboot.
+    """Mask a unit, so that it cannot be started; with ``runtime`` until the next reboot.
 
     CLI Example::
 
@@ -213,7 +213,7 @@ def mask(name: str, runtime: bool = False, root: str | None = None) -> bool:
 
 
 def unmask_(name: str, runtime: bool = False, root: str | None = None) -> bool:
-    """Make it possible to start a unit again; ``runtime`` removes the mask that holds until the next reboot.
+    """Unmask a unit; with ``runtime`` remove the mask that lasts until the next reboot.
 
     CLI Example::
 
@@ -224,7 +224,7 @@ def unmask_(name: str, runtime: bool = False, root: str | None = None) -> bool:
 
 
 def masked(name: str, runtime: bool = False, root: str | None = None) -> bool:
-    """Whether a unit is masked; with ``runtime`` whether it is until the next reboot.
+    """Whether a unit is masked; with ``runtime`` whether it is masked until the next reboot.
 
     CLI Example::
 
@@ -238,7 +238,7 @@ def masked(name: str, runtime: bool = False, root: str | None = None) -> bool:
 
 
 def show(name: str, root: str | None = None) -> dict[str, Any]:
-    """The properties of a unit: texts, a dict for a program, and lists for ``Before``, ``After`` and ``Wants``.
+    """The properties of a unit: strings, a dict for a program, and lists for ``Before``, ``After`` and ``Wants``.
 
     CLI Example::
 
@@ -273,7 +273,7 @@ def execs(root: str | None = None) -> dict[str, str]:
 
 
 def get_all(root: str | None = None) -> list[str]:
-    """All units that have a file, and all init scripts, sorted.
+    """All units with a unit file, and all init scripts, sorted.
 
     CLI Example::
 
@@ -284,7 +284,7 @@ def get_all(root: str | None = None) -> list[str]:
 
 
 def get_enabled(root: str | None = None) -> list[str]:
-    """The units and init scripts that start with the machine, sorted.
+    """The units and init scripts that start at boot, sorted.
 
     CLI Example::
 
@@ -296,7 +296,7 @@ def get_enabled(root: str | None = None) -> list[str]:
 
 
 def get_disabled(root: str | None = None) -> list[str]:
-    """The units and init scripts that could start with the machine and do not, sorted.
+    """The units and init scripts that are disabled at boot, sorted.
 
     CLI Example::
 
@@ -308,7 +308,7 @@ def get_disabled(root: str | None = None) -> list[str]:
 
 
 def get_static(root: str | None = None) -> list[str]:
-    """The units that are only started by others, sorted.
+    """The static units, which only other units start, sorted.
 
     CLI Example::
 
@@ -318,7 +318,7 @@ def get_static(root: str | None = None) -> list[str]:
 
 
 def get_running() -> list[str]:
-    """The units that run, sorted.
+    """The running units, sorted.
 
     CLI Example::
 
@@ -333,7 +333,7 @@ def get_running() -> list[str]:
 
 
 def systemctl_reload() -> bool:
-    """Let systemd read all unit files again. Functions of this module do so where they find that one has changed.
+    """Make systemd reload all unit files. Functions of this module do this when a unit file has changed.
 
     CLI Example::
 
@@ -354,7 +354,7 @@ def firstboot(
     machine_id: str | None = None,
     root: str | None = None,
 ) -> bool:
-    """Set what a new system asks for at its first start, where it is not set yet.
+    """Set what a new system asks for at its first boot, unless it is already set.
 
     CLI Example::
 
@@ -375,7 +375,7 @@ def firstboot(
 
 
 def offline() -> bool:
-    """Whether systemd is installed here and does not run.
+    """Whether systemd is installed but not running.
 
     CLI Example::
 
@@ -400,7 +400,7 @@ def _job(verb: str, name: Any, no_block: bool | None, *, unmask: bool = False, u
 
 
 def _link(verb: str, name: Any, root: Any, *, no_block: bool = False, runtime: bool = False) -> bool:
-    """Change the links of a unit's file."""
+    """Change the links to a unit file."""
     unit, folder = _services.unit(name), _files(root)
     if folder is None:
         _read_changes(name)
@@ -419,19 +419,19 @@ def _online(what: str) -> None:
 
 
 def _files(root: Any) -> str | None:
-    """The folder whose unit files are meant; None for those that the running systemd has read."""
+    """The root folder whose unit files are used; None for those of the running systemd."""
     return _programs.folder(root) or (None if _services.booted() else "/")
 
 
 def _loaded(unit: str) -> dict[str, Any]:
     shown = _services.systemctl(["show", "--property=LoadState", "--property=NeedDaemonReload"], [unit])
     if shown.retcode:
-        raise CommandExecutionError(f"systemd does not tell of {unit}: {shown.reason()}")
+        raise CommandExecutionError(f"systemd cannot describe {unit}: {shown.reason()}")
     return _services.properties(shown.stdout)
 
 
 def _read_changes(name: Any) -> None:
-    """Let systemd read its units where it has not read the one of that name as it stands on disk."""
+    """Reload systemd if the file of this unit has changed since systemd read it."""
     unit = _services.unit(name)
     if not _services.booted() or _services.is_template(unit):
         return
@@ -448,12 +448,12 @@ def _states(units: list[str]) -> list[str]:
     done = _services.systemctl(["is-active"], units)
     found = done.stdout.splitlines()
     if len(found) != len(units):
-        raise CommandExecutionError(f"systemd does not tell what runs: {done.reason()}")
+        raise CommandExecutionError(f"systemd cannot list running units: {done.reason()}")
     return found
 
 
 def _scripts(folder: str | None) -> list[str]:
-    """Init scripts that no unit stands for."""
+    """Init scripts without a unit of the same name."""
     units = _services.unit_files(folder)
     return [one for one in _services.scripts(folder) if one not in units]
 

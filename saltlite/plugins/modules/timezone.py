@@ -1,8 +1,8 @@
-"""The time zone of this machine, and how its hardware clock is read.
+"""The time zone of this machine, and whether its hardware clock is in UTC.
 
 :maintainer:    The saltlite authors
 :maturity:      new
-:depends:       hwclock or timedatectl, to change how the hardware clock is read
+:depends:       hwclock or timedatectl, to set the hardware clock
 :platform:      Linux
 """
 
@@ -39,7 +39,7 @@ def get_zone() -> str:
 
 
 def get_zonecode() -> str:
-    """The abbreviation of the time zone now, such as ``CET``.
+    """The current abbreviation of the time zone, such as ``CET``.
 
     CLI Example::
 
@@ -49,7 +49,7 @@ def get_zonecode() -> str:
 
 
 def get_offset() -> str:
-    """How far the time zone is from UTC now, such as ``+0100``.
+    """The current offset of the time zone from UTC, such as ``+0100``.
 
     CLI Example::
 
@@ -59,7 +59,7 @@ def get_offset() -> str:
 
 
 def set_zone(timezone: str, test: bool = False) -> bool:
-    """Set the time zone. ``test=True`` only sees whether there is such a one.
+    """Set the time zone. ``test=True`` only checks that it exists.
 
     CLI Example::
 
@@ -71,7 +71,7 @@ def set_zone(timezone: str, test: bool = False) -> bool:
     place = _machinefiles.place(_LOCALTIME)
     fresh = f"{place}.saltlite-{os.getpid()}"
     try:
-        # A link that is moved over the old one: there is a zone at any moment.
+        # The new link is renamed over the old one, so a zone is always set.
         os.symlink(f"{_ZONES}/{zone}", fresh)
         os.replace(fresh, place)
     except OSError as error:
@@ -90,7 +90,7 @@ def set_zone(timezone: str, test: bool = False) -> bool:
 
 
 def zone_compare(timezone: str) -> bool:
-    """Whether this machine has that time zone, under this or another name of it.
+    """Whether this machine has that time zone, possibly under another name.
 
     CLI Example::
 
@@ -101,7 +101,7 @@ def zone_compare(timezone: str) -> bool:
 
 
 def get_hwclock() -> str:
-    """How the hardware clock is read: ``UTC`` or ``localtime``.
+    """The setting of the hardware clock: ``UTC`` or ``localtime``.
 
     CLI Example::
 
@@ -112,7 +112,7 @@ def get_hwclock() -> str:
 
 
 def set_hwclock(clock: str, test: bool = False) -> bool:
-    """Have the hardware clock read, and set, as ``UTC`` or ``localtime``.
+    """Keep the hardware clock in ``UTC`` or ``localtime``.
 
     CLI Example::
 
@@ -131,7 +131,7 @@ def set_hwclock(clock: str, test: bool = False) -> bool:
 
 
 def _now() -> dates.datetime:
-    """Now, by the file of the zone: a process that has been running for long may have another one in mind."""
+    """Now, by the current zone file: a long-running process may have cached another zone."""
     import zoneinfo
 
     try:
@@ -150,7 +150,9 @@ def _zone_by_content() -> str:
             path = os.path.join(folder, file)
             if file[0].isupper() and mine and _bytes(f"{_ZONES}/{os.path.relpath(path, top)}") == mine:
                 return os.path.relpath(path, top)
-    raise CommandExecutionError(f"Unable to determine timezone: {_LOCALTIME} is no link, and no file of a zone.")
+    raise CommandExecutionError(
+        f"Unable to determine timezone: {_LOCALTIME} is neither a link nor a copy of a zone file."
+    )
 
 
 def _bytes(path: str) -> bytes | None:

@@ -1,6 +1,6 @@
 """Users of a Linux machine, through the programs of the shadow suite.
 
-Where a function takes ``root``, it works on the files of the system in that folder, and asks no name service.
+``root`` selects the files of the system in that folder; no name service is asked.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -28,7 +28,7 @@ __virtualname__ = "user"
 __risk__ = {"delete": "remove"}
 
 GECOS = ("fullname", "roomnumber", "workphone", "homephone", "other")
-"""The parts of a user's comment, in order; only the last may have commas."""
+"""The parts of a user's comment, in order; only the last may contain commas."""
 
 _HOME_NOT_REMOVED = 12
 
@@ -62,11 +62,11 @@ def add(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
 ) -> bool:
     """Add a user.
 
-    ``gid`` is the number or name of the primary group, ``groups`` are further ones. ``usergroup`` says whether a group
-    of the user's name is made; without it the system's default holds. ``unique=False`` lets the ``uid`` be that of
-    another user, ``system`` takes one of the range for system users. ``createhome=False`` makes no home folder,
-    ``nologinit`` keeps the user out of lastlog and faillog. ``local`` adds the user to the files of this machine by
-    libuser's ``luseradd``. ``loginclass`` is for systems that have login classes, and must not be given on Linux.
+    ``gid`` is the number or name of the primary group, ``groups`` are additional ones. ``usergroup`` says whether to
+    create a group with the user's name; the default is that of the system. ``unique=False`` allows a ``uid`` of another
+    user, ``system`` takes a number of the range for system users. ``createhome=False`` creates no home folder,
+    ``nologinit`` keeps the user out of lastlog and faillog. ``local`` adds the user to the local files with libuser's
+    ``luseradd``. ``loginclass`` is not supported on Linux.
 
     CLI Example::
 
@@ -75,9 +75,9 @@ def add(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
     """
     user, folder = _accounts.new_name(name, "user"), _programs.folder(root)
     if loginclass:
-        raise SaltInvocationError("There are no login classes on Linux: leave loginclass out.")
+        raise SaltInvocationError("Linux has no login classes: loginclass cannot be given.")
     if local and (folder or nologinit or not unique):
-        raise SaltInvocationError("local=True goes with neither root, nologinit nor unique=False.")
+        raise SaltInvocationError("local=True cannot be combined with root, nologinit or unique=False.")
     further = _group_names(groups or [])
     comment = _comment(dict(zip(GECOS, (fullname, roomnumber, workphone, homephone, other), strict=True)))
     argv: list[Any] = ["luseradd" if local else "useradd", *_accounts.in_root(folder)]
@@ -94,8 +94,8 @@ def add(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
 
 
 def delete(name: str, remove: bool = False, force: bool = False, root: str | None = None, local: bool = False) -> bool:
-    """Remove a user. ``remove`` removes the home folder and the mail as well, ``force`` also a user who is logged in.
-    ``local`` removes the user from the files of this machine by libuser's ``luserdel``.
+    """Remove a user. ``remove`` also removes the home folder and the mail, ``force`` also a user who is logged in.
+    ``local`` removes the user from the local files with libuser's ``luserdel``.
 
     CLI Example::
 
@@ -104,11 +104,11 @@ def delete(name: str, remove: bool = False, force: bool = False, root: str | Non
     """
     user, folder = _accounts.user_name(name), _programs.folder(root)
     if local and (folder or force):
-        raise SaltInvocationError("local=True goes with neither root nor force.")
+        raise SaltInvocationError("local=True cannot be combined with root or force.")
     flags = [option for option, given in (("-r", remove), ("-f", force)) if given]
     argv = ["luserdel" if local else "userdel", *_accounts.in_root(folder), *flags, "--", user]
     done = _programs.run(argv)
-    # Debian's userdel counts a missing mail spool as a failure to remove the home folder.
+    # Debian's userdel reports a missing mail spool as a failure to remove the home folder.
     only_mail = done.retcode == _HOME_NOT_REMOVED and "mail" in done.stderr and "home directory" not in done.stderr
     if done.retcode and not only_mail:
         raise done.failure()
@@ -116,7 +116,7 @@ def delete(name: str, remove: bool = False, force: bool = False, root: str | Non
 
 
 def getent(refresh: bool = False, root: str | None = None) -> list[dict[str, Any]]:  # noqa: ARG001 - Salt's argument
-    """Information about all users, as ``user.info`` tells it; read anew each time, with ``refresh`` or without.
+    """Information about all users, in the format of ``user.info``. ``refresh`` has no effect: nothing is cached.
 
     CLI Example::
 
@@ -137,7 +137,7 @@ def getent(refresh: bool = False, root: str | None = None) -> list[dict[str, Any
 
 def info(name: str, root: str | None = None) -> dict[str, Any]:
     """Information about a user: ``name``, ``uid``, ``gid``, ``groups``, ``home``, ``shell``, ``passwd``, ``fullname``,
-    ``roomnumber``, ``workphone``, ``homephone`` and ``other``; empty where there is none.
+    ``roomnumber``, ``workphone``, ``homephone`` and ``other``; an empty dict if there is none.
 
     CLI Example::
 
@@ -158,7 +158,7 @@ def list_users(root: str | None = None) -> list[str]:
 
 
 def list_groups(name: str, root: str | None = None) -> list[str]:
-    """The names of the groups of a user, the primary one included, sorted; none where there is no such user.
+    """The names of the groups of a user, including the primary one, sorted; an empty list if there is no such user.
 
     CLI Example::
 
@@ -198,7 +198,7 @@ def primary_group(name: str) -> str:
 
 
 def rename(name: str, new_name: str, root: str | None = None) -> bool:
-    """Give a user another name; home folder and groups keep theirs.
+    """Rename a user; the home folder and the groups keep their names.
 
     CLI Example::
 
@@ -212,7 +212,7 @@ def rename(name: str, new_name: str, root: str | None = None) -> bool:
 
 
 def chuid(name: str, uid: int, root: str | None = None) -> bool:
-    """Change the number of a user; the files in the home folder follow.
+    """Change the number of a user; the files in the home folder are updated.
 
     CLI Example::
 
@@ -230,7 +230,7 @@ def chgid(name: str, gid: int | str, root: str | None = None) -> bool:
 
         saltlite '*' user.chgid bob 4376
     """
-    folder, wanted = _programs.folder(root), _group(gid)
+    folder, wanted = _programs.folder(root), _accounts.group_name(gid)
     user = _existing(name, folder)
     return str(user.pw_gid) == wanted or _modify(user, ["-g", wanted], folder)
 
@@ -248,7 +248,7 @@ def chshell(name: str, shell: str, root: str | None = None) -> bool:
 
 
 def chhome(name: str, home: str, persist: bool = False, root: str | None = None) -> bool:
-    """Change the home folder of a user; ``persist`` moves what is in the old one.
+    """Change the home folder of a user; ``persist`` moves the content of the old one.
 
     CLI Example::
 
@@ -262,8 +262,7 @@ def chhome(name: str, home: str, persist: bool = False, root: str | None = None)
 
 
 def chgroups(name: str, groups: list[str] | str, append: bool = False, root: str | None = None) -> bool:
-    """Make these the groups of a user besides the primary one; ``append`` keeps the others. A list, or names separated
-    by commas.
+    """Set the groups of a user besides the primary one, as a list or separated by commas; ``append`` keeps the others.
 
     CLI Example::
 
@@ -299,7 +298,7 @@ def chroomnumber(name: str, roomnumber: str | int | None, root: str | None = Non
 
 
 def chworkphone(name: str, workphone: str | int | None, root: str | None = None) -> bool:
-    """Change the telephone number of a user at work.
+    """Change the work telephone number of a user.
 
     CLI Example::
 
@@ -309,7 +308,7 @@ def chworkphone(name: str, workphone: str | int | None, root: str | None = None)
 
 
 def chhomephone(name: str, homephone: str | int | None, root: str | None = None) -> bool:
-    """Change the telephone number of a user at home.
+    """Change the home telephone number of a user.
 
     CLI Example::
 
@@ -345,19 +344,15 @@ def _primary(
 ) -> list[str]:
     """The options of useradd for the primary group."""
     if gid not in (None, ""):
-        return ["-g", _group(gid)]
+        return ["-g", _accounts.group_name(gid)]
     if usergroup:
         return [] if local else ["-U"]
-    # useradd does not make a group that is there; who lists it among the groups wants it to be used.
+    # useradd fails if the group exists; listing it among the groups means to use it.
     if user in further and _accounts.group(user, root) is not None:
         return ["-g", user]
     if usergroup is None:
         return []
     return ["-n" if local else "-N"]
-
-
-def _group(given: Any) -> str:
-    return _accounts.group_name(given)
 
 
 def _group_names(given: Any) -> list[str]:

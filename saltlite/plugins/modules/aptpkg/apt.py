@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.errors import SaltInvocationError
 from saltlite.plugins.modules import _packages
 
 OPTIONS = {
@@ -22,8 +22,8 @@ OPTIONS = {
 }
 """Keyword argument of `pkg` functions -> option of apt-get."""
 
-SPELLING = _packages.Spelling(
-    # A trailing hyphen would tell apt-get to remove the package, and `?`, `~` or `^` start a search.
+NAME_RULES = _packages.NameRules(
+    # A trailing hyphen would remove the package, and `?`, `~` or `^` would start a search.
     names=re.compile(r"[a-z0-9][a-z0-9+.-]*(?<!-)(?::[a-z0-9-]+)?", re.ASCII),
     versions=re.compile(r"[A-Za-z0-9][A-Za-z0-9.+:~*-]*", re.ASCII),
 )
@@ -39,7 +39,7 @@ _HOLDER = re.compile(r"held by process (\d+)(?: \(([^)]+)\))?|lock was (?:held|l
 
 
 class Places(NamedTuple):
-    """Where apt keeps its files, as its configuration says."""
+    """The files and folders that apt is configured to use."""
 
     lists: str
     archives: str
@@ -49,29 +49,24 @@ class Places(NamedTuple):
     trusted_file: str
 
 
-def run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run one command that asks nothing; its output is in the C locale. Raises CommandNotFoundError."""
-    return _packages.run(argv, _ENVIRONMENT)
-
-
-def feed(argv: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:
-    """Run one command that reads `text`; otherwise as `run`."""
+def run(argv: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run one command without prompts, in the C locale, with `text` as its input. Raises CommandNotFoundError."""
     return _packages.run(argv, _ENVIRONMENT, text)
 
 
 def apt_get(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run apt-get without questions. Raises CommandExecutionError with its reason when it fails."""
+    """Run apt-get without prompts. Raises CommandExecutionError with its reason if it fails."""
     return checked(run(["apt-get", "-q", "-y", *arguments]))
 
 
 def simulate(arguments: Sequence[str]) -> _packages.Changes:
-    """What apt-get would change, as ``{name: {"old": version, "new": version}}``. Raises as `apt_get` does."""
+    """What apt-get would change, as ``{name: {"old": version, "new": version}}``. Raises as `apt_get`."""
     done = apt_get(["--simulate", *arguments])
     return {name: {"old": old, "new": new} for name, old, new in _PLANNED.findall(done.stdout)}
 
 
 def checked(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
-    """`done`, unless it failed: then CommandExecutionError."""
+    """`done` if it succeeded; otherwise raises CommandExecutionError."""
     if done.returncode:
         refuse_locked(done)
         raise _packages.failure(done, _errors(done))
@@ -79,28 +74,25 @@ def checked(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProce
 
 
 def refuse_locked(done: subprocess.CompletedProcess[str]) -> None:
-    """Raise CommandExecutionError when another package manager, or root alone, may open the database."""
+    """Raise CommandExecutionError if the database is locked, or the minion may not open it."""
     if "Permission denied" in done.stderr and "lock" in done.stderr:
-        text = "Packages can be changed by root only, and this minion runs as another user."
-        raise CommandExecutionError(text)
+        raise _packages.not_root()
     if not _LOCKED.search(done.stderr):
         return
     match = _HOLDER.search(done.stderr)
     holder = ""
     if match:
         holder = f" (process {match[1] or match[3]}" + (f", {match[2]})" if match[2] else ")")
-    raise CommandExecutionError(
-        f"The package database is locked by another package manager{holder}: try again when that has ended."
-    )
+    raise _packages.database_locked(holder)
 
 
 def reason(done: subprocess.CompletedProcess[str]) -> str:
-    """The lines of a failed command that say why, in one line."""
+    """The reason in the output of a failed command, in one line."""
     return "; ".join(_errors(done)) or done.stderr.strip().replace("\n", "; ") or "it gave no reason"
 
 
 def places() -> Places:
-    """Where apt keeps its files. Raises CommandExecutionError for a configuration that it cannot read."""
+    """The files and folders of apt. Raises CommandExecutionError if its configuration is invalid."""
     asked = {
         "lists": "Dir::State::lists/d",
         "archives": "Dir::Cache::archives/d",
@@ -116,14 +108,14 @@ def places() -> Places:
 
 
 def configuration_options(*, take_new: bool) -> list[str]:
-    """How dpkg treats changed configuration files without asking: keep the local one, or take the new one."""
+    """Options for changed configuration files: keep the local version, or take the new one."""
     kinds = ("--force-confnew",) if take_new else ("--force-confold", "--force-confdef")
     return [part for kind in kinds for part in ("-o", f"DPkg::Options::={kind}")]
 
 
 def compare_versions(first: str, second: str) -> int:
-    """-1, 0 or 1 when the first version is older, equal or newer. Raises SaltInvocationError."""
-    one, other = SPELLING.version(first), SPELLING.version(second)
+    """-1, 0 or 1 if the first version is older, equal or newer. Raises SaltInvocationError."""
+    one, other = NAME_RULES.version(first), NAME_RULES.version(second)
     for sign, result in (("lt", -1), ("eq", 0), ("gt", 1)):
         done = run(["dpkg", "--compare-versions", one, sign, other])
         if done.returncode == 0:
@@ -132,8 +124,8 @@ def compare_versions(first: str, second: str) -> int:
 
 
 def targets(one: Any, several: Any, version: Any = None) -> list[str]:
-    """`name` or `name=version` for what a call of `pkg` asks for: `one` (or more, with commas) or a list."""
-    wanted = SPELLING.wanted(one, several, version)
+    """The arguments `name` or `name=version` for the requested packages; see `NameRules.requested`."""
+    wanted = NAME_RULES.requested(one, several, version)
     return [f"{name}={exact}" if exact else name for name, exact in wanted.items()]
 
 

@@ -33,7 +33,7 @@ class _Info(TypedDict, total=False):
 def list_pkgs(versions_as_list: bool = False, removed: bool = False, purge_desired: bool = False) -> dict[str, Any]:
     """The installed packages: ``{name: version}``, or ``{name: [versions]}`` with ``versions_as_list``.
 
-    With ``removed`` those that were removed and not purged, with ``purge_desired`` those marked to be purged.
+    ``removed`` lists packages that were removed but not purged, ``purge_desired`` those marked to be purged.
 
     CLI Example::
 
@@ -55,7 +55,7 @@ def list_installed(*names: str, **kwargs: Unpack[_Listing]) -> dict[str, str]:
     return _packages.select(list_pkgs(**_packages.take(kwargs, *_Listing.__annotations__)), names)
 
 
-def version(*names: str, **kwargs: Unpack[_Listing]) -> str | dict[str, str]:
+def version(*names: str, **kwargs: Unpack[_Listing]) -> Any:
     """The installed version of a package, or a dict of versions for several; an empty string for none. Globs work.
 
     CLI Example::
@@ -64,8 +64,7 @@ def version(*names: str, **kwargs: Unpack[_Listing]) -> str | dict[str, str]:
         saltlite '*' pkg.version openssl curl 'libc*'
     """
     installed = list_pkgs(**_packages.take(kwargs, *_Listing.__annotations__))
-    found: str | dict[str, str] = _packages.versions(installed, names)
-    return found
+    return _packages.versions(installed, names)
 
 
 def list_holds() -> list[str]:
@@ -79,9 +78,10 @@ def list_holds() -> list[str]:
 
 
 def get_selections(pattern: str | None = None, state: str | None = None) -> dict[str, list[str]]:
-    """What is wanted of each package that dpkg knows: ``{"install": [names], "hold": …, "deinstall": …, "purge": …}``.
+    """The selection states of the packages that dpkg knows: ``{"install": [names], "hold": …, "deinstall": …, "purge":
+    …}``.
 
-    ``pattern`` is a name or a glob; ``state`` limits the answer to one of these.
+    ``pattern`` is a name or a glob; ``state`` limits the result to one state.
 
     CLI Example::
 
@@ -111,7 +111,7 @@ def owner(*paths: str) -> str | dict[str, str]:
 
 
 def which(path: str) -> str | bool | None:
-    """The package that a file belongs to: its name, None for no package, False for a path that does not exist.
+    """The package that a file belongs to: its name, None if no package has it, False if the path does not exist.
 
     CLI Example::
 
@@ -131,8 +131,7 @@ def file_list(*packages: str) -> dict[str, Any]:
 
         saltlite '*' pkg.file_list hostname
     """
-    found: dict[str, Any] = __salt__["lowpkg.file_list"](*packages)
-    return found
+    return dict(__salt__["lowpkg.file_list"](*packages))
 
 
 def file_dict(*packages: str) -> dict[str, Any]:
@@ -142,15 +141,14 @@ def file_dict(*packages: str) -> dict[str, Any]:
 
         saltlite '*' pkg.file_dict hostname
     """
-    found: dict[str, Any] = __salt__["lowpkg.file_dict"](*packages)
-    return found
+    return dict(__salt__["lowpkg.file_dict"](*packages))
 
 
 def info_installed(*names: str, **kwargs: Unpack[_Info]) -> dict[str, dict[str, Any]]:
-    """Information about the named packages, or of all installed ones.
+    """Information about the named packages, or about all installed ones.
 
-    ``attr`` limits the answer to some of name, version, arch, architecture, description, group, packager, url, source,
-    size, install_date and install_date_time_t. ``failhard=False`` skips packages that are not installed, instead of
+    ``attr`` limits the result to some of name, version, arch, architecture, description, group, packager, url, source,
+    size, install_date and install_date_time_t. ``failhard=False`` skips packages that are not installed instead of
     raising an error.
 
     CLI Example::
@@ -167,7 +165,7 @@ def info_installed(*names: str, **kwargs: Unpack[_Info]) -> dict[str, dict[str, 
 
 
 def parse_arch(name: str) -> dict[str, str | None]:
-    """The name and the architecture that a package name holds: ``{"name": …, "arch": …}``, None for no architecture.
+    """The name and the architecture in a package name: ``{"name": …, "arch": …}``, None for no architecture.
 
     CLI Example::
 
@@ -178,7 +176,7 @@ def parse_arch(name: str) -> dict[str, str | None]:
 
 
 def normalize_name(name: str) -> str:
-    """The package name without the architecture, if it is that of this machine.
+    """The name of a package without its architecture, if that is the architecture of this machine.
 
     CLI Example::
 
@@ -226,24 +224,25 @@ class _Showing(TypedDict, total=False):
     refresh: bool
 
 
-def latest_version(*names: str, refresh: bool = True, **kwargs: Unpack[_Choice]) -> str | dict[str, str]:
-    """The version that an install or upgrade would bring, or an empty string when the package is up to date or unknown.
+def latest_version(*names: str, refresh: bool = True, **kwargs: Unpack[_Choice]) -> Any:
+    """The version that an install or upgrade would bring; an empty string if the package is up to date or unknown.
 
     Several names give a dict. ``refresh=False`` uses the package lists as they are; ``cache_valid_time=SECONDS``
-    refreshes only older ones; ``fromrepo`` names a release.
+    refreshes only older ones; ``fromrepo`` is the name of a release.
 
     CLI Example::
 
         saltlite '*' pkg.latest_version openssl
         saltlite '*' pkg.latest_version openssl curl refresh=False
+        saltlite '*' pkg.available_version openssl
     """
     options = _packages.take(kwargs, *_Choice.__annotations__)
-    wanted = [apt.SPELLING.name(name) for name in names]
+    wanted = [apt.NAME_RULES.name(name) for name in names]
     if not wanted:
         return ""
     if refresh:
         refresh_db(options["cache_valid_time"] or 0)
-    release = ["-t", apt.SPELLING.version(options["fromrepo"])] if options["fromrepo"] else []
+    release = ["-t", apt.NAME_RULES.version(options["fromrepo"])] if options["fromrepo"] else []
     done = apt.checked(apt.run(["apt-cache", "-q", *release, "policy", "--", *wanted]))
     candidates: dict[str, tuple[str, str]] = {}
     for block in re.split(r"^(?=\S)", done.stdout, flags=re.MULTILINE):
@@ -251,18 +250,10 @@ def latest_version(*names: str, refresh: bool = True, **kwargs: Unpack[_Choice])
         rows = dict(re.findall(r"^  (Installed|Candidate): (\S+)", body, re.MULTILINE))
         candidates[header.rstrip(":")] = (rows.get("Installed", "(none)"), rows.get("Candidate", "(none)"))
     latest = {name: _newer(*candidates.get(name, ("(none)", "(none)"))) for name in wanted}
-    found: str | dict[str, str] = _packages.single(wanted, latest)
-    return found
+    return _packages.single(wanted, latest)
 
 
-def available_version(*names: str, **kwargs: Unpack[_Latest]) -> str | dict[str, str]:
-    """Alias of ``latest_version``.
-
-    CLI Example::
-
-        saltlite '*' pkg.available_version openssl
-    """
-    return latest_version(*names, **kwargs)
+available_version = latest_version
 
 
 def upgrade_available(name: str, **kwargs: Unpack[_Latest]) -> bool:
@@ -282,10 +273,7 @@ def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
 
         saltlite '*' pkg.version_cmp '0.2.4-0ubuntu1' '0.2.4.1-0ubuntu1'
     """
-    first, second = str(pkg1), str(pkg2)
-    if ignore_epoch:
-        first, second = first.rpartition(":")[2], second.rpartition(":")[2]
-    return apt.compare_versions(first, second)
+    return _packages.compare(apt.compare_versions, pkg1, pkg2, ignore_epoch)
 
 
 def list_upgrades(refresh: bool = True, dist_upgrade: bool = True, **kwargs: Unpack[_Refreshing]) -> dict[str, str]:
@@ -306,8 +294,8 @@ def list_upgrades(refresh: bool = True, dist_upgrade: bool = True, **kwargs: Unp
 def refresh_db(cache_valid_time: float = 0, failhard: bool = False) -> dict[str, bool | None]:
     """Fetch the package lists: ``{source: True}`` for a new list, None for an unchanged one, False for a failure.
 
-    Nothing is fetched when the lists are younger than ``cache_valid_time`` seconds; the result is then empty.
-    ``failhard`` raises an error when a source fails.
+    Nothing is fetched if the lists are younger than ``cache_valid_time`` seconds; the result is then empty.
+    ``failhard`` raises an error if a source fails.
 
     CLI Example::
 
@@ -331,7 +319,7 @@ def refresh_db(cache_valid_time: float = 0, failhard: bool = False) -> dict[str,
 def list_repo_pkgs(*args: str) -> dict[str, list[str]]:
     """The packages that repositories offer: ``{name: [versions]}``, newest first. Names may be globs.
 
-    Versions that are installed and offered no more are among them.
+    Installed versions that are no longer offered are included.
 
     CLI Example::
 
@@ -339,7 +327,7 @@ def list_repo_pkgs(*args: str) -> dict[str, list[str]]:
         saltlite '*' pkg.list_repo_pkgs 'python3*'
     """
     wanted = [_packages.path(each) for each in args]
-    # The dump is 40 MB of text, so it is for all packages only.
+    # The dump has 40 MB, so it is used only for all packages.
     output = _apt_cache_show(wanted) if wanted else apt.checked(apt.run(["apt-cache", "dump"])).stdout
     found: dict[str, list[str]] = {}
     name = ""
@@ -352,10 +340,9 @@ def list_repo_pkgs(*args: str) -> dict[str, list[str]]:
 
 
 def show(*names: str, **kwargs: Unpack[_Showing]) -> dict[str, dict[str, dict[str, str]]]:
-    """What the package lists say of packages: ``{name: {version: {field: text}}}``. Names may be globs.
+    """The records of packages in the package lists: ``{name: {version: {field: text}}}``. Names may be globs.
 
-    ``filter`` limits the fields, as a list or a comma-separated string. ``refresh=True`` fetches the package lists
-    first.
+    ``filter`` selects fields, as a list or a comma-separated string. ``refresh=True`` fetches the package lists first.
 
     CLI Example::
 
@@ -368,8 +355,7 @@ def show(*names: str, **kwargs: Unpack[_Showing]) -> dict[str, dict[str, dict[st
         refresh_db()
     if not wanted:
         return {}
-    asked = given["filter"] or []
-    keys = {str(key).strip().lower() for key in (asked.split(",") if isinstance(asked, str) else asked)}
+    keys = {key.lower() for key in _packages.words(given["filter"])}
     found: dict[str, dict[str, dict[str, str]]] = {}
     for fields in _stanzas(_apt_cache_show(wanted)):
         name, version = fields.pop("Package", ""), fields.pop("Version", "")
@@ -382,7 +368,7 @@ def show(*names: str, **kwargs: Unpack[_Showing]) -> dict[str, dict[str, dict[st
 def list_downloaded() -> dict[str, dict[str, dict[str, Any]]]:
     """Packages that apt has downloaded: ``{name: {version: {path, size, creation_date_time, creation_date_time_t}}}``.
 
-    Sizes are bytes; moments are in UTC, as ISO 8601 and as seconds since 1970.
+    Sizes are in bytes; times are in UTC, as ISO 8601 and as seconds since 1970.
 
     CLI Example::
 
@@ -408,7 +394,7 @@ def list_downloaded() -> dict[str, dict[str, dict[str, Any]]]:
 
 def _apt_cache_show(names: list[str]) -> str:
     done = apt.run(["apt-cache", "show", "--all-versions", "--", *names])
-    # A name that matches nothing is an answer, and no reason to forget the others.
+    # A name that matches nothing is not a failure.
     return done.stdout if "No packages found" in done.stderr or done.stdout else apt.checked(done).stdout
 
 
@@ -434,20 +420,14 @@ SELECTIONS = ("install", "hold", "deinstall", "purge")
 """What can be wanted of a package."""
 
 
-class _Upgrading(TypedDict, total=False):
-    cache_valid_time: float
+class _Upgrading(_Refreshing, total=False):
     force_conf_new: bool
     downloadonly: bool
     skip_verify: bool
     test: bool
 
 
-class _Installing(TypedDict, total=False):
-    cache_valid_time: float
-    force_conf_new: bool
-    downloadonly: bool
-    skip_verify: bool
-    test: bool
+class _Installing(_Upgrading, total=False):
     version: str
     reinstall: bool
     only_upgrade: bool
@@ -465,10 +445,11 @@ def install(
     """Install packages: ``{name: {"old": version, "new": version}}`` for everything that changed.
 
     ``name`` is one package, or several separated by commas; ``version`` selects its version. ``pkgs`` is a list of
-    names or of ``{name: version}``; ``sources`` a list of ``{name: /path/to/file.deb}``, of the minion or of the file
-    server. ``fromrepo`` names a release. Further keyword arguments: ``reinstall``, ``downloadonly``, ``skip_verify``
-    (do not check signatures), ``only_upgrade``, ``force_conf_new``, ``install_recommends`` (True) and
-    ``cache_valid_time``. ``test=True`` reports what would change, and changes nothing.
+    names or of ``{name: version}``; ``sources`` is a list of ``{name: /path/to/file.deb}``, with paths of the minion or
+    URLs of the file server. ``fromrepo`` is the name of a release. Further keyword arguments: ``reinstall``,
+    ``downloadonly``, ``skip_verify`` (do not check signatures), ``only_upgrade``, ``force_conf_new``,
+    ``install_recommends`` (True) and ``cache_valid_time``. ``test=True`` reports what would change, and changes
+    nothing.
 
     CLI Example::
 
@@ -489,15 +470,15 @@ def install(
     if given["install_recommends"] is False:
         options.append("--no-install-recommends")
     if fromrepo:
-        options += ["-t", apt.SPELLING.version(fromrepo)]
+        options += ["-t", apt.NAME_RULES.version(fromrepo)]
     return _change([*options, "--allow-downgrades", "install", "--", *targets], test=given["test"])
 
 
 def upgrade(refresh: bool = True, dist_upgrade: bool = False, **kwargs: Unpack[_Upgrading]) -> Changes:
-    """Upgrade all packages; ``dist_upgrade`` may also add and remove some.
+    """Upgrade all packages; ``dist_upgrade`` may also add and remove some. Returns what ``install`` returns.
 
-    Returns what ``install`` returns. Further keyword arguments: ``downloadonly``, ``skip_verify``, ``force_conf_new``
-    and ``cache_valid_time``. ``test=True`` reports what would change, and changes nothing.
+    Further keyword arguments: ``downloadonly``, ``skip_verify``, ``force_conf_new`` and ``cache_valid_time``.
+    ``test=True`` reports what would change, and changes nothing.
 
     CLI Example::
 
@@ -522,7 +503,7 @@ def remove(name: str | None = None, pkgs: list[Any] | None = None, test: bool = 
         saltlite '*' pkg.remove pkgs='["foo", "bar"]'
     """
     installed = list_pkgs()
-    targets = [each for each in apt.SPELLING.wanted(name, pkgs) if each in installed]
+    targets = [each for each in apt.NAME_RULES.requested(name, pkgs) if each in installed]
     return _change(["remove", "--", *targets], test=test) if targets else {}
 
 
@@ -535,7 +516,7 @@ def purge(name: str | None = None, pkgs: list[Any] | None = None, test: bool = F
     """
     leftovers = list_pkgs(removed=True)
     known = {**leftovers, **list_pkgs()}
-    targets = [each for each in apt.SPELLING.wanted(name, pkgs) if each in known]
+    targets = [each for each in apt.NAME_RULES.requested(name, pkgs) if each in known]
     if not targets:
         return {}
     changes = _change(["purge", "--", *targets], test=test)
@@ -544,7 +525,7 @@ def purge(name: str | None = None, pkgs: list[Any] | None = None, test: bool = F
 
 
 def autoremove(list_only: bool = False, purge: bool = False, test: bool = False) -> Any:
-    """Remove packages that are no longer needed. ``list_only`` and ``test=True`` only tell which: names, or changes.
+    """Remove packages that are no longer needed. ``list_only`` only returns their names, ``test=True`` the changes.
 
     CLI Example::
 
@@ -563,9 +544,8 @@ def hold(
 ) -> dict[str, dict[str, Any]]:
     """Hold packages at their current version: ``{name: {name, changes, result, comment}}``.
 
-    ``test=True`` reports what would change, and changes nothing.
-
-    ``sources`` is a list as ``install`` takes it; the names in it are meant.
+    ``sources`` is a list as for ``install``, of which only the names are used. ``test=True`` reports what would change,
+    and changes nothing.
 
     CLI Example::
 
@@ -580,7 +560,7 @@ def unhold(
 ) -> dict[str, dict[str, Any]]:
     """Release held packages, so that upgrades change them again: ``{name: {name, changes, result, comment}}``.
 
-    ``test=True`` reports what would change, and changes nothing.
+    The arguments are those of ``hold``.
 
     CLI Example::
 
@@ -596,11 +576,11 @@ def set_selections(
     saltenv: str = "base",
     test: bool = False,
 ) -> Changes:
-    """Say what is wanted of packages: ``{name: {"old": state, "new": state}}`` for what has changed.
+    """Set the selection states of packages: ``{name: {"old": state, "new": state}}`` for what has changed.
 
-    ``selection`` is ``{state: [names]}`` with the states install, hold, deinstall and purge; ``path`` names a file with
-    lines of name and state instead. ``clear`` first wants all packages but the essential ones deinstalled; nothing is
-    removed by this, only by who acts on it. ``test=True`` reports what would change, and changes nothing.
+    ``selection`` is ``{state: [names]}`` with the states install, hold, deinstall and purge; ``path`` is a file with
+    lines of name and state. ``clear`` first sets all packages except essential ones to deinstall. This does not remove
+    packages; a later run of dselect or apt does. ``test=True`` reports what would change, and changes nothing.
 
     CLI Example::
 
@@ -619,13 +599,13 @@ def set_selections(
     if clear:
         apt.checked(apt.run(["dpkg", "--clear-selections"]))
     lines = "".join(f"{name} {state}\n" for name, state in wanted.items())
-    apt.checked(apt.feed(["dpkg", "--set-selections"], lines))
+    apt.checked(apt.run(["dpkg", "--set-selections"], lines))
     after = {name: state for state, names in get_selections().items() for name in names}
     return {name: change for name, change in changes.items() if after.get(name) == change["new"]}
 
 
 def _change(argv: Sequence[str], *, test: bool) -> Changes:
-    """Run apt-get and compare the installed packages before and after; for a test ask it what it would do."""
+    """Run apt-get and compare the installed packages before and after; for a test simulate it."""
     return apt.simulate(argv) if test else _packages.changed(list_pkgs, lambda: apt.apt_get(argv))
 
 
@@ -633,10 +613,10 @@ def _named(name: Any, pkgs: Any, sources: Any) -> list[str]:
     if not (name or pkgs or sources):
         raise SaltInvocationError("Say which packages: name, pkgs or sources.")
     if not sources:
-        return list(apt.SPELLING.wanted(name, pkgs))
+        return list(apt.NAME_RULES.requested(name, pkgs))
     if name or pkgs:
         raise SaltInvocationError("Say name, pkgs or sources, and one of them only.")
-    return [apt.SPELLING.name(key) for each in sources for key in (each if isinstance(each, Mapping) else [each])]
+    return [apt.NAME_RULES.name(key) for each in sources for key in (each if isinstance(each, Mapping) else [each])]
 
 
 def _mark(names: Sequence[str], verb: str, *, test: bool) -> dict[str, dict[str, Any]]:
@@ -650,7 +630,7 @@ def _mark(names: Sequence[str], verb: str, *, test: bool) -> dict[str, dict[str,
             done: subprocess.CompletedProcess[str] = apt.run(["apt-mark", verb, "--", name])
             apt.refuse_locked(done)
             problem = apt.reason(done) if done.returncode else ""
-        report[name] = _packages.mark_report(name, old, new, problem, test=test)
+        report[name] = _packages.hold_report(name, old, new, problem, test=test)
     return report
 
 
@@ -660,7 +640,7 @@ def _selections(selection: Any) -> dict[str, str]:
     unknown = sorted(str(state) for state in selection if state not in SELECTIONS)
     if unknown:
         raise SaltInvocationError(f"{', '.join(unknown)}: what can be wanted of packages is {', '.join(SELECTIONS)}.")
-    return {apt.SPELLING.name(name): str(state) for state, names in selection.items() for name in names}
+    return {apt.NAME_RULES.name(name): str(state) for state, names in selection.items() for name in names}
 
 
 def _read_selections(path: str, saltenv: str) -> dict[str, str]:

@@ -30,10 +30,7 @@ NEW_MODE = 0o644
 
 
 def _write_file(path: str, data: bytes) -> None:
-    """Put `data` in the place of a file, which keeps its owner and mode; symbolic links are followed.
-
-    Raises CommandExecutionError, and then the file is unchanged.
-    """
+    """Write a file atomically; owner and mode are kept, symbolic links are followed. Raises CommandExecutionError."""
     write_whole(path, data, new_mode=NEW_MODE)
 
 
@@ -65,8 +62,8 @@ class _Place(TypedDict, total=False):
 def get_repo_keys(aptkey: bool = True, keydir: str | None = None) -> dict[str, dict[str, Any]]:
     """The keys that sign repositories, by id: ``{id: {fingerprint, uid, algorithm, bits, date_creation, …}}``.
 
-    With ``aptkey`` those that every source may be signed with, otherwise those of ``keydir`` (``/etc/apt/keyrings``).
-    ``subkey`` has the same of the last subkey, ``file`` is where the key is.
+    With ``aptkey`` these are the keys trusted for all sources, otherwise those in ``keydir`` (``/etc/apt/keyrings``).
+    ``subkey`` describes the last subkey, ``file`` is the file of the key.
 
     CLI Example::
 
@@ -75,12 +72,12 @@ def get_repo_keys(aptkey: bool = True, keydir: str | None = None) -> dict[str, d
     """
     folder = _folder(aptkey=aptkey, keydir=keydir)
     found: dict[str, dict[str, Any]] = {}
-    # gpg makes files of its own below its home, and none of them are wanted here.
+    # gpg creates files in its home folder.
     with tempfile.TemporaryDirectory() as home:
         gpg = ["gpg", "--batch", "--no-options", "--homedir", home, "--show-keys", "--with-colons", "--"]
         for path in [*_key_files(folder), *([] if keydir or not aptkey else _one_file())]:
             done = _packages.run([*gpg, path])
-            # A file that holds no key is one that apt warns of and does without.
+            # apt warns about a file without a key, and ignores it.
             if "no valid OpenPGP data found" not in done.stderr:
                 apt.checked(done)
             found.update({row["keyid"]: {**row, "file": path} for row in _parsed(done.stdout)})
@@ -95,10 +92,10 @@ def add_repo_key(
     saltenv: str = "base",
     **kwargs: Unpack[_Place],
 ) -> bool:
-    """Trust a key that signs repositories: the file at ``path``, ``text``, or what ``keyserver`` has for ``keyid``.
+    """Trust a key that signs repositories: the file at ``path``, ``text``, or the key ``keyid`` of ``keyserver``.
 
-    With ``aptkey`` every source may be signed with it; otherwise it is put into ``keydir`` (``/etc/apt/keyrings``), and
-    a source has to name it with ``signed-by``. ``keyfile`` is the name of the file.
+    With ``aptkey`` the key is trusted for all sources. Otherwise it is stored in ``keydir`` (``/etc/apt/keyrings``),
+    and sources must refer to it with ``signed-by``. ``keyfile`` is the name of the file.
 
     CLI Example::
 
@@ -122,7 +119,7 @@ def add_repo_key(
 def del_repo_key(
     name: str | None = None, aptkey: bool = True, keydir: str | None = None, keyid: str | None = None
 ) -> str:
-    """Trust a key no more: the file that holds it is removed. ``keyid`` has 8 or 16 digits. Returns the id.
+    """Stop trusting a key: remove the file that contains it. ``keyid`` has 8 or 16 digits. Returns the id.
 
     CLI Example::
 
@@ -155,7 +152,7 @@ def _key_files(folder: str) -> list[str]:
 
 
 def _one_file() -> list[str]:
-    """The file in which `apt-key` kept all keys; apt goes on trusting what is in it."""
+    """The file in which `apt-key` kept all keys; apt still trusts them."""
     path = apt.places().trusted_file
     return [path] if os.path.isfile(path) else []
 
@@ -176,7 +173,7 @@ def _fetched(path: str, saltenv: str) -> bytes:
 
 
 def _received(keyserver: str, keyid: str) -> bytes:
-    """A key from a key server, through a keyring of its own that nobody else has."""
+    """A key from a key server, fetched with a temporary keyring."""
     with tempfile.TemporaryDirectory() as home:
         gpg = ["gpg", "--batch", "--no-options", "--homedir", home]
         for step in (["--keyserver", _packages.path(keyserver), "--recv-keys"], ["--armor", "--export"]):
@@ -186,7 +183,7 @@ def _received(keyserver: str, keyid: str) -> bytes:
 
 def _store(data: bytes, folder: str, name: str, *, named: bool) -> None:
     armored = data.lstrip().startswith(_ARMOR)
-    # apt takes the ending for the truth: `.asc` is text, `.gpg` is not, and anything else it leaves aside.
+    # apt reads .asc files as text and .gpg files as binary, and ignores all others.
     if not named:
         name = os.path.splitext(name)[0] + (".asc" if armored else ".gpg")
     if not name.endswith(_ENDINGS) or os.path.basename(name) != name or not name.isprintable():
@@ -203,7 +200,7 @@ def _store(data: bytes, folder: str, name: str, *, named: bool) -> None:
 
 
 def _dearmored(data: bytes) -> bytes:
-    """The packets inside of the text form (RFC 9580, section 6)."""
+    """The packets in the text form of a key (RFC 9580, section 6)."""
     _, _, body = data.replace(b"\r\n", b"\n").partition(b"\n\n")
     lines = body.partition(b"\n-----END")[0].split(b"\n")
     try:
@@ -213,7 +210,7 @@ def _dearmored(data: bytes) -> bytes:
 
 
 def _parsed(colons: str) -> list[dict[str, Any]]:
-    """The keys in what gpg lists with colons."""
+    """The keys in the output of gpg --with-colons."""
     keys: list[dict[str, Any]] = []
     last: dict[str, Any] = {}
     for line in colons.splitlines():
@@ -279,8 +276,7 @@ def list_repos(**kwargs: Unpack[_ListingSources]) -> dict[str, list[dict[str, An
     """The sources by address: ``{address: [{file, type, uri, dist, comps, architectures, signedby, disabled, line,
     …}]}``.
 
-    A stanza with several addresses, suites or types gives a row for each. ``disabled`` limits the answer to those that
-    are disabled, or to those that are not.
+    A stanza with several addresses, suites or types gives a row for each. ``disabled`` selects sources by their state.
 
     CLI Example::
 
@@ -298,10 +294,10 @@ def list_repos(**kwargs: Unpack[_ListingSources]) -> dict[str, list[dict[str, An
 
 
 def get_repo(repo: str) -> dict[str, Any]:
-    """How a source is configured, as a row of ``list_repos``; an empty dict where there is none.
+    """The configuration of a source, as a row of ``list_repos``; an empty dict if there is none.
 
-    ``repo`` is written as in ``sources.list``; type, address and suite have to be those of the source, and a component,
-    where some are named, has to be one of its own.
+    ``repo`` has the format of ``sources.list``. Type, address and suite must be equal, and if ``repo`` has components,
+    the source must have one of them.
 
     CLI Example::
 
@@ -316,11 +312,11 @@ def get_repo(repo: str) -> dict[str, Any]:
 
 
 def del_repo(repo: str, **kwargs: Unpack[_RemovingSource]) -> str:
-    """Remove a source, or the named components of it. Returns a sentence for each file that has changed.
+    """Remove a source, or only the named components of it. Returns a message for each changed file.
 
-    A file below ``sources.list.d`` in which no source is left is removed; a stanza that stands for more keeps standing
-    for the rest. ``refresh=False`` does not fetch the package lists afterwards. ``test=True`` reports what would
-    change, and changes nothing.
+    A file below ``sources.list.d`` is removed with its last source. A stanza for several sources is kept for the
+    others. ``refresh=False`` does not fetch the package lists afterwards. ``test=True`` reports what would change, and
+    changes nothing.
 
     CLI Example::
 
@@ -355,17 +351,17 @@ def del_repo(repo: str, **kwargs: Unpack[_RemovingSource]) -> str:
 def mod_repo(
     repo: str, saltenv: str = "base", aptkey: bool = True, **kwargs: Unpack[_Modifying]
 ) -> dict[str, dict[str, Any]]:
-    """Change a source, or add it: ``{repo: row}``, the row as ``get_repo`` gives it.
+    """Change or add a source: ``{repo: row}``, with the row that ``get_repo`` returns.
 
-    ``repo`` is written as in ``sources.list``. A source of that type, address and suite that has one of its components,
-    or none, is changed: it then has the components and options of ``repo``. A stanza that stands for more sources is
-    changed for all of them. Keyword arguments go before what ``repo`` says: ``uri``, ``dist``, ``type``, ``comps``,
-    ``architectures``, ``signedby``, ``trusted``, ``disabled`` or ``enabled``, ``comments``. ``file`` is where a new one
-    goes, deb822 if it ends with ``.sources``.
+    ``repo`` has the format of ``sources.list``. A source of the same type, address and suite that has one of its
+    components, or none, is changed: it gets the components and options of ``repo``. A stanza for several sources is
+    changed for all of them. Keyword arguments override ``repo``: ``uri``, ``dist``, ``type``, ``comps``,
+    ``architectures``, ``signedby``, ``trusted``, ``disabled`` or ``enabled``, ``comments``. ``file`` is the file for a
+    new source, deb822 if it ends with ``.sources``.
 
-    The key that signs it comes from ``key_url``, ``key_text``, or ``keyid`` and ``keyserver``. It is stored as the file
-    that ``signedby`` names; without that every source trusts it. ``refresh=False`` does not fetch the package lists
-    afterwards. ``test=True`` reports what would be configured, and changes nothing.
+    The key that signs the source comes from ``key_url``, ``key_text``, or ``keyid`` and ``keyserver``. It is stored in
+    the file that ``signedby`` names; without that it is trusted for all sources. ``refresh=False`` does not fetch the
+    package lists afterwards. ``test=True`` reports what would be configured, and changes nothing.
 
     CLI Example::
 
@@ -437,7 +433,7 @@ def _wanted(asked: Source, given: Mapping[str, Any]) -> Source:
 
 
 def _become(source: Source, after: Source, asked: Source, given: Mapping[str, Any]) -> None:
-    """Change `source`, of which `asked` names one type, address and suite, to what `after` says of them."""
+    """Change `source`, which contains the type, address and suite of `asked`, to `after` in these."""
     for attribute in ("types", "uris", "suites"):
         (old,), new = getattr(asked, attribute), getattr(after, attribute)
         if new != [old]:
@@ -563,7 +559,7 @@ def _words(value: Any) -> list[str]:
 
 
 def _refuse_control_characters(given: Mapping[str, Any]) -> None:
-    """Values end up in files of lines; a line end in one would be a line of its own."""
+    """Refuse line breaks and the like, since values are written into files of lines."""
     for key, value in given.items():
         texts = value if isinstance(value, list | tuple) else [value]
         if key != "key_text" and any(not str(text).isprintable() for text in texts):

@@ -15,7 +15,7 @@ _LINE = re.compile(
     r"(?P<off>#[#\s]*)?(?P<type>deb|deb-src)[ \t]+(?:\[(?P<options>[^\]]*)\][ \t]*)?"
     r"(?P<uri>cdrom:\[[^\]]*\]\S*|[A-Za-z][A-Za-z0-9+.-]*:\S+)[ \t]+(?P<rest>[^#]*?)[ \t]*(?:#(?P<comment>.*))?"
 )
-# A comment of prose can begin with `deb` too; what is commented out counts as a source only if it has an address.
+# A comment may begin with the word `deb`: it is a disabled source only if it contains an address.
 
 _FIELDS = {"arch": "Architectures", "lang": "Languages", "target": "Targets"}
 """Options that the two forms call by different names; the others differ in capitals only."""
@@ -26,7 +26,7 @@ _OFF = frozenset({"no", "false", "without", "off", "disable", "0"})
 
 @dataclass(slots=True)
 class Source:
-    """What one line or one stanza says. `options` has the names of the one-line form, and its commas."""
+    """One line or one stanza. `options` has the names and the commas of the one-line format."""
 
     types: list[str]
     uris: list[str]
@@ -42,13 +42,15 @@ class Source:
         return [each for each in self.options.get("arch", "").split(",") if each]
 
     def copy(self) -> Source:
-        """One that can be changed apart from this."""
+        """A deep copy."""
         made = replace(self, types=list(self.types), uris=list(self.uris), suites=list(self.suites))
         made.comps, made.options = list(self.comps), dict(self.options)
         return made
 
     def without(self, kind: str, uri: str, suite: str, comps: list[str]) -> list[Source]:
-        """What is left when these components of one type, address and suite go; all of them for no components."""
+        """What remains without these components of one type, address and suite, or without all of them for no
+        components.
+        """
         kept = [comp for comp in self.comps if comp not in comps] if comps else []
         parts = [
             replace(self.copy(), types=[each for each in self.types if each != kind]),
@@ -60,7 +62,7 @@ class Source:
         return [part for part in parts if part.types and part.uris and part.suites]
 
     def lines(self) -> Iterator[tuple[str, str, str, str]]:
-        """Type, address, suite and one-line form of every source that it stands for."""
+        """Type, address, suite and one-line form of each source that it contains."""
         options = " ".join(f"{key}={' '.join(value.split())}" for key, value in self.options.items())
         for uri in self.uris:
             for suite in self.suites:
@@ -72,7 +74,7 @@ class Source:
 
 @dataclass(slots=True)
 class _Block:
-    """A piece of a file. `text` is what stands there; `source` is what it means, and `was` what it meant when read."""
+    """A part of a file: its text, the source in it if any, and that source unchanged read."""
 
     text: str
     source: Source | None = None
@@ -80,7 +82,7 @@ class _Block:
 
 
 class Document:
-    """One file of sources. `path` ends with `.sources` for deb822."""
+    """A file of sources, deb822 if the path ends with `.sources`."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
@@ -94,11 +96,11 @@ class Document:
 
     @property
     def sources(self) -> list[Source]:
-        """Its sources in their order; what is changed in them `render` writes."""
+        """Its sources in their order; `render` writes changes of them."""
         return [block.source for block in self._blocks if block.source is not None]
 
     def remove(self, source: Source) -> None:
-        """Take a source out, and the comments of its stanza with it."""
+        """Remove a source, with the comments of its stanza."""
         for place, block in enumerate(self._blocks):
             if block.source is source:
                 after = self._blocks[place + 1 : place + 2] if self.deb822 else []
@@ -106,7 +108,7 @@ class Document:
                 return
 
     def replace(self, source: Source, parts: list[Source]) -> None:
-        """Have other sources in the place of one; the first has its stanza, with the comments in it."""
+        """Replace a source by others; the first of them keeps the stanza and its comments."""
         if not parts:
             self.remove(source)
             return
@@ -117,7 +119,7 @@ class Document:
             self.add(part)
 
     def add(self, source: Source) -> None:
-        """Put a source at the end."""
+        """Append a source."""
         text = "".join(block.text for block in self._blocks)
         if text and not text.endswith("\n"):
             self._blocks.append(_Block("\n"))
@@ -126,7 +128,7 @@ class Document:
         self._blocks.append(_Block("", source))
 
     def render(self) -> str:
-        """The text of the file as it now has to be."""
+        """The text of the file with all changes."""
         parts = []
         for block in self._blocks:
             if block.source is None or block.source == block.was:
@@ -139,7 +141,7 @@ class Document:
 
 
 def of_text(text: str) -> Source:
-    """The source that a user has written in one line. Raises SaltInvocationError."""
+    """The source in one line of a user. Raises SaltInvocationError."""
     line = text.strip()
     if any(ord(character) < 32 or ord(character) == 127 for character in line):
         raise SaltInvocationError(f"{text!r} is not a source: it holds control characters.")
@@ -152,7 +154,7 @@ def of_text(text: str) -> Source:
 
 
 def is_off(text: str) -> bool:
-    """Whether apt takes the word for no."""
+    """Whether apt reads the word as no."""
     return text.strip().lower() in _OFF
 
 
@@ -189,7 +191,7 @@ def _of_stanza(text: str) -> Source | None:
 
 
 def _fields(text: str) -> Iterator[tuple[str, str, str]]:
-    """Name, value and whole text of each field; comments and what is none have an empty name."""
+    """Name, value and text of each field; the name is empty for comments and other lines."""
     for part in re.split(r"\n(?![ \t])", text):
         name, colon, value = part.partition(":")
         if part.startswith("#") or not colon or not re.fullmatch(r"[A-Za-z0-9-]+", name):

@@ -21,7 +21,7 @@ REPOSITORY_KEYS = ("fromrepo", "repo", "enablerepo", "disablerepo", "disableexcl
 """Keyword arguments that every function which asks repositories has."""
 
 # An install may also ask for a group, or for what a package provides: a path or a capability such as perl(Foo).
-TARGETS = _packages.Spelling(re.compile(r"(?:@|/)?[A-Za-z0-9_][A-Za-z0-9_.+~^%{}():/@-]*", re.ASCII), _rpm.VERSIONS)
+TARGETS = _packages.NameRules(re.compile(r"(?:@|/)?[A-Za-z0-9_][A-Za-z0-9_.+~^%{}():/@-]*", re.ASCII), _rpm.VERSIONS)
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9_*?][A-Za-z0-9_.:*?+-]*", re.ASCII)
 _SETTING = re.compile(r"[A-Za-z0-9_*][A-Za-z0-9_.:*-]*=[^\x00-\x1f]*", re.ASCII)
@@ -43,7 +43,7 @@ _LOCK_EXIT = 200
 
 
 class Available(NamedTuple):
-    """One row of a list of packages; `repo` is where it is, or was, taken from."""
+    """A row of a package list; `repo` is the repository that the package comes from."""
 
     name: str
     version: str
@@ -60,23 +60,23 @@ def program() -> str:
 
 
 def root_of(given: Mapping[str, Any]) -> str:
-    """The root folder of the keyword arguments, or an empty string."""
+    """The root folder in the keyword arguments, or an empty string."""
     return _rpm.root_folder(given.get("root"), given.get("installroot"))
 
 
 def options(given: Mapping[str, Any]) -> list[str]:
-    """Options for the keyword arguments REPOSITORY_KEYS. Raises SaltInvocationError for what is no repository."""
+    """Options for the keyword arguments REPOSITORY_KEYS. Raises SaltInvocationError for an invalid repository."""
     root = root_of(given)
     found = [f"--installroot={root}"] if root else []
     only = given.get("fromrepo") or given.get("repo")
     if only:
-        found += ["--disablerepo=*", *(f"--enablerepo={repository(each)}" for each in _listed(only))]
+        found += ["--disablerepo=*", *(f"--enablerepo={repository(each)}" for each in _packages.words(only))]
     else:
-        found += [f"--disablerepo={repository(each)}" for each in _listed(given.get("disablerepo"))]
-        found += [f"--enablerepo={repository(each)}" for each in _listed(given.get("enablerepo"))]
+        found += [f"--disablerepo={repository(each)}" for each in _packages.words(given.get("disablerepo"))]
+        found += [f"--enablerepo={repository(each)}" for each in _packages.words(given.get("enablerepo"))]
     if given.get("disableexcludes"):
         found.append(f"--disableexcludes={repository(given['disableexcludes'])}")
-    for setting in _listed(given.get("setopt")):
+    for setting in _packages.words(given.get("setopt")):
         if not _SETTING.fullmatch(setting):
             raise SaltInvocationError(f"{setting!r} is not a setting: option=value is.")
         found.append(f"--setopt={setting}")
@@ -84,15 +84,10 @@ def options(given: Mapping[str, Any]) -> list[str]:
 
 
 def repository(text: Any) -> str:
-    """The id of a repository, or a glob of such, or SaltInvocationError."""
+    """The id of a repository, or a glob. Raises SaltInvocationError if it is invalid."""
     if not _REPOSITORY.fullmatch(str(text)):
         raise SaltInvocationError(f"{text!r} is not the id of a repository.")
     return str(text)
-
-
-def _listed(given: Any) -> list[str]:
-    found = given if isinstance(given, list | tuple) else str(given or "").split(",")
-    return [str(each).strip() for each in found if str(each).strip()]
 
 
 def listing(what: str) -> list[str]:
@@ -103,9 +98,9 @@ def listing(what: str) -> list[str]:
 def run(
     given: Mapping[str, Any], command: Sequence[str], names: Sequence[str] = (), *, quiet: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Run one command with the options for the keyword arguments; without `quiet` it says what it plans.
+    """Run one command with the options for the keyword arguments; without `quiet` it prints its plan.
 
-    Raises CommandExecutionError when another program holds the lock.
+    Raises CommandExecutionError if another program holds the lock.
     """
     tool = program()
     # It would wait for the lock as long as another program holds it.
@@ -113,22 +108,19 @@ def run(
     done = _packages.run([*argv, *(["--"] if names and tool != "dnf5" else []), *names])
     if done.returncode == _LOCK_EXIT or (done.returncode and _LOCKED.search(done.stderr)):
         holder = re.search(r"(?:pid|PID|process|locked by)[ :]+(\d+)", done.stderr)
-        who = f" (process {holder[1]})" if holder else ""
-        raise CommandExecutionError(
-            f"The package database is locked by another package manager{who}: try again when that has ended."
-        )
+        raise _packages.database_locked(f" (process {holder[1]})" if holder else "")
     return done
 
 
 def change(given: Mapping[str, Any], command: Sequence[str], names: Sequence[str] = ()) -> None:
-    """Run a command that changes packages. Raises CommandExecutionError with its reason when it fails."""
+    """Run a command that changes packages. Raises CommandExecutionError with its reason if it fails."""
     checked(run(given, ["-y", *command], names))
 
 
 def plan(given: Mapping[str, Any], native: str, command: Sequence[str], names: Sequence[str] = ()) -> dict[str, str]:
-    """What a command would bring: `{name: version}`, an empty version where it would remove the package.
+    """What a command would install: `{name: version}`, with an empty version for packages that it would remove.
 
-    Raises CommandExecutionError when it could not do it.
+    Raises CommandExecutionError if the command is not possible.
     """
     done = run(given, ["--assumeno", *command], names, quiet=False)
     found = read_plan(done.stdout, native)
@@ -138,14 +130,14 @@ def plan(given: Mapping[str, Any], native: str, command: Sequence[str], names: S
 
 
 def checked(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
-    """`done`, unless it failed: then CommandExecutionError."""
+    """`done` if it succeeded; otherwise raises CommandExecutionError."""
     if done.returncode:
         raise failed(done)
     return done
 
 
 def failed(done: subprocess.CompletedProcess[str]) -> CommandExecutionError:
-    """The error for a command that failed, with its own reason."""
+    """The error for a failed command, with its own reason."""
     words = [line.strip() for line in (done.stderr + "\n" + done.stdout).splitlines()]
     words = list(dict.fromkeys(line for line in words if line and not line.startswith(_NOISE)))
     first = next((number for number, line in enumerate(words) if _REASON.match(line)), 0)
@@ -153,13 +145,18 @@ def failed(done: subprocess.CompletedProcess[str]) -> CommandExecutionError:
     return _packages.failure(done, reasons[: _packages.REASON_LINES])
 
 
-def no_match(done: subprocess.CompletedProcess[str]) -> bool:
-    """Whether a list failed only because nothing was to be listed."""
-    return bool(re.search(r"No matching [Pp]ackages", done.stderr + done.stdout))
+def available(
+    given: Mapping[str, Any], command: Sequence[str], native: str, names: Sequence[str] = ()
+) -> list[Available]:
+    """The packages in the output of a list command that are not installed. Raises CommandExecutionError."""
+    done = run(given, command, names)
+    if done.returncode and not re.search(r"No matching [Pp]ackages", done.stderr + done.stdout):
+        raise failed(done)
+    return [row for row in read_list(done.stdout, native) if not row.installed]
 
 
 def read_list(text: str, native: str) -> Iterator[Available]:
-    """The rows of `list` and `check-update`: three columns below headings; a long row goes on in the next line."""
+    """The rows of `list` and `check-update`: three columns below headings; long rows continue in the next line."""
     installed, row = False, ""
     for line in text.splitlines():
         if _HEADING.match(line.strip()):
@@ -179,10 +176,10 @@ def read_list(text: str, native: str) -> Iterator[Available]:
 
 
 def read_advisories(text: str) -> dict[str, dict[str, Any]]:
-    """`{id: {"installed": bool, "summary": [packages]}}`; installed when all its packages are.
+    """`{id: {"installed": bool, "summary": [packages]}}`; an advisory is installed if all its packages are.
 
-    dnf and yum put an `i` before what is installed and give id, kind and package; dnf5 has a table with a heading,
-    where the package is the fourth column.
+    dnf and yum print id, kind and package, with an `i` before installed ones; dnf5 prints a table with a heading, in
+    which the package is the fourth column.
     """
     found: dict[str, dict[str, Any]] = {}
     for line in text.splitlines():
@@ -198,7 +195,7 @@ def read_advisories(text: str) -> dict[str, dict[str, Any]]:
 
 
 def read_plan(text: str, native: str) -> dict[str, str]:
-    """The table that is shown before a transaction: `{name: new version}`, an empty string for what is removed."""
+    """The table before a transaction: `{name: new version}`, with an empty string for removed packages."""
     found: dict[str, str] = {}
     what = ""
     row = ""
@@ -246,7 +243,7 @@ _CONTINUED = re.compile(r"^\s+(?::\s*)?[-+=]?\s*(\S.*)$")
 
 
 def checked_group(name: Any) -> str:
-    """The name or id of a group, or SaltInvocationError."""
+    """The name or id of a group. Raises SaltInvocationError if it is invalid."""
     text = str(name).removeprefix("@")
     if not _NAME.fullmatch(text):
         raise SaltInvocationError(f"{name!r} is not the name of a group.")
@@ -254,7 +251,7 @@ def checked_group(name: Any) -> str:
 
 
 def read_groups(text: str) -> dict[str, Any]:
-    """What `pkg.group_list` gives, from lists with headings (yum, dnf) or a table with a column `Installed` (dnf5)."""
+    """The result of `pkg.group_list`: dnf and yum print lists with headings, dnf5 a table with an Installed column."""
     found: dict[str, Any] = {key: [] for key in _LISTS.values()}
     found["available languages"] = {}
     under = ""
@@ -275,7 +272,7 @@ def read_groups(text: str) -> dict[str, Any]:
 
 
 def read_group(text: str) -> dict[str, Any]:
-    """What `pkg.group_info` gives; `group` and `id` are None where the text has no group."""
+    """The result of `pkg.group_info`; `group` and `id` are None if the text contains no group."""
     fields: dict[str, str] = {}
     members: dict[str, list[str]] = {kind: [] for kind in KINDS}
     kind = ""

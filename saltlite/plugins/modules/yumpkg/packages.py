@@ -18,6 +18,64 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__, __salt__
 
 
+__risk__ = {
+    "upgrade": "upgrade-all", "update": "upgrade-all", "remove": "remove", "purge": "remove", "autoremove": "remove"
+}  # fmt: skip
+
+_SIDE_BY_SIDE = ("kernel", "kernel-core", "kernel-devel", "kernel-modules", "kernel-modules-core", "kernel-headers")
+"""Packages of which several versions can be installed: installing an older one is not a downgrade."""
+
+
+_OPTIONS = {"skip_verify": "--nogpgcheck", "downloadonly": "--downloadonly"}
+"""Keyword argument -> option of dnf and yum."""
+
+
+class _Wanted(NamedTuple):
+    """One requested package: its normalized name, its version or an empty string, and the argument for dnf."""
+
+    name: str
+    version: str
+    target: str
+
+
+class _Root(TypedDict, total=False):
+    root: str
+    installroot: str
+
+
+class _Sources(_Root, total=False):
+    repo: str | list[str]
+    enablerepo: str | list[str]
+    disablerepo: str | list[str]
+    disableexcludes: str
+    setopt: str | list[str]
+
+
+class _Upgrading(_Sources, total=False):
+    fromrepo: str | list[str]
+    skip_verify: bool
+    downloadonly: bool
+    minimal: bool
+    obsoletes: bool
+    dist_upgrade: bool
+    test: bool
+
+
+class _Installing(_Sources, total=False):
+    version: str
+    skip_verify: bool
+    downloadonly: bool
+    reinstall: bool
+    normalize: bool
+    update_holds: bool
+    saltenv: str
+    test: bool
+
+
+class _Removing(_Sources, total=False):
+    test: bool
+
+
 def list_pkgs(
     versions_as_list: bool = False,
     removed: bool = False,
@@ -29,9 +87,9 @@ def list_pkgs(
     """The installed packages: ``{name: version}``, or ``{name: [versions]}`` with ``versions_as_list``.
 
     Several versions of one package are separated by commas. Packages built for another architecture are named
-    ``name.arch``. ``attr`` gives a list of attributes for each: some of epoch, version, release, arch, install_date and
-    install_date_time_t, or all. ``root`` is the folder of another system. rpm knows no packages that are ``removed`` or
-    ``purge_desired``.
+    ``name.arch``. ``attr`` returns a list of attributes for each package: some of epoch, version, release, arch,
+    install_date and install_date_time_t, or all. ``root`` is the folder of another system. rpm keeps no record of
+    packages that are ``removed`` or ``purge_desired``.
 
     CLI Example::
 
@@ -77,14 +135,11 @@ def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
 
         saltlite '*' pkg.version_cmp '0.2-001' '0.2.0.1-002'
     """
-    first, second = str(pkg1), str(pkg2)
-    if ignore_epoch:
-        first, second = first.rpartition(":")[2], second.rpartition(":")[2]
-    return _rpm.compare(first, second)
+    return _packages.compare(_rpm.compare, pkg1, pkg2, ignore_epoch)
 
 
 def normalize_name(name: str) -> str:
-    """The name of a package without the architecture, where that is that of this machine.
+    """The name of a package without its architecture, if that is the architecture of this machine.
 
     CLI Example::
 
@@ -94,14 +149,13 @@ def normalize_name(name: str) -> str:
 
 
 def parse_arch(name: str) -> dict[str, str | None]:
-    """The name and the architecture that a package name holds: ``{"name": name, "arch": arch or None}``.
+    """The name and the architecture in a package name: ``{"name": name, "arch": arch or None}``.
 
     CLI Example::
 
         saltlite '*' pkg.parse_arch zsh.x86_64
     """
-    bare, arch = _rpm.split_architecture(str(name))
-    return {"name": bare, "arch": arch}
+    return dict(zip(("name", "arch"), _rpm.split_architecture(str(name)), strict=True))
 
 
 def info_installed(
@@ -111,11 +165,11 @@ def info_installed(
     failhard: bool = True,
     root: str | None = None,
 ) -> dict[str, Any]:
-    """Information about the named packages, or of all installed ones.
+    """Information about the named packages, or about all installed ones.
 
     ``attr`` limits the answer to some of version, vendor, release, epoch, build_date, install_date, build_host, group,
     source_rpm, size, arch, license, signature, packager, url, summary and description. With ``all_versions`` each
-    package has a list, newest first. ``failhard=False`` skips packages that are not installed, instead of raising an
+    package has a list, newest first. ``failhard=False`` skips packages that are not installed instead of raising an
     error.
 
     CLI Example::
@@ -164,8 +218,8 @@ def verify(
     verify_options: str | list[str] | None = None,
     root: str | None = None,
 ) -> dict[str, Any]:
-    """The files that are not as their packages brought them: ``{path: {"mismatch": [what], "type": kind}}``, or
-    ``{path: {"missing": True}}``.
+    """The files that differ from their packages: ``{path: {"mismatch": [what], "type": kind}}`` or ``{path: {"missing":
+    True}}``.
 
     ``ignore_types`` skips some of config, doc, ghost, license and readme; ``verify_options`` skips checks, as in
     ``nodeps,nofiles``.
@@ -180,10 +234,10 @@ def verify(
 
 
 def modified(*packages: str, root: str | None = None, **flags: Any) -> dict[str, list[str]]:
-    """The files of the named packages, or of all, that were changed: ``{path: [what changed]}``.
+    """The changed files of the named packages, or of all: ``{path: [what changed]}``.
 
-    Keyword arguments say which changes a file must have, or with False not have: size, mode, checksum, device, symlink,
-    owner, group, time, capabilities, missing, config.
+    Keyword arguments select files by a change that they must have (True) or must not have (False): size, mode,
+    checksum, device, symlink, owner, group, time, capabilities, missing, config.
 
     CLI Example::
 
@@ -193,212 +247,7 @@ def modified(*packages: str, root: str | None = None, **flags: Any) -> dict[str,
     return _rpm.modified(packages, root=_rpm.root_folder(root), **_rpm.changes_asked(flags))
 
 
-# --- version locks, through the plug-in versionlock
-
-
-_PATTERN = r"\w+(?:[.-][^-]+)*"
-_LOCKS_OF_DNF5 = "/etc/dnf/versionlock.toml"
-_LOCK = re.compile(r"^(?P<name>\S+?)-(?P<evr>(?:\d+:)?[^-\s]+-[^-\s]+)$")
-_YUM_LOCK = re.compile(r"^(?P<epoch>\d+):(?P<name>\S+)-(?P<evr>[^-\s]+-[^-\s]+)$")
-
-
-class _Place(TypedDict, total=False):
-    root: str
-    installroot: str
-
-
-def hold(
-    name: str | None = None,
-    pkgs: list[Any] | None = None,
-    sources: list[Any] | None = None,
-    test: bool = False,
-    **kwargs: Unpack[_Place],
-) -> dict[str, dict[str, Any]]:
-    """Hold packages at their current version: ``{name: {name, changes, result, comment}}``. It needs the plug-in
-    versionlock.
-
-    ``sources`` is a list of ``{name: anything}``. ``test=True`` reports what would change, and changes nothing.
-
-    CLI Example::
-
-        saltlite '*' pkg.hold vim
-        saltlite '*' pkg.hold pkgs='["foo", "bar"]'
-    """
-    given = _packages.take(kwargs, "root", "installroot")
-    names = list(_rpm.SPELLING.wanted(name, _source_names(sources) if sources else pkgs))
-    held = set(_locks(given).values())
-    asked = [] if test else [name for name in names if name not in held]
-    problems = {each: _lock_problem(given, ["versionlock", "add"], [each]) for each in asked}
-    if not all(problems.values()):  # dnf does not call it a failure when there is no such package
-        now = set(_locks(given).values())
-        lost = [each for each, problem in problems.items() if not problem and each not in now]
-        problems |= {each: f"Package {each} is neither installed nor offered, and cannot be held." for each in lost}
-    report: dict[str, dict[str, Any]] = {}
-    for each in names:
-        old = "hold" if each in held else ""
-        report[each] = _packages.mark_report(each, old, "hold", problems.get(each, ""), test=test)
-    return report
-
-
-def unhold(
-    name: str | None = None,
-    pkgs: list[Any] | None = None,
-    sources: list[Any] | None = None,
-    test: bool = False,
-    **kwargs: Unpack[_Place],
-) -> dict[str, dict[str, Any]]:
-    """Release held packages, so that upgrades change them again: ``{name: {name, changes, result, comment}}``.
-
-    CLI Example::
-
-        saltlite '*' pkg.unhold vim
-    """
-    given = _packages.take(kwargs, "root", "installroot")
-    names = list(_rpm.SPELLING.wanted(name, _source_names(sources) if sources else pkgs))
-    held = _locks(given)
-    report: dict[str, dict[str, Any]] = {}
-    for each in names:
-        # yum removes a lock by its whole text alone, dnf by the name of the package, too.
-        locks = [lock for lock, locked in held.items() if locked == each]
-        asked = locks if dnf.program() == "yum" else [each]
-        problem = "" if not locks or test else _lock_problem(given, ["versionlock", "delete"], asked)
-        report[each] = _packages.mark_report(each, "hold" if locks else "", "", problem, test=test)
-    return report
-
-
-def list_holds(pattern: str | None = None, full: bool = True, **kwargs: Unpack[_Place]) -> list[str]:
-    r"""The packages that are held, with the version, or with ``full=False`` their names alone.
-
-    ``pattern`` is a regular expression for the name.
-
-    CLI Example::
-
-        saltlite '*' pkg.list_holds
-        saltlite '*' pkg.list_holds full=False
-    """
-    try:
-        wanted = re.compile(_PATTERN if pattern is None else pattern)
-    except re.error as error:
-        raise CommandExecutionError(f"{pattern!r} is not a regular expression: {error}.") from error
-    locks = _locks(_packages.take(kwargs, "root", "installroot"))
-    found = {lock: name for lock, name in locks.items() if wanted.fullmatch(name)}
-    return list(found) if full else list(dict.fromkeys(found.values()))
-
-
-def get_locked_packages(pattern: str | None = None, full: bool = True, **kwargs: Unpack[_Place]) -> list[str]:
-    """Alias of ``list_holds``.
-
-    CLI Example::
-
-        saltlite '*' pkg.get_locked_packages
-    """
-    return list_holds(pattern, full, **kwargs)
-
-
-def _locks(given: dict[str, Any]) -> dict[str, str]:
-    """Lock -> name of the package."""
-    if dnf.program() == "dnf5":
-        return _locks_of_dnf5(_rpm.below(dnf.root_of(given), _LOCKS_OF_DNF5))
-    done = dnf.run(given, ["versionlock", "list"])
-    if done.returncode:
-        if "versionlock" in done.stderr and re.search(r"[Nn]o such command", done.stderr):
-            plugin = "yum-plugin-versionlock" if dnf.program() == "yum" else "python3-dnf-plugin-versionlock"
-            raise CommandExecutionError(f"Packages cannot be held without {plugin}: install it first.")
-        raise dnf.failed(done)
-    found = {}
-    for line in done.stdout.splitlines():
-        bare = line.strip().removesuffix(".*").removeprefix("!")
-        match = (_YUM_LOCK if dnf.program() == "yum" else _LOCK).match(bare)
-        if match:
-            found[line.strip()] = match["name"]
-    return found
-
-
-def _locks_of_dnf5(path: str) -> dict[str, str]:
-    """The locks that have one version; dnf5 can also lock ranges, which have no text of this kind."""
-    import tomllib
-
-    try:
-        with open(path, "rb") as stream:
-            rows = tomllib.load(stream).get("packages", [])
-    except FileNotFoundError:
-        return {}
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise CommandExecutionError(f"{path} cannot be read: {error}") from error
-    found = {}
-    for row in rows:
-        exact = [one["value"] for one in row.get("conditions", []) if (one["key"], one["comparator"]) == ("evr", "=")]
-        for evr in exact[:1]:
-            found[f"{row['name']}-{evr if ':' in evr else f'0:{evr}'}.*"] = str(row["name"])
-    return found
-
-
-def _lock_problem(given: dict[str, Any], command: list[str], names: list[str]) -> str:
-    """Run it; why it failed, or an empty string."""
-    done = dnf.run(given, ["-y", *command], names)
-    return str(dnf.failed(done)) if done.returncode else ""
-
-
-def _source_names(sources: list[Any]) -> list[str]:
-    return [name for each in sources for name in (each if isinstance(each, dict) else [each])]
-
-
 # --- changes
-
-
-__risk__ = {
-    "upgrade": "upgrade-all",
-    "update": "upgrade-all",
-    "remove": "remove",
-    "purge": "remove",
-    "autoremove": "remove",
-}
-
-_SIDE_BY_SIDE = ("kernel", "kernel-core", "kernel-devel", "kernel-modules", "kernel-modules-core", "kernel-headers")
-"""Packages of which several versions are installed: an older one is an install, and no downgrade."""
-
-
-class _Wanted(NamedTuple):
-    """One package that is asked for: its name as it is shown, the version or an empty string, and what dnf is told."""
-
-    name: str
-    version: str
-    target: str
-
-
-class _Sources(TypedDict, total=False):
-    repo: str | list[str]
-    enablerepo: str | list[str]
-    disablerepo: str | list[str]
-    disableexcludes: str
-    setopt: str | list[str]
-    root: str
-    installroot: str
-
-
-class _Upgrading(_Sources, total=False):
-    fromrepo: str | list[str]
-    skip_verify: bool
-    downloadonly: bool
-    minimal: bool
-    obsoletes: bool
-    dist_upgrade: bool
-    test: bool
-
-
-class _Installing(_Sources, total=False):
-    version: str
-    skip_verify: bool
-    downloadonly: bool
-    reinstall: bool
-    normalize: bool
-    update_holds: bool
-    saltenv: str
-    test: bool
-
-
-class _Removing(_Sources, total=False):
-    test: bool
 
 
 def install(
@@ -411,15 +260,15 @@ def install(
 ) -> dict[str, dict[str, str]]:
     """Install packages: ``{name: {"old": version, "new": version}}`` for everything that changed.
 
-    ``name`` is one package, or several separated by commas; ``version`` selects its version, which may have a ``*`` or
-    begin with ``<``, ``<=``, ``>`` or ``>=``. ``pkgs`` is a list of names or of ``{name: version}``; ``sources`` a list
-    of ``{name: /path/to/file.rpm}``, or of URLs such as ``salt://file.rpm``. ``fromrepo`` takes from these repositories
-    alone, ``enablerepo`` and ``disablerepo`` from more or fewer. An older version is a downgrade.
+    ``name`` is one package, or several separated by commas; ``version`` selects its version, which may contain ``*`` or
+    begin with ``<``, ``<=``, ``>`` or ``>=``. ``pkgs`` is a list of names or of ``{name: version}``; ``sources`` is a
+    list of ``{name: /path/to/file.rpm}``, or of URLs such as ``salt://file.rpm``. ``fromrepo`` uses only these
+    repositories, ``enablerepo`` and ``disablerepo`` add or remove some. An older version is a downgrade.
 
     Further keyword arguments: ``reinstall``, ``downloadonly``, ``skip_verify`` (do not check signatures),
-    ``normalize=False`` (the name may end like an architecture), ``update_holds`` (also packages that are held; they are
-    held again in their new version), ``disableexcludes``, ``setopt``, and ``root`` or ``installroot``, a folder that
-    holds another system. ``test=True`` reports what would change, and changes nothing.
+    ``normalize=False`` (the name may end like an architecture), ``update_holds`` (change held packages too, and hold
+    their new versions), ``disableexcludes``, ``setopt``, and ``root`` or ``installroot``, the folder of another system.
+    ``test=True`` reports what would change, and changes nothing.
 
     CLI Example::
 
@@ -428,14 +277,14 @@ def install(
         saltlite '*' pkg.install pkgs='["foo", {"bar": "1.2.3-4.el9"}]' fromrepo=epel
         saltlite '*' pkg.install sources='[{"foo": "/srv/foo.rpm"}]'
     """
-    given = {**_packages.take(kwargs, *_Installing.__annotations__, *_Sources.__annotations__), "fromrepo": fromrepo}
+    given = {**_packages.take(kwargs, *_Installing.__annotations__), "fromrepo": fromrepo}
     if refresh and not given["test"]:
         refresh_db(check_update=False, **_repositories(given))
     if sources:
         fetch = partial(__salt__["cp.cache_file"], saltenv=given["saltenv"] or "base")
         wanted = [_of_file(path) for path in _packages.package_files(sources, fetch)]
     else:
-        asked = dnf.TARGETS.wanted(name, pkgs, given["version"])
+        asked = dnf.TARGETS.requested(name, pkgs, given["version"])
         wanted = [_target(each, version, given) for each, version in asked.items()]
     options = [option for key, option in _OPTIONS.items() if given[key]]
     found = _commands(wanted, given)
@@ -458,7 +307,7 @@ def install(
 
 @contextmanager
 def _released(names: Sequence[str], given: Mapping[str, Any]) -> Iterator[None]:
-    """Let those of the packages that are held be changed; they are held again afterwards, whatever happened."""
+    """Release those of the packages that are held, and hold them again afterwards, even after a failure."""
     root = dnf.root_of(given)
     held = sorted(set(list_holds(full=False, root=root)) & set(names)) if names else []
     if not held:
@@ -473,17 +322,13 @@ def _released(names: Sequence[str], given: Mapping[str, Any]) -> Iterator[None]:
         hold(pkgs=held, root=root)
 
 
-_OPTIONS = {"skip_verify": "--nogpgcheck", "downloadonly": "--downloadonly"}
-"""Keyword argument -> option of dnf and yum."""
-
-
 def upgrade(
     name: str | None = None, pkgs: list[Any] | None = None, refresh: bool = True, **kwargs: Unpack[_Upgrading]
 ) -> dict[str, dict[str, str]]:
     """Upgrade all packages, or only the named ones. Returns what ``install`` returns.
 
-    Further keyword arguments: those of ``install`` that say which repositories, ``skip_verify``, ``downloadonly``,
-    ``minimal`` (to the first version that mends something) and ``obsoletes=False`` (do not replace packages by others).
+    Further keyword arguments: the repository options of ``install``, ``skip_verify``, ``downloadonly``, ``minimal``
+    (upgrade to the first version that fixes something) and ``obsoletes=False`` (do not replace packages by others).
     ``test=True`` reports what would change, and changes nothing.
 
     CLI Example::
@@ -491,11 +336,12 @@ def upgrade(
         saltlite '*' pkg.upgrade
         saltlite '*' pkg.upgrade name=openssl
         saltlite '*' pkg.upgrade minimal=True
+        saltlite '*' pkg.update
     """
-    given = _packages.take(kwargs, *_Upgrading.__annotations__, *_Sources.__annotations__)
+    given = _packages.take(kwargs, *_Upgrading.__annotations__)
     if refresh and not given["test"]:
         refresh_db(check_update=False, **_repositories(given))
-    names = list(dnf.TARGETS.wanted(name, pkgs))
+    names = list(dnf.TARGETS.requested(name, pkgs))
     options = [option for key, option in _OPTIONS.items() if given[key]]
     if given["obsoletes"] is False:
         options.append("--setopt=obsoletes=0")
@@ -505,36 +351,29 @@ def upgrade(
     return _packages.changed(_listing(given), partial(dnf.change, given, command, names))
 
 
-def update(
-    name: str | None = None, pkgs: list[Any] | None = None, refresh: bool = True, **kwargs: Unpack[_Upgrading]
-) -> dict[str, dict[str, str]]:
-    """Alias of ``upgrade``.
-
-    CLI Example::
-
-        saltlite '*' pkg.update
-    """
-    return upgrade(name, pkgs, refresh, **kwargs)
+update = upgrade
 
 
 def remove(
     name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpack[_Removing]
 ) -> dict[str, dict[str, str]]:
-    """Remove packages, and what needs them; those that are not installed are skipped.
+    """Remove packages, and packages that depend on them; those that are not installed are skipped.
 
-    ``pkgs`` is a list of names or of ``{name: version}``, which removes that version alone. ``root`` or ``installroot``
-    is the folder of another system. ``test=True`` reports what would change, and changes nothing.
+    ``pkgs`` is a list of names or of ``{name: version}``, which removes only that version. ``root`` or ``installroot``
+    is the folder of another system. ``test=True`` reports what would change, and changes nothing. ``purge`` does the
+    same: rpm leaves only changed configuration files, as ``NAME.rpmsave``.
 
     CLI Example::
 
         saltlite '*' pkg.remove vim
         saltlite '*' pkg.remove pkgs='["foo", {"kernel": "5.14.0-362.el9"}]'
+        saltlite '*' pkg.purge vim
     """
-    given = _packages.take(kwargs, "test", *_Sources.__annotations__)
+    given = _packages.take(kwargs, *_Removing.__annotations__)
     present = list_pkgs(versions_as_list=True, root=dnf.root_of(given) or None)
     native = _rpm.native_architecture(__grains__)
     names = []
-    for each, version in _rpm.SPELLING.wanted(name, pkgs).items():
+    for each, version in _rpm.NAME_RULES.requested(name, pkgs).items():
         shown = _rpm.normalised(each, native)
         if shown in present and (not version or version in present[shown]):
             names.append(_specified(each, version))
@@ -545,27 +384,18 @@ def remove(
     return _packages.changed(_listing(given), partial(dnf.change, given, ["remove"], names))
 
 
-def purge(
-    name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpack[_Removing]
-) -> dict[str, dict[str, str]]:
-    """Alias of ``remove``: rpm leaves no more than changed configuration files, as ``NAME.rpmsave``.
-
-    CLI Example::
-
-        saltlite '*' pkg.purge vim
-    """
-    return remove(name, pkgs, **kwargs)
+purge = remove
 
 
 def autoremove(list_only: bool = False, **kwargs: Unpack[_Removing]) -> Any:
-    """Remove packages that are no longer needed. ``list_only`` and ``test=True`` only tell which: names, or changes.
+    """Remove packages that are no longer needed. ``list_only`` only returns their names, ``test=True`` the changes.
 
     CLI Example::
 
         saltlite '*' pkg.autoremove
         saltlite '*' pkg.autoremove list_only=True
     """
-    given = _packages.take(kwargs, "test", *_Sources.__annotations__)
+    given = _packages.take(kwargs, *_Removing.__annotations__)
     if list_only or given["test"]:
         planned = _planned(given, [(["autoremove"], [])])
         return sorted(planned) if list_only else planned
@@ -577,7 +407,7 @@ def _repositories(given: Mapping[str, Any]) -> Any:
 
 
 def _listing(given: Mapping[str, Any]) -> Any:
-    """What is compared before and after: what is installed, or with `downloadonly` what was downloaded."""
+    """The listing to compare before and after: installed packages, or downloaded ones with `downloadonly`."""
     root = dnf.root_of(given) or None
     if given.get("downloadonly"):
         return lambda: {name: ",".join(sorted(versions)) for name, versions in list_downloaded(root).items()}
@@ -591,7 +421,7 @@ def _of_file(path: str) -> _Wanted:
 
 
 def _target(name: str, version: str, given: Mapping[str, Any]) -> _Wanted:
-    """Raises CommandExecutionError when no version is as wanted."""
+    """The argument for dnf for a name and a version. Raises CommandExecutionError if no version fits."""
     native = _rpm.native_architecture(__grains__)
     shown = name if given["normalize"] is False else _rpm.normalised(name, native)
     if not version:
@@ -614,7 +444,7 @@ def _fits(order: int, comparison: str) -> bool:
 
 
 def _specified(name: str, version: str) -> str:
-    """`name-version`, with the architecture at the end where the name has one."""
+    """`name-version`, with the architecture at the end if the name has one."""
     if not version:
         return name
     if dnf.program() == "yum":
@@ -624,7 +454,7 @@ def _specified(name: str, version: str) -> str:
 
 
 def _commands(wanted: Sequence[_Wanted], given: Mapping[str, Any]) -> dict[str, list[_Wanted]]:
-    """What is wanted by the command that brings it: install, downgrade or reinstall."""
+    """The requested packages by the command that installs them: install, downgrade or reinstall."""
     present = list_pkgs(versions_as_list=True, root=dnf.root_of(given) or None)
     found: dict[str, list[_Wanted]] = {}
     for each in wanted:
@@ -642,7 +472,7 @@ def _commands(wanted: Sequence[_Wanted], given: Mapping[str, Any]) -> dict[str, 
 
 
 def _argv(command: str) -> list[str]:
-    # As Salt's pkg.install: the newest version or an error, and packages that stand in its way give way.
+    # Like pkg.install of Salt: install the newest version or fail, and replace conflicting packages.
     return [command, "--best", "--allowerasing"] if command == "install" and dnf.program() != "yum" else [command]
 
 
@@ -658,12 +488,9 @@ def _planned(given: Mapping[str, Any], commands: Sequence[tuple[Sequence[str], S
 # --- groups
 
 
-_KINDS = dnf.KINDS
-
-
 def group_list(root: str | None = None) -> dict[str, Any]:
-    """The groups of packages: ``{"installed": [], "available": [], "installed environments": [], "available
-    environments": [], "available languages": {}}``. dnf5 gives ids, older programs names.
+    """The groups of packages, as ids (dnf5) or names (dnf, yum): ``{"installed": [], "available": [], "installed
+    environments": [], "available environments": [], "available languages": {}}``.
 
     CLI Example::
 
@@ -688,7 +515,7 @@ def group_info(
 ) -> dict[str, Any]:
     """The packages of a group: ``{mandatory, optional, default, conditional: [names], type, group, id, description}``.
 
-    For an environment these are groups, or with ``expand`` the packages of all its groups.
+    An environment contains groups; with ``expand`` the packages of all its groups are returned.
 
     CLI Example::
 
@@ -703,33 +530,26 @@ def group_info(
     if not expand or found["type"] != "environment group":
         return found
     seen = ignore_groups if ignore_groups is not None else []
-    packages: dict[str, set[str]] = {kind: set() for kind in _KINDS}
-    for member in (member for kind in _KINDS for member in found[kind]):
+    packages: dict[str, set[str]] = {kind: set() for kind in dnf.KINDS}
+    for member in (member for kind in dnf.KINDS for member in found[kind]):
         if member not in seen:
             seen.append(member)
             below = group_info(member, True, seen, **given)
-            for kind in _KINDS:
+            for kind in dnf.KINDS:
                 packages[kind].update(below[kind])
-    return {**found, **{kind: sorted(packages[kind]) for kind in _KINDS}}
+    return {**found, **{kind: sorted(packages[kind]) for kind in dnf.KINDS}}
 
 
 def group_diff(name: str, root: str | None = None) -> dict[str, dict[str, list[str]]]:
-    """Which packages of a group are installed: ``{mandatory, optional, default, conditional: {"installed": [], "not
-    installed": []}}``.
+    """Which packages of a group are installed, for each of mandatory, optional, default and conditional: ``{kind:
+    {"installed": [], "not installed": []}}``.
 
     CLI Example::
 
         saltlite '*' pkg.group_diff 'Perl Support'
     """
     found = group_info(name, expand=True, root=root)
-    present = list_pkgs(root=root)
-    return {
-        kind: {
-            "installed": [each for each in found[kind] if each in present],
-            "not installed": [each for each in found[kind] if each not in present],
-        }
-        for kind in _KINDS
-    }
+    return _packages.group_difference({kind: found[kind] for kind in dnf.KINDS}, list_pkgs(root=root))
 
 
 def group_install(
@@ -740,45 +560,168 @@ def group_install(
     root: str | None = None,
     test: bool = False,
 ) -> dict[str, dict[str, str]]:
-    """Install the mandatory and default packages of a group, or of several separated by commas: what ``install``
-    returns.
+    """Install the mandatory and default packages of a group, or of several separated by commas. Returns what
+    ``install`` returns.
 
-    ``skip`` skips default packages, ``include`` adds others. ``test=True`` changes nothing.
+    ``skip`` excludes default packages, ``include`` adds others. ``test=True`` reports what would change.
 
     CLI Example::
 
         saltlite '*' pkg.group_install 'Group 1'
         saltlite '*' pkg.group_install 'Group 1,Group 2' skip='foo,bar' include='baz'
+        saltlite '*' pkg.groupinstall 'Group 1'
     """
-    groups = _texts(name)
+    groups = _packages.words(name)
     if not groups:
         raise SaltInvocationError("No groups were given.")
     found = [group_info(group, root=root) for group in groups]
     mandatory = [each for one in found for each in one["mandatory"]]
-    default = [each for one in found for each in one["default"] if each not in _texts(skip)]
+    default = [each for one in found for each in one["default"] if each not in _packages.words(skip)]
     present = list_pkgs(root=root)
-    wanted = [each for each in dict.fromkeys([*mandatory, *default, *_texts(include)]) if each not in present]
+    wanted = [each for each in dict.fromkeys([*mandatory, *default, *_packages.words(include)]) if each not in present]
     if not wanted:
         return {}
     return install(pkgs=wanted, test=test, root=root or "")
 
 
-def groupinstall(
-    name: str | list[str],
-    skip: str | Sequence[str] = (),
-    include: str | Sequence[str] = (),
-    *,
-    root: str | None = None,
+groupinstall = group_install
+
+
+# --- version locks, through the plug-in versionlock
+
+
+_PATTERN = r"\w+(?:[.-][^-]+)*"
+_LOCKS_OF_DNF5 = "/etc/dnf/versionlock.toml"
+_LOCK = re.compile(r"^(?P<name>\S+?)-(?P<evr>(?:\d+:)?[^-\s]+-[^-\s]+)$")
+_YUM_LOCK = re.compile(r"^(?P<epoch>\d+):(?P<name>\S+)-(?P<evr>[^-\s]+-[^-\s]+)$")
+
+
+def hold(
+    name: str | None = None,
+    pkgs: list[Any] | None = None,
+    sources: list[Any] | None = None,
     test: bool = False,
-) -> dict[str, dict[str, str]]:
-    """Alias of ``group_install``.
+    **kwargs: Unpack[_Root],
+) -> dict[str, dict[str, Any]]:
+    """Hold packages at their current version: ``{name: {name, changes, result, comment}}``. Needs the plug-in
+    versionlock.
+
+    ``sources`` is a list of ``{name: anything}``. ``test=True`` reports what would change, and changes nothing.
 
     CLI Example::
 
-        saltlite '*' pkg.groupinstall 'Group 1'
+        saltlite '*' pkg.hold vim
+        saltlite '*' pkg.hold pkgs='["foo", "bar"]'
     """
-    return group_install(name, skip, include, root=root, test=test)
+    given, names = _asked_locks(name, pkgs, sources, kwargs)
+    held = set(_locks(given).values())
+    asked = [] if test else [name for name in names if name not in held]
+    problems = {each: _lock_problem(given, ["versionlock", "add"], [each]) for each in asked}
+    if not all(problems.values()):  # dnf reports success for an unknown package
+        now = set(_locks(given).values())
+        lost = [each for each, problem in problems.items() if not problem and each not in now]
+        problems |= {each: f"Package {each} is neither installed nor offered, and cannot be held." for each in lost}
+    report: dict[str, dict[str, Any]] = {}
+    for each in names:
+        old = "hold" if each in held else ""
+        report[each] = _packages.hold_report(each, old, "hold", problems.get(each, ""), test=test)
+    return report
 
 
-def _texts(given: str | Sequence[str]) -> list[str]:
-    return [str(each).strip() for each in (given.split(",") if isinstance(given, str) else given) if str(each).strip()]
+def unhold(
+    name: str | None = None,
+    pkgs: list[Any] | None = None,
+    sources: list[Any] | None = None,
+    test: bool = False,
+    **kwargs: Unpack[_Root],
+) -> dict[str, dict[str, Any]]:
+    """Release held packages, so that upgrades change them again: ``{name: {name, changes, result, comment}}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.unhold vim
+    """
+    given, names = _asked_locks(name, pkgs, sources, kwargs)
+    held = _locks(given)
+    report: dict[str, dict[str, Any]] = {}
+    for each in names:
+        # yum removes a lock only by its full text, dnf also by the name of the package.
+        locks = [lock for lock, locked in held.items() if locked == each]
+        asked = locks if dnf.program() == "yum" else [each]
+        problem = "" if not locks or test else _lock_problem(given, ["versionlock", "delete"], asked)
+        report[each] = _packages.hold_report(each, "hold" if locks else "", "", problem, test=test)
+    return report
+
+
+def list_holds(pattern: str | None = None, full: bool = True, **kwargs: Unpack[_Root]) -> list[str]:
+    """The held packages with their versions, or only their names with ``full=False``.
+
+    ``pattern`` is a regular expression for the name.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_holds
+        saltlite '*' pkg.list_holds full=False
+        saltlite '*' pkg.get_locked_packages
+    """
+    try:
+        wanted = re.compile(_PATTERN if pattern is None else pattern)
+    except re.error as error:
+        raise CommandExecutionError(f"{pattern!r} is not a regular expression: {error}.") from error
+    locks = _locks(_packages.take(kwargs, "root", "installroot"))
+    found = {lock: name for lock, name in locks.items() if wanted.fullmatch(name)}
+    return list(found) if full else list(dict.fromkeys(found.values()))
+
+
+get_locked_packages = list_holds
+
+
+def _locks(given: dict[str, Any]) -> dict[str, str]:
+    """Lock -> name of the package."""
+    if dnf.program() == "dnf5":
+        return _locks_of_dnf5(_rpm.below(dnf.root_of(given), _LOCKS_OF_DNF5))
+    done = dnf.run(given, ["versionlock", "list"])
+    if done.returncode:
+        if "versionlock" in done.stderr and re.search(r"[Nn]o such command", done.stderr):
+            plugin = "yum-plugin-versionlock" if dnf.program() == "yum" else "python3-dnf-plugin-versionlock"
+            raise CommandExecutionError(f"Packages cannot be held without {plugin}: install it first.")
+        raise dnf.failed(done)
+    found = {}
+    for line in done.stdout.splitlines():
+        bare = line.strip().removesuffix(".*").removeprefix("!")
+        match = (_YUM_LOCK if dnf.program() == "yum" else _LOCK).match(bare)
+        if match:
+            found[line.strip()] = match["name"]
+    return found
+
+
+def _locks_of_dnf5(path: str) -> dict[str, str]:
+    """The locks of a single version; dnf5 can also lock ranges of versions, which are skipped."""
+    import tomllib
+
+    try:
+        with open(path, "rb") as stream:
+            rows = tomllib.load(stream).get("packages", [])
+    except FileNotFoundError:
+        return {}
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise CommandExecutionError(f"{path} cannot be read: {error}") from error
+    found = {}
+    for row in rows:
+        exact = [one["value"] for one in row.get("conditions", []) if (one["key"], one["comparator"]) == ("evr", "=")]
+        for evr in exact[:1]:
+            found[f"{row['name']}-{evr if ':' in evr else f'0:{evr}'}.*"] = str(row["name"])
+    return found
+
+
+def _lock_problem(given: dict[str, Any], command: list[str], names: list[str]) -> str:
+    """Run a command; the reason if it fails, otherwise an empty string."""
+    done = dnf.run(given, ["-y", *command], names)
+    return str(dnf.failed(done)) if done.returncode else ""
+
+
+def _asked_locks(name: Any, pkgs: Any, sources: Any, kwargs: _Root) -> tuple[dict[str, Any], list[str]]:
+    """The root options, and the names of packages."""
+    if sources:
+        pkgs = [one for each in sources for one in (each if isinstance(each, dict) else [each])]
+    return _packages.take(kwargs, *_Root.__annotations__), list(_rpm.NAME_RULES.requested(name, pkgs))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import logging
 import os
 import shutil
@@ -41,29 +40,27 @@ class _Offers(_Repositories, total=False):
 
 
 def latest_version(*names: str, refresh: bool = True, **kwargs: Unpack[_Repositories]) -> Any:
-    """The version that an install or upgrade would bring, or an empty string when the package is up to date or unknown.
+    """The version that an install or upgrade would bring; an empty string if the package is up to date or unknown.
 
-    Several names give a dict. ``refresh=False`` uses the package lists as they are. ``fromrepo`` looks into these
-    repositories alone, ``enablerepo`` and ``disablerepo`` into more or fewer; ``root`` is the folder of another system.
+    Several names give a dict. ``refresh=False`` uses the package lists as they are. ``fromrepo`` searches only these
+    repositories, ``enablerepo`` and ``disablerepo`` add or remove some; ``root`` is the folder of another system.
 
     CLI Example::
 
         saltlite '*' pkg.latest_version openssl
         saltlite '*' pkg.latest_version openssl curl fromrepo=updates-testing
+        saltlite '*' pkg.available_version openssl
     """
     given = _packages.take(kwargs, *dnf.REPOSITORY_KEYS)
     if not names:
         return ""
     native = _rpm.native_architecture(__grains__)
-    wanted = [_rpm.SPELLING.name(name) for name in names]
+    wanted = [_rpm.NAME_RULES.name(name) for name in names]
     if refresh:
         refresh_db(**kwargs)
     newest: dict[str, str] = {}
-    done = dnf.run(given, dnf.listing("available"), wanted)
-    if done.returncode and not dnf.no_match(done):
-        raise dnf.failed(done)
-    for row in dnf.read_list(done.stdout, native):
-        if not row.installed and _rpm.compare(row.version, newest.get(row.name, "")) > 0:
+    for row in dnf.available(given, dnf.listing("available"), native, wanted):
+        if _rpm.compare(row.version, newest.get(row.name, "")) > 0:
             newest[row.name] = row.version
     installed = _rpm.installed(native, dnf.root_of(given))
     found = {}
@@ -76,14 +73,7 @@ def latest_version(*names: str, refresh: bool = True, **kwargs: Unpack[_Reposito
     return _packages.single(names, found)
 
 
-def available_version(*names: str, **kwargs: Unpack[_Latest]) -> Any:
-    """Alias of ``latest_version``.
-
-    CLI Example::
-
-        saltlite '*' pkg.available_version openssl
-    """
-    return latest_version(*names, **kwargs)
+available_version = latest_version
 
 
 def upgrade_available(name: str, **kwargs: Unpack[_Latest]) -> bool:
@@ -103,31 +93,23 @@ def list_upgrades(refresh: bool = True, **kwargs: Unpack[_Repositories]) -> dict
 
         saltlite '*' pkg.list_upgrades
         saltlite '*' pkg.list_upgrades refresh=False
+        saltlite '*' pkg.list_updates
     """
     given = _packages.take(kwargs, *dnf.REPOSITORY_KEYS)
     if refresh:
         _expire(given)
-    done = dnf.run(given, dnf.listing("updates" if dnf.program() == "yum" else "upgrades"))
-    if done.returncode and not dnf.no_match(done):
-        raise dnf.failed(done)
-    rows = dnf.read_list(done.stdout, _rpm.native_architecture(__grains__))
-    return {row.name: row.version for row in rows if not row.installed}
+    command = dnf.listing("updates" if dnf.program() == "yum" else "upgrades")
+    rows = dnf.available(given, command, _rpm.native_architecture(__grains__))
+    return {row.name: row.version for row in rows}
 
 
-def list_updates(refresh: bool = True, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
-    """Alias of ``list_upgrades``.
-
-    CLI Example::
-
-        saltlite '*' pkg.list_updates
-    """
-    return list_upgrades(refresh, **kwargs)
+list_updates = list_upgrades
 
 
 def list_repo_pkgs(*args: str, **kwargs: Unpack[_Offers]) -> dict[str, Any]:
     """The packages that repositories offer, with all their versions, newest first: ``{name: [versions]}``.
 
-    Names and globs limit the answer. ``byrepo=True`` gives ``{repository: {name: [versions]}}``; ``cacheonly=True``
+    Names and globs limit the result. ``byrepo=True`` gives ``{repository: {name: [versions]}}``; ``cacheonly=True``
     fetches nothing.
 
     CLI Example::
@@ -137,30 +119,16 @@ def list_repo_pkgs(*args: str, **kwargs: Unpack[_Offers]) -> dict[str, Any]:
     """
     given = _packages.take(kwargs, *dnf.REPOSITORY_KEYS, "byrepo", "cacheonly")
     names = _rpm.checked_names(args)
-    done = dnf.run(given, [*(["-C"] if given["cacheonly"] else []), "list", "--showduplicates"], names)
-    if done.returncode and not dnf.no_match(done):
-        raise dnf.failed(done)
-    offered: dict[str, dict[str, set[str]]] = {}
-    for row in dnf.read_list(done.stdout, _rpm.native_architecture(__grains__)):
-        if not row.installed and (not names or any(fnmatch.fnmatchcase(row.name, each) for each in names)):
-            offered.setdefault(row.repo, {}).setdefault(row.name, set()).add(row.version)
-    if given["byrepo"]:
-        return {repo: {name: _newest_first(found) for name, found in rows.items()} for repo, rows in offered.items()}
-    joined: dict[str, set[str]] = {}
-    for rows in offered.values():
-        for name, found in rows.items():
-            joined.setdefault(name, set()).update(found)
-    return {name: _newest_first(found) for name, found in joined.items()}
-
-
-def _newest_first(versions: set[str]) -> list[str]:
-    return sorted(versions, key=_rpm.version_key, reverse=True)
+    command = [*(["-C"] if given["cacheonly"] else []), "list", "--showduplicates"]
+    rows = dnf.available(given, command, _rpm.native_architecture(__grains__), names)
+    found = ((row.repo, row.name, row.version) for row in rows if _packages.matches(row.name, names))
+    return _packages.offers(found, _rpm.compare, by_repository=given["byrepo"])
 
 
 def refresh_db(check_update: bool = True, **kwargs: Unpack[_Repositories]) -> bool | None:
-    """Fetch the package lists: True when there are upgrades, None when there are none, False when fetching failed.
+    """Fetch the package lists: True if upgrades are available, None if there are none, False if fetching failed.
 
-    ``check_update=False`` only forgets the lists, so that they are fetched when they are needed next, and gives True.
+    ``check_update=False`` only expires the lists, so that the next command fetches them, and returns True.
 
     CLI Example::
 
@@ -193,8 +161,7 @@ def _expire(given: dict[str, Any]) -> None:
 
 
 def list_downloaded(root: str | None = None) -> dict[str, Any]:
-    """The package files that were downloaded and are still there: ``{name: {version: {path, size, creation_date_time,
-    creation_date_time_t}}}``.
+    """The downloaded package files: ``{name: {version: {path, size, creation_date_time, creation_date_time_t}}}``.
 
     CLI Example::
 
@@ -206,8 +173,7 @@ def list_downloaded(root: str | None = None) -> dict[str, Any]:
 
 
 def list_patches(refresh: bool = False, **kwargs: Unpack[_Repositories]) -> dict[str, Any]:
-    """The advisories that repositories have for what is installed: ``{id: {"installed": bool, "summary":
-    [packages]}}``.
+    """The advisories of the repositories for installed packages: ``{id: {"installed": bool, "summary": [packages]}}``.
 
     CLI Example::
 
@@ -222,13 +188,13 @@ def list_patches(refresh: bool = False, **kwargs: Unpack[_Repositories]) -> dict
 
 
 def list_installed_patches(**kwargs: Unpack[_Repositories]) -> dict[str, Any]:
-    """The advisories whose packages are all installed, as ``list_patches`` gives them.
+    """The advisories whose packages are all installed, in the format of ``list_patches``.
 
     CLI Example::
 
         saltlite '*' pkg.list_installed_patches
     """
-    if dnf.program() == "dnf5":  # it marks nothing
+    if dnf.program() == "dnf5":  # it does not mark installed advisories
         found = _advisories(_packages.take(kwargs, *dnf.REPOSITORY_KEYS), ["advisory", "list", "--installed"])
         return {name: {**row, "installed": True} for name, row in found.items()}
     return {name: row for name, row in list_patches(**kwargs).items() if row["installed"]}
@@ -239,7 +205,7 @@ def _advisories(given: dict[str, Any], command: list[str]) -> dict[str, Any]:
 
 
 def services_need_restart(root: str | None = None) -> list[str]:
-    """The services that still run what an upgrade has replaced. dnf and systemd have to be there.
+    """The services that still run files which an upgrade has replaced. Needs dnf and systemd.
 
     CLI Example::
 
@@ -248,17 +214,17 @@ def services_need_restart(root: str | None = None) -> list[str]:
     if root:
         raise SaltInvocationError("Services run on the machine itself, not in a root folder.")
     if dnf.program() == "yum" or not os.path.isdir("/run/systemd/system"):
-        raise CommandExecutionError("dnf and systemd are needed to tell which services run what was replaced.")
+        raise CommandExecutionError("dnf and systemd are needed to find services that run replaced files.")
     done = dnf.run({}, ["needs-restarting", "--services"])
-    if done.returncode and not done.stdout.strip():  # dnf5 also says 1 when there are some
+    if done.returncode and not done.stdout.strip():  # dnf5 also returns 1 if there are such services
         raise dnf.failed(done)
     return sorted({line.removesuffix(".service") for line in done.stdout.split()})
 
 
 def download(*packages: str, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
-    """Download packages without installing them: ``{name: path}``. dnf needs its plug-in ``download`` for it.
+    """Download packages without installing them: ``{name: path}``. dnf needs its plug-in ``download``.
 
-    Names that could not be found stand in one sentence under ``_error``.
+    A message under ``_error`` lists the names that were not found.
 
     CLI Example::
 
@@ -267,20 +233,20 @@ def download(*packages: str, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
     given = _packages.take(kwargs, *dnf.REPOSITORY_KEYS)
     if not packages:
         raise SaltInvocationError("No packages were given.")
-    names = [_rpm.SPELLING.name(name) for name in packages]
+    names = [_rpm.NAME_RULES.name(name) for name in packages]
     native = _rpm.native_architecture(__grains__)
     folder = _rpm.below(dnf.root_of(given), f"/var/cache/{dnf.program()}/packages")
     os.makedirs(folder, exist_ok=True)
     bare = {name: _rpm.normalised(name, native) for name in names}
     for known, versions in _rpm.downloaded([folder], native).items():
         for row in versions.values() if known in bare.values() else ():
-            os.unlink(row["path"])  # what was there before is not what this call brings
+            os.unlink(row["path"])  # an older download must not pass for one of this call
     if dnf.program() == "yum":
         if shutil.which("yumdownloader") is None:
             raise CommandExecutionError("yumdownloader is not installed: the package yum-utils has it.")
         done = _packages.run(["yumdownloader", "-q", *dnf.options(given), f"--destdir={folder}", "--", *names])
     else:
-        # Without it dnf brings nothing when it does not know one of the names.
+        # Otherwise dnf downloads nothing if one of the names is unknown.
         lenient = ["--setopt=strict=0"] if dnf.program() == "dnf" else ["--skip-unavailable"]
         done = dnf.run(given, ["download", *lenient, f"--destdir={folder}"], names)
     rows = _rpm.downloaded([folder], native)
@@ -288,8 +254,10 @@ def download(*packages: str, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
     for name in names:
         if bare[name] in rows:
             found[name] = rows[bare[name]][max(rows[bare[name]], key=_rpm.version_key)]["path"]
+    if not found and done.returncode:
+        raise dnf.failed(done)
     if not found:
-        raise dnf.failed(done) if done.returncode else CommandExecutionError(f"Nobody offers {', '.join(names)}.")
+        raise CommandExecutionError(f"No repository offers {', '.join(names)}.")
     lost = [name for name in names if name not in found]
     if lost:
         found["_error"] = f"Not downloaded: {', '.join(lost)}"
@@ -299,22 +267,14 @@ def download(*packages: str, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
 def diff(*paths: str, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
     """How installed files differ from those of the newest version of their packages: ``{path: difference}``.
 
-    The packages are downloaded for it. A path may also be ``Unchanged``, ``Not managed``, or ``N/A`` where nothing is.
+    The packages are downloaded. The difference may also be ``Unchanged``, ``Not managed``, or ``N/A`` for a missing
+    file.
 
     CLI Example::
 
         saltlite '*' pkg.diff /etc/httpd/conf/httpd.conf /etc/sudoers
     """
-    folder = dnf.root_of(kwargs)
-    found = {}
-    for path in paths:
-        package = _rpm.owners(path, folder).partition(",")[0]
-        if not package:
-            found[path] = "Not managed" if os.path.exists(_rpm.below(folder, path)) else "N/A"
-            continue
-        file = download(package, **kwargs)[package]
-        found[path] = _rpm.difference(file, path, folder) or "Unchanged"
-    return found
+    return _rpm.differences(paths, dnf.root_of(kwargs), lambda package: download(package, **kwargs)[package])
 
 
 _FOLDERS = ("/etc/yum.repos.d", "/etc/yum/repos.d", "/etc/distro.repos.d")
@@ -323,9 +283,9 @@ _LINKS = ("baseurl", "mirrorlist", "metalink")
 
 
 def list_repos(basedir: str | list[str] | None = None, root: str | None = None) -> dict[str, Any]:
-    """The configured repositories: ``{id: {"file": path, name, baseurl, enabled, ...}}``, all values as texts.
+    """The configured repositories: ``{id: {"file": path, name, baseurl, enabled, ...}}``, all values as strings.
 
-    ``basedir`` is the folder, or folders, of their files; ``root`` a folder that holds another system.
+    ``basedir`` is the folder or folders of repository files; ``root`` is the folder of another system.
 
     CLI Example::
 
@@ -336,7 +296,7 @@ def list_repos(basedir: str | list[str] | None = None, root: str | None = None) 
 
 
 def get_repo(repo: str, basedir: str | list[str] | None = None, root: str | None = None) -> dict[str, Any]:
-    """How a repository is configured; an empty dict when there is none.
+    """The configuration of a repository; an empty dict if there is none.
 
     CLI Example::
 
@@ -347,34 +307,28 @@ def get_repo(repo: str, basedir: str | list[str] | None = None, root: str | None
 
 
 def del_repo(repo: str, basedir: str | list[str] | None = None, root: str | None = None, test: bool = False) -> str:
-    """Remove a repository from its file, and the file when it was the only one in it. ``test=True`` reports what would
-    change, and changes nothing.
+    """Remove a repository from its file, or the file if it has no other. ``test=True`` changes nothing.
 
     CLI Example::
 
         saltlite '*' pkg.del_repo epel
     """
-    repos = list_repos(basedir, root)
-    if repo not in repos:
-        folders = ", ".join(_folders(basedir, root))
-        raise CommandExecutionError(f"There is no repository {repo!r} in {folders}.")
-    path = str(repos[repo]["file"])
-    text = _rpm.without_repository(path, repo)
-    if not test:
-        _rpm.save_repositories(path, text)
-    if not text:
-        return f"File {path} containing repo {repo} has been removed"
-    return f"Repo {repo} has been removed from {path}"
+    path, emptied = _rpm.delete_repository(_folders(basedir, root), repo, test=test)
+    return (
+        f"File {path} containing repo {repo} has been removed"
+        if emptied
+        else f"Repo {repo} has been removed from {path}"
+    )
 
 
 def mod_repo(
     repo: str, basedir: str | list[str] | None = None, root: str | None = None, test: bool = False, **kwargs: Any
 ) -> dict[str, Any]:
-    """Change a repository, or add it: ``{path: {id: {key: value}}}`` of the file that was written. ``test=True``
-    reports what it would hold, and writes nothing.
+    """Change or add a repository, and return the content of its file: ``{path: {id: {key: value}}}``. ``test=True``
+    writes nothing.
 
     Keyword arguments are settings of dnf and yum; an empty one removes the setting. A new repository needs ``name`` and
-    one of ``baseurl``, ``mirrorlist`` and ``metalink``, of which there is only one at any time.
+    exactly one of ``baseurl``, ``mirrorlist`` and ``metalink``.
 
     CLI Example::
 
@@ -408,9 +362,9 @@ def mod_repo(
 
 
 def _folders(basedir: str | list[str] | None, root: str | None) -> list[str]:
-    """The folders of repository files, as the configuration of dnf or yum names them."""
+    """The folders of repository files that dnf or yum is configured to use."""
     if basedir:
-        return [each.strip() for each in (basedir.split(",") if isinstance(basedir, str) else basedir)]
+        return _packages.words(basedir)
     import configparser
 
     folder = _rpm.root_folder(root)

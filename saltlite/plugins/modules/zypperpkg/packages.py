@@ -27,10 +27,10 @@ def list_pkgs(
 ) -> dict[str, Any]:
     """The installed packages: ``{name: version}``, or ``{name: [versions]}`` with ``versions_as_list``.
 
-    Several versions of one package are separated by commas; keys of gpg are skipped. Packages built for another
-    architecture are named ``name.arch``. ``attr`` gives a list of attributes for each: some of epoch, version, release,
-    arch, install_date and install_date_time_t, or all. ``root`` is the folder of another system. rpm knows no packages
-    that are ``removed`` or ``purge_desired``.
+    Several versions of one package are separated by commas. Packages built for another architecture are named
+    ``name.arch``. ``attr`` returns a list of attributes for each package: some of epoch, version, release, arch,
+    install_date and install_date_time_t, or all. ``root`` is the folder of another system. rpm keeps no record of
+    packages that are ``removed`` or ``purge_desired``.
 
     CLI Example::
 
@@ -77,14 +77,11 @@ def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
 
         saltlite '*' pkg.version_cmp '0.2-001' '0.2.0.1-002'
     """
-    first, second = str(pkg1), str(pkg2)
-    if ignore_epoch:
-        first, second = first.rpartition(":")[2], second.rpartition(":")[2]
-    return _rpm.compare(first, second)
+    return _packages.compare(_rpm.compare, pkg1, pkg2, ignore_epoch)
 
 
 def normalize_name(name: str) -> str:
-    """The name of a package without the architecture, where that is that of this machine.
+    """The name of a package without its architecture, if that is the architecture of this machine.
 
     CLI Example::
 
@@ -94,14 +91,13 @@ def normalize_name(name: str) -> str:
 
 
 def parse_arch(name: str) -> dict[str, str | None]:
-    """The name and the architecture that a package name holds: ``{"name": name, "arch": arch or None}``.
+    """The name and the architecture in a package name: ``{"name": name, "arch": arch or None}``.
 
     CLI Example::
 
         saltlite '*' pkg.parse_arch zsh.x86_64
     """
-    bare, arch = _rpm.split_architecture(str(name))
-    return {"name": bare, "arch": arch}
+    return dict(zip(("name", "arch"), _rpm.split_architecture(str(name)), strict=True))
 
 
 def info_installed(
@@ -111,11 +107,11 @@ def info_installed(
     failhard: bool = True,
     root: str | None = None,
 ) -> dict[str, Any]:
-    """Information about the named packages, or of all installed ones.
+    """Information about the named packages, or about all installed ones.
 
     ``attr`` limits the answer to some of version, vendor, release, epoch, build_date, install_date, build_host, group,
     source_rpm, size, arch, license, signature, packager, url, summary and description. With ``all_versions`` each
-    package has a list, newest first. ``failhard=False`` skips packages that are not installed, instead of raising an
+    package has a list, newest first. ``failhard=False`` skips packages that are not installed instead of raising an
     error.
 
     CLI Example::
@@ -164,8 +160,8 @@ def verify(
     verify_options: str | list[str] | None = None,
     root: str | None = None,
 ) -> dict[str, Any]:
-    """The files that are not as their packages brought them: ``{path: {"mismatch": [what], "type": kind}}``, or
-    ``{path: {"missing": True}}``.
+    """The files that differ from their packages: ``{path: {"mismatch": [what], "type": kind}}`` or ``{path: {"missing":
+    True}}``.
 
     ``ignore_types`` skips some of config, doc, ghost, license and readme; ``verify_options`` skips checks, as in
     ``nodeps,nofiles``.
@@ -180,10 +176,10 @@ def verify(
 
 
 def modified(*packages: str, root: str | None = None, **flags: Any) -> dict[str, list[str]]:
-    """The files of the named packages, or of all, that were changed: ``{path: [what changed]}``.
+    """The changed files of the named packages, or of all: ``{path: [what changed]}``.
 
-    Keyword arguments say which changes a file must have, or with False not have: size, mode, checksum, device, symlink,
-    owner, group, time, capabilities, missing, config.
+    Keyword arguments select files by a change that they must have (True) or must not have (False): size, mode,
+    checksum, device, symlink, owner, group, time, capabilities, missing, config.
 
     CLI Example::
 
@@ -204,7 +200,7 @@ def hold(
 ) -> dict[str, dict[str, Any]]:
     """Hold packages at their current version: ``{name: {name, changes, result, comment}}``.
 
-    ``pkgs`` is a list of names or of ``{name: version}``, which locks that version alone. ``test=True`` reports what
+    ``pkgs`` is a list of names or of ``{name: version}``, which locks only that version. ``test=True`` reports what
     would change, and changes nothing.
 
     CLI Example::
@@ -214,10 +210,10 @@ def hold(
     """
     locks = list_locks(root)
     report: dict[str, dict[str, Any]] = {}
-    for each, version in _rpm.SPELLING.wanted(name, pkgs).items():
+    for each, version in _rpm.NAME_RULES.requested(name, pkgs).items():
         target = f"{each}={version.lstrip('=')}" if version else each
         problem = "" if each in locks or test else _problem(root, "addlock", target)
-        report[each] = _packages.mark_report(each, "hold" if each in locks else "", "hold", problem, test=test)
+        report[each] = _packages.hold_report(each, "hold" if each in locks else "", "hold", problem, test=test)
     return report
 
 
@@ -232,19 +228,19 @@ def unhold(
     """
     locks = list_locks(root)
     report: dict[str, dict[str, Any]] = {}
-    for each, version in _rpm.SPELLING.wanted(name, pkgs).items():
+    for each, version in _rpm.NAME_RULES.requested(name, pkgs).items():
         locked = str(locks.get(each, {}).get("version", "")).lstrip("= ")
         problem = ""
         if each in locks and version and locked != version:
             problem = f"Package {each} is held in version {locked or 'any'}, not in {version}."
         elif each in locks and not test:
             problem = _problem(root, "removelock", f"{each}={locked}" if locked else each)
-        report[each] = _packages.mark_report(each, "hold" if each in locks else "", "", problem, test=test)
+        report[each] = _packages.hold_report(each, "hold" if each in locks else "", "", problem, test=test)
     return report
 
 
 def list_holds(pattern: str | None = None, full: bool = True, root: str | None = None) -> list[str]:
-    """The installed packages that are held, with the version, or with ``full=False`` their names alone.
+    """The installed packages that are held, with their versions, or only their names with ``full=False``.
 
     ``pattern`` is a regular expression for the beginning of the name.
 
@@ -296,7 +292,7 @@ def list_locks(root: str | None = None) -> dict[str, dict[str, str]]:
 
 
 def clean_locks(root: str | None = None) -> dict[str, int]:
-    """Remove locks that lock nothing: ``{"removed": count}``.
+    """Remove locks that match no package: ``{"removed": count}``.
 
     CLI Example::
 
@@ -309,7 +305,7 @@ def clean_locks(root: str | None = None) -> dict[str, int]:
 
 
 def _problem(root: str | None, command: str, target: str) -> str:
-    """Run it; why it failed, or an empty string."""
+    """Run a command; the reason if it fails, otherwise an empty string."""
     answer = zypper.run(root, [command], [target])
     return str(answer.failed()) if answer.done.returncode else ""
 
@@ -357,14 +353,14 @@ def install(
 ) -> dict[str, dict[str, str]]:
     """Install packages: ``{name: {"old": version, "new": version}}`` for everything that changed.
 
-    ``name`` is one package, or several separated by commas, and may be a pattern or patch as in ``pattern:base``;
-    ``version`` selects its version, which may have a ``*`` or begin with ``<``, ``<=``, ``>`` or ``>=``. ``pkgs`` is a
-    list of names or of ``{name: version}``; ``sources`` a list of ``{name: /path/to/file.rpm}``, or of URLs such as
-    ``salt://file.rpm``. ``fromrepo`` takes from these repositories alone. An older version is a downgrade.
+    ``name`` is one package, or several separated by commas, or a pattern or patch such as ``pattern:base``; ``version``
+    selects its version, which may contain ``*`` or begin with ``<``, ``<=``, ``>`` or ``>=``. ``pkgs`` is a list of
+    names or of ``{name: version}``; ``sources`` is a list of ``{name: /path/to/file.rpm}``, or of URLs such as
+    ``salt://file.rpm``. ``fromrepo`` uses only these repositories. An older version is a downgrade.
 
     Further keyword arguments: ``reinstall``, ``downloadonly``, ``skip_verify`` (do not check signatures),
-    ``no_recommends``, ``resolve_capabilities`` (a name may be what a package provides), ``ignore_repo_failure``, and
-    ``root``, a folder that holds another system. ``test=True`` reports what would change, and changes nothing.
+    ``no_recommends``, ``resolve_capabilities`` (a name may be a capability), ``ignore_repo_failure``, and ``root``, the
+    folder of another system. ``test=True`` reports what would change, and changes nothing.
 
     CLI Example::
 
@@ -381,7 +377,7 @@ def install(
         fetch = partial(__salt__["cp.cache_file"], saltenv=given["saltenv"] or "base")
         targets = _packages.package_files(sources, fetch)
     else:
-        asked = zypper.TARGETS.wanted(name, pkgs, given["version"])
+        asked = zypper.TARGETS.requested(name, pkgs, given["version"])
         targets = [_specified(each, version, root) for each, version in asked.items()]
     command = [*(["--no-gpg-checks"] if given["skip_verify"] else []), "install", "--auto-agree-with-licenses"]
     command.append("--capability" if given["resolve_capabilities"] else "--name")
@@ -435,7 +431,7 @@ def upgrade(
         command.append("--no-allow-vendor-change")
     if whole and given["no_recommends"]:
         command.append("--no-recommends")
-    names = [] if whole else list(zypper.TARGETS.wanted(name, pkgs))
+    names = [] if whole else list(zypper.TARGETS.requested(name, pkgs))
     if dry:
         return _planned(root, command, names)
     return _packages.changed(partial(list_pkgs, root=root), lambda: zypper.run(root, command, names).checked())
@@ -444,20 +440,22 @@ def upgrade(
 def remove(
     name: str | None = None, pkgs: list[Any] | None = None, root: str | None = None, test: bool = False
 ) -> dict[str, dict[str, str]]:
-    """Remove packages, and what needs them; those that are not installed are skipped.
+    """Remove packages, and packages that depend on them; those that are not installed are skipped.
 
-    ``pkgs`` is a list of names or of ``{name: version}``, which removes that version alone. ``root`` is the folder of
-    another system. ``test=True`` reports what would change, and changes nothing.
+    ``pkgs`` is a list of names or of ``{name: version}``, which removes only that version. ``root`` is the folder of
+    another system. ``test=True`` reports what would change, and changes nothing. ``purge`` does the same: rpm leaves
+    only changed configuration files, as ``NAME.rpmsave``.
 
     CLI Example::
 
         saltlite '*' pkg.remove vim
         saltlite '*' pkg.remove pkgs='["foo", {"kernel-default": "6.4.0-150600.21.3"}]'
+        saltlite '*' pkg.purge vim
     """
     present = list_pkgs(versions_as_list=True, root=root)
     native = _rpm.native_architecture(__grains__)
     targets = []
-    for each, version in zypper.TARGETS.wanted(name, pkgs).items():
+    for each, version in zypper.TARGETS.requested(name, pkgs).items():
         versions = present.get(_rpm.normalised(each, native), [])
         kind, colon, _ = each.partition(":")
         if (versions and (not version or version in versions)) or (colon and kind != "package"):
@@ -469,20 +467,11 @@ def remove(
     return _packages.changed(partial(list_pkgs, root=root), lambda: zypper.run(root, ["remove"], targets).checked())
 
 
-def purge(
-    name: str | None = None, pkgs: list[Any] | None = None, root: str | None = None, test: bool = False
-) -> dict[str, dict[str, str]]:
-    """Alias of ``remove``: rpm leaves no more than changed configuration files, as ``NAME.rpmsave``.
-
-    CLI Example::
-
-        saltlite '*' pkg.purge vim
-    """
-    return remove(name, pkgs, root, test)
+purge = remove
 
 
 def _specified(name: str, version: str, root: str | None) -> str:
-    """`name=version` or `name>=version`. Raises CommandExecutionError when no version is as wanted."""
+    """`name=version` or `name>=version`. Raises CommandExecutionError if no version fits."""
     if "*" in version:
         offered = list_repo_pkgs(name, root=root).get(name, [])
         wanted = version.lstrip("=")

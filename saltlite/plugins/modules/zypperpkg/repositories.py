@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ _UP_TO_DATE = re.compile(r"^Repository '(.*)' is up to date")
 
 
 def latest_version(*names: str, refresh: bool = True, root: str | None = None) -> Any:
-    """The version that an install or upgrade would bring, or an empty string when the package is up to date or unknown.
+    """The version that an install or upgrade would bring; an empty string if the package is up to date or unknown.
 
     Several names give a dict. ``refresh=False`` uses the package lists as they are; ``root`` is the folder of another
     system.
@@ -32,6 +31,7 @@ def latest_version(*names: str, refresh: bool = True, root: str | None = None) -
 
         saltlite '*' pkg.latest_version openssl
         saltlite '*' pkg.latest_version openssl curl refresh=False
+        saltlite '*' pkg.available_version openssl
     """
     if not names:
         return ""
@@ -44,14 +44,7 @@ def latest_version(*names: str, refresh: bool = True, root: str | None = None) -
     return _packages.single(names, found)
 
 
-def available_version(*names: str, refresh: bool = True, root: str | None = None) -> Any:
-    """Alias of ``latest_version``.
-
-    CLI Example::
-
-        saltlite '*' pkg.available_version openssl
-    """
-    return latest_version(*names, refresh=refresh, root=root)
+available_version = latest_version
 
 
 def upgrade_available(name: str, refresh: bool = True, root: str | None = None) -> bool:
@@ -68,13 +61,13 @@ def info_available(*names: str, refresh: bool = True, root: str | None = None) -
     """Information about packages that repositories offer: ``{name: {version, arch, repository, status, summary,
     ...}}``.
 
-    ``installed`` is a bool. Names that no one offers are skipped.
+    ``installed`` is a bool. Names that no repository offers are skipped.
 
     CLI Example::
 
         saltlite '*' pkg.info_available openssl curl
     """
-    wanted = sorted({_rpm.normalised(_rpm.SPELLING.name(n), _rpm.native_architecture(__grains__)) for n in names})
+    wanted = sorted({_rpm.normalised(_rpm.NAME_RULES.name(n), _rpm.native_architecture(__grains__)) for n in names})
     if not wanted:
         return {}
     if refresh:
@@ -98,14 +91,14 @@ def info_available(*names: str, refresh: bool = True, root: str | None = None) -
 def list_upgrades(
     refresh: bool = True, root: str | None = None, *, fromrepo: str | list[str] | None = None
 ) -> dict[str, str]:
-    """The packages that an upgrade would change, with their new versions.
-
-    ``fromrepo`` looks into these repositories alone.
+    """The packages that an upgrade would change, with their new versions. ``fromrepo`` searches only these
+    repositories.
 
     CLI Example::
 
         saltlite '*' pkg.list_upgrades
         saltlite '*' pkg.list_upgrades refresh=False
+        saltlite '*' pkg.list_updates
     """
     if refresh:
         refresh_db(root=root)
@@ -114,16 +107,7 @@ def list_upgrades(
     return {row["name"]: row["edition"] for row in rows if row.get("kind") == "package"}
 
 
-def list_updates(
-    refresh: bool = True, root: str | None = None, *, fromrepo: str | list[str] | None = None
-) -> dict[str, str]:
-    """Alias of ``list_upgrades``.
-
-    CLI Example::
-
-        saltlite '*' pkg.list_updates
-    """
-    return list_upgrades(refresh, root, fromrepo=fromrepo)
+list_updates = list_upgrades
 
 
 def list_repo_pkgs(
@@ -131,7 +115,7 @@ def list_repo_pkgs(
 ) -> dict[str, Any]:
     """The packages that repositories offer, with all their versions, newest first: ``{name: [versions]}``.
 
-    Names and globs limit the answer. ``byrepo=True`` gives ``{repository: {name: [versions]}}``.
+    Names and globs limit the result. ``byrepo=True`` gives ``{repository: {name: [versions]}}``.
 
     CLI Example::
 
@@ -140,27 +124,17 @@ def list_repo_pkgs(
     """
     names = _rpm.checked_names(args)
     chosen = zypper.repositories(fromrepo)
-    offered: dict[str, dict[str, set[str]]] = {}
-    for row in _search(root, ["--details", "--type", "package"], names):
-        known = row.get("repository", "")
-        fits = not names or any(fnmatch.fnmatchcase(row["name"], each) for each in names)
-        if fits and known != "(System Packages)" and (not chosen or known in chosen):
-            offered.setdefault(known, {}).setdefault(row["name"], set()).add(row["edition"])
-    if byrepo:
-        return {repo: {name: _newest_first(found) for name, found in rows.items()} for repo, rows in offered.items()}
-    joined: dict[str, set[str]] = {}
-    for rows in offered.values():
-        for name, found in rows.items():
-            joined.setdefault(name, set()).update(found)
-    return {name: _newest_first(found) for name, found in joined.items()}
-
-
-def _newest_first(versions: set[str]) -> list[str]:
-    return sorted(versions, key=_rpm.version_key, reverse=True)
+    rows = (
+        (row.get("repository", ""), row["name"], row["edition"])
+        for row in _search(root, ["--details", "--type", "package"], names)
+        if _packages.matches(row["name"], names)
+    )
+    found = (row for row in rows if row[0] != "(System Packages)" and (not chosen or row[0] in chosen))
+    return _packages.offers(found, _rpm.compare, by_repository=byrepo)
 
 
 def _search(root: str | None, options: list[str], words: list[str]) -> list[dict[str, str]]:
-    """The rows of a search; none where nothing matches."""
+    """The rows of a search; none if nothing matches."""
     answer = zypper.run(root, ["search", *options], words)
     if answer.done.returncode == _NOTHING_FOUND and not answer.problems():
         return []
@@ -190,11 +164,11 @@ _MATCHES = {"exact": "--match-exact", "words": "--match-words", "substrings": "-
 def search(
     criteria: str, refresh: bool = False, match: str | None = None, root: str | None = None, **kwargs: Any
 ) -> dict[str, dict[str, str]]:
-    """Packages, patterns, patches and products that match: ``{name: {status, kind, summary}}``; an error for none.
+    """Packages, patterns, patches and products that match: ``{name: {status, kind, summary}}``; an error if there are
+    none.
 
-    ``match`` is exact, words or substrings. Keyword arguments that may be True: provides, recommends, requires,
-    suggests, conflicts, obsoletes, file_list, search_descriptions, case_sensitive, installed_only, not_installed_only
-    and details.
+    ``match`` is exact, words or substrings. Flags: provides, recommends, requires, suggests, conflicts, obsoletes,
+    file_list, search_descriptions, case_sensitive, installed_only, not_installed_only and details.
 
     CLI Example::
 
@@ -222,7 +196,7 @@ def refresh_db(
 ) -> dict[str, bool]:
     """Fetch the package lists: ``{repository: True}`` for a new list, False for one that is up to date.
 
-    ``repos`` limits it; ``force=False`` fetches only what has changed; ``gpgautoimport`` trusts new keys.
+    ``repos`` selects repositories; ``force=False`` fetches only changed lists; ``gpgautoimport`` trusts new keys.
 
     CLI Example::
 
@@ -261,7 +235,7 @@ def list_patterns(refresh: bool = False, root: str | None = None) -> dict[str, d
 
 
 def list_installed_patterns(root: str | None = None) -> dict[str, dict[str, Any]]:
-    """The patterns that are installed: ``{name: {"installed": True, "summary": text}}``.
+    """The installed patterns: ``{name: {"installed": True, "summary": text}}``.
 
     CLI Example::
 
@@ -281,7 +255,7 @@ def list_patches(refresh: bool = False, root: str | None = None) -> dict[str, di
 
 
 def list_installed_patches(root: str | None = None) -> dict[str, dict[str, Any]]:
-    """The patches that are installed: ``{name: {"installed": True, "summary": text}}``.
+    """The installed patches: ``{name: {"installed": True, "summary": text}}``.
 
     CLI Example::
 
@@ -300,7 +274,7 @@ def _kind(kind: str, refresh: bool, root: str | None) -> dict[str, dict[str, Any
 
 
 def list_products(all: bool = False, refresh: bool = False, root: str | None = None) -> list[dict[str, Any]]:
-    """The installed products, or with ``all`` those that repositories offer, too: what zypper says of each.
+    """The installed products, as zypper describes them; with ``all`` also those that repositories offer.
 
     CLI Example::
 
@@ -326,7 +300,7 @@ def list_products(all: bool = False, refresh: bool = False, root: str | None = N
 
 
 def list_provides(root: str | None = None) -> dict[str, list[str]]:
-    """What installed packages provide beside themselves: ``{capability: [packages]}``.
+    """The capabilities that installed packages provide in addition to their names: ``{capability: [packages]}``.
 
     CLI Example::
 
@@ -342,7 +316,7 @@ def list_provides(root: str | None = None) -> dict[str, list[str]]:
 
 
 def resolve_capabilities(pkgs: list[Any], refresh: bool = False, root: str | None = None) -> list[Any]:
-    """The list with capabilities replaced by the package that provides them, where that is one: names and ``{name:
+    """Replace each capability in a list by the package that provides it, if exactly one does: names and ``{name:
     version}``.
 
     CLI Example::
@@ -352,7 +326,7 @@ def resolve_capabilities(pkgs: list[Any], refresh: bool = False, root: str | Non
     if refresh:
         refresh_db(root=root)
     found: list[Any] = []
-    for name, version in zypper.TARGETS.wanted(None, pkgs).items():
+    for name, version in zypper.TARGETS.requested(None, pkgs).items():
         exact = _search(root, ["--match-exact"], [name])
         offers = {row["name"] for row in exact or _search(root, ["--provides", "--match-exact"], [name])}
         resolved = next(iter(offers)) if len(offers) == 1 else name
@@ -361,8 +335,7 @@ def resolve_capabilities(pkgs: list[Any], refresh: bool = False, root: str | Non
 
 
 def list_downloaded(root: str | None = None) -> dict[str, Any]:
-    """The package files that were downloaded and are still there: ``{name: {version: {path, size, creation_date_time,
-    creation_date_time_t}}}``.
+    """The downloaded package files: ``{name: {version: {path, size, creation_date_time, creation_date_time_t}}}``.
 
     CLI Example::
 
@@ -375,7 +348,7 @@ def list_downloaded(root: str | None = None) -> dict[str, Any]:
 def download(*packages: str, refresh: bool = False, root: str | None = None) -> dict[str, Any]:
     """Download packages without installing them: ``{name: {path, repository-name, repository-alias}}``.
 
-    Names that could not be downloaded stand in one sentence under ``_error``.
+    A message under ``_error`` lists the names that were not downloaded.
 
     CLI Example::
 
@@ -383,7 +356,7 @@ def download(*packages: str, refresh: bool = False, root: str | None = None) -> 
     """
     if not packages:
         raise SaltInvocationError("No packages were given.")
-    names = [_rpm.SPELLING.name(name) for name in packages]
+    names = [_rpm.NAME_RULES.name(name) for name in packages]
     if refresh:
         refresh_db(root=root)
     answer = zypper.run(root, ["download"], names)
@@ -405,26 +378,19 @@ def download(*packages: str, refresh: bool = False, root: str | None = None) -> 
 def diff(*paths: str, root: str | None = None) -> dict[str, str]:
     """How installed files differ from those of the newest version of their packages: ``{path: difference}``.
 
-    The packages are downloaded for it. A path may also be ``Unchanged``, ``Not managed``, or ``N/A`` where nothing is.
+    The packages are downloaded. The difference may also be ``Unchanged``, ``Not managed``, or ``N/A`` for a missing
+    file.
 
     CLI Example::
 
         saltlite '*' pkg.diff /etc/apache2/httpd.conf /etc/sudoers
     """
     folder = _rpm.root_folder(root)
-    found = {}
-    for path in paths:
-        package = _rpm.owners(path, folder).partition(",")[0]
-        if not package:
-            found[path] = "Not managed" if os.path.exists(_rpm.below(folder, path)) else "N/A"
-            continue
-        file = download(package, root=root)[package]["path"]
-        found[path] = _rpm.difference(file, path, folder) or "Unchanged"
-    return found
+    return _rpm.differences(paths, folder, lambda package: str(download(package, root=root)[package]["path"]))
 
 
 def services_need_restart(root: str | None = None) -> list[str]:
-    """The services that still run what an upgrade has replaced.
+    """The services that still run files which an upgrade has replaced.
 
     CLI Example::
 
@@ -468,7 +434,7 @@ def list_repos(root: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def get_repo(repo: str, root: str | None = None) -> dict[str, Any]:
-    """How a repository is configured; an empty dict when there is none.
+    """The configuration of a repository; an empty dict if there is none.
 
     CLI Example::
 
@@ -478,29 +444,23 @@ def get_repo(repo: str, root: str | None = None) -> dict[str, Any]:
 
 
 def del_repo(repo: str, root: str | None = None, test: bool = False) -> dict[str, Any]:
-    """Remove a repository: ``{alias: True, "message": sentence}``. ``test=True`` removes nothing.
+    """Remove a repository: ``{alias: True, "message": text}``. ``test=True`` removes nothing.
 
     CLI Example::
 
         saltlite '*' pkg.del_repo repo-oss
     """
-    known = _rpm.read_repositories([_folder(root)])
-    if repo not in known:
-        raise CommandExecutionError(f"There is no repository {repo!r}.")
-    path = str(known[repo]["file"])
-    text = _rpm.without_repository(path, repo)
-    if not test:
-        _rpm.save_repositories(path, text)
+    _rpm.delete_repository([_folder(root)], repo, test=test)
     return {repo: True, "message": f"Repository '{repo}' has been removed."}
 
 
 def mod_repo(repo: str, root: str | None = None, test: bool = False, **kwargs: Any) -> dict[str, Any]:
-    """Change a repository, or add it; what ``get_repo`` says of it then. ``test=True`` says what that would be, and
-    writes and fetches nothing.
+    """Change or add a repository, and return its configuration like ``get_repo``. ``test=True`` writes and fetches
+    nothing.
 
-    Keyword arguments: ``url`` (or ``baseurl``) or ``mirrorlist``, of which a new one needs one; ``enabled``,
-    ``refresh`` (fetch its lists whenever they are old), ``cache`` (keep its packages), ``gpgcheck``, ``priority``,
-    ``name``, ``type``, ``gpgkey``, and ``gpgautoimport``, which fetches the lists and trusts their key.
+    Keyword arguments: ``url`` (or ``baseurl``) or ``mirrorlist``, one of which a new repository needs; ``enabled``,
+    ``refresh`` (fetch its lists automatically), ``cache`` (keep its packages), ``gpgcheck``, ``priority``, ``name``,
+    ``type``, ``gpgkey``, and ``gpgautoimport``, which fetches the lists and trusts their key.
 
     CLI Example::
 
@@ -540,7 +500,7 @@ def _folder(root: str | None) -> str:
 
 
 def _shown(alias: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Flags as bools, `NONE` as None, as Salt's users know it."""
+    """Flags become bools and `NONE` becomes None, as in Salt."""
     found: dict[str, Any] = {"alias": alias}
     for key, value in values.items():
         if key == "file":

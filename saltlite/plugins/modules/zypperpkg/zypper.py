@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 
-# A name may say what it is the name of; a leading hyphen, tilde or exclamation mark would mean to remove the package.
-TARGETS = _packages.Spelling(
+# A name may have a kind as its prefix. A leading hyphen, tilde or exclamation mark would remove the package.
+TARGETS = _packages.NameRules(
     re.compile(r"(?:(?:package|pattern|patch|product|srcpackage):|/)?[A-Za-z0-9_][A-Za-z0-9_.+~^%{}():/-]*", re.ASCII),
     _rpm.VERSIONS,
 )
@@ -32,7 +32,7 @@ _CUT_REASON = re.compile(r"^ Solution 1:", re.MULTILINE)
 
 
 class Answer:
-    """What zypper said: its XML, and the program that ended."""
+    """The XML output of zypper, and the ended process."""
 
     def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
         from xml.etree import ElementTree
@@ -44,11 +44,11 @@ class Answer:
             self.xml = ElementTree.Element("stream")
 
     def all(self, tag: str) -> list[dict[str, str]]:
-        """The attributes of all elements of this name."""
+        """The attributes of all elements with this tag."""
         return [dict(element.attrib) for element in self.xml.iter(tag)]
 
     def problems(self) -> list[str]:
-        """Its words on what went wrong."""
+        """Its error messages."""
         found = [(each.text or "").strip() for each in self.xml.iter("message") if each.get("type") == "error"]
         for prompt in self.xml.iter("prompt"):
             text = (prompt.findtext("description") or "").strip()
@@ -57,13 +57,13 @@ class Answer:
         return [text for text in found if text]
 
     def checked(self, *also: int) -> Answer:
-        """This answer. Raises CommandExecutionError when zypper failed; `also` are further exit codes of success."""
+        """This answer. Raises CommandExecutionError if zypper failed; `also` are additional exit codes of success."""
         if self.done.returncode not in (*_SUCCESS, *also):
             raise self.failed()
         return self
 
     def planned(self) -> dict[str, str]:
-        """What it would change: `{name: new version}`, an empty string for what is removed."""
+        """The planned changes: `{name: new version}`, with an empty string for removed packages."""
         found: dict[str, str] = {}
         for part in self.xml.iterfind("install-summary/*"):
             for row in part.iter("solvable"):
@@ -72,15 +72,13 @@ class Answer:
         return found
 
     def failed(self) -> CommandExecutionError:
-        """The error for a command that failed."""
+        """The error for a failed command."""
         if self.done.returncode == _LOCKED:
             holder = re.search(r"pid (\d+) \(([^)]*)\)", self.done.stdout)
             who = f" (process {holder[1]}, {os.path.basename(holder[2])})" if holder else ""
-            return CommandExecutionError(
-                f"The package database is locked by another package manager{who}: try again when that has ended."
-            )
+            return _packages.database_locked(who)
         if self.done.returncode == _NO_ROOT:
-            return CommandExecutionError("Packages can be changed by root only, and this minion runs as another user.")
+            return _packages.not_root()
         return _packages.failure(self.done, self.problems()[: _packages.REASON_LINES])
 
 
@@ -90,7 +88,7 @@ def run(root: str | None, command: Sequence[str], names: Sequence[str] = (), *, 
 
 
 def text(root: str | None, command: Sequence[str], names: Sequence[str] = ()) -> str:
-    """What a command prints that gives no XML. Raises CommandExecutionError."""
+    """The output of a command that prints no XML. Raises CommandExecutionError."""
     done = _packages.run(_argv(root, [], command, names, fetch=False))
     if done.returncode not in _SUCCESS:
         raise Answer(done).failed()
@@ -106,9 +104,8 @@ def _argv(
 
 
 def repositories(given: Any) -> list[str]:
-    """The aliases of repositories of a list, or of a comma-separated string. Raises SaltInvocationError."""
-    asked = given if isinstance(given, list | tuple) else str(given or "").split(",")
-    found = [str(each).strip() for each in asked if str(each).strip()]
+    """The aliases in a list or a comma-separated string. Raises SaltInvocationError for an invalid alias."""
+    found = _packages.words(given)
     for alias in found:
         if not _REPOSITORY.fullmatch(alias):
             raise SaltInvocationError(f"{alias!r} is not the alias of a repository.")
