@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.api.formats import rendered
 from saltlite.client.local import LocalClient, RunnerClient, without_outputter
-from saltlite.cloud.program.lazy import LazyCloud
+from saltlite.cloud import LazyCloud
 from saltlite.config.load import load_master
 from saltlite.config.options import opts_of, shown_opts
 from saltlite.config.paths import master_socket

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from saltlite.auth.rules import read_blacklist, read_rules
+from saltlite.auth.acl import read_blacklist, read_rules
 from saltlite.config.options import (
     Choice,
     Duration,

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 from saltlite.errors import CommandExecutionError
 from saltlite.files.plugin_sync import PluginSync, SyncReport
-from saltlite.files.ports import FileAsker
+from saltlite.files.roots import FileAsker
 from saltlite.model.extmods import SyncRules
 from saltlite.model.files import FileAddress, FileStat, parse_env, parse_path
 from saltlite.platform.files import digest_of

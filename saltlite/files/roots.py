@@ -1,4 +1,4 @@
-"""The folders of the option `file_roots` (`saltlite.files.ports.FileRoots`), and a listing of them.
+"""The folders of the option `file_roots` (`saltlite.files.roots.FileRoots`), and a listing of them.
 
 Whatever an operator puts there by hand is served: subfolders, links that stay below the root, files of any name that
 is UTF-8. Nothing else is: no device or pipe, no file that is ignored or too large.
@@ -11,12 +11,13 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from saltlite.errors import UsageError
 from saltlite.model.files import is_area, parse_path
 from saltlite.platform.files import open_beneath
+from saltlite.wire.messages import Message
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ DEPTH_MAX = 64
 
 
 class DiskFile:
-    """One open file (`saltlite.files.ports.ServedFile`)."""
+    """One open file (`saltlite.files.roots.ServedFile`)."""
 
     def __init__(self, fd: int, found: os.stat_result) -> None:
         self._fd = fd
@@ -199,3 +200,97 @@ def _open_regular(root: str, path: str) -> DiskFile | None:
         return DiskFile(fd, found)
     os.close(fd)
     return None
+
+
+class ServedFile(Protocol):
+    """An open regular file. Close it."""
+
+    size: int
+    mode: int
+    """Permission bits."""
+    mtime: int
+    """Seconds since 1970."""
+    identity: tuple[int, ...]
+    """Another value when the content may be another."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """At most `size` bytes from `offset`; b"" at the end. Raises OSError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class FileRoots(Protocol):
+    """The served files, by environment and path. Paths are those of `saltlite.model.files.parse_path`.
+
+    A file that is missing, ignored, too large, no regular file, outside the folders or not readable is not there: who
+    asks does not learn which.
+    """
+
+    def envs(self) -> Sequence[str]:
+        """The environments that may be listed, sorted."""
+        ...
+
+    def names(self, env: str, prefix: str, *, folders: bool) -> Sequence[str]:
+        """Files, or folders, below `prefix` ("" for all), sorted; relative to the root of the environment.
+
+        A folder is listed with all that are above it; the root itself is "" and is not listed.
+        """
+        ...
+
+    def links(self, env: str) -> Mapping[str, str]:
+        """Files and folders of `names` that are symbolic links, sorted -> what is written in them."""
+        ...
+
+    def open(self, env: str, path: str) -> ServedFile | None:
+        """The file of the first folder of the environment that has it."""
+        ...
+
+
+class FileAsker(Protocol):
+    """Whoever answers `file_request` and `file_put`: the master, or files of this machine."""
+
+    def ask(self, questions: Iterable[Message]) -> Iterator[Message]:
+        """A `response` for each question, in order; `n` says nothing. Raises CommandExecutionError."""
+        ...
+
+
+class MemoryFile:
+    """An open file (`saltlite.files.roots.ServedFile`)."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.size = len(content)
+        self.mode = 0o644
+        self.mtime = 0
+        self.identity: tuple[int, ...] = (hash(content),)
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self._content[offset : offset + size]
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryFileRoots:
+    """`files`: environment -> path -> content (`saltlite.files.roots.FileRoots`)."""
+
+    def __init__(self, files: Mapping[str, Mapping[str, bytes]]) -> None:
+        self._files = files
+
+    def envs(self) -> list[str]:
+        return sorted(self._files)
+
+    def names(self, env: str, prefix: str, *, folders: bool) -> list[str]:
+        files = [path for path in self._files.get(env, {}) if not prefix or path.startswith(f"{prefix}/")]
+        if not folders:
+            return sorted(files)
+        parents = {path[:at] for path in files for at, letter in enumerate(path) if letter == "/"}
+        return sorted(parent for parent in parents if not prefix or parent.startswith(f"{prefix}/"))
+
+    def links(self, env: str) -> dict[str, str]:  # noqa: ARG002 - there are none in memory
+        return {}
+
+    def open(self, env: str, path: str) -> MemoryFile | None:
+        content = self._files.get(env, {}).get(path)
+        return None if content is None else MemoryFile(content)

@@ -1,19 +1,275 @@
-"""The file server of one MWorker: questions of minions about files, answered without keeping anybody waiting.
+"""The file server of one MWorker: it answers `file_ask` and `file_put` of minions (`saltlite.wire.messages`).
 
-A large file is hashed slice by slice, one slice a turn of the reactor, so that handlers of jobs go on in between.
+Large files are hashed slice by slice, one slice a turn of the reactor, so that other handlers are not delayed.
+`saltlite-call --local` uses `FileService` directly.
+
+Uploads (`cp.push`) are below `<folder>/<minion id>/`: `files/` has complete files under the path that the minion gave,
+`arriving/` has partial ones, named by their digest, so that a transfer resumes where it stopped. A minion can only fill
+its own folder, within the limits.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+import contextlib
+import errno
+import hashlib
+import logging
+import os
+import shutil
+import time
+from bisect import bisect_right
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from saltlite.files.answers import FileService, Finding
-from saltlite.files.uploads import Arrival, Uploads
-from saltlite.model.ids import MinionId
+from saltlite.errors import UsageError
+from saltlite.files.roots import FileRoots, ServedFile
+from saltlite.model.files import parse_env, parse_path
+from saltlite.model.ids import MinionId, parse_minion_id
+from saltlite.platform.files import open_beneath
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.turn_board import Marks, Turn, TurnBoard
+from saltlite.wire.limits import CHUNK, FILE_NAMES, FILE_NAMES_BYTES, MIB
 from saltlite.wire.messages import Message, response_message
+
+# -- FileService
+
+
+log = logging.getLogger(__name__)
+
+SLICE = 1 * MIB
+"""Bytes that are hashed at once: about two milliseconds."""
+DIGESTS_MAX = 10_000
+"""Digests that are remembered."""
+LISTINGS_MAX = 16
+"""Listings that are remembered for those who have not read all of one."""
+SETTLED_S = 2.0
+"""A file that was changed later than so long ago may change again without its times telling."""
+
+
+class Finding:
+    """The answer to one `find` whose file has to be hashed; its file is open until `step` has answered."""
+
+    def __init__(self, desk: FileService, ask: Message, file: ServedFile) -> None:
+        self._desk = desk
+        self._n: int = ask["n"]
+        self._file = file
+        self._hash = hashlib.sha256()
+        self._offset = 0
+
+    def step(self) -> Message | None:
+        """Hash the next slice; the answer when it was the last."""
+        try:
+            data = self._file.read(self._offset, SLICE)
+        except OSError as error:
+            log.error("a served file cannot be read: %s; look at its disk", error.strerror)  # noqa: TRY400 - a sentence
+            self._file.close()
+            return response_message(self._n, "absent")
+        self._hash.update(data)
+        self._offset += len(data)
+        if len(data) == SLICE:
+            return None
+        return self._desk.hashed(self._n, self._file, self._hash.digest())
+
+
+class FileService:
+    """Answers for one set of roots. Use it from one process."""
+
+    def __init__(self, roots: FileRoots) -> None:
+        self._roots = roots
+        self._digests: OrderedDict[tuple[int, ...], bytes] = OrderedDict()
+        self._listings: OrderedDict[tuple[str, str, bool], Sequence[str]] = OrderedDict()
+
+    def ask(self, questions: Iterable[Message]) -> Iterator[Message]:
+        """Answer each question, however long it takes (`saltlite.files.roots.FileAsker`). Takes no files."""
+        for question in questions:
+            if question["t"] != "file_request":
+                yield response_message(question["n"], "refused")
+                continue
+            answer = self.begin(question)
+            while isinstance(answer, Finding):
+                answer = answer.step() or answer
+            yield answer
+
+    def begin(self, ask: Message) -> Message | Finding:
+        """The answer to a `file_request`, or what has to be stepped until it answers."""
+        n: int = ask["n"]
+        try:
+            path, after = parse_path(ask["path"]), parse_path(ask["after"])
+            env = ask["env"] if ask["operation"] == "envs" else parse_env(ask["env"])
+        except UsageError:
+            return response_message(n, "absent")
+        match ask["operation"]:
+            case "envs":
+                return self._names(n, self._roots.envs(), after)
+            case "files" | "folders":
+                return self._listed(n, (env, path, ask["operation"] == "folders"), after)
+            case "find":
+                return self._find(ask, env, path)
+        return self._read(n, env, path, ask["offset"])
+
+    def hashed(self, n: int, file: ServedFile, digest: bytes) -> Message:
+        """The answer for a file with that digest; the file is closed."""
+        if time.time() - file.mtime > SETTLED_S:
+            self._digests[file.identity] = digest
+            if len(self._digests) > DIGESTS_MAX:
+                self._digests.popitem(last=False)
+        file.close()
+        return response_message(n, "ok", size=file.size, sha256=digest, mode=file.mode, mtime=file.mtime)
+
+    def _find(self, ask: Message, env: str, path: str) -> Message | Finding:
+        file = self._roots.open(env, path)
+        if file is None:
+            return response_message(ask["n"], "absent")
+        known = self._digests.pop(file.identity, None)
+        return Finding(self, ask, file) if known is None else self.hashed(ask["n"], file, known)
+
+    def _read(self, n: int, env: str, path: str, offset: int) -> Message:
+        file = self._roots.open(env, path)
+        if file is None:
+            return response_message(n, "absent")
+        try:
+            return response_message(n, "ok", size=file.size, data=file.read(offset, CHUNK))
+        except OSError as error:
+            log.error("%s cannot be read: %s; look at its disk", path, error.strerror)  # noqa: TRY400 - a sentence
+            return response_message(n, "absent")
+        finally:
+            file.close()
+
+    def _listed(self, n: int, key: tuple[str, str, bool], after: str) -> Message:
+        # Whoever reads on gets what the listing was at its beginning, wherever that is remembered.
+        names = self._listings.pop(key, None) if after else None
+        if names is None:
+            env, prefix, folders = key
+            names = self._roots.names(env, prefix, folders=folders)
+        said = self._names(n, names, after)
+        if said["more"]:
+            self._listings[key] = names
+            if len(self._listings) > LISTINGS_MAX:
+                self._listings.popitem(last=False)
+        return said
+
+    def _names(self, n: int, names: Sequence[str], after: str) -> Message:
+        start = bisect_right(names, after) if after else 0
+        page: list[str] = []
+        size = 0
+        for name in names[start : start + FILE_NAMES]:
+            size += len(name.encode())
+            if size > FILE_NAMES_BYTES:
+                break
+            page.append(name)
+        return response_message(n, "ok", names=page, more=start + len(page) < len(names))
+
+
+# -- uploads
+
+
+FREE_LEAST = 256 * 1024 * 1024
+"""Bytes that uploads leave free on their disk, on which the store may be."""
+ARRIVING_MAX = 16
+"""Files of one minion that may be on their way; the one that waited longest makes room."""
+
+
+class Arrival:
+    """A file of which all pieces are there: hashed slice by slice, then moved into place."""
+
+    def __init__(self, n: int, folder: str, message: Message) -> None:
+        self._n = n
+        self._folder = folder
+        self._path: str = message["path"]
+        self._digest: bytes = message["sha256"]
+        self._hash = hashlib.sha256()
+        self._size = 0
+
+    def step(self) -> Message | None:
+        """Hash the next slice; the answer when it was the last."""
+        part = os.path.join(self._folder, "arriving", self._digest.hex())
+        try:
+            with open(part, "rb") as file:
+                data = os.pread(file.fileno(), SLICE, self._size)
+            self._hash.update(data)
+            self._size += len(data)
+            if len(data) == SLICE:
+                return None
+            if self._hash.digest() != self._digest:
+                # It changed while it was read, or lost a piece: it has to come again from its beginning.
+                os.unlink(part)
+                return response_message(self._n, "ok", size=0)
+            _into_place(part, os.path.join(self._folder, "files"), self._path)
+        except FileNotFoundError:
+            # Another transfer of the same content was first, and took it to its own place.
+            return response_message(self._n, "ok", size=0)
+        except OSError as error:
+            log.warning("a file of a minion cannot be kept in %s: %s", self._folder, error.strerror)
+            return response_message(self._n, "refused")
+        return response_message(self._n, "ok", size=self._size, sha256=self._digest)
+
+
+class Uploads:
+    """`folder` has one folder a minion; `largest`: bytes of one file."""
+
+    def __init__(self, folder: str, largest: int) -> None:
+        self._folder = folder
+        self._largest = largest
+
+    def put(self, minion: MinionId, message: Message) -> Message | Arrival:
+        """Take one piece. The answer has in `size` how many bytes are there, from which on the next is expected; with
+        the last one the file is in place when the answer has its `sha256`, and to be sent again when that is empty."""
+        n, size, offset, data = message["n"], message["size"], message["offset"], message["data"]
+        try:
+            path = parse_path(message["path"])
+        except UsageError:
+            return response_message(n, "refused")
+        if not path or size > self._largest or offset + len(data) > size:
+            return response_message(n, "refused")
+        folder = os.path.join(self._folder, parse_minion_id(minion))
+        try:
+            there = self._write(folder, message)
+        except OSError as error:
+            log.warning("a file of %s cannot be kept in %s: %s", minion, folder, error.strerror)
+            return response_message(n, "refused")
+        return Arrival(n, folder, message) if there == size else response_message(n, "ok", size=there)
+
+    def _write(self, folder: str, message: Message) -> int:
+        """Write the piece where it belongs, if nothing before it is missing; how many bytes there are then."""
+        arriving = os.path.join(folder, "arriving")
+        os.makedirs(arriving, mode=0o700, exist_ok=True)
+        part = os.path.join(arriving, message["sha256"].hex())
+        if not os.path.exists(part):
+            self._make_room(arriving, message["size"])
+        fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            there = os.fstat(fd).st_size
+            if message["offset"] == there and message["data"]:
+                there += os.pwrite(fd, message["data"], there)
+            return there
+        finally:
+            os.close(fd)
+
+    def _make_room(self, arriving: str, size: int) -> None:
+        names = [os.path.join(arriving, name) for name in os.listdir(arriving)]
+        for stale in sorted(names, key=os.path.getmtime)[: max(0, len(names) - ARRIVING_MAX + 1)]:
+            os.unlink(stale)
+        if shutil.disk_usage(arriving).free - size < FREE_LEAST:
+            raise OSError(errno.ENOSPC, "there is too little room on the disk")
+
+
+def _into_place(part: str, files: str, path: str) -> None:
+    """Rename `part` to `path` below `files`, making folders on the way. No link is followed out of there."""
+    *folders, name = path.split("/")
+    os.makedirs(files, mode=0o700, exist_ok=True)
+    for depth in range(len(folders)):
+        above = open_beneath(files, "/".join(folders[:depth]), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folders[depth], 0o700, dir_fd=above)
+        finally:
+            os.close(above)
+    folder = open_beneath(files, "/".join(folders), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.rename(part, name, dst_dir_fd=folder)
+    finally:
+        os.close(folder)
+
 
 Say = Callable[[Message], None]
 

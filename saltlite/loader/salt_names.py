@@ -64,7 +64,7 @@ SALT_NAMES: Mapping[str, Mapping[str, str]] = {
             "validate_windows_cred", "wait_for_fun", "wait_for_ip",
         )
     },
-    "salt.utils.functools": {"namespaced_function": "saltlite.cloud.api.functools:namespaced_function"},
+    "salt.utils.functools": {"namespaced_function": "saltlite.cloud.api.driver:namespaced_function"},
     "salt.utils.decorators": {
         name: f"{_DECORATORS}:{name}"
         for name in (

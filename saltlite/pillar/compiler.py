@@ -1,21 +1,130 @@
-"""The pillar of one minion: its files rendered in the order of the top file, and merged.
+"""The pillar of one minion: the files that the top file selects for it, rendered in order and merged.
 
-A mistake costs its own file, and is told: the pillar has a list of sentences under ERRORS then, as Salt's has, so that
-nobody takes the rest for all of it.
+    base:                     the environment
+      '*':                    a target
+        - users               a file: users.sls or users/init.sls
+      'os:Debian':
+        - match: grain        how the target is read; compound by default, as in Salt
+        - apt.sources         apt/sources.sls
+        - ignore_missing: true
+
+A mistake costs only its own file. The pillar then has a list of sentences under ERRORS, as in Salt, so that it is never
+taken for complete. Maps are merged key by key, and any other later value replaces the earlier one.
+
+Contract: Salt's top files, and its `pillar_source_merging_strategy: recurse` without `pillar_merge_lists`.
 """
 
 from __future__ import annotations
 
+import copy
 import fnmatch
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from saltlite.errors import RenderError, SaltliteError, UsageError
 from saltlite.model.files import BASE_ENV
-from saltlite.pillar.merge import merged
-from saltlite.pillar.ports import Matches, PillarFiles
-from saltlite.pillar.top import Entry, read_entry, targets_of
+from saltlite.model.ids import MinionId
+from saltlite.model.job import Target, TargetKind
+from saltlite.targeting import resolve
+from saltlite.targeting.memory_fleet import Member, MemoryFleet
+
+_KINDS: dict[str, TargetKind] = {
+    **{str(kind): kind for kind in TargetKind},
+    "grains": TargetKind.GRAIN,
+    "grains_pcre": TargetKind.GRAIN_PCRE,
+}
+_OPTIONS = ("match", "ignore_missing", "order")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One target of a top file with its files. `ignore_missing`: a file that is not there is no mistake."""
+
+    target: Target
+    names: tuple[str, ...]
+    ignore_missing: bool = False
+
+
+def targets_of(top: Any, env: str) -> Mapping[Any, Any]:
+    """The targets that a top file has for an environment, as they stand there. Raises RenderError."""
+    if top is None:
+        return {}
+    section = _map(top, "a top file is a map of environments").get(env) or {}
+    return _map(section, f"the environment {env!r} of a top file is a map of targets")
+
+
+def read_entry(expression: str, listed: Any) -> Entry:
+    """One of them. Raises RenderError."""
+    if not isinstance(listed, list):
+        raise RenderError(f"the target {expression!r} of the top file has no list of files")
+    names: list[str] = []
+    options: dict[str, Any] = {}
+    for item in listed:
+        if isinstance(item, str) and item:
+            names.append(item)
+        elif isinstance(item, dict) and set(item) <= set(_OPTIONS):
+            options.update(item)
+        else:
+            raise RenderError(
+                f"the target {expression!r} of the top file lists something that is neither the name of a file nor one "
+                f"of {', '.join(_OPTIONS)}"
+            )
+    kind = _KINDS.get(str(options.get("match", TargetKind.COMPOUND)))
+    if kind is None:
+        raise RenderError(f"the target {expression!r} of the top file has a match that is not known: say {_kinds()}")
+    return Entry(Target(expression, kind), tuple(names), options.get("ignore_missing") is True)
+
+
+def _kinds() -> str:
+    return ", ".join(sorted(_KINDS))
+
+
+def _map(value: Any, sentence: str) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise RenderError(sentence)
+    return value
+
+
+def merged(first: Mapping[Any, Any], later: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Both together; neither is changed."""
+    result = dict(first)
+    for key, value in later.items():
+        before = result.get(key)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            result[key] = merged(before, value)
+        else:
+            result[key] = value
+    return result
+
+
+Matches = Callable[[Target], bool]
+"""Whether a target selects the minion. Raises UsageError for what is no target."""
+
+
+Nodegroups = Mapping[str, str | list[str]]
+"""Name -> expression, as the configuration has them."""
+
+
+class PillarFiles(Protocol):
+    """The files of `pillar_roots`, as data. A path is below the root of its environment."""
+
+    def envs(self) -> Sequence[str]:
+        """The environments, in the order of the configuration."""
+        ...
+
+    def has(self, env: str, path: str) -> bool:
+        """Whether that file is there."""
+        ...
+
+    def names(self, env: str) -> Sequence[str]:
+        """The paths of all files of an environment, sorted."""
+        ...
+
+    def render(self, env: str, path: str, context: Mapping[str, Any]) -> Any:
+        """What the file says; templates see the names in `context`. Raises RenderError, also when it is not there."""
+        ...
+
 
 ERRORS = "_errors"
 """The key of what could not be had."""
@@ -225,3 +334,49 @@ def _name_of(path: str) -> str:
 
 def _missing(env: str, name: str) -> str:
     return f"Specified SLS '{name}' in environment '{env}' is not available on the salt master."
+
+
+def pillar_of(
+    files: PillarFiles, minion: MinionId, grains: Mapping[str, Any], nodegroups: Nodegroups
+) -> dict[Any, Any]:
+    """What the files have for that minion. The grain `id` is its id, whatever the grains say."""
+    return compile_pillar(files, *_subject(minion, grains, nodegroups))
+
+
+def names_of(
+    files: PillarFiles, minion: MinionId, grains: Mapping[str, Any], nodegroups: Nodegroups
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Environment -> the files that its pillar is made of, without those that they include; and mistakes."""
+    return top_of(files, *_subject(minion, grains, nodegroups))
+
+
+def _subject(minion: MinionId, grains: Mapping[str, Any], nodegroups: Nodegroups) -> tuple[Subject, Matches]:
+    mine = {**grains, "id": minion}
+    fleet = MemoryFleet({minion: Member(mine)}, nodegroups)
+
+    def matches(target: Target) -> bool:
+        return minion in resolve(target, fleet).minions
+
+    return Subject(minion, mine), matches
+
+
+class MemoryPillarFiles:
+    """`files`: environment -> path -> what the file says, as data or as a function of what templates see."""
+
+    def __init__(self, files: Mapping[str, Mapping[str, Any]]) -> None:
+        self._files = files
+
+    def envs(self) -> Sequence[str]:
+        return tuple(self._files)
+
+    def has(self, env: str, path: str) -> bool:
+        return path in self._files.get(env, {})
+
+    def names(self, env: str) -> Sequence[str]:
+        return sorted(self._files.get(env, {}))
+
+    def render(self, env: str, path: str, context: Mapping[str, Any]) -> Any:
+        if not self.has(env, path):
+            raise RenderError(f"{path} in environment {env!r} is not there")
+        said = self._files[env][path]
+        return said(context) if callable(said) else copy.deepcopy(said)

@@ -1,19 +1,20 @@
-"""What a process of the evaluators does for one question, and the port behind which MWorkers have it done.
+"""Evaluations of pillar: one request and its result, the port that MWorkers use, and the queue of requests.
 
-Pillar files are somebody's text: a template can loop for ever or fill the memory. So no MWorker compiles a pillar.
+Pillar files are user input: a template can loop for ever or fill the memory. MWorkers therefore ask the
+evaluator processes. The queue is fair between askers: one evaluation at a time for each, and a pause after one that
+had to be killed.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from saltlite.errors import LocalProtocolError, SaltliteError
 from saltlite.model.ids import MinionId
-from saltlite.pillar.compiler import ERRORS
-from saltlite.pillar.ports import Nodegroups, PillarFiles
-from saltlite.pillar.subject import names_of, pillar_of
+from saltlite.pillar.compiler import ERRORS, Nodegroups, PillarFiles, names_of, pillar_of
 from saltlite.wire.codec import encode_document
 
 
@@ -72,3 +73,117 @@ def evaluated(files: PillarFiles, nodegroups: Nodegroups, wanted: Wanted) -> Eva
     except SaltliteError as error:
         return Evaluation(problem=str(error))
     return Evaluation(data, tuple(pillar.get(ERRORS, ())), top, tuple(mistakes))
+
+
+WAITING_MAX: Final = 192
+"""Questions that wait for a process. They keep places among FILE_ASKS_AT_ONCE, of which some stay free for files."""
+WAITING_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of these questions."""
+WAITING_PER_ASKER: Final = 4
+"""Questions of one asker among them."""
+WAIT_S: Final = 8.0
+"""How long one waits at most; then it is told to come again, because behind it the places are needed."""
+PAUSE_MIN_S: Final = 10.0
+"""After an evaluation that had to be ended nothing is evaluated for the same asker and minion for so long ..."""
+PAUSE_MAX_S: Final = 600.0
+"""... then for twice as long each time, up to this."""
+PAUSES_MAX: Final = 10_000
+"""Pauses that are remembered; the oldest make room."""
+
+SUSPECTS_AT_ONCE: Final = 1
+"""Evaluations under way of those whose last one had to be ended: the other processes are for everybody else."""
+
+Ticket = TypeVar("Ticket")
+
+
+@dataclass(frozen=True, slots=True)
+class Place(Generic[Ticket]):
+    """One question. `about` is the minion whose pillar it is."""
+
+    asker: str
+    about: str
+    size: int
+    since: float
+    ticket: Ticket
+
+
+class EvaluationQueue(Generic[Ticket]):
+    """Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[str, deque[Place[Ticket]]] = OrderedDict()
+        """By asker; the one whose turn is next comes first."""
+        self._count = 0
+        self._bytes = 0
+        self._under_way: dict[str, bool] = {}
+        """Asker -> whether its last evaluation had to be ended."""
+        self._pauses: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+        """(asker, minion) -> until when, and how long the pause was."""
+
+    def offer(self, place: Place[Ticket]) -> str:
+        """Let it wait for its turn; why it may not, "" when it does."""
+        until, _pause_s = self._pauses.get((place.asker, place.about), (0.0, 0.0))
+        if place.since < until:
+            return (
+                f"the last evaluation of the pillar of {place.about} took too much and was ended; "
+                f"it is tried again in {until - place.since:.0f} s"
+            )
+        own = self._waiting.get(place.asker, ())
+        if len(own) >= WAITING_PER_ASKER or self._count >= WAITING_MAX or self._bytes + place.size > WAITING_BYTES:
+            return "too many pillars are evaluated at this moment: try again"
+        self._waiting.setdefault(place.asker, deque()).append(place)
+        self._count += 1
+        self._bytes += place.size
+        return ""
+
+    def take(self) -> Place[Ticket] | None:
+        """The next one, which is under way from now on; None when nobody's turn it is."""
+        full = sum(self._under_way.values()) >= SUSPECTS_AT_ONCE
+        for asker, own in self._waiting.items():
+            suspect = (asker, own[0].about) in self._pauses
+            if asker not in self._under_way and not (suspect and full):
+                self._under_way[asker] = suspect
+                return self._pop(asker)
+        return None
+
+    def overdue(self, now: float) -> list[Place[Ticket]]:
+        """Those that have waited too long; they wait no more."""
+        late = [asker for asker, own in self._waiting.items() if now - own[0].since >= WAIT_S]
+        return [self._pop(asker) for asker in late]
+
+    def ended(self, place: Place[Ticket]) -> None:
+        """It was evaluated in time."""
+        self._under_way.pop(place.asker, None)
+        self._pauses.pop((place.asker, place.about), None)
+
+    def killed(self, place: Place[Ticket], now: float) -> float:
+        """It took too much, and was ended; the pause that follows."""
+        self._under_way.pop(place.asker, None)
+        key = place.asker, place.about
+        _until, before = self._pauses.pop(key, (0.0, 0.0))
+        pause_s = min(PAUSE_MAX_S, max(PAUSE_MIN_S, 2 * before))
+        self._pauses[key] = now + pause_s, pause_s
+        if len(self._pauses) > PAUSES_MAX:
+            self._pauses.popitem(last=False)
+        return pause_s
+
+    def _pop(self, asker: str) -> Place[Ticket]:
+        own = self._waiting.pop(asker)
+        place = own.popleft()
+        if own:
+            # Behind all others: who asks for much gets no more turns than who asks for one.
+            self._waiting[asker] = own
+        self._count -= 1
+        self._bytes -= place.size
+        return place
+
+
+class MemoryEvaluator:
+    """`files` may be exchanged."""
+
+    def __init__(self, files: PillarFiles, nodegroups: Nodegroups | None = None) -> None:
+        self.files = files
+        self._nodegroups = nodegroups or {}
+
+    def evaluate(self, wanted: Wanted, done: Callable[[Evaluation], None]) -> None:
+        done(evaluated(self.files, self._nodegroups, wanted))

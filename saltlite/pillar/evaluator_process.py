@@ -16,8 +16,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from saltlite.pillar.compiler import Nodegroups, PillarFiles
 from saltlite.pillar.evaluation import Evaluation, Wanted, evaluated
-from saltlite.pillar.ports import Nodegroups, PillarFiles
 from saltlite.platform.defects import DEFECT, log_defect
 from saltlite.platform.process import close_all_but, set_parent_death_signal, set_title
 from saltlite.wire.framing import framed, pack, read_frame, unpack

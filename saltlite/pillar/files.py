@@ -1,7 +1,10 @@
-"""The folders of the option `pillar_roots` (`saltlite.pillar.ports.PillarFiles`).
+"""The folders of the option `pillar_roots` (`saltlite.pillar.compiler.PillarFiles`), and the YAML in them.
 
-The first line says how a file is read: `#!yaml`, or `#!jinja|yaml`, which is what a file without such a line is taken
-for. Files are opened below their root only. What was read is remembered for as long as the file stays the same.
+The first line says how a file is rendered: `#!yaml`, or `#!jinja|yaml`, which is the default. Files are opened below
+their root only. Text and data are cached until the file changes.
+
+YAML is read as in the configuration, with Salt's two differences: `yes`, `no`, `on` and `off` are booleans, and a key
+that is a whole number is an int. Every mistake names `file:line:col`.
 """
 
 from __future__ import annotations
@@ -13,11 +16,51 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from saltlite.config.yamlfile import Map, PlacedError, Scalar, Written, parse, resolve
+from saltlite.config.yamlfile import Sequence as ListNode
 from saltlite.errors import RenderError, UsageError
 from saltlite.files.roots import DiskFileRoots
 from saltlite.model.files import parse_path
 from saltlite.pillar.jinja_templates import Source, Templates, has_markup
-from saltlite.pillar.yaml_text import read_yaml
+
+# -- YAML
+
+
+_BOOLEANS = {
+    **{word: True for text in ("yes", "on") for word in (text, text.capitalize(), text.upper())},
+    **{word: False for text in ("no", "off") for word in (text, text.capitalize(), text.upper())},
+}
+
+
+def read_yaml(text: str, name: str) -> Any:
+    """The data in `text`, None when it is empty. Raises RenderError, which repeats no value."""
+    try:
+        written, twice = parse(text.encode("utf-8", "surrogatepass"))
+    except PlacedError as error:
+        raise _misread(name, error) from error
+    if twice:
+        raise _misread(name, twice[0])
+    return None if written is None else _value(written)
+
+
+def _misread(name: str, error: PlacedError) -> RenderError:
+    return RenderError(f"{name}:{error.where.line}:{error.where.column}: {error}")
+
+
+def _value(written: Written) -> Any:
+    match written:
+        case Scalar():
+            return written.text if written.quoted else _BOOLEANS.get(written.text, resolve(written.text))
+        case ListNode():
+            return [_value(item) for item in written.items]
+        case Map():
+            return {_key(key): _value(value) for key, value in written.pairs}
+
+
+def _key(key: Scalar) -> str | int:
+    value = key.text if key.quoted else resolve(key.text)
+    return value if type(value) is int else key.text
+
 
 FILE_BYTES_MAX = 1024 * 1024
 """Bytes of one file, and of what a template makes of it."""

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.files.answers import SLICE, FileService, Finding
-from saltlite.files.memory import MemoryFileRoots
-from saltlite.files.ports import FileRoots
-from saltlite.files.roots import DiskFileRoots
+from saltlite.files.roots import DiskFileRoots, FileRoots, MemoryFileRoots
+from saltlite.files.server import SLICE, FileService, Finding
 from saltlite.wire.limits import CHUNK, FILE_NAMES, FILE_NAMES_BYTES
 from saltlite.wire.messages import Message, Sender, check
 

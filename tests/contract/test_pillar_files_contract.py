@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from saltlite.errors import RenderError
+from saltlite.pillar.compiler import MemoryPillarFiles, PillarFiles
 from saltlite.pillar.files import DiskPillarFiles
-from saltlite.pillar.memory import MemoryPillarFiles
-from saltlite.pillar.ports import PillarFiles
 
 Make = Callable[[Mapping[str, Mapping[str, Any]]], PillarFiles]
 

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from saltlite.auth.acl import Granted, Principal
-from saltlite.auth.rules import read_rules
-from saltlite.files.answers import FileService
+from saltlite.auth.acl import Granted, Principal, read_rules
 from saltlite.files.roots import DiskFileRoots
-from saltlite.files.uploads import Uploads
+from saltlite.files.server import FileService, Uploads
 from saltlite.loader.encode import encode_return
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
 from saltlite.master.processes.documents import Documents, Pillars

@@ -18,7 +18,7 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudSystemExit,
 )
 from saltlite.cloud.api.rest import RestError
-from saltlite.cloud.drivers import _digitalocean_api
+from saltlite.cloud.drivers import digitalocean
 from tests.support.api import Answers, answering, recorded
 from tests.support.cloud import Program, assert_six, loaded, machine
 
@@ -38,7 +38,7 @@ Account = Callable[[str], AbstractContextManager[tuple[Any, Program, Answers]]]
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_digitalocean_api, "INTERVAL_S", 0.01)
+    monkeypatch.setattr(digitalocean, "INTERVAL_S", 0.01)
 
 
 @pytest.fixture
@@ -273,7 +273,7 @@ def test_nonsense_is_one_sentence(body: str, sentence: str) -> None:
 
 
 def test_a_listing_that_goes_in_circles_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_digitalocean_api, "PAGES_MAX", 3)
+    monkeypatch.setattr(digitalocean, "PAGES_MAX", 3)
     page = {"droplets": [], "links": {"pages": {"next": "https://example.com/steal"}}}
     with (
         answering([{"body": page}] * 3) as answers,

@@ -17,7 +17,7 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudNotFound,
     SaltCloudSystemExit,
 )
-from saltlite.cloud.drivers import _ec2_api, _ec2_machines
+from saltlite.cloud.drivers import _ec2_api
 from tests.support.cloud import Program, assert_six, loaded, machine
 from tests.support.ec2_api import AMAZON, IMAGE, UBUNTU, ec2_api, empty, needs_moto
 
@@ -218,8 +218,8 @@ def test_a_machine_that_amazon_does_not_list_yet_has_its_name_and_can_be_destroy
         driver.create(machine("ec2", "web1", image=IMAGE, size="t3.micro"))
     there = driver.list_nodes()["web1"]["id"]
     with monkeypatch.context() as patched:
-        patched.setattr(_ec2_machines.Machines, "by_name", lambda _self: {})
-        patched.setattr(_ec2_machines.Machines, "find", lambda _self, name: pytest.fail(f"{name} is looked for"))
+        patched.setattr(_ec2_api.Machines, "by_name", lambda _self: {})
+        patched.setattr(_ec2_api.Machines, "find", lambda _self, name: pytest.fail(f"{name} is looked for"))
         assert driver.list_nodes_min() == {"web1": {"id": there, "state": "pending"}}
         assert driver.destroy("web1") == {"id": there, "destroyed": True}
     assert driver.list_nodes_min() == {}

@@ -15,8 +15,7 @@ import pytest
 
 from saltlite.cloud.api import port
 from saltlite.cloud.program.drivers import Drivers
-from saltlite.cloud.rules.providers import Provider
-from saltlite.cloud.rules.settings import Settings
+from saltlite.cloud.rules.catalogue import Provider, Settings
 from tests.support.cloud import Program, machine
 
 pytestmark = pytest.mark.skipif(

@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 
-from saltlite.cloud.program import app, create, unfinished
-from saltlite.cloud.program.create import CreateFailed, Creation
-from saltlite.cloud.program.destroy import destroy
+from saltlite.cloud.program import app, lifecycle
+from saltlite.cloud.program.lifecycle import CreateFailed, Creation, destroy
 from saltlite.cloud.program.program import Program
 from saltlite.cloud.rules.flow import Unfinished
 from saltlite.errors import SaltliteError
 
 DRIVER = """
 import json, os
-from saltlite.cloud.api import events
+from saltlite.cloud.api import driver as events
 from saltlite.cloud.api.exceptions import SaltCloudExecutionFailure
 
 def __virtual__():
@@ -130,8 +129,8 @@ class Lab:
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    monkeypatch.setattr(create, "LOOK_AGAIN_S", 0.01)
-    monkeypatch.setattr(create, "LISTED_WITHIN_S", 0.2)
+    monkeypatch.setattr(lifecycle, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(lifecycle, "LISTED_WITHIN_S", 0.2)
     return Lab(tmp_path)
 
 
@@ -154,7 +153,7 @@ def test_what_a_failed_create_destroys_is_its_own_machine(lab: Lab, does: str, s
 
 
 def test_a_machine_that_is_listed_late_is_destroyed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(create, "LISTED_WITHIN_S", 10.0)
+    monkeypatch.setattr(lifecycle, "LISTED_WITHIN_S", 10.0)
     looks: list[str] = []
     program = lab.program(f"{SAYS_REQUESTING}{BREAKS}")
     making = Creation(program, program.machine("web1", program.catalogue.profile("small")))
@@ -177,9 +176,9 @@ def test_a_machine_that_may_be_made_stays_listed_as_unfinished(lab: Lab, monkeyp
     (one,) = lab.left()
     with pytest.raises(CreateFailed, match="is at work"):
         lab.make(OURS)
-    monkeypatch.setattr(create, "LISTED_WITHIN_S", -1.0)
-    monkeypatch.setattr(create, "CERTAIN_AFTER_S", -1.0)
-    assert unfinished.clean(lab.program(), one) == "what was half made is taken back"
+    monkeypatch.setattr(lifecycle, "LISTED_WITHIN_S", -1.0)
+    monkeypatch.setattr(lifecycle, "CERTAIN_AFTER_S", -1.0)
+    assert lifecycle.clean(lab.program(), one) == "what was half made is taken back"
     assert lab.left() == []
 
 
@@ -188,7 +187,7 @@ def test_a_name_whose_last_machine_is_half_made_is_refused_until_that_is_taken_b
     with pytest.raises(CreateFailed, match="cloud --clean web1"):
         lab.make(OURS)
     (one,) = lab.program().journal.unfinished()
-    unfinished.clean(lab.program(), one)
+    lifecycle.clean(lab.program(), one)
     assert lab.there() == {}
     assert lab.make(OURS)["id"] == "ours"
 
@@ -198,9 +197,9 @@ def test_clean_destroys_no_machine_that_has_the_name_since(lab: Lab, monkeypatch
     lab.machines(web1="healthy")
     (one,) = lab.program().journal.unfinished()
     assert one.create.identity == "ours"
-    monkeypatch.setattr(create, "LISTED_WITHIN_S", -1.0)
-    monkeypatch.setattr(create, "CERTAIN_AFTER_S", -1.0)
-    unfinished.clean(lab.program(), one)
+    monkeypatch.setattr(lifecycle, "LISTED_WITHIN_S", -1.0)
+    monkeypatch.setattr(lifecycle, "CERTAIN_AFTER_S", -1.0)
+    lifecycle.clean(lab.program(), one)
     assert lab.there() == {"web1": "healthy"}
 
 
@@ -217,7 +216,7 @@ def test_clean_of_a_destroy_leaves_the_machine_that_has_the_name_since(lab: Lab)
     lab.machines(web1="new")
     lab.client.keys = [{"id": "web1", "fingerprint": "f", "state": "accepted", "how": "by hand"}]
     (one,) = lab.left()
-    assert "another (new)" in unfinished.clean(program, one)
+    assert "another (new)" in lifecycle.clean(program, one)
     assert (lab.there(), len(lab.client.keys), lab.left()) == ({"web1": "new"}, 1, [])
 
 

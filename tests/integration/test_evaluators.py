@@ -13,7 +13,7 @@ import pytest
 from saltlite.master.processes import evaluators
 from saltlite.master.processes.evaluators import BUFFER_MAX, MESSAGE_MAX, Evaluations, Evaluators
 from saltlite.model.ids import MinionId
-from saltlite.pillar import evaluation_queue, evaluator_process
+from saltlite.pillar import evaluation, evaluator_process
 from saltlite.pillar.evaluation import Evaluation, Wanted
 from saltlite.pillar.files import DiskPillarFiles
 from saltlite.platform.reactor import Reactor
@@ -206,7 +206,7 @@ def test_one_asker_has_one_under_way(site: Site) -> None:
 
 
 def test_what_waits_too_long_is_told_to_come_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation_queue, "WAIT_S", 0.2)
+    monkeypatch.setattr(evaluation, "WAIT_S", 0.2)
     for number in range(evaluators.PROCESSES):
         site.ask(f"loop{number}")
     site.ask("good1")

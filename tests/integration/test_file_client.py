@@ -12,7 +12,7 @@ import pytest
 
 from saltlite.errors import CommandExecutionError
 from saltlite.files.client import ATTEMPTS
-from saltlite.files.ports import FileAsker
+from saltlite.files.roots import FileAsker
 from saltlite.model.files import FileAddress
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message

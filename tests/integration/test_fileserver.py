@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.files.answers import SLICE, FileService
 from saltlite.files.roots import DiskFileRoots
-from saltlite.files.server import FileServer
-from saltlite.files.uploads import Uploads
+from saltlite.files.server import SLICE, FileServer, FileService, Uploads
 from saltlite.model.ids import MinionId
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.messages import Message

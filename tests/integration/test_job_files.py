@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from saltlite.files.answers import FileService
 from saltlite.files.client import FileClient
 from saltlite.files.roots import DiskFileRoots
+from saltlite.files.server import FileService
 from saltlite.loader.encode import decode_return
 from saltlite.loader.index import build_index
 from saltlite.loader.search_path import search_layers

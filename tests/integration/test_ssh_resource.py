@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.resources.types.ssh._process import OUTPUT_BYTES_MAX
+from saltlite.resources.types.ssh._client import OUTPUT_BYTES_MAX
 from tests.support import sshd
 from tests.support.modules import TypeHere
 from tests.support.sshd import PASSWORD, USER, Sshd, make_key, start_sshd

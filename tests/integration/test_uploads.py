@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.files import uploads
-from saltlite.files.uploads import ARRIVING_MAX, Arrival, Uploads
+from saltlite.files import server
+from saltlite.files.server import ARRIVING_MAX, Arrival, Uploads
 from saltlite.model.ids import MinionId
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message, Sender, check
@@ -104,6 +104,6 @@ def test_a_minion_has_so_many_files_on_their_way_and_no_more(tmp_path: Path) -> 
 
 
 def test_nothing_is_taken_when_the_disk_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "FREE_LEAST", 2**62)
+    monkeypatch.setattr(server, "FREE_LEAST", 2**62)
     assert put(Uploads(str(tmp_path), LARGEST), b"content")["state"] == "refused"
     assert arrived(tmp_path) == {}

@@ -9,9 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from saltlite.cloud.rules import listing
+from saltlite.cloud.rules.catalogue import Level, MapMachine, Settings, explained, flattened, waves
 from saltlite.cloud.rules.flow import CREATING, Announcer, order_of_create
-from saltlite.cloud.rules.maps import MapMachine, waves
-from saltlite.cloud.rules.settings import Level, Settings, explained, flattened
 from saltlite.model.redaction import Secrets
 
 TEXTS = st.text(max_size=8)

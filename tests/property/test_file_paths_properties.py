@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saltlite.errors import UsageError
-from saltlite.files.answers import FileService
 from saltlite.files.roots import DiskFileRoots
+from saltlite.files.server import FileService
 from saltlite.model.files import parse_path
 
 SECRET = b"s3cret"

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from saltlite.files.answers import FileService
 from saltlite.files.client import FileClient
-from saltlite.files.memory import MemoryFileRoots
-from saltlite.files.ports import FileAsker
-from saltlite.files.roots import DiskFileRoots
-from saltlite.files.server import FileServer
+from saltlite.files.roots import DiskFileRoots, FileAsker, MemoryFileRoots
+from saltlite.files.server import FileServer, FileService
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.messages import Message
 

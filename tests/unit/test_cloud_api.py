@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from saltlite.cloud.api import cloud, config, port
+from saltlite.cloud.api.driver import namespaced_function
 from saltlite.cloud.api.exceptions import (
     SaltCloudConfigError,
     SaltCloudException,
@@ -16,7 +17,6 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudExecutionTimeout,
     SaltCloudSystemExit,
 )
-from saltlite.cloud.api.functools import namespaced_function
 from tests.support.cloud import Program
 from tests.support.modules import loader_over, write
 

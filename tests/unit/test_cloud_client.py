@@ -11,12 +11,9 @@ from typing import Any
 import pytest
 
 from saltlite.client.local import LocalClient
-from saltlite.cloud.program.app import open_program
-from saltlite.cloud.program.client import CloudClient
+from saltlite.cloud.program.app import CloudClient, open_program
 from saltlite.cloud.program.program import Program
-from saltlite.cloud.rules.foreign import of_this_host
-from saltlite.cloud.rules.providers import Profile, Provider
-from saltlite.cloud.rules.settings import Settings
+from saltlite.cloud.rules.catalogue import Profile, Provider, Settings, of_this_host
 from saltlite.errors import CommandExecutionError
 
 

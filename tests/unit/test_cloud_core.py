@@ -7,13 +7,23 @@ from typing import Any
 import pytest
 
 from saltlite.cloud.rules import listing
+from saltlite.cloud.rules.catalogue import (
+    NAME_MAX,
+    Catalogue,
+    MapMachine,
+    Settings,
+    catalogue,
+    check_machine_name,
+    composed,
+    explanation,
+    levels_of,
+    machines_of,
+    minion_settings,
+    name_in_tag,
+    one_map,
+    waves,
+)
 from saltlite.cloud.rules.flow import DESTROYING, Announcer, Create, Step, Undo, order_of_create, replay
-from saltlite.cloud.rules.maps import MapMachine, machines_of, one_map, waves
-from saltlite.cloud.rules.minionconfig import minion_settings
-from saltlite.cloud.rules.names import NAME_MAX, check_machine_name, name_in_tag
-from saltlite.cloud.rules.profiles import composed, explanation, levels_of
-from saltlite.cloud.rules.providers import Catalogue, catalogue
-from saltlite.cloud.rules.settings import Settings
 from saltlite.errors import ConfigError, UsageError
 
 

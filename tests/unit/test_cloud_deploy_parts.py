@@ -21,13 +21,11 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudExecutionTimeout,
     SaltCloudPasswordError,
 )
-from saltlite.cloud.deploy import script, wheel, windows
-from saltlite.cloud.deploy.bootstrap import script_text
-from saltlite.cloud.deploy.readings import Readings
-from saltlite.cloud.deploy.settings import deployment_of
+from saltlite.cloud.deploy import settings, upload
+from saltlite.cloud.deploy.bootstrap import DENIED_PAUSE_S, PAUSE_MAX_S, script_text, until_let_in
+from saltlite.cloud.deploy.settings import Readings, deployment_of
 from saltlite.cloud.deploy.upload import BYTES_MAX, Upload
-from saltlite.cloud.deploy.wait import DENIED_PAUSE_S, PAUSE_MAX_S, until_let_in
-from saltlite.resources.types.ssh._faults import NotReachedError
+from saltlite.resources.types.ssh._client import NotReachedError
 
 
 class Clock:
@@ -91,7 +89,7 @@ def test_what_does_not_get_better_by_waiting_ends_it_at_once() -> None:
 
 
 def test_the_wheel_of_saltlite_holds_what_is_imported_and_installs(tmp_path: Path) -> None:
-    made = wheel.own_wheel()
+    made = upload.own_wheel()
     assert made.name == f"saltlite-{__version__}-py3-none-any.whl"
     with zipfile.ZipFile(io.BytesIO(made.data)) as archive:
         assert archive.testzip() is None
@@ -115,11 +113,11 @@ def test_the_wheel_of_saltlite_holds_what_is_imported_and_installs(tmp_path: Pat
 
 
 def test_every_requirement_travels_to_a_machine_of_the_same_kind_only() -> None:
-    here = wheel.this_kind()
-    names = {each.name.split("-")[0].lower() for each in wheel.travelling(here, "")[0]}
+    here = upload.this_kind()
+    names = {each.name.split("-")[0].lower() for each in upload.travelling(here, "")[0]}
     assert {"saltlite", "pyzmq", "msgpack", "pyyaml", "cryptography", "cffi", "tornado"} <= names
-    for other in (wheel.Kind("cpython-312-x86_64-linux-gnu", here.libc), wheel.Kind(here.abi, (2, 1))):
-        wheels, complete = wheel.travelling(other, "")
+    for other in (upload.Kind("cpython-312-x86_64-linux-gnu", here.libc), upload.Kind(here.abi, (2, 1))):
+        wheels, complete = upload.travelling(other, "")
         assert not complete
         assert {each.name.split("-")[0] for each in wheels} <= {"saltlite", "pip"}
 
@@ -128,7 +126,7 @@ def test_the_wheels_of_a_folder_travel_to_machines_of_another_kind(tmp_path: Pat
     (tmp_path / "some-1.0-py3-none-any.whl").write_bytes(b"x")
     (tmp_path / "saltlite-0.0.0-py3-none-any.whl").write_bytes(b"old")
     (tmp_path / "notes.txt").write_text("no wheel")
-    wheels, complete = wheel.travelling(wheel.Kind("cpython-313-aarch64-linux-gnu", (2, 36)), str(tmp_path))
+    wheels, complete = upload.travelling(upload.Kind("cpython-313-aarch64-linux-gnu", (2, 36)), str(tmp_path))
     assert complete
     names = [each.name for each in wheels]
     assert "some-1.0-py3-none-any.whl" in names
@@ -137,7 +135,7 @@ def test_the_wheels_of_a_folder_travel_to_machines_of_another_kind(tmp_path: Pat
 
 
 def test_the_unit_starts_the_command_that_was_installed() -> None:
-    lines = wheel.unit_text("/srv/venv/bin/saltlite-minion", "/srv/conf").splitlines()
+    lines = upload.unit_text("/srv/venv/bin/saltlite-minion", "/srv/conf").splitlines()
     assert "ExecStart=/srv/venv/bin/saltlite-minion -c /srv/conf" in lines
     assert "Type=notify" in lines
 
@@ -166,22 +164,22 @@ def test_an_upload_has_a_limit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["plain", "", "it's", 'a "b" $HOME `id` \\', "two\nlines", "-n", "ä"])
 def test_a_shell_reads_settings_as_they_are(value: str) -> None:
-    text = script.assignments({"VALUE": value}) + 'printf %s "$VALUE"'
+    text = upload.assignments({"VALUE": value}) + 'printf %s "$VALUE"'
     said = subprocess.run(["/bin/sh", "-c", text], capture_output=True, check=True)
     assert said.stdout.decode() == value
 
 
 def test_windows_parameters_are_read_and_the_deployment_refused() -> None:
     vm_ = {"name": "win1", "ssh_host": "192.0.2.9", "win_username": "Admin", "win_password": "hidden-here"}
-    assert windows.is_windows(vm_)
-    assert not windows.is_windows({"name": "web1", "win_password": "alone"})
-    given = windows.parameters({**vm_, "use_winrm": False, "win_deploy_auth_retries": 3})
+    assert settings.is_windows(vm_)
+    assert not settings.is_windows({"name": "web1", "win_password": "alone"})
+    given = settings.parameters({**vm_, "use_winrm": False, "win_deploy_auth_retries": 3})
     assert (given["port"], given["auth_retries"], given["auth_retry_delay"]) == (445, 3, 1.0)
-    refused = str(windows.refuse(vm_))
+    refused = str(settings.refuse(vm_))
     assert "WinRM port 5986 as Admin" in refused
     assert "hidden-here" not in refused
     with pytest.raises(SaltCloudConfigError, match="win_deploy_auth_retries is 0"):
-        windows.parameters({**vm_, "win_deploy_auth_retries": 0})
+        settings.parameters({**vm_, "win_deploy_auth_retries": 0})
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,21 @@ from typing import Any
 
 import pytest
 
-from saltlite.auth.acl import RIGHTS, Action, Granted, Principal, authorize, judge, knows_pillars, may
-from saltlite.auth.rules import RULES_MAX, TEXT_MAX, Call, read_blacklist, read_rules
+from saltlite.auth.acl import (
+    RIGHTS,
+    RULES_MAX,
+    TEXT_MAX,
+    Action,
+    Call,
+    Granted,
+    Principal,
+    authorize,
+    judge,
+    knows_pillars,
+    may,
+    read_blacklist,
+    read_rules,
+)
 from saltlite.errors import CostlyRuleError, RefusedError, UsageError
 from saltlite.master.handlers import operator_verbs
 from saltlite.model.ids import MinionId, TargetId

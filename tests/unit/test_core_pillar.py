@@ -9,10 +9,7 @@ import pytest
 
 from saltlite.errors import RenderError
 from saltlite.model.ids import MinionId
-from saltlite.pillar.compiler import ERRORS, INCLUDED_MAX, RENDERED_MAX
-from saltlite.pillar.memory import MemoryPillarFiles
-from saltlite.pillar.merge import merged
-from saltlite.pillar.subject import names_of, pillar_of
+from saltlite.pillar.compiler import ERRORS, INCLUDED_MAX, RENDERED_MAX, MemoryPillarFiles, merged, names_of, pillar_of
 
 GRAINS = {"os": "Debian", "roles": ["web", "cache"], "ipv4": ["192.0.2.7"], "id": "somebody-else"}
 

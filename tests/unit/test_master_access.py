@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.auth.acl import Granted, Principal
+from saltlite.auth.acl import Granted, Principal, read_blacklist, read_rules
 from saltlite.auth.logins import external
-from saltlite.auth.rules import read_blacklist, read_rules
 from saltlite.errors import LoginError, NoTargetError, RefusedError, UsageError
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.operator_verbs import handle_request

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from saltlite.auth.acl import Granted
-from saltlite.auth.rules import read_rules
+from saltlite.auth.acl import Granted, read_rules
 from saltlite.errors import StoreError
 from saltlite.hooks import read_hooks
 from saltlite.master.processes.hooks import AGAIN_S, LIMITED_S, LOOK_S, STALE_S, Hooks

@@ -15,9 +15,8 @@ from saltlite.master.processes.context import HandlerConfig, Identity, Master
 from saltlite.master.processes.documents import PILLARS_A_MINUTE, PILLARS_MEMORY, Pillars
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint
-from saltlite.pillar.evaluation import Evaluation, Evaluator, Wanted
-from saltlite.pillar.memory import MemoryPillarFiles
-from saltlite.pillar.memory_evaluator import MemoryEvaluator
+from saltlite.pillar.compiler import MemoryPillarFiles
+from saltlite.pillar.evaluation import Evaluation, Evaluator, MemoryEvaluator, Wanted
 from saltlite.platform.clock import ManualClock
 from saltlite.targeting.banks import GRAINS, PILLAR
 from saltlite.targeting.fleet import Query

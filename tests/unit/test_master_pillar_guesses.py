@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.auth.acl import Granted, Principal
+from saltlite.auth.acl import Granted, Principal, read_rules
 from saltlite.auth.logins import WRONG_AT_ONCE, WRONG_EVERY_S, guess_limiter
-from saltlite.auth.rules import read_rules
 from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Answer

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.auth.acl import Granted, Principal
-from saltlite.auth.rules import read_rules
+from saltlite.auth.acl import Granted, Principal, read_rules
 from saltlite.errors import NoTargetError, RefusedError, SaltliteError, UsageError
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Answer

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.auth.acl import Granted, Principal
-from saltlite.auth.rules import read_rules
+from saltlite.auth.acl import Granted, Principal, read_rules
 from saltlite.errors import CommandExecutionError, RefusedError, SaltInvocationError, UsageError
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from saltlite.auth.acl import Granted, Principal
-from saltlite.auth.rules import read_rules
+from saltlite.auth.acl import Granted, Principal, read_rules
 from saltlite.errors import RefusedError, UsageError
-from saltlite.files.memory import MemoryFileRoots
+from saltlite.files.roots import MemoryFileRoots
 from saltlite.master.handlers import files as served
 from saltlite.master.handlers.operator_verbs import handle_request
 from tests.support.master import Office

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.pillar import evaluation_queue
-from saltlite.pillar.evaluation_queue import (
+from saltlite.pillar import evaluation
+from saltlite.pillar.evaluation import (
     PAUSE_MAX_S,
     PAUSE_MIN_S,
     WAIT_S,
@@ -94,7 +94,7 @@ def test_what_waits_too_long_waits_no_more() -> None:
 
 
 def test_so_many_pauses_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation_queue, "PAUSES_MAX", 2)
+    monkeypatch.setattr(evaluation, "PAUSES_MAX", 2)
     made: EvaluationQueue[int] = EvaluationQueue()
     for name in ("a", "b", "c"):
         assert made.offer(place(name)) == ""

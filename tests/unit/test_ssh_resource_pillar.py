@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError
-from saltlite.resources.types.ssh._faults import sentence_of
-from saltlite.resources.types.ssh._host import SECRET_MAX, TIMEOUT_MAX_S, Host, host_of
-from saltlite.resources.types.ssh._remote_grains import ADDRESSES_MAX, OUTPUT_MAX, VALUE_MAX, read_grains
+from saltlite.resources.types.ssh import ADDRESSES_MAX, OUTPUT_MAX, VALUE_MAX, _read_grains
+from saltlite.resources.types.ssh._client import SECRET_MAX, TIMEOUT_MAX_S, Host, host_of, sentence_of
 
 REDHAT = b"""\
 kernel=Linux
@@ -119,7 +118,7 @@ def test_what_ssh_writes_becomes_a_sentence_that_names_the_resource(log: str, sa
 
 
 def test_grains_are_named_and_shaped_as_those_of_minions() -> None:
-    found = read_grains(REDHAT)
+    found = _read_grains(REDHAT)
     assert found == {
         "kernel": "Linux",
         "kernelrelease": "5.14.0-70.el9.x86_64",
@@ -143,7 +142,7 @@ def test_grains_are_named_and_shaped_as_those_of_minions() -> None:
 
 def test_an_unknown_system_has_the_family_of_what_it_is_like() -> None:
     printed = b"kernel=Linux\nrelease_ID=thing\nrelease_ID_LIKE=debian\nrelease_NAME='Thing OS'\nend=end\n"
-    found = read_grains(printed)
+    found = _read_grains(printed)
     assert (found["os"], found["os_family"]) == ("Thing", "Debian")
 
 
@@ -167,9 +166,9 @@ def test_an_unknown_system_has_the_family_of_what_it_is_like() -> None:
 )
 def test_output_that_is_not_of_the_script_is_an_error(printed: bytes) -> None:
     with pytest.raises(CommandExecutionError, match="The host printed"):
-        read_grains(printed)
+        _read_grains(printed)
 
 
 def test_a_host_with_very_many_addresses_has_the_first_of_them() -> None:
     printed = b"".join(b"ipv4=10.0.%d.%d\n" % divmod(number, 256) for number in range(ADDRESSES_MAX + 50))
-    assert len(read_grains(b"kernel=Linux\n" + printed + b"end=end\n")["ipv4"]) == ADDRESSES_MAX
+    assert len(_read_grains(b"kernel=Linux\n" + printed + b"end=end\n")["ipv4"]) == ADDRESSES_MAX

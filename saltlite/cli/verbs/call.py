@@ -217,9 +217,9 @@ def _files(config: MinionConfig) -> dict[str, Any]:
     """`__file_client__` over the folders of file_roots, when there are any."""
     if not config.file_roots:
         return {}
-    from saltlite.files.answers import FileService
     from saltlite.files.client import FileClient  # most calls need no files
     from saltlite.files.roots import DiskFileRoots
+    from saltlite.files.server import FileService
 
     desk = FileService(DiskFileRoots(config.file_roots))
     return {"__file_client__": FileClient(desk, config.cachedir, extmods=config.extension_modules)}
@@ -234,8 +234,8 @@ def _pillar(config: MinionConfig, minion: str, grains: Mapping[str, Any]) -> dic
         from saltlite.minion.sync.pillar_copy import kept_pillar  # as below
 
         return kept_pillar(config.cachedir)
+    from saltlite.pillar.compiler import pillar_of
     from saltlite.pillar.files import DiskPillarFiles  # most calls need no pillar
-    from saltlite.pillar.subject import pillar_of
     from saltlite.wire.codec import decode_document, encode_document
 
     pillar = pillar_of(DiskPillarFiles(config.pillar_roots), MinionId(minion), grains, {})

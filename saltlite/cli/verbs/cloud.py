@@ -18,14 +18,13 @@ from saltlite.cli.custom_output import master_opts
 from saltlite.cli.in_process import printing_to_stderr
 from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.output import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output, print_answer
-from saltlite.cloud.program import actions, app, query, unfinished
+from saltlite.cloud.program import app, lifecycle
+from saltlite.cloud.program.app import require_foreign
 from saltlite.cloud.program.check import Result, check
-from saltlite.cloud.program.client import require_foreign
 from saltlite.cloud.program.files import load_map
 from saltlite.cloud.program.parallel import Done, worst_exit_code
-from saltlite.cloud.program.program import Program, conceal_logs
-from saltlite.cloud.program.progress import Block, Lines
-from saltlite.cloud.rules.profiles import explanation as explain
+from saltlite.cloud.program.program import Block, Lines, Program, conceal_logs
+from saltlite.cloud.rules.catalogue import explanation as explain
 from saltlite.config.paths import require_path
 from saltlite.errors import RefusedError, SaltliteError, UsageError
 from saltlite.model.redaction import HIDDEN, is_secret_name
@@ -37,10 +36,9 @@ if TYPE_CHECKING:
 
     from saltlite.cli.console import Console
     from saltlite.cli.options import Parsed
-    from saltlite.cloud.program.query import Answers
+    from saltlite.cloud.program.app import Answers
+    from saltlite.cloud.rules.catalogue import MapMachine, Provider
     from saltlite.cloud.rules.flow import Unfinished
-    from saltlite.cloud.rules.maps import MapMachine
-    from saltlite.cloud.rules.providers import Provider
 
 
 _KEY = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
@@ -294,7 +292,7 @@ def _destroy(program: Program, parsed: Parsed, console: Console) -> int:
         raise UsageError("say which machines: saltlite cloud -d NAME...")
     names = list(dict.fromkeys(names))
     with printing_to_stderr():
-        query.find(program, names, providers)
+        app.find(program, names, providers)
     confirm(f"These machines are to be destroyed: {', '.join(names)}.", parsed, console)
     with printing_to_stderr():
         done = app.destroy_machines(program, names, providers, parallel=parsed.on("parallel"))
@@ -313,10 +311,10 @@ def _action(program: Program, parsed: Parsed, console: Console) -> int:
     providers = _providers(program, parsed)
     if not action.startswith(_READS):
         with printing_to_stderr():
-            query.find(program, names, providers)
+            app.find(program, names, providers)
         confirm(f"{action} is to be done with {', '.join(names)}.", parsed, console)
     with printing_to_stderr():
-        answers = actions.action(program, action, names, kwargs, providers)
+        answers = app.action(program, action, names, kwargs, providers)
     return _answered(program, answers, parsed, console)
 
 
@@ -330,13 +328,13 @@ def _function(program: Program, parsed: Parsed, console: Console) -> int:
         )
     provider = program.catalogue.provider(names[0])
     with printing_to_stderr():
-        answers = actions.function(program, parsed.options["function"], provider, kwargs)
+        answers = app.function(program, parsed.options["function"], provider, kwargs)
     return _answered(program, answers, parsed, console)
 
 
 def _list_machines(program: Program, parsed: Parsed, console: Console) -> int:
-    asks = {"query": query.machines, "full_query": query.machines_full, "select_query": query.machines_selected}
-    ask = query.machines_cached if parsed.on("cached") else next(ask for name, ask in asks.items() if parsed.on(name))
+    asks = {"query": app.machines, "full_query": app.machines_full, "select_query": app.machines_selected}
+    ask = app.machines_cached if parsed.on("cached") else next(ask for name, ask in asks.items() if parsed.on(name))
     machines = load_map(parsed.options["map"]) if parsed.on("map") else None
     providers = _providers(program, parsed)
     if machines is not None:
@@ -360,7 +358,7 @@ def _list_offers(program: Program, parsed: Parsed, console: Console) -> int:
     what = next(what for what in ("locations", "images", "sizes") if parsed.on(f"list_{what}"))
     providers = program.catalogue.matching(parsed.options[f"list_{what}"])
     with printing_to_stderr():
-        answers = query.offers(program, providers, what)
+        answers = app.offers(program, providers, what)
     return _answered(program, answers, parsed, console)
 
 
@@ -387,7 +385,7 @@ def _list_profiles(program: Program, parsed: Parsed, console: Console) -> int:
 
 
 def _unfinished(program: Program, parsed: Parsed, console: Console) -> int:
-    rows = unfinished.shown(program)
+    rows = lifecycle.shown(program)
     often = [row["name"] for row in rows]
     labels = [row["name"] if often.count(row["name"]) == 1 else f"{row['name']} ({row['run']})" for row in rows]
     printed(dict(zip(labels, rows, strict=True)), parsed, console)
@@ -396,14 +394,14 @@ def _unfinished(program: Program, parsed: Parsed, console: Console) -> int:
 
 def _clean(program: Program, parsed: Parsed, console: Console) -> int:
     runs = _unfinished_of(program, parsed)
-    machines = unfinished.destroys(runs)
+    machines = lifecycle.destroys(runs)
     if machines:
         confirm(f"These machines are to be destroyed, where they are there: {', '.join(machines)}.", parsed, console)
-    return _take_up(program, runs, parsed, console, unfinished.clean)
+    return _take_up(program, runs, parsed, console, lifecycle.clean)
 
 
 def _resume(program: Program, parsed: Parsed, console: Console) -> int:
-    return _take_up(program, _unfinished_of(program, parsed), parsed, console, unfinished.resume)
+    return _take_up(program, _unfinished_of(program, parsed), parsed, console, lifecycle.resume)
 
 
 def _unfinished_of(program: Program, parsed: Parsed) -> dict[str, Unfinished]:
@@ -411,7 +409,7 @@ def _unfinished_of(program: Program, parsed: Parsed) -> dict[str, Unfinished]:
     missing = [name for name in parsed.words if name not in {one.name for one in runs}]
     if missing:
         raise UsageError(f"nothing of {', '.join(missing)} is unfinished; `saltlite cloud --unfinished` lists what is")
-    return unfinished.by_label(runs)
+    return lifecycle.by_label(runs)
 
 
 def _take_up(

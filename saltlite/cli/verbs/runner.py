@@ -20,14 +20,14 @@ from saltlite.cli.in_process import Ran, exit_code, find_grains, new_jid, read_c
 from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, choice
 from saltlite.cli.output import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
 from saltlite.client.local import LocalClient, RunnerClient, without_outputter
-from saltlite.cloud.program.lazy import LazyCloud
+from saltlite.cloud import LazyCloud
 from saltlite.config.load import load_master
 from saltlite.config.options import opts_of, shown_opts
 from saltlite.config.paths import require_path
 from saltlite.errors import SaltliteError, UnreachableError, UsageError
-from saltlite.files.answers import FileService
 from saltlite.files.client import FileClient
 from saltlite.files.roots import DiskFileRoots
+from saltlite.files.server import FileService
 from saltlite.loader.dunders import CrossCalls
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader

@@ -24,8 +24,8 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudSystemExit,
 )
 from saltlite.cloud.api.port import cloud
+from saltlite.cloud.rules.catalogue import minion_settings
 from saltlite.cloud.rules.listing import selected
-from saltlite.cloud.rules.minionconfig import minion_settings
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Settings, as drivers look them up: `salt.config`.
+"""Settings as drivers look them up (`salt.config`), and the configuration file of a new minion.
 
 Contract: Salt's functions of these names. The order is the documented one: machine, profile, provider, global.
 """
@@ -6,11 +6,17 @@ Contract: Salt's functions of these names. The order is the documented one: mach
 from __future__ import annotations
 
 import copy
+import json
 import logging
+import os
+import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from saltlite.cloud.api import port
+from saltlite.config.load import load_minion
+from saltlite.config.minion import MinionConfig
+from saltlite.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -102,3 +108,23 @@ def _providers(opts: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, An
     for alias, drivers in (opts.get("providers") or {}).items():
         if isinstance(drivers, Mapping):
             yield from ((alias, driver, details) for driver, details in drivers.items() if isinstance(details, dict))
+
+
+def lines_of(options: Mapping[str, Any]) -> str:
+    """The text of the file: a line for each option, with its value as JSON, which is YAML."""
+    return "".join(
+        f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(value, ensure_ascii=False, default=str)}\n"
+        for name, value in options.items()
+    )
+
+
+def read_back(options: Mapping[str, Any]) -> MinionConfig:
+    """What a minion reads in such a file. Raises ConfigError for what it could not read, without values of secrets."""
+    with tempfile.TemporaryDirectory(prefix="saltlite-") as folder:
+        with open(os.path.join(folder, "minion"), "w", encoding="utf-8") as file:
+            file.write(lines_of(options))
+        try:
+            return load_minion(folder).config
+        except ConfigError as error:
+            # The places are those of a file that nobody sees.
+            raise ConfigError("; ".join(line.split(": ", 1)[-1] for line in str(error).splitlines())) from error

@@ -11,10 +11,9 @@ import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from saltlite.cloud.api.calls import no_action, no_function, only_action
 from saltlite.cloud.api.cloud import list_nodes_select, os_script
 from saltlite.cloud.api.config import get_cloud_config_value
-from saltlite.cloud.api.events import tell
+from saltlite.cloud.api.driver import no_action, no_function, only_action, tell
 from saltlite.cloud.api.exceptions import (
     SaltCloudConfigError,
     SaltCloudExecutionFailure,

@@ -1,23 +1,229 @@
-"""A machine becomes a minion, or nothing is left of the attempt.
+"""A machine becomes a minion over one OpenSSH connection; a failed deployment is rolled back.
 
-`bootstrap` is what drivers call as `salt.utils.cloud.bootstrap`; `retire` takes back what it made on a machine that
-stays. Both reach the events and the person that waits through the port of drivers, `saltlite.cloud.api.port`.
+`bootstrap` is what drivers call as `salt.utils.cloud.bootstrap`; `retire` removes the minion from a machine that stays.
+Both wait until the machine accepts a login, upload (`saltlite.cloud.deploy.upload`), and run the steps one by one.
+
+Host keys come from the settings; otherwise the first key that the machine shows is kept in a file on this host.
+Passwords reach ssh through a pipe and sudo through standard input, so no command line holds a secret.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Mapping
-from typing import Any
+import os
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, NoReturn, Self, TypeVar
 
-from saltlite.cloud.api.events import tell
-from saltlite.cloud.api.exceptions import SaltCloudException, SaltCloudExecutionFailure
+from saltlite import __version__
+from saltlite.cloud.api.driver import tell
+from saltlite.cloud.api.exceptions import (
+    SaltCloudException,
+    SaltCloudExecutionFailure,
+    SaltCloudExecutionTimeout,
+    SaltCloudPasswordError,
+)
 from saltlite.cloud.api.port import Cloud, cloud
-from saltlite.cloud.deploy import script, windows
-from saltlite.cloud.deploy.readings import Readings
-from saltlite.cloud.deploy.session import Session
-from saltlite.cloud.deploy.settings import Deployment, credentials_of, deployment_of, is_built_in, script_of
-from saltlite.resources.types.ssh._client import Outcome
+from saltlite.cloud.deploy import settings, upload
+from saltlite.cloud.deploy.settings import Deployment, Readings, credentials_of, deployment_of, is_built_in, script_of
+from saltlite.cloud.deploy.upload import Kind, Machine, version_of
+from saltlite.errors import CommandExecutionError
+from saltlite.resources.types.ssh._client import Connections, NotReachedError, Outcome
+
+T = TypeVar("T")
+
+PAUSE_MIN_S = 0.2
+PAUSE_MAX_S = 3.0
+DENIED_PAUSE_S = 2.0
+"""Between logins that are denied: some machines shut out who tries fast."""
+
+
+def until_let_in(
+    attempt: Callable[[], T],
+    *,
+    within_s: float,
+    denials: int,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Any] = time.sleep,
+) -> T:
+    """What the first attempt that is let in gives. `denials`: how many logins may be denied.
+
+    Raises SaltCloudPasswordError when they all were, SaltCloudExecutionTimeout when the time is up, and
+    SaltCloudExecutionFailure for what does not get better by waiting, such as another host key than the known one.
+    """
+    deadline = clock() + within_s
+    pause_s = PAUSE_MIN_S
+    while True:
+        try:
+            return attempt()
+        except NotReachedError as error:
+            if error.denied:
+                denials -= 1
+                if denials <= 0:
+                    raise SaltCloudPasswordError(str(error)) from error
+            elif not error.passing:
+                raise SaltCloudExecutionFailure(str(error)) from error
+            this_s = DENIED_PAUSE_S if error.denied else pause_s
+            if clock() + this_s > deadline:
+                raise SaltCloudExecutionTimeout(f"{str(error).rstrip('.')}; tried for {within_s:g} s.") from error
+        sleep(this_s)
+        pause_s = min(pause_s * 1.5, PAUSE_MAX_S)
+
+
+# -- the session
+
+
+LOOK_S = 60.0
+"""How long the first look at a machine may take; its Python may be cold."""
+
+_MARK = "saltlite: input"
+# sudo takes the password from the first line, or does not ask for it; what comes after the mark is the program's.
+_SUDO_ASKED = 'IFS= read -r p; { printf "%s\\n%s\\n" "$p" "$2"; cat; } | sudo -S -p "" -- sh -c "$1" sh "$2"'
+_AFTER_MARK = 'while IFS= read -r line; do [ "$line" != "$1" ] || break; done; '
+
+_LOOK = r"""
+umask 077
+folder=$(mktemp -d "$1/saltlite-cloud.$5.XXXXXXXX") || exit 1
+printf 'folder=%s\nuid=%s\n' "$folder" "$(id -u)"
+installed=$("$2/bin/saltlite-minion" --version 2>/dev/null | sed 's/.* //')
+printf 'installed=%s\n' "$installed"
+[ "$installed" != "$3" ] || exit 0
+for python in ${4:-python3.13 python3.12 python3.11 python3}; do
+    found=$("$python" -c '
+import os, sys, sysconfig, venv
+assert sys.version_info >= (3, 11)
+libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else ""
+print(sys.executable, sysconfig.get_config_var("SOABI"), libc, sep="\npython=", end="")
+' 2>/dev/null) || continue
+    printf 'python=%s\n' "$found"
+    break
+done
+"""
+
+
+class Session:
+    """The connection to one machine; a context manager that ends it."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        """Nothing is connected yet. Raises SaltCloudExecutionFailure where there is no ssh, or no room for files."""
+        if shutil.which("ssh") is None:
+            raise SaltCloudExecutionFailure("there is no program ssh here: install the OpenSSH client")
+        self._deployment = deployment
+        self._login = deployment.login
+        try:
+            self._connections = Connections(deployment.cachedir)
+            self._pin()
+        except OSError as error:
+            raise SaltCloudExecutionFailure(f"{error.filename} cannot be written: {error.strerror}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connections.close()
+
+    @property
+    def place(self) -> str:
+        """Where it leads, for sentences."""
+        return self._login.host.place
+
+    def enter(self) -> Machine:
+        """Log in, as soon as the machine lets us, make a private folder there, and look what the machine is.
+
+        Raises SaltCloudPasswordError, SaltCloudExecutionTimeout, SaltCloudExecutionFailure.
+        """
+        login = self._login
+        done = until_let_in(self._look, within_s=login.within_s, denials=login.denials * len(login.users))
+        if done.retcode != 0 or b"folder=" not in done.stdout:
+            self._no_folder(done)
+        said: dict[str, list[str]] = {}
+        for line in done.stdout.decode(errors="replace").splitlines():
+            name, _, value = line.partition("=")
+            said.setdefault(name, []).append(value)
+        python, abi, libc = (*said.get("python", []), "", "", "")[:3]
+        return Machine(
+            said["folder"][0], int(said["uid"][0]), python, Kind(abi, version_of(libc)), said["installed"][0]
+        )
+
+    def run(self, script: str, *words: str, stdin: bytes = b"", within_s: float) -> Outcome:
+        """Run a shell script there with these words as `$1` and so on, as root where the settings say `sudo`.
+
+        Raises SaltCloudExecutionTimeout after `within_s` seconds, SaltCloudExecutionFailure when the machine is gone.
+        """
+        try:
+            return self._run(script, *words, stdin=stdin, within_s=within_s)
+        except NotReachedError as error:
+            late = SaltCloudExecutionTimeout if "timed out" in str(error) else SaltCloudExecutionFailure
+            raise late(str(error)) from error
+        except CommandExecutionError as error:
+            raise SaltCloudExecutionFailure(str(error)) from error
+
+    def _run(self, script: str, *words: str, stdin: bytes, within_s: float) -> Outcome:
+        login = self._login
+        if login.sudo_password is not None:
+            inner = f"{_AFTER_MARK}shift; {_with(script, words)}"
+            line = _with(_SUDO_ASKED, (inner, _MARK))
+            stdin = f"{login.sudo_password}\n".encode() + stdin
+        else:
+            line = _with(script, words)
+            if login.sudo:
+                line = f"exec sudo -n -- sh -c {shlex.quote(line)}"
+        return self._connections.run(login.host, line, stdin=stdin, timeout_s=within_s)
+
+    def _look(self) -> Outcome:
+        install = self._deployment.install
+        try:
+            words = (self._deployment.tmp_dir, install.folder, __version__, install.python, self._deployment.name)
+            return self._run(_LOOK, *words, stdin=b"", within_s=LOOK_S)
+        except NotReachedError as error:
+            if error.denied:
+                self._next_user()
+            raise
+
+    def _next_user(self) -> None:
+        users, now = self._login.users, self._login.host.user
+        following = users[(users.index(now) + 1) % len(users)]
+        self._login = replace(self._login, host=replace(self._login.host, user=following))
+
+    def _no_folder(self, done: Outcome) -> NoReturn:
+        """The first look at the machine found no way in: sudo, or no room."""
+        lines = done.stderr.decode(errors="replace").split("\n")
+        said = next((line.strip() for line in reversed(lines) if line.strip()), f"exit code {done.retcode}")
+        name, user = self._deployment.name, self._login.host.user
+        if "sudo" in said or "password" in said:
+            hint = "set sudo_password to the right one" if self._login.sudo_password else "set sudo_password"
+            raise SaltCloudExecutionFailure(f"{name}: sudo does not let {user} become root ({said}); {hint}")
+        raise SaltCloudExecutionFailure(
+            f"{name}: no folder can be made in {self._deployment.tmp_dir} at {self.place}: {said}"
+        )
+
+    def _pin(self) -> None:
+        """Have the file of host keys hold what may be known of this machine before it is met."""
+        host, path = self._login.host, self._login.host.known_hosts_file or ""
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        if self._login.host_keys:
+            named = host.host if host.port == 22 else f"[{host.host}]:{host.port}"
+            with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(path), delete=False) as file:
+                file.writelines(f"{named} {key}\n" for key in self._login.host_keys)
+            os.replace(file.name, path)
+        elif not self._login.remembers:
+            # A new machine under an old name: what its predecessor showed is nothing to hold against it.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+
+def _with(script: str, words: tuple[str, ...]) -> str:
+    """A script as one line for a shell, with its words."""
+    return f"sh -c {' '.join(map(shlex.quote, (script, 'sh', *words)))}"
+
 
 log = logging.getLogger(__name__)
 
@@ -72,8 +278,8 @@ def bootstrap(vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
     the user's own was to do it. Raises SaltCloudConfigError before anything is done, then DeployError and what
     `Session.enter` raises; nothing is then left on the machine but what DeployError names.
     """
-    if windows.is_windows(vm_) and vm_.get("deploy") is not False:
-        raise windows.refuse(vm_)
+    if settings.is_windows(vm_) and vm_.get("deploy") is not False:
+        raise settings.refuse(vm_)
     deployment = deployment_of(vm_, opts)
     if not deployment.deploy and not deployment.steps.inline:
         return {"deployed": False}
@@ -114,7 +320,7 @@ def retire(vm_: dict[str, Any], opts: Mapping[str, Any]) -> tuple[str, ...]:
         machine = session.enter()
         try:
             session.run(_CLEAN_UP_OTHERS, deployment.tmp_dir, deployment.name, machine.folder, within_s=CLEAN_UP_S)
-            _unpack(session, machine, script.taking_back(deployment, machine, listed=listed), deployment)
+            _unpack(session, machine, upload.taking_back(deployment, machine, listed=listed), deployment)
         finally:
             left = _take_back(deployment, session, machine)
     return left
@@ -122,7 +328,7 @@ def retire(vm_: dict[str, Any], opts: Mapping[str, Any]) -> tuple[str, ...]:
 
 def script_text(vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> str:
     """The program that makes this machine a minion: that of its setting `script`, or the built-in one."""
-    return script.text_of(script_of(Readings(vm_), opts))
+    return upload.text_of(script_of(Readings(vm_), opts))
 
 
 def _conceal(deployment: Deployment, program: Cloud) -> None:
@@ -133,11 +339,11 @@ def _conceal(deployment: Deployment, program: Cloud) -> None:
             program.conceal(secret)
 
 
-def _carry_out(deployment: Deployment, session: Session, machine: script.Machine, program: Cloud) -> dict[str, str]:
+def _carry_out(deployment: Deployment, session: Session, machine: upload.Machine, program: Cloud) -> dict[str, str]:
     """Upload, and run one step after the other. Raises SaltCloudException."""
     program.progress(deployment.name, "uploads")
-    upload, steps = script.files_of(deployment, machine)
-    _unpack(session, machine, upload, deployment)
+    archive, steps = upload.files_of(deployment, machine)
+    _unpack(session, machine, archive, deployment)
     said: dict[str, str] = {"started": "script"} if deployment.steps.script else {}
     for step in steps:
         program.progress(deployment.name, f"runs {step.what}")
@@ -145,33 +351,33 @@ def _carry_out(deployment: Deployment, session: Session, machine: script.Machine
         log.debug("%s: %s said: %r %r", deployment.name, step.what, done.stdout[-SAID_MAX:], done.stderr[-SAID_MAX:])
         if done.retcode != 0:
             raise SaltCloudExecutionFailure(f"{deployment.name}: {step.what} failed at {session.place}: {_why(done)}")
-        if step == script.DEPLOY and not deployment.steps.script:
+        if step == upload.DEPLOY and not deployment.steps.script:
             said["started"] = next(iter(_values(done, "started")), "")
     return said
 
 
-def _unpack(session: Session, machine: script.Machine, upload: bytes, deployment: Deployment) -> None:
-    done = session.run(_UNPACK, machine.folder, stdin=upload, within_s=deployment.step_s)
+def _unpack(session: Session, machine: upload.Machine, archive: bytes, deployment: Deployment) -> None:
+    done = session.run(_UNPACK, machine.folder, stdin=archive, within_s=deployment.step_s)
     if done.retcode != 0:
         raise SaltCloudExecutionFailure(
-            f"{deployment.name}: {session.place} did not take the upload of {len(upload)} bytes: {_why(done)}"
+            f"{deployment.name}: {session.place} did not take the upload of {len(archive)} bytes: {_why(done)}"
         )
 
 
-def _take_back(deployment: Deployment, session: Session, machine: script.Machine) -> tuple[str, ...]:
+def _take_back(deployment: Deployment, session: Session, machine: upload.Machine) -> tuple[str, ...]:
     """End what still runs and undo what was made; what is left. It fails in no way: another failure is on its way."""
     foreign: tuple[str, ...] = ()
     if deployment.deploy and deployment.steps.script:
         foreign = (f"what {deployment.steps.script} did at {session.place}",)
     try:
-        left = _clean_up(session, machine, script.UNDO, keep=deployment.keep_tmp)
+        left = _clean_up(session, machine, upload.UNDO, keep=deployment.keep_tmp)
     except SaltCloudException as error:
         log.warning("%s: what was deployed could not be taken back: %s", deployment.name, error)
         return (*foreign, f"what the deployment made at {session.place}, {machine.folder} included")
     return (*foreign, *left)
 
 
-def _clean_up(session: Session, machine: script.Machine, how: str, *, keep: bool) -> tuple[str, ...]:
+def _clean_up(session: Session, machine: upload.Machine, how: str, *, keep: bool) -> tuple[str, ...]:
     done = session.run(_CLEAN_UP, machine.folder, how, "keep" if keep else "", within_s=CLEAN_UP_S)
     return tuple(f"{what} at {session.place}" for what in _values(done, "left"))
 

@@ -53,10 +53,176 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from saltlite.cloud.api.config import lines_of, read_back
 from saltlite.cloud.api.exceptions import SaltCloudConfigError
-from saltlite.cloud.deploy.minionconf import MinionPaths, minion_options, paths_of
-from saltlite.cloud.deploy.readings import Readings
-from saltlite.resources.types.ssh._host import Host
+from saltlite.cloud.rules.catalogue import minion_settings
+from saltlite.config.values import parse_duration
+from saltlite.errors import ConfigError, UsageError
+from saltlite.model.ids import parse_minion_id
+from saltlite.resources.types.ssh._client import Host, problem_of
+
+# -- one setting at a time
+
+
+class Readings:
+    """The settings of a machine; every method raises SaltCloudConfigError, and repeats no value of a secret."""
+
+    def __init__(self, vm_: Mapping[str, Any]) -> None:
+        """`vm_` is what drivers hand over: settings of all layers, the nearest one already chosen."""
+        self._vm = vm_
+        self.name = str(vm_.get("name") or "")
+        if not self.name:
+            raise SaltCloudConfigError("the machine has no name: `name` is missing in what the driver handed over")
+
+    def first(self, *names: str) -> tuple[str, Any]:
+        """The first of these settings that is there, with its name; the last name and None when none is."""
+        return next(
+            ((name, self._vm[name]) for name in names if self._vm.get(name) not in (None, "")), (names[-1], None)
+        )
+
+    def text(self, *names: str, default: str = "") -> str:
+        """Text, which may be written as a number."""
+        name, value = self.first(*names)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise self.wrong(name, "must be text")
+        return str(value)
+
+    def path(self, name: str, default: str) -> str:
+        """An absolute path on the machine, without a line break."""
+        value = self.text(name, default=default)
+        if not value.startswith("/") or not value.isprintable():
+            raise self.wrong(name, f"is {value!r}; it must be an absolute path on the machine")
+        return value.rstrip("/") or "/"
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """True or false."""
+        value = self._vm.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.wrong(name, f"is {value!r}; it must be true or false")
+        return value
+
+    def seconds(self, name: str, default: float, most: float = 86_400.0) -> float:
+        """A time: a number of seconds, or text such as `5m`."""
+        value = self._vm.get(name)
+        if value is None:
+            return default
+        try:
+            found = parse_duration(str(value))
+        except UsageError:
+            found = 0.0
+        if isinstance(value, bool) or not 0 < found <= most:
+            raise self.wrong(name, f"is {value!r}; it must be a time up to {most:g} s, as in 30, 30s or 5m")
+        return found
+
+    def whole(self, name: str, default: int, most: int) -> int:
+        """A whole number from 1 on."""
+        value = self._vm.get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            raise self.wrong(name, f"is {value!r}; it must be a whole number from 1 to {most}")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Texts: a list of them, or one."""
+        value = self._vm.get(name)
+        if value in (None, "", []):
+            return ()
+        if isinstance(value, str):
+            return (value,)
+        if not isinstance(value, list | tuple) or not all(isinstance(each, str) and each for each in value):
+            raise self.wrong(name, "must be text, or a list of texts")
+        return tuple(value)
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """A map; nothing written is an empty one."""
+        value = self._vm.get(name)
+        if value in (None, ""):
+            return {}
+        if not isinstance(value, Mapping):
+            raise self.wrong(name, "must be a map")
+        return {str(key): each for key, each in value.items()}
+
+    def checked(self, field: str, name: str, value: Any) -> Any:
+        """A value that goes to ssh as this field of a host, named as the setting is."""
+        problem = problem_of(field, value)
+        if problem:
+            raise self.wrong(name, problem)
+        return value
+
+    def wrong(self, name: str, problem: str) -> SaltCloudConfigError:
+        """The error for one setting."""
+        where = self._vm.get("profile")
+        return SaltCloudConfigError(
+            f"{self.name}: the setting {name} {problem}" + (f" (profile {where})" if where else "")
+        )
+
+
+# -- the configuration of the minion
+# It goes to `minion.d/90-cloud.conf`: it wins over the image's configuration and replaces no file.
+
+
+@dataclass(frozen=True, slots=True)
+class MinionPaths:
+    """Where the minion keeps what it has, as far as its configuration is ours."""
+
+    config_dir: str
+    user: str
+    data_dir: str
+    owned: tuple[str, ...]
+    """Folders and files that it makes itself, and that go when it goes."""
+
+    @property
+    def folder(self) -> str:
+        """Where the deployment keeps its list of what it made, and the join token."""
+        return os.path.join(self.config_dir, "cloud")
+
+    @property
+    def token_file(self) -> str:
+        """The file of the join token."""
+        return os.path.join(self.folder, "join_token")
+
+
+def minion_options(read: Readings, vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the minion, its grains among them. Raises SaltCloudConfigError for what no minion could read."""
+    for name in ("minion", "grains"):
+        read.mapping(name)
+    options = minion_settings(vm_, opts)
+    if "master" not in options and vm_.get("master"):
+        options["master"] = vm_["master"]
+    # It travels in a file of its own: the configuration can then be shown to people.
+    options.pop("join_token", None)
+    try:
+        parse_minion_id(options["id"])
+        read_back(options)
+    except UsageError as error:
+        raise read.wrong("minion", f"has no id that works: {error}") from error
+    except ConfigError as error:
+        raise read.wrong("minion", f"cannot be used: {error}") from error
+    return options
+
+
+def paths_of(options: Mapping[str, Any], config_dir: str) -> MinionPaths:
+    """Where such a minion keeps what it has. `options` are those of `minion_options`."""
+    config = read_back(options)
+    owned = [config.pki_dir, config.data_dir, config.cachedir, config.log_file]
+    return MinionPaths(config_dir, config.user, config.data_dir, tuple(path for path in owned if path))
+
+
+def rendered(options: Mapping[str, Any], paths: MinionPaths, *, token: bool) -> str:
+    """The file; with `token`, the minion also reads the file of the join token."""
+    lines = dict(options)
+    if token:
+        lines["join_token_file"] = paths.token_file
+    return _HEAD + lines_of(lines)
+
+
+_HEAD = "# Written by `saltlite cloud` when this machine was deployed.\n"
+
 
 LOGIN_S = 300.0
 LOGIN_TRIES = 10
@@ -315,3 +481,51 @@ def script_of(read: Readings, opts: Mapping[str, Any]) -> str:
         looked = ", ".join(tried) or "there is no folder cloud.deploy.d"
         raise read.wrong("script", f"names {named!r}, which is not there ({looked}); without it the built-in one runs")
     return found
+
+
+# -- Windows
+
+
+MARKS = ("win_installer", "win_username")
+"""Settings that make a machine a Windows machine."""
+
+_PORT_MAX = 65_535
+
+
+def is_windows(vm_: Mapping[str, Any]) -> bool:
+    """Whether the settings are those of a Windows machine."""
+    return any(vm_.get(name) for name in MARKS)
+
+
+def parameters(vm_: Mapping[str, Any]) -> dict[str, Any]:
+    """What a deployment to this Windows machine is given. Raises SaltCloudConfigError that names a setting."""
+    read = Readings(vm_)
+    winrm = read.flag("use_winrm", default=True)
+    way = {
+        "use_winrm": winrm,
+        "winrm_port": read.whole("winrm_port", 5986, _PORT_MAX),
+        "winrm_use_ssl": read.flag("winrm_use_ssl", default=True),
+        "winrm_verify_ssl": read.flag("winrm_verify_ssl", default=True),
+        "smb_port": read.whole("smb_port", 445, _PORT_MAX),
+    }
+    return {
+        "name": read.name,
+        "host": read.text("ssh_host", "salt_host"),
+        "win_installer": read.text("win_installer"),
+        "username": read.text("win_username", default="Administrator"),
+        "password": read.text("win_password"),
+        "auth_retries": read.whole("win_deploy_auth_retries", 10, 1000),
+        "auth_retry_delay": read.seconds("win_deploy_auth_retry_delay", 1.0, 3600.0),
+        "port": way["winrm_port"] if winrm else way["smb_port"],
+        **way,
+    }
+
+
+def refuse(vm_: Mapping[str, Any]) -> SaltCloudConfigError:
+    """The error for a deployment to a Windows machine, after its settings were read as if there were one."""
+    given = parameters(vm_)
+    how = f"{'WinRM' if given['use_winrm'] else 'SMB'} port {given['port']}"
+    return SaltCloudConfigError(
+        f"{given['name']}: this is a Windows machine ({how} as {given['username']}), and there is no minion for "
+        "Windows: create it with `deploy: false` or --no-deploy"
+    )

@@ -1,13 +1,21 @@
-"""How the driver `ec2` asks Amazon's API: a client for each set of credentials, pages, and errors as sentences."""
+"""Amazon's API for the driver `ec2`: clients, pages, errors as sentences, instances, and the request of a create."""
 
 from __future__ import annotations
 
 import os
+import re
 import threading
-from collections.abc import Iterator, Mapping
-from typing import Any
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
-from saltlite.cloud.api.exceptions import SaltCloudConfigError, SaltCloudExecutionFailure
+from saltlite.cloud.api.driver import text_of, wait_until
+from saltlite.cloud.api.exceptions import (
+    SaltCloudConfigError,
+    SaltCloudExecutionFailure,
+    SaltCloudNotFound,
+    SaltCloudSystemExit,
+)
 
 PAGE = 250
 """Rows that are asked for at once. The API takes up to 1000 mostly, and answers the more slowly."""
@@ -220,3 +228,302 @@ def nested(mapping: Mapping[str, Any]) -> dict[str, Any]:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+# -- instances: found by name or id, without those that are terminated
+
+
+GONE = frozenset({"shutting-down", "terminated"})
+"""States that no machine comes back from. The API lists such machines for an hour."""
+_THERE = ["pending", "running", "stopping", "stopped"]
+
+ACTION_SECONDS = 300.0
+INTERVAL_S = 2.0
+
+_ID = re.compile(r"i-[0-9a-f]{8,17}\Z")
+_NAME_WITH_ID = re.compile(r".* \((i-[0-9a-f]{8,17})\)\Z")
+
+
+class Machines:
+    """What can be asked about machines. Every method raises Ec2Error when the API refuses or does not answer."""
+
+    def __init__(self, ec2: Ec2) -> None:
+        self._ec2 = ec2
+
+    def by_name(self) -> dict[str, dict[str, Any]]:
+        """The machines by their tag Name, or by id. Of several with one name the oldest has it, others "name (id)"."""
+        found: dict[str, dict[str, Any]] = {}
+        every = self._rows([{"Name": "instance-state-name", "Values": _THERE}])
+        for machine in sorted(every, key=lambda machine: (str(machine.get("LaunchTime")), machine["InstanceId"])):
+            name = _name(machine)
+            found[name if name not in found else f"{name} ({machine['InstanceId']})"] = machine
+        return found
+
+    def find(self, name: str) -> dict[str, Any]:
+        """The machine of a name as `by_name` has it, or of an id, which may be gone.
+
+        Raises SaltCloudNotFound when there is none, SaltCloudSystemExit when several have that name.
+        """
+        numbered = _NAME_WITH_ID.match(name)
+        identity = numbered[1] if numbered else name
+        if _ID.match(identity):
+            machine = self.get(identity)
+            if machine is not None:
+                return machine
+        there = {"Name": "instance-state-name", "Values": _THERE}
+        # The API takes `*` and `?` in a filter for patterns, so what it finds is looked at again.
+        found = [
+            machine for machine in self._rows([{"Name": "tag:Name", "Values": [name]}, there]) if _name(machine) == name
+        ]
+        if not found:
+            raise SaltCloudNotFound(f"EC2 in {self._ec2.location} has no machine {name!r}; -Q shows those it has")
+        if len(found) > 1:
+            ids = ", ".join(machine["InstanceId"] for machine in found)
+            raise SaltCloudSystemExit(f"several machines are called {name}: say which by its id, of {ids}")
+        return found[0]
+
+    def get(self, identity: str) -> dict[str, Any] | None:
+        """The machine of an id, or None: the API may not know a new one for some seconds."""
+        try:
+            reservations = self._ec2.ask("describe_instances", InstanceIds=[identity])["Reservations"]
+        except Ec2Error as error:
+            if error.code in ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"):
+                return None
+            raise
+        return next((machine for reservation in reservations for machine in reservation["Instances"]), None)
+
+    def state(self, identity: str) -> str:
+        """The state of a machine, `terminated` when nothing is known of it any more."""
+        machine = self.get(identity)
+        return "terminated" if machine is None else str(machine["State"]["Name"])
+
+    def up(self, identity: str, wanted: str) -> dict[str, Any] | None:
+        """The machine when it runs and has one of `public_ips` or `private_ips`; None when it does not yet.
+
+        Raises SaltCloudExecutionFailure when it never will.
+        """
+        machine = self.get(identity)
+        if machine is None:
+            return None
+        state = machine["State"]["Name"]
+        if state in GONE:
+            why = (machine.get("StateReason") or {}).get("Message") or "no reason is given"
+            raise SaltCloudExecutionFailure(f"Amazon terminates {_name(machine)} ({identity}) at its start: {why}")
+        return machine if state == "running" and six(machine)[wanted] else None
+
+    def move(self, name: str, operation: str, state: str) -> dict[str, Any]:
+        """Have a machine come into a state by `start_instances` or `stop_instances`, and wait until it is there."""
+        identity = self.find(name)["InstanceId"]
+        self._ec2.ask(operation, InstanceIds=[identity])
+        wait_until(
+            lambda: True if self.state(identity) == state else None,
+            f"{name} ({identity}) is not {state}",
+            seconds=ACTION_SECONDS,
+            interval_s=INTERVAL_S,
+        )
+        return {"id": identity, "state": state}
+
+    def protect(self, name: str, protected: bool) -> dict[str, Any]:
+        """Have the API refuse to terminate a machine, or not any more."""
+        identity = self.find(name)["InstanceId"]
+        self._ec2.ask("modify_instance_attribute", InstanceId=identity, DisableApiTermination={"Value": protected})
+        return {"id": identity, "termination_protection": protected}
+
+    def terminate(self, identity: str, hidden_s: float) -> None:
+        """Have a machine terminated, and wait until that has begun; the API may not know it for `hidden_s` seconds."""
+        wait_until(
+            lambda: self._told_to_terminate(identity),
+            f"EC2 in {self._ec2.location} knows no machine {identity}",
+            seconds=hidden_s,
+            interval_s=INTERVAL_S,
+        )
+        wait_until(
+            lambda: True if self.state(identity) in GONE else None,
+            f"Amazon was told to terminate {identity} and has not begun",
+            seconds=ACTION_SECONDS,
+            interval_s=INTERVAL_S,
+        )
+
+    def _told_to_terminate(self, identity: str) -> bool | None:
+        try:
+            self._ec2.ask("terminate_instances", InstanceIds=[identity])
+        except Ec2Error as error:
+            if error.code == "InvalidInstanceID.NotFound":
+                return None
+            raise
+        return True
+
+    def _rows(self, filters: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        reservations = self._ec2.rows("describe_instances", "Reservations", Filters=filters)
+        return [machine for reservation in reservations for machine in reservation.get("Instances") or ()]
+
+
+def six(machine: Mapping[str, Any]) -> dict[str, Any]:
+    """The six fields that every listing of machines has."""
+    private, public = [machine.get("PrivateIpAddress")], [machine.get("PublicIpAddress")]
+    for interface in machine.get("NetworkInterfaces") or ():
+        for address in interface.get("PrivateIpAddresses") or ():
+            private.append(address.get("PrivateIpAddress"))
+            public.append((address.get("Association") or {}).get("PublicIp"))
+        public += [address.get("Ipv6Address") for address in interface.get("Ipv6Addresses") or ()]
+    return {
+        "id": str(machine.get("InstanceId") or ""),
+        "image": str(machine.get("ImageId") or ""),
+        "size": str(machine.get("InstanceType") or ""),
+        "state": str((machine.get("State") or {}).get("Name") or ""),
+        "private_ips": list(dict.fromkeys(str(address) for address in private if address)),
+        "public_ips": list(dict.fromkeys(str(address) for address in public if address)),
+    }
+
+
+def _name(machine: Mapping[str, Any]) -> str:
+    tags = {tag["Key"]: tag["Value"] for tag in machine.get("Tags") or ()}
+    return str(tags.get("Name") or machine["InstanceId"])
+
+
+# -- the request of a create, made from the settings of a profile
+
+
+USERNAMES = (("ubuntu", "ubuntu"), ("debian", "admin"), ("fedora", "fedora"), ("centos", "centos"), ("rocky", "rocky"))
+"""A word in an image's name, and who logs in to such machines."""
+USERNAME = "ec2-user"
+
+
+class Setting(Protocol):
+    """A look-up of one setting of a machine."""
+
+    def __call__(self, key: str, default: Any = None, /) -> Any: ...
+
+
+def request_of(name: str, setting: Setting, ec2: Ec2, image: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of RunInstances.
+
+    Raises SaltCloudConfigError that names the setting, SaltCloudNotFound for what the location does not have.
+    """
+    asked: dict[str, Any] = {
+        "ImageId": image["ImageId"],
+        "InstanceType": _size(name, setting, ec2),
+        "MinCount": 1,
+        "MaxCount": 1,
+        # A request that is sent again after a broken connection makes no second machine.
+        "ClientToken": uuid.uuid4().hex,
+        "TagSpecifications": [{"ResourceType": "instance", "Tags": _tags(name, setting("tag"))}],
+    }
+    for key, field in (("keyname", "KeyName"), ("block_device_mappings", "BlockDeviceMappings")):
+        if setting(key):
+            asked[field] = setting(key)
+    if "BlockDeviceMappings" in asked:
+        asked["BlockDeviceMappings"] = [nested(each) for each in asked["BlockDeviceMappings"]]
+    for key, field in (("ebs_optimized", "EbsOptimized"), ("termination_protection", "DisableApiTermination")):
+        if not isinstance(setting(key, False), bool):
+            raise SaltCloudConfigError(f"{key!r} of {name} must be True or False, not {setting(key)!r}")
+        if setting(key, False):
+            asked[field] = True
+    profile = setting("iam_profile")
+    if profile:
+        asked["IamInstanceProfile"] = {"Arn" if str(profile).startswith("arn:") else "Name": str(profile)}
+    places = {"AvailabilityZone": "availability_zone", "Tenancy": "tenancy", "GroupName": "placementgroup"}
+    placement = {field: str(setting(key)) for field, key in places.items() if setting(key)}
+    if placement:
+        asked["Placement"] = placement
+    user_data = _user_data(setting)
+    if user_data:
+        asked["UserData"] = user_data
+    return {**asked, **_network(name, setting, ec2)}
+
+
+def image_of(name: str, setting: Setting, ec2: Ec2, owners: Sequence[str]) -> dict[str, Any]:
+    """The image of a machine. One that is named is looked for among those of `owners` only, for anybody may give any
+    name to an image. Raises SaltCloudNotFound.
+    """
+    wanted = str(_must(name, setting, "image"))
+    if wanted.startswith("ami-"):
+        found = ec2.ask("describe_images", ImageIds=[wanted])["Images"]
+    else:
+        named = [{"Name": "name", "Values": [wanted]}, {"Name": "state", "Values": ["available"]}]
+        found = list(ec2.rows("describe_images", "Images", Owners=list(owners), Filters=named))
+    if not found:
+        raise SaltCloudNotFound(
+            f"there is no image {wanted!r} of {', '.join(owners)} in {ec2.location}; --list-images shows all"
+        )
+    newest: dict[str, Any] = max(found, key=lambda image: str(image.get("CreationDate") or ""))
+    return newest
+
+
+def username_of(image: Mapping[str, Any]) -> str:
+    """Who logs in to machines of this image, as far as its name tells."""
+    said = f"{image.get('Name')} {image.get('Description')}".lower()
+    return next((username for word, username in USERNAMES if word in said), USERNAME)
+
+
+def _must(name: str, setting: Setting, key: str) -> Any:
+    value = setting(key)
+    if not value:
+        raise SaltCloudConfigError(f"{name} has no {key!r}: its profile must say one, of --list-{key}s")
+    return value
+
+
+def _size(name: str, setting: Setting, ec2: Ec2) -> str:
+    """The size of a machine. It is looked up, for the sake of a sentence before anything is asked for."""
+    size = str(_must(name, setting, "size"))
+    try:
+        ec2.ask("describe_instance_types", InstanceTypes=[size])
+    except Ec2Error as error:
+        if error.code != "UnauthorizedOperation":  # not all who may make machines may look up sizes
+            raise
+    return size
+
+
+def _tags(name: str, given: Any) -> list[dict[str, str]]:
+    if given is not None and not isinstance(given, Mapping):
+        raise SaltCloudConfigError(f"'tag' of {name} must be a map of names and values, not {given!r}")
+    tags = {**{str(key): str(value) for key, value in (given or {}).items()}, "Name": name}
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def _user_data(setting: Setting) -> str:
+    path = setting("userdata_file")
+    return text_of(str(path), "userdata_file") if path else str(setting("userdata") or "")
+
+
+def _network(name: str, setting: Setting, ec2: Ec2) -> dict[str, Any]:
+    groups = [str(group) for group in _listed(setting("securitygroupid"))]
+    subnet = setting("subnetid")
+    names = [str(group) for group in _listed(setting("securitygroup"))]
+    interfaces = setting("network_interfaces")
+    if interfaces:
+        if groups or names or subnet:
+            raise SaltCloudConfigError(
+                f"{name} has network_interfaces: subnets and security groups stand in them, and nowhere else"
+            )
+        return {"NetworkInterfaces": [nested(each) for each in interfaces]}
+    if names:
+        groups += _group_ids(names, str(subnet or ""), ec2)
+    network: dict[str, Any] = {"SecurityGroupIds": groups} if groups else {}
+    return {**network, "SubnetId": str(subnet)} if subnet else network
+
+
+def _group_ids(names: Sequence[str], subnet: str, ec2: Ec2) -> list[str]:
+    """The ids of security groups, in the network of the subnet, or in that which is the default one."""
+    if subnet:
+        network = ec2.ask("describe_subnets", SubnetIds=[subnet])["Subnets"][0]["VpcId"]
+    else:
+        vpcs = ec2.ask("describe_vpcs", Filters=[{"Name": "is-default", "Values": ["true"]}])["Vpcs"]
+        if not vpcs:
+            raise SaltCloudConfigError(f"{ec2.location} has no network that is the default: give a 'subnetid'")
+        network = vpcs[0]["VpcId"]
+    filters = [{"Name": "vpc-id", "Values": [network]}, {"Name": "group-name", "Values": list(names)}]
+    known = {
+        group["GroupName"]: group["GroupId"]
+        for group in ec2.rows("describe_security_groups", "SecurityGroups", Filters=filters)
+    }
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise SaltCloudNotFound(f"the network {network} has no security group {missing[0]!r}")
+    return [known[name] for name in names]
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]

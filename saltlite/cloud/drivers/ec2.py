@@ -46,19 +46,26 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cloud.api import cloud, config
-from saltlite.cloud.api.calls import needed, no_action, no_function, only_action, only_function
-from saltlite.cloud.api.events import asking_for, made, tell
+from saltlite.cloud.api.driver import (
+    asking_for,
+    made,
+    needed,
+    no_action,
+    no_function,
+    only_action,
+    only_function,
+    private_key_file,
+    public_key,
+    tell,
+    wait_until,
+)
 from saltlite.cloud.api.exceptions import (
     SaltCloudConfigError,
     SaltCloudException,
     SaltCloudNotFound,
     SaltCloudSystemExit,
 )
-from saltlite.cloud.api.files import private_key_file, public_key
-from saltlite.cloud.api.waiting import wait_until
-from saltlite.cloud.drivers._ec2_api import Ec2, connect
-from saltlite.cloud.drivers._ec2_machines import INTERVAL_S, Machines, six
-from saltlite.cloud.drivers._ec2_request import image_of, request_of, username_of
+from saltlite.cloud.drivers._ec2_api import INTERVAL_S, Ec2, Machines, connect, image_of, request_of, six, username_of
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __active_provider_name__, __opts__

@@ -37,14 +37,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cloud.api import cloud, config, libcloudfuncs, port
-from saltlite.cloud.api.calls import no_action
-from saltlite.cloud.api.events import asking_for, tell
-from saltlite.cloud.api.events import made as note_made
+from saltlite.cloud.api.driver import (
+    asking_for,
+    namespaced_function,
+    no_action,
+    private_key_file,
+    public_key,
+    tell,
+    wait_until,
+)
+from saltlite.cloud.api.driver import made as note_made
 from saltlite.cloud.api.exceptions import SaltCloudConfigError, SaltCloudExecutionFailure, SaltCloudNotFound
-from saltlite.cloud.api.files import private_key_file, public_key
-from saltlite.cloud.api.functools import namespaced_function
 from saltlite.cloud.api.libcloud_calls import asking, full
-from saltlite.cloud.api.waiting import wait_until
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __active_provider_name__, __opts__

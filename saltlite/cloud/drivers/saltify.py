@@ -30,9 +30,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cloud.api import config
-from saltlite.cloud.api.calls import no_action, no_function, only_action
 from saltlite.cloud.api.cloud import bootstrap, fire_event, is_public_ip
-from saltlite.cloud.api.events import tell
+from saltlite.cloud.api.driver import no_action, no_function, only_action, tell
 from saltlite.cloud.api.exceptions import (
     SaltCloudException,
     SaltCloudExecutionFailure,

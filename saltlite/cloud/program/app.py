@@ -1,27 +1,156 @@
-"""The composition root, and what commands, runners and the API ask for: making, destroying, and maps of machines."""
+"""The operations behind the CLI, the runners and the API: make, destroy, query, actions, maps; `CloudClient`.
+
+`open_program` is the composition root. `CloudClient` is what `salt.cloud.CloudClient` is for Salt; runners see it as
+`__cloud__`. Queries ask several providers at the same time.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+import re
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 from saltlite.client.local import LocalClient
-from saltlite.cloud.program.create import Creation
-from saltlite.cloud.program.destroy import destroy
-from saltlite.cloud.program.files import LoadedCloud, load_cloud
+from saltlite.cloud.api import port
+from saltlite.cloud.api.exceptions import SaltCloudSystemExit
+from saltlite.cloud.program.drivers import Driver
+from saltlite.cloud.program.files import LoadedCloud, load_cloud, load_map
+from saltlite.cloud.program.lifecycle import Creation, destroy
 from saltlite.cloud.program.master import Master
 from saltlite.cloud.program.parallel import Done, Work, at_once, one_by_one
-from saltlite.cloud.program.program import Program, conceal_logs
-from saltlite.cloud.program.progress import Say
-from saltlite.cloud.program.query import find
-from saltlite.cloud.rules.maps import MapMachine, waves
-from saltlite.cloud.rules.providers import Provider
+from saltlite.cloud.program.program import Program, Say, conceal_logs
+from saltlite.cloud.rules import listing
+from saltlite.cloud.rules.catalogue import MapMachine, Provider, of_this_host, waves
 from saltlite.config.load import load_master
-from saltlite.errors import SaltliteError, UsageError
+from saltlite.errors import CommandExecutionError, SaltliteError, UsageError
 from saltlite.platform.accounts import require_trusted
+
+ASKED_AT_ONCE = 16
+"""Providers."""
+
+Question = Callable[[Driver], Any]
+
+
+@dataclass(slots=True)
+class Answers:
+    """`{alias: {driver: answer}}`, as Salt has it, and the errors of those that did not answer."""
+
+    found: dict[str, dict[str, Any]] = field(default_factory=dict)
+    errors: dict[str, SaltliteError] = field(default_factory=dict)
+
+
+def machines(program: Program, providers: Sequence[Provider]) -> Answers:
+    """The six fields of every machine."""
+
+    def ask(driver: Driver) -> Any:
+        return _shown(program, driver, driver.machines())
+
+    return ask_all(program, providers, ask)
+
+
+def machines_full(program: Program, providers: Sequence[Provider]) -> Answers:
+    """Everything that there is to say of every machine. It is kept in the cache."""
+
+    def ask(driver: Driver) -> Any:
+        found = driver.machines_full()
+        if program.config.update_cachedir:
+            here = {name: program.secrets.value(one) for name, one in found.items() if not listing.is_gone(one)}
+            program.cache.put_all(driver.name, here)
+        return _shown(program, driver, found)
+
+    return ask_all(program, providers, ask)
+
+
+def machines_selected(program: Program, providers: Sequence[Provider]) -> Answers:
+    """The fields of `query.selection` of every machine."""
+    return ask_all(program, providers, lambda driver: driver.machines_selected())
+
+
+def machines_cached(program: Program, providers: Sequence[Provider]) -> Answers:
+    """What providers said when they were last asked; none is asked now."""
+    answers = Answers()
+    for provider in providers:
+        answers.found.setdefault(provider.alias, {})[provider.driver] = program.cache.machines(provider.name)
+    return answers
+
+
+def offers(program: Program, providers: Sequence[Provider], what: str) -> Answers:
+    """`what` is images, sizes or locations."""
+
+    def ask(driver: Driver) -> Any:
+        return listing.plain(driver.call(f"avail_{what}") or {})
+
+    return ask_all(program, providers, ask)
+
+
+def find(program: Program, names: Sequence[str], providers: Sequence[Provider]) -> dict[str, Driver]:
+    """The driver of each machine. Raises SaltliteError when a machine is nowhere, or at two providers, or when a
+    provider that may have one of them did not answer.
+    """
+    answers = ask_all(program, providers, lambda driver: driver.names())
+    places: dict[str, list[Driver]] = {name: [] for name in names}
+    for provider in providers:
+        here = answers.found.get(provider.alias, {}).get(provider.driver, ())
+        for name in names:
+            if name in here:
+                places[name].append(program.driver(provider))
+    for name, drivers in places.items():
+        if len(drivers) > 1:
+            several = " and ".join(one.name for one in drivers)
+            raise SaltCloudSystemExit(f"{name} is at {several}: say which one is meant with --provider")
+    missing = [name for name, drivers in places.items() if not drivers]
+    if missing and answers.errors:
+        raise next(iter(answers.errors.values()))
+    if missing:
+        raise SaltCloudSystemExit(f"no provider has a machine {' or '.join(missing)}; `saltlite cloud -Q` lists them")
+    return {name: drivers[0] for name, drivers in places.items()}
+
+
+def ask_all(program: Program, providers: Sequence[Provider], question: Question) -> Answers:
+    """Ask these providers, several at a time; one that fails does not keep the others from answering."""
+    answers, left, lock = Answers(), list(reversed(providers)), threading.Lock()
+    drivers = {provider.name: program.driver(provider) for provider in providers}
+
+    def ask_some() -> None:
+        while True:
+            with lock:
+                if not left:
+                    return
+                provider = left.pop()
+            try:
+                with port.running(program):
+                    answer = question(drivers[provider.name])
+            except SaltliteError as error:
+                with lock:
+                    answers.errors[provider.name] = error
+            else:
+                with lock:
+                    answers.found.setdefault(provider.alias, {})[provider.driver] = answer
+
+    if len(providers) == 1:
+        ask_some()
+        return answers
+    # They end with the process: a provider that hangs must not keep it from ending when somebody presses Ctrl-C.
+    threads = [threading.Thread(target=ask_some, daemon=True) for _ in range(min(ASKED_AT_ONCE, len(providers)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+def _shown(program: Program, driver: Driver, found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Machines of the cache that are not listed any more leave it with every listing."""
+    if program.config.update_cachedir:
+        for name in program.cache.names(driver.name):
+            if name not in found:
+                program.cache.unlist(driver.name, name)
+    return found
+
 
 CACHE_DIRECTORY = "CACHE_DIRECTORY"
 """The environment variable for the option of that name of systemd.exec(5)."""
@@ -124,3 +253,152 @@ def _run(program: Program, names: Sequence[str], work: Work, *, parallel: bool) 
     if parallel and len(names) > 1:
         return at_once(names, work, program, program.config.parallel_max)
     return one_by_one(names, work)
+
+
+_OF_THE_CORE = {"create": "-p PROFILE", "bootstrap": "-p PROFILE"}
+"""Functions of drivers that are no actions -> what is meant."""
+
+
+def action(
+    program: Program, function: str, names: Sequence[str], kwargs: Mapping[str, Any], providers: Sequence[Provider]
+) -> Answers:
+    """Call an action for each of these machines: `{alias: {driver: {machine: answer}}}`.
+
+    Raises SaltliteError for a machine that is not there; what fails for one machine keeps no other from its turn.
+    """
+    if function in _OF_THE_CORE:
+        raise SaltCloudSystemExit(f"{function} is no action: machines are made with {_OF_THE_CORE[function]} NAME")
+    answers = Answers()
+    program.learn(kwargs)
+    for name, driver in find(program, names, providers).items():
+        try:
+            if function == "destroy":
+                answer = destroy(program, driver, name)
+            else:
+                with port.running(program):
+                    answer = driver.action(function, name, kwargs)
+        except SaltliteError as error:
+            answers.errors[name] = error
+        else:
+            of_alias = answers.found.setdefault(driver.provider.alias, {})
+            of_alias.setdefault(driver.provider.driver, {})[name] = listing.plain(answer)
+    return answers
+
+
+def function(program: Program, name: str, provider: Provider, kwargs: Mapping[str, Any]) -> Answers:
+    """Call a function for a provider: `{alias: {driver: answer}}`."""
+    program.learn(kwargs)
+    return ask_all(program, [provider], lambda driver: listing.plain(driver.provider_function(name, kwargs)))
+
+
+# -- CloudClient
+
+
+ERROR = "Error"
+"""The key under which the answer of what failed has the sentence why, as in Salt."""
+
+MAPS = "cloud.maps.d"
+"""The folder of the maps that can be run from here, in that of the configuration."""
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
+
+QUERIES: Mapping[str, Callable[[Program, Sequence[Provider]], Answers]] = {
+    "list_nodes": machines,
+    "list_nodes_full": machines_full,
+    "list_nodes_select": machines_selected,
+}
+
+
+class CloudClient:
+    """Every method answers plain data, and raises CommandExecutionError with the sentence of whatever went wrong.
+
+    What fails for one machine or provider stands in its place as `{"Error": sentence}`; `failed` is then true. Settings
+    that name files of this host, or options of ssh, are refused: who calls may have no shell here, and shall get none.
+    """
+
+    def __init__(self, config_dir: str, client: LocalClient) -> None:
+        self._config_dir = config_dir
+        self._client = client
+        self.failed = False
+
+    def profile(self, profile: str, names: Sequence[str], *, parallel: bool = False, **settings: Any) -> dict[str, Any]:
+        """Make machines of a profile; `settings` win over those that it has: `{name: what its driver says}`."""
+        require_foreign(settings)
+        return self._made(lambda: make_machines(self._program, profile, names, settings, parallel=parallel))
+
+    def map_run(self, name: str, *, parallel: bool = False, **settings: Any) -> dict[str, Any]:
+        """Make the machines of a map that are not there: `name` is that of a file in MAPS of the configuration."""
+        require_foreign(settings)
+        if not _NAME.fullmatch(name):
+            raise CommandExecutionError(f"{name!r} is no name of a map: say that of a file in {MAPS}")
+
+        def make() -> Done:
+            machines = load_map(os.path.join(self._config_dir, MAPS, name))
+            there = there_of_map(self._program, machines)
+            return make_map(self._program, machines, settings, there, parallel=parallel)
+
+        return self._made(make)
+
+    def destroy(self, names: Sequence[str], *, provider: str = "all", parallel: bool = False) -> dict[str, Any]:
+        """Destroy these machines, with the keys of their minions."""
+        return self._made(lambda: destroy_machines(self._program, names, self._providers(provider), parallel=parallel))
+
+    def action(self, fun: str, names: Sequence[str], *, provider: str = "all", **kwargs: Any) -> dict[str, Any]:
+        """Call an action for these machines, but not `destroy`: `{alias: {driver: {name: answer}}}`."""
+        # Who may run one of the two may not have been given the other.
+        if fun == "destroy":
+            raise CommandExecutionError("destroy is no action here: machines are destroyed by cloud.destroy")
+        require_foreign(kwargs)
+        return self._answered(lambda: action(self._program, fun, names, kwargs, self._providers(provider)))
+
+    def function(self, fun: str, provider: str, **kwargs: Any) -> dict[str, Any]:
+        """Call a function for a provider: `{alias: {driver: answer}}`."""
+        require_foreign(kwargs)
+        return self._answered(lambda: function(self._program, fun, self._program.catalogue.provider(provider), kwargs))
+
+    def query(self, query_type: str = "list_nodes", provider: str = "all") -> dict[str, Any]:
+        """The machines of providers: `{alias: {driver: {name: details}}}`. `query_type` is one of QUERIES."""
+        if query_type not in QUERIES:
+            raise CommandExecutionError(f"there is no query {query_type!r}, but {', '.join(QUERIES)}")
+        return self._answered(lambda: QUERIES[query_type](self._program, self._providers(provider)))
+
+    def offers(self, what: str, provider: str = "all") -> dict[str, Any]:
+        """`what` is images, sizes or locations: `{alias: {driver: {name: details}}}`."""
+        return self._answered(lambda: offers(self._program, self._providers(provider), what))
+
+    @cached_property
+    def _program(self) -> Program:
+        return open_program(self._config_dir, self._client, lambda _machine, _text: None)
+
+    def _providers(self, name: str) -> list[Provider]:
+        return self._program.catalogue.matching(name)
+
+    def _made(self, do: Callable[[], Done]) -> dict[str, Any]:
+        done = self._tried(do)
+        self.failed = self.failed or bool(done.errors) or done.interrupted
+        return {**done.answers, **{name: self._told(error) for name, error in done.errors.items()}}
+
+    def _answered(self, ask: Callable[[], Answers]) -> dict[str, Any]:
+        answers = self._tried(ask)
+        self.failed = self.failed or bool(answers.errors)
+        return {**answers.found, **{name: self._told(error) for name, error in answers.errors.items()}}
+
+    def _told(self, error: SaltliteError) -> dict[str, str]:
+        return {ERROR: self._program.secrets.text(str(error))}
+
+    def _tried(self, do: Callable[[], Any]) -> Any:
+        try:
+            return do()
+        except SaltliteError as error:
+            known = "_program" in self.__dict__
+            text = self._program.secrets.text(str(error)) if known else str(error)
+            raise CommandExecutionError(text) from None
+
+
+def require_foreign(settings: Mapping[str, Any]) -> None:
+    """Raises CommandExecutionError for settings that only the configuration may have."""
+    refused = of_this_host(settings)
+    if refused:
+        raise CommandExecutionError(
+            f"{', '.join(refused)}: files of the master's host and options of ssh are not taken from callers; "
+            "write them into the profile"
+        )

@@ -23,7 +23,7 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudSystemExit,
 )
 from saltlite.cloud.rules import listing
-from saltlite.cloud.rules.providers import Provider
+from saltlite.cloud.rules.catalogue import Provider
 from saltlite.errors import SaltliteError
 from saltlite.loader.dunders import CrossCalls
 from saltlite.loader.failure import FunctionUnavailable

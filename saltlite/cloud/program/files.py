@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from saltlite.cloud.rules.maps import INCLUDE, MapMachine, machines_of, one_map
-from saltlite.cloud.rules.providers import Catalogue, catalogue
-from saltlite.cloud.rules.settings import Settings
+from saltlite.cloud.rules.catalogue import INCLUDE, Catalogue, MapMachine, Settings, catalogue, machines_of, one_map
 from saltlite.config.cloud import CloudConfig
 from saltlite.config.load import PROBLEMS_MAX, Reading, unreadable
 from saltlite.config.options import assemble, options_of

@@ -1,11 +1,23 @@
-"""The master, as this package asks it: from several threads, and from processes that were forked off."""
+"""The connection to the master: events of machines, join tokens, and the keys of their minions.
+
+Threads and forked processes share one client. Events are redacted, and fired in the order of Salt's contract.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from saltlite.client.local import LocalClient
+from saltlite.cloud.api.exceptions import SaltCloudExecutionTimeout, SaltCloudSystemExit
+from saltlite.cloud.rules.catalogue import name_in_tag
+from saltlite.cloud.rules.flow import Announcer
+from saltlite.errors import SaltliteError, UnreachableError
+from saltlite.model.keys import KeyState
+from saltlite.model.redaction import Secrets
 
 
 class Master:
@@ -24,3 +36,158 @@ class Master:
         """This process was forked off: the connection belongs to the other one."""
         self._lock = threading.Lock()
         self._client.close()
+
+
+log = logging.getLogger(__name__)
+
+TAG_ROOT = "salt/cloud/"
+
+Ask = Callable[..., dict[str, Any]]
+"""Asks the master one verb."""
+
+
+class CloudEvents:
+    """Fires what drivers and the core say. Of a machine that is made or destroyed an announcer keeps the order."""
+
+    def __init__(self, ask: Ask, secrets: Secrets, more_fields: Mapping[str, frozenset[str]]) -> None:
+        """`more_fields` are those that somebody wants events to have besides, by the last part of their tag."""
+        self._ask = ask
+        self._secrets = secrets
+        self._more_fields = more_fields
+        self._announcers: dict[str, Announcer] = {}
+        self._silent = False
+
+    def announce(self, machine: str, announcer: Announcer, settings: Mapping[str, Any]) -> None:
+        """From now on events of this machine are in this order; the first has what is wanted of these settings."""
+        self._announcers[machine] = announcer
+        wanted = self._more_fields.get(announcer.order[0], frozenset())
+        self._all(machine, announcer.begun({key: settings[key] for key in sorted(wanted) if key in settings}))
+
+    def take_up(self, machine: str, announcer: Announcer) -> None:
+        """From now on events of this machine go on where another process stopped."""
+        self._announcers[machine] = announcer
+
+    def finish(self, machine: str, data: Mapping[str, Any]) -> None:
+        """What was announced is true now."""
+        announcer = self._announcers.pop(machine, None)
+        if announcer is not None:
+            self._all(machine, announcer.made(data))
+
+    def abandon(self, machine: str) -> None:
+        """What was announced will not be."""
+        self._announcers.pop(machine, None)
+
+    def fire(self, tag: str, data: Mapping[str, Any]) -> None:
+        """An event that somebody wants to fire: `salt/cloud/<machine>/<what>`, the only tags that there are for it."""
+        machine, slash, what = tag.removeprefix(TAG_ROOT).rpartition("/")
+        if not tag.startswith(TAG_ROOT) or not slash:
+            log.info("The event %s is not fired: drivers fire salt/cloud/<machine>/<what>.", tag)
+            return
+        announcer = self._announcers.get(machine)
+        self._all(machine, [(what, dict(data))] if announcer is None else announcer.said(what, data))
+
+    def _all(self, machine: str, events: list[tuple[str, dict[str, Any]]]) -> None:
+        for what, data in events:
+            self._send(machine, what, self._secrets.event(what, data, self._more_fields.get(what, frozenset())))
+
+    def _send(self, machine: str, what: str, said: dict[str, Any]) -> None:
+        try:
+            self._ask("cloud_event", machine=name_in_tag(self._secrets.text(machine)), what=what, data=said)
+        except UnreachableError as error:
+            # Machines can be looked at and destroyed without a master, perhaps just because it is gone.
+            if not self._silent:
+                log.warning("Nobody is told of this: %s", error)
+            self._silent = True
+        except SaltliteError as error:
+            log.warning("The event %s of %s was not fired: %s", what, machine, error)
+
+
+LOOK_EVERY_S = 0.1
+LOOK_LESS_OFTEN_S = 1.0
+"""Between two questions whether a minion is up: at first, and after so many of them."""
+_OFTEN = 100
+_PENDING_GRACE_S = 5.0
+"""For so long a key may wait although it has a token: the token's use is a commit of its own."""
+
+
+class MinionKeys:
+    """Asks the master. Every method raises SaltliteError for what it refuses, and when it is not there."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def make_token(self, minion_id: str, expires_s: float) -> str:
+        """A token by which one minion of this id may join, once. Raises SaltCloudSystemExit when the id is taken."""
+        holder = next((row for row in self._keys(minion_id) if row["state"] == KeyState.ACCEPTED), None)
+        if holder is not None:
+            raise SaltCloudSystemExit(
+                f"the master has accepted a key for {minion_id} already ({holder['how']}): take another name, or "
+                f"`saltlite key delete {minion_id}` if that minion is no more"
+            )
+        answer = self._ask("token_create", uses=1, expires_s=expires_s, id_glob=minion_id)
+        return str(answer["token"])
+
+    def void_token(self, token_id: str) -> None:
+        """Let nobody join by this token any more."""
+        self._ask("token_revoke", token_id=token_id)
+
+    def wait_until_up(self, minion_id: str, wait_s: float, say: Callable[[str], None]) -> None:
+        """Return when the minion is accepted and has a session.
+
+        Raises SaltCloudExecutionTimeout, and SaltCloudSystemExit for a key that is not accepted.
+        """
+        began, looks = time.monotonic(), 0
+        say("waits for its minion")
+        while True:
+            if self._ask("heard", ids=[minion_id])["heard"].get(minion_id) is not None and self._is_up(minion_id):
+                return
+            waited = time.monotonic() - began
+            if waited > wait_s:
+                why = self._why(minion_id)
+                raise SaltCloudExecutionTimeout(f"the minion {minion_id} did not come up in {wait_s:g} s{why}")
+            if waited > _PENDING_GRACE_S and (refused := self._refused(minion_id)):
+                raise SaltCloudSystemExit(refused)
+            looks += 1
+            time.sleep(LOOK_EVERY_S if looks < _OFTEN else LOOK_LESS_OFTEN_S)
+
+    def delete_of_token(self, minion_id: str, token_id: str, since: float) -> None:
+        """Delete the keys that came by this token, and those of this id that wait since `since`, a time since 1970."""
+        mine = f"join token {token_id} "
+        self._delete(
+            row
+            for row in self._keys(minion_id)
+            if (token_id and row["how"].startswith(mine))
+            or (row["state"] == KeyState.PENDING and row["first_seen"] >= since - 1)
+        )
+
+    def has_any(self, minion_id: str) -> bool:
+        """Whether the master has a key of this id."""
+        return bool(self._keys(minion_id))
+
+    def delete_all(self, minion_id: str) -> None:
+        """Delete every key of this id."""
+        self._delete(self._keys(minion_id))
+
+    def _delete(self, rows: Any) -> None:
+        fingerprints = [row["fingerprint"] for row in rows]
+        if fingerprints:
+            self._ask("key_change", action="delete", fingerprints=fingerprints)
+
+    def _keys(self, minion_id: str) -> list[dict[str, Any]]:
+        return [row for row in self._ask("key_list")["keys"] if row["id"] == minion_id]
+
+    def _is_up(self, minion_id: str) -> bool:
+        rows = self._ask("minions")["minions"]
+        return any(row["id"] == minion_id and row["state"] == "up" for row in rows)
+
+    def _refused(self, minion_id: str) -> str:
+        rows = self._keys(minion_id)
+        if rows and all(row["state"] != KeyState.ACCEPTED for row in rows):
+            return f"the master did not accept the key of {minion_id}: it is {rows[0]['state']} ({rows[0]['how']})"
+        return ""
+
+    def _why(self, minion_id: str) -> str:
+        rows = self._keys(minion_id)
+        if not rows:
+            return ": it did not reach the master; is its setting `minion: {master: ADDRESS}` right, and its port open?"
+        return f": its key is {rows[0]['state']}, but it has no session"

@@ -1,4 +1,4 @@
-"""What everything in this package shares while one command runs, and what drivers reach through `cloudapi.port`."""
+"""The state of one `saltlite cloud` command, which drivers reach through `saltlite.cloud.api.port`; progress output."""
 
 from __future__ import annotations
 
@@ -7,26 +7,62 @@ import logging
 import os
 import pwd
 import stat
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from saltlite.cloud.api import port
 from saltlite.cloud.program.drivers import Driver, Drivers
-from saltlite.cloud.program.events import TAG_ROOT, CloudEvents
 from saltlite.cloud.program.files import LoadedCloud
-from saltlite.cloud.program.journal import CloudJournal
-from saltlite.cloud.program.master import Master
-from saltlite.cloud.program.nodecache import MachineCache
-from saltlite.cloud.program.progress import Say
+from saltlite.cloud.program.master import TAG_ROOT, CloudEvents, Master
+from saltlite.cloud.program.storage import CloudJournal, MachineCache
 from saltlite.cloud.rules import listing
-from saltlite.cloud.rules.profiles import composed, levels_of
-from saltlite.cloud.rules.providers import Profile, Provider
-from saltlite.cloud.rules.settings import Level, Settings, merged
+from saltlite.cloud.rules.catalogue import Level, Profile, Provider, Settings, composed, levels_of, merged
 from saltlite.config.cloud import SELECTION
 from saltlite.config.master import MasterConfig
 from saltlite.config.options import options_of
 from saltlite.model.keys import parse_token
 from saltlite.model.redaction import KEY_FILES, Secrets, secret_values
+
+Say = Callable[[str, str], None]
+"""Takes the name of a machine, and what is done with it."""
+
+
+class Lines:
+    """A line for each thing that is done: `web1: waits for ssh (3.2 s)`."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._began = time.monotonic()
+
+    def __call__(self, machine: str, text: str) -> None:
+        self._write(f"{machine}: {text} ({time.monotonic() - self._began:.1f} s)")
+
+
+class Block:
+    """One line for each machine on a terminal, written over when something new is done with it."""
+
+    def __init__(self, stream: TextIO, width: int) -> None:
+        self._stream = stream
+        self._width = max(20, width - 1)
+        self._rows: dict[str, str] = {}
+        self._began = time.monotonic()
+        self._drawn = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, machine: str, text: str) -> None:
+        with self._lock:
+            self._rows[machine] = f"{machine}: {text} ({time.monotonic() - self._began:.1f} s)"
+            self._draw()
+
+    def _draw(self) -> None:
+        up = f"\x1b[{self._drawn}A" if self._drawn else ""
+        rows = "".join(f"\r\x1b[2K{row[: self._width]}\n" for row in self._rows.values())
+        self._stream.write(f"{up}{rows}")
+        self._stream.flush()
+        self._drawn = len(self._rows)
+
 
 KEY_FILE_MAX = 64 * 1024
 """Bytes of a file with a private key."""
@@ -145,8 +181,7 @@ class Program:
 
     def require_deployable(self, vm_: Mapping[str, Any]) -> None:
         """Read the settings of a deployment as it will, wherever the machine will be. Raises SaltCloudConfigError."""
-        from saltlite.cloud.deploy.settings import deployment_of  # noqa: PLC0415 - as above
-        from saltlite.cloud.deploy.windows import is_windows, refuse  # noqa: PLC0415 - as above
+        from saltlite.cloud.deploy.settings import deployment_of, is_windows, refuse  # noqa: PLC0415 - as above
 
         if is_windows(vm_):
             raise refuse(vm_)

@@ -11,9 +11,21 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.auth.acl import Action, Principal, Verdict, authorize, is_operator, judge, may, no_hook
+from saltlite.auth.acl import (
+    HOOK,
+    RUNNER,
+    WHEEL,
+    Action,
+    Call,
+    Principal,
+    Verdict,
+    authorize,
+    is_operator,
+    judge,
+    may,
+    no_hook,
+)
 from saltlite.auth.logins import GROUPS_MAX, NAME_MAX, SECRET_BYTES, TOKENS_MAX, external
-from saltlite.auth.rules import HOOK, RUNNER, WHEEL, Call
 from saltlite.errors import LoginError, RefusedError, UsageError
 from saltlite.master.handlers.events import checked_path
 from saltlite.master.handlers.functions import checked_function, fitting

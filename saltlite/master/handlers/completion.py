@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from saltlite.auth.acl import JOBS_OF_OTHERS, RIGHTS, Action, Principal, authorize, may
-from saltlite.auth.rules import RUNNER
+from saltlite.auth.acl import JOBS_OF_OTHERS, RIGHTS, RUNNER, Action, Principal, authorize, may
 from saltlite.errors import UsageError
 from saltlite.master.handlers.targets import reach
 from saltlite.master.processes.context import Answer, Master

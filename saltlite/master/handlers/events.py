@@ -11,8 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.auth.acl import ALL_EVENTS, Action, Principal, authorize, may, sees_jobs_of_others
-from saltlite.auth.rules import RUNNER
+from saltlite.auth.acl import ALL_EVENTS, RUNNER, Action, Principal, authorize, may, sees_jobs_of_others
 from saltlite.errors import ProtocolError, RefusedError, StoreError, UsageError
 from saltlite.master.handlers.functions import checked_function
 from saltlite.master.processes.context import Answer, Master, Watch

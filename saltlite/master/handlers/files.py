@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.auth.acl import Action, Principal, authorize, may
-from saltlite.auth.rules import RUNNER
+from saltlite.auth.acl import RUNNER, Action, Principal, authorize, may
 from saltlite.errors import RefusedError, UsageError
 from saltlite.files.cp_staging import CopyAreas
 from saltlite.master.processes.context import Answer, Master

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from saltlite.auth.acl import KILL_OF_OTHERS, Action, Principal, authorize, may, sees_jobs_of_others
-from saltlite.auth.rules import RUNNER
+from saltlite.auth.acl import KILL_OF_OTHERS, RUNNER, Action, Principal, authorize, may, sees_jobs_of_others
 from saltlite.errors import DamagedError, ProtocolError, RefusedError, SaltliteError, UsageError
 from saltlite.master.handlers.delivery import CANCELS_MAX
 from saltlite.master.handlers.targets import whom

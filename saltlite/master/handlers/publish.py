@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltlite.auth.acl import OPTIONS_ALONE, Action, Principal, authorize
-from saltlite.auth.rules import Call
+from saltlite.auth.acl import OPTIONS_ALONE, Action, Call, Principal, authorize
 from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.master.handlers.delivery import LASTS_MAX_MS, batch_of, release, send
 from saltlite.master.handlers.functions import Fitting, Known, Skipped, checked_function, fitting, fitting_calls, parsed

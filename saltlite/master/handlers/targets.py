@@ -13,9 +13,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from saltlite.auth.acl import RIGHTS, Action, Principal, authorize, knows_pillars, may, places_of, too_wide
+from saltlite.auth.acl import (
+    RIGHTS,
+    RUNNER,
+    WHEEL,
+    Action,
+    Call,
+    Principal,
+    authorize,
+    knows_pillars,
+    may,
+    places_of,
+    too_wide,
+)
 from saltlite.auth.logins import WRONG_AT_ONCE
-from saltlite.auth.rules import RUNNER, WHEEL, Call
 from saltlite.errors import RefusedError, UsageError
 from saltlite.master.processes.context import Answer, Master
 from saltlite.master.store.ports import StoreReader

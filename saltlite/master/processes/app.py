@@ -17,9 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from saltlite.auth.acl import Granted
+from saltlite.auth.acl import Granted, read_blacklist, read_rules
 from saltlite.auth.logins import guess_limiter
-from saltlite.auth.rules import read_blacklist, read_rules
 from saltlite.config.master import MasterConfig, returner_names
 from saltlite.config.options import opts_of
 from saltlite.errors import MisconfiguredError, RefusedError, StartupError
@@ -430,10 +429,8 @@ def _run_mworker(
     shared: Shared,
     ready: Callable[[], None],
 ) -> None:
-    from saltlite.files.answers import FileService  # noqa: PLC0415 - the link process never loads handlers
-    from saltlite.files.roots import DiskFileRoots  # noqa: PLC0415 - as above
-    from saltlite.files.server import FileServer  # noqa: PLC0415 - as above
-    from saltlite.files.uploads import Uploads  # noqa: PLC0415 - as above
+    from saltlite.files.roots import DiskFileRoots  # noqa: PLC0415 - the link process never loads handlers
+    from saltlite.files.server import FileServer, FileService, Uploads  # noqa: PLC0415 - as above
     from saltlite.master.processes.auth_process import Backends  # noqa: PLC0415 - as above
     from saltlite.master.processes.evaluators import Evaluations  # noqa: PLC0415 - as above
     from saltlite.master.processes.link_channel import LinkAddress  # noqa: PLC0415 - as above

@@ -9,8 +9,7 @@ from typing import Any, Protocol
 from saltlite.auth.acl import Granted, Principal
 from saltlite.auth.logins import Logins, guess_limiter
 from saltlite.errors import CostlyRuleError, StoreError, UsageError
-from saltlite.files.memory import MemoryFileRoots
-from saltlite.files.ports import FileRoots
+from saltlite.files.roots import FileRoots, MemoryFileRoots
 from saltlite.limits import RateLimiter
 from saltlite.master.processes.documents import Pillars
 from saltlite.master.processes.fleet import Indexes, MasterFleet, Nodegroups, indexes_of

@@ -15,11 +15,8 @@ from dataclasses import dataclass, field
 
 from saltlite.model.clock import Clock
 from saltlite.model.ids import MinionId
-from saltlite.pillar.compiler import has_top
-from saltlite.pillar.evaluation import Evaluator
-from saltlite.pillar.memory import MemoryPillarFiles
-from saltlite.pillar.memory_evaluator import MemoryEvaluator
-from saltlite.pillar.ports import PillarFiles
+from saltlite.pillar.compiler import MemoryPillarFiles, PillarFiles, has_top
+from saltlite.pillar.evaluation import Evaluator, MemoryEvaluator
 from saltlite.targeting.banks import GRAINS_MAX
 from saltlite.wire.limits import DOC_MAX, KIB, MIB
 from saltlite.wire.messages import Message, response_message

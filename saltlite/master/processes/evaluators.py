@@ -21,10 +21,9 @@ from typing import Any
 
 from saltlite.errors import LocalProtocolError, RefusedError, UnreachableError
 from saltlite.pillar import evaluator_process
-from saltlite.pillar.evaluation import Evaluation, Wanted
-from saltlite.pillar.evaluation_queue import WAIT_S, EvaluationQueue, Place
+from saltlite.pillar.compiler import Nodegroups, PillarFiles
+from saltlite.pillar.evaluation import WAIT_S, Evaluation, EvaluationQueue, Place, Wanted
 from saltlite.pillar.evaluator_process import new_note, noted
-from saltlite.pillar.ports import Nodegroups, PillarFiles
 from saltlite.platform import logs
 from saltlite.platform.children import how
 from saltlite.platform.defects import supervised

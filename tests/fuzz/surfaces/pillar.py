@@ -9,9 +9,9 @@ from typing import Any
 
 from saltlite.errors import LocalProtocolError, ProtocolError, RenderError, UsageError
 from saltlite.model.ids import MinionId
+from saltlite.pillar.compiler import names_of, pillar_of
 from saltlite.pillar.files import DiskPillarFiles
 from saltlite.pillar.jinja_templates import load_jinja
-from saltlite.pillar.subject import names_of, pillar_of
 from saltlite.wire.codec import decode_document, encode_document
 from tests.fuzz.surface import mutate_bytes, mutate_text, mutate_value, packed, unpacked
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.resources.types.ssh._host import PACKAGES_TIMEOUT_S as TIMEOUT_S
+from saltlite.resources.types.ssh._client import PACKAGES_TIMEOUT_S as TIMEOUT_S
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __context__, __resource__, __resource_funcs__

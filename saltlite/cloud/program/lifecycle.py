@@ -1,6 +1,7 @@
-"""One machine on its way from a profile to an accepted minion, and back when something fails or somebody interrupts.
+"""Create, destroy, clean and resume: one machine from a profile to an accepted minion, and back.
 
-The steps and what takes them back: `saltlite.cloud.rules.flow`.
+`saltlite.cloud.rules.flow` decides which step is next and what undoes it; this module carries the steps out, and
+writes each one to the journal first.
 """
 
 from __future__ import annotations
@@ -8,20 +9,136 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from saltlite.cloud.api import port
 from saltlite.cloud.api.exceptions import SaltCloudException, SaltCloudExecutionFailure, SaltCloudSystemExit
-from saltlite.cloud.program.destroy import destroy_machine, machine_of
-from saltlite.cloud.program.keys import MinionKeys
+from saltlite.cloud.program.drivers import ACTION, Driver
+from saltlite.cloud.program.master import MinionKeys
 from saltlite.cloud.program.program import Program
 from saltlite.cloud.rules import listing
-from saltlite.cloud.rules.flow import SAYS, UNDONE_BY, Announcer, Create, Step, Undo, Unfinished, order_of_create
+from saltlite.cloud.rules.catalogue import minion_id
+from saltlite.cloud.rules.flow import (
+    DESTROYING,
+    SAYS,
+    UNDONE_BY,
+    Announcer,
+    Create,
+    Step,
+    Undo,
+    Unfinished,
+    order_of_create,
+)
 from saltlite.config.values import parse_duration
 from saltlite.errors import ConfigError, SaltliteError
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import parse_token
+
+# -- destroy
+
+
+def destroy(program: Program, driver: Driver, name: str) -> Any:
+    """Destroy a machine; what its driver answers. Raises SaltCloudException, which says what is left.
+
+    It may be gone already, when an earlier attempt was cut off: then the rest is done.
+    """
+    identity = driver.ids().get(name, "")
+    minion, guessed = minion_of(program, driver, name, identity)
+    run = os.urandom(8).hex()
+    program.journal.begin(
+        "destroy", run, name=name, provider=driver.name, minion_id=minion, guessed=guessed, id=identity
+    )
+    answer = destroy_machine(program, driver, name)
+    _close_earlier(program, driver, name, identity, run)
+    forget_machine(program, driver, name, minion, guessed=guessed)
+    program.journal.write(run, "over")
+    return answer
+
+
+def machine_of(ids: Mapping[str, str], name: str, identity: str) -> str:
+    """The name by which the machine that its provider calls `identity` is listed in `ids`, "" for none.
+
+    One of its name counts where its provider says no ids, or did not say this one.
+    """
+    named = [one for one in (name, *ids) if identity and ids.get(one) == identity]
+    if named:
+        return named[0]
+    return name if name in ids and not (identity and ids[name]) else ""
+
+
+def destroy_machine(program: Program, driver: Driver, name: str) -> Any:
+    """Destroy the machine itself, with its events. Raises SaltCloudException."""
+    program.progress(name, "is destroyed")
+    basics = {"name": name, "provider": driver.name, "driver": driver.provider.driver}
+    with port.running(program):
+        program.events.announce(name, Announcer(basics, DESTROYING), {})
+        try:
+            answer = driver.call("destroy", name, call=ACTION)
+        except BaseException:
+            program.events.abandon(name)
+            raise
+    if not answer:
+        program.events.abandon(name)
+        raise SaltCloudExecutionFailure(f"driver {driver.provider.driver} did not destroy {name}")
+    program.events.finish(name, {})
+    return answer
+
+
+def forget_machine(program: Program, driver: Driver, name: str, minion: str, *, guessed: bool) -> None:
+    """Delete the key of its minion, and what is kept of it. Raises SaltCloudException when the master does not.
+
+    The key of an id that is only guessed stays, and somebody is told: it may be that of a minion somewhere else.
+    """
+    keys = MinionKeys(program.ask)
+    try:
+        if guessed:
+            stays = keys.has_any(minion)
+        elif minion:
+            keys.delete_all(minion)
+    except SaltliteError as error:
+        raise SaltCloudException(
+            f"{name}: the machine is destroyed, but the key of its minion may still be accepted: {error}; "
+            f"`saltlite cloud --clean` tries again, `saltlite key delete {minion}` does it by hand"
+        ) from error
+    program.cache.drop(driver.name, name)
+    if guessed and stays:
+        program.progress(
+            name,
+            f"is destroyed; a key of {minion} stays, for nothing here says that it was made for this machine: "
+            f"`saltlite key delete {minion}`, if it was",
+        )
+        return
+    program.progress(name, "is destroyed, with its key" if minion and not guessed else "is gone")
+
+
+def minion_of(program: Program, driver: Driver, name: str, identity: str) -> tuple[str, bool]:
+    """The id of the minion on a machine, and whether it is guessed: that it was made with, "" for none, or what it
+    would be by name, when nothing is kept of this machine.
+    """
+    own = program.cache.own(driver.name, name)
+    known = own.get("minion_id")
+    if known is not None and (not identity or own.get("id", "") in ("", identity)):
+        return str(known), False
+    return minion_id({"name": name, "append_domain": program.config.append_domain}), True
+
+
+def _close_earlier(program: Program, driver: Driver, name: str, identity: str, run: str) -> None:
+    """What dead commands have left of this machine goes with it: tokens, keys, lines. Raises SaltliteError."""
+    keys = MinionKeys(program.ask)
+    for one in program.journal.unfinished():
+        of_it = one.identity if one.destroying else one.create.identity
+        other = of_it and identity and of_it != identity
+        if one.run == run or (one.name, one.provider) != (name, driver.name) or other:
+            continue
+        if one.token_id and Undo.VOID_TOKEN in one.create.to_undo():
+            keys.void_token(one.token_id)
+        if one.token_id:
+            keys.delete_of_token(one.minion_id, one.token_id, one.at)
+        program.journal.write(one.run, "over")
+
 
 log = logging.getLogger(__name__)
 
@@ -292,3 +409,81 @@ class Creation:
 def _is_unclear(error: SaltliteError) -> bool:
     """Whether the provider may have done what the driver could not see done."""
     return getattr(error, "unclear", False) or isinstance(error.__cause__, OSError)
+
+
+# -- what dead commands left
+
+
+def shown(program: Program) -> list[dict[str, Any]]:
+    """What was begun and not ended, those first that were begun first."""
+    return [
+        {
+            "name": one.name,
+            "run": one.run,
+            "id": one.identity or one.create.identity,
+            "provider": one.provider,
+            "profile": one.profile,
+            "minion": one.minion_id,
+            "what": "destroy" if one.destroying else "create",
+            "at": one.at,
+            "running": one.pid if alive else None,
+            "reason": one.reason,
+            "left": [] if alive else one.left(),
+        }
+        for one, alive in program.journal.everything()
+    ]
+
+
+def by_label(runs: Sequence[Unfinished]) -> dict[str, Unfinished]:
+    """Each of them by the name of its machine, or by name and run where several have one name."""
+    often = Counter(one.name for one in runs)
+    return {one.name if often[one.name] == 1 else f"{one.name} ({one.run})": one for one in runs}
+
+
+def destroys(runs: Mapping[str, Unfinished]) -> list[str]:
+    """Of those that are to be taken back: each machine that would be destroyed, as it can be told to a person."""
+    return [
+        f"{one.name} ({one.provider}, {one.identity or one.create.identity or 'whatever has this name'})"
+        for one in runs.values()
+        if one.destroying or Undo.DESTROY_MACHINE in one.create.to_undo()
+    ]
+
+
+def clean(program: Program, one: Unfinished) -> str:
+    """Take back what a create has left, end what a destroy has begun; a sentence. Raises SaltCloudException."""
+    if one.destroying:
+        driver = program.driver(program.catalogue.provider(one.provider))
+        ids = driver.ids()
+        there = machine_of(ids, one.name, one.identity)
+        if there:
+            destroy_machine(program, driver, there)
+        if there != one.name and one.name in ids:
+            program.journal.write(one.run, "over")
+            return f"it is gone; the machine of its name is another ({ids[one.name]}), and stays with its minion"
+        forget_machine(program, driver, one.name, one.minion_id, guessed=one.guessed)
+        program.journal.write(one.run, "over")
+        return "its destruction is complete"
+    left = Creation.taken_up(program, _machine(program, one), one).take_back()
+    if left:
+        raise SaltCloudException("\n".join(f"{one.name}: {text}" for text in left))
+    return "what was half made is taken back"
+
+
+def resume(program: Program, one: Unfinished) -> Mapping[str, Any]:
+    """Go on with a create whose machine is made. Raises SaltCloudSystemExit when it is not, CreateFailed."""
+    if one.destroying or Step.MAKE_MACHINE not in one.create.ended:
+        raise SaltCloudSystemExit(
+            f"{one.name}: nobody knows how far it came, so it cannot be gone on with: `saltlite cloud --clean` takes "
+            "it back, and it can be made anew"
+        )
+    return Creation.taken_up(program, _machine(program, one), one).resume()
+
+
+def _machine(program: Program, one: Unfinished) -> dict[str, Any]:
+    """The machine by its profile, as far as that is still configured."""
+    profile = program.catalogue.profiles.get(one.profile)
+    if profile is not None:
+        vm_ = program.machine(one.name, profile)
+    else:
+        vm_ = {"name": one.name, "profile": one.profile, "driver": one.provider.rpartition(":")[2]}
+    return {**vm_, "provider": one.provider, "deploy": one.create.minion, "minion": {"id": one.minion_id}}

@@ -23,11 +23,12 @@ import subprocess
 import sys
 import time
 
-TYPE_CHECKING = False  # typing costs as much start-up time as all of the rest
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
     from typing import Any
 
     Spec = dict[str, Any]
+
 
 SERVICES = "/etc/saltlite-machine/services"
 """In the machine: one JSON line for each command that runs as long as the machine does: {"argv": […], "env": {…}}."""

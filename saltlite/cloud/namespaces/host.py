@@ -1,14 +1,18 @@
-"""Machines made of this host's namespaces: processes, mounts, host name and network of their own, and a disk in memory.
+"""Machines made of this host's namespaces: their own processes, mounts, host name and network, and a disk in memory.
 
-    <folder>/<name>/machine.json    what it is; there before anything else of it is
-    <folder>/<name>/running.json    its process 1; there before that process does anything
-    <folder>/<name>/disk            a tmpfs with all that it has written; there until it is destroyed
+    <folder>/<name>/machine.json    what it is; written before anything else of it
+    <folder>/<name>/running.json    its process 1; written before that process does anything
+    <folder>/<name>/disk            a tmpfs with everything that it wrote; there until it is destroyed
 
-Whatever moment the program that makes a machine is killed at, the folder names what is left, and `destroy` removes it.
-A machine needs nobody: it goes on when the program that has made it ends. What it is not is a prison for hostile
-programs: its root is this host's root with fewer capabilities.
+If the process that makes a machine is killed at any moment, the folder still names what is left, and `destroy` removes
+it. A machine keeps running after the process that made it. It is no sandbox for hostile programs: its root is this
+host's root with fewer capabilities.
 
-Contract: namespaces(7), overlayfs and tmpfs of the kernel's documentation. Needs root, and ip(8).
+The network is a veth pair with a /30. The host's end is named after its network, and interface names are unique in the
+kernel, so whoever creates the pair has reserved the network. Memory and processes are limited by control groups
+(cgroup v1 or v2) where the host has them.
+
+Contract: namespaces(7), overlayfs, tmpfs and cgroups in the kernel's documentation. Needs root, and ip(8).
 """
 
 from __future__ import annotations
@@ -16,7 +20,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import fcntl
+import ipaddress
 import json
+import logging
 import os
 import re
 import secrets
@@ -26,15 +32,218 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from saltlite.cloud.machines import inside as machine_inside
-from saltlite.cloud.machines.limits import drop_limit, limit
-from saltlite.cloud.machines.net import PREFIX, cable_of, connect, disconnect, free_cables, room
+from saltlite.cloud.namespaces import inside as machine_inside
 from saltlite.errors import MachineError
 from saltlite.platform.process import start_ticks
+
+# -- control groups
+
+
+log = logging.getLogger(__name__)
+
+ROOT = "/sys/fs/cgroup"
+EMPTY_S = 2.0
+"""How long a group may take to be empty after its last process has ended."""
+
+_FILES = {"memory": ("memory.limit_in_bytes", "memory.max"), "pids": ("pids.max", "pids.max")}
+"""Controller -> the file with its limit, in version 1 and in version 2."""
+
+
+def limit(name: str, memory: int, processes: int) -> str:
+    """Make the group `name` with at most `memory` bytes, and so many processes and threads.
+
+    Its folders with ":" between them; "" where this host can limit nothing.
+    """
+    found: list[str] = []
+    for controller, most in (("memory", memory), ("pids", processes)):
+        folder = _limited(name, controller, most, found)
+        if not folder:
+            log.info("This host has no control group for %s: %s may use as much as there is.", controller, name)
+        elif folder not in found:
+            found.append(folder)
+    return ":".join(found)
+
+
+def _limited(name: str, controller: str, most: int, kept: list[str]) -> str:
+    """The folder of the group that has this limit now, "" for none. `kept` are folders that are used already."""
+    parents = (f"{ROOT}/{controller}", ROOT)
+    for parent, file in zip(parents, _FILES[controller], strict=True):
+        if not os.path.exists(f"{parent}/cgroup.procs"):
+            continue
+        folder = f"{parent}/{name}"
+        try:
+            os.makedirs(folder, exist_ok=True)
+            with open(f"{folder}/{file}", "w", encoding="ascii") as limit_file:
+                limit_file.write(str(most))
+        except OSError as error:
+            if folder not in kept:
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
+            log.debug("There is no limit of %s below %s: %s.", controller, parent, error.strerror)
+        else:
+            return folder
+    return ""
+
+
+def drop_limit(name: str) -> None:
+    """Remove the group `name` once its processes have ended; none is no error."""
+    deadline = time.monotonic() + EMPTY_S
+    for folder in folders_of(name):
+        while os.path.isdir(folder):
+            try:
+                os.rmdir(folder)
+            except FileNotFoundError:
+                break
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise MachineError(f"the control group {folder} cannot be removed: {error.strerror}") from error
+                time.sleep(0.005)
+
+
+def folders_of(name: str) -> list[str]:
+    """Where the group `name` may be."""
+    return [*(f"{ROOT}/{controller}/{name}" for controller in _FILES), f"{ROOT}/{name}"]
+
+
+# -- network
+
+
+PREFIX = 30
+TRIES_MAX = 4096
+"""Networks that are tried before all count as taken."""
+GONE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cable:
+    """One network of four addresses: the host's end has the first one, the machine's the second one."""
+
+    network: ipaddress.IPv4Network
+
+    @property
+    def interface(self) -> str:
+        """The host's end."""
+        return f"slm{int(self.network.network_address):08x}"
+
+    @property
+    def gateway(self) -> str:
+        """The host's address."""
+        return str(self.network[1])
+
+    @property
+    def address(self) -> str:
+        """The machine's address."""
+        return str(self.network[2])
+
+
+def cable_of(network: str) -> Cable:
+    """The cable of `a.b.c.d/30`, as it was recorded."""
+    return Cable(ipaddress.IPv4Network(network))
+
+
+def room(text: str) -> ipaddress.IPv4Network:
+    """The range that machines get their networks from, as in "10.231.0.0/16". Raises MachineError for none."""
+    try:
+        network = ipaddress.IPv4Network(text)
+    except ValueError as error:
+        raise MachineError(f"{text!r} is no range of addresses, such as 10.231.0.0/16: {error}") from error
+    if network.prefixlen > PREFIX:
+        raise MachineError(f"{text} is too small: a machine needs a /{PREFIX}")
+    return network
+
+
+def connect(pid: int, label: str, cables: Iterator[Cable]) -> Cable:
+    """Connect the machine whose process 1 is `pid` with the first of the cables that is free; which one.
+
+    `label` is written on the host's end. Raises MachineError when none is free, or when the kernel refuses.
+    """
+    for cable in cables:
+        if _exists(cable):
+            continue
+        said = _ip(
+            f"link add {cable.interface} type veth peer name eth0 netns {pid}",
+            f"link set {cable.interface} alias {label}",
+        )
+        if not said:
+            _take_no_routes(cable)
+            said = _ip(
+                f"addr add {cable.gateway}/{PREFIX} dev {cable.interface}",
+                f"link set {cable.interface} up",
+            )
+        if not said:
+            return cable
+        if "File exists" not in said:
+            raise MachineError(f"the machine cannot be connected: {said}")
+    raise MachineError("every network of the range is taken: set `network` of the provider to a larger one")
+
+
+def free_cables(room: ipaddress.IPv4Network, first: str, taken: Collection[str]) -> Iterator[Cable]:
+    """What to try, in order: `first` if it is not "", then all of the range but those that are taken."""
+    if first:
+        yield cable_of(first)
+    others = (network for network in room.subnets(new_prefix=PREFIX) if str(network) not in taken)
+    for _, network in zip(range(TRIES_MAX), others, strict=False):
+        yield Cable(network)
+
+
+def disconnect(network: str, label: str) -> None:
+    """Remove the host's end, if it has this label, and with it the machine's; none is no error.
+
+    Raises MachineError when it does not go.
+    """
+    cable = cable_of(network)
+    if _label(cable) != label:
+        return
+    said = _ip(f"link del {cable.interface}")
+    deadline = time.monotonic() + GONE_S
+    while _exists(cable) and _label(cable) == label:
+        if time.monotonic() > deadline:
+            raise MachineError(f"the interface {cable.interface} cannot be removed: {said or 'it stays'}")
+        time.sleep(0.005)
+
+
+def _take_no_routes(cable: Cable) -> None:
+    """Have this host speak no IPv6 with the machine, by whose router advertisements it would get routes and addresses.
+
+    Must come before the interface is up. Contract: disable_ipv6 in the kernel's documentation of ip-sysctl.
+    Raises MachineError.
+    """
+    path = f"/proc/sys/net/ipv6/conf/{cable.interface}/disable_ipv6"
+    try:
+        with open(path, "w", encoding="ascii") as setting:
+            setting.write("1")
+    except FileNotFoundError:
+        pass  # This host speaks none anyway.
+    except OSError as error:
+        raise MachineError(f"{path} cannot be set, and a machine could give this host routes: {error}") from error
+
+
+def _exists(cable: Cable) -> bool:
+    return os.path.exists(f"/sys/class/net/{cable.interface}")
+
+
+def _label(cable: Cable) -> str:
+    try:
+        with open(f"/sys/class/net/{cable.interface}/ifalias", encoding="utf-8", errors="replace") as file:
+            return file.read().rstrip("\n")
+    except OSError:
+        return ""
+
+
+def _ip(*lines: str) -> str:
+    """Run lines of ip(8) up to the first that fails; what it said then, "" when all were taken."""
+    try:
+        done = subprocess.run(
+            ["ip", "-batch", "-"], input="\n".join(lines) + "\n", text=True, capture_output=True, check=False
+        )
+    except FileNotFoundError as error:
+        raise MachineError("this host has no `ip`: install iproute2") from error
+    return "" if done.returncode == 0 else " ".join(done.stderr.split())
+
 
 BOOT_S = 20.0
 STOP_S = machine_inside.STOP_S + 3.0

@@ -1,0 +1,167 @@
+"""What drivers share: call checks, events, files that settings name, waiting, and `salt.utils.functools`.
+
+    def show_instance(name, call=None):
+        only_action("show_instance", call)
+
+`call` is "action" for `-a`, "function" for `-f`, and None when the program itself calls the function.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import FunctionType
+from typing import Any, TypeVar
+
+from saltlite.cloud.api.cloud import filter_event, fire_event
+from saltlite.cloud.api.exceptions import (
+    SaltCloudConfigError,
+    SaltCloudException,
+    SaltCloudExecutionTimeout,
+    SaltCloudSystemExit,
+)
+from saltlite.cloud.api.port import cloud
+
+
+def only_action(name: str, call: str | None) -> None:
+    """Raises SaltCloudSystemExit unless the function was called for one machine."""
+    if call != "action":
+        raise SaltCloudSystemExit(f"The {name} action must be called with -a or --action.")
+
+
+def only_function(name: str, call: str | None) -> None:
+    """Raises SaltCloudSystemExit unless the function was called for a provider."""
+    if call != "function":
+        raise SaltCloudSystemExit(f"The {name} function must be called with -f or --function.")
+
+
+def no_action(name: str, option: str, call: str | None) -> None:
+    """Raises SaltCloudSystemExit if the function was called for one machine; `option` is how else it is called."""
+    if call == "action":
+        raise SaltCloudSystemExit(f"The {name} function must be called with -f or --function, or with {option}.")
+
+
+def no_function(name: str, option: str, call: str | None) -> None:
+    """Raises SaltCloudSystemExit if the function was called for a provider; `option` is how else it is called."""
+    if call == "function":
+        raise SaltCloudSystemExit(f"The {name} action must be called with {option}, -a or --action.")
+
+
+def needed(kwargs: Mapping[str, Any] | None, key: str, name: str) -> str:
+    """The value that a user gave as `key=value`. Raises SaltCloudSystemExit when there is none."""
+    value = (kwargs or {}).get(key)
+    if value is None or value == "":
+        raise SaltCloudSystemExit(f"{name} needs {key}=VALUE behind the names")
+    return str(value)
+
+
+MACHINE_KEYS = ("name", "profile", "provider", "driver")
+
+
+def tell(tag: str, text: str, vm_: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> None:
+    """Fire `salt/cloud/<name>/<tag>` about a machine, such as `creating`: who it is, and `more`."""
+    data = filter_event(tag, {**vm_, **(more or {})}, (*MACHINE_KEYS, *(more or ())))
+    fire_event("event", text, f"salt/cloud/{vm_['name']}/{tag}", args=data)
+
+
+@contextlib.contextmanager
+def asking_for(vm_: Mapping[str, Any]) -> Iterator[None]:
+    """A block that asks the provider for this machine, and does nothing else. When it is certain that nothing was made
+    (an error that is not `unclear`) nobody looks for a machine to destroy, which might be another of the same name.
+    """
+    try:
+        yield
+    except SaltCloudException as error:
+        if not error.unclear:
+            cloud().refused(str(vm_["name"]))
+        raise
+
+
+def made(vm_: Mapping[str, Any], identity: str) -> None:
+    """The provider has made this machine, and calls it so: from now on it is destroyed by that, and not by its name."""
+    cloud().made(str(vm_["name"]), identity)
+
+
+def text_of(path: str, setting: str) -> str:
+    """The text of a file that a setting names. Raises SaltCloudConfigError."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        raise SaltCloudConfigError(f"{setting} {path} cannot be read: {why}") from None
+
+
+def public_key(path: str) -> str:
+    """The public key in a file. Raises SaltCloudConfigError when there is none, or a private one."""
+    text = text_of(path, "file").strip()
+    if "PRIVATE KEY" in text:
+        raise SaltCloudConfigError(f"{path} is a private key, which goes to nobody: name the public one, {path}.pub")
+    return text
+
+
+def private_key_file(path: object, setting: str) -> str:
+    """The path of a private key to log in with, in full. Raises SaltCloudConfigError when there is no such file."""
+    full = os.path.expanduser(str(path))
+    if not os.path.isfile(full):
+        raise SaltCloudConfigError(f"{setting} names {full}, and there is no such file")
+    return full
+
+
+Found = TypeVar("Found")
+
+
+def wait_until(
+    ask: Callable[[], Found | None],
+    lacking: str,
+    *,
+    seconds: float,
+    interval_s: float,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Found:
+    """The first answer of `ask` that is not None; asked at once, after each interval, and at the end.
+
+    Raises SaltCloudExecutionTimeout after `seconds`: "<lacking> after <seconds> s". What `ask` raises goes through.
+    """
+    end = clock() + seconds
+    while True:
+        found = ask()
+        if found is not None:
+            return found
+        left = end - clock()
+        if left <= 0:
+            raise SaltCloudExecutionTimeout(f"{lacking} after {seconds:g} s")
+        sleep(min(interval_s, left))
+
+
+def namespaced_function(
+    function: Callable[..., Any],
+    global_dict: dict[str, Any],
+    defaults: Any = None,
+    preserve_context: Any = None,  # noqa: ARG001 - Salt's signature; the context is always kept
+) -> FunctionType:
+    """A copy of the function whose global names are those of `global_dict`, a plug-in file's `globals()`.
+
+    What the function needs of its own file and the plug-in file has not is put there; what both have is the plug-in's.
+    `defaults` replace those of the function.
+    """
+    original: Any = function
+    _lend(original.__globals__, global_dict)
+    copied = FunctionType(
+        original.__code__, global_dict, name=original.__name__, argdefs=defaults or original.__defaults__,
+        closure=original.__closure__,
+    )  # fmt: skip
+    copied.__kwdefaults__ = original.__kwdefaults__
+    copied.__doc__ = original.__doc__
+    copied.__dict__.update(original.__dict__)
+    copied.__module__ = str(global_dict.get("__name__", original.__module__))
+    return copied
+
+
+def _lend(names: Mapping[str, Any], to: dict[str, Any]) -> None:
+    for name, value in names.items():
+        if not (name.startswith("__") and name.endswith("__")):
+            to.setdefault(name, value)
