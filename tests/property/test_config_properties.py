@@ -61,6 +61,39 @@ ODD_LINES = (
         "# c",
         "",
     ),
+    *(
+        "publisher_acl:",
+        "  'web*':",
+        "  '*':",
+        "    - test.*",
+        "    - '@wheel'",
+        "    - 'it''s'",
+        '    - "a\\""',
+        "    - [a, 'b",
+        "      c'] # d",
+        "    - {a: b, 'c': \"d",
+        '    e"}',
+        "  abc",
+        "    'x",
+        '    "y',
+        "  a: |",
+        "  - >-",
+        "user: |",
+        "- abc",
+        "- 'x",
+        "-",
+        "web: 'L@a,b'",
+        'interface: "::"',
+        "user: a'b",
+        "user: 'a' # '",
+        "user: [a, b] # [",
+        "user: {a: [b, 'c'], d: \"e\"}",
+        "master_name: caf\u00e9",
+        "    - 'a: b'",
+        "    - a: 'b",
+        "    - - [",
+        "    ]",
+    ),
 )
 PLAIN_LINE = st.builds("{}: {}".format, st.sampled_from(PLAIN_KEYS), st.sampled_from(PLAIN_VALUES))
 ODD_LINE = st.one_of(st.sampled_from(ODD_LINES), st.text(alphabet="/ab.:#'\"-@=, ", max_size=12))
@@ -70,7 +103,7 @@ ODD_LINE = st.one_of(st.sampled_from(ODD_LINES), st.text(alphabet="/ab.:#'\"-@=,
 def files(draw: st.DrawFn) -> str:
     """The text of one file: plain lines for different options, at most two odd ones between them."""
     lines = draw(st.lists(PLAIN_LINE, max_size=4, unique_by=lambda line: line.split(":")[0]))
-    for odd in draw(st.lists(ODD_LINE, max_size=2)):
+    for odd in draw(st.lists(ODD_LINE, max_size=draw(st.sampled_from([2, 10])))):
         lines.insert(draw(st.integers(0, len(lines))), odd)
     return draw(st.sampled_from(["\n", "\n", "\n", "\n", "\r\n", "\n\n", "\x85"])).join(lines)
 
