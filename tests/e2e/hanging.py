@@ -36,7 +36,7 @@ def hang(*_args: Any) -> Answer:
 def main() -> None:
     """Replace what is to hang, then be the daemon."""
     supervisor.LOOK_S, supervisor.TURN_MAX_S, supervisor.TURN_CPU_S = 0.2, 2.0, 0.5
-    VERBS["hang"] = OperatorVerb(hang, {"request_id": Text(100)})
+    VERBS["hang"] = OperatorVerb(hang, {"request_id": Text(100)}, authorizes=True)
     add, begin = Results.add, FileService.begin
 
     def poisoned_add(self: Results, minion: Any, fingerprint: Any, message: Any, body: bytes) -> None:

@@ -56,7 +56,7 @@ def asked(connection: Connection, **request: Any) -> dict[str, Any]:
 def test_a_handler_that_raises_is_answered_and_costs_nobody_else(
     handler: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setitem(VERBS, "broken", OperatorVerb(handler))
+    monkeypatch.setitem(VERBS, "broken", OperatorVerb(handler, authorizes=True))
     disk = MemoryDisk()
     with serving(tmp_path, disk) as path:
         connection, other = Connection(path), Connection(path)

@@ -10,8 +10,8 @@ import pytest
 
 from saltlite.auth.acl import Principal
 from saltlite.errors import RefusedError, UsageError
+from saltlite.master.handlers.functions import SIGNATURES_MAX
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.handlers.publish import SIGNATURES_MAX
 from saltlite.master.handlers.results import Passing, Reported, store_reports
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
 from saltlite.master.store.ports import FunctionSet, MinionRow

@@ -11,6 +11,7 @@ import pytest
 from saltlite.auth.acl import Principal
 from saltlite.errors import RefusedError, SaltliteError, UsageError
 from saltlite.master.handlers.documents import answer_pillar, handle_pillar_show
+from saltlite.master.handlers.operator_verbs import carry_out
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
 from saltlite.master.processes.documents import PILLARS_A_MINUTE, PILLARS_MEMORY, Pillars
 from saltlite.model.ids import MinionId
@@ -190,7 +191,7 @@ def test_an_operator_is_shown_the_pillar_of_any_id_and_where_it_comes_from() -> 
 
 def test_nobody_else_is_shown_a_pillar() -> None:
     with pytest.raises(RefusedError):
-        handle_pillar_show(master(), Principal("eve", 1000), {"id": "web1"})
+        carry_out(master(), Principal("eve", 1000), "pillar_show", {"id": "web1"})
     with pytest.raises(UsageError):
         handle_pillar_show(master(), ROOT, {"id": "../web1"})
 

@@ -99,7 +99,7 @@ def test_what_takes_long_is_done_before_other_writers_have_to_wait(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writing: list[str] = []
-    write, bind = office.store.write, functions.fitting_calls
+    write, bind = office.store.write, functions.publishable_calls
 
     @contextmanager
     def noted() -> Iterator[StoreWriter]:
@@ -112,7 +112,7 @@ def test_what_takes_long_is_done_before_other_writers_have_to_wait(
         return bind(*args, **how)
 
     monkeypatch.setattr(office.store, "write", noted)
-    monkeypatch.setattr(publish, "fitting_calls", not_locked)
+    monkeypatch.setattr(publish, "publishable_calls", not_locked)
     office.publish(WEB1)
     assert writing == ["locked"]
 
@@ -125,7 +125,7 @@ def test_a_key_that_is_revoked_before_the_commit_is_no_target(office: Office, mo
             tx.put_key(key(WEB1, KeyState.REVOKED))
         return calls
 
-    monkeypatch.setattr(publish, "fitting_calls", revoke)
+    monkeypatch.setattr(publish, "publishable_calls", revoke)
     assert office.publish(WEB1, WEB2).fields["minions"] == [WEB2]
     with pytest.raises(NoTargetError):
         office.publish(WEB1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.auth.acl import RUNNER, Action, Principal, authorize, may
+from saltlite.auth.acl import RUNNER, Principal, may
 from saltlite.errors import RefusedError, UsageError
 from saltlite.files.cp_staging import CopyAreas
 from saltlite.master.processes.context import Answer, Master
@@ -34,7 +34,6 @@ def handle_served(master: Master, principal: Principal, request: Mapping[str, An
     `act` is one of envs, files, folders and links, `env` the environment of the latter three. One that is not there has
     none. What `saltlite cp` has on its way is told to nobody.
     """
-    authorize(principal, Action("served"), master.terms)
     act = request["operation"]
     if act not in _RIGHTS:
         raise UsageError(f"the file server lists {', '.join(_RIGHTS)}, not {act[:40]!r}")
@@ -69,30 +68,29 @@ PIECE_MAX = 16 * MIB
 """Bytes of one piece of a file."""
 
 
-def handle_copy_begin(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
+def handle_copy_begin(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """Answers `area`: the environment of the file server that the files go to."""
-    return Answer({"area": _areas(master, principal, "copy_begin").begin(master.clock.entropy)})
+    return Answer({"area": _areas(master).begin(master.clock.entropy)})
 
 
-def handle_copy_put(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+def handle_copy_put(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
     """One piece of a file of an area, at its offset; `mode` are the permission bits."""
-    areas = _areas(master, principal, "copy_put")
+    areas = _areas(master)
     areas.put(request["area"], request["path"], request["offset"], request["data"], request["mode"])
     return Answer()
 
 
-def handle_copy_end(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+def handle_copy_end(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Nobody waits for the job any more: remove its files, unless a minion may still come for them.
 
     Answers `removed`; what is left is removed by the maintenance, a day later. The jid is "" where none was published.
     """
-    areas = _areas(master, principal, "copy_end")
+    areas = _areas(master)
     done = not request["jid"] or master.store.open_targets(parse_jid(request["jid"])) == 0
     if done:
         areas.end(request["area"])
     return Answer({"removed": done})
 
 
-def _areas(master: Master, principal: Principal, verb: str) -> CopyAreas:
-    authorize(principal, Action(verb), master.terms)
+def _areas(master: Master) -> CopyAreas:
     return CopyAreas(master.terms.copies_dir)

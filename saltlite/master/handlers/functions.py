@@ -1,4 +1,4 @@
-"""Which targets have a function, and with what signature, from what minions have reported.
+"""Which targets have a function, and with what signature, from what minions have reported. No minion is asked.
 
 Minions with the same modules share one function set, found by its digest, so asking about ten thousand minions costs as
 much as asking about one. A minion that has not reported all of its functions may have any function, with any signature.
@@ -17,27 +17,42 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltlite.auth.acl import Action, Principal, authorize
+from saltlite.auth.acl import Principal
 from saltlite.errors import UsageError, nearest
 from saltlite.master.processes.context import Answer, Master
 from saltlite.master.store.ports import FunctionSet
 from saltlite.model.ids import MinionId, TargetId, parse_srn
 from saltlite.model.redaction import is_secret_argument
-from saltlite.model.signature import Signature, bind, is_absent, parse_signature
+from saltlite.model.signature import Signature, bind, is_absent, outputter_of, parse_signature
 from saltlite.targeting.fleet import Selection
 from saltlite.wire.job_body import FunctionCall
-
-# -- resources that have the functions
-
 
 MINIONS_ONLY = frozenset({"saltutil", "state"})
 """Modules for minions, and for no resource."""
 MINIONS_ONLY_FUNCTIONS = frozenset({"sys.reload_modules"})
+SIGNATURES_MAX = 16
+"""Different signatures of one function in an answer; minions with further ones count as unknown."""
+NAMES_MAX = 1000
+"""Minions that one answer names; more are counted only."""
+
+_FUNCTION = re.compile(r"[A-Za-z][A-Za-z0-9_]*\.[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+_PARSED = 1024
+"""Texts whose signature is cached."""
+
+
+def checked_function(fun: object) -> str:
+    """`fun` if it is written as a function; UsageError otherwise."""
+    if not isinstance(fun, str) or not _FUNCTION.fullmatch(fun):
+        raise UsageError(f"{str(fun)[:80]!r} is not a function: it is written module.function, as in test.ping")
+    return fun
+
+
+# -- resources that have the functions
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Resources that were left out, as their type lacks a function."""
+    """Resources that do not get the job because their type lacks a function."""
 
     type: str
     fun: str
@@ -46,19 +61,17 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitting:
-    """What of a selection gets the job, and what of it was left out."""
+class SupportedTargets:
+    """The part of a selection that gets the job, and what was skipped."""
 
-    chosen: Selection
+    selection: Selection
     skipped: Sequence[Skipped] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """The selected resources of one type that one minion manages, and what their functions take.
-
-    `functions` is None as long as the minion has not said what the type has: it may have anything.
-    """
+class ResourceGroup:
+    """The selected resources of one type and one minion, and their functions: None if the minion has not reported any,
+    so that they may have every function."""
 
     minion: MinionId
     type: str
@@ -66,7 +79,7 @@ class Kind:
     functions: Mapping[str, str] | None
 
     def lacks(self, fun: str) -> bool:
-        """Whether the function is not to be had on them."""
+        """Whether these resources do not have the function."""
         return is_for_minions(fun) or (self.functions is not None and fun not in self.functions)
 
 
@@ -75,140 +88,219 @@ def is_for_minions(fun: str) -> bool:
     return fun.partition(".")[0] in MINIONS_ONLY or fun in MINIONS_ONLY_FUNCTIONS
 
 
-def kinds(master: Master, resources: Mapping[TargetId, MinionId]) -> Iterator[Kind]:
-    """The resources (SRN -> its owner) by owner and type."""
+def resource_groups(master: Master, resources: Mapping[TargetId, MinionId]) -> Iterator[ResourceGroup]:
+    """The resources (SRN -> managing minion) by minion and type."""
     groups: dict[tuple[MinionId, str], list[TargetId]] = {}
     for srn, owner in resources.items():
         groups.setdefault((owner, parse_srn(srn).type or ""), []).append(srn)
     for (owner, kind), srns in groups.items():
         known = master.registrations.of(owner)
-        yield Kind(owner, kind, srns, known.functions.get(kind) if known is not None else None)
+        yield ResourceGroup(owner, kind, srns, known.functions.get(kind) if known is not None else None)
 
 
-def fitting(master: Master, chosen: Selection, funs: Sequence[str]) -> Fitting:
-    """Leave out the resources whose type lacks one of the functions.
+def supported_targets(master: Master, selection: Selection, funs: Sequence[str]) -> SupportedTargets:
+    """The selection without the resources whose type lacks one of the functions.
 
-    Raises UsageError when nothing that a name in the target means has them, and when nothing is left of the selection.
+    Raises UsageError if nothing that a name in the target means has them, and if no target remains.
     """
-    if not chosen.resources:
-        return Fitting(chosen)
-    named = [*(frozenset({one}) for one in chosen.named), *chosen.namesakes]
+    if not selection.resources:
+        return SupportedTargets(selection)
+    named = [*(frozenset({one}) for one in selection.named), *selection.namesakes]
     asked = frozenset[TargetId]().union(*named)
-    unfit: dict[TargetId, tuple[str, str]] = {}
+    unsupported: dict[TargetId, tuple[str, str]] = {}
     counts: dict[tuple[str, str], int] = {}
     kept: dict[TargetId, MinionId] = {}
-    for one in kinds(master, chosen.resources):
-        lacking = next((fun for fun in funs if one.lacks(fun)), "")
+    for group in resource_groups(master, selection.resources):
+        lacking = next((fun for fun in funs if group.lacks(fun)), "")
         if not lacking:
-            kept.update(dict.fromkeys(one.srns, one.minion))
+            kept.update(dict.fromkeys(group.srns, group.minion))
         else:
-            counts[one.type, lacking] = counts.get((one.type, lacking), 0) + len(one.srns)
-            unfit |= dict.fromkeys(asked.intersection(one.srns), (one.type, lacking))
+            counts[group.type, lacking] = counts.get((group.type, lacking), 0) + len(group.srns)
+            unsupported |= dict.fromkeys(asked.intersection(group.srns), (group.type, lacking))
     for meant in named:
-        if meant <= unfit.keys():
-            raise _unsupported(*min(unfit[srn] for srn in meant))
+        if meant <= unsupported.keys():
+            raise _unsupported(*min(unsupported[srn] for srn in meant))
     if not counts:
-        return Fitting(chosen)
-    if not kept and not chosen.minions:
+        return SupportedTargets(selection)
+    if not kept and not selection.minions:
         raise _unsupported(*min(counts))
-    left = Selection(chosen.minions, kept, chosen.named, chosen.unknown)
-    told = [Skipped(kind, fun, count) for (kind, fun), count in sorted(counts.items()) if not is_for_minions(fun)]
-    return Fitting(left, told)
+    left = Selection(selection.minions, kept, selection.named, selection.unknown)
+    skipped = [Skipped(kind, fun, count) for (kind, fun), count in sorted(counts.items()) if not is_for_minions(fun)]
+    return SupportedTargets(left, skipped)
 
 
 def _unsupported(kind: str, fun: str) -> UsageError:
     return UsageError(f"Function {fun!r} is not supported for resource type {kind!r}. Nothing was published.")
 
 
-_FUNCTION = re.compile(r"[A-Za-z][A-Za-z0-9_]*\.[A-Za-z][A-Za-z0-9_]*", re.ASCII)
-
-_PARSED = 1024
-"""Texts whose signature is remembered."""
-
-Parsed = tuple[str, Signature | None, str]
-
-
-def checked_function(fun: object) -> str:
-    """`fun`, when it is written as a function; UsageError otherwise."""
-    if not isinstance(fun, str) or not _FUNCTION.fullmatch(fun):
-        raise UsageError(f"{str(fun)[:80]!r} is not a function: it is written module.function, as in test.ping")
-    return fun
+# -- function sets and signatures
 
 
 class Known:
-    """The function sets of a selection, each with those that have it; read from the store when asked for."""
+    """The function sets of a selection, each with the number of targets that have it."""
 
-    def __init__(self, chosen: Selection, master: Master) -> None:
-        self._holders = master.store.function_digests(sorted(chosen.minions)) if chosen.minions else {}
+    def __init__(self, selection: Selection, master: Master) -> None:
+        self._holders = master.store.function_digests(sorted(selection.minions)) if selection.minions else {}
         self._master = master
-        self._kinds = list(kinds(master, chosen.resources))
+        self._groups = list(resource_groups(master, selection.resources))
 
     def sets(self) -> Iterator[tuple[FunctionSet | None, int, TargetId]]:
         """Each set, None where nothing is known, with the number of targets and the first of them by id."""
         for digest, (count, first) in self._holders.items():
             known = self._master.functions.of(digest, self._master.store) if digest else None
             yield known, count, first
-        for kind in self._kinds:
-            of_kind = FunctionSet("", kind.functions, whole=True) if kind.functions is not None else None
-            yield of_kind, len(kind.srns), min(kind.srns)
+        for group in self._groups:
+            of_type = FunctionSet("", group.functions, whole=True) if group.functions is not None else None
+            yield of_type, len(group.srns), min(group.srns)
+
+    def texts(self, fun: str) -> Iterator[tuple[str, int, TargetId]]:
+        """Each text of `saltlite.model.signature` that is reported for the function, as `sets` has its set."""
+        for functions, count, first in self.sets():
+            if functions is not None and fun in functions.functions:
+                yield functions.functions[fun], count, first
+
+    def signatures(self, fun: str) -> Iterator[tuple[Signature, int]]:
+        """Each known signature of the function, with the number of targets."""
+        for text, count, _first in self.texts(fun):
+            signature = _parsed(text)[1]
+            if signature is not None:
+                yield signature, count
 
 
 @functools.lru_cache(_PARSED)
-def parsed(text: str) -> Parsed:
+def _parsed(text: str) -> tuple[str, Signature | None, str]:
     """(function, signature, risk) of a text that was checked when it arrived."""
     return parse_signature(text)
 
 
-def fitting_calls(
-    calls: Sequence[FunctionCall], chosen: Selection, master: Master, *, may_be_missing: bool
-) -> tuple[FunctionCall, ...]:
-    """The calls, when each could be taken by at least one of the targets; with `may_be_missing` also by one that does
-    not have the function, because an executor was asked for that may know what to do then.
+@dataclass(slots=True)
+class _Reporters:
+    """The targets that report the same of a function."""
 
-    Arguments that go to parameters which are named as secrets are marked. What at least half of those say that have
-    the function counts: one minion that was broken into cannot keep from the history what else was called where.
+    minions: int = 0
+    one: str = ""
 
-    Raises UsageError for a function that none of them has, or that none can be called with these arguments; the
-    sentence has the near name or the signature.
+    def add(self, count: int, first: TargetId) -> None:
+        self.minions += count
+        self.one = min(self.one or first, first)
+
+    def row(self, having: int) -> dict[str, Any]:
+        return {"minions": self.minions, "of": having, "one": self.one}
+
+
+def described(fun: str, known: Known) -> dict[str, Any]:
+    """`signatures`, the different texts, with `takers`, who reports each; `risks`, with who reports which; `lacking`,
+    how many targets do not have the function; `unknown`, how many may have it and have not reported its signature.
+
+    Each reporter row has `minions`, how many, `of` how many that have the function, and `one`, the first by id: a risk
+    or signature that only few report may come from a compromised minion.
     """
-    known = Known(chosen, master)
+    signatures: dict[str, _Reporters] = {}
+    risks: dict[str, _Reporters] = {}
+    having = lacking = unknown = 0
+    for functions, count, first in known.sets():
+        text = functions.functions.get(fun) if functions is not None else None
+        if text is None:
+            if functions is not None and functions.whole:
+                lacking += count
+            else:
+                unknown += count
+            continue
+        having += count
+        _fun, signature, risk = _parsed(text)
+        if risk:
+            risks.setdefault(risk, _Reporters()).add(count, first)
+        if signature is None or (text not in signatures and len(signatures) == SIGNATURES_MAX):
+            unknown += count
+        else:
+            signatures.setdefault(text, _Reporters()).add(count, first)
+    return {
+        "signatures": list(signatures),
+        "takers": [reporters.row(having) for reporters in signatures.values()],
+        "risks": [{"risk": risk, **reporters.row(having)} for risk, reporters in risks.items()],
+        "lacking": lacking,
+        "unknown": unknown,
+    }
+
+
+def outputter_for(funs: Sequence[str], known: Known) -> str:
+    """The outputter that all signatures of a single function name, or ""."""
+    if len(funs) != 1:
+        return ""
+    found = {outputter_of(text) for text, _count, _first in known.texts(funs[0]) if _parsed(text)[1] is not None}
+    return found.pop() if len(found) == 1 else ""
+
+
+def depends_on_signature(call: FunctionCall, known: Known) -> bool:
+    """Whether a client that knows the signatures could read the call's arguments as other values.
+
+    Without a signature a client reads a word as the value that it plainly is (`saltlite.cli.arguments`). An annotation
+    changes that value only if it does not name the value's own type.
+    """
+    for signature, _count in known.signatures(call.fun):
+        for index, value in enumerate(call.args):
+            parameter = signature.positional(index)
+            # `read-ahead=1` is a keyword for a function that takes any.
+            is_keyword = isinstance(value, str) and "=" in value
+            if is_keyword or (parameter is not None and not _is_of(value, parameter.types)):
+                return True
+        for name, value in call.kwargs.items():
+            parameter = signature.keyword(name)
+            if parameter is not None and not _is_of(value, parameter.types):
+                return True
+    return False
+
+
+def _is_of(value: object, types: Sequence[str]) -> bool:
+    return not types or ("None" if value is None else type(value).__name__) in types
+
+
+# -- calls that can be published
+
+
+def publishable_calls(calls: Sequence[FunctionCall], known: Known, *, may_be_missing: bool) -> tuple[FunctionCall, ...]:
+    """The calls, if each can be made on at least one target; arguments for parameters named as secrets are marked.
+
+    With `may_be_missing` a target without the function counts, because the executor that was asked for may know what to
+    do. An argument is a secret if at least half of the targets that have the function say so: one compromised minion
+    cannot hide from the history what was called on the others.
+
+    Raises UsageError, with the near name or the signature, for a function that no target has or can be called so.
+    """
     for call in calls:
         problem = _problem(call, known, may_be_missing=may_be_missing)
         if problem:
             raise UsageError(f"{problem} Nothing was published.")
-    return tuple(replace(call, hidden=_secret_places(call, known)) if call.args else call for call in calls)
+    return tuple(replace(call, hidden=_secret_indexes(call, known)) if call.args else call for call in calls)
 
 
-def _secret_places(call: FunctionCall, known: Known) -> list[int]:
-    having, saying = 0, [0] * len(call.args)
-    for functions, count, _first in known.sets():
-        text = functions.functions.get(call.fun) if functions is not None else None
-        signature = parsed(text)[1] if text is not None else None
-        if signature is not None:
-            having += count
-            for place in range(len(call.args)):
-                taken = signature.positional(place)
-                saying[place] += count if taken is not None and is_secret_argument(taken.name) else 0
-    return [place for place, count in enumerate(saying) if count and 2 * count >= having]
+def _secret_indexes(call: FunctionCall, known: Known) -> list[int]:
+    having, secret = 0, [0] * len(call.args)
+    for signature, count in known.signatures(call.fun):
+        having += count
+        for index in range(len(call.args)):
+            parameter = signature.positional(index)
+            secret[index] += count if parameter is not None and is_secret_argument(parameter.name) else 0
+    return [index for index, count in enumerate(secret) if count and 2 * count >= having]
 
 
 def _problem(call: FunctionCall, known: Known, *, may_be_missing: bool) -> str:
-    """Why no target could take the call, as a whole sentence, or ""; the first one that could ends the search."""
+    """Why the call can be made on no target, as a sentence, or ""; the first target where it can ends the search."""
     problem = ""
     for functions, _count, _first in known.sets():
         text = functions.functions.get(call.fun) if functions is not None else None
         if functions is None or (text is None and (may_be_missing or not functions.whole)):
             return ""
         if text is not None:
-            signature = parsed(text)[1]
+            signature = _parsed(text)[1]
             misfit = bind(call.fun, signature, call.args, call.kwargs) if signature is not None else ""
             if not misfit:
                 return ""
             problem = problem or misfit
-    return f"{problem}." if problem else _unknown(call.fun, known)
+    return f"{problem}." if problem else _no_such_function(call.fun, known)
 
 
-def _unknown(fun: str, known: Known) -> str:
+def _no_such_function(fun: str, known: Known) -> str:
     sets = [functions for functions, _count, _first in known.sets() if functions is not None]
     names = {name for functions in sets for name, text in functions.functions.items() if not is_absent(text)}
     near = nearest(fun, names)
@@ -218,16 +310,11 @@ def _unknown(fun: str, known: Known) -> str:
 # -- minions without a function
 
 
-NAMES_MAX = 1000
-"""Minions that one answer names; more are counted only."""
+def handle_lacking(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `count`, the accepted minions; `lacking` and `unknown`, how many; `names` and `unknown_names`, sorted.
 
-
-def handle_lacking(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `count`, the accepted minions; `lacking`, `unknown`, how many; `names` and `unknown_names`, sorted.
-
-    Unknown are those that never reported their functions, or not all of them. No minion is asked.
+    Unknown are those that have not reported all of their functions.
     """
-    authorize(principal, Action("lacking"), master.terms)
     fun = checked_function(request["fun"])
     digests = {row.id: row.functions for row in master.store.minions()}
     sets: dict[str, FunctionSet | None] = {"": None}

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from saltlite.auth.acl import KILL_OF_OTHERS, RUNNER, Action, Principal, authorize, may, sees_jobs_of_others
+from saltlite.auth.acl import KILL_OF_OTHERS, RUNNER, Principal, may, sees_jobs_of_others
 from saltlite.errors import DamagedError, ProtocolError, RefusedError, SaltliteError, UsageError
 from saltlite.master.handlers.delivery import CANCELS_MAX
-from saltlite.master.handlers.targets import whom
+from saltlite.master.handlers.targets import target_fields
 from saltlite.master.processes.context import Answer, Follow, Master
 from saltlite.master.store.ports import RETURNS_SIZE, TargetRow
 from saltlite.model.events import tag_job_kill
@@ -55,7 +55,6 @@ def handle_job_list(master: Master, principal: Principal, request: Mapping[str, 
     there and ends in three dots; `job_show` has the whole. With `whole` the rows have `calls` and, where there are any,
     `metadata`, `hides` and `withheld` as there.
     """
-    authorize(principal, Action("job_list"), master.terms)
     limit = request.get("limit", LIMIT_DEFAULT)
     if not 1 <= limit <= LIMIT_MAX:
         raise UsageError(f"a list has 1 to {LIMIT_MAX} jobs at once, not {limit}")
@@ -86,7 +85,6 @@ def handle_job_show(master: Master, principal: Principal, request: Mapping[str, 
     them (secrets, arguments) have left the store. Where the calls cannot be read, `unreadable` says why, and there are
     the functions without arguments.
     """
-    authorize(principal, Action("job_show"), master.terms)
     jid = parse_jid(request["jid"])
     summary, job = master.store.job_summary(jid), master.store.job(jid)
     if summary is None or job is None or not may_see(master, principal, job.uid):
@@ -214,7 +212,6 @@ def handle_job_kill(master: Master, principal: Principal, request: Mapping[str, 
 
     Each of the first two says itself that it ended it; until then its state stays what it was.
     """
-    authorize(principal, Action("job_kill"), master.terms)
     jid = parse_jid(request["jid"])
     job = master.store.job(jid)
     if job is None or not may_see(master, principal, job.uid):
@@ -264,14 +261,13 @@ def handle_follow(master: Master, principal: Principal, request: Mapping[str, An
     With `once` the stream ends when it has told what is stored now: who is about to call a minion missing looks here
     first, because a bell may have been lost (G9).
     """
-    authorize(principal, Action("follow"), master.terms)
     jid = parse_jid(request["jid"])
     job = master.store.job(jid)
     if job is None or not may_see(master, principal, job.uid):
         raise no_such_job(jid)
     fields = {
         "jid": jid,
-        **whom(master, job),
+        **target_fields(master, job),
         "unknown": {},
         "skipped": [],
         "timeout_s": master.terms.timeout_s,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltlite.auth.acl import Principal, refuse_barred
+from saltlite.auth.acl import Action, Principal, authorize, refuse_barred
 from saltlite.errors import UsageError
 from saltlite.master.handlers import (
     auth,
@@ -64,6 +64,8 @@ class OperatorVerb:
     handle: Handler
     needs: Mapping[str, Field] = field(default_factory=dict)
     takes: Mapping[str, Field] = field(default_factory=dict)
+    authorizes: bool = False
+    """The handler authorises the request by itself, because that depends on a field."""
 
 
 VERBS: dict[str, OperatorVerb] = {
@@ -92,6 +94,8 @@ VERBS: dict[str, OperatorVerb] = {
             "executor_opts": Table(),
             "ret": NamesOrText,
             "runner": NAME,
+            "consent": Names,
+            "untyped": Flag(),
         },
     ),
     "copy_begin": OperatorVerb(files.handle_copy_begin),
@@ -141,7 +145,7 @@ VERBS: dict[str, OperatorVerb] = {
     "token_create": OperatorVerb(keys.handle_token_create, {"uses": Whole(), "expires_s": Number(), "id_glob": NAME}),
     "token_revoke": OperatorVerb(keys.handle_token_revoke, {"token_id": NAME}),
     "cloud_event": OperatorVerb(events.handle_cloud_event, {"machine": NAME, "what": NAME, "data": Table()}),
-    "hook": OperatorVerb(events.handle_hook, {"path": NAME, "data": Table()}),
+    "hook": OperatorVerb(events.handle_hook, {"path": NAME, "data": Table()}, authorizes=True),
     "heard": OperatorVerb(minions.handle_heard, {"ids": Names}),
     "minions": OperatorVerb(minions.handle_minions),
     "match": OperatorVerb(targets.handle_match, {"tgt": Text(), "tgt_type": NAME}, {"explain": NAME}),
@@ -181,7 +185,15 @@ def handle_request(master: Master, principal: Principal, request: object) -> Ans
     _check(str(name), verb, request)
     if "token" in request:
         principal = master.logins.holder(master.store, request["token"], master.clock.wall())
+    return carry_out(master, principal, str(name), request)
+
+
+def carry_out(master: Master, principal: Principal, name: str, request: Request) -> Answer:
+    """Authorise and answer a request whose fields are right. Raises SaltliteError as `handle_request` does."""
+    verb = VERBS[name]
     master.begin_request()
+    if not verb.authorizes:
+        authorize(principal, Action(name), master.terms)
     return verb.handle(master, principal, request)
 
 

@@ -1,7 +1,13 @@
-"""Publish a job: resolve the target, authorise exactly that list, commit, and only then tell anybody.
+"""Publish a job, and describe its functions. A publish is one pipeline, which `handle_publish` reads top-down:
 
-G1: the jid is answered after the commit. G2: the same request id gives the same jid. G3: what is committed is the
-resolved list, and nothing else is ever sent the job.
+    parse       the request, once, into a PublishRequest
+    resolve     the target into minions and resources, and authorise every call on exactly these
+    ask         a question instead of publishing, if the client wants one where consent or signatures are needed
+    sign        the job, and commit it with one row a target
+    deliver     to the targets whose turn it is, and answer
+
+G1: the jid is answered after the commit. G2: the same request id gives the same jid. G3: exactly the list that was
+resolved and authorised is committed, and the job is never sent to anything else.
 """
 
 from __future__ import annotations
@@ -13,26 +19,35 @@ from typing import Any
 from saltlite.auth.acl import OPTIONS_ALONE, Action, Call, Principal, authorize
 from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.master.handlers.delivery import LASTS_MAX_MS, batch_of, release, send
-from saltlite.master.handlers.functions import Fitting, Known, Skipped, checked_function, fitting, fitting_calls, parsed
+from saltlite.master.handlers.functions import (
+    Known,
+    SupportedTargets,
+    checked_function,
+    depends_on_signature,
+    described,
+    outputter_for,
+    publishable_calls,
+    supported_targets,
+)
 from saltlite.master.handlers.targets import (
     by_owner,
-    nobody,
+    no_target_message,
     refuse_pillar_guesses,
     selected_within_reach,
     shown_key_states,
     still_accepted,
     subset_of,
+    target_fields,
     target_of,
     unknown_names,
-    whom,
 )
 from saltlite.master.processes.context import Answer, Follow, Master
 from saltlite.master.store.ports import BatchJob, StoreReader, StoreWriter
 from saltlite.model.events import tag_job_returners
 from saltlite.model.execution import KNOWING, Execution, checked_executors, checked_options
-from saltlite.model.ids import Jid, MinionId, TargetId, jid_after, jid_at, parse_jid, parse_request_id
-from saltlite.model.job import BY_RUNNER, Job, Target
-from saltlite.model.keys import KeyState
+from saltlite.model.ids import Jid, RequestId, TargetId, jid_after, jid_at, parse_jid, parse_request_id
+from saltlite.model.job import BY_RUNNER, Batch, Job, Target
+from saltlite.targeting.budget import Budget
 from saltlite.targeting.fleet import Selection
 from saltlite.wire.job_body import CALLS_MAX, FunctionCall, JobBody, encode_body, holds_secrets, sign
 from saltlite.wire.limits import JOB_BODY_MAX, JOBS_QUEUED_PER_MINION
@@ -44,186 +59,121 @@ RUN_MAX_MS = 365 * 86_400_000
 _ORIGIN_MAX = 200
 
 
-def handle_publish(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Fields as in `operator_verbs`; answers jid, minions, resources, away, unknown, skipped, timeout_s, deliver_ms.
+@dataclass(frozen=True, slots=True)
+class PublishRequest:
+    """The fields of a publish, read once. Times in milliseconds."""
 
-    `calls` is a list of [function, args, kwargs]; `module_executors`, a list or one name, are the executors that each
-    minion is to use in place of its own, as far as it allows that, and `executor_opts` what they are told; `ret`, as
-    that, are the returners of the master that are to get each return; `metadata` stays with the job, for whoever looks
-    at it. `resources` has those of each managing minion; `away` are minions that are targets, or manage some, and have
-    no session; `unknown` says of each name in a list or an expression why it is none; `skipped` counts the resources
-    that were left out, as the type of these has no such function.
-    """
-    # Before anything is read: a regular expression of somebody who may not publish must not keep the store waiting.
-    authorize(principal, Action("publish"), master.terms)
-    request_id = parse_request_id(request["request_id"])
-    target = target_of(request)
-    calls = _calls(request["calls"])
-    execution = _execution(request)
-    deliver_ms = _within(request.get("deliver_ms", int(master.terms.deliver_s * 1000)), DELIVER_MAX_MS, "--deliver-by")
-    run_ms = _within(request.get("run_ms", 0), RUN_MAX_MS, "--run-timeout")
-    known = master.store.job_of_request(request_id, principal.uid)
-    if known is not None:
-        return _answer(master, principal, known, request)
-    fit, calls = _targets(master, principal, request, calls, execution)
-    returners = _returners(master, request)
-    loses_arguments = not master.terms.keep_job_args or holds_secrets(calls, execution.options)
-    chosen = fit.chosen
-    batch = batch_of(request.get("batch"), len(chosen.minions) + len(chosen.resources))
-    if batch is None:
-        _refuse_crowded(sorted({*chosen.minions, *chosen.resources.values()}), master.store)
-    with master.store.write() as store:
-        known = store.job_of_request(request_id, principal.uid)
-        if known is None:
-            master.refuse_when_full()
-            chosen = still_accepted(chosen, store)
-            _refuse_nobody(chosen, target, store, shown_key_states(master, principal))
-            job = Job(
-                jid=_free_jid(store, master.clock.wall()),
-                request_id=request_id,
-                user=principal.label,
-                uid=principal.uid,
-                fun=",".join(call.fun for call in calls),
-                target=target,
-                created_at=master.clock.wall(),
-                deliver_ms=deliver_ms,
-                run_ms=run_ms,
-                body=b"",
-                signature=b"",
-                minions=tuple(sorted(chosen.minions)),
-                resources=by_owner(chosen.resources),
-                batch=batch,
-                origin=_origin(request),
-            )
-            job = _signed(job, calls, execution, request.get("metadata", {}), master.identity.job_private)
-            _put(store, job, returners, loses_arguments=loses_arguments)
-            ids: Collection[TargetId] = {*chosen.minions, *chosen.resources}
-            if batch is not None:
-                ids, _moved = release(store, BatchJob(job.jid, job.created_at, deliver_ms, batch), job.created_at)
-    if known is not None:
-        return _answer(master, principal, known, request)
-    send(job, ids, master.link, master.proofs)
-    return replace(_answer(master, principal, job.jid, request, fit.skipped), committed=True)
+    request_id: RequestId
+    target: Target
+    calls: tuple[FunctionCall, ...]
+    execution: Execution
+    """The executors that minions use instead of their own, as far as they allow it, and the executors' options."""
+    deliver_ms: int
+    run_ms: int
+    returners: tuple[str, ...]
+    """Returners of the master that get each return."""
+    subset: int | None
+    """Run on so many targets, chosen at random."""
+    batch: Mapping[str, Any] | None
+    metadata: Mapping[str, Any]
+    """Stored with the job, for whoever reads it."""
+    origin: str
+    """Where the request comes from: a runner's jid, or a text of the client."""
+    follow: bool
+    consent: frozenset[str] | None
+    """The risks that the user accepts; with any other one the answer is a question. None: publish in any case."""
+    untyped: bool
+    """The arguments were read from words without signatures: if these could change them, the answer is a question."""
 
-
-def _execution(request: Mapping[str, Any]) -> Execution:
-    return Execution(checked_executors(request.get("module_executors")), checked_options(request.get("executor_opts")))
-
-
-def _targets(
-    master: Master, principal: Principal, request: Mapping[str, Any], calls: Sequence[FunctionCall], asked: Execution
-) -> tuple[Fitting, tuple[FunctionCall, ...]]:
-    """Whom the job is for, when the principal may have these calls run there and one of them at least could take each;
-    and the calls as they are to be published.
-
-    No writer waits for this: a regular expression, the functions of a whole fleet and a near name take their time.
-    """
-    target = target_of(request)
-    refuse_pillar_guesses(master, principal, target)
-    executors, returners = _granted(asked), _named(request.get("ret"))
-    actions = [
-        Action(
-            "publish",
-            Call(call.fun, call.args, call.kwargs),
-            executors=executors,
-            returners=returners,
-            budget=master.budget,
-        )
-        for call in calls
-    ]
-    # Before the target is looked at: what no rule grants anywhere is refused whatever the target selects.
-    for action in actions:
-        authorize(principal, action, master.terms)
-    chosen = selected_within_reach(master, principal, target, Call(calls[0].fun, calls[0].args, calls[0].kwargs))
-    fit = fitting(master, chosen, [call.fun for call in calls])
-    # All that the target selects, and not the few that --subset takes by chance: the answer is the same each time.
-    for action in actions:
-        on_targets = replace(action, minions=fit.chosen.minions, resources=fit.chosen.resources)
-        authorize(principal, on_targets, master.terms, master.selects)
-    chosen = subset_of(master, fit.chosen, request.get("subset"))
-    _refuse_nobody(chosen, target, master.store, shown_key_states(master, principal))
-    calls = fitting_calls(calls, chosen, master, may_be_missing=not KNOWING.issuperset(asked.executors))
-    return replace(fit, chosen=chosen), calls
-
-
-def _granted(asked: Execution) -> Sequence[str]:
-    """What of the way to a function is to be granted: options alone are for the executors that a minion has."""
-    return asked.executors or ((OPTIONS_ALONE,) if asked.options else ())
-
-
-def _named(value: object) -> tuple[str, ...]:
-    """The names in a field that is one, several with commas, or a list. Anything else is a name that no rule grants."""
-    if value is None:
-        return ()
-    names = value.strip("[] ").split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
-    return tuple(str(name).strip() for name in names)
-
-
-def _put(store: StoreWriter, job: Job, returners: Sequence[str], *, loses_arguments: bool) -> None:
-    store.put_job(job)
-    if loses_arguments:
-        store.mark_reducible(job.jid)
-    if returners:
-        # Their processes read it before any return.
-        about = {"jid": job.jid, "returners": list(returners)}
-        store.put_event(tag_job_returners(job.jid), about, job.created_at)
-
-
-def _returners(master: Master, request: Mapping[str, Any]) -> list[str]:
-    names = list(dict.fromkeys(_named(request.get("ret"))))
-    unknown = [name for name in names if name not in master.terms.returners]
-    if unknown:
-        known = ", ".join(sorted(master.terms.returners)) or "none"
-        raise UsageError(f"the master has no returner {unknown[0][:40]!r}; returner_config names {known}")
-    return names
-
-
-def _refuse_nobody(chosen: Selection, target: Target, store: StoreReader, states: frozenset[KeyState]) -> None:
-    if not chosen.minions and not chosen.resources:
-        raise NoTargetError(nobody(target, chosen.unknown, store, states))
-
-
-def _refuse_crowded(ids: Sequence[MinionId], store: StoreReader) -> None:
-    """Raises RefusedError when as many jobs as there may be wait for one of these already.
-
-    Looked at before the commit, so jobs that are published at the same moment can exceed the limit by their number.
-    """
-    crowded = store.crowded(ids, JOBS_QUEUED_PER_MINION)
-    if crowded:
-        others = f" (and for {len(crowded) - 1} more of the targets)" if len(crowded) > 1 else ""
-        raise RefusedError(
-            f"{JOBS_QUEUED_PER_MINION} jobs wait for {crowded[0]}{others}, and no more may: leave it out of the target "
-            f"or end some of them with `saltlite job kill JID` (`saltlite job list --minion {crowded[0]} --state open` "
-            "has them). Nothing was published."
+    @classmethod
+    def parse(cls, fields: Mapping[str, Any], deliver_s: float) -> PublishRequest:
+        """Raises UsageError. `deliver_s` is the configured time to deliver a job, in seconds."""
+        return cls(
+            request_id=parse_request_id(fields["request_id"]),
+            target=target_of(fields),
+            calls=_calls(fields["calls"]),
+            execution=Execution(
+                checked_executors(fields.get("module_executors")), checked_options(fields.get("executor_opts"))
+            ),
+            deliver_ms=_within(fields.get("deliver_ms", int(deliver_s * 1000)), DELIVER_MAX_MS, "--deliver-by"),
+            run_ms=_within(fields.get("run_ms", 0), RUN_MAX_MS, "--run-timeout"),
+            returners=_names(fields.get("ret")),
+            subset=fields.get("subset"),
+            batch=fields.get("batch"),
+            metadata=fields.get("metadata", {}),
+            origin=_origin(fields),
+            follow=fields.get("follow", False),
+            consent=frozenset(fields["consent"]) if "consent" in fields else None,
+            untyped=fields.get("untyped", False),
         )
 
+    @property
+    def functions(self) -> list[str]:
+        """The functions of its calls."""
+        return [call.fun for call in self.calls]
 
-def _answer(
-    master: Master, principal: Principal, jid: Jid, request: Mapping[str, Any], skipped: Sequence[Skipped] = ()
-) -> Answer:
-    job = master.store.job(jid)
-    fields = {
-        "jid": jid,
-        **whom(master, job),
-        "unknown": unknown_names(master, principal, job) if job is not None and "subset" not in request else {},
-        "skipped": [{"type": one.type, "fun": one.fun, "count": one.count} for one in skipped],
-        "timeout_s": master.terms.timeout_s,
-        "deliver_ms": job.deliver_ms if job is not None else 0,
-    }
-    return Answer(fields, follow=Follow(jid, 0) if request.get("follow") else None)
-
-
-def _within(value: int, longest: int, option: str) -> int:
-    if not 0 <= value <= longest:
-        raise UsageError(f"{option} takes at most {longest // 86_400_000} days")
-    return value
+    def actions(self, budget: Budget, *, typed: bool) -> list[Action]:
+        """What has to be authorised, one action a call. Unless `typed`, with any arguments."""
+        # Options without executors are for the executors that each minion has.
+        executors = self.execution.executors or ((OPTIONS_ALONE,) if self.execution.options else ())
+        calls = [
+            Call(call.fun, call.args, call.kwargs) if typed else Call(call.fun, kwargs=None) for call in self.calls
+        ]
+        return [Action("publish", call, executors=executors, returners=self.returners, budget=budget) for call in calls]
 
 
-def _free_jid(store: StoreWriter, wall: float) -> Jid:
-    jid = jid_at(int(wall * 1_000_000))
-    while store.jid_taken(jid):
-        jid = jid_after(jid)
-    return jid
+def handle_publish(master: Master, principal: Principal, fields: Mapping[str, Any]) -> Answer:
+    """Fields as in `operator_verbs` and PublishRequest; `calls` is a list of [function, args, kwargs].
+
+    Answers `jid`, `minions`, `resources` (managing minion -> SRNs), `away` (minions with a part in the job that have no
+    session -> last seen), `unknown` (names in the target that select nothing -> why), `skipped` (resources whose type
+    lacks a function, counted), `timeout_s`, `deliver_ms`, and with `consent` the `outputter` of a single function. A
+    question is answered as `question` alone, with the fields of `handle_describe`; then nothing was published.
+    """
+    request = PublishRequest.parse(fields, master.terms.deliver_s)
+    published = master.store.job_of_request(request.request_id, principal.uid)
+    if published is not None:
+        return _replayed(master, principal, request, published)
+
+    typed = request.consent is None or not request.untyped
+    supported = _resolve(master, principal, request.target, request.actions(master.budget, typed=typed))
+    known = Known(supported.selection, master)
+    if request.consent is not None:
+        question = _question(master, request, supported.selection, known)
+        if question is not None:
+            return Answer({"question": question})
+        if not typed:
+            _authorise_on(master, principal, request.actions(master.budget, typed=True), supported.selection)
+
+    selection = subset_of(master, supported.selection, request.subset)
+    calls = _publishable(master, principal, request, selection, known)
+    committed = _commit(master, principal, replace(request, calls=calls), selection)
+    if isinstance(committed, str):
+        return _replayed(master, principal, request, committed)
+
+    job, due = committed
+    send(job, due, master.link, master.proofs)
+    unknown = unknown_names(master, principal, job, selection.unknown)
+    answer = _answer(master, request, job.jid, job, unknown, outputter_for(request.functions, known))
+    answer.fields["skipped"] = [{"type": one.type, "fun": one.fun, "count": one.count} for one in supported.skipped]
+    return replace(answer, committed=True)
+
+
+def handle_describe(master: Master, principal: Principal, fields: Mapping[str, Any]) -> Answer:
+    """What functions take on the targets of a job, so that a client can read arguments, warn and refuse.
+
+    Answers `count` of the targets, `resources` among them, `away`, how many are unreachable now, and `functions`:
+    name -> what `functions.described` says of it.
+    """
+    funs = [checked_function(fun) for fun in fields["funs"]]
+    if not 1 <= len(funs) <= CALLS_MAX:
+        raise UsageError(f"describe takes 1 to {CALLS_MAX} functions, not {len(funs)}")
+    actions = [Action("describe", Call(fun, kwargs=None)) for fun in funs]
+    selection = _resolve(master, principal, target_of(fields), actions).selection
+    return Answer(_description(master, funs, selection, Known(selection, master)))
+
+
+# -- parse
 
 
 def _calls(rows: Sequence[Any]) -> tuple[FunctionCall, ...]:
@@ -240,28 +190,184 @@ def _calls(rows: Sequence[Any]) -> tuple[FunctionCall, ...]:
     return tuple(calls)
 
 
-def _origin(request: Mapping[str, Any]) -> str:
-    if "runner" in request:
-        return BY_RUNNER + parse_jid(request["runner"])
-    text = request.get("origin", "")
+def _within(value: int, longest: int, option: str) -> int:
+    if not 0 <= value <= longest:
+        raise UsageError(f"{option} takes at most {longest // 86_400_000} days")
+    return value
+
+
+def _names(value: object) -> tuple[str, ...]:
+    """The names in a field that is one, several with commas, or a list, each once."""
+    if value is None:
+        return ()
+    names = value.strip("[] ").split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
+    return tuple(dict.fromkeys(str(name).strip() for name in names))
+
+
+def _origin(fields: Mapping[str, Any]) -> str:
+    if "runner" in fields:
+        return BY_RUNNER + parse_jid(fields["runner"])
+    text = fields.get("origin", "")
     return "".join(letter for letter in text if letter.isprintable())[:_ORIGIN_MAX]
 
 
-def _signed(
-    job: Job, calls: tuple[FunctionCall, ...], execution: Execution, metadata: dict[str, Any], private: bytes
+# -- resolve and authorise
+
+
+def _resolve(master: Master, principal: Principal, target: Target, actions: Sequence[Action]) -> SupportedTargets:
+    """The targets that have the functions, if the principal may do all of these actions on each of them.
+
+    No transaction is open: regular expressions and the functions of a whole fleet take their time.
+    """
+    refuse_pillar_guesses(master, principal, target)
+    # Before the target is resolved: what no rule grants anywhere is refused whatever the target selects.
+    for action in actions:
+        authorize(principal, action, master.terms)
+    calls = [action.call for action in actions if action.call is not None]
+    selection = selected_within_reach(master, principal, target, calls[0])
+    supported = supported_targets(master, selection, [call.fun for call in calls])
+    # All that the target selects, and not only the random ones of --subset: so the answer is the same each time.
+    _authorise_on(master, principal, actions, supported.selection)
+    return supported
+
+
+def _authorise_on(master: Master, principal: Principal, actions: Sequence[Action], selection: Selection) -> None:
+    for action in actions:
+        on_targets = replace(action, minions=selection.minions, resources=selection.resources)
+        authorize(principal, on_targets, master.terms, master.selects)
+
+
+# -- ask
+
+
+def _question(master: Master, request: PublishRequest, selection: Selection, known: Known) -> dict[str, Any] | None:
+    """The description that the client needs before it can publish; None if it needs none."""
+    description = _description(master, request.functions, selection, known)
+    risks = {row["risk"] for one in description["functions"].values() for row in one["risks"]}
+    untyped = request.untyped and any(depends_on_signature(call, known) for call in request.calls)
+    return description if untyped or risks - (request.consent or frozenset()) else None
+
+
+def _description(master: Master, funs: Sequence[str], selection: Selection, known: Known) -> dict[str, Any]:
+    owners = [*selection.minions, *selection.resources.values()]
+    return {
+        "count": len(owners),
+        "resources": len(selection.resources),
+        "away": sum(minion not in master.present for minion in owners),
+        "functions": {fun: described(fun, known) for fun in funs},
+    }
+
+
+# -- check, sign and commit
+
+
+def _publishable(
+    master: Master, principal: Principal, request: PublishRequest, selection: Selection, known: Known
+) -> tuple[FunctionCall, ...]:
+    """The calls as they are published. Raises NoTargetError, UsageError and RefusedError if the job cannot be."""
+    _refuse_no_targets(master, principal, request, selection, master.store)
+    may_be_missing = not KNOWING.issuperset(request.execution.executors)
+    known = known if request.subset is None else Known(selection, master)
+    calls = publishable_calls(request.calls, known, may_be_missing=may_be_missing)
+    unknown = [name for name in request.returners if name not in master.terms.returners]
+    if unknown:
+        configured = ", ".join(sorted(master.terms.returners)) or "none"
+        raise UsageError(f"the master has no returner {unknown[0][:40]!r}; returner_config names {configured}")
+    return calls
+
+
+def _commit(
+    master: Master, principal: Principal, request: PublishRequest, selection: Selection
+) -> tuple[Job, Collection[TargetId]] | Jid:
+    """Store the job; returns it with the targets that are sent it now, or the jid of the job of the same request."""
+    batch = batch_of(request.batch, len(selection.minions) + len(selection.resources))
+    if batch is None:
+        _refuse_crowded(selection, master.store)
+    loses_arguments = not master.terms.keep_job_args or holds_secrets(request.calls, request.execution.options)
+    with master.store.write() as store:
+        published = store.job_of_request(request.request_id, principal.uid)
+        if published is not None:
+            return published
+        master.refuse_when_full()
+        selection = still_accepted(selection, store)
+        _refuse_no_targets(master, principal, request, selection, store)
+        jid = _free_jid(store, master.clock.wall())
+        job = _signed_job(master, principal, request, selection, jid, batch)
+        store.put_job(job)
+        if loses_arguments:
+            store.mark_reducible(jid)
+        if request.returners:
+            # The returners' processes read it before any return.
+            data = {"jid": jid, "returners": list(request.returners)}
+            store.put_event(tag_job_returners(jid), data, job.created_at)
+        if batch is None:
+            return job, {*selection.minions, *selection.resources}
+        due, _moved = release(store, BatchJob(jid, job.created_at, job.deliver_ms, batch), job.created_at)
+        return job, due
+
+
+def _refuse_no_targets(
+    master: Master, principal: Principal, request: PublishRequest, selection: Selection, store: StoreReader
+) -> None:
+    if not selection.minions and not selection.resources:
+        states = shown_key_states(master, principal)
+        raise NoTargetError(no_target_message(request.target, selection.unknown, store, states))
+
+
+def _refuse_crowded(selection: Selection, store: StoreReader) -> None:
+    """Raises RefusedError if the maximum number of jobs already waits for one of these minions.
+
+    This is checked before the commit, so jobs published at the same moment can exceed the limit by their number.
+    """
+    crowded = store.crowded(sorted({*selection.minions, *selection.resources.values()}), JOBS_QUEUED_PER_MINION)
+    if crowded:
+        others = f" (and for {len(crowded) - 1} more of the targets)" if len(crowded) > 1 else ""
+        raise RefusedError(
+            f"{JOBS_QUEUED_PER_MINION} jobs wait for {crowded[0]}{others}, and no more may: leave it out of the target "
+            f"or end some of them with `saltlite job kill JID` (`saltlite job list --minion {crowded[0]} --state open` "
+            "has them). Nothing was published."
+        )
+
+
+def _free_jid(store: StoreWriter, wall: float) -> Jid:
+    jid = jid_at(int(wall * 1_000_000))
+    while store.jid_taken(jid):
+        jid = jid_after(jid)
+    return jid
+
+
+def _signed_job(
+    master: Master, principal: Principal, request: PublishRequest, selection: Selection, jid: Jid, batch: Batch | None
 ) -> Job:
+    job = Job(
+        jid=jid,
+        request_id=request.request_id,
+        user=principal.label,
+        uid=principal.uid,
+        fun=",".join(request.functions),
+        target=request.target,
+        created_at=master.clock.wall(),
+        deliver_ms=request.deliver_ms,
+        run_ms=request.run_ms,
+        body=b"",
+        signature=b"",
+        minions=tuple(sorted(selection.minions)),
+        resources=by_owner(selection.resources),
+        batch=batch,
+        origin=request.origin,
+    )
     body = encode_body(
         JobBody(
-            jid=job.jid,
-            calls=calls,
+            jid=jid,
+            calls=request.calls,
             user=job.user,
             audience=audience(job),
             run_ms=job.run_ms,
             # The minion counts it from the jid, and in a batch a target's turn comes late.
-            deliver_ms=job.deliver_ms if job.batch is None else job.deliver_ms + LASTS_MAX_MS,
-            executors=execution.executors,
-            executor_opts=execution.options,
-            metadata=metadata,
+            deliver_ms=job.deliver_ms if batch is None else job.deliver_ms + LASTS_MAX_MS,
+            executors=request.execution.executors,
+            executor_opts=request.execution.options,
+            metadata=dict(request.metadata),
         )
     )
     if len(body) > JOB_BODY_MAX:
@@ -269,85 +375,33 @@ def _signed(
             f"the arguments make a job of {len(body)} bytes, and the limit is {JOB_BODY_MAX}: "
             "put large data into a file and pass its name"
         )
-    return replace(job, body=body, signature=sign(private, body))
+    return replace(job, body=body, signature=sign(master.identity.job_private, body))
 
 
-# -- describing functions
+# -- answer
 
 
-SIGNATURES_MAX = 16
-"""Different signatures of one function that an answer holds; minions with further ones count as unknown."""
+def _replayed(master: Master, principal: Principal, request: PublishRequest, jid: Jid) -> Answer:
+    """The answer about the job that this request has published before."""
+    job = master.store.job(jid)
+    if job is None:
+        return _answer(master, request, jid, None, {}, "")
+    owners = {srn: owner for owner, srns in job.resources.items() for srn in srns}
+    outputter = outputter_for(request.functions, Known(Selection(frozenset(job.minions), owners), master))
+    return _answer(master, request, jid, job, unknown_names(master, principal, job), outputter)
 
 
-def handle_describe(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Fields as in `operator_verbs`; answers `count`, the targets, with `resources`, how many of them are such, and
-    `away`, how many cannot be reached now; and `functions`: name -> what is known.
-
-    That is `signatures`, the different texts of `saltlite.model.signature`, and `takers`, who declares each of them;
-    `risks`, who declares which; `lacking`, how many targets do not have it; and `unknown`, how many may have
-    it and have not said what it takes. No minion is asked. What a few minions say is told as theirs (`minions`, how
-    many; `of`, how many have it; `one`, the first of them by id), for one that was broken into can say anything.
-    """
-    authorize(principal, Action("describe"), master.terms)
-    funs = [checked_function(fun) for fun in request["funs"]]
-    if not 1 <= len(funs) <= CALLS_MAX:
-        raise UsageError(f"describe takes 1 to {CALLS_MAX} functions, not {len(funs)}")
-    target = target_of(request)
-    refuse_pillar_guesses(master, principal, target)
-    for fun in funs:
-        authorize(principal, Action("describe", Call(fun, kwargs=None)), master.terms)
-    chosen = selected_within_reach(master, principal, target, Call(funs[0], kwargs=None))
-    chosen = fitting(master, chosen, funs).chosen
-    for fun in funs:
-        wanted = Action("describe", Call(fun, kwargs=None), chosen.minions, chosen.resources)
-        authorize(principal, wanted, master.terms, master.selects)
-    known = Known(chosen, master)
-    owners = [*chosen.minions, *chosen.resources.values()]
+def _answer(
+    master: Master, request: PublishRequest, jid: Jid, job: Job | None, unknown: Mapping[str, str], outputter: str
+) -> Answer:
     fields = {
-        "count": len(owners),
-        "resources": len(chosen.resources),
-        "away": sum(minion not in master.present for minion in owners),
-        "functions": {fun: _described(fun, known) for fun in funs},
+        "jid": jid,
+        **target_fields(master, job),
+        "unknown": unknown if request.subset is None else {},
+        "skipped": [],
+        "timeout_s": master.terms.timeout_s,
+        "deliver_ms": job.deliver_ms if job is not None else 0,
     }
-    return Answer(fields)
-
-
-@dataclass(slots=True)
-class _Sayers:
-    """Who says the same of a function."""
-
-    minions: int = 0
-    one: str = ""
-
-    def add(self, count: int, first: TargetId) -> None:
-        self.minions += count
-        self.one = min(self.one or first, first)
-
-
-def _described(fun: str, known: Known) -> dict[str, Any]:
-    signatures: dict[str, _Sayers] = {}
-    risks: dict[str, _Sayers] = {}
-    having = lacking = unknown = 0
-    for functions, count, first in known.sets():
-        text = functions.functions.get(fun) if functions is not None else None
-        if text is None:
-            if functions is not None and functions.whole:
-                lacking += count
-            else:
-                unknown += count
-            continue
-        having += count
-        _fun, signature, risk = parsed(text)
-        if risk:
-            risks.setdefault(risk, _Sayers()).add(count, first)
-        if signature is None or (text not in signatures and len(signatures) == SIGNATURES_MAX):
-            unknown += count
-        else:
-            signatures.setdefault(text, _Sayers()).add(count, first)
-    return {
-        "signatures": list(signatures),
-        "takers": [{"minions": who.minions, "of": having, "one": who.one} for who in signatures.values()],
-        "risks": [{"risk": risk, "minions": who.minions, "of": having, "one": who.one} for risk, who in risks.items()],
-        "lacking": lacking,
-        "unknown": unknown,
-    }
+    if request.consent is not None:
+        fields["outputter"] = outputter
+    return Answer(fields, follow=Follow(jid, 0) if request.follow else None)

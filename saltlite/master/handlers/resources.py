@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from saltlite.auth.acl import Action, Principal, authorize
+from saltlite.auth.acl import Principal
 from saltlite.errors import UsageError
 from saltlite.master.handlers.registration import conflict, drop_grains, missing_rows
 from saltlite.master.processes.context import Answer, Master
@@ -23,13 +23,12 @@ REFUSED_MAX = 100
 """Minions that one answer names with refused registrations, with missing resources, and with types in trouble."""
 
 
-def handle_resource_list(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+def handle_resource_list(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `resources`: rows with srn, type, id, minion, `up`, whether that one is, and `stale_since`, since when it
     does not find the resource any more, None when it does; sorted by SRN, those after `after` only; and `more`.
 
     `type` and `minion` leave out the others.
     """
-    authorize(principal, Action("resource_list"), master.terms)
     after, owner = request.get("after", ""), request.get("minion")
     fleet = master.fleet
     found = fleet.resources_of_type(request["type"]) if "type" in request else fleet.resources()
@@ -38,16 +37,14 @@ def handle_resource_list(master: Master, principal: Principal, request: Mapping[
     return Answer({"resources": _rows(master, rows[:ROWS_MAX]), "more": len(rows) > ROWS_MAX})
 
 
-def handle_resource_owner(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+def handle_resource_owner(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `resources`: a row for each resource with this SRN or bare id, as `handle_resource_list` has them."""
-    authorize(principal, Action("resource_owner"), master.terms)
     return Answer({"resources": _rows(master, _named(master, request["id"]))})
 
 
-def handle_resource_grains(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+def handle_resource_grains(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `grains` of one resource, None without any; `stale_since`, None when they are fresh; `at`, when its
     minion registered them, in seconds since 1970."""
-    authorize(principal, Action("resource_grains"), master.terms)
     srn = f"{request['type']}:{request['id']}"
     owner = master.fleet.owner(srn)
     bank = master.banks.bank(RESOURCE_GRAINS)
@@ -57,10 +54,9 @@ def handle_resource_grains(master: Master, principal: Principal, request: Mappin
     return Answer({"grains": row["grains"], "stale_since": row["stale_since"], "at": bank.changed_at(owner)})
 
 
-def handle_resource_list_grains(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+def handle_resource_list_grains(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `resources`: SRN -> grain_keys, sorted, grain_count, stale_since and at, ROWS_MAX at most; `more`,
     whether others come after them; and `last`, what to give as `after` for those."""
-    authorize(principal, Action("resource_list_grains"), master.terms)
     rows = list(islice(_grain_rows(master, request.get("after", "")), ROWS_MAX + 1))
     found = dict(row for _place, row in rows[:ROWS_MAX])
     more = len(rows) > ROWS_MAX
@@ -88,7 +84,6 @@ def handle_resource_transfer(master: Master, principal: Principal, request: Mapp
     Both minions are asked to register anew: the new owner keeps it when it declares it as well, and the former one is
     told that it has lost it.
     """
-    authorize(principal, Action("resource_transfer"), master.terms)
     kind, bare_id = parse_srn(request["srn"])
     check_resource_type(kind)
     check_resource_id(bare_id)
@@ -109,12 +104,11 @@ def handle_resource_transfer(master: Master, principal: Principal, request: Mapp
     return Answer({"former": former}, committed=True)
 
 
-def handle_resource_stats(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
+def handle_resource_stats(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """Answers `registry`, what `ResourceRegistry.stats` says; `types`, how many of each; `minions`, how many manage
     any; `refused`: minion -> refusals, how many of its registrations in a row were refused or kept back in part, and
     reasons of the last; `missing`: minion -> type -> what it does not find any more and still manages; and `reports`:
     minion -> type -> what it said of the type, of those that have anything to say."""
-    authorize(principal, Action("resource_stats"), master.terms)
     views = master.registry.views()
     types = {kind: sum(len(one.ids) for one in holdings.values()) for kind, holdings in views.by_type.items()}
     return Answer(
@@ -129,17 +123,15 @@ def handle_resource_stats(master: Master, principal: Principal, _request: Mappin
     )
 
 
-def handle_resource_compact(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
+def handle_resource_compact(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """Answers `before` and `after`: records of the registry's log."""
-    authorize(principal, Action("resource_compact"), master.terms)
     before, after = master.registry.compact()
     return Answer({"before": before, "after": after})
 
 
-def handle_resource_verify(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
+def handle_resource_verify(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """Look at every row, and repair what is damaged; answers `rows`, `problems` (sentences) and `aside`, where the
     damaged file went, "" when there was nothing to repair."""
-    authorize(principal, Action("resource_verify"), master.terms)
     found = master.registry.verify()
     return Answer({"rows": found.rows, "problems": list(found.problems), "aside": found.aside})
 

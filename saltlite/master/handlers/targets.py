@@ -17,10 +17,8 @@ from saltlite.auth.acl import (
     RIGHTS,
     RUNNER,
     WHEEL,
-    Action,
     Call,
     Principal,
-    authorize,
     knows_pillars,
     may,
     places_of,
@@ -44,7 +42,7 @@ NOT_ACCEPTED = frozenset(KeyState) - {KeyState.ACCEPTED}
 
 
 def reach(master: Master, principal: Principal) -> frozenset[TargetId] | None:
-    """The minions and resources that the principal may learn of; None for all of them."""
+    """The minions and resources that the principal may learn of; None for all."""
     if may(principal, RUNNER, RIGHTS["minions"][1], master.terms):
         return None
     places = places_of(principal, master.terms)
@@ -54,10 +52,10 @@ def reach(master: Master, principal: Principal) -> frozenset[TargetId] | None:
 
 
 def selected_within_reach(master: Master, principal: Principal, target: Target, call: Call) -> Selection:
-    """What the target selects now. UsageError for what is no target.
+    """What the target selects now. Raises UsageError for an invalid target.
 
-    RefusedError when it selects anything beyond the reach of the principal, names somebody there, or selects nobody
-    and names nobody: the sentence is the same for all three.
+    Raises RefusedError, with one and the same sentence, if the target selects or names anything beyond the principal's
+    reach, or neither selects nor names anything.
     """
     chosen = master.resolve(target)
     within = reach(master, principal)
@@ -72,12 +70,9 @@ def selected_within_reach(master: Master, principal: Principal, target: Target, 
 
 
 def shown_key_states(master: Master, principal: Principal) -> frozenset[KeyState]:
-    """Which states of keys, other than accepted, a sentence for the principal may tell."""
+    """The key states, other than accepted, that a message for the principal may reveal."""
     return NOT_ACCEPTED if may(principal, WHEEL, RIGHTS["key_list"][1], master.terms) else frozenset()
 
-
-_PILLAR = "pillar"
-"""Under what wrong values of pillar are counted."""
 
 _REASONS_MAX = 10
 _NOT_ACCEPTED = {
@@ -86,14 +81,14 @@ _NOT_ACCEPTED = {
     KeyState.REJECTED: "its key is rejected",
     KeyState.REVOKED: "its key is revoked",
 }
-"""Why somebody who came here is no target; the first that holds is told."""
-_NOBODY = "neither an accepted minion nor a resource has this name"
+"""Why a minion with a key in this state is no target; the first state that applies is shown."""
+_NO_SUCH_NAME = "neither an accepted minion nor a resource has this name"
 _NO_RESOURCE = "no such resource is registered"
-"""Of an SRN: the ids of minions have no colon."""
+"""Of an SRN: minion ids have no colon."""
 
 
 def target_of(request: Mapping[str, Any]) -> Target:
-    """The target in the fields tgt and tgt_type. Raises UsageError for a type that there is not."""
+    """The target in the fields tgt and tgt_type. Raises UsageError for an unknown type."""
     try:
         kind = TargetKind(request["tgt_type"])
     except ValueError:
@@ -102,10 +97,11 @@ def target_of(request: Mapping[str, Any]) -> Target:
 
 
 def refuse_pillar_guesses(master: Master, principal: Principal, target: Target, explained: str = "") -> None:
-    """Raises RefusedError for whoever may not see pillars, and could read them by such targets.
+    """Raises RefusedError if the target would let a principal who may not see pillars guess their values.
 
-    Whether a target selects anybody says whether a pattern fits, or a value is right. So patterns are refused, and
-    wrong values are paced as wrong passwords are. `explained`: the minion or resource that the target is explained for.
+    Whether a target selects anything reveals whether a pattern matches or a value is right. So patterns are refused,
+    and wrong values are limited as wrong passwords are. `explained` is the minion or resource that the target is
+    explained for.
     """
     if knows_pillars(principal, master.terms):
         return
@@ -120,12 +116,11 @@ def refuse_pillar_guesses(master: Master, principal: Principal, target: Target, 
         return
     if values > WRONG_AT_ONCE:
         raise RefusedError(f"{principal} may target by {WRONG_AT_ONCE} values of pillar at once, and not by {values}")
-    key, now = (_PILLAR, principal.label), master.clock.monotonic()
+    key, now = ("pillar", principal.label), master.clock.monotonic()
     wait_s = limiter.wait_s(key, now)
     if wait_s > 0:
         raise RefusedError(f"{principal} has named too many wrong values of pillar: try again in {wait_s:.0f} s")
-    # Until it is known better: an error may tell how far the target was looked at.
-    wrong = values
+    wrong = values  # also if this raises: an error may reveal how far the target was evaluated
     try:
         wrong = wrong_pillar_values(target, master.fleet, explained)
     finally:
@@ -134,21 +129,21 @@ def refuse_pillar_guesses(master: Master, principal: Principal, target: Target, 
 
 
 def subset_of(master: Master, selection: Selection, subset: int | None) -> Selection:
-    """All of them, or so many by chance; those that are connected first, for an answer is what is wanted."""
+    """All of the selection, or so many targets at random, connected ones first because they can answer."""
     if subset is None:
         return selection
     if subset < 1:
         raise UsageError(f"--subset takes 1 target or more, not {subset}")
     owners: dict[TargetId, MinionId] = {minion: minion for minion in selection.minions} | dict(selection.resources)
-    # Sorted first, so that chance alone decides and not the order of a set.
-    by_chance = sorted(
+    # Sorted by id first, so that the order of a set has no influence.
+    shuffled = sorted(
         sorted(owners), key=lambda one: (owners[one] not in master.present, master.clock.uniform(0.0, 1.0))
     )
-    return narrowed(selection, by_chance[:subset])
+    return narrowed(selection, shuffled[:subset])
 
 
 def narrowed(selection: Selection, to: Iterable[TargetId]) -> Selection:
-    """Those of a selection that are among these."""
+    """The part of a selection that is among these targets."""
     kept = frozenset(to)
     return Selection(
         minions=frozenset(minion for minion in selection.minions if minion in kept),
@@ -159,7 +154,7 @@ def narrowed(selection: Selection, to: Iterable[TargetId]) -> Selection:
 
 
 def still_accepted(selection: Selection, store: StoreReader) -> Selection:
-    """Those whose key nobody has revoked since they were looked up, and what these manage (S5)."""
+    """The minions of a selection whose key is still accepted, and the resources that these manage (S5)."""
     accepted = frozenset(store.accepted_ids())
     if selection.minions <= accepted and accepted.issuperset(selection.resources.values()):
         return selection
@@ -169,16 +164,16 @@ def still_accepted(selection: Selection, store: StoreReader) -> Selection:
 
 
 def by_owner(resources: Mapping[TargetId, MinionId]) -> dict[MinionId, tuple[TargetId, ...]]:
-    """The resources by the minion that manages them, both sorted, as a job has them."""
+    """Resources by managing minion, both sorted, as a job stores them."""
     found: dict[MinionId, list[TargetId]] = {}
     for srn, owner in resources.items():
         found.setdefault(owner, []).append(srn)
     return {owner: tuple(sorted(found[owner])) for owner in sorted(found)}
 
 
-def whom(master: Master, job: Job | None) -> dict[str, Any]:
-    """What a client is told of the targets: `minions`, `resources` by managing minion, and `away`: which minions with
-    a part in the job have no session now, with the wall-clock time at which each was last seen."""
+def target_fields(master: Master, job: Job | None) -> dict[str, Any]:
+    """What an answer says of a job's targets: `minions`, `resources` by managing minion, and `away`: the minions with a
+    part in the job that have no session now -> when each was last seen (wall clock, None for never)."""
     if job is None:
         return {"minions": [], "resources": {}, "away": {}}
     gone = [minion for minion in sorted({*job.minions, *job.resources}) if minion not in master.present]
@@ -190,11 +185,16 @@ def whom(master: Master, job: Job | None) -> dict[str, Any]:
     }
 
 
-def unknown_names(master: Master, principal: Principal, job: Job) -> dict[str, str]:
-    """Why each name in a list, or in an expression, that is no target of this job is none, as far as he may know."""
+def unknown_names(
+    master: Master, principal: Principal, job: Job, unknown: Sequence[str] | None = None
+) -> dict[str, str]:
+    """Why each name in a list or an expression is no target of the job, as far as the principal may know.
+
+    `unknown` are the names in an expression that select nothing; without them the target is resolved again.
+    """
     states = shown_key_states(master, principal)
     if job.target.kind in (TargetKind.COMPOUND, TargetKind.NODEGROUP):
-        return _why_not(master.resolve(job.target).unknown, master.store, states)
+        return _why_not(master.resolve(job.target).unknown if unknown is None else unknown, master.store, states)
     if job.target.kind is not TargetKind.LIST:
         return {}
     srns = [srn for some in job.resources.values() for srn in some]
@@ -202,9 +202,9 @@ def unknown_names(master: Master, principal: Principal, job: Job) -> dict[str, s
     return _why_not([name for name in listed(job.target.expression) if name not in known], master.store, states)
 
 
-def nobody(target: Target, unknown: Sequence[str], store: StoreReader, states: frozenset[KeyState]) -> str:
-    """The sentence for a target that selects nobody; `unknown` are the names in it that nothing has, `states` those of
-    keys that it may tell."""
+def no_target_message(target: Target, unknown: Sequence[str], store: StoreReader, states: frozenset[KeyState]) -> str:
+    """The message for a target that selects nothing: `unknown` are the names in it that are unknown, `states` the key
+    states that it may reveal."""
     sentence = f"no accepted minion and no resource matches {target.expression!r}: nothing was published"
     names = unknown
     if target.kind in (TargetKind.LIST, TargetKind.GLOB):
@@ -216,7 +216,7 @@ def nobody(target: Target, unknown: Sequence[str], store: StoreReader, states: f
 
 
 def _waiting(target: Target, store: StoreReader) -> str:
-    """That minions would match a glob if their keys were accepted: the first thing that is forgotten."""
+    """That pending keys match a glob: accepting them is what users forget most often."""
     if target.kind is not TargetKind.GLOB:
         return ""
     count = sum(fnmatchcase(key.id, target.expression) for key in store.keys(frozenset({KeyState.PENDING})))
@@ -224,31 +224,31 @@ def _waiting(target: Target, store: StoreReader) -> str:
     return f"; {many} to be accepted: saltlite key list pending" if count else ""
 
 
-def _why_not(names: Sequence[str], store: StoreReader, told: frozenset[KeyState]) -> dict[str, str]:
-    """Why each of these is neither the id of an accepted minion nor a resource; of keys only states in `told` count."""
+def _why_not(names: Sequence[str], store: StoreReader, shown: frozenset[KeyState]) -> dict[str, str]:
+    """Why each name is neither an accepted minion nor a resource; only key states in `shown` are revealed."""
     if not names:
         return {}
     states: dict[str, set[KeyState]] = {name: set() for name in names}
-    for key in store.keys(told) if told else ():
+    for key in store.keys(shown) if shown else ():
         if key.id in states:
             states[key.id].add(key.state)
     return {
         name: next(
             (text.format(name) for state, text in _NOT_ACCEPTED.items() if state in known),
-            _NO_RESOURCE if ":" in name else _NOBODY,
+            _NO_RESOURCE if ":" in name else _NO_SUCH_NAME,
         )
         for name, known in states.items()
     }
 
 
 def handle_match(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `minions`, `resources` (managing minion -> SRNs), `away` (which of these minions have no session),
-    `unknown` (names in the target that nothing has), and with `explain`, an id or an SRN, the `explanation` of it.
+    """What a target selects, without publishing anything.
 
-    That has id, owner (None for a minion), read_as, selected, verdict, and `terms`: word, number and column (from 1, 0
-    where there is none), group (the nodegroup that has the word, or ""), true, why.
+    Answers `minions`, `resources` (managing minion -> SRNs), `away` (which of these minions have no session), `unknown`
+    (names in the target that select nothing), and with `explain`, an id or an SRN, its `explanation`: id, owner (None
+    for a minion), read_as, selected, verdict, and `terms`: word, number and column (from 1, 0 for none), group (the
+    nodegroup that has the word, or ""), true, why.
     """
-    authorize(principal, Action("match"), master.terms)
     target, fleet = target_of(request), master.fleet
     refuse_pillar_guesses(master, principal, target, request.get("explain", ""))
     chosen = master.resolve(target)
@@ -260,11 +260,11 @@ def handle_match(master: Master, principal: Principal, request: Mapping[str, Any
         "unknown": list(chosen.unknown),
     }
     if "explain" in request:
-        fields["explanation"] = _told(explain(target, fleet, request["explain"]))
+        fields["explanation"] = _explanation_fields(explain(target, fleet, request["explain"]))
     return Answer(fields)
 
 
-def _told(why: Explanation) -> dict[str, Any]:
+def _explanation_fields(why: Explanation) -> dict[str, Any]:
     terms = [
         {
             "word": one.place.word,

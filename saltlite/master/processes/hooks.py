@@ -32,8 +32,7 @@ from saltlite.auth.logins import external
 from saltlite.errors import RefusedError, SaltliteError, StoreError
 from saltlite.hooks import DEPTH_MAX, Depths, Firing, Hook, firing
 from saltlite.limits import RateLimiter
-from saltlite.master.handlers.events import handle_runner_event
-from saltlite.master.handlers.publish import handle_publish
+from saltlite.master.handlers.operator_verbs import carry_out
 from saltlite.master.processes.context import Master
 from saltlite.model.events import Event, tag_hook_told
 from saltlite.model.ids import jid_at
@@ -188,22 +187,20 @@ class Hooks:
             "calls": [[wanted.fun, wanted.args, wanted.kwargs]],
             "origin": f"hook {hook.name}, event {event.seq}",
         }
-        self._master.begin_request()
-        return str(handle_publish(self._master, principal, request).fields["jid"])
+        return str(carry_out(self._master, principal, "publish", request).fields["jid"])
 
     def _runner(self, principal: Principal, hook: Hook, wanted: Firing) -> str:
         if self._runners is None:
             raise RefusedError("this process runs no runners")
         jid, began = jid_at(time.time_ns() // 1000), self._master.clock.monotonic()
         announced = {"jid": jid, "funs": [wanted.fun]}
-        handle_runner_event(self._master, principal, announced)
+        carry_out(self._master, principal, "runner_event", announced)
 
         def ended(retcode: int) -> None:
             duration_ms = round((self._master.clock.monotonic() - began) * 1000)
             try:
-                handle_runner_event(
-                    self._master, principal, {**announced, "retcode": retcode, "duration_ms": duration_ms}
-                )
+                request = {**announced, "retcode": retcode, "duration_ms": duration_ms}
+                carry_out(self._master, principal, "runner_event", request)
             except SaltliteError as error:
                 log.error("the end of a runner of hook %s is not noted: %s", hook.name, error)  # noqa: TRY400 - a sentence
             self._wake_up()
