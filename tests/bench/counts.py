@@ -1,0 +1,159 @@
+"""What everyday work costs in things that can be counted: `python -m tests.bench.counts [--write]`.
+
+Time depends on the machine and on what else it does; counts of system calls, syncs, new processes and imported
+modules do not. They are compared with `counts.json`, which is committed beside this file. A count that is more than
+TOLERANCE above its figure fails the run (exit code 1); `--write` sets new figures, and the diff shows what changed.
+
+A master with one minion and the command line run as real processes under strace. Each count is the lowest of ROUNDS
+rounds, because timers and retries only ever add to it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from saltlite.client.follower import Progress, WaitPolicy
+from saltlite.client.local import JobCall, LocalClient
+from tests.bench.fleet import BenchFleet
+
+FIGURES = Path(__file__).with_name("counts.json")
+TOLERANCE = 1.03
+"""Above a committed figure by 3 %: what a change may cost without saying so."""
+SLACK = 2.0
+"""Absolute difference that no small count fails for."""
+ROUNDS = 3
+JOBS = 40
+SETTLE_S = 3.0
+REALISTIC: dict[str, Any] = {
+    "publisher_acl": {"web*": ["test.*", "@wheel"], "daemon": [{"G@os:Debian": ["pkg.*"]}]},
+    "nodegroups": {"web": "L@a,b", "all": "*"},
+}
+"""What most masters have in their configuration, so that reading it counts."""
+SYNCS = ("fsync", "fdatasync")
+FORKS = ("clone", "clone3", "fork", "vfork")
+_SUMMARY = re.compile(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)(?:\s+\d+)?\s+(\w+)$", re.MULTILINE)
+
+
+@contextmanager
+def counted(pids: list[int], out: Path) -> Iterator[Counter[str]]:
+    """System calls of these processes and all that they start, by name, when the block has ended."""
+    calls: Counter[str] = Counter()
+    attached = [word for pid in pids for word in ("-p", str(pid))]
+    strace = subprocess.Popen(["strace", "-f", "-c", "-o", str(out), *attached], stderr=subprocess.PIPE, text=True)
+    assert strace.stderr is not None
+    for _ in pids:
+        strace.stderr.readline()
+    try:
+        yield calls
+    finally:
+        strace.send_signal(signal.SIGINT)
+        strace.wait(30)
+        calls.update(_table(out))
+
+
+def of_command(command: list[str]) -> Counter[str]:
+    """System calls of a command, by name. Raises CalledProcessError when it fails."""
+    with tempfile.NamedTemporaryFile() as out:
+        subprocess.run(
+            ["strace", "-f", "-c", "-o", out.name, *command], check=True, stdout=subprocess.DEVNULL, timeout=120
+        )
+        return _table(Path(out.name))
+
+
+def imports_of(command: list[str]) -> int:
+    """Modules that Python imports for a command."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *command], check=True, capture_output=True, text=True, timeout=120
+    )
+    return done.stderr.count("import time:") - 1  # the heading
+
+
+def _table(out: Path) -> Counter[str]:
+    return Counter({name: int(count) for count, name in _SUMMARY.findall(out.read_text()) if name != "total"})
+
+
+def of_jobs(fleet: BenchFleet, client: LocalClient, pids: list[int]) -> dict[str, float]:
+    """Counts of one `test.ping` that a client waits for, in all processes of master and minion."""
+    ping(client)
+    with tempfile.TemporaryDirectory() as folder, counted(pids, Path(folder, "out")) as calls:
+        for _ in range(JOBS):
+            ping(client)
+    return {
+        "system calls": calls.total() / JOBS,
+        "syncs": sum(calls[name] for name in SYNCS) / JOBS,
+        "new processes": sum(calls[name] for name in FORKS) / JOBS,
+        "writes to files": calls["pwrite64"] / JOBS,
+    }
+
+
+def ping(client: LocalClient) -> None:
+    """One job, to its end."""
+    progress = Progress(client.publish(JobCall("min", "test.ping"), follow=True), now=time.monotonic())
+    if [reply.value for reply in client.watch(progress, WaitPolicy(30, away_s=30))] != [True]:
+        raise RuntimeError("the minion did not answer")
+
+
+def measured() -> dict[str, float]:
+    """Every count under its name, the lowest of all rounds."""
+    lowest: dict[str, float] = {}
+
+    def note(name: str, count: float) -> None:
+        lowest[name] = min(count, lowest.get(name, count))
+
+    with BenchFleet() as fleet:
+        fleet.start_master(**REALISTIC)
+        fleet.join(["min"])
+        time.sleep(SETTLE_S)
+        commands: dict[str, Callable[[], list[str]]] = {
+            "saltlite '*' test.ping": lambda: fleet.command("*", "test.ping"),
+            "saltlite key list": lambda: fleet.command("key", "list"),
+            "saltlite job list": lambda: fleet.command("job", "list"),
+            "saltlite --help": lambda: fleet.command("--help"),
+        }
+        for name, command in commands.items():
+            subprocess.run(command(), check=True, stdout=subprocess.DEVNULL, timeout=120)  # writes the bytecode
+            note(f"{name}: imports", imports_of(command()))
+        with fleet.client() as client:
+            for _ in range(ROUNDS):
+                for name, command in commands.items():
+                    note(f"{name}: system calls", of_command(command()).total())
+                for name, count in of_jobs(fleet, client, [*fleet.pids("master"), *fleet.pids("min")]).items():
+                    note(f"a job: {name}", count)
+    return lowest
+
+
+def main(words: list[str]) -> int:
+    """Print the counts beside the committed ones; the exit code."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    counts = {name: round(count, 2) for name, count in measured().items()}
+    if words == ["--write"]:
+        FIGURES.write_text(json.dumps(counts, indent=2) + "\n", encoding="utf-8")
+        return 0
+    figures: dict[str, float] = json.loads(FIGURES.read_text(encoding="utf-8"))
+    over = 0
+    for name, count in counts.items():
+        figure = figures.get(name, 0.0)
+        more = count > figure * TOLERANCE and count > figure + SLACK
+        over += more
+        print(f"{'MORE' if more else 'ok':5} {name:45} {count:10.2f}  committed {figure:10.2f}")
+    if over:
+        print(
+            f"{over} counts are more than {TOLERANCE - 1:.0%} above `{FIGURES.name}`; mend that, or commit new figures"
+        )
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
