@@ -1,4 +1,4 @@
-"""What a function is called with, as it may be written down or told: without secrets."""
+"""Arguments of a call with secrets hidden, for logs and reports."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_
 def shown(
     func: Callable[..., Any] | str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments and keyword arguments, with what goes to a parameter named like a secret replaced."""
+    """Return arguments and keyword arguments; values of parameters named like secrets are replaced."""
     try:
         parameters = [] if isinstance(func, str) else list(inspect.signature(func).parameters.values())
-    except (TypeError, ValueError):  # of some functions in machine code nothing is known
+    except (TypeError, ValueError):  # some functions in machine code have no signature
         parameters = []
     names = [one.name for one in parameters if one.kind in _BY_PLACE]
     names += [""] * (len(args) - len(names))

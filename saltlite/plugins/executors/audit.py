@@ -1,8 +1,8 @@
-"""Write down what is called, by whose order, before it is called.
+"""Log each call to a file before it runs.
 
-One line of JSON a call is added to ``audit_file``: time, id, jid, user, function, executors, and the arguments where
-``audit_arguments`` is set, but for those named like secrets; else their number and the names of keywords. Where it
-cannot be written nothing is called.
+Each call adds one line of JSON to ``audit_file``: time, id, jid, user, function, executors and arguments. With
+``audit_arguments`` the arguments are logged except those named like secrets, otherwise their number and the names of
+keywords. If the line cannot be written, the function is not called.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -31,13 +31,13 @@ def execute(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> None:
-    """Add a line to the file, and pass the call on.
+    """Append the line to the file and pass the call on.
 
     CLI Example::
 
         saltlite --module-executors='[audit, direct_call]' '*' test.ping
     """
-    if isinstance(func, str):  # what a missing function is called with stands in `data`
+    if isinstance(func, str):  # the arguments of a missing function are in `data`
         args, kwargs = data["arg"], {}
     if opts.get("audit_arguments"):
         args, kwargs = shown(func, args, kwargs)
@@ -68,7 +68,7 @@ def _arguments(args: Sequence[Any], kwargs: Mapping[str, Any], *, whole: bool) -
 
 
 def _add(path: str, line: bytes) -> None:
-    """One write at the end of the file: lines of several processes do not mix."""
+    """Append with one write, so that lines of several processes do not mix."""
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         written = os.write(file, line)

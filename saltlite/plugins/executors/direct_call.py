@@ -1,4 +1,4 @@
-"""Call the function, and nothing else.
+"""Call the function.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -22,7 +22,7 @@ def execute(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """Call the function. One that is not there is left to an executor that knows what to do with it."""
+    """Call the function. A missing function is left to the next executor."""
     if isinstance(func, str):
         return None
     value = func(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Tell what would be called, and call nothing.
+"""Report what would be called, and call nothing.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -22,7 +22,7 @@ def execute(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> dict[str, Any] | None:
-    """The function, its arguments without secrets, and the user who would call it, as the result of the call.
+    """Return the function, its arguments without secrets, and the user who would call it.
 
     CLI Example::
 

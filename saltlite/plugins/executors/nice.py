@@ -1,7 +1,7 @@
-"""Let the function, and what it starts, come behind everything else on the machine, and limit its memory.
+"""Lower the priority of the function and its children, and limit their memory.
 
-The options are ``nice_level``, ``nice_idle_io`` and ``nice_memory``; a caller may ask for a lesser priority.
-What was given up is not given back: of several functions of one job the later ones have it, too.
+The options are ``nice_level``, ``nice_idle_io`` and ``nice_memory``. A caller may only lower the priority further. The
+changes last until the end of the job, so they apply to the later functions of the same job too.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -27,13 +27,13 @@ STAYS = True
 FOR_RESOURCES = False
 
 LEAST = 19
-"""The least priority that there is."""
+"""The lowest priority."""
 
 _IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "riscv64": 30, "ppc64le": 273, "s390x": 282}
-"""Number of the system call, by machine. Contract: the kernel's tables of system calls."""
+"""System call number by machine, from the kernel's tables."""
 _WHO_PROCESS = 1
 _IDLE = 3 << 13
-"""I/O class 3. Contract: ioprio_set(2)."""
+"""I/O class 3 of ioprio_set(2)."""
 
 
 def execute(
@@ -43,7 +43,7 @@ def execute(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> None:
-    """Step back, and pass the call on.
+    """Lower the priority and pass the call on.
 
     CLI Example::
 

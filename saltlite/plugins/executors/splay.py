@@ -1,7 +1,7 @@
-"""Wait before the function is called, so that many minions do not do the same at one moment.
+"""Delay the function, so that many minions do not run it at the same moment.
 
-How long follows from the id of the target: a share of ``splaytime`` that is the same each time, and spread evenly over
-a fleet. The wait ends with the job: a kill and a run time limit reach it as they reach a function.
+The delay is a fixed share of ``splaytime`` that follows from the id of the target, spread evenly over a fleet. A kill
+or a run time limit of the job ends the delay too.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 SAFE_OPTS = {"splaytime": float}
 
 DEFAULT_S = 300.0
-"""Where neither the configuration nor the caller says a time."""
+"""The default of `splaytime`, in seconds."""
 SHARES = 8192
-"""So many different delays there are."""
+"""The number of different delays."""
 
 
 def execute(
@@ -36,7 +36,7 @@ def execute(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> None:
-    """Wait, once a job, and pass the call on.
+    """Wait once per job and pass the call on.
 
     CLI Example::
 
@@ -51,7 +51,7 @@ def execute(
 
 
 def delay(opts: Mapping[str, Any], data: Mapping[str, Any]) -> float:
-    """How many seconds the target waits."""
+    """Return the delay of the target in seconds."""
     splaytime = float(opts.get("splaytime", DEFAULT_S))
     if not math.isfinite(splaytime) or splaytime <= 0:
         raise SaltInvocationError(f"splaytime is a number of seconds above 0, not {splaytime:g}")
@@ -62,7 +62,7 @@ def delay(opts: Mapping[str, Any], data: Mapping[str, Any]) -> float:
 
 
 def _share(text: str) -> float:
-    """A share of 1 that follows from the text: Bob Jenkins' one-at-a-time hash, of 32 bits."""
+    """Hash the text to a number from 0 to 1: Bob Jenkins' one-at-a-time hash, 32 bits."""
     value = 0
     for byte in text.encode():
         value = (value + byte) & 0xFFFFFFFF

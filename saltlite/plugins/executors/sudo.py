@@ -1,12 +1,11 @@
-"""Have another user call the function: ``sudo_user``, by the program sudo.
+"""Run the function as the user ``sudo_user``, with the program sudo.
 
-A process of that user's own loads the function and calls it, with the grains and the pillar of this minion. What is
-called with what goes to its stdin, and never stands on a command line. All options are those of the configuration;
-callers can give none. Files of the master (``salt://``) cannot be had there, and modules only from folders that the
-user may read.
+A process of that user loads and calls the function with the grains and the pillar of this minion. The call is passed on
+stdin, so no argument appears on a command line. All options come from the configuration; callers can set none. In that
+process ``salt://`` is not available, and modules load only from folders that the user can read.
 
-Started as root, the minion needs nothing else. Another user needs a rule in sudoers(5) that lets it run the Python of
-the minion as ``sudo_user`` without a password. That user must be able to read this Python and saltlite.
+A minion that runs as root needs nothing else. Another user needs a rule in sudoers(5) that lets it run the minion's
+Python as ``sudo_user`` without a password. ``sudo_user`` must be able to read this Python and saltlite.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -39,9 +38,9 @@ SAFE_OPTS: dict[str, type] = {}
 FOR_RESOURCES = False
 
 END_GRACE_S = 1.0
-"""How long the other process may take to end when this one is told to."""
+"""Seconds to wait for the process to end after SIGTERM."""
 ERRORS_SHOWN = 1000
-"""Characters of what it wrote to stderr, in the text of an error."""
+"""Characters of stderr in an error message."""
 
 
 def __virtual__() -> bool | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
@@ -59,7 +58,7 @@ def execute(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """Have the function called by that user; the result, with its return code and what it tells its caller."""
+    """Have the user call the function; return the result and pass on its return code and notes."""
     if isinstance(func, str):
         return None
     user = str(opts["sudo_user"])
@@ -97,7 +96,7 @@ def _packed(opts: Mapping[str, Any], data: Mapping[str, Any], args: Sequence[Any
 
 
 def _said(user: str, order: bytes) -> dict[str, Any]:
-    """What the process of that user answers."""
+    """Return the answer of the user's process."""
     program = os.path.join(os.path.dirname(saltlite.__file__), "minion", "jobs", "stdinjob.py")
     argv = ["sudo", "-n", "-H", "-u", user, "--", sys.executable, "-I", program]
     process = subprocess.Popen(
@@ -120,7 +119,7 @@ def _said(user: str, order: bytes) -> dict[str, Any]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """sudo passes SIGTERM on to what it runs."""
+    """End sudo, which passes SIGTERM on to its child."""
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
     try:

@@ -1,7 +1,7 @@
-"""End a function that takes too long: the caller is told, and what it was doing is interrupted.
+"""Interrupt a function that takes too long, and report that to the caller.
 
-The limit is the option ``call_timeout``; a caller may ask for less. It ends Python code, waiting and programs that are
-waited for. What is in the middle of machine code ends with the job, whose limit is ``run_timeout``.
+The limit is the option ``call_timeout``; a caller may lower it. It interrupts Python code, waits, and programs that
+Python waits for. Code inside an extension ends with the job, whose limit is ``run_timeout``.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -26,7 +26,7 @@ SAFE_OPTS = {"call_timeout": float}
 STAYS = True
 
 AGAIN_S = 1.0
-"""A function that swallowed the interruption is interrupted again after so long."""
+"""Seconds after which a function that swallowed the interruption is interrupted again."""
 
 
 def execute(
@@ -36,7 +36,7 @@ def execute(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> None:
-    """Start the clock, and pass the call on.
+    """Start the timer and pass the call on.
 
     CLI Example::
 
@@ -54,7 +54,7 @@ def execute(
 
 
 def limit(opts: Mapping[str, Any], data: Mapping[str, Any]) -> float:
-    """How many seconds a call may take; 0 for as long as it wants."""
+    """Return the limit in seconds; 0 for none."""
     seconds, configured = float(opts.get("call_timeout") or 0), float(__opts__.get("call_timeout") or 0)
     if not math.isfinite(seconds) or seconds < 0:
         raise SaltInvocationError(f"call_timeout is a number of seconds, not {seconds:g}")
@@ -64,7 +64,7 @@ def limit(opts: Mapping[str, Any], data: Mapping[str, Any]) -> float:
 
 
 def finish(opts: Mapping[str, Any], data: Mapping[str, Any]) -> None:
-    """Stop the clock."""
+    """Stop the timer."""
     del opts, data
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)

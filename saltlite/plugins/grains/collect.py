@@ -1,4 +1,4 @@
-"""All grains of a minion in one dict."""
+"""Collects all grains of a minion into one dict."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ SOURCES: tuple[Callable[[], dict[str, Any]], ...] = (
 
 
 def collect(opts: Mapping[str, Any], sources: tuple[Callable[[], dict[str, Any]], ...] = SOURCES) -> dict[str, Any]:
-    """The grains of this machine, then those of the option `grains`, which win; `id` is the minion's id.
+    """Return the grains of this machine, overlaid by those of the option `grains`; `id` is the minion's id.
 
-    A source that fails costs its own grains only, and is logged.
+    A source that raises is logged and skipped.
     """
     grains: dict[str, Any] = {}
     for source in sources:
@@ -52,11 +52,11 @@ def collect(opts: Mapping[str, Any], sources: tuple[Callable[[], dict[str, Any]]
 FILE = "grains"
 
 FILE_BYTES_MAX = 1024 * 1024
-"""A larger file is not read: it would be sent to the master, and travel with each job."""
+"""A larger file is not read, because grains are sent to the master and to every job."""
 
 
 def static_grains(opts: Mapping[str, Any]) -> dict[str, Any]:
-    """What the file says, without any when there is none. A file that cannot be read is logged."""
+    """Return the content of the file; empty when it is missing or unreadable. Read errors are logged."""
     path = _static_path(opts)
     if not path:
         return {}
@@ -75,7 +75,7 @@ def static_grains(opts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def static_grains_version(opts: Mapping[str, Any]) -> tuple[int, ...]:
-    """Something that is another when the file was changed; empty when there is none."""
+    """Return a value that changes with the file; empty when there is no file."""
     try:
         now = os.stat(_static_path(opts))
     except OSError:

@@ -1,4 +1,4 @@
-"""Grains of the operating system, the kernel, Python, and the process that collects them."""
+"""Grains of the operating system, the kernel, the hardware, Python, and the minion's process."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _FAMILIES = {
 }
 
 _FAMILY_OF_ID = {"debian": "Debian", "ubuntu": "Debian", "rhel": "RedHat", "fedora": "RedHat", "suse": "Suse"}
-"""What ID_LIKE of an unknown distribution says -> its family."""
+"""ID_LIKE of an unknown distribution -> its family."""
 
 _DEBIAN_ARCHITECTURES = {
     "x86_64": "amd64",
@@ -66,14 +66,14 @@ _DEBIAN_ARCHITECTURES = {
 }
 
 _SHORT_NAMED = ("Debian", "Raspbian")
-"""Their `osfinger` starts with `os`; that of the others with the full name."""
+"""Distributions whose `osfinger` starts with `os` instead of the full name."""
 
 _INITS = {"init": "sysvinit", "openrc-init": "openrc"}
-"""Command of process 1 -> the grain `init`, where the two differ."""
+"""Command of process 1 -> the grain `init`, where they differ."""
 
 
 def operating_system() -> dict[str, Any]:
-    """Which distribution this is: `os`, `os_family`, `osrelease` and the names derived from them."""
+    """Return the distribution: `os`, `os_family`, `osrelease` and the names derived from them."""
     release = _os_release()
     os_id = release.get("ID", "").lower()
     name = _NAMES.get(os_id) or release.get("NAME", "").split(" ")[0] or "Unknown"
@@ -132,7 +132,7 @@ def first_process() -> dict[str, Any]:
 
 
 def python() -> dict[str, Any]:
-    """The interpreter that runs the minion, and the version of saltlite."""
+    """The Python interpreter of the minion, and the version of saltlite."""
     return {
         "pythonversion": list(sys.version_info),
         "pythonexecutable": sys.executable,
@@ -160,7 +160,7 @@ def process() -> dict[str, Any]:
 
 
 def machine_id() -> dict[str, Any]:
-    """The id that systemd or D-Bus gave to this installation."""
+    """The machine id that systemd or D-Bus assigned."""
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
         text = read_text(path).strip()
         if text:
@@ -182,7 +182,7 @@ def locale_info() -> dict[str, Any]:
 
 
 def _zone() -> str:
-    """The name of the time zone, such as `Europe/Berlin`; empty when the machine does not say."""
+    """The name of the time zone, such as `Europe/Berlin`; empty when it is unknown."""
     try:
         _, found, name = os.readlink("/etc/localtime").partition("/zoneinfo/")
     except OSError:
@@ -210,7 +210,7 @@ def _family(name: str, id_like: str) -> str:
 def _package_architecture(machine: str, family: str) -> str:
     if family != "Debian":
         return machine
-    # The file exists where foreign architectures were added; its first line is dpkg's own.
+    # The file exists where foreign architectures were added. Its first line is dpkg's native one.
     lines = read_text("/var/lib/dpkg/arch").split()
     if lines:
         return lines[0]
@@ -248,7 +248,7 @@ _FIRMWARE = {
     "biosreleasedate": "bios_date",
     "boardname": "board_name",
 }
-"""Grain -> file of the firmware's tables in /sys; some are readable by root only."""
+"""Grain -> file of the firmware's tables in /sys. Only root may read some of them."""
 
 _HYPERVISORS = (
     ("vmware", "VMware"),
@@ -264,10 +264,10 @@ _HYPERVISORS = (
     ("bochs", "kvm"),
     ("bhyve", "bhyve"),
 )
-"""What the firmware's vendor and product say, in lower case -> `virtual`; the first match counts."""
+"""Text in the firmware's vendor and product, in lower case -> `virtual`. The first match counts."""
 
 _MODEL_KEYS = ("model name", "Model", "Processor", "cpu model", "vendor_id")
-"""Where architectures name the processor in /proc/cpuinfo, the most telling one first."""
+"""Names of the processor in /proc/cpuinfo, by architecture, most specific first."""
 
 _CONTAINERS = {
     "docker": "Docker",
@@ -278,7 +278,7 @@ _CONTAINERS = {
     "rkt": "rkt",
     "wsl": "WSL",
 }
-"""What the container manager calls itself -> the grain `virtual_subtype`."""
+"""Name that the container manager uses -> the grain `virtual_subtype`."""
 
 
 def processors() -> dict[str, Any]:
@@ -304,7 +304,7 @@ def memory() -> dict[str, Any]:
 
 
 def firmware() -> dict[str, Any]:
-    """Manufacturer, product, serial number and BIOS, as far as the firmware names them to this user."""
+    """Manufacturer, product, serial number and BIOS, as far as the firmware shows them to this user."""
     found = {grain: read_text(os.path.join(_DMI, name)).strip() for grain, name in _FIRMWARE.items()}
     return {grain: text for grain, text in found.items() if text}
 
@@ -322,12 +322,12 @@ def virtual() -> dict[str, Any]:
             return {"virtual": name}
     if os.path.isdir("/proc/xen") or "xen" in read_text("/sys/hypervisor/type"):
         return {"virtual": "xen"}
-    # The processor itself says that there is a hypervisor, and nothing says which.
+    # The processor flag shows a hypervisor, but not which one.
     return {"virtual": "kvm" if re.search(r"^flags.*\bhypervisor\b", read_text("/proc/cpuinfo"), re.M) else "physical"}
 
 
 def _container() -> str:
-    """The kind of container that this process runs in, or nothing."""
+    """The kind of container that this process runs in; empty outside a container."""
     name = read_text("/run/systemd/container").strip()
     if not name:
         match = re.search(r"(?:^|\0)container=([^\0]+)", read_text("/proc/1/environ"))

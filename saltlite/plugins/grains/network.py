@@ -1,7 +1,7 @@
-"""Grains of names, interfaces, addresses and routes.
+"""Grains of host names, interfaces, addresses and routes.
 
-No name is looked up on the network: a resolver that does not answer must not delay the start of a minion. The
-full name comes from the host name itself or from /etc/hosts.
+No name is looked up on the network, because a slow resolver would delay the start of the minion. The full name comes
+from the host name or from /etc/hosts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def names() -> dict[str, Any]:
 
 
 def interfaces() -> dict[str, Any]:
-    """Interfaces with their hardware and IP addresses, and all addresses in one list a family."""
+    """Interfaces with their hardware and IP addresses, and all addresses by family."""
     from saltlite.plugins import _netlink  # noqa: PLC0415 - `names` is needed where nothing else is
 
     links, assigned = _netlink.links(), _netlink.addresses()
@@ -43,14 +43,14 @@ def interfaces() -> dict[str, Any]:
 
 
 def gateways() -> dict[str, Any]:
-    """The default gateways; True where a default route names none, False where there is no such route."""
+    """The default gateways: True for a default route without a gateway, False without a default route."""
     gateway4 = _gateway4()
     gateway6 = _gateway6()
     return {"ip4_gw": gateway4, "ip6_gw": gateway6, "ip_gw": bool(gateway4 or gateway6)}
 
 
 def resolver() -> dict[str, Any]:
-    """What /etc/resolv.conf says."""
+    """The settings of /etc/resolv.conf."""
     settings: dict[str, list[str]] = {}
     for line in read_text("/etc/resolv.conf").splitlines():
         word, *values = re.split(r"[#;]", line)[0].split() or [""]

@@ -1,6 +1,6 @@
-"""What states did: one block each, and a summary.
+"""Results of states: one block for each, and a summary.
 
-Contract: the returns of Salt's state functions, `{"module_|-id_|-name_|-function": {result, comment, changes, …}}`.
+The input is the return of Salt's state functions: `{"module_|-id_|-name_|-function": {result, comment, changes, …}}`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _SEPARATOR = "_|-"
 _PARTS = 4
 _INDENT = " " * 4
 _LABEL = 12
-"""Columns in which labels end."""
+"""The column in which labels end."""
 
 
 def output(data: Any, color: bool = False, _retcode: int = 0, **kwargs: Any) -> str:
-    """A block for each state that ran, in the order in which they ran; other data as `nested` prints it."""
+    """Return a block for each state in the order in which they ran; other data as `nested` prints it."""
     if not isinstance(data, dict) or not any(_is_run(value) or _is_refusal(value) for value in data.values()):
         return nested.output(data, color=color, _retcode=_retcode, **kwargs)
     paint, text = Paint(color=color), ""

@@ -1,4 +1,4 @@
-"""JSON with its keys sorted; of a job one object `{id: return}`, where those that did not return are absent."""
+"""JSON with sorted keys. A job is one object `{id: return}` without those that did not return."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ if TYPE_CHECKING:
     from typing import Any
 
 INDENT = 4
-"""Spaces a level, where nobody says."""
+"""Default spaces per level."""
 
-# JSON leaves these as they are, and terminals obey them; outside of strings a document has none of them.
+# JSON permits these characters in strings, but terminals obey them.
 _CONTROLS = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *BIDI_CONTROLS)}
 
 
 def output(data: Any, indent: int | None = None, **_kwargs: Any) -> str:
-    """The data as a document; bytes are `{"$bytes": base64}`. With an indent below 0 all of it is one line."""
+    """Return the data as a document; bytes are `{"$bytes": base64}`. A negative indent gives one line."""
     if indent is not None and indent < 0:
         return line(data)
     return value_text(data, 0, INDENT if indent is None else indent) + "\n"
 
 
 def document(value: Any) -> str:
-    """Any value as an indented JSON document with a newline at its end.
+    """Return any value as an indented JSON document that ends with a newline.
 
-    Keys that are not text become text. NaN and the infinities, which JSON does not have, become null.
+    Keys become text. NaN and the infinities become null, because JSON lacks them.
     """
     return value_text(value) + "\n"
 
 
 def line(value: Any) -> str:
-    """Any value as JSON on one line with a newline at its end, otherwise as `document`."""
+    """Return any value as JSON on one line that ends with a newline; else like `document`."""
     return json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, allow_nan=False).translate(_CONTROLS) + "\n"
 
 
 def value_text(value: Any, depth: int = 0, indent: int = INDENT) -> str:
-    """A value as it stands in an indented document, so many levels deep."""
+    """Return a value as text that fits into an indented document at this depth."""
     text = json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, indent=indent, allow_nan=False)
     return _deeper(text.translate(_CONTROLS), depth * indent)
 
 
 def object_text(members: Mapping[str, str], depth: int = 0, indent: int = INDENT) -> str:
-    """An object from the texts of its values, so many levels deep, that are one level deeper.
+    """Return an object at this depth from the texts of its values, which are one level deeper.
 
-    Large documents are put together so: of each value there is its text in memory, and nothing else.
+    Large documents are built from texts, so that the values themselves need not stay in memory.
     """
     if not members:
         return "{}"
@@ -60,7 +60,7 @@ def object_text(members: Mapping[str, str], depth: int = 0, indent: int = INDENT
 
 
 def _deeper(text: str, spaces: int) -> str:
-    # A newline inside of a JSON string is written as an escape: those in the text are all between lines.
+    # Newlines in JSON strings are escaped, so those in the text are all between lines.
     return text.replace("\n", "\n" + " " * spaces) if spaces else text
 
 

@@ -1,4 +1,4 @@
-"""Keys of minions, by what became of them."""
+"""Keys of minions by state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _are_keys(data: dict[str, Any]) -> bool:
 
 
 def output(data: Any, color: bool = False, **kwargs: Any) -> str:
-    """The ids, or the fingerprints by id, below the words that Salt has for them; other data as `nested` prints it."""
+    """Return the ids, or the fingerprints by id, under Salt's headings; other data as `nested` prints it."""
     if not isinstance(data, dict) or not data or not set(data) <= set(_HEADINGS) or not _are_keys(data):
         return nested.output(data, color=color, **kwargs)
     paint, text = Paint(color=color), ""

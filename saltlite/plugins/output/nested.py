@@ -1,4 +1,4 @@
-"""The default outputter, for people: Salt's nested look."""
+"""The default outputter: Salt's nested format for people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY, BAD, TEXT, VALUE, CHANGED = "36", "31", "32", "93", "33"
 
 
 class Paint:
-    """Puts text in a colour, or leaves it as it is."""
+    """Colours text, or returns it unchanged."""
 
     __slots__ = ("_on",)
 
@@ -23,7 +23,7 @@ class Paint:
         self._on = color
 
     def __call__(self, code: str, text: str) -> str:
-        """`text` in the colour of that SGR code."""
+        """Return `text` in the colour of that SGR code."""
         return f"\x1b[{code}m{text}\x1b[0m" if self._on else text
 
 
@@ -31,7 +31,7 @@ INDENT = 4
 
 
 def output(data: Any, color: bool = False, indent: int | None = None, _retcode: int = 0, **_kwargs: Any) -> str:
-    """A map from the margin on: a key, a colon, and the value below it, indented; keys sorted. Others as they are."""
+    """Return a map as sorted keys with their values indented below them; other values as they are."""
     writer = _Writer(Paint(color=color), INDENT if indent is None else max(indent, 0), failed=bool(_retcode))
     if isinstance(data, dict):
         writer.entries(0, data)
@@ -41,7 +41,7 @@ def output(data: Any, color: bool = False, indent: int | None = None, _retcode: 
 
 
 def body(value: Any, *, color: bool, failed: bool = False) -> str:
-    """The lines of one return, without an id."""
+    """Return the lines of one return, without an id."""
     writer = _Writer(Paint(color=color), INDENT, failed=failed)
     writer.value(INDENT, value)
     return writer.text()

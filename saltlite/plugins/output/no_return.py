@@ -1,4 +1,4 @@
-"""Who did not return: the id, and what is known of it."""
+"""Minions that did not return: the id and the reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def output(data: Any, color: bool = False, **_kwargs: Any) -> str:
-    """`id:` and a sentence below it, all of it in the colour of failures."""
+    """Return `id:` and a sentence below it, in the colour of failures."""
     paint = Paint(color=color)
     entries = data.items() if isinstance(data, dict) else [("", data)]
     lines: list[str] = []

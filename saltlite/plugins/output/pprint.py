@@ -1,4 +1,4 @@
-"""Python's own notation, broken into lines."""
+"""Python's own notation, over several lines."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ INDENT = 4
 
 
 def output(data: Any, indent: int | None = None, **_kwargs: Any) -> str:
-    """`ast.literal_eval` reads it back."""
+    """Return text that `ast.literal_eval` can read."""
     return f"{pformat(data, indent=INDENT if indent is None else max(indent, 0))}\n"

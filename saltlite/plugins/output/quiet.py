@@ -1,4 +1,4 @@
-"""Nothing: for those who want the exit code only."""
+"""No output, for callers that only need the exit code."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ if TYPE_CHECKING:
 
 
 def output(data: Any, **_kwargs: Any) -> str:  # noqa: ARG001 - that is the point
-    """No text."""
+    """Return an empty text."""
     return ""

@@ -8,5 +8,5 @@ if TYPE_CHECKING:
 
 
 def output(data: Any, **_kwargs: Any) -> str:
-    """`ast.literal_eval` reads it back."""
+    """Return text that `ast.literal_eval` can read."""
     return f"{data!r}\n"

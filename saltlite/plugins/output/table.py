@@ -1,9 +1,9 @@
 """Lists and maps of rows as tables.
 
-a list of maps        a column for each key, in the order in which they first come
-a map of maps         the same, behind a column with the keys of the outer one
+a list of maps        a column for each key, in order of first appearance
+a map of maps         the same, after a column with the outer keys
 a map, a list         two columns, one column
-anything else         as `nested` prints it; also rows that have next to no columns in common
+anything else         as `nested` prints it, also rows with few columns in common
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 CELL_MAX = 80
-"""Columns of a terminal that one cell takes at most; what is behind is left out, and `…` says so."""
+"""Maximum columns of a terminal for one cell; longer text is cut and ends with `…`."""
 INDENT = 4
 SPARSE_MIN, SPARSE_TIMES = 10_000, 8
-"""A table of more cells than the first, which are so many times as many as there are values, is none: rows that share
-no columns would otherwise take the square of their number, in time and on the screen."""
+"""A table with more than SPARSE_MIN cells and SPARSE_TIMES as many cells as values is not printed as one: rows without
+common columns would take quadratic time and space."""
 
 
 def output(data: Any, color: bool = False, indent: int | None = None, _retcode: int = 0, **_kwargs: Any) -> str:
-    """A table for each id, below it; or one for a value that is nobody's."""
+    """Return one table for each id, or one table for a value without an id."""
     paint, margin = Paint(color=color), " " * (INDENT if indent is None else max(indent, 0))
     if not isinstance(data, dict) or not any(isinstance(value, dict | list) for value in data.values()):
         return _table(data, paint, "") or nested.output(data, color=color, indent=indent, _retcode=_retcode)
@@ -42,7 +42,7 @@ def output(data: Any, color: bool = False, indent: int | None = None, _retcode: 
 
 
 def _is_rows(values: list[Any]) -> bool:
-    """Whether these are maps of plain values, several of them: then they are the rows of one table."""
+    """Whether these are several maps of plain values, which form one table."""
     return len(values) > 1 and all(
         isinstance(value, dict) and value and not any(isinstance(one, dict | list) for one in value.values())
         for value in values
@@ -50,7 +50,7 @@ def _is_rows(values: list[Any]) -> bool:
 
 
 def _table(value: Any, paint: Paint, margin: str) -> str:
-    """The lines of a table, or "" for what is none."""
+    """Return the lines of a table, or "" if the value is not one."""
     if isinstance(value, dict) and value and all(isinstance(one, dict) for one in value.values()):
         rows: list[dict[str, Any]] = [{"": key, **value[key]} for key in sorted(value, key=str)]
     elif isinstance(value, dict) and value:
@@ -91,7 +91,7 @@ def _padded(text: str, width: int) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns that a terminal needs: some letters take two, and marks none."""
+    """Return the number of terminal columns; wide letters take two and combining marks none."""
     if text.isascii():
         return len(text)
     return sum(

@@ -1,4 +1,4 @@
-"""`id: line` for each line of each return: for grep and awk."""
+"""`id: line` for each line of a return, for grep and awk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def output(data: Any, **_kwargs: Any) -> str:
-    """Text by its lines, anything else as Python writes it; empty text is `id: `. A list has an item a line."""
+    """Return text line by line and other values as Python writes them. A list has one item per line."""
     if isinstance(data, dict):
         return "".join(
             f"{printable(str(key))}: {line}\n" for key in sorted(data, key=str) for line in _lines(data[key])

@@ -1,4 +1,4 @@
-"""YAML in block style, one entry a minion."""
+"""YAML in block style."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
 
 
 try:
-    from yaml import CSafeDumper as SafeDumper  # fifty times as fast; writes some symbols as escapes
+    from yaml import CSafeDumper as SafeDumper  # 50 times faster; writes some symbols as escapes
 except ImportError:
     from yaml import SafeDumper  # type: ignore[assignment]  # the same interface
 
 
 INDENT_MIN, INDENT_MAX = 2, 9
-"""What YAML's writer can do."""
+"""The range that PyYAML accepts."""
 
-# YAML leaves these as they are, and terminals obey them. A text that has one is quoted, where an escape can stand.
+# YAML permits these characters, but terminals obey them. Text with one is quoted, so that it can be escaped.
 _ESCAPES = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029, *BIDI_CONTROLS)}
 _ESCAPED = re.compile(f"[{''.join(map(chr, _ESCAPES))}]")
 
 
 class _Dumper(SafeDumper):
-    """No anchors: two equal values are written twice, so that every minion's part can be read alone."""
+    """Writes no anchors: equal values are repeated, so that each minion's part can be read alone."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True
 
     def represent_text(self, data: str) -> yaml.ScalarNode:
-        """Quoted where something in it has to be escaped."""
+        """Quote text that contains a character to escape."""
         if data.isascii() or not _ESCAPED.search(data):
             return self.represent_str(data)
         return self.represent_scalar("tag:yaml.org,2002:str", data, style='"')
@@ -44,7 +44,7 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def output(data: Any, indent: int | None = None, **_kwargs: Any) -> str:
-    """Keys sorted, bytes as `!!binary`."""
+    """Return the data with sorted keys; bytes as `!!binary`."""
     text: str = yaml.dump(
         data,
         Dumper=_Dumper,

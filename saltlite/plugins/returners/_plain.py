@@ -1,4 +1,4 @@
-"""Values as JSON can say them."""
+"""Values in a form that JSON can hold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from saltlite.model.plain import with_text_keys
 
 
 def plain(value: Any) -> Any:
-    """The value with bytes as text, and numbers that are none as their names."""
+    """Return the value with bytes as text and NaN and infinities as their names."""
     if isinstance(value, dict):
         return with_text_keys(value, plain)
     if isinstance(value, list | tuple):

@@ -1,20 +1,20 @@
 """
-Send returns and events to an HTTP server: one POST of a JSON map with ``returns`` or ``events``, a list.
+Send returns and events to an HTTP server: one POST of a JSON map with a list in ``returns`` or ``events``.
 
-Its settings, below ``returner_config: {http: {...}}`` of the master:
+The settings are in ``returner_config: {http: {...}}`` of the master:
 
 ``url``
-    Where to; needed. ``https``, whose certificate is verified; ``http`` works too, and is for this machine.
+    Required. Certificates of ``https`` are verified. Plain ``http`` is meant for this machine.
 ``token_file``
-    A file whose content is sent as ``Authorization: Bearer``; the master's ``user`` must be able to read it. With
-    ``http`` it goes to this machine only.
+    A file whose content is sent as ``Authorization: Bearer``, with ``http`` to this machine only. The master's
+    ``user`` must be able to read it.
 ``ca_file``
-    Certificates to trust in place of the system's.
+    Trusted certificates instead of the system's.
 ``timeout``
-    Seconds to wait for the connection, and for the answer; 10.
+    Seconds to wait for the connection and for the answer; default 10.
 
-An answer from 200 to 299 takes all of the list. 400 to 499 refuses it for good, but for 401, 403, 408, 425 and 429:
-these and everything else are tried again. Redirections are not followed.
+Status 200 to 299 accepts the whole list. 400 to 499 rejects it for good, except 401, 403, 408, 425 and 429, which are
+retried like all other errors. Redirects are not followed.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __opts__
 
 _AGAIN = frozenset({401, 403, 408, 425, 429})
-"""Refusals that may pass: the server is busy, or somebody mends a token."""
+"""Statuses that may change: the server is busy, or the token is wrong."""
 _ANSWER_MAX = 64 * 1024
 _PORTS = {"https": 443, "http": 80}
 _HERE = ("localhost", "127.0.0.1", "::1")
@@ -90,7 +90,7 @@ def _post(content: dict[str, Any]) -> None:
                 headers["Authorization"] = f"Bearer {file.read().strip()}"
         status = _answer(url, json.dumps(plain(content)).encode(), headers, settings)
     except (OSError, ValueError, http.client.HTTPException) as error:
-        # ssl.SSLError is an OSError, as everything of the network is.
+        # ssl.SSLError and network errors are OSErrors.
         raise CommandExecutionError(f"{url.hostname} did not take it: {error}") from error
     if 200 <= status < 300:
         return

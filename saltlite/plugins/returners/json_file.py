@@ -1,17 +1,17 @@
 """
 Append returns and events to a file, one JSON object a line.
 
-Its settings, below ``returner_config: {json_file: {...}}`` of the master:
+The settings are in ``returner_config: {json_file: {...}}`` of the master:
 
 ``path``
-    The file; needed, and absolute. The master's ``user`` must be able to make files beside it, as in the master's
-    ``data_dir``; under systemd the folder must be one that the unit may write to.
+    Required, absolute. The master's ``user`` must be able to create files beside it, as in the master's ``data_dir``.
+    Under systemd the unit must be allowed to write to the folder.
 ``max_size``
-    MiB after which a new file is begun; 100.
+    MiB after which a new file begins; default 100.
 ``keep``
-    How many older files stay, as ``path.1`` (the newest), ``path.2`` ...; 5.
+    How many older files are kept as ``path.1`` (the newest), ``path.2`` ...; default 5.
 ``fsync``
-    ``always``: lines are on disk before they are counted as delivered. ``never`` leaves that to the system. ``always``.
+    ``always`` (default): lines are on disk before they count as delivered. ``never`` leaves that to the system.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -91,7 +91,7 @@ def _write(path: str, lines: bytes, *, sync: bool) -> None:
             if sync:
                 os.fsync(fd)
         except OSError:
-            # All of it comes again: half of it would be there twice.
+            # The whole batch is sent again, so a partial write would be duplicated.
             with contextlib.suppress(OSError):
                 os.ftruncate(fd, before)
             raise
@@ -100,7 +100,7 @@ def _write(path: str, lines: bytes, *, sync: bool) -> None:
 
 
 def _drop_torn_line(fd: int) -> int:
-    """Cut off a line that a writer who died left without its end; how long the file is then."""
+    """Cut off an incomplete last line of a writer that died; return the new length."""
     size = os.fstat(fd).st_size
     end = size
     while end:
