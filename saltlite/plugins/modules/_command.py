@@ -1,8 +1,6 @@
-"""Starting one command and reading it to its end: the mechanics behind `cmd`.
+"""Runs one command as a child process, with bounded output and a time limit; the base of `cmd` and `_programs`.
 
-What belongs here: the child process, its output with a bound, its time limit. It knows nothing of options,
-texts and return codes of jobs. The child stays in the process group of its parent, so that killing a job
-ends it.
+The child stays in the process group of its parent, so that killing a job ends it.
 """
 
 from __future__ import annotations
@@ -21,24 +19,24 @@ from typing import Any
 from saltlite.errors import CommandExecutionError, CommandNotFoundError
 
 OUTPUT_BYTES_MAX = 15 * 1024 * 1024
-"""Bytes kept of each output stream; the rest is read and dropped, so that the command never blocks.
+"""Bytes that are kept of each output stream; the rest is read and dropped, so that the command never blocks.
 
-Less than a return may have, so that the line which says how much was dropped is not itself cut off.
+Smaller than the maximum return, so that the note about dropped bytes fits.
 """
 
 KILL_GRACE_S = 2.0
-"""How long to read on after the time limit, from processes that left the tree and hold the pipe."""
+"""Seconds to read on after the time limit, from processes that left the tree and hold the pipe."""
 
 
 @dataclass(slots=True)
 class Output:
-    """What is kept of one output stream, and how many bytes of it were dropped."""
+    """The kept bytes of one output stream, and the number of dropped ones."""
 
     data: bytearray = field(default_factory=bytearray)
     dropped: int = 0
 
     def add(self, block: bytes) -> None:
-        """Keep what there is room for."""
+        """Keep as much of the block as fits."""
         room = OUTPUT_BYTES_MAX - len(self.data)
         self.data += block[:room]
         self.dropped += max(len(block) - room, 0)
@@ -46,7 +44,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a command runs in; `identity` is user, group, extra_groups and umask, as for `subprocess`."""
+    """The environment of a command; `identity` is user, group, extra_groups and umask, as for `subprocess`."""
 
     cwd: str
     env: Mapping[str, str]
@@ -58,7 +56,7 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A command that ended or was killed; `retcode` is negative for a signal, and 1 for the time limit."""
+    """An ended or killed command; `retcode` is negative for a signal, and 1 after the time limit."""
 
     pid: int
     retcode: int
@@ -68,7 +66,7 @@ class Finished:
 
 
 def run_to_end(argv: Sequence[str], surroundings: Surroundings) -> Finished:
-    """Run a command until it ended and closed its output, or until its time is up.
+    """Run a command until it has ended and closed its output, or until its time limit.
 
     Raises CommandNotFoundError and CommandExecutionError when it cannot be started.
     """
@@ -84,13 +82,13 @@ def run_to_end(argv: Sequence[str], surroundings: Surroundings) -> Finished:
 
 
 def start(argv: Sequence[str], surroundings: Surroundings) -> int:
-    """Start a command in a session of its own, which reads nothing and says nothing; its pid.
+    """Start a command without input or output in its own session; return its pid.
 
     Raises CommandNotFoundError and CommandExecutionError when it cannot be started.
     """
     nothing = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = _started(argv, surroundings, **nothing, start_new_session=True)
-    # Nobody will ever wait for it, and Python warns of children that are forgotten while they run.
+    # No one waits for it, and Python warns about running children that are garbage-collected.
     process.returncode = 0
     return process.pid
 
@@ -113,7 +111,7 @@ def _watch(process: subprocess.Popen[bytes], limit_s: float | None) -> Finished:
     try:
         in_time = _read(outputs, deadline) and _wait(process, deadline)
     except BaseException:
-        # Whoever ends the function, as Ctrl-C and the executor timeout do, wants nothing of it to go on.
+        # Ctrl-C or the executor timeout ended the function, so the command must end too.
         _kill_tree(process.pid)
         raise
     if not in_time:
@@ -130,7 +128,7 @@ def _watch(process: subprocess.Popen[bytes], limit_s: float | None) -> Finished:
 
 
 def _read(outputs: Mapping[Any, Output], deadline: float | None) -> bool:
-    """Read to the end of all streams; False when the deadline (monotonic seconds) came first."""
+    """Read all streams to their end; return False if the deadline (monotonic seconds) came first."""
     with selectors.DefaultSelector() as selector:
         for stream in outputs:
             selector.register(stream, selectors.EVENT_READ)
@@ -148,7 +146,7 @@ def _read(outputs: Mapping[Any, Output], deadline: float | None) -> bool:
 
 
 def _wait(process: subprocess.Popen[bytes], deadline: float | None) -> bool:
-    """Wait for a command that has closed its output; False when the deadline came first."""
+    """Wait for a command that has closed its output; return False if the deadline came first."""
     try:
         process.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
     except subprocess.TimeoutExpired:
@@ -157,7 +155,7 @@ def _wait(process: subprocess.Popen[bytes], deadline: float | None) -> bool:
 
 
 def _kill_tree(root: int) -> None:
-    """Kill a process and everything below it; each is stopped first, so that it cannot fork meanwhile."""
+    """Kill a process and its descendants. Each is stopped first, so that it cannot fork meanwhile."""
     pending, found = [root], []
     while pending:
         pid = pending.pop()
@@ -175,7 +173,6 @@ def _children(parent: int) -> Iterator[int]:
         if not name.isdecimal():
             continue
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stream:
-            # The command's name may hold spaces and brackets; the parent is the second field after its last
-            # one.
+            # The name may contain spaces and brackets. The parent is the second field after its last bracket.
             if int(stream.read().rpartition(b")")[2].split()[1]) == parent:
                 yield int(name)

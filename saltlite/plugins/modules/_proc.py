@@ -1,7 +1,7 @@
-"""Processes as `/proc` shows them: who runs, since when, with which command line.
+"""Reads the state of the running machine from `/proc` and utmp as plain data, with the names of psutil.
 
-What belongs here: reading the files of one process, each as plain data. A process that ends while it is read gives
-None or is left out; nothing is cached.
+Processes, processors, memory, disks, sockets and logins; shared by `ps`, `status` and `network`. A process that ends
+while it is read gives None or is skipped. Nothing is cached.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ STATES = {
     "P": "parked",
     "I": "idle",
 }
-"""The kernel's letter for the state of a process -> its word."""
+"""State letter of the kernel -> name."""
 
 TICKS = os.sysconf("SC_CLK_TCK")
-"""Ticks of the processes' clocks in a second."""
+"""Clock ticks per second."""
 
 
 class Process(NamedTuple):
-    """One line of `/proc/PID/stat`; times are in seconds, `started` is seconds after boot."""
+    """A line of `/proc/PID/stat`; times in seconds, `started` in seconds after boot."""
 
     pid: int
     name: str
@@ -56,12 +56,12 @@ class Process(NamedTuple):
 
 
 def pids() -> list[int]:
-    """The ids of all processes, sorted."""
+    """Return the ids of all processes, sorted."""
     return sorted(int(name) for name in _machinefiles.names_in("/proc") if name.isdecimal())
 
 
 def processes() -> Iterator[Process]:
-    """All processes, by id."""
+    """Iterate over all processes by id."""
     for pid in pids():
         found = process(pid)
         if found is not None:
@@ -69,15 +69,15 @@ def processes() -> Iterator[Process]:
 
 
 def process(pid: int) -> Process | None:
-    """One process, or None when there is none."""
+    """Return a process, or None."""
     text = read(pid, "stat")
-    # The name stands in parentheses, and may hold some itself.
+    # The name is in parentheses and may contain some.
     begin, end = text.find("("), text.rfind(")")
     rest = text[end + 2 :].split()
     if end < 0 or len(rest) < 37:
         return None
     name = text[begin + 1 : end]
-    if len(name) >= 15:  # the kernel keeps 15 bytes; the command line may have all of it
+    if len(name) >= 15:  # the kernel keeps 15 bytes; the command line may have the full name
         first = os.path.basename((cmdline(pid) or [""])[0])
         name = first if first.startswith(name) else name
     times = [int(rest[place]) / TICKS for place in (11, 12, 13, 14)]
@@ -100,28 +100,28 @@ def process(pid: int) -> Process | None:
 
 
 def cmdline(pid: int) -> list[str]:
-    """The words of the command line; none for a thread of the kernel."""
+    """Return the words of the command line; none for a kernel thread."""
     text = read(pid, "cmdline")
     if not text:
         return []
     words = text.removesuffix("\0").split("\0")
-    # A process that writes its title over its arguments leaves spaces between the words.
+    # A process that overwrites its arguments with a title leaves spaces between the words.
     return text.rstrip("\0 ").split(" ") if len(words) == 1 and " " in words[0] else words
 
 
 def status(pid: int) -> dict[str, str]:
-    """The rows of `/proc/PID/status`; none when there is no such process."""
+    """Return the rows of `/proc/PID/status`; empty when there is no such process."""
     return dict(re.findall(r"^(\w+):[ \t]*(.*)$", read(pid, "status"), re.MULTILINE))
 
 
 def uid(pid: int) -> int | None:
-    """The real user id, or None when there is no such process."""
+    """Return the real user id, or None."""
     row = status(pid).get("Uid", "").split()
     return int(row[0]) if row else None
 
 
 def username(pid: int) -> str | None:
-    """The name of the real user, or the number of one without a name; None when there is no such process."""
+    """Return the name (or else the number) of the real user, or None when there is no such process."""
     import pwd
 
     number = uid(pid)
@@ -134,12 +134,12 @@ def username(pid: int) -> str | None:
 
 
 def command(pid: int, name: str) -> str:
-    """The command line in one text, or the name in brackets where there is none, as ps shows it."""
+    """Return the command line as text, or the name in brackets if it is empty, as ps does."""
     return " ".join(cmdline(pid)) or f"[{name}]"
 
 
 def booted_at() -> int:
-    """When the machine was started, in seconds since 1970. Raises CommandExecutionError."""
+    """Return the boot time in seconds since 1970. Raises CommandExecutionError."""
     match = re.search(r"^btime (\d+)$", _machinefiles.read("/proc/stat"), re.MULTILINE)
     if match is None:
         raise CommandExecutionError("/proc/stat does not say when this machine was started.")
@@ -147,7 +147,7 @@ def booted_at() -> int:
 
 
 def read(pid: int, name: str) -> str:
-    """A file of a process; an empty text when the process or the right to read is not there."""
+    """Return a file of a process; empty when the process has ended or access is denied."""
     try:
         return _machinefiles.read(f"/proc/{pid}/{name}")
     except CommandExecutionError:
@@ -161,7 +161,7 @@ _CPU = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "
 
 
 def cpu_times() -> dict[str, dict[str, float]]:
-    """`cpu` for all processors together, then `cpu0` and so on: seconds since the machine was started."""
+    """Seconds since boot for `cpu` (all processors), `cpu0` and so on."""
     found = {}
     for name, rest in re.findall(r"^(cpu\d*) +(.*)$", _machinefiles.read("/proc/stat"), re.MULTILINE):
         values = [int(column) / TICKS for column in rest.split()]
@@ -170,15 +170,15 @@ def cpu_times() -> dict[str, dict[str, float]]:
 
 
 def busy_percent(before: dict[str, float], after: dict[str, float]) -> float:
-    """Which share of the time between two readings a processor was not idle."""
-    # The kernel counts the time of guests in `user` and `nice` too; `iowait` is idle time.
+    """Return the percentage of time between two readings in which a processor was busy."""
+    # The kernel also counts guest time in `user` and `nice`; `iowait` is idle time.
     spent = {name: max(0.0, after[name] - before[name]) for name in after if not name.startswith("guest")}
     total = sum(spent.values())
     return percent(total - spent["idle"] - spent.get("iowait", 0.0), total)
 
 
 def memory() -> dict[str, int | float]:
-    """The machine's memory, in bytes."""
+    """Memory of the machine, in bytes."""
     rows = _rows()
     total, free = rows["MemTotal"], rows["MemFree"]
     cached = rows.get("Cached", 0) + rows.get("SReclaimable", 0)
@@ -204,7 +204,7 @@ def swap() -> dict[str, int | float]:
     rows = _rows()
     total, free = rows.get("SwapTotal", 0), rows.get("SwapFree", 0)
     moved = dict(re.findall(r"^(pswp\w+) (\d+)$", _machinefiles.read_if_there("/proc/vmstat"), re.MULTILINE))
-    page = 4096  # /proc/vmstat counts swapped pages in these, whatever the size of a page is
+    page = 4096  # the unit of /proc/vmstat, whatever the page size
     return {
         "total": total,
         "used": total - free,
@@ -216,7 +216,7 @@ def swap() -> dict[str, int | float]:
 
 
 def network_counters() -> dict[str, dict[str, int]]:
-    """What went through each interface."""
+    """Traffic of each interface."""
     found = {}
     for line in _machinefiles.read("/proc/net/dev").splitlines():
         name, colon, rest = line.rpartition(":")
@@ -237,7 +237,7 @@ def network_counters() -> dict[str, dict[str, int]]:
 
 
 def disk_counters() -> dict[str, dict[str, int]]:
-    """What was read from and written to each block device; times are in milliseconds."""
+    """Reads and writes of each block device; times in milliseconds."""
     found = {}
     for line in _machinefiles.read("/proc/diskstats").splitlines():
         columns = line.split()
@@ -259,18 +259,18 @@ def disk_counters() -> dict[str, dict[str, int]]:
 
 
 def whole_disks() -> set[str]:
-    """Names of the devices that are no parts of others."""
+    """Return the names of block devices that are not partitions."""
     return set(_machinefiles.names_in("/sys/block"))
 
 
 def types_on_devices() -> set[str]:
-    """The types of file systems that live on a block device."""
+    """Return the file system types that live on a block device."""
     lines = _machinefiles.read_if_there("/proc/filesystems").splitlines()
     return {line.strip() for line in lines if not line.startswith("nodev")} | {"zfs"}
 
 
 def added(rows: Iterable[dict[str, int]]) -> dict[str, int]:
-    """The sums of the columns of several rows."""
+    """Return the sums of the columns of several rows."""
     total: dict[str, int] = {}
     for row in rows:
         for name, value in row.items():
@@ -279,7 +279,7 @@ def added(rows: Iterable[dict[str, int]]) -> dict[str, int]:
 
 
 def percent(part: float, whole: float) -> float:
-    """The share of a part in percent, with one digit; 0 of nothing."""
+    """Return the percentage with one digit; 0 if `whole` is 0."""
     return round(part * 100 / whole, 1) if whole else 0.0
 
 
@@ -304,11 +304,11 @@ _STATES = (
     "CLOSING",
     "NEW_SYN_RECV",
 )
-"""The kernel's number for the state of a connection, from 1 -> its word."""
+"""Connection state by the kernel's number, from 1."""
 
 
 class Socket(NamedTuple):
-    """One line of a table; addresses are an address and a port."""
+    """A row of a socket table; addresses are pairs of address and port."""
 
     local: tuple[str, int]
     remote: tuple[str, int]
@@ -320,7 +320,7 @@ class Socket(NamedTuple):
 
 
 def sockets(proto: str, folder: str = "/proc/net") -> Iterator[Socket]:
-    """The sockets of `tcp`, `tcp6`, `udp` or `udp6`; `folder` is another for those of a process' own network."""
+    """Read the sockets of `tcp`, `tcp6`, `udp` or `udp6`; `folder` selects a process's network namespace."""
     for line in _machinefiles.read_if_there(f"{folder}/{proto}").splitlines()[1:]:
         columns = line.split()
         if len(columns) < 10:
@@ -339,13 +339,13 @@ def sockets(proto: str, folder: str = "/proc/net") -> Iterator[Socket]:
 
 
 def _decoded(column: str) -> tuple[str, int]:
-    """`0100007F:1F90` is 127.0.0.1 and 8080: words of 32 bits in the order of bytes that this processor has."""
+    """Decode `0100007F:1F90` as 127.0.0.1 and 8080: 32-bit words in native byte order."""
     import ipaddress
 
     digits, _, port = column.partition(":")
     words = [int(digits[place : place + 8], 16) for place in range(0, len(digits), 8)]
     address = ipaddress.ip_address(struct.pack(f"={len(words)}I", *words))
-    # An IPv4 connection of a socket that takes both.
+    # An IPv4 connection of a dual-stack socket.
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address), int(port, 16)
 
@@ -354,7 +354,7 @@ def _decoded(column: str) -> tuple[str, int]:
 
 
 def describe(pid: int, attrs: list[str] | str | None) -> dict[str, Any]:
-    """The named attributes, or all. Raises CommandExecutionError when there is no such process."""
+    """Return the named attributes, or all. Raises CommandExecutionError when there is no such process."""
     found_process = process(pid)
     if found_process is None:
         raise CommandExecutionError(f"There is no process {pid}.")
@@ -366,13 +366,13 @@ def describe(pid: int, attrs: list[str] | str | None) -> dict[str, Any]:
     for name in wanted:
         try:
             found[name] = _READERS[name](found_process)
-        except OSError:  # the process has ended, or is another user's
+        except OSError:  # the process has ended or belongs to another user
             found[name] = None
     return found
 
 
 def times(process: Process) -> dict[str, float]:
-    """Seconds that the process and its children have used."""
+    """CPU seconds of the process and its children."""
     return {
         "user": process.user,
         "system": process.system,
@@ -399,7 +399,7 @@ def _memory_row(process: Process) -> list[int] | None:
 
 
 def _memory_full(process: Process) -> list[int] | None:
-    """What `memory` tells, then what nobody else uses, the fair share of what others use too, and what is swapped."""
+    """Return the fields of `memory`, then unique, proportional and swapped bytes."""
     found = _memory_row(process)
     with open(_machinefiles.place(f"/proc/{process.pid}/smaps_rollup"), encoding="ascii") as stream:
         rows = [line.split() for line in stream if line.endswith(" kB\n")]
@@ -409,7 +409,7 @@ def _memory_full(process: Process) -> list[int] | None:
 
 
 def _threads(process: Process) -> list[list[float]]:
-    """Id, seconds of the user and seconds of the kernel of each thread."""
+    """Return id, user seconds and kernel seconds of each thread."""
     found: list[list[float]] = []
     for name in os.listdir(_machinefiles.place(f"/proc/{process.pid}/task")):
         columns = read(process.pid, f"task/{name}/stat").rpartition(")")[2].split()
@@ -438,7 +438,7 @@ def _ids(row: str) -> Callable[[Process], list[int] | None]:
 def _exe(process: Process) -> str:
     try:
         return _link_reader("exe")(process)
-    except FileNotFoundError:  # a thread of the kernel
+    except FileNotFoundError:  # a kernel thread
         return ""
 
 
@@ -454,7 +454,7 @@ def _open_files(process: Process) -> list[list[Any]]:
     for name in os.listdir(folder):
         try:
             path = os.readlink(f"{folder}/{name}")
-        except FileNotFoundError:  # closed since
+        except FileNotFoundError:  # closed meanwhile
             continue
         if path.startswith("/") and os.path.isfile(path):
             rows = re.findall(r"^(pos|flags):\s*(\d+)$", read(process.pid, f"fdinfo/{name}"), re.MULTILINE)
@@ -465,7 +465,7 @@ def _open_files(process: Process) -> list[list[Any]]:
 
 
 def _mode(flags: int) -> str:
-    """What `open` is told to open a file so."""
+    """Convert flags to a mode of `open`."""
     if flags & os.O_ACCMODE == os.O_RDONLY:
         return "r"
     first = "a" if flags & os.O_APPEND else "w"
@@ -473,13 +473,13 @@ def _mode(flags: int) -> str:
 
 
 def _connections(process: Process) -> list[list[Any]]:
-    """Number, family, type, both ends and state of each socket of TCP and UDP; an end that there is not is empty."""
+    """Return descriptor, family, type, both ends (or []) and state of each TCP and UDP socket."""
     import socket
 
     folder = _machinefiles.place(f"/proc/{process.pid}/fd")
     mine: dict[str, int] = {}
     for name in os.listdir(folder):
-        with contextlib.suppress(FileNotFoundError):  # closed since
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
             mine.setdefault(os.readlink(f"{folder}/{name}"), int(name))
     found: list[list[Any]] = []
     for proto in ("tcp", "tcp6", "udp", "udp6"):
@@ -495,7 +495,7 @@ def _connections(process: Process) -> list[list[Any]]:
 
 
 def _maps(process: Process) -> list[list[Any]]:
-    """Path of each file that is mapped, `[heap]` and so on, and bytes of what there is of it in memory."""
+    """Return the path of each mapping (a file, `[heap]` and so on), and its sizes in bytes."""
     found: dict[str, list[int]] = {}
     sizes = [0] * len(_MAPPED)
     with open(_machinefiles.place(f"/proc/{process.pid}/smaps"), encoding="utf-8", errors="backslashreplace") as stream:
@@ -525,7 +525,7 @@ def _terminal(process: Process) -> str | None:
                 found = os.stat(_machinefiles.place(path))
             except OSError:
                 continue
-            # The kernel writes the number as major and minor in 32 bits, as os.makedev does for small ones.
+            # The kernel encodes major and minor in 32 bits, as os.makedev does for small numbers.
             if stat.S_ISCHR(found.st_mode) and found.st_rdev == process.terminal:
                 return path
     return None
@@ -541,7 +541,7 @@ _MAPPED = (
     "Rss", "Size", "Pss", "Shared_Clean", "Shared_Dirty", "Private_Clean", "Private_Dirty", "Referenced", "Anonymous",
     "Swap",
 )  # fmt: skip
-"""Rows of a mapping, in the order in which they are told."""
+"""Rows of a mapping, in output order."""
 
 _READERS: dict[str, Callable[[Process], Any]] = {
     "pid": lambda process: process.pid,
@@ -568,7 +568,7 @@ _READERS: dict[str, Callable[[Process], Any]] = {
     "environ": _environ,
     "open_files": _open_files,
     "net_connections": _connections,
-    "connections": _connections,  # what psutil called it before
+    "connections": _connections,  # psutil's older name
     "num_fds": lambda process: len(os.listdir(_machinefiles.place(f"/proc/{process.pid}/fd"))),
     "io_counters": _io,
     "terminal": _terminal,
@@ -594,7 +594,7 @@ class Login(NamedTuple):
 
 
 def logins() -> list[Login]:
-    """Everybody who is logged in; nobody where this machine keeps no such file."""
+    """Return all logins; empty where the machine keeps no utmp file."""
     for path in _PLACES:
         try:
             with open(_machinefiles.place(path), "rb") as stream:

@@ -1,7 +1,6 @@
-"""Programs that modules run: as a list of words, in the C locale, without a shell, to their end.
+"""Runs system programs for modules: as a list of words, in the C locale, without a shell.
 
-What belongs here: running one, its failure as a sentence, and refusing words that a program would take for something
-else. It knows nothing of results.
+Also converts failures to errors, and rejects arguments that a program could misread as options.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInv
 from saltlite.plugins.modules._command import OUTPUT_BYTES_MAX, Output, Surroundings, run_to_end
 
 REASON_LINES_MAX = 3
-"""Lines of a program's own words that an error repeats."""
+"""Lines of a program's output that an error quotes."""
 
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8", "LANGUAGE": "", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"}
 _FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-"""Surrogates are the halves of characters: no program can be given one."""
+"""Surrogates cannot be passed to a program."""
 
 
 class Ended(NamedTuple):
-    """A program that ran to its end; `retcode` is negative for a signal that ended it."""
+    """An ended program; `retcode` is negative for a signal."""
 
     program: str
     retcode: int
@@ -32,23 +31,23 @@ class Ended(NamedTuple):
     stderr: str
 
     def reason(self) -> str:
-        """The first lines of what a failed program says, in one line."""
+        """Return the first lines of a failed program's messages, as one line."""
         lines = [line.strip() for line in (self.stderr or self.stdout).splitlines() if line.strip()]
         silent = f"signal {-self.retcode} ended it" if self.retcode < 0 else "it gave no reason"
         return ("; ".join(lines[:REASON_LINES_MAX]) or silent).removeprefix(f"{self.program}: ")
 
     def failure(self) -> CommandExecutionError:
-        """The error for a program that failed."""
+        """Return the error for a failed program."""
         return CommandExecutionError(f"{self.program} failed (return code {self.retcode}): {self.reason()}")
 
 
 def run(argv: Sequence[Any], *, stdin: str | None = None, timeout_s: float | None = None, exact: bool = False) -> Ended:
-    """Run one program in `/`, with the administrator's programs in its PATH. `stdin` is never logged or quoted.
+    """Run a program in `/`, with the system administration folders in its PATH. `stdin` is never logged or quoted.
 
-    Bytes that are no UTF-8 are replaced, or with `exact` are surrogates: as such `stdin` gives them back.
+    Bytes that are not UTF-8 are replaced; with `exact` they become surrogates, which `stdin` converts back.
 
-    Raises CommandNotFoundError; CommandExecutionError when it cannot be started, its time is over,
-    or it prints more than OUTPUT_BYTES_MAX.
+    Raises CommandNotFoundError; CommandExecutionError when it cannot be started, exceeds `timeout_s`, or prints more
+    than OUTPUT_BYTES_MAX.
     """
     words = [str(part) for part in argv]
     surroundings = Surroundings(
@@ -62,7 +61,7 @@ def run(argv: Sequence[Any], *, stdin: str | None = None, timeout_s: float | Non
     try:
         done = run_to_end(words, surroundings)
     except CommandExecutionError as error:
-        # A folder of PATH that may not be looked into hides that the program is in none.
+        # An unreadable folder of PATH causes PermissionError even if the program is in none.
         if isinstance(error.__cause__, PermissionError) and "/" not in words[0] and find(words[0]) is None:
             raise CommandNotFoundError(f"{words[0]} (there is no such program on this minion)") from error
         raise
@@ -75,7 +74,7 @@ def run(argv: Sequence[Any], *, stdin: str | None = None, timeout_s: float | Non
 
 
 def checked(argv: Sequence[Any], *, stdin: str | None = None, timeout_s: float | None = None) -> Ended:
-    """As `run`; raises CommandExecutionError with the program's own words when it fails."""
+    """Like `run`; raises CommandExecutionError with the program's message when it fails."""
     done = run(argv, stdin=stdin, timeout_s=timeout_s)
     if done.retcode:
         raise done.failure()
@@ -83,21 +82,20 @@ def checked(argv: Sequence[Any], *, stdin: str | None = None, timeout_s: float |
 
 
 def output(argv: Sequence[Any], *, timeout_s: float | None = None) -> str:
-    """What a program that succeeds prints. Raises as `checked`."""
+    """Return the output of a program that succeeds. Raises like `checked`."""
     return checked(argv, timeout_s=timeout_s).stdout
 
 
 def find(program: str) -> str | None:
-    """The path of a program, or None; the folders of the administrator's programs are searched too."""
+    """Return the path of a program, or None; also searches the system administration folders."""
     import shutil
 
     return shutil.which(program, path=_path())
 
 
 def word(given: Any, what: str) -> str:
-    """A value as a word for a program. Raises SaltInvocationError for what would be no `what` (a noun, such as "host").
-
-    Refused: nothing at all, a hyphen at the beginning, control characters.
+    """Return the value as an argument of a program. Raises SaltInvocationError if it cannot be a `what` (a noun, such
+    as "host"): when it is empty, begins with a hyphen, or contains control characters.
     """
     text = str(given)
     if _is_no_word(text):
@@ -106,7 +104,7 @@ def word(given: Any, what: str) -> str:
 
 
 def name(given: Any, what: str, *, without: str = "/:") -> str:
-    """A name as a word for a program. Raises SaltInvocationError as `word` does, and for the characters `without`."""
+    """Return a name as an argument of a program. Raises like `word`, and for the characters in `without`."""
     text = str(given)
     if _is_no_word(text) or any(one in text for one in without):
         raise SaltInvocationError(f"{text!r} is not the name of a {what}.")
@@ -114,7 +112,7 @@ def name(given: Any, what: str, *, without: str = "/:") -> str:
 
 
 def value(given: Any, what: str, *, without: str = ":") -> str:
-    """The value behind an option. Raises SaltInvocationError for control characters and the characters `without`."""
+    """Return the value of an option. Raises SaltInvocationError for control characters and those in `without`."""
     text = "" if given is None else str(given)
     if _CONTROL.search(text) or any(one in text for one in without):
         shown = f" or one of {without}" if without else ""
@@ -123,7 +121,7 @@ def value(given: Any, what: str, *, without: str = ":") -> str:
 
 
 def number(given: Any, what: str) -> int:
-    """A number from 0 up. Raises SaltInvocationError."""
+    """Return a number from 0 up. Raises SaltInvocationError."""
     text = str(given)
     if isinstance(given, bool) or not re.fullmatch(r"[0-9]+", text, re.ASCII):
         raise SaltInvocationError(f"{what} is a number from 0 up, not {given!r}.")
@@ -131,7 +129,7 @@ def number(given: Any, what: str) -> int:
 
 
 def folder(root: Any) -> str | None:
-    """The folder `root` of another system, None for this one. Raises SaltInvocationError."""
+    """Return the absolute folder `root` of another system; None for this one. Raises SaltInvocationError."""
     if root in (None, "", "/"):
         return None
     path = str(root)

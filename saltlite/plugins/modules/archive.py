@@ -1,11 +1,8 @@
-"""Packing, unpacking and looking into archives: tar, gzip, zip, rar.
+"""Pack, unpack and list archives: tar, gzip, zip, rar.
 
-Whatever is unpacked stays in the folder that it is unpacked into: no member is written over a path or a link that leads
-out of it. tar still makes the links themselves as they are in the archive; ``archive.unzip`` refuses those that lead
-out. ``sources`` are a list, or a text with commas; globs work.
-
-What belongs here: running the programs of archives, reading and writing zip files, and what may not leave the folder.
-What does not: fetching archives and rendering names, which ``cp`` and ``file`` do.
+Nothing is written outside the target folder: members with paths or links that lead out are not followed. tar still
+creates links as the archive has them; ``archive.unzip`` refuses links that lead out. ``sources`` is a list, or a text
+with commas; globs work.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -40,11 +37,11 @@ __func_alias__ = {"list_": "list", "zip_": "zip"}
 # --- Arguments ---
 
 TRIMMED_TO = 100
-"""How many names are returned with `trim_output=True`."""
+"""Maximum number of names with `trim_output=True`."""
 
 
 def _operand(name: Any) -> str:
-    """A file name that may stand in an argument list. Raises SaltInvocationError."""
+    """Return a file name that is safe as an argument. Raises SaltInvocationError."""
     text = os.path.expanduser(str(name))
     if not text or text.startswith("-"):
         raise SaltInvocationError(f"{text!r} would be taken for an option: give an absolute path, or begin it with ./.")
@@ -54,14 +51,14 @@ def _operand(name: Any) -> str:
 
 
 def _listed(names: Any) -> list[str]:
-    """The names of a list, or of a text with commas between them."""
+    """Return the names of a list, or of a text with commas."""
     if names is None:
         return []
     return [str(each).strip() for each in (names if isinstance(names, list | tuple) else str(names).split(","))]
 
 
 def _expanded(sources: Any, cwd: str | None) -> list[str]:
-    """The paths that sources name, globs among them expanded from `cwd`; those that match nothing are left out."""
+    """Return the paths of the sources, with globs expanded from `cwd`; unmatched globs are skipped."""
     from glob import glob
 
     found: list[str] = []
@@ -72,7 +69,7 @@ def _expanded(sources: Any, cwd: str | None) -> list[str]:
 
 
 def _rendered(value: Any, template: str | None) -> Any:
-    """The text, or each of a list, as a template makes it of grains and pillar; as it is without a template."""
+    """Render the text or list with grains and pillar; unchanged without a template."""
     if not template or value is None:
         return value
     if isinstance(value, list | tuple):
@@ -84,7 +81,7 @@ def _rendered(value: Any, template: str | None) -> Any:
 
 
 def _trimmed(files: list[str], trim_output: bool | int) -> list[str]:
-    """The first of them, and a line that says so, where the caller wants no more."""
+    """Return the first names and a line that says so, if the caller wants a short list."""
     count = TRIMMED_TO if trim_output is True else int(trim_output)
     if not trim_output or len(files) <= count:
         return files
@@ -100,7 +97,7 @@ _FORMATS = {
 }
 
 Members = tuple[list[str], list[str], list[str]]
-"""Folders, which end with a slash, files and links."""
+"""Folders (ending with a slash), files and links."""
 
 
 def list_(  # noqa: PLR0913, PLR0917 - Salt's arguments
@@ -114,11 +111,11 @@ def list_(  # noqa: PLR0913, PLR0917 - Salt's arguments
     source_hash: str | None = None,
     use_etag: bool = False,
 ) -> list[str] | dict[str, list[str]]:
-    """The names of what is in an archive: sorted, folders with a slash at the end.
+    """Return the names in an archive, sorted; folders end with a slash.
 
-    ``verbose`` gives ``dirs``, ``files``, ``links`` and those of them that are at the top. ``strip_components`` leaves
-    out so many folders at the start of each name. ``clean`` removes the copy that was fetched of a ``salt://`` archive.
-    ``options`` for a program, and ``source_hash`` and ``use_etag`` for archives from the web, are refused.
+    ``verbose`` returns ``dirs``, ``files``, ``links`` and the top-level ones of each. ``strip_components`` removes that
+    many leading folders. ``clean`` removes the cached copy of a ``salt://`` archive. ``options``, ``source_hash`` and
+    ``use_etag`` are refused.
 
     CLI Example::
 
@@ -152,7 +149,7 @@ def list_(  # noqa: PLR0913, PLR0917 - Salt's arguments
 def is_encrypted(
     name: str, clean: bool = False, saltenv: str = "base", source_hash: str | None = None, use_etag: bool = False
 ) -> bool:
-    """Whether a zip file has members that need a password.
+    """Return whether a zip file has encrypted members.
 
     CLI Example::
 
@@ -212,7 +209,7 @@ def _tar(name: str, path: str) -> Members:
 
 
 def _tar_by_program(name: str, path: str) -> Members:
-    """For compressions that Python does not know, such as zstd; links are among the files."""
+    """List with the program tar, for compressions that Python lacks, such as zstd; links count as files."""
     argv = ["tar", "--quoting-style=literal", "-tf", _operand(path)]
     done = __salt__["cmd.run_all"](argv, python_shell=False, ignore_retcode=True)
     if done["retcode"]:
@@ -232,7 +229,7 @@ def _zip(name: str, path: str) -> Members:
     links = [member.filename for member in members if stat.S_ISLNK(member.external_attr >> 16)]
     dirs = {member.filename for member in members if member.is_dir()}
     files = [member.filename for member in members if not member.is_dir()]
-    # Those that were made on Windows have no entries of folders.
+    # Archives from Windows have no entries for folders.
     dirs |= {f"{folder}/" for each in files if (folder := os.path.dirname(each))}
     return list(dirs), [each for each in files if each not in set(links)], links
 
@@ -262,7 +259,7 @@ def _stripped(names: list[str], count: int) -> list[str]:
 def _top_folders(dirs: list[str], everything: list[str]) -> list[str]:
     found = [each for each in dirs if each.count("/") == 1]
     firsts = {each.partition("/")[0] for each in everything}
-    # An archive may have no entry of the folder that everything in it is in.
+    # An archive may lack an entry for its top-level folder.
     if len(firsts) == 1 and all("/" in each for each in everything) and (first := f"{firsts.pop()}/") not in found:
         found.append(first)
     return found
@@ -271,7 +268,7 @@ def _top_folders(dirs: list[str], everything: list[str]) -> list[str]:
 # --- Programs of archives ---
 
 _TAR_DIFFERS = 1
-"""What tar answers when a file changed while it was read, or differs from the one in the archive."""
+"""tar's exit status when a file changed while it was read, or differs from the archive."""
 
 
 def tar(
@@ -285,9 +282,9 @@ def tar(
 ) -> list[str]:
     """Run tar with these options, and return the lines that it prints.
 
-    ``sources`` are what is packed or unpacked, ``dest`` is the folder that is unpacked into. ``template=jinja`` renders
-    the names. Options that unpack to absolute paths are refused. Links that are in ``dest`` already are followed: into
-    the folder of another user unpack as that user, with ``runas``.
+    ``sources`` are the files to pack or unpack, ``dest`` is the folder to unpack into. ``template=jinja`` renders the
+    names. Options that unpack to absolute paths are refused. tar follows existing links in ``dest``: unpack into
+    another user's folder with ``runas``.
 
     CLI Example::
 
@@ -313,7 +310,7 @@ def tar(
 def gzip(
     sourcefile: str, template: str | None = None, runas: str | None = None, options: str | None = None
 ) -> list[str]:
-    """Compress a file: it is replaced by one whose name ends with ``.gz``. The lines that gzip prints.
+    """Compress a file to ``.gz``, which replaces it; return the lines that gzip prints.
 
     CLI Example::
 
@@ -326,7 +323,7 @@ def gzip(
 def gunzip(
     gzipfile: str, template: str | None = None, runas: str | None = None, options: str | None = None
 ) -> list[str]:
-    """Uncompress a file: it is replaced by one without ``.gz``. The lines that gunzip prints.
+    """Uncompress a ``.gz`` file, which is replaced; return the lines that gunzip prints.
 
     CLI Example::
 
@@ -343,7 +340,7 @@ def cmd_zip(
     cwd: str | None = None,
     runas: str | None = None,
 ) -> list[str]:
-    """Make a zip file with the program zip; the lines that it prints.
+    """Create a zip file with the program zip; return the lines that it prints.
 
     CLI Example::
 
@@ -364,9 +361,9 @@ def cmd_unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
     trim_output: bool | int = False,
     password: str | None = None,
 ) -> list[str]:
-    """Unpack a zip file with the program unzip; the lines that it prints. ``options=-o`` overwrites files.
+    """Unpack a zip file with the program unzip; return the lines that it prints. ``options=-o`` overwrites files.
 
-    A password is refused: everybody on the machine could read it in the list of processes. ``archive.unzip`` takes one.
+    Passwords are refused, because the process list would show them; use ``archive.unzip``.
 
     CLI Example::
 
@@ -389,7 +386,7 @@ def rar(
     cwd: str | None = None,
     runas: str | None = None,
 ) -> list[str]:
-    """Make a rar file; the lines that rar prints.
+    """Create a rar file; return the lines that rar prints.
 
     CLI Example::
 
@@ -407,7 +404,7 @@ def unrar(
     runas: str | None = None,
     trim_output: bool | int = False,
 ) -> list[str]:
-    """Unpack a rar file; the lines that unrar prints.
+    """Unpack a rar file; return the lines that unrar prints.
 
     CLI Example::
 
@@ -417,14 +414,14 @@ def unrar(
     if program is None:
         raise CommandNotFoundError("unrar (neither unrar nor rar is installed on this minion)")
     left_out = [f"-x{_operand(name)}" for name in _listed(excludes)]
-    # The slash tells the folder from the name of a member.
+    # The trailing slash marks a folder rather than a member's name.
     into = _target(dest, template).rstrip("/") + "/"
     argv = [program, "x", "-idp", *left_out, "--", _operand(_rendered(rarfile, template)), into]
     return _trimmed(_lines(argv, None, runas), trim_output)
 
 
 def _archive(name: Any, template: str | None, cwd: str | None, runas: str | None) -> str:
-    """The archive that a program writes; no link of others leads the minion to what is not theirs."""
+    """Return the archive that a program writes; links of other users are refused."""
     path = _operand(_rendered(name, template))
     if not runas:
         refuse_strange_links(os.path.join(cwd or "", path))
@@ -432,14 +429,14 @@ def _archive(name: Any, template: str | None, cwd: str | None, runas: str | None
 
 
 def _target(dest: Any, template: str | None, cwd: str | None = None) -> str:
-    """The folder that a program unpacks into; no link of others leads it to what is not theirs."""
+    """Return the folder that a program unpacks into; links of other users are refused."""
     into = _operand(_rendered(dest, template))
     refuse_strange_links(os.path.join(cwd or "", into))
     return into
 
 
 def _lines(argv: list[str], cwd: str | None, runas: str | None, fine: tuple[int, ...] = (0,)) -> list[str]:
-    """What the program printed. Raises CommandExecutionError with its words when it failed."""
+    """Return the program's output. Raises CommandExecutionError with its message if it failed."""
     done = __salt__["cmd.run_all"](
         argv,
         cwd=cwd,
@@ -470,7 +467,7 @@ def _source(name: str) -> str:
 
 
 def _letters(words: list[str]) -> str:
-    """Short options of tar: the first word needs no hyphen. What follows the letters in a word is an argument."""
+    """Short options of tar. The first word needs no hyphen; text after the letters in a word is an argument."""
     bundles = [word for place, word in enumerate(words) if place == 0 or word.startswith("-")]
     return "".join(letters for word in bundles for letters in re.findall(r"^-?([A-Za-z]+)", word))
 
@@ -490,9 +487,9 @@ def zip_(
     runas: str | None = None,
     zip64: bool = False,
 ) -> list[str]:
-    """Make a zip file; the names of what is in it. It takes its place when it is complete.
+    """Create a zip file; return the names in it. It replaces an old one when it is complete.
 
-    Names in it are relative to ``cwd``, or to the root folder without one. ``zip64`` is needed beyond 4 GiB.
+    Names are relative to ``cwd`` or else to ``/``. ``zip64`` is needed beyond 4 GiB.
 
     CLI Example::
 
@@ -528,10 +525,10 @@ def unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
     password: str | None = None,
     extract_perms: bool = True,
 ) -> list[str]:
-    """Unpack a zip file into a folder; the names of what was in it.
+    """Unpack a zip file into a folder; return the names in it.
 
-    Nothing is unpacked when a member or a link would leave the folder. Files keep their permissions, but for
-    set-user-id, unless ``extract_perms=False``. ``options`` are for ``archive.cmd_unzip``, and refused here.
+    Nothing is unpacked if a member or a link would leave the folder. Files keep their permissions except set-user-id,
+    unless ``extract_perms=False``. ``options`` is refused; ``archive.cmd_unzip`` takes them.
 
     CLI Example::
 
@@ -554,7 +551,7 @@ def unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
                 _unpack_all(archive, members, into, secret, keep_mode=extract_perms)
         except (zipfile.BadZipFile, EOFError) as error:
             raise CommandExecutionError(f"{source} is not a ZIP file, or is damaged: {error}") from error
-        except (RuntimeError, NotImplementedError) as error:  # a wrong password, or a compression that Python lacks
+        except (RuntimeError, NotImplementedError) as error:  # wrong password, or unknown compression
             raise CommandExecutionError(f"{source} cannot be unpacked: {error}") from error
         except OSError as error:
             raise _failed("unpacked", error) from error
@@ -574,7 +571,7 @@ def _failed(verb: str, error: OSError) -> CommandExecutionError:
 
 
 def _pack(place: PinnedPath, target: str, names: list[str], root: str, *, zip64: bool) -> list[str]:
-    """Make the zip file beside its place, and put it there; the names in it, which are relative to `root`."""
+    """Write a temporary zip file and rename it; return its names, relative to `root`."""
     import zipfile
 
     fresh, packed = f"{place.name}.{os.urandom(6).hex()}", list[str]()
@@ -588,7 +585,7 @@ def _pack(place: PinnedPath, target: str, names: list[str], root: str, *, zip64:
             for path in (os.path.join(root, name) for name in names):
                 for each in _tree(path, leave_out=leave_out):
                     name = _packed_name(each, root)
-                    if name != "./":  # the folder that everything is relative to has no entry
+                    if name != "./":  # the base folder has no entry
                         packed.append(name)
                         archive.write(each, name)
         os.replace(fresh, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
@@ -599,7 +596,7 @@ def _pack(place: PinnedPath, target: str, names: list[str], root: str, *, zip64:
 
 
 def _tree(path: str, *, leave_out: str) -> Iterator[str]:
-    """A file, or a folder with all that is in it; folders that links point to are not entered."""
+    """Walk a file or a folder tree; links to folders are not entered."""
     if not os.path.lexists(path):
         raise CommandExecutionError(f"There is no {path} to be packed.")
     if not os.path.isdir(path):
@@ -634,7 +631,7 @@ def _refuse_leaving(archive: ZipFile, member: ZipInfo, secret: bytes | None) -> 
         return
     aim = _aim(archive, member, secret).split("/")
     ups = next((place for place, part in enumerate(aim) if part not in {"..", "."}), len(aim))
-    # Up first and then down: a `..` behind a name would go up from wherever another link leads.
+    # `..` is allowed only at the start: after a name it could go up from the target of another link.
     if aim[0] == "" or ".." in aim[ups:] or aim[:ups].count("..") > len(parts) - 1:
         raise CommandExecutionError(f"The link {member.filename!r} would leave the folder: nothing was unpacked.")
 
@@ -659,7 +656,7 @@ def _unpack_all(archive: ZipFile, members: list[ZipInfo], into: str, secret: byt
 
 
 def _unpack(archive: ZipFile, member: ZipInfo, into: int, secret: bytes | None, *, keep_mode: bool) -> None:
-    """Unpack a member into an open folder."""
+    """Extract a member into an open folder."""
     parts = member.filename.rstrip("/").split("/")
     if member.is_dir():
         with _folder(into, parts, member.filename):
@@ -686,7 +683,7 @@ def _unpack(archive: ZipFile, member: ZipInfo, into: int, secret: bytes | None, 
 
 @contextlib.contextmanager
 def _folder(into: int, parts: list[str], name: str) -> Iterator[int]:
-    """A folder below an open one, made where it is not there; it is never one behind a link."""
+    """Open a folder below an open one, creating it if needed; links are not followed."""
     fd = os.dup(into)
     try:
         for part in filter(None, parts):
@@ -706,7 +703,7 @@ def _folder(into: int, parts: list[str], name: str) -> Iterator[int]:
 
 
 def _close_folders(members: list[ZipInfo], into: int) -> None:
-    """Give folders their permissions, when nothing has to be written into them any more."""
+    """Set the permissions of folders after everything is written."""
     for member in reversed(members):
         if member.is_dir() and (mode := _mode(member)):
             with _folder(into, member.filename.split("/"), member.filename) as fd:
@@ -719,7 +716,7 @@ def _mode(member: ZipInfo) -> int:
 
 @contextlib.contextmanager
 def _as_user(name: str | None) -> Iterator[None]:
-    """Act with the rights of a user, and with those of the minion afterwards."""
+    """Act with a user's rights, then restore the minion's."""
     if not name:
         yield
         return

@@ -1,10 +1,9 @@
 """Run commands of the operating system.
 
-Called from the command line, a command text goes through the shell, as the operator typed it; called by
-another module it does not, unless it says ``python_shell=True``. Children stay in the process group of
-their job, so that killing the job ends them.
+A command from the command line goes through the shell. A command from another module does not, unless it passes
+``python_shell=True``. Children stay in the process group of their job, so that killing the job ends them.
 
-All functions that run a command take these keyword arguments besides their own:
+All functions that run a command take these further keyword arguments:
 
 =================== ====================================================================================
 ``shell``           path of the shell; ``/bin/sh``
@@ -19,8 +18,8 @@ All functions that run a command take these keyword arguments besides their own:
 ``timeout``         seconds after which the command and its children are killed
 ``reset_system_locale``  False keeps the minion's locale; otherwise the command runs in the C locale
 ``ignore_retcode``  the job's return code stays 0
-``prepend_path``    folders, parted by colons, that are looked in for programs before those of ``PATH``
-``template``        ``jinja``: the text is a template; ``saltenv`` is where its includes are
+``prepend_path``    folders, separated by colons, to search for programs before those of ``PATH``
+``template``        ``jinja``: the text is a template; includes come from ``saltenv``
 ``redirect_stderr`` False keeps error output out of the result of ``cmd.run``
 ``raise_err``       raise an error when the command fails
 ``success_retcodes``  return codes, as a list or ``1,2``, that count as 0
@@ -72,7 +71,7 @@ DEFAULT_SHELL = "/bin/sh"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The keyword arguments of the table above, checked."""
+    """The checked keyword arguments of the table above."""
 
     shell: str = DEFAULT_SHELL
     python_shell: bool = False
@@ -98,7 +97,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Where and as whom a command runs; `user` is None for the minion's own user."""
+    """The working folder and user of a command; `user` is None for the minion's own user."""
 
     cwd: str
     user: pwd.struct_passwd | None
@@ -122,13 +121,13 @@ def _execute(cmd: Any, stdin: str | None, who: Who, given: dict[str, Any]) -> di
 
 
 def _execute_in_background(cmd: Any, who: Who, given: dict[str, Any]) -> int:
-    """Start a command that goes on when its job has ended; its pid."""
+    """Start a command that outlives its job; return its pid."""
     options, argv = _prepared(cmd, who, given)
     return start(argv, _surroundings(None, who, options))
 
 
 def _rendered(text: str, template: str | None, saltenv: str) -> str:
-    """What a template gives; the text as it is where it is none."""
+    """Render the text, or return it unchanged without a template."""
     if not template:
         return text
     found = __salt__["file.apply_template_on_contents"](text, template, None, None, saltenv)
@@ -151,7 +150,7 @@ def _options(given: dict[str, Any]) -> Options:
     if unknown:
         raise SaltInvocationError(f"The following keyword arguments are not valid: {', '.join(unknown)}")
     if mine.get("python_shell") is None:
-        # `__pub_jid` is there exactly when a person asked for this command line, and not another module.
+        # `__pub_jid` is set exactly when the call came from a command line, not from another module.
         mine["python_shell"] = "__pub_jid" in given
     timeout = mine.get("timeout")
     if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout < 0):
@@ -194,7 +193,7 @@ def _circumstances(cwd: str | None, runas: str | None, group: str | None) -> Who
         raise CommandExecutionError(f"There is no group {group!r} on this minion.") from error
     if cwd is None:
         home = user.pw_dir if user else os.path.expanduser("~")
-        # A service may have been started with another user's HOME, which it cannot enter.
+        # A service may inherit the HOME of another user, which it cannot enter.
         return Who(home if os.path.isdir(home) and os.access(home, os.X_OK) else "/", user, gid)
     if not os.path.isabs(cwd) or not os.path.isdir(cwd):
         raise CommandExecutionError(f"Specified cwd '{cwd}' either not absolute or does not exist")
@@ -206,7 +205,7 @@ def _user(runas: str | None) -> pwd.struct_passwd | None:
         return None
     try:
         entry = pwd.getpwnam(str(runas))
-    except (KeyError, ValueError) as error:  # a text with NUL in it is no name
+    except (KeyError, ValueError) as error:  # ValueError: a NUL in the name
         raise CommandExecutionError(f"User '{runas}' is not available") from error
     if entry.pw_uid == os.geteuid():
         return None
@@ -296,7 +295,7 @@ def _several(value: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def _private_copy(body: bytes, who: Who) -> Iterator[str]:
-    """A file with these bytes that only the user of the command can read and run."""
+    """Write the bytes to a temporary file that only the user of the command can read and run."""
     descriptor, path = tempfile.mkstemp(prefix="saltlite-script-")
     try:
         with os.fdopen(descriptor, "wb") as stream:
@@ -316,7 +315,7 @@ _SHELLS = "/etc/shells"
 
 
 def which(cmd: str) -> str | None:
-    """The path of a program, or None.
+    """Return the path of a program, or None.
 
     CLI Example::
 
@@ -326,7 +325,7 @@ def which(cmd: str) -> str | None:
 
 
 def which_bin(cmds: list[str]) -> str | None:
-    """The path of the first of these programs that is installed, or None.
+    """Return the path of the first installed program, or None.
 
     CLI Example::
 
@@ -336,7 +335,7 @@ def which_bin(cmds: list[str]) -> str | None:
 
 
 def has_exec(cmd: str) -> bool:
-    """Whether a program is installed.
+    """Return whether a program is installed.
 
     CLI Example::
 
@@ -346,7 +345,7 @@ def has_exec(cmd: str) -> bool:
 
 
 def shells() -> list[str]:
-    """The shells that users may log in with, as /etc/shells lists them.
+    """Return the login shells that /etc/shells lists.
 
     CLI Example::
 
@@ -384,7 +383,7 @@ def run(
     group: str | None = None,
     **kwargs: Any,
 ) -> str:
-    """Run a command and return its output, error output included; with ``bg=True`` it is started as ``run_bg`` does.
+    """Run a command and return its output with error output. ``bg=True`` starts it as ``run_bg`` does.
 
     CLI Example::
 
@@ -410,7 +409,7 @@ def run_stdout(
     group: str | None = None,
     **kwargs: Any,
 ) -> str:
-    """Run a command and return its standard output only.
+    """Run a command and return its standard output.
 
     CLI Example::
 
@@ -428,7 +427,7 @@ def run_stderr(
     group: str | None = None,
     **kwargs: Any,
 ) -> str:
-    """Run a command and return its error output only.
+    """Run a command and return its error output.
 
     CLI Example::
 
@@ -482,7 +481,7 @@ def shell(
     group: str | None = None,
     **kwargs: Any,
 ) -> str:
-    """Run a command through the shell, also when another module calls, and return its output.
+    """Run a command through the shell, whoever calls, and return its output.
 
     CLI Example::
 
@@ -498,10 +497,10 @@ def run_bg(
     group: str | None = None,
     **kwargs: Any,
 ) -> dict[str, int]:
-    """Start a command, and do not wait for it: its ``pid``.
+    """Start a command in the background and return its ``pid``.
 
-    It goes on when the job has ended and is no part of it, so neither a time limit nor ``saltutil.kill_job`` ends it.
-    It reads nothing, and what it says is dropped.
+    The command outlives its job and does not belong to it, so neither a time limit nor ``saltutil.kill_job`` ends it.
+    It has no input, and its output is discarded.
 
     CLI Example::
 
@@ -526,9 +525,9 @@ def run_chroot(  # noqa: PLR0913 - Salt's arguments
 ) -> dict[str, Any]:
     """Run a command through the shell of a system in another folder, and return what ``run_all`` returns.
 
-    ``/dev``, ``/proc`` and ``/sys`` of this machine are there, where the system has these folders, and so are the
-    folders ``binds``. Nobody else sees these mounts, and they are gone when the command has ended. ``runas``,
-    ``group``, ``cwd`` and ``shell`` are those of that system.
+    ``/dev``, ``/proc`` and ``/sys`` are mounted where the system has these folders, and so are the folders ``binds``.
+    The mounts are private to the command and end with it. ``runas``, ``group``, ``cwd`` and ``shell`` are those of that
+    system.
 
     CLI Example::
 
@@ -549,7 +548,7 @@ def run_chroot(  # noqa: PLR0913 - Salt's arguments
 # --- Scripts and code ---
 
 _HEAD = 512
-"""Bytes in which a program has a zero, and a text has none: what shells look at, too."""
+"""Leading bytes that are searched for a NUL, which marks a binary; shells do the same."""
 
 
 def script(  # noqa: PLR0913 - Salt's arguments
@@ -566,9 +565,9 @@ def script(  # noqa: PLR0913 - Salt's arguments
 ) -> dict[str, Any]:
     """Run a script of the master (``salt://``) or of this minion, and return what ``run_all`` returns.
 
-    The script needs no execute bit: a private copy of it runs, and is removed afterwards. One whose first line names no
-    interpreter is run by ``shell`` (``/bin/sh``). ``template`` is ``jinja`` for a script that is one. Where the master
-    has no such script ``cache_error`` is True, and the return code 1.
+    A private copy of the script runs, so it needs no execute bit. A script without an interpreter line is run by
+    ``shell`` (``/bin/sh``). ``template=jinja`` renders it first. If the master has no such script, ``cache_error`` is
+    True and the return code 1.
 
     CLI Example::
 
@@ -622,7 +621,7 @@ def exec_code(
     args: str | list[str] | None = None,
     **kwargs: Any,
 ) -> str:
-    """Run a piece of code with an interpreter, and return its output.
+    """Run code with an interpreter, and return its output.
 
     CLI Example::
 
@@ -640,7 +639,7 @@ def exec_code_all(
     args: str | list[str] | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """Run a piece of code with an interpreter, and return what ``run_all`` returns.
+    """Run code with an interpreter, and return what ``run_all`` returns.
 
     CLI Example::
 
@@ -656,14 +655,14 @@ def exec_code_all(
 
 
 def _interpreter(body: bytes, options: Mapping[str, Any]) -> list[str]:
-    """What starts a script that the kernel would not: as from a command line, a shell."""
+    """Return the shell for a script that the kernel cannot start; empty otherwise."""
     if body.startswith(b"#!") or b"\0" in body[:_HEAD]:
         return []
     return [str(options.get("shell") or DEFAULT_SHELL)]
 
 
 def _place(source: str, saltenv: str) -> str:
-    """Where the script lies on this minion; an empty text when the master has none of that name."""
+    """Return the path of the script on this minion; empty when the master has no such file."""
     if source.startswith("salt://"):
         return str(__salt__["cp.cache_file"](source, saltenv) or "")
     path = source.removeprefix("file://")

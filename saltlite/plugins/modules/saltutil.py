@@ -1,12 +1,11 @@
-"""See and signal the jobs that run on this minion, and bring it the plug-ins of the master.
+"""Find and signal the jobs on this minion, and sync the master's plug-ins to it.
 
-The minion keeps one JSON file a running job in ``<data_dir>/running``, named by its jid, with the keys
-``jid``, ``fun``, ``user``, ``pid`` and ``started``; a job of several functions has them all in ``fun``, joined by
-commas. A job's process leads a process group of its own; a signal goes to the whole group, and to the children that
-have left it for a session of their own.
+The minion keeps one JSON file per running job in ``<data_dir>/running``, named by its jid, with the keys ``jid``,
+``fun``, ``user``, ``pid`` and ``started``. A job of several functions joins them with commas in ``fun``. Each job leads
+a process group. Signals go to the whole group, and to children that started their own session.
 
-Plug-ins are the files in ``salt://_modules``, ``salt://_grains`` and so on. A sync compares them by digest and puts the
-whole new set of a type in place of the old one in one step, or changes nothing and says why. The next job sees it.
+Plug-ins are the files in ``salt://_modules``, ``salt://_grains`` and so on. A sync compares digests and replaces each
+type as a whole in one step, or changes nothing and reports why. The next job uses the new plug-ins.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -40,20 +39,20 @@ if TYPE_CHECKING:
 # --- Jobs ---
 
 RECORD_BYTES_MAX = 64 * 1024
-"""A larger file in the folder is not the minion's."""
+"""Maximum size of a job's file; larger files are not the minion's."""
 
 KEPT_PART_MAX = 4 * 1024 * 1024
-"""Bytes of a kept return in one answer, at most."""
+"""Maximum bytes of a stored return in one answer."""
 
 _ANSWER_BYTES = 16 * 1024
-"""What an answer takes beside the bytes of a kept return."""
+"""Bytes of an answer besides the stored return."""
 
 
 __risk__ = {"kill_all_jobs": "kill-jobs", "term_all_jobs": "kill-jobs"}
 
 
 def running() -> list[dict[str, Any]]:
-    """The jobs that run now, without the one that asks: ``jid``, ``fun``, ``user``, ``pid`` and ``started``.
+    """Return the running jobs except this one: ``jid``, ``fun``, ``user``, ``pid`` and ``started``.
 
     CLI Example::
 
@@ -73,7 +72,7 @@ def running() -> list[dict[str, Any]]:
 
 
 def is_running(fun: str) -> list[dict[str, Any]]:
-    """The running jobs that have that function among theirs; globs work.
+    """Return the running jobs with this function; globs work.
 
     CLI Example::
 
@@ -88,7 +87,7 @@ def is_running(fun: str) -> list[dict[str, Any]]:
 
 
 def find_job(jid: str) -> dict[str, Any]:
-    """The running job with that jid, or an empty dict.
+    """Return the running job with this jid, or an empty dict.
 
     CLI Example::
 
@@ -99,7 +98,7 @@ def find_job(jid: str) -> dict[str, Any]:
 
 
 def signal_job(jid: str, sig: int | str) -> str:
-    """Send a signal to the processes of a running job; an empty answer says that it does not run.
+    """Send a signal to the processes of a running job; an empty answer means that it does not run.
 
     CLI Example::
 
@@ -144,7 +143,7 @@ def kill_job(jid: str) -> str:
 
 
 def term_all_jobs() -> list[str]:
-    """End all running jobs but this one with SIGTERM; what ``term_job`` says of each.
+    """End all running jobs except this one with SIGTERM; return the answers of ``term_job``.
 
     CLI Example::
 
@@ -154,7 +153,7 @@ def term_all_jobs() -> list[str]:
 
 
 def kill_all_jobs() -> list[str]:
-    """End all running jobs but this one with SIGKILL; what ``kill_job`` says of each.
+    """End all running jobs except this one with SIGKILL; return the answers of ``kill_job``.
 
     CLI Example::
 
@@ -164,9 +163,9 @@ def kill_all_jobs() -> list[str]:
 
 
 def kept_return(jid: str, offset: int = 0, size: int = KEPT_PART_MAX) -> dict[str, Any]:
-    """A part of a return that was too large to travel, for ``saltlite job fetch``: ``data`` from ``offset`` on, at most
-    ``size`` bytes, with the ``size`` of all of it and its ``sha256`` in hexadecimal digits. All parts together are the
-    return, encoded with msgpack. Whoever may run this function can read the returns of other people's jobs.
+    """Return a part of a return that was too large to send, for ``saltlite job fetch``: ``data`` from ``offset``, at
+    most ``size`` bytes, with the total ``size`` and the ``sha256`` of the whole. All parts together are the return in
+    msgpack. This function gives access to the returns of other users' jobs.
 
     CLI Example::
 
@@ -203,7 +202,7 @@ def _data_dir() -> str:
 
 
 def _outside_the_group(leader: int) -> list[int]:
-    """The descendants of that process which have left its group."""
+    """Return the descendants of that process which have left its group."""
     found, ahead = [], [leader]
     while ahead:
         for pid in _children(ahead.pop()):
@@ -224,7 +223,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _read(path: str) -> dict[str, Any] | None:
-    """The record of one job, or None: it may have ended since the listing, or the file is none of ours."""
+    """Return the record of one job, or None if it has ended or the file is not the minion's."""
     try:
         with open(path, "rb") as stream:
             record = json.loads(stream.read(RECORD_BYTES_MAX))
@@ -237,7 +236,7 @@ def _read(path: str) -> dict[str, Any] | None:
 
 
 def _leads_a_group(pid: int) -> bool:
-    """Whether that process lives and leads its group, as a job's does; a reused pid almost never does."""
+    """Whether that process lives and leads its group, as a job does; a reused pid almost never does."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         return os.getpgid(pid) == pid
     return False
@@ -274,15 +273,15 @@ def sync_modules(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """Bring the execution modules in ``salt://_modules``; the names of those that changed, as ``modules.lumberjack``.
+    """Sync the execution modules in ``salt://_modules``; return the names of those that changed, as
+    ``modules.lumberjack``.
 
-    ``saltenv`` is one environment or several (``base`` by default). ``extmod_whitelist`` and ``extmod_blacklist`` are
-    globs of names: a list, a text with commas, or a map from types to lists, as the options of these names are, whose
-    place they take. With ``refresh`` the minion looks at its modules at once.
+    ``saltenv`` is one or several environments (default ``base``). ``extmod_whitelist`` and ``extmod_blacklist``
+    override the options of these names: globs, as a list, a text with commas, or a map from types to lists. ``refresh``
+    reloads the modules at once.
 
-    What the master does not have any more, or the lists leave out, is removed; a note beside the return and the log
-    name it. When the lists leave out all that the master has, nothing is changed and the call fails, unless
-    ``extmod_empty``, or the option of that name, is True.
+    Other plug-ins are removed; a note and the log name them. If the lists exclude everything that the master has, the
+    call fails without changes, unless ``extmod_empty`` or the option of that name is True.
 
     CLI Example::
 
@@ -301,7 +300,7 @@ def sync_grains(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """Bring the grains in ``salt://_grains``, as ``sync_modules``; with ``refresh`` all grains are found anew.
+    """Sync the grains in ``salt://_grains``, like ``sync_modules``; ``refresh`` collects all grains anew.
 
     CLI Example::
 
@@ -318,7 +317,7 @@ def sync_executors(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """Bring the executors in ``salt://_executors``, as ``sync_modules``.
+    """Sync the executors in ``salt://_executors``, like ``sync_modules``.
 
     CLI Example::
 
@@ -335,7 +334,7 @@ def sync_interfaces(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """Bring the module interfaces in ``salt://_interfaces``, as ``sync_modules``.
+    """Sync the module interfaces in ``salt://_interfaces``, like ``sync_modules``.
 
     CLI Example::
 
@@ -352,8 +351,7 @@ def sync_resources(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """Bring the resource types in ``salt://_resources``, as ``sync_modules``; with ``refresh`` resources are looked
-    for.
+    """Sync the resource types in ``salt://_resources``, like ``sync_modules``; ``refresh`` discovers resources.
 
     CLI Example::
 
@@ -370,7 +368,7 @@ def sync_output(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """Bring the outputters in ``salt://_output``, for ``saltlite-call``, as ``sync_modules``.
+    """Sync the outputters in ``salt://_output`` for ``saltlite-call``, like ``sync_modules``.
 
     CLI Example::
 
@@ -387,7 +385,7 @@ def sync_outputters(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """The same as ``sync_output``.
+    """Alias of ``sync_output``.
 
     CLI Example::
 
@@ -404,7 +402,7 @@ def sync_utils(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """Bring the files in ``salt://_utils``, which modules reach as ``__utils__``, as ``sync_modules``.
+    """Sync the files in ``salt://_utils``, which modules reach as ``__utils__``, like ``sync_modules``.
 
     CLI Example::
 
@@ -422,10 +420,10 @@ def sync_all(
     extmod_empty: bool | None = None,
     report: bool = False,
 ) -> dict[str, Any]:
-    """Bring the plug-ins of every type; type -> the names of those that changed.
+    """Sync the plug-ins of every type; type -> the names of those that changed.
 
-    The lists are maps here, type -> globs of names. With ``report`` each type has ``synced``, ``removed`` and
-    ``failed`` (name -> why; then nothing of that type was changed) instead.
+    The lists map types to globs. With ``report`` each type has ``synced``, ``removed`` and ``failed`` (name -> reason;
+    then nothing of that type was changed).
 
     CLI Example::
 
@@ -446,7 +444,7 @@ def sync_all(
 
 
 def refresh_modules() -> bool:
-    """Have the minion look at its modules, and tell the master what they offer; True when it has.
+    """Reload the minion's modules and report their functions to the master; True when done.
 
     CLI Example::
 
@@ -457,9 +455,9 @@ def refresh_modules() -> bool:
 
 
 def refresh_grains(refresh_pillar: bool = True) -> bool:
-    """Have the minion find its grains anew, and tell the master; True when the next job will see them.
+    """Collect the minion's grains anew and send them to the master; True when the next job uses them.
 
-    With ``refresh_pillar`` the pillar, which may depend on them, is fetched after that.
+    ``refresh_pillar`` then also fetches the pillar, which may depend on them.
 
     CLI Example::
 
@@ -472,10 +470,9 @@ def refresh_grains(refresh_pillar: bool = True) -> bool:
 
 
 def refresh_pillar(wait: bool = True, timeout: float = 30) -> bool:  # noqa: ARG001 - Salt's signature
-    """Have the minion fetch its pillar anew, and register its resources again where they follow from it.
+    """Fetch the minion's pillar anew, and register its resources again if they depend on it.
 
-    True when that is done, and the next job will see it. ``wait`` and ``timeout`` are there because Salt has
-    them, and change nothing.
+    True when the next job uses it. ``wait`` and ``timeout`` exist for Salt and have no effect.
 
     CLI Example::
 
@@ -486,7 +483,7 @@ def refresh_pillar(wait: bool = True, timeout: float = 30) -> bool:  # noqa: ARG
 
 
 def pillar_refresh(wait: bool = True, timeout: float = 30) -> bool:
-    """The same as ``refresh_pillar``, by its older name.
+    """Alias of ``refresh_pillar``.
 
     CLI Example::
 
@@ -496,14 +493,14 @@ def pillar_refresh(wait: bool = True, timeout: float = 30) -> bool:
 
 
 def refresh_resources() -> dict[str, Any]:
-    """Have the minion look for its resources and their grains, register them, and tell how that went.
+    """Discover the minion's resources and their grains, register them, and report the outcome.
 
-    ``types`` has of each resource type whether it was ``loaded`` and ``initialised``, how many resources were ``found``
-    and how many it ``was`` in the look before, and the ``error`` that kept it from that, if any. Where nothing was
-    found, ``looked_at`` says which keys of the pillar declare resources. ``kept_back`` is what the master did not take,
-    or keeps although it was not found. With an error of a type, or anything kept back, the return code is 1.
+    ``types`` has for each resource type whether it was ``loaded`` and ``initialised``, how many resources were
+    ``found`` now and ``was`` before, and its ``error``, if any. If nothing was found, ``looked_at`` names the pillar
+    keys that declare resources. ``kept_back`` lists what the master withheld, or keeps although it was not found. After
+    an error, or with anything withheld, the return code is 1.
 
-    Grains that take longer than a second are registered as they come.
+    Grains that take longer than a second are registered later.
 
     CLI Example::
 
@@ -516,7 +513,7 @@ def refresh_resources() -> dict[str, Any]:
 
 
 def list_extmods() -> dict[str, list[str]]:
-    """The plug-ins that were brought, by type.
+    """Return the synced plug-ins by type.
 
     CLI Example::
 
@@ -532,9 +529,9 @@ def list_extmods() -> dict[str, list[str]]:
 
 
 def clear_cache(days: int = -1) -> bool:
-    """Remove the copies of files that ``cp`` keeps; those only that are older than ``days``, where it is given.
+    """Remove the copies of files that ``cp`` keeps, or only those older than ``days``.
 
-    Plug-ins that were brought, kept returns and grains are no part of that.
+    Synced plug-ins, stored returns and grains stay.
 
     CLI Example::
 
@@ -567,7 +564,7 @@ def _option(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """What a sync was asked for; `kind` is "" for all types."""
+    """The arguments of a sync; `kind` is "" for all types."""
 
     kind: str
     saltenv: Any
@@ -594,8 +591,8 @@ def _filter(wish: _Wish) -> ExtmodFilter:
 
 
 def _synced(kind: str, wish: _Wish, chosen: ExtmodFilter) -> dict[str, Any]:
-    """`synced`, `removed` and `failed` of one type."""
-    # A program may have given anything: only true is true here.
+    """Return `synced`, `removed` and `failed` of one type."""
+    # Only True counts; a program may have passed anything.
     may_empty = (__opts__.get("extmod_empty") if wish.may_empty is None else wish.may_empty) is True
     clean = __opts__.get("clean_dynamic_modules", True)
     rules = SyncRules(clean, chosen.chooser(kind), may_empty, _say_removed)
@@ -610,7 +607,7 @@ def _synced(kind: str, wish: _Wish, chosen: ExtmodFilter) -> dict[str, Any]:
 
 
 def _say_removed(names: Sequence[str]) -> None:
-    """Before it is done. The return stays what it is in Salt, the names of those that were brought."""
+    """Report removals in advance, because the return lists only the synced names, as in Salt."""
     text = f"plug-ins that are removed here: {names_text(names)}"
     log.warning("%s", text)
     note(text)
@@ -626,7 +623,7 @@ def _refresh_after(kinds: Sequence[str]) -> None:
 
 
 def _why_failed(failed: dict[str, str]) -> str:
-    """The sentences of types that were left alone; after them, which files could not be fetched."""
+    """Return the reasons of unchanged types, then the files that could not be fetched."""
     sentences = [why for name, why in failed.items() if name in MINION_TYPES]
     reasons = "; ".join(f"{name}: {why}" for name, why in failed.items() if name not in MINION_TYPES)
     fetched = [f"Nothing was changed, because not all could be fetched. {reasons}"] if reasons else []

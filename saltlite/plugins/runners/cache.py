@@ -1,4 +1,4 @@
-"""What the master has cached of minions: their grains, their pillar, and the grains of their resources.
+"""The master's cache of minions: grains, pillar, and the grains of resources.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -23,7 +23,7 @@ _GRAINS, _PILLAR = "grains", "pillar"
 
 
 def grains(tgt: str, tgt_type: str = "glob") -> dict[str, dict[str, Any]]:
-    """The cached grains of each minion; nobody is asked.
+    """Return the cached grains of each minion. No minion is contacted.
 
     CLI Example::
 
@@ -34,7 +34,7 @@ def grains(tgt: str, tgt_type: str = "glob") -> dict[str, dict[str, Any]]:
 
 
 def pillar(tgt: str = "*", tgt_type: str = "glob") -> dict[str, dict[str, Any]]:
-    """The cached pillar of each minion, as it was made last. ``pillar.show_pillar`` makes it anew.
+    """Return the cached pillar of each minion. ``pillar.show_pillar`` compiles it anew.
 
     CLI Example::
 
@@ -45,9 +45,8 @@ def pillar(tgt: str = "*", tgt_type: str = "glob") -> dict[str, dict[str, Any]]:
 
 
 def clear_grains(tgt: str = "", tgt_type: str = "glob") -> bool:
-    """Forget the cached grains of minions. Those that are connected are asked for them at once, the others send them
-    when they come back; until then no target by grains selects them. Without a target nothing is done, and False
-    returned.
+    """Clear the cached grains of minions. Connected minions are asked for them at once, others send them when they
+    connect. Until then no target by grains selects them. Without a target nothing is cleared and False is returned.
 
     CLI Example::
 
@@ -57,8 +56,8 @@ def clear_grains(tgt: str = "", tgt_type: str = "glob") -> bool:
 
 
 def clear_pillar(tgt: str = "", tgt_type: str = "glob") -> bool:
-    """Forget the cached pillar of minions: no target by pillar selects them until it is made again, for their next
-    session or at ``saltutil.refresh_pillar``. Without a target nothing is done, and False returned.
+    """Clear the cached pillar of minions. No target by pillar selects them until it is compiled again, for their next
+    session or by ``saltutil.refresh_pillar``. Without a target nothing is cleared and False is returned.
 
     CLI Example::
 
@@ -68,7 +67,7 @@ def clear_pillar(tgt: str = "", tgt_type: str = "glob") -> bool:
 
 
 def clear_all(tgt: str = "", tgt_type: str = "glob") -> bool:
-    """Forget both, grains and pillar.
+    """Clear the cached grains and pillar of minions.
 
     CLI Example::
 
@@ -78,7 +77,7 @@ def clear_all(tgt: str = "", tgt_type: str = "glob") -> bool:
 
 
 def list_(bank: str) -> list[str]:
-    """The minions of which a bank has something: ``grains``, ``pillar`` or ``resource_grains``.
+    """Return the minions in a bank: ``grains``, ``pillar`` or ``resource_grains``.
 
     CLI Example::
 
@@ -88,7 +87,7 @@ def list_(bank: str) -> list[str]:
 
 
 def fetch(bank: str, key: str) -> dict[str, Any]:
-    """What a bank has of one minion; {} for nothing.
+    """Return the cached value of one minion in a bank, or {}.
 
     CLI Example::
 
@@ -99,7 +98,7 @@ def fetch(bank: str, key: str) -> dict[str, Any]:
 
 
 def flush(bank: str, key: str | None = None) -> bool:
-    """Forget what the bank ``grains`` or ``pillar`` has of one minion; of all of them without a key.
+    """Clear one minion in the bank ``grains`` or ``pillar``; without a key, the whole bank.
 
     CLI Example::
 

@@ -1,6 +1,6 @@
-"""Machines of clouds, as ``saltlite cloud`` makes and destroys them.
+"""Create, destroy and list cloud machines, as ``saltlite cloud`` does.
 
-What a driver says of a new machine is returned as it is, and may hold a password that nobody can ask for again.
+The driver's answer about a new machine is returned unchanged. It may hold a password that cannot be retrieved again.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -20,7 +20,7 @@ __risk__ = {"destroy": "destroy"}
 
 
 def list_sizes(provider: str = "all") -> dict[str, Any]:
-    """Return how large machines can be.
+    """Return the available machine sizes.
 
     CLI Example::
 
@@ -30,7 +30,7 @@ def list_sizes(provider: str = "all") -> dict[str, Any]:
 
 
 def list_images(provider: str = "all") -> dict[str, Any]:
-    """Return what machines can be made from.
+    """Return the available images.
 
     CLI Example::
 
@@ -40,7 +40,7 @@ def list_images(provider: str = "all") -> dict[str, Any]:
 
 
 def list_locations(provider: str = "all") -> dict[str, Any]:
-    """Return where machines can be.
+    """Return the available locations.
 
     CLI Example::
 
@@ -50,7 +50,7 @@ def list_locations(provider: str = "all") -> dict[str, Any]:
 
 
 def query(query_type: str = "list_nodes", provider: str = "all") -> dict[str, Any]:
-    """Return the machines of all providers, or of one: id, image, size, state, addresses.
+    """Return the machines of one or all providers: id, image, size, state, addresses.
 
     CLI Example::
 
@@ -61,7 +61,7 @@ def query(query_type: str = "list_nodes", provider: str = "all") -> dict[str, An
 
 
 def full_query(provider: str = "all") -> dict[str, Any]:
-    """Return the machines with all that there is to say of them.
+    """Return the machines with all their details.
 
     CLI Example::
 
@@ -81,7 +81,7 @@ def select_query(provider: str = "all") -> dict[str, Any]:
 
 
 def profile(prof: str, instances: str | list[str], parallel: bool = False, **settings: Any) -> dict[str, Any]:
-    """Make machines of a profile; further settings win over those that it has. None may be about files of the master.
+    """Create machines from a profile. Further settings override the profile, but none may name files of the master.
 
     CLI Example::
 
@@ -92,7 +92,7 @@ def profile(prof: str, instances: str | list[str], parallel: bool = False, **set
 
 
 def map_run(name: str, parallel: bool = False, **settings: Any) -> dict[str, Any]:
-    """Make the machines of a map that are not there; ``name`` is that of a file in ``cloud.maps.d``.
+    """Create the missing machines of a map; ``name`` is a file in ``cloud.maps.d``.
 
     CLI Example::
 
@@ -102,7 +102,7 @@ def map_run(name: str, parallel: bool = False, **settings: Any) -> dict[str, Any
 
 
 def destroy(instances: str | list[str], provider: str = "all", parallel: bool = False) -> dict[str, Any]:
-    """Destroy machines, with the keys of their minions.
+    """Destroy machines, and delete the keys of their minions.
 
     CLI Example::
 
@@ -112,7 +112,7 @@ def destroy(instances: str | list[str], provider: str = "all", parallel: bool = 
 
 
 def action(fun: str, instances: str | list[str], provider: str = "all", **kwargs: Any) -> dict[str, Any]:
-    """Call an action of a driver for machines; ``destroy`` has a runner of its own.
+    """Call an action of a driver on machines; for ``destroy`` use its own runner.
 
     CLI Example::
 
@@ -139,7 +139,7 @@ def _answer(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _given(settings: dict[str, Any]) -> dict[str, Any]:
-    """What the caller gave: the loader adds who called it, as ``__pub_...``."""
+    """Return the caller's arguments, without the ``__pub_...`` that the loader adds."""
     return {key: value for key, value in settings.items() if not key.startswith("__")}
 
 

@@ -16,9 +16,9 @@ _NOTHING = object()
 
 
 def get(key: str, default: Any = "", delimiter: str = ":") -> Any:
-    """The value of an option of the master, or of what stands inside of it; what is named like a secret is hidden.
+    """Return the value of an option of the master, or a value inside it. Secrets are hidden.
 
-    Keys are taken apart at the delimiter. In a list a number is the place of an item.
+    Keys are split at the delimiter. In a list, a number is an index.
 
     CLI Example::
 
@@ -40,6 +40,6 @@ def _inside(value: Any, part: str) -> Any:
     if isinstance(value, list):
         if part.isdecimal():
             return value[int(part)] if int(part) < len(value) else _NOTHING
-        # As Salt looks into lists of maps.
+        # Salt searches lists of maps this way.
         return next((one[part] for one in value if isinstance(one, dict) and part in one), _NOTHING)
     return _NOTHING

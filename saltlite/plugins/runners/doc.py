@@ -1,4 +1,4 @@
-"""What runners and execution modules do.
+"""Documentation of runners and execution modules.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def runner() -> dict[str, str | None]:
-    """The documentation of every runner.
+    """Return the documentation of every runner.
 
     CLI Example::
 
@@ -25,9 +25,9 @@ def runner() -> dict[str, str | None]:
 
 
 def execution(tgt: str = "*") -> dict[str, str | None]:
-    """The documentation of every function that a minion of ``tgt`` has; the minions are asked for it.
+    """Return the documentation of every function on the minions of ``tgt``, which are asked for it.
 
-    `saltlite doc` shows that of one function, and asks nobody.
+    `saltlite doc` shows the documentation of one function without asking minions.
 
     CLI Example::
 

@@ -1,4 +1,4 @@
-"""Listen to the master's events, and send some.
+"""Wait for events of the master, and send events.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __client__
 
 COUNT_MAX = 10_000
-"""Events of one answer: they are held in memory until it is complete."""
+"""Maximum events in one answer, which is held in memory."""
 TIMEOUT_MAX_S = 86_400.0
 BYTES_MAX = 32 * 1024 * 1024
 """Characters of data after which an answer is complete."""
@@ -31,11 +31,11 @@ def listen(
     data: dict[str, Any] | None = None,
     since: float | None = None,
 ) -> list[dict[str, Any]]:
-    """Wait for ``count`` events whose tag matches the glob ``tag``, for ``timeout`` seconds at most, and return those
-    that came, as ``seq``, ``tag``, ``data`` and ``at``.
+    """Wait up to ``timeout`` seconds for ``count`` events whose tag matches the glob ``tag``; return their ``seq``,
+    ``tag``, ``data`` and ``at``.
 
-    ``data`` keeps those apart whose data do not match: a map from fields, with dots for what is inside, to globs.
-    With ``since``, a time of so many seconds ago, events of the past are returned too.
+    ``data`` filters by a map from fields to globs; dots lead into nested fields. ``since`` also returns events of that
+    many seconds before now.
 
     CLI Example::
 
@@ -62,9 +62,9 @@ def listen(
 
 
 def send(tag: str, data: dict[str, Any] | None = None, **kwargs: Any) -> bool:
-    """Write an event into the master's event log: ``data``, the keyword arguments, and in ``_user`` who sent it.
+    """Write an event to the master's event log. ``data`` and keyword arguments are its data, ``_user`` is the sender.
 
-    Tags that begin with ``salt``, ``minion`` or ``resource`` are the master's own.
+    Tags that begin with ``salt``, ``minion`` or ``resource`` are reserved for the master.
 
     CLI Example::
 

@@ -1,6 +1,6 @@
-"""What the file server of this master serves: the folders of its option ``file_roots``, as they are now.
+"""The files that this master serves from ``file_roots``.
 
-The only backend is ``roots``. Nothing is kept of it anywhere: what is put into the folders is served at once.
+The only backend is ``roots``. Nothing is cached: changes in the folders are served at once.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -20,7 +20,7 @@ _BACKENDS = {"roots", "file_roots"}
 
 
 def envs(backend: str | list[str] | None = None, sources: bool = False) -> list[str] | dict[str, list[str]]:
-    """The environments, sorted; with ``sources`` by backend.
+    """Return the environments, sorted; with ``sources`` by backend.
 
     CLI Example::
 
@@ -33,7 +33,7 @@ def envs(backend: str | list[str] | None = None, sources: bool = False) -> list[
 
 
 def file_list(saltenv: str = "base", backend: str | list[str] | None = None) -> list[str]:
-    """The files of an environment, relative to its root, sorted.
+    """Return the files of an environment, relative to its root, sorted.
 
     CLI Example::
 
@@ -45,7 +45,7 @@ def file_list(saltenv: str = "base", backend: str | list[str] | None = None) -> 
 
 
 def dir_list(saltenv: str = "base", backend: str | list[str] | None = None) -> list[str]:
-    """The folders of an environment, as ``file_list``.
+    """Return the folders of an environment, like ``file_list``.
 
     CLI Example::
 
@@ -56,7 +56,7 @@ def dir_list(saltenv: str = "base", backend: str | list[str] | None = None) -> l
 
 
 def empty_dir_list(saltenv: str = "base", backend: str | list[str] | None = None) -> list[str]:
-    """The folders of an environment in which nothing is served, as ``file_list``.
+    """Return the folders of an environment without served files, like ``file_list``.
 
     CLI Example::
 
@@ -69,9 +69,9 @@ def empty_dir_list(saltenv: str = "base", backend: str | list[str] | None = None
 
 
 def symlink_list(saltenv: str = "base", backend: str | list[str] | None = None) -> dict[str, str]:
-    """The files and folders of an environment that are symbolic links, and where they lead.
+    """Return the symbolic links of an environment and their targets.
 
-    One that leads out of the root is not served, and not listed.
+    Links that lead out of the root are not served and not listed.
 
     CLI Example::
 
@@ -82,7 +82,7 @@ def symlink_list(saltenv: str = "base", backend: str | list[str] | None = None) 
 
 
 def update(backend: str | list[str] | None = None) -> bool:
-    """True, at once: whatever is in the folders is served, and there is nothing to bring up to date.
+    """Return True: there is no cache to update.
 
     CLI Example::
 
@@ -93,7 +93,7 @@ def update(backend: str | list[str] | None = None) -> bool:
 
 
 def clear_cache(backend: str | list[str] | None = None) -> str:
-    """Say that no cache was cleared: there is none.
+    """Return a message that no cache was cleared, because there is none.
 
     CLI Example::
 
@@ -107,7 +107,7 @@ def clear_file_list_cache(
     saltenv: str | list[str] | None = None,  # noqa: ARG001 - Salt's signature
     backend: str | list[str] | None = None,
 ) -> dict[str, list[str]]:
-    """The environments whose lists were forgotten: none, for lists are made when somebody asks for them.
+    """Return an empty map: file lists are not cached.
 
     CLI Example::
 
@@ -118,7 +118,7 @@ def clear_file_list_cache(
 
 
 def _require(backend: Any) -> None:
-    """Refuse backends of Salt that there are not here, rather than show the files of another one."""
+    """Refuse Salt's other backends instead of showing the files of this one."""
     words = backend.split(",") if isinstance(backend, str) else backend or []
     others = [str(word) for word in words if str(word).strip() not in _BACKENDS]
     if others:

@@ -1,6 +1,6 @@
-"""Jobs of the past and of now, as the master has stored them.
+"""Current and past jobs, from the master's store.
 
-Whoever has no right to the jobs of others finds his own.
+Operators without the right to other people's jobs see only their own.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -26,16 +26,15 @@ if TYPE_CHECKING:
 
 _PAGE = 500
 LIMIT = 10_000
-"""Jobs that are listed where nobody says how many."""
+"""Default maximum of listed jobs."""
 
 _FIND_JOB = "saltutil.find_job"
 _TIMES = ("%Y, %b %d %H:%M:%S.%f", "%Y, %b %d %H:%M:%S", "%Y, %b %d %H:%M", "%Y, %b %d")
-"""As StartTime is written, whole or shortened."""
+"""Formats of StartTime, full and shortened."""
 
 
 def active() -> dict[str, dict[str, Any]]:
-    """The jobs that have not ended everywhere: ``Running`` has how far each minion is, ``Returned`` those that are
-    done.
+    """Return the open jobs: ``Running`` has the state of each open minion, ``Returned`` the finished ones.
 
     CLI Example::
 
@@ -61,11 +60,11 @@ def list_jobs(
     end_time: str = "",
     limit: int = LIMIT,
 ) -> dict[str, Any]:
-    """The newest jobs by their id, at most ``limit`` of them.
+    """Return the newest jobs by id, at most ``limit``.
 
-    ``search_function`` and ``search_target`` are globs: a list of them, or a text with commas between them. A job is
-    found by ``search_metadata`` when it has one of these keys with this value. Times are written ``2026-01-31``,
-    ``2026-01-31T23:59`` or ``2026, Jan 31 23:59``, in the time of this machine.
+    ``search_function`` and ``search_target`` are globs, as a list or a text with commas. ``search_metadata`` finds jobs
+    with one of these pairs of key and value. Times are written ``2026-01-31``, ``2026-01-31T23:59`` or ``2026, Jan 31
+    23:59``, in the local time zone.
 
     CLI Example::
 
@@ -79,7 +78,7 @@ def list_jobs(
 
 
 def list_jobs_filter(count: int, filter_find_job: bool = True, outputter: str = "") -> dict[str, Any]:
-    """The newest ``count`` jobs; those that only asked for other jobs are left out.
+    """Return the newest ``count`` jobs, without those that only looked for other jobs.
 
     CLI Example::
 
@@ -91,7 +90,7 @@ def list_jobs_filter(count: int, filter_find_job: bool = True, outputter: str = 
 
 
 def list_job(jid: str) -> dict[str, Any]:
-    """One job: what it was, for whom, and in ``Result`` what each minion has returned until now.
+    """Return one job; ``Result`` has the returns so far by minion.
 
     CLI Example::
 
@@ -101,7 +100,7 @@ def list_job(jid: str) -> dict[str, Any]:
 
 
 def print_job(jid: str) -> dict[str, dict[str, Any]]:
-    """The same below the id of the job.
+    """Return one job under its id.
 
     CLI Example::
 
@@ -111,8 +110,8 @@ def print_job(jid: str) -> dict[str, dict[str, Any]]:
 
 
 def lookup_jid(jid: str, returned: bool = True, missing: bool = False) -> dict[str, Any]:
-    """What a job has returned until now, by minion. With ``missing`` the others are named too, and alone without
-    ``returned``. It is printed as the function wants it.
+    """Return the returns of a job so far, by minion. ``missing`` adds the minions that did not return; with
+    ``returned=False`` only these. The function's own outputter prints it.
 
     CLI Example::
 
@@ -129,7 +128,7 @@ def lookup_jid(jid: str, returned: bool = True, missing: bool = False) -> dict[s
 
 
 def exit_success(jid: str) -> dict[str, bool]:
-    """Whether a job came to a good end, minion by minion: it returned, with the return code 0.
+    """Return for each minion of a job whether it returned with return code 0.
 
     CLI Example::
 
@@ -146,8 +145,7 @@ def last_run(
     function: str | list[str] = "",
     target: str | list[str] = "",
 ) -> dict[str, Any] | bool:
-    """The newest job, of a function, a target or with metadata as in ``jobs.list_jobs``, as ``jobs.print_job`` shows
-    it; False when there is none.
+    """Return the newest job as ``jobs.print_job`` does, or False. The filters are those of ``jobs.list_jobs``.
 
     CLI Example::
 
@@ -166,7 +164,7 @@ def _found(
     target: str | list[str],
     limit: int,
 ) -> Iterator[dict[str, Any]]:
-    """The newest jobs that all of these find. One function is looked for by the master, the rest here."""
+    """Return the newest jobs that match all filters. The master filters by one function; the rest is filtered here."""
     functions, targets = _globs(function), _globs(target)
     if metadata is not None and not isinstance(metadata, dict):
         raise SaltInvocationError("Metadata to search for is a map, as in '{ticket: 4711}'.")
@@ -207,7 +205,7 @@ def _whole(jid: str) -> dict[str, Any]:
 
 
 def _names(job: dict[str, Any]) -> dict[str, str]:
-    """Target -> what the key of its return is."""
+    """Target -> the key of its return."""
     minions = [row["id"] for row in job["targets"] if "minion" not in row]
     return labels(minions, [row["id"] for row in job["targets"] if "minion" in row])
 
@@ -231,12 +229,12 @@ def _arguments(args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
 
 
 def _outputter(job: dict[str, Any]) -> str:
-    """What the function of a job has its return printed with, as one that has returned says; "" for nothing."""
+    """The outputter that the function of a job asks for, read from a minion that returned; "" for none."""
     one = next((row["id"] for row in job["targets"] if row["state"] == "returned"), "")
     if not one or len(job["calls"]) != 1:
         return ""
     fun = job["calls"][0][0]
-    # Nobody is refused a return because he may not know what the function is like.
+    # An operator without the right to describe the function still gets the return.
     with contextlib.suppress(CommandExecutionError):
         said = __client__.call("describe", tgt=one, tgt_type="list", funs=[fun])
         return next(iter({outputter_of(text) for text in said["functions"][fun]["signatures"]}), "")

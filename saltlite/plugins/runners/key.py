@@ -1,7 +1,7 @@
-"""Keys of minions, under the names and with the answers of Salt's wheel functions.
+"""Keys of minions, with the names and answers of Salt's wheel functions.
 
-They take the rights of ``saltlite key``, which are those of the wheel, beside the right to the runner. A minion makes
-its own key: there is nothing here that generates one.
+They need the wheel rights of ``saltlite key`` and the right to the runner. Minions generate their own keys, so no
+function here generates one.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -31,8 +31,8 @@ __outputter__ = dict.fromkeys(
 
 
 def list_(match: str) -> dict[str, list[str]]:
-    """The keys of one state: ``accepted``, ``unaccepted``, ``rejected``, ``denied``, ``revoked``, or ``all``; or those
-    whose ids fit a glob, by state.
+    """Return the keys of one state: ``accepted``, ``unaccepted``, ``rejected``, ``denied``, ``revoked`` or ``all``; or
+    those whose ids match a glob, by state.
 
     CLI Example::
 
@@ -43,7 +43,7 @@ def list_(match: str) -> dict[str, list[str]]:
 
 
 def list_all() -> dict[str, list[str]]:
-    """The ids of all keys, by what became of them.
+    """Return the ids of all keys, by state.
 
     CLI Example::
 
@@ -53,7 +53,7 @@ def list_all() -> dict[str, list[str]]:
 
 
 def glob_match(match: str) -> dict[str, list[str]]:
-    """The ids that fit a glob, by what became of their keys.
+    """Return the ids that match a glob, by state.
 
     CLI Example::
 
@@ -63,7 +63,7 @@ def glob_match(match: str) -> dict[str, list[str]]:
 
 
 def name_match(match: str) -> dict[str, list[str]]:
-    """The older name of ``key.glob_match``.
+    """Alias of ``key.glob_match``.
 
     CLI Example::
 
@@ -73,7 +73,7 @@ def name_match(match: str) -> dict[str, list[str]]:
 
 
 def finger(match: str, hash_type: str = "sha256") -> dict[str, dict[str, str]]:
-    """The fingerprints of the keys whose ids fit a glob; with ``*`` that of the master too. They are made with sha256.
+    """Return the sha256 fingerprints of the keys whose ids match a glob; ``*`` includes the master's.
 
     CLI Example::
 
@@ -85,7 +85,7 @@ def finger(match: str, hash_type: str = "sha256") -> dict[str, dict[str, str]]:
 
 
 def finger_master(hash_type: str = "sha256") -> dict[str, dict[str, str]]:
-    """The fingerprint of the master's own key.
+    """Return the fingerprint of the master's key.
 
     CLI Example::
 
@@ -96,8 +96,8 @@ def finger_master(hash_type: str = "sha256") -> dict[str, dict[str, str]]:
 
 
 def accept(match: str, include_rejected: bool = False, include_denied: bool = False) -> dict[str, list[str]]:
-    """Accept the pending keys whose ids fit a glob, and return those that were; the rejected and the denied ones too
-    where it is said.
+    """Accept the pending keys whose ids match a glob, optionally also rejected and denied ones; return the accepted
+    ids.
 
     CLI Example::
 
@@ -109,7 +109,7 @@ def accept(match: str, include_rejected: bool = False, include_denied: bool = Fa
 
 
 def accept_dict(match: dict[str, Any]) -> dict[str, list[str]]:
-    """Accept exactly these keys: a map from states to ids.
+    """Accept exactly these keys, given as a map from states to ids.
 
     CLI Example::
 
@@ -119,8 +119,8 @@ def accept_dict(match: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def reject(match: str, include_accepted: bool = False, include_denied: bool = False) -> dict[str, list[str]]:
-    """Reject the pending keys whose ids fit a glob, and return those that were; the accepted and the denied ones too
-    where it is said.
+    """Reject the pending keys whose ids match a glob, optionally also accepted and denied ones; return the rejected
+    ids.
 
     CLI Example::
 
@@ -131,7 +131,7 @@ def reject(match: str, include_accepted: bool = False, include_denied: bool = Fa
 
 
 def reject_dict(match: dict[str, Any]) -> dict[str, list[str]]:
-    """Reject exactly these keys: a map from states to ids.
+    """Reject exactly these keys, given as a map from states to ids.
 
     CLI Example::
 
@@ -141,8 +141,8 @@ def reject_dict(match: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def revoke(match: str) -> dict[str, list[str]]:
-    """Revoke the accepted keys whose ids fit a glob: their minions are sent away, and no job reaches them. Salt has no
-    such function.
+    """Revoke the accepted keys whose ids match a glob: their minions are disconnected and get no jobs. Salt has no such
+    function.
 
     CLI Example::
 
@@ -152,7 +152,7 @@ def revoke(match: str) -> dict[str, list[str]]:
 
 
 def delete(match: str) -> dict[str, list[str]]:
-    """Delete the keys whose ids fit a glob, whatever became of them. As in Salt nothing is returned: none is left.
+    """Delete the keys whose ids match a glob, in any state. As in Salt, the return is empty.
 
     CLI Example::
 
@@ -162,7 +162,7 @@ def delete(match: str) -> dict[str, list[str]]:
 
 
 def delete_dict(match: dict[str, Any]) -> dict[str, list[str]]:
-    """Delete exactly these keys: a map from states to ids.
+    """Delete exactly these keys, given as a map from states to ids.
 
     CLI Example::
 

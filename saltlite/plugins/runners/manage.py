@@ -1,6 +1,6 @@
-"""Which minions are there. Nobody is asked: the master knows who has a session.
+"""Which minions are up. The master reports its sessions; no minion is contacted.
 
-Targets are of any type; all but ``glob``, ``list`` and ``pcre`` take the right to ``resource.match``, too.
+Target types except ``glob``, ``list`` and ``pcre`` also need the right to ``resource.match``.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -27,8 +27,8 @@ _UP, _NEVER = "up", "never"
 def up(
     tgt: str = "*", tgt_type: str = "glob", timeout: float | None = None, gather_job_timeout: float | None = None
 ) -> list[str]:
-    """The minions that are connected. As nobody is asked, there is nothing to wait for, whatever ``timeout`` and
-    ``gather_job_timeout`` say.
+    """Return the connected minions. ``timeout`` and ``gather_job_timeout`` have no effect, because no minion is
+    contacted.
 
     CLI Example::
 
@@ -47,8 +47,8 @@ def down(
     *,
     removekeys: bool = False,
 ) -> list[str]:
-    """The accepted minions that are not connected. With ``removekeys=True`` their keys are deleted, too: that takes the
-    right to ``key.delete`` of the wheel.
+    """Return the accepted minions that are not connected. ``removekeys=True`` also deletes their keys, which needs the
+    wheel right ``key.delete``.
 
     CLI Example::
 
@@ -70,7 +70,7 @@ def status(
     timeout: float | None = None,  # noqa: ARG001 - Salt's, and nobody is waited for
     gather_job_timeout: float | None = None,  # noqa: ARG001 - as above
 ) -> dict[str, list[str]]:
-    """The minions that are connected, and those that are not.
+    """Return the connected and the disconnected minions.
 
     CLI Example::
 
@@ -84,8 +84,8 @@ def status(
 
 
 def list_state(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """The minions that are connected, or those of ``subset`` that are; with ``show_ip`` a map to the addresses from
-    which they are.
+    """Return the connected minions, or those of ``subset``; with ``show_ip`` a map to the addresses of their
+    connections.
 
     CLI Example::
 
@@ -96,7 +96,7 @@ def list_state(subset: list[str] | None = None, show_ip: bool = False) -> list[s
 
 
 def list_not_state(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """The accepted minions that are not connected; with ``show_ip`` a map to the addresses from which they were.
+    """Return the accepted minions that are not connected; with ``show_ip`` a map to their last addresses.
 
     CLI Example::
 
@@ -106,7 +106,7 @@ def list_not_state(subset: list[str] | None = None, show_ip: bool = False) -> li
 
 
 def present(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """As ``manage.list_state``.
+    """Alias of ``manage.list_state``.
 
     CLI Example::
 
@@ -117,7 +117,7 @@ def present(subset: list[str] | None = None, show_ip: bool = False) -> list[str]
 
 
 def not_present(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """As ``manage.list_not_state``.
+    """Alias of ``manage.list_not_state``.
 
     CLI Example::
 
@@ -127,7 +127,7 @@ def not_present(subset: list[str] | None = None, show_ip: bool = False) -> list[
 
 
 def alived(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """As ``manage.list_state``.
+    """Alias of ``manage.list_state``.
 
     CLI Example::
 
@@ -137,7 +137,7 @@ def alived(subset: list[str] | None = None, show_ip: bool = False) -> list[str] 
 
 
 def not_alived(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """As ``manage.list_not_state``.
+    """Alias of ``manage.list_not_state``.
 
     CLI Example::
 
@@ -147,7 +147,7 @@ def not_alived(subset: list[str] | None = None, show_ip: bool = False) -> list[s
 
 
 def allowed(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """As ``manage.list_state``: whoever is connected has been let in.
+    """Alias of ``manage.list_state``, because only accepted minions connect.
 
     CLI Example::
 
@@ -157,7 +157,7 @@ def allowed(subset: list[str] | None = None, show_ip: bool = False) -> list[str]
 
 
 def not_allowed(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """As ``manage.list_not_state``.
+    """Alias of ``manage.list_not_state``.
 
     CLI Example::
 
@@ -167,7 +167,7 @@ def not_allowed(subset: list[str] | None = None, show_ip: bool = False) -> list[
 
 
 def joined(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """The minions that have ever been connected, now or not.
+    """Return the minions that have connected at any time.
 
     CLI Example::
 
@@ -177,7 +177,7 @@ def joined(subset: list[str] | None = None, show_ip: bool = False) -> list[str] 
 
 
 def not_joined(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """The accepted minions that have never been connected.
+    """Return the accepted minions that have never connected.
 
     CLI Example::
 
@@ -187,7 +187,7 @@ def not_joined(subset: list[str] | None = None, show_ip: bool = False) -> list[s
 
 
 def versions() -> dict[str, Any]:
-    """The version of the master, and of each minion, as far as it has ever said one.
+    """Return the version of the master and the last known version of each minion.
 
     CLI Example::
 
@@ -215,7 +215,7 @@ def _minions(tgt: str, tgt_type: str) -> list[dict[str, Any]]:
 
 
 def _matcher(tgt: str, tgt_type: str) -> Callable[[str], bool]:
-    """Ids are looked at here, for which nobody needs more than this runner; anything else is the master's to match."""
+    """Match ids here, which needs only the right to this runner; the master matches everything else."""
     match tgt_type:
         case "glob":
             return lambda minion: fnmatch.fnmatchcase(minion, tgt)
@@ -233,7 +233,7 @@ def _matcher(tgt: str, tgt_type: str) -> Callable[[str], bool]:
 
 
 def _delete_keys(minions: frozenset[str]) -> None:
-    """Of those that came back in between too: their keys were asked for to be deleted."""
+    """Delete the keys, also of minions that came back in the meantime."""
     rows = [row for row in __client__.call("key_list")["keys"] if row["state"] == "accepted" and row["id"] in minions]
     if rows:
         __client__.call("key_change", action="delete", fingerprints=[row["fingerprint"] for row in rows])
@@ -246,6 +246,6 @@ def _standing(version: str) -> str:
 
 
 def _order(version: str) -> list[tuple[int, str]]:
-    """Numbers before what is none, so that `0.10` is behind `0.9`, and `1.0rc1` before `1.0`."""
+    """Sort numbers before text: `0.9` < `0.10`, and `1.0rc1` < `1.0`."""
     parts = re.findall(r"\d+|[a-z]+", version)
     return [*((int(part), "") if part.isdigit() else (-1, part) for part in parts), (0, "")]

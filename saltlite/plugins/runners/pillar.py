@@ -1,4 +1,4 @@
-"""Show what minions are given as pillar, whether they are connected or not.
+"""Compile the pillar of minions, connected or not.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def show_pillar(minion: str) -> dict[str, Any]:
-    """The pillar of a minion, made anew of its id and of the grains that the master knows of it.
+    """Compile the pillar of a minion from its id and its cached grains.
 
-    Where not all of it could be made, ``_errors`` lists why.
+    ``_errors`` lists what could not be compiled.
 
     CLI Example::
 
@@ -29,7 +29,7 @@ def show_pillar(minion: str) -> dict[str, Any]:
 
 
 def show_top(minion: str) -> dict[str, list[str]]:
-    """The pillar files that the top files have for a minion, by environment.
+    """Return the pillar files that the top files assign to a minion, by environment.
 
     CLI Example::
 

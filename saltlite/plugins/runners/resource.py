@@ -1,4 +1,4 @@
-"""Resources of the fleet: who manages what, what is known of them, and the registry that has it.
+"""Resources of the fleet: their minions, their grains, and the registry.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -24,8 +24,7 @@ _REFRESH = "saltutil.refresh_resources"
 
 
 def show_grains(type: str = "", id: str = "") -> dict[str, Any] | None:
-    """The grains of one resource, as its minion registered them; nothing when there are none. Either alone may be an
-    SRN.
+    """Return the registered grains of one resource, or None. Either argument alone may be an SRN.
 
     CLI Example::
 
@@ -44,8 +43,8 @@ def show_grains(type: str = "", id: str = "") -> dict[str, Any] | None:
 
 
 def list_grains() -> dict[str, dict[str, Any]]:
-    """Every resource of which grains are known: ``grain_keys``, ``grain_count``, ``at``, when they were registered, and
-    ``stale_since``, since when they could not be collected anew; both in seconds since 1970.
+    """Return every resource with known grains: ``grain_keys``, ``grain_count``, ``at`` (registration) and
+    ``stale_since`` (since when they could not be refreshed), in seconds since 1970.
 
     CLI Example::
 
@@ -62,9 +61,8 @@ def list_grains() -> dict[str, dict[str, Any]]:
 
 
 def refresh(minion: str, timeout: float = 60.0) -> dict[str, Any]:
-    """Have a minion look for its resources and register them, and wait until it has: what
-    ``saltutil.refresh_resources`` tells of each type. It fails when a type has an error, or the master kept something
-    back.
+    """Have a minion discover and register its resources, wait for it, and return what ``saltutil.refresh_resources``
+    reports. The return code is 1 when a type failed or the master withheld a resource.
 
     CLI Example::
 
@@ -82,7 +80,7 @@ def refresh(minion: str, timeout: float = 60.0) -> dict[str, Any]:
 
 
 def confirm(minion: str, type: str = "") -> dict[str, int]:
-    """Let go what a minion manages and does not find any more, without waiting for further looks: type -> how many.
+    """Release the resources that a minion manages but no longer finds, without further discoveries; type -> count.
 
     CLI Example::
 
@@ -95,8 +93,8 @@ def confirm(minion: str, type: str = "") -> dict[str, int]:
 
 
 def show(srn: str) -> dict[str, Any]:
-    """One resource: ``type``, ``id``, its ``minion`` and whether that is ``up``; ``stale_since``, since when the minion
-    does not find it any more, in seconds since 1970, nothing when it does; and its ``grains``.
+    """Return one resource: ``type``, ``id``, ``minion``, ``up``, ``grains``, and ``stale_since`` (seconds since 1970,
+    or None) if its minion no longer finds it.
 
     CLI Example::
 
@@ -109,10 +107,10 @@ def show(srn: str) -> dict[str, Any]:
 
 
 def list(type: str = "", minion: str = "", stale: bool = False) -> dict[str, Any]:
-    """Every resource with the minion that manages it; only those of a type, or of a minion. Beside a minion that does
-    not find the resource any more stands since when.
+    """Return every resource with its minion, optionally filtered by type or minion. A note shows since when the minion
+    no longer finds a resource.
 
-    With ``stale`` these alone are listed, each as a map of ``minion`` and ``stale_since``, seconds since 1970.
+    ``stale`` returns only those, each as a map of ``minion`` and ``stale_since`` in seconds since 1970.
 
     CLI Example::
 
@@ -129,7 +127,7 @@ def list(type: str = "", minion: str = "", stale: bool = False) -> dict[str, Any
 
 
 def owner(id: str) -> dict[str, str]:
-    """Which minion manages the resource of this SRN, or each resource of this id.
+    """Return the minion of the resource with this SRN, or of each resource with this id.
 
     CLI Example::
 
@@ -140,7 +138,7 @@ def owner(id: str) -> dict[str, str]:
 
 
 def match(tgt: str, tgt_type: str = "compound") -> dict[str, Any]:
-    """What a target selects: ``minions``, and ``resources`` by the minion that manages them. Nothing is run.
+    """Return the ``minions`` of a target, and its ``resources`` by minion. Nothing is run.
 
     CLI Example::
 
@@ -152,8 +150,8 @@ def match(tgt: str, tgt_type: str = "compound") -> dict[str, Any]:
 
 
 def transfer(srn: str, minion: str) -> str:
-    """Give a resource to another minion, and name the one that had it. Both register anew: the new owner keeps it when
-    it declares it as well, so declare it there first.
+    """Transfer a resource to another minion, and return the former one. Both minions register again, and the new one
+    keeps the resource only if it declares it, so declare it there first.
 
     CLI Example::
 
@@ -164,9 +162,9 @@ def transfer(srn: str, minion: str) -> str:
 
 
 def stats() -> dict[str, Any]:
-    """How the registry stands: its rows, its file, whether it is ``incomplete`` after damage; how many resources there
-    are of each type; which minions had registrations refused, or parts of them, and why; ``missing``, what minions do
-    not find any more and still manage; and ``reports``, resource types that could not be used, or found nothing.
+    """Return the state of the registry: rows, file, whether it is ``incomplete`` after damage; the number of resources
+    by type; refused registrations; ``missing`` resources that minions manage but no longer find; and ``reports`` of
+    resource types that failed or found nothing.
 
     CLI Example::
 
@@ -177,7 +175,7 @@ def stats() -> dict[str, Any]:
 
 
 def compact() -> dict[str, int]:
-    """Pack the registry now; the master does so by itself when it is due. ``before`` and ``after`` count records.
+    """Compact the registry now; the master also does so when needed. ``before`` and ``after`` count records.
 
     CLI Example::
 
@@ -188,8 +186,8 @@ def compact() -> dict[str, int]:
 
 
 def verify() -> dict[str, Any]:
-    """Look at every row of the registry. What is damaged is moved aside and made anew, and minions are asked for the
-    rest.
+    """Check every row of the registry. Damaged files are moved aside and rebuilt, and minions are asked to register
+    again.
 
     CLI Example::
 

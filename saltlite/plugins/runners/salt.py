@@ -1,4 +1,4 @@
-"""Run execution modules: on this machine, or on minions as a job.
+"""Run execution modules on this machine, or on minions as a job.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def cmd(fun: str, *args: Any, **kwargs: Any) -> Any:
-    """Run an execution module function on this machine, the master's, and return what it returned.
+    """Run an execution function on the master's machine, and return its result.
 
-    The modules are those that come with saltlite and those that the master's configuration adds; the grains are those
-    of this machine.
+    The modules are those of saltlite and those that the master's configuration adds. The grains are those of this
+    machine.
 
     CLI Example::
 
@@ -44,10 +44,9 @@ def execute(
     tgt_type: str = "glob",
     kwarg: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Run a function on minions, and return what each of them returned.
+    """Run a function on minions, and return their returns.
 
-    ``timeout`` is how long to wait, in seconds, for minions of which there is no news; by default as the command line
-    does.
+    ``timeout`` is how many seconds to wait for silent minions; the default is that of the command line.
 
     CLI Example::
 

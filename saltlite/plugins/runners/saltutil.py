@@ -1,7 +1,7 @@
-"""Bring plug-ins from file_roots to this machine, the master's, where runners and ``salt.cmd`` find them.
+"""Sync plug-ins from file_roots to the master's machine, for runners and ``salt.cmd``.
 
-They are the files in ``salt://_runners``, ``salt://_modules`` and so on, and go to the master's extension_modules: the
-whole new set of a type takes the place of the old one in one step, or nothing is changed and it is said why.
+The files in ``salt://_runners``, ``salt://_modules`` and so on are copied to the master's extension_modules. Each type
+is replaced as a whole in one step, or left unchanged with an error.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -33,14 +33,13 @@ def sync_runners(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """Bring the runners in ``salt://_runners``, and return the names of those that changed.
+    """Sync the runners in ``salt://_runners``, and return the names of those that changed.
 
-    ``saltenv`` is one or several environments. With a whitelist only those names are brought, and none of a blacklist:
-    globs, as a list, a text with commas, or a map from types to lists, as the options of these names are, whose place
-    they take.
+    ``saltenv`` is one or several environments. ``extmod_whitelist`` and ``extmod_blacklist`` override the options of
+    these names: globs, as a list, a text with commas, or a map from types to lists.
 
-    What is not among them is removed; a note and the log name it. When the lists leave out all that file_roots have,
-    nothing is changed and the call fails, unless ``extmod_empty``, or the option of that name, is True.
+    Other plug-ins are removed; a note and the log name them. If the lists exclude everything in file_roots, the call
+    fails without changes, unless ``extmod_empty`` or the option of that name is True.
 
     CLI Example::
 
@@ -57,7 +56,7 @@ def sync_modules(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """Bring the execution modules in ``salt://_modules``, for ``salt.cmd``; as ``sync_runners``.
+    """Sync the execution modules in ``salt://_modules`` for ``salt.cmd``, like ``sync_runners``.
 
     CLI Example::
 
@@ -73,7 +72,7 @@ def sync_clouds(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """Bring the drivers of clouds in ``salt://_clouds``, for ``saltlite cloud``; as ``sync_runners``.
+    """Sync the cloud drivers in ``salt://_clouds`` for ``saltlite cloud``, like ``sync_runners``.
 
     CLI Example::
 
@@ -89,7 +88,7 @@ def sync_grains(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """Bring the grains in ``salt://_grains``; as ``sync_runners``.
+    """Sync the grains in ``salt://_grains``, like ``sync_runners``.
 
     CLI Example::
 
@@ -105,7 +104,7 @@ def sync_interfaces(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """Bring the module interfaces in ``salt://_interfaces``; as ``sync_runners``.
+    """Sync the module interfaces in ``salt://_interfaces``, like ``sync_runners``.
 
     CLI Example::
 
@@ -121,7 +120,7 @@ def sync_output(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """Bring the outputters in ``salt://_output``, for ``--out``; as ``sync_runners``.
+    """Sync the outputters in ``salt://_output`` for ``--out``, like ``sync_runners``.
 
     CLI Example::
 
@@ -137,8 +136,7 @@ def sync_returners(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """Bring the returners in ``salt://_returners``, which the master uses when it is started again; as
-    ``sync_runners``.
+    """Sync the returners in ``salt://_returners``, like ``sync_runners``. The master loads them at its next start.
 
     CLI Example::
 
@@ -154,7 +152,7 @@ def sync_utils(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """Bring the files in ``salt://_utils``, which plug-ins reach as ``__utils__``; as ``sync_runners``.
+    """Sync the files in ``salt://_utils``, which plug-ins reach as ``__utils__``, like ``sync_runners``.
 
     CLI Example::
 
@@ -170,7 +168,7 @@ def sync_all(
     *,
     extmod_empty: bool | None = None,
 ) -> dict[str, list[str]]:
-    """Bring the plug-ins of every type; type -> the names of those that changed. The lists are maps, type -> globs.
+    """Sync the plug-ins of every type; type -> the names of those that changed. The lists map types to globs.
 
     CLI Example::
 
@@ -184,7 +182,7 @@ def sync_all(
 
 
 class _Wish(NamedTuple):
-    """What a sync was asked for; `kind` is "" for all types."""
+    """The arguments of a sync; `kind` is "" for all types."""
 
     kind: str
     saltenv: Any
@@ -210,7 +208,7 @@ def _filter(wish: _Wish) -> ExtmodFilter:
 def _synced(kind: str, wish: _Wish, chosen: ExtmodFilter) -> Any:
     if not hasattr(__file_client__, "sync"):
         raise CommandExecutionError("There is no place for plug-ins: set extension_modules of the master.")
-    # A program may have given anything: only true is true here.
+    # Only True counts; a program may have passed anything.
     may_empty = (__opts__.get("extmod_empty") if wish.may_empty is None else wish.may_empty) is True
     rules = SyncRules(chosen=chosen.chooser(kind), may_empty=may_empty, removing=_say_removed)
     try:
@@ -222,7 +220,7 @@ def _synced(kind: str, wish: _Wish, chosen: ExtmodFilter) -> Any:
 
 
 def _say_removed(names: Sequence[str]) -> None:
-    """Before it is done. The return stays what it is in Salt, the names of those that were brought."""
+    """Report removals in advance, because the return lists only the synced names, as in Salt."""
     text = f"plug-ins that are removed here: {names_text(names)}"
     log.warning("%s", text)
     note(text)

@@ -1,4 +1,4 @@
-"""How the modules of the whole fleet keep to their interfaces.
+"""Conformance of the fleet's modules to their interfaces.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __client__, __opts__
 
 _KEPT = "smi-reports.json"
-"""Below cachedir: the reports of the last time, so that a minion whose report is the same sends its digest only."""
+"""Cached reports, below cachedir. Minions with a known report send only its digest."""
 
 _KEPT_MAX = 100
-"""Reports that are kept: a fleet has few kinds of machines, and each minion is sent all of their digests."""
+"""Maximum cached reports. Each minion is sent all their digests."""
 
 
 def report(
     tgt: str = "*", *modules: str, tgt_type: str = "glob", out: str = "data", timeout: float | None = None
 ) -> dict[str, Any] | str:
-    """Which provider has which function, on how many minions, and what is wrong with it; of all modules that have an
-    interface, or of the named ones. The minions are asked. With ``out=html`` the answer is one page.
+    """Ask minions which provider implements which function, and what is wrong with it, for all modules with an
+    interface or the named ones. ``out=html`` returns one page.
 
     CLI Example::
 
@@ -53,7 +53,7 @@ def report(
 
 
 def _kept() -> dict[str, Any]:
-    """The reports of the last time by digest."""
+    """Return the cached reports by digest."""
     try:
         with open(os.path.join(__opts__["cachedir"], _KEPT), encoding="utf-8") as stream:
             reports = json.load(stream)
@@ -63,7 +63,7 @@ def _kept() -> dict[str, Any]:
 
 
 def _keep(reports: Mapping[str, Any]) -> None:
-    """Remember them; where that cannot be written the minions send all of it again the next time."""
+    """Cache the reports. If that fails, minions send full reports next time."""
     if not __opts__["cachedir"]:
         return
     path = os.path.join(__opts__["cachedir"], _KEPT)

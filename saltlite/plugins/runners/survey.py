@@ -1,4 +1,4 @@
-"""Which minions answer the same, and how the answers of the others differ.
+"""Group minions by their answers, and compare the groups.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -22,8 +22,8 @@ _ORDERS = ("down", "up")
 def hash(
     tgt: str, fun: str, *args: Any, survey_sort: str = "down", tgt_type: str = "compound", **kwargs: Any
 ) -> list[dict[str, Any]]:
-    """Run a function on minions, and put together those that returned the same: ``pool``, their ids, and ``result``,
-    what they returned, as text. The largest pool comes first, with ``survey_sort=up`` the smallest.
+    """Run a function on minions and group those with equal returns: ``pool`` has the ids, ``result`` the return as
+    text. The largest pool comes first, or the smallest with ``survey_sort=up``.
 
     CLI Example::
 
@@ -36,7 +36,7 @@ def hash(
 def diff(
     tgt: str, fun: str, *args: Any, survey_sort: str = "down", tgt_type: str = "compound", **kwargs: Any
 ) -> list[dict[str, Any]]:
-    """The same, with a ``diff`` from the result of the first pool to that of each other one, line by line.
+    """Like ``survey.hash``, with a ``diff`` from the first pool's result to each other one.
 
     CLI Example::
 
@@ -71,14 +71,14 @@ def _pools(
 
 
 def _text(value: Any) -> str:
-    """Equal values have one text, with a line for each item of a list or a map."""
+    """Return the same text for equal values, with one line per item of a list or map."""
     if not isinstance(value, list | dict):
         return str(value)
     return json.dumps(_named(value), indent=4, sort_keys=True, ensure_ascii=False, default=str)
 
 
 def _named(value: Any) -> Any:
-    """With texts for keys: those of different types have no order."""
+    """Convert keys to text, because keys of different types cannot be sorted."""
     if isinstance(value, dict):
         return {str(key): _named(one) for key, one in value.items()}
     return [_named(one) for one in value] if isinstance(value, list) else value

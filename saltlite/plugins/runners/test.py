@@ -1,4 +1,4 @@
-"""Try out how runners are called.
+"""Functions to test how runners are called.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __client__, __config__
 
 EVENTS_MAX = 1000
-"""Events of one ``stream``."""
+"""Maximum events of one ``stream``."""
 
 _VARIABLES = {
     "us": [
@@ -28,7 +28,7 @@ _VARIABLES = {
 
 
 def arg(*args: Any, **kwargs: Any) -> dict[str, Any]:
-    """The arguments and keyword arguments that came.
+    """Return the arguments and keyword arguments.
 
     CLI Example::
 
@@ -38,7 +38,7 @@ def arg(*args: Any, **kwargs: Any) -> dict[str, Any]:
 
 
 def raw_arg(*args: Any, **kwargs: Any) -> dict[str, Any]:
-    """The same with what every function is told of its call, as ``__pub_jid``.
+    """Return the arguments including those that the loader adds, such as ``__pub_jid``.
 
     CLI Example::
 
@@ -48,7 +48,7 @@ def raw_arg(*args: Any, **kwargs: Any) -> dict[str, Any]:
 
 
 def metasyntactic(locality: str = "us") -> list[str] | None:
-    """Names for what needs none, as people of ``us`` and of ``uk`` use them.
+    """Return metasyntactic variables of ``us`` or ``uk``.
 
     CLI Example::
 
@@ -58,7 +58,7 @@ def metasyntactic(locality: str = "us") -> list[str] | None:
 
 
 def stdout_print() -> str:
-    """Print ``foo`` and return ``bar``: what a runner prints goes to stderr.
+    """Print ``foo``, which goes to stderr, and return ``bar``.
 
     CLI Example::
 
@@ -69,7 +69,7 @@ def stdout_print() -> str:
 
 
 def sleep(s_time: float = 10) -> bool:
-    """Wait for so many seconds, and return True.
+    """Wait for this many seconds, and return True.
 
     CLI Example::
 
@@ -82,7 +82,7 @@ def sleep(s_time: float = 10) -> bool:
 def stream(count: int = 99, interval: float = 0.1, **kwargs: Any) -> bool:
     """Send ``count`` events with the tag ``run/<jid>/progress``, ``interval`` seconds apart, and return True.
 
-    Tags that begin with ``salt`` are the master's own, so these do not.
+    Tags that begin with ``salt`` are reserved for the master.
 
     CLI Example::
 
@@ -99,7 +99,7 @@ def stream(count: int = 99, interval: float = 0.1, **kwargs: Any) -> bool:
 
 
 def get_opts() -> dict[str, Any]:
-    """The options of the master; what is named like a secret is hidden.
+    """Return the options of the master, with secrets hidden.
 
     CLI Example::
 
