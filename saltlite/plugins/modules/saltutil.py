@@ -17,20 +17,17 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import json
-import logging
 import os
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from saltlite.decorators.notes import note
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
-from saltlite.model.extmods import MINION_TYPES, ExtmodFilter, SyncRules, names_text, read_filter
-from saltlite.model.files import BASE_ENV
+from saltlite.model.extmods import MINION_TYPES
 from saltlite.model.ids import parse_jid
 from saltlite.model.job import FOLDER, HEADER_BYTES, SUFFIX, digest_of
+from saltlite.plugins._plugin_sync import SyncRequest, raise_failed, sync
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __context__, __file_client__, __opts__
@@ -259,8 +256,6 @@ def _signal_number(sig: int | str) -> int:
 
 # --- Plug-ins ---
 
-log = logging.getLogger(__name__)
-
 _COPIES = ("files", "localfiles")
 """Folders of `cachedir` with copies of files."""
 
@@ -289,7 +284,7 @@ def sync_modules(
         saltlite '*' saltutil.sync_modules saltenv=dev extmod_blacklist=lumberjack
         saltlite '*' saltutil.sync_modules extmod_whitelist='{modules: [plain, "web*"]}'
     """
-    return _sync(_Wish("modules", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
+    return _sync(SyncRequest("modules", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
 
 
 def sync_grains(
@@ -306,7 +301,7 @@ def sync_grains(
 
         saltlite '*' saltutil.sync_grains
     """
-    return _sync(_Wish("grains", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
+    return _sync(SyncRequest("grains", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
 
 
 def sync_executors(
@@ -323,7 +318,7 @@ def sync_executors(
 
         saltlite '*' saltutil.sync_executors
     """
-    return _sync(_Wish("executors", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
+    return _sync(SyncRequest("executors", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
 
 
 def sync_interfaces(
@@ -340,7 +335,7 @@ def sync_interfaces(
 
         saltlite '*' saltutil.sync_interfaces
     """
-    return _sync(_Wish("interfaces", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
+    return _sync(SyncRequest("interfaces", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
 
 
 def sync_resources(
@@ -357,7 +352,7 @@ def sync_resources(
 
         saltlite '*' saltutil.sync_resources
     """
-    return _sync(_Wish("resources", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
+    return _sync(SyncRequest("resources", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
 
 
 def sync_output(
@@ -374,7 +369,7 @@ def sync_output(
 
         saltlite '*' saltutil.sync_output
     """
-    return _sync(_Wish("output", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
+    return _sync(SyncRequest("output", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
 
 
 def sync_outputters(
@@ -391,7 +386,7 @@ def sync_outputters(
 
         saltlite '*' saltutil.sync_outputters
     """
-    return _sync(_Wish("output", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
+    return _sync(SyncRequest("output", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
 
 
 def sync_utils(
@@ -408,7 +403,7 @@ def sync_utils(
 
         saltlite '*' saltutil.sync_utils
     """
-    return _sync(_Wish("utils", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
+    return _sync(SyncRequest("utils", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
 
 
 def sync_all(
@@ -430,17 +425,15 @@ def sync_all(
         saltlite '*' saltutil.sync_all
         saltlite '*' saltutil.sync_all report=True
     """
-    wish = _Wish("", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty)
-    chosen = _filter(wish)
-    found = {kind: _synced(kind, wish, chosen) for kind in MINION_TYPES}
+    reports = _synced(SyncRequest("", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))
     if refresh:
-        _refresh_after([kind for kind, said in found.items() if said["synced"] or said["removed"]])
+        _refresh_after([kind for kind, one in reports.items() if one.synced or one.removed])
     if report:
-        return found
-    failed = {name: why for said in found.values() for name, why in said["failed"].items()}
-    if failed:
-        raise CommandExecutionError(_why_failed(failed))
-    return {kind: said["synced"] for kind, said in found.items()}
+        return {
+            kind: {"synced": one.synced, "removed": one.removed, "failed": one.failed} for kind, one in reports.items()
+        }
+    raise_failed(reports, MINION_TYPES, "fetched")
+    return {kind: one.synced for kind, one in reports.items()}
 
 
 def refresh_modules() -> bool:
@@ -562,55 +555,18 @@ def _option(name: str) -> Any:
     return __opts__[name]
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """The arguments of a sync; `kind` is "" for all types."""
-
-    kind: str
-    saltenv: Any
-    whitelist: Any
-    blacklist: Any
-    may_empty: bool | None
-
-
-def _sync(wish: _Wish, refresh: bool) -> list[str]:
-    said = _synced(wish.kind, wish, _filter(wish))
-    if said["failed"]:
-        raise CommandExecutionError(_why_failed(said["failed"]))
-    if refresh and (said["synced"] or said["removed"]):
-        _refresh_after([wish.kind])
-    names: list[str] = said["synced"]
+def _sync(request: SyncRequest, refresh: bool) -> list[str]:
+    reports = _synced(request)
+    raise_failed(reports, MINION_TYPES, "fetched")
+    report = reports[request.kind]
+    if refresh and (report.synced or report.removed):
+        _refresh_after([request.kind])
+    names: list[str] = report.synced
     return names
 
 
-def _filter(wish: _Wish) -> ExtmodFilter:
-    try:
-        return read_filter(__opts__, MINION_TYPES, wish.kind, wish.whitelist, wish.blacklist)
-    except UsageError as error:
-        raise SaltInvocationError(str(error)) from error
-
-
-def _synced(kind: str, wish: _Wish, chosen: ExtmodFilter) -> dict[str, Any]:
-    """Return `synced`, `removed` and `failed` of one type."""
-    # Only True counts; a program may have passed anything.
-    may_empty = (__opts__.get("extmod_empty") if wish.may_empty is None else wish.may_empty) is True
-    clean = __opts__.get("clean_dynamic_modules", True)
-    rules = SyncRules(clean, chosen.chooser(kind), may_empty, _say_removed)
-    envs = _names_in_order(wish.saltenv) or [BASE_ENV]
-    try:
-        report = _client().sync(kind, envs, rules)
-    except OSError as error:
-        raise CommandExecutionError(f"The plug-ins cannot be written: {error.strerror} ({error.filename})") from error
-    except UsageError as error:
-        raise SaltInvocationError(str(error)) from error
-    return {"synced": report.synced, "removed": report.removed, "failed": report.failed}
-
-
-def _say_removed(names: Sequence[str]) -> None:
-    """Report removals in advance, because the return lists only the synced names, as in Salt."""
-    text = f"plug-ins that are removed here: {names_text(names)}"
-    log.warning("%s", text)
-    note(text)
+def _synced(request: SyncRequest) -> dict[str, Any]:
+    return sync(_client, __opts__, MINION_TYPES, request, clean=__opts__.get("clean_dynamic_modules", True))
 
 
 def _refresh_after(kinds: Sequence[str]) -> None:
@@ -620,19 +576,6 @@ def _refresh_after(kinds: Sequence[str]) -> None:
         _client().refresh("modules")
     if "resources" in kinds:
         _client().refresh("resources")
-
-
-def _why_failed(failed: dict[str, str]) -> str:
-    """Return the reasons of unchanged types, then the files that could not be fetched."""
-    sentences = [why for name, why in failed.items() if name in MINION_TYPES]
-    reasons = "; ".join(f"{name}: {why}" for name, why in failed.items() if name not in MINION_TYPES)
-    fetched = [f"Nothing was changed, because not all could be fetched. {reasons}"] if reasons else []
-    return " ".join([*sentences, *fetched])
-
-
-def _names_in_order(given: Any) -> list[str]:
-    listed = given.split(",") if isinstance(given, str) else given or []
-    return [str(name).strip() for name in listed]
 
 
 def _client() -> Any:

@@ -10,20 +10,14 @@ is replaced as a whole in one step, or left unchanged with an error.
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from saltlite.decorators.notes import note
-from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
-from saltlite.model.extmods import MASTER_TYPES, ExtmodFilter, SyncRules, names_text, read_filter
-from saltlite.model.files import BASE_ENV
+from saltlite.errors import CommandExecutionError
+from saltlite.model.extmods import MASTER_TYPES
+from saltlite.plugins._plugin_sync import SyncRequest, raise_failed, sync
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from saltlite.loader.hints import __file_client__, __opts__
-
-log = logging.getLogger(__name__)
 
 
 def sync_runners(
@@ -46,7 +40,7 @@ def sync_runners(
         saltlite-run saltutil.sync_runners
         saltlite-run saltutil.sync_runners saltenv=dev extmod_whitelist=tour
     """
-    return _sync(_Wish("runners", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))
+    return _sync(SyncRequest("runners", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))["runners"]
 
 
 def sync_modules(
@@ -62,7 +56,7 @@ def sync_modules(
 
         saltlite-run saltutil.sync_modules
     """
-    return _sync(_Wish("modules", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))
+    return _sync(SyncRequest("modules", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))["modules"]
 
 
 def sync_clouds(
@@ -78,7 +72,7 @@ def sync_clouds(
 
         saltlite-run saltutil.sync_clouds
     """
-    return _sync(_Wish("clouds", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))
+    return _sync(SyncRequest("clouds", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))["clouds"]
 
 
 def sync_grains(
@@ -94,7 +88,7 @@ def sync_grains(
 
         saltlite-run saltutil.sync_grains
     """
-    return _sync(_Wish("grains", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))
+    return _sync(SyncRequest("grains", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))["grains"]
 
 
 def sync_interfaces(
@@ -110,7 +104,7 @@ def sync_interfaces(
 
         saltlite-run saltutil.sync_interfaces
     """
-    return _sync(_Wish("interfaces", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))
+    return _sync(SyncRequest("interfaces", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))["interfaces"]
 
 
 def sync_output(
@@ -126,7 +120,7 @@ def sync_output(
 
         saltlite-run saltutil.sync_output
     """
-    return _sync(_Wish("output", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))
+    return _sync(SyncRequest("output", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))["output"]
 
 
 def sync_returners(
@@ -142,7 +136,7 @@ def sync_returners(
 
         saltlite-run saltutil.sync_returners
     """
-    return _sync(_Wish("returners", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))
+    return _sync(SyncRequest("returners", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))["returners"]
 
 
 def sync_utils(
@@ -158,7 +152,7 @@ def sync_utils(
 
         saltlite-run saltutil.sync_utils
     """
-    return _sync(_Wish("utils", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))
+    return _sync(SyncRequest("utils", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))["utils"]
 
 
 def sync_all(
@@ -174,67 +168,16 @@ def sync_all(
 
         saltlite-run saltutil.sync_all
     """
-    wish = _Wish("", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty)
-    chosen = _filter(wish)
-    reports = {kind: _synced(kind, wish, chosen) for kind in MASTER_TYPES}
-    _raise_failed({name: why for report in reports.values() for name, why in report.failed.items()})
+    return _sync(SyncRequest("", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))
+
+
+def _sync(request: SyncRequest) -> dict[str, list[str]]:
+    reports = sync(_client, __opts__, MASTER_TYPES, request)
+    raise_failed(reports, MASTER_TYPES, "read")
     return {kind: report.synced for kind, report in reports.items()}
 
 
-class _Wish(NamedTuple):
-    """The arguments of a sync; `kind` is "" for all types."""
-
-    kind: str
-    saltenv: Any
-    whitelist: Any
-    blacklist: Any
-    may_empty: bool | None
-
-
-def _sync(wish: _Wish) -> list[str]:
-    report = _synced(wish.kind, wish, _filter(wish))
-    _raise_failed(report.failed)
-    names: list[str] = report.synced
-    return names
-
-
-def _filter(wish: _Wish) -> ExtmodFilter:
-    try:
-        return read_filter(__opts__, MASTER_TYPES, wish.kind, wish.whitelist, wish.blacklist)
-    except UsageError as error:
-        raise SaltInvocationError(str(error)) from error
-
-
-def _synced(kind: str, wish: _Wish, chosen: ExtmodFilter) -> Any:
+def _client() -> Any:
     if not hasattr(__file_client__, "sync"):
         raise CommandExecutionError("There is no place for plug-ins: set extension_modules of the master.")
-    # Only True counts; a program may have passed anything.
-    may_empty = (__opts__.get("extmod_empty") if wish.may_empty is None else wish.may_empty) is True
-    rules = SyncRules(chosen=chosen.chooser(kind), may_empty=may_empty, removing=_say_removed)
-    try:
-        return __file_client__.sync(kind, _names(wish.saltenv) or [BASE_ENV], rules)
-    except OSError as error:
-        raise CommandExecutionError(f"The plug-ins cannot be written: {error.strerror} ({error.filename})") from error
-    except UsageError as error:
-        raise SaltInvocationError(str(error)) from error
-
-
-def _say_removed(names: Sequence[str]) -> None:
-    """Report removals in advance, because the return lists only the synced names, as in Salt."""
-    text = f"plug-ins that are removed here: {names_text(names)}"
-    log.warning("%s", text)
-    note(text)
-
-
-def _raise_failed(failed: dict[str, str]) -> None:
-    sentences = [why for name, why in failed.items() if name in MASTER_TYPES]
-    reasons = "; ".join(f"{name}: {why}" for name, why in failed.items() if name not in MASTER_TYPES)
-    if reasons:
-        sentences.append(f"Nothing was changed, because not all could be read. {reasons}")
-    if sentences:
-        raise CommandExecutionError(" ".join(sentences))
-
-
-def _names(given: Any) -> list[str]:
-    listed = given.split(",") if isinstance(given, str) else given or []
-    return [str(name).strip() for name in listed]
+    return __file_client__
