@@ -1,10 +1,7 @@
-"""Files, folders and links of a minion: reading, writing, comparing, finding, placing, owning.
+"""Files, folders and links of a minion: read, edit, compare, find, copy, remove, set permissions.
 
-What is written, is written whole or not at all. Paths are absolute, or begin with ``~``. A symbolic link is
-followed where its target is meant, and is never followed by what removes or owns a tree.
-
-What belongs here: the functions of ``file``, one idea a part, and what several of them share, in parts whose names
-begin with an underscore. What does not: what other modules need of files; they call it through ``__salt__``.
+Files are written as a whole or not at all. Paths are absolute or begin with ``~``. Symbolic links are followed where
+the target is meant; removing or changing a tree never follows them.
 
 :maintainer:    The saltlite authors
 :maturity:      new

@@ -1,6 +1,6 @@
-"""Copies that were kept of files before they changed, in the minion's cache: listing, restoring, deleting.
+"""Backups of files before a change, beside the file or in the minion's cache: create, list, restore, delete.
 
-Contract: Salt's `backup: minion`. The youngest copy has number 0.
+As Salt's `backup: minion`. The newest backup has number 0.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 # --- Making backups ---
 
 CACHED = "file_backup"
-"""The folder of copies, below `cachedir`."""
+"""Folder of cached backups, below `cachedir`."""
 
 STAMP = "%a_%b_%d_%H:%M:%S_%f_%Y"
-"""How the moment is written behind the name of a cached copy, as for `datetime.strptime`; local time."""
+"""Time stamp in the name of a cached backup, in the format of `datetime.strptime`; local time."""
 
 _DEFAULT_SUFFIX = ".bak"
 
 
 def suffix_of(backup: Any) -> str:
-    """What `backup` adds to the name of the file, "" for no copy. Raises SaltInvocationError.
+    """Return the suffix of the backup, "" for no backup. Raises SaltInvocationError.
 
-    True is `.bak`; None, False and an empty text are no copy.
+    True means `.bak`; None, False and an empty text mean no backup.
     """
     if backup is True:
         return _DEFAULT_SUFFIX
@@ -58,10 +58,10 @@ def suffix_of(backup: Any) -> str:
 
 
 def write_keeping(path: str, content: bytes, *, suffix: str, keep_hard_links: bool = True) -> None:
-    """Give the file this content, whole or not at all, and keep a copy with `suffix`, unless that is empty.
+    """Replace the content of a file atomically, keeping a backup with `suffix` unless that is empty.
 
-    Other hard links go on sharing the file, or (`keep_hard_links` False) become names of the copy. Raises
-    CommandExecutionError; the file is then as it was.
+    Hard links stay linked to the file, or with `keep_hard_links` False to the backup. Raises CommandExecutionError and
+    leaves the file unchanged.
     """
     if suffix:
         keep_beside(path, suffix, as_hard_link=not keep_hard_links)
@@ -69,10 +69,10 @@ def write_keeping(path: str, content: bytes, *, suffix: str, keep_hard_links: bo
 
 
 def keep_beside(path: str, suffix: str, *, as_hard_link: bool = False) -> str:
-    """Copy the file to its own name and the suffix, over an older copy; where the copy is.
+    """Copy the file to its name plus the suffix, replacing an older copy; return the path of the copy.
 
-    Beside a symbolic link goes a link to the copy, which lies beside the file itself. `as_hard_link` makes the copy
-    one more name of the file: for a file that is going to be exchanged for another. Raises CommandExecutionError.
+    For a symbolic link, the copy lies beside the target, and a link to it beside the link. `as_hard_link` makes the
+    copy a hard link, for a file that is about to be replaced. Raises CommandExecutionError.
     """
     real = os.path.realpath(path)
     if as_hard_link:
@@ -81,22 +81,21 @@ def keep_beside(path: str, suffix: str, *, as_hard_link: bool = False) -> str:
         copy_whole(real, real + suffix)
     if os.path.islink(path):
         aim = os.readlink(path)
-        if os.path.islink(os.path.join(os.path.dirname(path), aim)):  # the copy lies at the end of the chain
+        if os.path.islink(os.path.join(os.path.dirname(path), aim)):  # the copy is at the end of the chain
             aim = real
         _beside(path + suffix, lambda fresh: os.symlink(aim + suffix, fresh.name, dir_fd=fresh.folder))
     return real + suffix
 
 
 def keep_dated(path: str) -> str:
-    """Copy the file to its own name and this second, as `file.line` does; where the copy is."""
+    """Copy the file to its name plus a time stamp, as `file.line` does; return the path of the copy."""
     return keep_beside(os.path.realpath(path), time.strftime(".%Y-%m-%d-%H-%M-%S"))
 
 
 def keep_cached(path: str, cachedir: str) -> str:
-    """Copy the file below `cachedir`, under its own path and the moment; where the copy is.
+    """Copy the file below `cachedir` under its own path and a time stamp; return the path of the copy.
 
-    The folders are for root alone: they may hold copies of what was in folders that others cannot enter. Raises
-    CommandExecutionError.
+    Only root can enter the folders, because the originals may be in private folders. Raises CommandExecutionError.
     """
     now = time.time_ns()
     stamp = time.strftime(STAMP.replace("%f", f"{now // 1000 % 1_000_000:06d}"), time.localtime(now // 10**9))
@@ -122,7 +121,7 @@ def _link(name: str, fresh: PinnedPath) -> None:
 
 
 def _beside(path: str, make: Callable[[PinnedPath], None]) -> None:
-    """Have `make` make a link under a fresh name, and put it where the path is."""
+    """Call `make` to create a link under a temporary name, then rename it to the path."""
     try:
         with pinned(path, follow_symlinks=False) as place:
             fresh = PinnedPath(place.folder, f".saltlite-{os.urandom(8).hex()}")
@@ -142,7 +141,7 @@ _SHOWN = "%a %b %d %Y %H:%M:%S.%f"
 
 
 def list_backups(path: str, limit: int | None = None) -> dict[int, dict[str, Any]]:
-    """The copies that were kept of a file, by number: ``Backup Time``, ``Size`` and ``Location``.
+    """Return the backups of a file by number: ``Backup Time``, ``Size`` and ``Location``.
 
     CLI Example::
 
@@ -153,7 +152,7 @@ def list_backups(path: str, limit: int | None = None) -> dict[int, dict[str, Any
 
 
 def list_backup(path: str, limit: int | None = None) -> dict[int, dict[str, Any]]:
-    """The same as ``file.list_backups``.
+    """Alias of ``file.list_backups``.
 
     CLI Example::
 
@@ -163,7 +162,7 @@ def list_backup(path: str, limit: int | None = None) -> dict[int, dict[str, Any]
 
 
 def list_backups_dir(path: str, limit: int | None = None) -> dict[str, dict[int, dict[str, Any]]]:
-    """The copies that were kept of the files in a folder: file name -> what ``file.list_backups`` gives.
+    """Return the backups of the files in a folder: file name -> the answer of ``file.list_backups``.
 
     CLI Example::
 
@@ -176,7 +175,7 @@ def list_backups_dir(path: str, limit: int | None = None) -> dict[str, dict[int,
 
 
 def restore_backup(path: str, backup_id: int | str, *, test: bool = False) -> dict[str, Any]:
-    """Give a file the content that it had; what it has now is kept as a copy before.
+    """Restore a backup of a file; the current content is backed up first.
 
     CLI Example::
 
@@ -202,7 +201,7 @@ def restore_backup(path: str, backup_id: int | str, *, test: bool = False) -> di
 
 
 def delete_backup(path: str, backup_id: int | str, *, test: bool = False) -> dict[str, Any]:
-    """Delete one of the copies that were kept of a file.
+    """Delete a backup of a file.
 
     CLI Example::
 
@@ -221,7 +220,7 @@ def delete_backup(path: str, backup_id: int | str, *, test: bool = False) -> dic
 
 
 def remove_backup(path: str, backup_id: int | str, *, test: bool = False) -> dict[str, Any]:
-    """The same as ``file.delete_backup``.
+    """Alias of ``file.delete_backup``.
 
     CLI Example::
 
@@ -231,11 +230,11 @@ def remove_backup(path: str, backup_id: int | str, *, test: bool = False) -> dic
 
 
 def _copies(folder: str) -> Iterator[tuple[str, datetime, str]]:
-    """The name of the file, the moment and the place of every copy of the files in a folder."""
+    """Return file name, time stamp and path of every backup of the files in a folder."""
     from datetime import datetime
 
     kept = os.path.join(checked_path(__opts__["cachedir"]), CACHED, folder.lstrip("/"))
-    # The moment has as many underscores as its form; those before belong to the name.
+    # The time stamp has a fixed number of underscores; earlier ones belong to the name.
     parts = STAMP.count("_") + 1
     for entry in os.listdir(kept) if os.path.isdir(kept) else []:
         words = entry.rsplit("_", parts)
@@ -255,7 +254,7 @@ def _numbered(copies: list[Any], limit: int | None) -> dict[int, dict[str, Any]]
 
 
 def _place(name: str, backup_id: Any) -> tuple[str, str]:
-    """Where a copy is, and what is wrong with its number: one of the two is empty."""
+    """Return the path of a backup and the error in its number; one of the two is empty."""
     text = str(backup_id)
     if not (text.isascii() and text.isdecimal()):
         return "", f"Invalid backup_id '{backup_id}'"

@@ -1,4 +1,4 @@
-"""Finding files by what they are, and doing something with what is found."""
+"""Find files by criteria, and act on them."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _UNITS = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SECONDS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
 
 _LINE_BYTES = 1024 * 1024
-"""A longer line is searched in pieces."""
+"""Longer lines are searched in pieces."""
 
 
 class Entry(NamedTuple):
-    """One entry: its path, what the kernel knows of it, and the open folder and the name by which to reach it."""
+    """A found entry: its path, its status, and the open folder and name to reach it."""
 
     path: str
     status: os.stat_result
@@ -53,7 +53,7 @@ Criterion = Callable[[Entry], bool]
 
 
 def criteria(options: dict[str, Any]) -> list[Criterion]:
-    """What an entry has to fulfil, the cheapest first. Raises SaltInvocationError for a value that makes no sense."""
+    """Return the criteria, cheapest first. Raises SaltInvocationError for an invalid value."""
     made = []
     for option, make in _MAKERS.items():
         if option in options:
@@ -65,7 +65,7 @@ def criteria(options: dict[str, Any]) -> list[Criterion]:
 
 
 def kinds(letters: str) -> frozenset[int]:
-    """The file types of letters such as `f` or `d,l`; `a` is all. Raises SaltInvocationError."""
+    """Return the file types of letters such as `f` or `d,l`; `a` is all. Raises SaltInvocationError."""
     wanted = set("".join(letters.replace(",", " ").split()))
     if "a" in wanted:
         return frozenset(KINDS.values())
@@ -81,7 +81,7 @@ def _glob(text: str, flags: int = 0) -> Criterion:
 
 
 def _without_braces(text: str) -> Iterator[str]:
-    """`a{b,c}` as `ab` and `ac`."""
+    """Expand `a{b,c}` to `ab` and `ac`."""
     match = re.search(r"\{([^{}]*)\}", text)
     if match is None:
         yield text
@@ -139,7 +139,7 @@ def _size(text: str) -> Criterion:
 
 
 def _mtime(text: str) -> Criterion:
-    # A number without a unit is days.
+    # A number without a unit is in days.
     match = re.fullmatch(r"\s*([+-]?)\s*((?:\d+(?:\.\d*)?\s*[wdhms]\s*)+|\d+(?:\.\d*)?\s*)", text, re.IGNORECASE)
     if match is None:
         raise SaltInvocationError(f"invalid time interval: '{text}'")
@@ -166,7 +166,7 @@ def _contains(entry: Entry, pattern: re.Pattern[bytes]) -> bool:
                 if pattern.search(line):
                     return True
     except OSError:
-        return False  # what cannot be read has no content that could be found
+        return False  # unreadable
     return False
 
 
@@ -186,7 +186,7 @@ _MAKERS: dict[str, Callable[[str], Criterion]] = {
 
 
 Action = Callable[[Entry], Any]
-"""Does something with what was found, and gives what to return of it; None for nothing."""
+"""Acts on an entry and returns its result, or None."""
 
 
 class _Options(TypedDict, total=False):
@@ -210,20 +210,20 @@ class _Options(TypedDict, total=False):
 
 
 def find(path: str, *args: str, **kwargs: Unpack[_Options]) -> list[Any]:
-    """The paths below a folder, or a glob of folders, that fulfil all criteria; links are not followed.
+    """Return the paths below a folder, or below a glob of folders, that match all criteria; links are not followed.
 
-    - ``name``, ``iname``: glob of the last part of the path, with ``{a,b}``; ``i``: upper and lower case are the same
-    - ``regex``, ``iregex``: regular expression that the last part begins with
+    - ``name``, ``iname``: glob of the base name, with ``{a,b}``; ``i`` ignores case
+    - ``regex``, ``iregex``: regular expression for the start of the base name
     - ``type``: ``f`` file, ``d`` folder, ``l`` link, ``p`` pipe, ``s`` socket, ``b`` and ``c`` devices
     - ``owner``, ``group``: names or numbers
     - ``size``: ``10m``; ``+10m`` or more; ``-10m`` or less; units ``b k m g t``
     - ``mtime``: ``3d`` or ``+3d``: changed longer ago; ``-3d``: changed since then; units ``w d h m s``
-    - ``grep``: regular expression of a line of the content
-    - ``mindepth``, ``maxdepth``: what is in the folder itself has depth 1
+    - ``grep``: regular expression for a line of the content
+    - ``mindepth``, ``maxdepth``: the entries of the folder itself have depth 1
 
-    What is done with them: ``print`` gives other columns than ``path``: ``group md5 mode mtime name path size type
-    user``. ``exec`` runs a command, without a shell, with the path in place of ``{}``. ``delete`` removes what is of
-    these types, by itself files; with ``test=True`` nothing is removed and nothing run, and the paths are given.
+    Actions: ``print`` selects columns: ``group md5 mode mtime name path size type user``. ``exec`` runs a command
+    without a shell, with the path instead of ``{}``. ``delete`` removes entries of these types, by default files. With
+    ``test=True`` nothing is removed or run, and the paths are returned.
 
     CLI Example::
 
@@ -255,12 +255,12 @@ def find(path: str, *args: str, **kwargs: Unpack[_Options]) -> list[Any]:
         raise CommandExecutionError("Not everything could be removed: " + "; ".join(removed.kept))
     try:
         return sorted(found)
-    except TypeError:  # columns of which some are names and some numbers
+    except TypeError:  # mixed columns of text and numbers
         return found
 
 
 class _Removal:
-    """Removes what is found, and remembers what it could not remove."""
+    """Removes entries and collects failures."""
 
     def __init__(self) -> None:
         self.kept: list[str] = []
@@ -287,7 +287,7 @@ def _depth(options: dict[str, Any], name: str) -> int | None:
 
 
 def _walk(top: str, wanted: list[Criterion], depths: tuple[int, int | None]) -> Iterator[Entry]:
-    """What fulfils the criteria, the folder itself first. It is read through folders that stay open meanwhile."""
+    """Iterate over matching entries, the folder itself first. Folders stay open while they are read."""
     least, most = depths
     if least < 1:
         yield from _itself(top, wanted)
@@ -306,7 +306,7 @@ def _walk(top: str, wanted: list[Criterion], depths: tuple[int, int | None]) -> 
 
 
 def _itself(top: str, wanted: list[Criterion]) -> Iterator[Entry]:
-    # What cannot be looked at is not found.
+    # Inaccessible entries are skipped.
     with contextlib.suppress(OSError), pinned(top, follow_symlinks=False) as place:
         yield from _entry(top, place.name, place.folder, wanted)
 
@@ -315,7 +315,7 @@ def _entry(path: str, name: str, fd: int, wanted: list[Criterion]) -> Iterator[E
     try:
         entry = Entry(path, os.stat(name, dir_fd=fd, follow_symlinks=False), fd, name)
     except OSError:
-        return  # it has been removed while the folder was read
+        return  # removed meanwhile
     if all(criterion(entry) for criterion in wanted):
         yield entry
 
@@ -349,7 +349,7 @@ def _runner(command: str) -> Action:
         raise SaltInvocationError(f"The command cannot be split into words: {error}.") from error
 
     def run(entry: Entry) -> str:
-        # Split before the path comes in: whatever is in a name stays one argument.
+        # Split before the path is inserted, so that it stays one argument.
         argv = [word.replace("{}", entry.path) for word in words]
         done = __salt__["cmd.run_all"](argv, python_shell=False, ignore_retcode=True)
         if done["retcode"]:

@@ -1,4 +1,4 @@
-"""Digests of files, and digests as others write them down: the sum files beside a download."""
+"""Digests of files, and digests listed in sum files of downloads."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _UNSERVED: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(("ignore_ordering", "ignore_whitespace"), (False, _ALIKE)),
     "ignore_comment_characters": (None, _ALIKE),
 }
-"""Name -> its default, and what to say of any other value."""
+"""Name -> its default, and the message for any other value."""
 
 
 def refuse_unserved(given: Mapping[str, Any]) -> None:
-    """Raise SaltInvocationError for one of these arguments that asks for something; others in `given` do not matter."""
+    """Raise SaltInvocationError if one of these arguments in `given` differs from its default."""
     for name, (default, reason) in _UNSERVED.items():
         value = given.get(name, default)
         if value and value != default:
@@ -45,7 +45,7 @@ def refuse_unserved(given: Mapping[str, Any]) -> None:
 
 
 HASHES = {"sha512": 128, "sha384": 96, "sha256": 64, "sha224": 56, "sha1": 40, "md5": 32}
-"""Name of a digest -> how many hexadecimal digits it has."""
+"""Name of a digest -> its number of hexadecimal digits."""
 
 _BY_LENGTH = {length: name for name, length in HASHES.items()}
 
@@ -55,7 +55,7 @@ _REMOTE = ("salt", "http", "https", "ftp")
 
 
 def get_hash(path: str, form: str = "sha256", chunk_size: int = 65536) -> str:
-    """The digest of a file's content, in hexadecimal digits; ``form`` is md5, sha1, sha224, sha256, sha384 or sha512.
+    """Return the digest of a file in hexadecimal; ``form`` is md5, sha1, sha224, sha256, sha384 or sha512.
 
     CLI Example::
 
@@ -83,7 +83,7 @@ def get_hash(path: str, form: str = "sha256", chunk_size: int = 65536) -> str:
 
 
 def get_sum(path: str, form: str = "sha256") -> str:
-    """As ``file.get_hash``, but a path that is no file gives the text ``File not found`` and no error.
+    """Like ``file.get_hash``, but returns the text ``File not found`` for a path that is no file.
 
     CLI Example::
 
@@ -93,7 +93,7 @@ def get_sum(path: str, form: str = "sha256") -> str:
 
 
 def check_hash(path: str, file_hash: str) -> bool:
-    """Whether a file has this digest: the digits alone, or ``md5=digits`` or ``md5:digits``.
+    """Return whether a file has this digest, given as digits, ``md5=digits`` or ``md5:digits``.
 
     CLI Example::
 
@@ -125,10 +125,10 @@ def get_source_sum(  # noqa: PLR0913, PLR0917 - Salt's arguments
     gnupghome: str | None = None,
     sig_backend: str = "gpg",
 ) -> dict[str, str]:
-    """The digest that a source should have, as ``hash_type`` and ``hsum``.
+    """Return the expected digest of a source as ``hash_type`` and ``hsum``.
 
-    ``source_hash`` is the digest itself, ``md5=digits``, or the address of a file of digests, where that of
-    ``source_hash_name``, ``file_name`` or ``source`` is looked for.
+    ``source_hash`` is the digest, ``md5=digits``, or the address of a sum file, which is searched for
+    ``source_hash_name``, ``file_name`` or ``source``.
 
     CLI Example::
 
@@ -153,10 +153,10 @@ def extract_hash(
     source: str = "",
     source_hash_name: str | None = None,
 ) -> dict[str, str] | None:
-    """Look for a digest in a file of digests, as ``sha256sum`` writes it, or a Debian ``.dsc``.
+    """Search for a digest in a sum file, as ``sha256sum`` writes it, or in a Debian ``.dsc``.
 
-    A line with ``source_hash_name`` goes before one with ``file_name``, and that before one with ``source``; without
-    any the first digest of the file is given, and None where there is none. An empty ``hash_type`` takes any.
+    ``source_hash_name`` has precedence over ``file_name``, and that over ``source``. If none is found, the first digest
+    of the file is returned, or None. An empty ``hash_type`` matches any.
 
     CLI Example::
 
@@ -176,7 +176,7 @@ def extract_hash(
                 match = digest.search(line)
                 kind = _BY_LENGTH.get(len(match[1])) if match else None
                 if match and kind:
-                    # What no name fits comes last: the first digest of all.
+                    # The first digest of the file is the last choice.
                     places = [place for place, pattern in enumerate(wanted) if pattern.search(line)]
                     for place in (*places, len(wanted)):
                         found.setdefault(place, {"hsum": match[1], "hash_type": kind})
@@ -186,7 +186,7 @@ def extract_hash(
 
 
 def _listing(told: str, saltenv: str) -> str:
-    """The file of digests that `source_hash` names, here on this minion; an empty text when it names none."""
+    """Return the local path of the sum file in `source_hash`; empty when it names none."""
     if os.path.isabs(told):
         return told
     scheme, colon, path = told.partition("://")
@@ -203,7 +203,7 @@ def _listing(told: str, saltenv: str) -> str:
 
 
 def _line_of(name: str, separator: str) -> re.Pattern[str]:
-    """Matches a line that ends with the name's last part, or begins with all of it."""
+    """Match a line that ends with the base name, or begins with the full name."""
     last = os.path.basename(name.rstrip("/")) if separator != r"\s" else name
     return re.compile(rf"{separator}{re.escape(last)}$|^{re.escape(name)}\s")
 

@@ -1,4 +1,4 @@
-"""Single lines of one file: placing, replacing and deleting one, commenting some."""
+"""Edit lines and blocks of one file, and read and write whole content."""
 
 from __future__ import annotations
 
@@ -56,25 +56,25 @@ def line(  # noqa: PLR0913, PLR0917 - Salt's signature
     indent: bool = True,
     test: bool = False,
 ) -> str | bool:
-    """Edit one line of a file: a diff of the change, or True with ``show_changes=False``; False for no change.
+    """Edit one line of a file. Return a diff, or True with ``show_changes=False``; False for no change.
 
-    ``match``, ``before`` and ``after`` are regular expressions of Python, or parts of a line as they stand.
+    ``match``, ``before`` and ``after`` are Python regular expressions, or literal parts of a line.
 
     mode
-        ``ensure``: the line is right before ``before``, or right after ``after``, or alone between both.
-        ``insert``: the same, with any lines between both; the line goes right before ``before``.
-        ``replace``: the first line that matches ``match`` becomes the line; ``delete``: it goes, with its equals.
+        ``ensure``: the line is right before ``before``, right after ``after``, or alone between both.
+        ``insert``: as above with any lines between both; the line goes right before ``before``.
+        ``replace``: the line replaces the first match of ``match``. ``delete``: all lines equal to it are removed.
     content
-        The line. For ``delete`` and ``replace`` it is what to match, too, when nothing else says that.
+        The line. For ``delete`` and ``replace`` also the default of ``match``.
     location
-        With ``insert``: ``start`` or ``end`` of the file; ``before`` and ``after`` do not count then.
+        With ``insert``: ``start`` or ``end`` of the file; ``before`` and ``after`` are then ignored.
     before, after
-        Neither may match more than one line. Of both, one that matches nothing does not count.
+        Neither may match more than one line. If both are given, one without a match is ignored.
     backup
-        Keep a copy beside the file, with year-month-day-hour-minute-second behind its name.
+        Keep a copy beside the file, with year-month-day-hour-minute-second appended to its name.
     quiet, indent, test
-        A file that is missing is no error. The line is indented as the one that it takes the place of, or as one beside
-        it. Nothing is changed, and told what would be.
+        ``quiet``: a missing file is no error. ``indent``: copy the indentation of the replaced or neighbouring line.
+        ``test``: only report what would change.
 
     CLI Example::
 
@@ -104,7 +104,7 @@ def line(  # noqa: PLR0913, PLR0917 - Salt's signature
 
 
 class _Line(NamedTuple):
-    """What is to be done: the line without its ending, and how."""
+    """The edit: the line without its ending, and where it goes."""
 
     mode: str
     content: str
@@ -112,13 +112,13 @@ class _Line(NamedTuple):
     indent: bool
 
     def like(self, neighbour: str) -> str:
-        """The line with the indentation of another one."""
+        """Return the line with the indentation of a neighbour."""
         if not self.indent:
             return self.content
         return neighbour[: len(neighbour) - len(neighbour.lstrip(" \t"))] + self.content.lstrip()
 
     def is_like(self, present: str, neighbour: str) -> bool:
-        """Whether a line that is there is what this one would be beside that neighbour."""
+        """Whether an existing line equals this line, with or without the indentation of that neighbour."""
         return _bare(present) in (self.content, self.like(neighbour))
 
 
@@ -136,17 +136,17 @@ def _line_of(content: Any, mode: str | None, location: str | None, *, indent: bo
 
 
 def _matching(lines: Sequence[str], wanted: Any) -> list[int]:
-    """Indexes of the lines that hold the text or match the expression."""
+    """Return the indexes of lines that contain the text or match the expression."""
     if not wanted:
         return []
     expression, text = compiled(wanted, re.DOTALL), as_text(wanted)
-    # With one kind of line break, so that `$` means the end of a line in files of every kind.
+    # Normalised line breaks, so that `$` matches the end of a line in all files.
     plain = [_bare(each) + "\n" for each in lines]
     return [index for index, each in enumerate(plain) if expression.search(each) or text in each]
 
 
 def _single(lines: Sequence[str], wanted: Any, name: Literal["before", "after"]) -> int | None:
-    """The index of the one line that matches; None where none does, or nothing is asked for."""
+    """Return the index of the only matching line, or None."""
     found = _matching(lines, wanted)
     if len(found) > 1:
         raise CommandExecutionError(f'Found more than expected occurrences in "{name}" expression')
@@ -154,7 +154,7 @@ def _single(lines: Sequence[str], wanted: Any, name: Literal["before", "after"])
 
 
 def _exchanged(lines: Sequence[str], found: Sequence[int], wanted: _Line) -> list[str]:
-    """The lines with the first that was found replaced, or deleted with all its equals."""
+    """Return the lines with the first match replaced, or it and all equal lines deleted."""
     if not found:
         return list(lines)
     old = lines[found[0]]
@@ -164,19 +164,19 @@ def _exchanged(lines: Sequence[str], found: Sequence[int], wanted: _Line) -> lis
 
 
 def _at_the_edge(lines: Sequence[str], wanted: _Line) -> list[str]:
-    """The lines with the line first, as it stands, or last, indented as the line before it."""
+    """Return the lines with the new line first, or last with the previous line's indentation."""
     if wanted.location == "start":
         return [wanted.content + ending_of(lines), *lines]
     return _inserted(lines, len(lines), wanted, lines[-1]) if lines else [wanted.content]
 
 
 def _placed(lines: Sequence[str], before_text: Any, after_text: Any, wanted: _Line) -> list[str]:
-    """The lines with the line before one of them, after another, or between both."""
+    """Return the lines with the new line before one, after another, or between both."""
     before, after = _single(lines, before_text, "before"), _single(lines, after_text, "after")
     if before is not None and after is not None:
         return _between(lines, before, after, wanted)
     if before is not None:
-        # Salt indents what it ensures as the line above, and what it inserts as the line below.
+        # As in Salt, `ensure` indents like the line above, and `insert` like the line below.
         neighbour = lines[before - 1] if wanted.mode == "ensure" and before else lines[before]
         there = before > 0 and wanted.is_like(lines[before - 1], neighbour)
         return list(lines) if there else _inserted(lines, before, wanted, neighbour)
@@ -207,7 +207,7 @@ def _between(lines: Sequence[str], before: int, after: int, wanted: _Line) -> li
 
 
 def _inserted(lines: Sequence[str], index: int, wanted: _Line, neighbour: str = "") -> list[str]:
-    """The lines with the line at that index, indented as its neighbour. No line break at the end stays none."""
+    """Return the lines with the new line inserted and indented; a missing final line break stays missing."""
     separator, before = ending_of(lines), list(lines[:index])
     own = separator
     if before and not ending(before[-1]):
@@ -223,11 +223,11 @@ def _bare(line: str) -> str:
 def comment_line(
     path: str, regex: str, char: str = "#", cmnt: bool = True, backup: str | bool | None = ".bak", test: bool = False
 ) -> str | bool:
-    """Comment the lines that a regular expression matches, or with ``cmnt=False`` uncomment them.
+    """Comment the lines that a regular expression matches, or uncomment them with ``cmnt=False``.
 
-    The answer is a diff, in which only these lines stand, or False when none matches. A match begins where the line
-    does; for uncommenting that is behind ``char`` and white space. ``backup`` is what the name of a copy of the old
-    file ends in, ``False`` for no copy. ``test=True`` tells what would change, and changes nothing.
+    Returns a diff of these lines, or False without a match. The expression must match at the start of a line; for
+    uncommenting, after ``char`` and white space. ``backup`` is the suffix of a backup, or ``False`` for none.
+    ``test=True`` only reports what would change.
 
     CLI Example::
 
@@ -280,7 +280,7 @@ def uncomment(
 
 
 def _without(line: str, mark: str) -> str:
-    """The line without the marks at its beginning."""
+    """Return the line without its leading marks."""
     while line.startswith(mark):
         line = line[len(mark) :]
     return line
@@ -290,23 +290,23 @@ def _without(line: str, mark: str) -> str:
 
 
 class _Block(NamedTuple):
-    """The markers, and what is to be between them: lines without their endings."""
+    """The markers and the lines between them, without line endings."""
 
     start: str
     end: str
     content: Sequence[str]
     line_break: bool
-    """Whether the last line of the content gets an ending; otherwise the end marker follows in the same line."""
+    """Whether the last line of the content gets an ending; otherwise the end marker follows on the same line."""
 
     def body(self, end_line: str, separator: str) -> list[str]:
-        """The lines of the content and the line of the end marker, `end_line`, which has its own ending."""
+        """Return the content and the end marker's line `end_line`, which has its own ending."""
         lines = [f"{line}{separator}" for line in self.content]
         if self.line_break:
             return [*lines, end_line]
         return [*lines[:-1], self.content[-1] + end_line]
 
     def whole(self, separator: str) -> list[str]:
-        """The block with both its markers."""
+        """Return the block with both markers."""
         return [f"{self.start}{separator}", *self.body(self.end.rstrip("\r\n") + separator, separator)]
 
 
@@ -325,20 +325,20 @@ def blockreplace(  # noqa: PLR0913, PLR0917 - Salt's signature
     insert_after_match: str | None = None,
     test: bool = False,
 ) -> str | bool:
-    """Replace what is between two markers: a diff of the changes, or with ``show_changes=False`` whether there are any.
+    """Replace the block between two markers. Return a diff, or with ``show_changes=False`` whether there are changes.
 
     marker_start, marker_end
-        Texts in the lines that hold the block. What stands before the second in its line is replaced, too.
+        Texts in the lines around the block. Text before the second marker on its line is replaced too.
     content
-        What is to be between them. With ``append_newline=True`` it gets a line break at its end, with ``None`` only
-        where it has none; with ``False`` the end marker follows at once.
+        The new block. ``append_newline=True`` adds a line break, ``None`` adds a missing one, and with ``False`` the
+        end marker follows at once.
     append_if_not_found, prepend_if_not_found, insert_before_match, insert_after_match
-        Where the block goes, with its markers, when they are not there: the end or the beginning of the file, or before
-        or after the first line in which a regular expression matches. At most one may be given.
+        Where to add a missing block with its markers: at the end or start of the file, or before or after the first
+        line that matches a regular expression. At most one may be given.
     backup
-        What the name of a copy of the old file ends in, ``False`` for no copy.
+        Suffix of a backup, ``False`` for none.
     dry_run, test
-        Tell what would change, and change nothing.
+        Only report what would change.
 
     CLI Example::
 
@@ -370,7 +370,7 @@ def _block(start: Any, end: Any, content: str, line_break: bool | None) -> _Bloc
 
 
 def _exchanged_block(lines: Sequence[str], block: _Block) -> list[str] | None:
-    """The lines with the content of each such block replaced; None where there is no block."""
+    """Return the lines with the content of each block replaced; None if there is no block."""
     separator, new = ending_of(lines), []
     inside = found = False
     for line in lines:
@@ -389,7 +389,7 @@ def _exchanged_block(lines: Sequence[str], block: _Block) -> list[str] | None:
 
 
 def _place_beside(lines: Sequence[str], expression: str | None, *, after: bool) -> int:
-    """The index at which the block goes, by the first line in which the expression matches."""
+    """Return the index for the block, next to the first line that matches."""
     if expression:
         wanted = compiled(expression)
         for index, line in enumerate(lines):
@@ -408,7 +408,7 @@ def _inserted_block(lines: Sequence[str], index: int, block: _Block) -> list[str
 # --- Content: read, write, append, truncate ---
 
 READ_BYTES_MAX = 64 * 1024 * 1024
-"""Bytes that are returned at once: four times what a return may have, for other modules that go on with them."""
+"""Maximum bytes to return at once: four times the maximum return, because other modules may process them."""
 
 _FIRST_LINE_BYTES = 65536
 
@@ -416,10 +416,10 @@ __risk__ = {"truncate": "truncate"}
 
 
 def read(path: str, binary: bool = False) -> str | bytes:
-    """The content of a file as text, or with ``binary`` as bytes.
+    """Return the content of a file as text, or as bytes with ``binary``.
 
-    A file of more than 64 MiB is refused: ``file.seek_read`` reads a part of it. Bytes that are no UTF-8 reach another
-    module as they are; a person sees U+FFFD in their place.
+    Files over 64 MiB are refused; use ``file.seek_read``. Bytes that are not UTF-8 reach other modules unchanged, and
+    people as U+FFFD.
 
     CLI Example::
 
@@ -437,10 +437,10 @@ def read(path: str, binary: bool = False) -> str | bytes:
 
 
 def write(path: str, *lines: str, args: str | list[str] | None = None, test: bool = False) -> str:
-    """Make these lines the whole content of a file, which is made where there is none.
+    """Replace the content of a file with these lines, creating it if needed.
 
-    Each argument is one line, or several where it has line breaks. A text with an equal sign in it has to be given as
-    ``args``, which is one text or a list. ``test=True`` tells what would be written, and changes nothing.
+    Each argument is one or more lines. A text with an equal sign must be passed as ``args``, a text or a list.
+    ``test=True`` only reports what would be written.
 
     CLI Example::
 
@@ -455,9 +455,9 @@ def write(path: str, *lines: str, args: str | list[str] | None = None, test: boo
 
 
 def append(path: str, *lines: str, args: str | list[str] | None = None, test: bool = False) -> str:
-    """Add lines at the end of a file; a last line without a line break gets one first.
+    """Append lines to a file, after completing a last line without a line break.
 
-    Arguments are those of ``file.write``. The file has to be there. Where its lines end in CR LF, the new ones do.
+    Arguments are those of ``file.write``. The file must exist. New lines end in CR LF if its lines do.
 
     CLI Example::
 
@@ -474,7 +474,7 @@ def append(path: str, *lines: str, args: str | list[str] | None = None, test: bo
 
 
 def prepend(path: str, *lines: str, args: str | list[str] | None = None, test: bool = False) -> str:
-    """Add lines at the beginning of a file, which is made where there is none. Arguments are those of ``file.write``.
+    """Prepend lines to a file, creating it if needed. Arguments are those of ``file.write``.
 
     CLI Example::
 
@@ -489,7 +489,7 @@ def prepend(path: str, *lines: str, args: str | list[str] | None = None, test: b
 
 
 def touch(name: str, atime: float | str | None = None, mtime: float | str | None = None) -> bool:
-    """Make an empty file where there is none, and set its times: now, or seconds since 1970.
+    """Create an empty file if it is missing, and set its times, to now or to seconds since 1970.
 
     CLI Example::
 
@@ -511,7 +511,7 @@ def touch(name: str, atime: float | str | None = None, mtime: float | str | None
 
 
 def seek_read(path: str, size: int, offset: int) -> bytes:
-    """Up to ``size`` bytes of a file from a position on; fewer at its end. More than 64 MiB are refused.
+    """Return up to ``size`` bytes of a file from an offset; fewer at its end. More than 64 MiB are refused.
 
     CLI Example::
 
@@ -526,9 +526,9 @@ def seek_read(path: str, size: int, offset: int) -> bytes:
 
 
 def seek_write(path: str, data: str, offset: int) -> int:
-    """Write over a part of a file, from a position on; how many bytes were written.
+    """Overwrite a part of a file from an offset; return the number of bytes written.
 
-    The file has to be there, and keeps its size or grows. What was there is put back when the disk is full.
+    The file must exist and may grow. If the disk is full, the old content is restored.
 
     CLI Example::
 
@@ -553,7 +553,7 @@ def seek_write(path: str, data: str, offset: int) -> int:
 
 
 def truncate(path: str, length: int) -> None:
-    """Cut a file off after so many bytes; a shorter one is filled up with zeros.
+    """Truncate a file to this many bytes; a shorter file is extended with zeros.
 
     CLI Example::
 
@@ -567,7 +567,7 @@ def truncate(path: str, length: int) -> None:
 
 @contextlib.contextmanager
 def _opened(place: str, flags: int, verb: str) -> Iterator[io.FileIO]:
-    """The regular file, open; whatever the kernel refuses then is an error that says the file cannot be `verb`."""
+    """Open a regular file; OSErrors become errors that say the file cannot be `verb`."""
     existing(place)
     try:
         with pinned(place) as end:
@@ -595,7 +595,7 @@ def _joined(lines: Iterable[str], end: str) -> bytes:
 
 
 def _ending(place: str) -> str:
-    """How the lines of a file end: as its first one does, and with LF in a file without lines."""
+    """Return the line ending of a file, taken from its first line; LF without lines."""
     with _opened(place, os.O_RDONLY, "read") as file:
         first = os.pread(file.fileno(), _FIRST_LINE_BYTES, 0).partition(b"\n")[0]
     return "\r\n" if first.endswith(b"\r") else "\n"

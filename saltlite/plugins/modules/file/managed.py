@@ -1,4 +1,4 @@
-"""Files with a content that comes from elsewhere: from the master, from this minion, from a template or a text."""
+"""Managed files: content from the master, this minion, a template or a text; also diff and patch."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ OBFUSCATED = "<Obfuscated Template>"
 
 
 class Content(NamedTuple):
-    """A file at `path`, or with an empty path `data`."""
+    """The file at `path`, or `data` if the path is empty."""
 
     path: str = ""
     data: bytes = b""
 
     def size(self) -> int:
-        """Bytes."""
+        """Return the size in bytes."""
         return os.path.getsize(self.path) if self.path else len(self.data)
 
     def pieces(self) -> Iterable[bytes]:
-        """What to write, piece by piece. Raises CommandExecutionError."""
+        """Iterate over the content in blocks. Raises CommandExecutionError."""
         return blocks(self.path) if self.path else (self.data,)
 
     def whole(self) -> bytes:
-        """All of it. Raises CommandExecutionError."""
+        """Return the whole content. Raises CommandExecutionError."""
         return read_whole(self.path) if self.path else self.data
 
     def is_in(self, path: str) -> bool:
@@ -64,7 +64,7 @@ class Content(NamedTuple):
 
 
 def of_text(contents: Any, encoding: str | None = None, errors: str = "strict") -> Content:
-    """The content that a caller gave as text or bytes."""
+    """Return the content given as text or bytes."""
     if isinstance(contents, bytes):
         return Content(data=contents)
     text = str(contents)
@@ -72,7 +72,7 @@ def of_text(contents: Any, encoding: str | None = None, errors: str = "strict") 
 
 
 def difference(old: str | None, new: Content) -> str:
-    """A unified diff of a file, or of nothing with None, and its new content, as `file.get_diff` words it."""
+    """Return a unified diff of a file (None for an empty one) and its new content, like `file.get_diff`."""
     if __salt__["config.option"]("obfuscate_templates"):
         return OBFUSCATED
     if max(new.size(), os.path.getsize(old) if old else 0) > EDIT_BYTES_MAX:
@@ -90,7 +90,7 @@ def difference(old: str | None, new: Content) -> str:
 
 
 def keep_rendered(text: str) -> str:
-    """Write what a template came to into a private file; its path, for `drop_rendered`."""
+    """Write a rendered template to a private file; return its path for `drop_rendered`."""
     import tempfile
 
     fd, path = tempfile.mkstemp(prefix=_RENDERED)
@@ -100,7 +100,7 @@ def keep_rendered(text: str) -> str:
 
 
 def drop_rendered(path: str) -> None:
-    """Remove the file if it is one of `keep_rendered`."""
+    """Remove the file if `keep_rendered` made it."""
     if not os.path.basename(path).startswith(_RENDERED):
         return
     import tempfile
@@ -113,10 +113,10 @@ def drop_rendered(path: str) -> None:
 def content_of(
     sfn: str, source: str | None, source_sum: Mapping[str, str], saltenv: str, present: str, *, verify: bool = True
 ) -> Content | None:
-    """The content that a source has, fetched if need be; None when the file at `present` has its digest already.
+    """Return the content of a source, fetched if needed; None if the file at `present` has its digest.
 
-    `sfn` is the file here if it has been fetched. Raises CommandExecutionError when there is no such source, or it does
-    not have its digest.
+    `sfn` is the local file if it has been fetched. Raises CommandExecutionError when the source is missing or has
+    another digest.
     """
     digest, kind = source_sum.get("hsum", "").lower(), source_sum.get("hash_type", "sha256")
     if digest and present and get_hash(present, kind) == digest:
@@ -124,7 +124,7 @@ def content_of(
     path = sfn or (__salt__["cp.cache_file"](source, saltenv) if source else "")
     if not path:
         raise CommandExecutionError(f"Source file '{source}' not found")
-    # What the master serves is compared with its own digest when it is fetched.
+    # Files of the master are verified when they are fetched.
     if verify and digest and not str(source).startswith("salt://") and (found := get_hash(path, kind)) != digest:
         raise CommandExecutionError(
             f"Specified {kind} checksum for {source} ({digest}) does not match actual checksum ({found})."
@@ -133,7 +133,7 @@ def content_of(
 
 
 def mode_of(source: str, saltenv: str) -> str:
-    """The mode of a source in octal digits. Raises CommandExecutionError."""
+    """Return the mode of a source in octal digits. Raises CommandExecutionError."""
     if source.startswith("salt://"):
         return str(__salt__["cp.stat_file"](source, saltenv) or "0644")
     return get_mode(source.removeprefix("file://"))
@@ -142,11 +142,11 @@ def mode_of(source: str, saltenv: str) -> str:
 # --- Templates ---
 
 FORMATS = ("jinja",)
-"""Template formats that can be rendered here."""
+"""Supported template formats."""
 
 
 class _Functions:
-    """`salt["test.ping"]()` and `salt.test.ping()`."""
+    """Functions for templates: `salt["test.ping"]()` and `salt.test.ping()`."""
 
     def __init__(self, module: str = "") -> None:
         self._module = module
@@ -161,7 +161,7 @@ class _Functions:
 
 
 def render(text: str, saltenv: str, context: Mapping[str, Any]) -> str:
-    """What a template makes of the names in `context`. Raises CommandExecutionError."""
+    """Render a template with the names in `context`. Raises CommandExecutionError."""
     try:
         import jinja2
         from jinja2.sandbox import SandboxedEnvironment
@@ -177,7 +177,7 @@ def render(text: str, saltenv: str, context: Mapping[str, Any]) -> str:
         undefined=jinja2.StrictUndefined,
         extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
         keep_trailing_newline=True,
-        autoescape=False,  # what comes out is a file of any kind, and no page
+        autoescape=False,  # the output is a file of any kind, not HTML
     )
     environment.filters.update(json=_json, yaml=_json)
     names = {
@@ -207,7 +207,7 @@ _NO_HTTP = "is on another machine: files are fetched from the master only. Put i
 
 
 def source_list(source: Any, source_hash: Any, saltenv: str) -> tuple[Any, Any]:
-    """The first of several sources that is there, and its hash: each is an address, or a dict of an address and its
+    """Return the first source that exists, with its hash. Each source is an address, or a dict of an address and its
     hash.
 
     CLI Example::
@@ -226,7 +226,7 @@ def source_list(source: Any, source_hash: Any, saltenv: str) -> tuple[Any, Any]:
 def apply_template_on_contents(
     contents: str, template: str, context: dict[str, Any] | None, defaults: dict[str, Any] | None, saltenv: str
 ) -> str | dict[str, Any]:
-    """What a template makes of ``defaults`` and, before them, ``context``; the only format is ``jinja``.
+    """Render a template with ``defaults`` and ``context``, which has precedence. The only format is ``jinja``.
 
     CLI Example::
 
@@ -248,10 +248,9 @@ def get_managed(  # noqa: PLR0913, PLR0917 - Salt's arguments
     ignore_whitespace: bool = False, ignore_comment_characters: str | list[str] | None = None,
     sig_backend: str = "gpg",
 ) -> tuple[str, dict[str, str], str]:  # fmt: skip
-    """Fetch and render what a managed file is to contain: its path here, its digest, and what went wrong or an empty
-    text.
+    """Fetch and render the content of a managed file. Return its local path, its digest, and an error or an empty text.
 
-    A file of the master that is no template is not fetched yet: its path is empty.
+    The path of a file of the master that is no template is empty, because it is fetched later.
 
     CLI Example::
 
@@ -308,8 +307,7 @@ def check_managed(  # noqa: PLR0913, PLR0917 - Salt's arguments
     serange: str | None = None,
     follow_symlinks: bool = False,
 ) -> tuple[bool | None, str]:
-    """Whether a managed file is as it should be: True and a sentence; None and what would change; False and what is
-    wrong.
+    """Check a managed file. Return True and a message, None and the changes, or False and an error.
 
     CLI Example::
 
@@ -355,7 +353,7 @@ def check_managed_changes(  # noqa: PLR0913, PLR0917 - Salt's arguments
     ignore_comment_characters: str | list[str] | None = None,
     new_file_diff: bool = False,
 ) -> dict[str, Any] | tuple[bool, str]:
-    """What would change of a managed file: as ``file.check_file_meta``; or False and a sentence of what is wrong.
+    """Return the changes of a managed file as ``file.check_file_meta`` does; or False and an error.
 
     CLI Example::
 
@@ -404,7 +402,7 @@ def check_file_meta(  # noqa: PLR0913, PLR0917 - Salt's arguments
     ignore_comment_characters: str | list[str] | None = None,
     new_file_diff: bool = False,
 ) -> dict[str, Any]:
-    """What of a file is not as it should be: ``newfile``, ``diff``, ``user``, ``group``, ``mode`` and ``attrs``.
+    """Return what differs from a managed file: ``newfile``, ``diff``, ``user``, ``group``, ``mode`` and ``attrs``.
 
     CLI Example::
 
@@ -464,7 +462,7 @@ _PRIVATE = 0o600
 
 
 class _Wanted(NamedTuple):
-    """What the file is to be; `content` None leaves what is there, or makes an empty file."""
+    """The wanted file; with `content` None the content stays, or a new file is empty."""
 
     path: str
     content: Content | None
@@ -477,7 +475,7 @@ class _Wanted(NamedTuple):
     backup: bool
 
     def difference(self, old: str | None) -> str:
-        """What a person is told of the change."""
+        """Return the diff for the return."""
         if not self.show_changes:
             return "<show_changes=False>"
         return difference(old, self.content or Content())
@@ -496,11 +494,11 @@ def manage_file(  # noqa: PLR0913, PLR0917 - Salt's arguments
     ignore_whitespace: bool = False, ignore_comment_characters: str | list[str] | None = None,
     new_file_diff: bool = False, sig_backend: str = "gpg", *, test: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Bring a file to its content, owner and mode: ``name``, ``changes``, ``comment`` and ``result``.
+    """Bring a file to its content, owner and mode. Return ``name``, ``changes``, ``comment`` and ``result``.
 
-    The content is ``contents``, or ``sfn`` as ``file.get_managed`` gave it, or ``source``. The file is made where it is
-    not there, with ``makedirs`` also the folders above it, of mode ``dir_mode``. ``backup=minion`` keeps a copy of the
-    old file in the minion's cache. ``template`` is of no effect: ``file.get_managed`` has rendered ``sfn``.
+    The content is ``contents``, ``sfn`` as ``file.get_managed`` returned it, or ``source``. A missing file is created,
+    and with ``makedirs`` its folders with mode ``dir_mode``. ``backup=minion`` keeps the old file in the minion's
+    cache. ``template`` has no effect, because ``file.get_managed`` has rendered ``sfn``.
 
     CLI Example::
 
@@ -547,7 +545,7 @@ def _keeps_copies(backup: str | bool | None) -> bool:
 
 
 def _make(wanted: _Wanted, told: dict[str, Any], dir_mode: Any, *, makedirs: bool, diff: bool, test: bool) -> None:
-    """Make a file that is not there."""
+    """Create a missing file."""
     folder = os.path.dirname(wanted.path)
     if not os.path.isdir(folder) and not makedirs:
         raise CommandExecutionError("Parent directory not present")
@@ -562,7 +560,7 @@ def _make(wanted: _Wanted, told: dict[str, Any], dir_mode: Any, *, makedirs: boo
         told["result"], told["comment"] = None, f"File {shown(wanted.path)} not updated"
         return
     make_folders(wanted.path, wanted.user, wanted.group, dir_mode or _folder_mode(wanted.mode))
-    # Nobody reads it before it has its own mode and owner.
+    # The file is private until it has its own mode and owner.
     access = Access(mode=_PRIVATE) if wanted.mode not in (None, "") else None
     write_whole(wanted.path, (wanted.content or Content()).pieces(), access=access)
     _permit(wanted, told, test=False)
@@ -570,9 +568,9 @@ def _make(wanted: _Wanted, told: dict[str, Any], dir_mode: Any, *, makedirs: boo
 
 
 def _change(wanted: _Wanted, told: dict[str, Any], *, test: bool) -> None:
-    """Bring a file that is there to what it should be."""
+    """Update an existing file."""
     itself = os.path.islink(wanted.path) and not wanted.follow_symlinks
-    # Before the content, which may be for less eyes than the old one.
+    # Permissions first: the new content may be meant for fewer readers than the old.
     if not itself:
         _permit(wanted, told, test=test)
     if wanted.content is not None and (itself or not wanted.content.is_in(wanted.path)):
@@ -606,7 +604,7 @@ def _updated(wanted: _Wanted) -> str:
 
 
 def _folder_mode(mode: Any) -> str | None:
-    """The mode of folders above a file of this mode: who may read or write there may enter. None for the default."""
+    """Return the mode of parent folders: those who may read or write the file may enter. None for the default."""
     if mode in (None, ""):
         return None
     bits = octal(mode) & 0o777
@@ -622,10 +620,10 @@ _OPTIONS = ("--forward", "-N"), ("--reject-file", "-r"), ("--strip", "-p")
 def patch(
     originalfile: str, patchfile: str, options: str = "", dry_run: bool = False, test: bool = False
 ) -> dict[str, Any]:
-    """Apply a patch to a file, or to the files of a folder: what the program ``patch`` said, as ``cmd.run_all`` does.
+    """Apply a patch to a file or folder with the program ``patch``. Return what ``cmd.run_all`` returns.
 
-    A patch of which a part does not fit is not applied at all; the return code is then not 0. The names in a patch for
-    a folder count below that folder, unless ``options`` has a ``-p``. ``dry_run`` and ``test`` only tell.
+    If a part does not fit, nothing is applied and the return code is not 0. Names in a patch for a folder are relative
+    to it, unless ``options`` has a ``-p``. ``dry_run`` and ``test`` only report.
 
     CLI Example::
 
@@ -662,13 +660,13 @@ def get_diff(  # noqa: PLR0913, PLR0917 - Salt's signature
     ignore_whitespace: bool = False,
     ignore_comment_characters: str | list[str] | None = None,
 ) -> str | tuple[bool, str]:
-    """A unified diff of two files, each on this minion or ``salt://``; an empty text for equal ones.
+    """Return a unified diff of two files, each on this minion or ``salt://``; empty if they are equal.
 
-    ``show_filenames=False`` leaves the names out, ``show_changes=False`` says only that there are differences. With
-    ``ignore_ordering``, ``ignore_whitespace`` (around lines) or ``ignore_comment_characters`` (what stands behind one
-    of them) the answer is whether differences are left then, and the diff. With ``template=True`` the differences are
-    not told where the option ``obfuscate_templates`` is set. ``source_hash_file1`` and ``source_hash_file2`` are for
-    files from the web, which are not fetched here: giving one is an error.
+    ``show_filenames=False`` omits the names, ``show_changes=False`` only reports that there are differences. With
+    ``ignore_ordering``, ``ignore_whitespace`` (around lines) or ``ignore_comment_characters`` (and the text after
+    them), the answer is whether other differences remain, and the diff. ``template=True`` hides the diff if the option
+    ``obfuscate_templates`` is set. ``source_hash_file1`` and ``source_hash_file2`` are refused, because they are for
+    files from the web.
 
     CLI Example::
 
@@ -707,7 +705,7 @@ def _words(options: str) -> list[str]:
 
 
 def _unless_given(given: list[str], *, folder: bool) -> list[str]:
-    """What patch gets besides the options of the caller: no questions, and no file of what did not fit."""
+    """Return the default options of patch: no questions, and no reject file."""
     defaults = ["--forward", "--reject-file=-", *(["--strip=0"] if folder else [])]
     return [
         default
@@ -717,7 +715,7 @@ def _unless_given(given: list[str], *, folder: bool) -> list[str]:
 
 
 def _local(name: str, saltenv: str) -> str:
-    """The path on this minion of a file of either side."""
+    """Return the path of a file on this minion."""
     if not str(name).startswith("salt://"):
         place = checked_path(str(name).removeprefix("file://"))
     else:
@@ -737,7 +735,7 @@ def _binary_change(old: str, new: str) -> str:
 
 
 def _differ(old: list[str], new: list[str], marks: list[str], *, strip: bool) -> bool:
-    """Whether lines are on one side only, in any order, when what stands behind a mark does not count."""
+    """Whether lines exist on one side only, regardless of order and of text after a mark."""
     return _significant(old, marks, strip=strip) != _significant(new, marks, strip=strip)
 
 

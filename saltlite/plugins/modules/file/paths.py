@@ -1,4 +1,4 @@
-"""Copying, moving, linking, making and removing files and folders."""
+"""Copy, move, link, create and remove files, folders, devices and pipes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def copy_file(src: str, dst: str) -> None:
-    """Make `dst` a copy of a file, with its mode and, where the minion may, its owner; links are followed.
+    """Copy a file with its mode and, if permitted, its owner; links are followed.
 
     Raises OSError and CommandExecutionError.
     """
@@ -46,16 +46,16 @@ def copy_file(src: str, dst: str) -> None:
 
 
 def copy_tree(src: str, dst: str) -> None:
-    """Copy a folder with all that is in it over what is in `dst`, where files that `src` does not have stay.
+    """Copy the content of a folder into `dst`, with times; other files in `dst` stay.
 
-    Times are copied too. Raises OSError and CommandExecutionError.
+    Raises OSError and CommandExecutionError.
     """
     with pinned(src) as source, pinned(dst) as dest:
         _copy(source, dest, dst)
 
 
 def replace_by_copy(src: str, dst: str) -> None:
-    """Put a copy of `src` where `dst` is or is to be; while it is made, and when that fails, `dst` is as it was.
+    """Replace `dst` atomically with a copy of `src`; on failure `dst` is unchanged.
 
     Raises OSError and CommandExecutionError.
     """
@@ -64,7 +64,7 @@ def replace_by_copy(src: str, dst: str) -> None:
 
 
 def move_entry(src: str, dst: str) -> None:
-    """Rename, or where that would cross file systems, copy and then remove. Raises OSError, CommandExecutionError."""
+    """Rename; across file systems, copy and remove. Raises OSError and CommandExecutionError."""
     with pinned(src, follow_symlinks=False) as source, pinned(dst, follow_symlinks=False) as dest:
         try:
             os.rename(source.name, dest.name, src_dir_fd=source.folder, dst_dir_fd=dest.folder)
@@ -76,7 +76,7 @@ def move_entry(src: str, dst: str) -> None:
 
 
 def discard(place: PinnedPath) -> None:
-    """Remove a file, link or whole folder; what links in it point to stays. Raises OSError."""
+    """Remove a file, a link or a folder tree; links are not followed. Raises OSError."""
     if _is_folder(place):
         shutil.rmtree(place.name, dir_fd=place.folder)
     else:
@@ -84,7 +84,7 @@ def discard(place: PinnedPath) -> None:
 
 
 def _copy(source: PinnedPath, dest: PinnedPath, path: str) -> None:
-    """Copy a file, link, pipe, device or folder to a place, called `path` in sentences."""
+    """Copy an entry of any type; `path` is its name in messages."""
     found = os.stat(source.name, dir_fd=source.folder, follow_symlinks=False)
     if stat.S_ISDIR(found.st_mode):
         _copy_folder(source, dest, path)
@@ -94,14 +94,14 @@ def _copy(source: PinnedPath, dest: PinnedPath, path: str) -> None:
     if stat.S_ISREG(found.st_mode):
         fd = os.open(source.name, _READ, dir_fd=source.folder)
         try:
-            # What is known of the file has to be of the one that is read.
+            # The status must be that of the opened file.
             found = os.fstat(fd)
             put_copy(fd, dest, path, _access(found))
         finally:
             os.close(fd)
     else:
         _copy_special(source, dest, found)
-    # Some file systems keep no times of links.
+    # Some file systems do not support times of links.
     with contextlib.suppress(NotImplementedError):
         os.utime(dest.name, ns=(found.st_atime_ns, found.st_mtime_ns), dir_fd=dest.folder, follow_symlinks=False)
 
@@ -165,7 +165,7 @@ def _replace(source: PinnedPath, dest: PinnedPath, path: str) -> None:
 
 
 def _exchange_folders(fresh: PinnedPath, dest: PinnedPath) -> None:
-    """A folder cannot take the place of one that is not empty: that one goes aside first, and back if need be."""
+    """Replace a folder that is not empty: it is moved aside first, and moved back on failure."""
     aside = PinnedPath(dest.folder, _free_name())
     both = {"src_dir_fd": dest.folder, "dst_dir_fd": dest.folder}
     os.rename(dest.name, aside.name, **both)
@@ -178,7 +178,7 @@ def _exchange_folders(fresh: PinnedPath, dest: PinnedPath) -> None:
 
 
 def _access(found: os.stat_result) -> Access:
-    """Mode, and where the minion may give files away, owner of a file, for its copy."""
+    """Return mode and, if the minion may set it, owner for a copy."""
     root = os.geteuid() == 0
     return Access(stat.S_IMODE(found.st_mode), found.st_uid if root else None, found.st_gid if root else None)
 
@@ -198,10 +198,10 @@ _DAY_S = 86400
 
 
 def copy(src: str, dst: str, recurse: bool = False, remove_existing: bool = False, *, test: bool = False) -> bool | str:
-    """Copy a file; or with ``recurse`` a folder with all that is in it. Mode and owner come with it.
+    """Copy a file, or a folder with ``recurse``, with mode and owner.
 
-    What is in the folder ``dst`` already stays, unless a file of ``src`` has its name; with ``remove_existing`` the
-    copy takes the place of all of it, when it is complete. Links in a folder are copied as links.
+    Existing files in the folder ``dst`` stay unless ``src`` has the same names. ``remove_existing`` replaces the whole
+    folder once the copy is complete. Links in a folder are copied as links.
 
     CLI Example::
 
@@ -236,9 +236,9 @@ def copy(src: str, dst: str, recurse: bool = False, remove_existing: bool = Fals
 
 
 def move(src: str, dst: str, disallow_copy_and_unlink: bool = False, *, test: bool = False) -> dict[str, Any] | bool:
-    """Move a file or folder, into ``dst`` when that is a folder, also to another file system.
+    """Move a file or folder, into ``dst`` if that is a folder, also to another file system.
 
-    ``disallow_copy_and_unlink`` does not copy to another file system: see ``file.rename``.
+    ``disallow_copy_and_unlink`` refuses to copy to another file system, like ``file.rename``.
 
     CLI Example::
 
@@ -267,7 +267,7 @@ def move(src: str, dst: str, disallow_copy_and_unlink: bool = False, *, test: bo
 
 
 def rename(src: str, dst: str, *, test: bool = False) -> bool | str:
-    """Rename a file or folder, within one file system.
+    """Rename a file or folder within one file system.
 
     CLI Example::
 
@@ -285,7 +285,7 @@ def rename(src: str, dst: str, *, test: bool = False) -> bool | str:
 
 
 def link(src: str, path: str, *, test: bool = False) -> bool | str:
-    """Give a file another name: a hard link.
+    """Create a hard link.
 
     CLI Example::
 
@@ -311,10 +311,10 @@ def symlink(
     *,
     test: bool = False,
 ) -> bool | str:
-    """Make a symbolic link; nothing is done when it is there and points to ``src``.
+    """Create a symbolic link, unless it exists and points to ``src``.
 
-    ``force`` or ``atomic`` replaces another link or file, in one step. ``follow_symlinks`` is of no effect: what has
-    the name of the link is looked at itself.
+    ``force`` or ``atomic`` replaces another link or file in one step. ``follow_symlinks`` has no effect: the link
+    itself is examined.
 
     CLI Example::
 
@@ -353,7 +353,7 @@ def mkdir(
     *,
     test: bool = False,
 ) -> bool | str:
-    """Make a folder, and those above it that are missing, with this owner and mode each.
+    """Create a folder and its missing parents, each with this owner and mode.
 
     CLI Example::
 
@@ -376,7 +376,7 @@ def makedirs(
     *,
     test: bool = False,
 ) -> str | None:
-    """Make the folder that a path is in, and those above it. A path that ends with a slash is a folder itself.
+    """Create the parent folders of a path. A path that ends with a slash is a folder itself.
 
     CLI Example::
 
@@ -401,7 +401,7 @@ def makedirs_perms(
     *,
     test: bool = False,
 ) -> str | None:
-    """Make a folder that is not there yet, and those above it, with this owner and mode each.
+    """Create a folder that does not exist, and its missing parents, each with this owner and mode.
 
     CLI Example::
 
@@ -419,10 +419,10 @@ def makedirs_perms(
 def rmdir(
     path: str, recurse: bool = False, verbose: bool = False, older_than: float | None = None, *, test: bool = False
 ) -> bool | dict[str, Any]:
-    """Remove a folder that is empty; with ``recurse`` also all empty folders in it. False when something is left.
+    """Remove an empty folder, and with ``recurse`` the empty folders in it. Return False if something is left.
 
-    ``older_than`` takes only what was not changed for so many days; with ``recurse`` what is newer may stay.
-    ``verbose`` gives ``deleted``, ``errors`` and ``result``.
+    ``older_than`` limits this to folders unchanged for that many days; with ``recurse`` newer ones may stay.
+    ``verbose`` returns ``deleted``, ``errors`` and ``result``.
 
     CLI Example::
 
@@ -438,7 +438,7 @@ def rmdir(
         raise SaltInvocationError(f"older_than is a number of days, not {older_than!r}.") from error
     deleted: list[str] = []
     errors: list[list[str]] = []
-    # Whether a folder is old is asked before what is in it goes, which would make it new.
+    # Removing an entry changes the time of its folder, so all times are read first.
     for folder in _old_folders(top, recurse=recurse, limit=limit):
         if test and {os.path.join(folder, name) for name in os.listdir(folder)} - set(deleted):
             errors.append([folder, "it is not empty"])
@@ -454,9 +454,9 @@ def rmdir(
 
 
 def remove(path: str, *, test: bool = False) -> bool | str:
-    """Remove a file, a link, a device or a folder with all that is in it; False when there is nothing.
+    """Remove a file, a link, a device or a folder tree. Return False if there is nothing.
 
-    What links point to stays. The root folder, ``.`` and ``..`` are refused.
+    Targets of links stay. The root folder, ``.`` and ``..`` are refused.
 
     CLI Example::
 
@@ -504,7 +504,7 @@ def _make_folders(folder: str, user: str | int | None, group: str | int | None, 
 
 
 def _old_folders(top: str, *, recurse: bool, limit: float | None) -> list[str]:
-    """Folders to remove, the deepest first, without links."""
+    """Return the folders to remove, deepest first, without links."""
     found = [top]
     if recurse:
         found = [folder for folder, _, _ in os.walk(top, topdown=False)]
@@ -532,7 +532,7 @@ def mknod_chrdev(
     *,
     test: bool = False,
 ) -> dict[str, Any]:
-    """Make a character device.
+    """Create a character device.
 
     CLI Example::
 
@@ -551,7 +551,7 @@ def mknod_blkdev(
     *,
     test: bool = False,
 ) -> dict[str, Any]:
-    """Make a block device.
+    """Create a block device.
 
     CLI Example::
 
@@ -568,7 +568,7 @@ def mknod_fifo(
     *,
     test: bool = False,
 ) -> dict[str, Any]:
-    """Make a named pipe.
+    """Create a named pipe.
 
     CLI Example::
 
@@ -588,7 +588,7 @@ def mknod(  # noqa: PLR0913 - Salt's arguments
     *,
     test: bool = False,
 ) -> dict[str, Any]:
-    """Make a character device (``c``), a block device (``b``) or a named pipe (``p``), and the folders above it.
+    """Create a character device (``c``), block device (``b``) or named pipe (``p``), and its parent folders.
 
     CLI Example::
 

@@ -1,4 +1,4 @@
-"""Owner, group, mode and attributes of files: setting them, and bringing them to what they should be."""
+"""Owner, group, mode and attributes of files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NONE = {errno.ENOTTY, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
 
 def read_flags(path: str) -> list[str] | None:
-    """The letters of a file or folder; None for what has none: links, pipes, and file systems without attributes."""
+    """Return the attribute letters of a file or folder; None for links, pipes and unsupported file systems."""
     fd = _open(path)
     if fd is None:
         return None
@@ -45,7 +45,7 @@ def read_flags(path: str) -> list[str] | None:
 
 
 def changed_flags(path: str, add: str, remove: str) -> None:
-    """Add and remove attributes. Raises CommandExecutionError when that cannot be."""
+    """Add and remove attributes. Raises CommandExecutionError."""
     fd = _open(path)
     bits = None if fd is None else _bits(fd)
     try:
@@ -66,7 +66,7 @@ def changed_flags(path: str, add: str, remove: str) -> None:
 
 def _open(path: str) -> int | None:
     try:
-        # Not to follow a link, and not to wait for the other end of a pipe.
+        # O_NONBLOCK: do not wait for the other end of a pipe.
         with pinned(path, follow_symlinks=False) as place:
             flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
             return os.open(place.name, flags, dir_fd=place.folder)
@@ -87,11 +87,11 @@ def _bits(fd: int) -> int | None:
 
 
 KEEP = -1
-"""Leaves owner or group as it is, for the kernel's chown."""
+"""Tells the kernel's chown to keep owner or group."""
 
 
 def set_mode(path: str, mode: str | int, *, test: bool = False) -> str:
-    """Set the mode of a file, in octal digits; the mode that it then has.
+    """Set the mode of a file, in octal digits; return its new mode.
 
     CLI Example::
 
@@ -114,11 +114,10 @@ def set_mode(path: str, mode: str | int, *, test: bool = False) -> str:
 def chown(
     path: str, user: str | int | None, group: str | int | None, recurse: bool = False, *, test: bool = False
 ) -> str | None:
-    """Give a file to a user and a group, each by name or number; an empty text or None leaves it as it is.
+    """Set the owner and group of a file, each by name or number; None or an empty text keeps it.
 
-    A link is followed; one without a target is given away itself. With ``recurse`` everything in a folder is given
-    away with it, links themselves and not what they point to. The text ``User does not exist``, ``Group does not
-    exist`` or ``File not found`` says what is wrong; nothing is returned when all is well.
+    A link is followed unless its target is missing. ``recurse`` changes everything in a folder without following links.
+    Returns ``User does not exist``, ``Group does not exist`` or ``File not found``, or None on success.
 
     CLI Example::
 
@@ -139,7 +138,7 @@ def chown(
 
 
 def lchown(path: str, user: str | int | None, group: str | int | None, *, test: bool = False) -> str | None:
-    """As ``file.chown``, of a link itself.
+    """Like ``file.chown``, for a link itself.
 
     CLI Example::
 
@@ -155,7 +154,7 @@ def lchown(path: str, user: str | int | None, group: str | int | None, *, test: 
 
 
 def chgrp(path: str, group: str | int, recurse: bool = False, *, test: bool = False) -> str | None:
-    """Give a file to a group; returns what ``file.chown`` does.
+    """Set the group of a file; return what ``file.chown`` returns.
 
     CLI Example::
 
@@ -165,9 +164,9 @@ def chgrp(path: str, group: str | int, recurse: bool = False, *, test: bool = Fa
 
 
 def lsattr(path: str) -> dict[str, list[str]]:
-    """The attributes of a file system such as ext4, as letters of ``chattr``; those of everything in it for a folder.
+    """Return the attributes of a file as letters of ``chattr``, or those of everything in a folder.
 
-    Empty where the file system has none.
+    Empty if the file system has none.
 
     CLI Example::
 
@@ -182,7 +181,7 @@ def lsattr(path: str) -> dict[str, list[str]]:
 
 
 def chattr(*files: str, operator: str | None = None, attributes: str | None = None, test: bool = False) -> bool:
-    """Add attributes to files, or remove them: ``operator`` is ``add`` or ``remove``, ``attributes`` letters of chattr.
+    """Add attributes to files or remove them: ``operator`` is ``add`` or ``remove``, ``attributes`` letters of chattr.
 
     CLI Example::
 
@@ -216,11 +215,11 @@ def check_perms(  # noqa: PLR0913, PLR0917 - Salt's arguments
     *,
     test: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Bring owner, group, mode and attributes to what they should be: what was changed, and how they were before.
+    """Set owner, group, mode and attributes, and return what changed and what was there before.
 
-    The first is a dict with ``name``, ``changes``, ``comment`` and ``result``, or ``ret`` with that added; the second
-    has ``luser``, ``lgroup`` and ``lmode``, and of what differed ``cuser``, ``cgroup`` and ``cmode``. None leaves a
-    thing as it is. The mode of a link is not looked at unless ``follow_symlinks``.
+    The first dict has ``name``, ``changes``, ``comment`` and ``result``, or extends ``ret``. The second has ``luser``,
+    ``lgroup`` and ``lmode``, and for differences ``cuser``, ``cgroup`` and ``cmode``. None keeps a value. The mode of a
+    link is ignored unless ``follow_symlinks``.
 
     CLI Example::
 
@@ -259,7 +258,7 @@ def check_perms(  # noqa: PLR0913, PLR0917 - Salt's arguments
 
 
 def owner_numbers(user: str | int | None, group: str | int | None) -> tuple[int, int, str]:
-    """Numbers of user and group, KEEP where none is named, and what is wrong with the names in lines of text."""
+    """Return the numbers of user and group (KEEP for none) and lines of errors in the names."""
     uid = KEEP if user in (None, "") else user_to_uid(user)
     gid = KEEP if group in (None, "") else group_to_gid(group)
     wrong = "User does not exist\n" if isinstance(uid, str) else ""
@@ -273,7 +272,7 @@ def _is(found: dict[str, Any], key: str, value: Any) -> bool:
 
 
 def _bring(path: str, differing: dict[str, Any], before: dict[str, Any], *, itself: bool) -> list[str]:
-    """Set what differs; sentences of what went wrong."""
+    """Set what differs; return errors."""
     said = []
     if "user" in differing or "group" in differing:
         try:
@@ -281,7 +280,7 @@ def _bring(path: str, differing: dict[str, Any], before: dict[str, Any], *, itse
             said += (wrong or "").split("\n")
         except CommandExecutionError as error:
             said.append(str(error))
-    # The kernel drops set-user-id when the owner changes, so that the mode is set again, or for the first time.
+    # The kernel clears set-user-id when the owner changes, so the mode is set after that.
     if "mode" in differing or (("user" in differing or "group" in differing) and not itself):
         try:
             set_mode(path, differing.get("mode", before["mode"]))
@@ -308,13 +307,13 @@ def _bring_flags(path: str, attrs: str, told: dict[str, Any], *, test: bool) -> 
 
 
 def flag_changes(found: Iterable[str], attrs: str) -> tuple[str, str]:
-    """Letters of attributes to add and to remove; `e`, extents, can be had and not be taken away."""
+    """Return the letters to add and to remove; `e` (extents) cannot be removed."""
     old, new = set(found), set(attrs)
     return "".join(sorted(new - old)), "".join(sorted(old - new - {"e"}))
 
 
 def _say(told: dict[str, Any], said: list[str]) -> None:
-    """Add sentences to the comment, which is a list or a text."""
+    """Add messages to the comment, which is a list or a text."""
     earlier = told.get("comment")
     if isinstance(earlier, list):
         told["comment"] = "\n".join([*map(str, earlier), *said])
@@ -333,7 +332,7 @@ def _give(name: str, uid: int, gid: int, *, follow_symlinks: bool) -> None:
 
 
 def _give_tree(top: str, uid: int, gid: int) -> None:
-    """Give away all below a folder, through folders that are open: none can be exchanged for a link meanwhile."""
+    """Change the owner of a tree through open folders, so that none can be replaced by a link meanwhile."""
 
     def stop(error: OSError) -> None:
         raise failed(f"{shown(error.filename or top)} cannot be read", error) from error
@@ -345,7 +344,7 @@ def _give_tree(top: str, uid: int, gid: int) -> None:
                 try:
                     os.chown(each, uid, gid, dir_fd=fd, follow_symlinks=False)
                 except FileNotFoundError:
-                    continue  # it has been removed while the folder was read
+                    continue  # removed meanwhile
                 except OSError as error:
                     path = os.path.join(os.path.dirname(top), folder, each)
                     raise failed(f"The owner of {shown(path)} cannot be set", error) from error

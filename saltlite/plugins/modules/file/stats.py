@@ -1,4 +1,4 @@
-"""What the kernel knows of files, folders, links and devices; nothing is changed here."""
+"""Information about files, folders, links and devices, and arguments that all of `file` shares. Changes nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .hashes import get_hash
 
 
 def absolute(path: Any, what: str = "File path") -> str:
-    """The absolute path as text, with `~` expanded. Raises SaltInvocationError for a relative one."""
+    """Return the absolute path, with `~` expanded. Raises SaltInvocationError for a relative path."""
     text = checked_path(path)
     if not os.path.isabs(text):
         raise SaltInvocationError(f"{what} must be absolute: {shown(text)}")
@@ -27,7 +27,7 @@ def absolute(path: Any, what: str = "File path") -> str:
 
 
 def own_name(name: str) -> str:
-    """The path without slashes at its end, which would follow a link. Raises SaltInvocationError for no name at all."""
+    """Return the path without trailing slashes, which would follow a link. Raises SaltInvocationError for no name."""
     plain = name.rstrip("/")
     if not plain:
         raise SaltInvocationError("This is the root folder, which is neither removed nor moved nor replaced.")
@@ -37,15 +37,15 @@ def own_name(name: str) -> str:
 
 
 def failed(what: str, error: OSError) -> CommandExecutionError:
-    """The error to raise for what the kernel refused; `what` is a clause such as "/a cannot be read"."""
+    """Return the error for an OSError; `what` is a clause such as "/a cannot be read"."""
     where = shown(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else ""
-    # In a tree it may be another path than the one that the caller gave.
+    # In a tree the path may differ from the caller's.
     inside = f" ({where})" if where and where not in what else ""
     return CommandExecutionError(f"{what}: {error.strerror or error}{inside}.")
 
 
 def octal(mode: Any) -> int:
-    """The mode of octal digits, such as 644, "0644" or "0o644". Raises SaltInvocationError."""
+    """Return a mode given as 644, "0644" or "0o644". Raises SaltInvocationError."""
     digits = str(mode).strip("\"'").lower().lstrip("0o") or "0"
     if len(digits) > 4 or not set(digits) <= set("01234567"):
         raise SaltInvocationError(f"Invalid Mode {mode}: give up to four octal digits, such as 0644.")
@@ -53,7 +53,7 @@ def octal(mode: Any) -> int:
 
 
 def octal_text(mode: int) -> str:
-    """A mode as Salt writes it: four octal digits."""
+    """Return a mode as four octal digits, as Salt does."""
     return f"{mode & 0o7777:04o}"
 
 
@@ -76,10 +76,10 @@ _ACCESS = {"f": os.F_OK, "r": os.R_OK, "w": os.W_OK, "x": os.X_OK}
 
 
 def stats(path: str, hash_type: str | None = None, follow_symlinks: bool = True) -> dict[str, Any]:
-    """What the kernel knows of a file: inode, uid, gid, user, group, times, size, mode, type and target.
+    """Return the status of a file: inode, uid, gid, user, group, times, size, mode, type and target.
 
-    The type is ``file``, ``dir``, ``link``, ``char``, ``block``, ``pipe`` or ``socket``. A link without a target tells
-    of itself. With ``hash_type`` there is also the ``sum`` of the content.
+    The type is ``file``, ``dir``, ``link``, ``char``, ``block``, ``pipe`` or ``socket``. A broken link describes
+    itself. ``hash_type`` adds the ``sum`` of the content.
 
     CLI Example::
 
@@ -108,8 +108,7 @@ def stats(path: str, hash_type: str | None = None, follow_symlinks: bool = True)
 
 
 def lstat(path: str) -> dict[str, Any]:
-    """The numbers of ``lstat``, which does not follow a link: ``st_mode``, ``st_size`` and so on; empty for no such
-    path.
+    """Return the fields of ``lstat`` (links are not followed), such as ``st_mode``; empty if the path does not exist.
 
     CLI Example::
 
@@ -123,7 +122,7 @@ def lstat(path: str) -> dict[str, Any]:
 
 
 def statvfs(path: str) -> dict[str, Any]:
-    """The numbers of ``statvfs`` for the file system that a path is on: ``f_bavail``, ``f_frsize`` and so on.
+    """Return the fields of ``statvfs`` for the file system of a path, such as ``f_bavail``.
 
     CLI Example::
 
@@ -138,7 +137,7 @@ def statvfs(path: str) -> dict[str, Any]:
 
 
 def get_uid(path: str, follow_symlinks: bool = True) -> int:
-    """The number of the user who owns a file.
+    """Return the number of the owner of a file.
 
     CLI Example::
 
@@ -148,7 +147,7 @@ def get_uid(path: str, follow_symlinks: bool = True) -> int:
 
 
 def get_gid(path: str, follow_symlinks: bool = True) -> int:
-    """The number of the group that owns a file.
+    """Return the number of the group of a file.
 
     CLI Example::
 
@@ -158,7 +157,7 @@ def get_gid(path: str, follow_symlinks: bool = True) -> int:
 
 
 def get_user(path: str, follow_symlinks: bool = True) -> str | int:
-    """The name of the user who owns a file; the number where no user has it.
+    """Return the name of the owner of a file, or the number if the user does not exist.
 
     CLI Example::
 
@@ -168,7 +167,7 @@ def get_user(path: str, follow_symlinks: bool = True) -> str | int:
 
 
 def get_group(path: str, follow_symlinks: bool = True) -> str | int:
-    """The name of the group that owns a file; the number where no group has it.
+    """Return the name of the group of a file, or the number if the group does not exist.
 
     CLI Example::
 
@@ -178,7 +177,7 @@ def get_group(path: str, follow_symlinks: bool = True) -> str | int:
 
 
 def get_mode(path: str, follow_symlinks: bool = True) -> str:
-    """The mode of a file, as four octal digits.
+    """Return the mode of a file, as four octal digits.
 
     CLI Example::
 
@@ -188,7 +187,7 @@ def get_mode(path: str, follow_symlinks: bool = True) -> str:
 
 
 def uid_to_user(uid: int) -> str | int:
-    """The name of a user by number; the number where there is no such user.
+    """Return the name of a user, or the number if the user does not exist.
 
     CLI Example::
 
@@ -201,7 +200,7 @@ def uid_to_user(uid: int) -> str | int:
 
 
 def user_to_uid(user: str | int | None) -> int | str:
-    """The number of a user by name; an empty text where there is none, and the minion's own for None.
+    """Return the number of a user; an empty text if there is no such user, and the minion's user for None.
 
     CLI Example::
 
@@ -218,7 +217,7 @@ def user_to_uid(user: str | int | None) -> int | str:
 
 
 def gid_to_group(gid: int | str) -> str | int:
-    """The name of a group by number; the number where there is no such group.
+    """Return the name of a group, or the number if the group does not exist.
 
     CLI Example::
 
@@ -234,7 +233,7 @@ def gid_to_group(gid: int | str) -> str | int:
 
 
 def group_to_gid(group: str | int | None) -> int | str:
-    """The number of a group by name; an empty text where there is none.
+    """Return the number of a group; an empty text if there is no such group.
 
     CLI Example::
 
@@ -251,8 +250,7 @@ def group_to_gid(group: str | int | None) -> int | str:
 
 
 def access(path: str, mode: str | int) -> bool:
-    """Whether the minion may do something with a path: ``r`` read, ``w`` write, ``x`` execute; ``f``: whether it
-    exists.
+    """Return whether the minion has access to a path: ``r`` read, ``w`` write, ``x`` execute, ``f`` exists.
 
     CLI Example::
 
@@ -268,7 +266,7 @@ def access(path: str, mode: str | int) -> bool:
 
 
 def file_exists(path: str) -> bool:
-    """Whether there is a file, or a link to one.
+    """Return whether a file, or a link to one, exists.
 
     CLI Example::
 
@@ -278,7 +276,7 @@ def file_exists(path: str) -> bool:
 
 
 def directory_exists(path: str) -> bool:
-    """Whether there is a folder, or a link to one.
+    """Return whether a folder, or a link to one, exists.
 
     CLI Example::
 
@@ -288,7 +286,7 @@ def directory_exists(path: str) -> bool:
 
 
 def path_exists_glob(path: str) -> bool:
-    """Whether a glob such as ``/etc/pam*/pass*`` matches anything.
+    """Return whether a glob such as ``/etc/pam*/pass*`` matches anything.
 
     CLI Example::
 
@@ -300,9 +298,9 @@ def path_exists_glob(path: str) -> bool:
 
 
 def is_link(path: str, nostat: bool = False) -> bool:
-    """Whether a path is a symbolic link.
+    """Return whether a path is a symbolic link.
 
-    ``nostat`` reads it from the folder, without touching the path: for one below which a file server does not answer.
+    ``nostat`` only reads the folder, for links into a file system that does not respond.
 
     CLI Example::
 
@@ -322,7 +320,7 @@ def is_link(path: str, nostat: bool = False) -> bool:
 
 
 def is_hardlink(path: str) -> bool:
-    """Whether a file has more names than this one.
+    """Return whether a file has more than one hard link.
 
     CLI Example::
 
@@ -333,7 +331,7 @@ def is_hardlink(path: str) -> bool:
 
 
 def is_chrdev(name: str) -> bool:
-    """Whether a path is a character device.
+    """Return whether a path is a character device.
 
     CLI Example::
 
@@ -343,7 +341,7 @@ def is_chrdev(name: str) -> bool:
 
 
 def is_blkdev(name: str) -> bool:
-    """Whether a path is a block device.
+    """Return whether a path is a block device.
 
     CLI Example::
 
@@ -353,7 +351,7 @@ def is_blkdev(name: str) -> bool:
 
 
 def is_fifo(name: str) -> bool:
-    """Whether a path is a named pipe.
+    """Return whether a path is a named pipe.
 
     CLI Example::
 
@@ -363,7 +361,7 @@ def is_fifo(name: str) -> bool:
 
 
 def get_devmm(name: str) -> tuple[int, int]:
-    """The major and minor number of a device; zeros for everything else.
+    """Return the major and minor number of a device; zeros for other files.
 
     CLI Example::
 
@@ -376,7 +374,7 @@ def get_devmm(name: str) -> tuple[int, int]:
 
 
 def readlink(path: str, canonicalize: bool = False) -> str:
-    """What a symbolic link points to; with ``canonicalize`` the path behind all links on the way.
+    """Return the target of a symbolic link; with ``canonicalize`` all links are resolved.
 
     CLI Example::
 
@@ -392,7 +390,7 @@ def readlink(path: str, canonicalize: bool = False) -> str:
 
 
 def readdir(path: str) -> list[str]:
-    """The names in a folder, sorted, with ``.`` and ``..`` before the others.
+    """Return the names in a folder, sorted, after ``.`` and ``..``.
 
     CLI Example::
 
@@ -408,7 +406,7 @@ def readdir(path: str) -> list[str]:
 
 
 def get_selinux_context(path: str) -> str:
-    """The SELinux label of a file, or a sentence that there is none.
+    """Return the SELinux label of a file, or a message that there is none.
 
     CLI Example::
 
@@ -444,7 +442,7 @@ def _is_kind(name: str, kind: int) -> bool:
 
 
 def pardir() -> str:
-    """The name that means the folder above: ``..``.
+    """Return the name of the parent folder: ``..``.
 
     CLI Example::
 
@@ -454,7 +452,7 @@ def pardir() -> str:
 
 
 def normpath(path: str) -> str:
-    """A path without double slashes, ``.`` and ``..``.
+    """Return a path without double slashes, ``.`` and ``..``.
 
     CLI Example::
 
@@ -464,7 +462,7 @@ def normpath(path: str) -> str:
 
 
 def basename(path: str) -> str:
-    """The last part of a path.
+    """Return the last part of a path.
 
     CLI Example::
 
@@ -474,7 +472,7 @@ def basename(path: str) -> str:
 
 
 def dirname(path: str) -> str:
-    """A path without its last part.
+    """Return a path without its last part.
 
     CLI Example::
 
@@ -484,7 +482,7 @@ def dirname(path: str) -> str:
 
 
 def join(*args: str) -> str:
-    """One path of several parts; a part that begins with a slash begins anew.
+    """Join parts of a path; a part that begins with a slash starts again.
 
     CLI Example::
 
@@ -497,9 +495,9 @@ def join(*args: str) -> str:
 
 
 def open_files(by_pid: bool = False) -> dict[str, list[int]] | dict[int, list[str]]:
-    """The files that processes have open or run: path -> process numbers, or the other way round with ``by_pid``.
+    """Return the files that processes have open or execute: path -> process ids, or the reverse with ``by_pid``.
 
-    Sockets, pipes and deleted files are left out, and processes of others where the minion does not run as root.
+    Sockets, pipes and deleted files are skipped; without root also the processes of other users.
 
     CLI Example::
 
@@ -517,7 +515,7 @@ def open_files(by_pid: bool = False) -> dict[str, list[int]] | dict[int, list[st
 
 
 def diskusage(path: str) -> int:
-    """How many bytes the files in a folder have together; each counts once, however many names it has.
+    """Return the total size of the files in a folder in bytes; hard links count once.
 
     CLI Example::
 
@@ -532,7 +530,7 @@ def diskusage(path: str) -> int:
     sizes: dict[tuple[int, int], int] = {}
     for folder, _folders, files in os.walk(name):
         for each in files:
-            # A file may go while the folder is read, and a link may have no target.
+            # Files may be removed meanwhile, and links may be broken.
             with contextlib.suppress(OSError):
                 found = os.stat(os.path.join(folder, each))
                 sizes[found.st_dev, found.st_ino] = found.st_size
@@ -541,12 +539,12 @@ def diskusage(path: str) -> int:
 
 def _paths(pid: str) -> Iterator[str]:
     links = [f"/proc/{pid}/exe"]
-    # Processes end while they are looked at, and those of others are closed to an ordinary user.
+    # Processes may end meanwhile, and those of other users are unreadable without root.
     with contextlib.suppress(OSError):
         links += [f"/proc/{pid}/fd/{name}" for name in os.listdir(f"/proc/{pid}/fd")]
     for link in links:
         with contextlib.suppress(OSError):
             path = os.readlink(link)
-            # What begins otherwise is `socket:[…]`, `pipe:[…]` or `anon_inode:…`.
+            # Other links are `socket:[…]`, `pipe:[…]` or `anon_inode:…`.
             if path.startswith("/") and os.path.lexists(path):
                 yield path

@@ -1,9 +1,6 @@
-"""The content of a file as text and back, without harm to a single byte: the mechanics behind what edits here.
+"""Search and replace text in a file, and the base of all text edits: decoding, lines, diffs, backups.
 
-What belongs here: reading a file to be edited, its lines and their endings, flags of regular expressions, the diff. It
-writes nothing, and knows nothing of single functions.
-
-Bytes that are no UTF-8 are kept as lone surrogates, one a byte, and come out as the bytes that they were.
+Bytes that are not UTF-8 are kept as lone surrogates and written back unchanged.
 """
 
 from __future__ import annotations
@@ -33,13 +30,13 @@ if TYPE_CHECKING:
 
 
 EDIT_BYTES_MAX = 256 * 1024 * 1024
-"""Size of a file that can be edited here: its text is in memory twice, before and after."""
+"""Maximum size of an editable file, which is in memory twice."""
 
 DIFF_LINES_MAX = 200_000
-"""Lines of both sides of a diff together; comparing more would take minutes."""
+"""Maximum lines of a diff; comparing more would take minutes."""
 
 BINARY_LOOK_BYTES = 8192
-"""A NUL among so many bytes at the start makes a file binary."""
+"""A NUL in this many leading bytes marks a binary file."""
 
 _BYTE_ORDERS = {
     "utf-16": ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")),
@@ -49,14 +46,14 @@ _BYTE_ORDERS = {
 
 
 class Encoding(NamedTuple):
-    """How the text of one file became characters; `mark` is what stood before the text and goes there again."""
+    """How the text was decoded; `mark` is the byte order mark to write back."""
 
     name: str = "utf-8"
     errors: str = "surrogateescape"
     mark: bytes = b""
 
     def encode(self, text: str) -> bytes:
-        """The bytes of the text. Raises CommandExecutionError when the encoding has no room for a character."""
+        """Encode the text. Raises CommandExecutionError if the encoding lacks a character."""
         try:
             return self.mark + text.encode(self.name, self.errors)
         except UnicodeEncodeError as error:
@@ -70,11 +67,11 @@ UTF8 = Encoding()
 def read_text(
     path: str, encoding: str | None = None, *, binary_too: bool = False, to_edit: bool = False
 ) -> tuple[str, Encoding]:
-    """The text of a file, and the way back. Without an `encoding` it is UTF-8, and other bytes are kept as they are.
+    """Return the text of a file and its encoding. The default is UTF-8, with other bytes preserved.
 
-    `to_edit` is for what is going to be written back, see `blocks`. Raises SaltInvocationError for a binary file
-    (unless its encoding is given, or `binary_too`) and for an unknown encoding, CommandExecutionError for one that is
-    missing, too large, special or not of that encoding.
+    `to_edit` is for text that will be written back. Raises SaltInvocationError for a binary file (unless `encoding` or
+    `binary_too` is given) and an unknown encoding, CommandExecutionError if the file is missing, too large, special or
+    not in that encoding.
     """
     size = existing(path).st_size
     if size > EDIT_BYTES_MAX:
@@ -96,27 +93,27 @@ def read_text(
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether the content is no text: it has a NUL near its start."""
+    """Whether the content has a NUL near its start."""
     return b"\0" in data[:BINARY_LOOK_BYTES]
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines with their endings, each as it is: `\\n`, `\\r\\n` or `\\r`. Other separators are part of a line."""
+    """Return the lines with their endings `\\n`, `\\r\\n` or `\\r`. Other separators belong to a line."""
     return list(io.StringIO(text, newline=""))
 
 
 def ending(line: str) -> str:
-    """The ending of one line, "" for none."""
+    """Return the ending of a line, or ""."""
     return "\r\n" if line.endswith("\r\n") else line[-1:] if line.endswith(("\n", "\r")) else ""
 
 
 def ending_of(lines: Sequence[str]) -> str:
-    """The line ending of a file: that of its first line, or this system's."""
+    """Return the line ending of a file: that of its first line, or the system's."""
     return (ending(lines[0]) if lines else "") or os.linesep
 
 
 def diff(old: Iterable[str], new: Iterable[str], old_name: str = "", new_name: str = "") -> str:
-    """A unified diff of two lists of lines; an empty text for equal ones. Bytes that are no UTF-8 show as Latin-1."""
+    """Return a unified diff of two lists of lines; empty if equal. Bytes that are not UTF-8 are shown as Latin-1."""
     before, after = list(old), list(new)
     if before == after:
         return ""
@@ -129,9 +126,9 @@ def diff(old: Iterable[str], new: Iterable[str], old_name: str = "", new_name: s
 
 
 def flags_of(flags: Any) -> re.RegexFlag:
-    """Flags of a regular expression: a number, a name as in Python's `re`, or a list of names.
+    """Return the flags of a regular expression, given as a number, a name in Python's `re`, or a list of names.
 
-    Raises CommandExecutionError for others.
+    Raises CommandExecutionError.
     """
     if isinstance(flags, re.RegexFlag):
         return flags
@@ -149,7 +146,7 @@ def flags_of(flags: Any) -> re.RegexFlag:
 
 
 def compiled(pattern: Any, flags: Any = 0) -> re.Pattern[str]:
-    """The regular expression. Raises SaltInvocationError when it is none."""
+    """Compile a regular expression. Raises SaltInvocationError."""
     wanted = flags_of(flags)
     try:
         return re.compile(as_text(pattern), wanted)
@@ -158,7 +155,7 @@ def compiled(pattern: Any, flags: Any = 0) -> re.Pattern[str]:
 
 
 def as_text(value: Any) -> str:
-    """A value as the text that it is written as: bytes become what they say, a number its digits."""
+    """Convert a value to text: decode bytes, format numbers."""
     return bytes(value).decode(UTF8.name, UTF8.errors) if isinstance(value, bytes | bytearray) else str(value)
 
 
@@ -184,17 +181,17 @@ def _legible(line: str) -> str:
 
 
 class Edit(NamedTuple):
-    """A file that is being edited: its path, its text, and the way back to bytes."""
+    """An edit of a file: its path, its text and its encoding."""
 
     path: str
     old: str
     way: Encoding
 
     def finished(self, new: str, *, suffix: str, dry: bool, told: bool, keep_hard_links: bool = True) -> str | bool:
-        """Write the new text, unless `dry`; the diff, or without `told` whether there is a difference.
+        """Write the new text unless `dry`; return the diff, or with `told` False whether the text differs.
 
-        `suffix` is of the copy of the old file, "" for none. Raises CommandExecutionError; a dry edit does, too, when
-        the encoding of the file cannot express the text.
+        `suffix` is that of the backup, "" for none. Raises CommandExecutionError, also in a dry run when the encoding
+        lacks a character.
         """
         content = self.way.encode(new)
         if new != self.old and not dry:
@@ -203,9 +200,9 @@ class Edit(NamedTuple):
 
 
 def begun(path: Any, encoding: str | None = None, *, to_edit: bool = True) -> Edit:
-    """Begin to edit a file, or with `to_edit` False only look at it.
+    """Begin an edit, or with `to_edit` False only read the file.
 
-    Raises SaltInvocationError when there is none, and what `read_text` raises.
+    Raises SaltInvocationError when there is no such file, and the errors of `read_text`.
     """
     place = checked_path(path)
     if regular(place) is None:
@@ -236,24 +233,23 @@ def replace(  # noqa: PLR0913, PLR0917 - Salt's signature
     encoding: str | None = None,
     test: bool = False,
 ) -> str | bool:
-    """Replace what a regular expression of Python matches: a diff of the changes, an empty text for none.
+    """Replace the matches of a Python regular expression. Return a diff, empty without changes.
 
-    ``pattern`` and ``repl`` are those of Python's ``re.sub``; ``backslash_literal`` takes ``repl`` as it stands.
-    ``count`` matches are replaced, with 0 all. ``flags`` are a number, a name such as ``IGNORECASE``, or a list of
-    names; ``8`` is ``MULTILINE``. ``bufsize`` is a number or ``file``: the file is looked at as a whole with either.
-    A symbolic link is followed; further hard links go on sharing the file, or with ``preserve_inode=False`` become
-    names of the copy. With ``show_changes=False`` the answer is whether something changed; ``search_only`` only tells
-    whether the pattern matches; ``dry_run`` and ``test`` tell what would change. With any of them nothing does.
+    ``pattern`` and ``repl`` are those of ``re.sub``; ``backslash_literal`` takes ``repl`` literally. ``count`` limits
+    the replacements; 0 means all. ``flags`` is a number, a name such as ``IGNORECASE``, or a list of names; ``8`` is
+    ``MULTILINE``. ``bufsize`` is a number or ``file`` and has no effect. Symbolic links are followed. Hard links stay
+    linked to the file, or with ``preserve_inode=False`` to the backup. ``show_changes=False`` returns whether something
+    changed, ``search_only`` whether the pattern matches. ``search_only``, ``dry_run`` and ``test`` change nothing.
 
     append_if_not_found, prepend_if_not_found
-        When nothing matches, add ``not_found_content``, or else ``repl``, as lines of their own that are not there yet.
+        Without a match, add ``not_found_content`` or else ``repl`` as separate lines, unless they exist.
     backup
-        What the name of a copy of the old file ends in, ``False`` for no copy.
+        Suffix of a backup, ``False`` for none.
     ignore_if_missing
-        Answer False where there is no file; otherwise that is an error.
+        Return False instead of an error if the file does not exist.
     encoding
-        The encoding of the file, such as ``utf-16``. Without it a file with NULs is refused, and bytes that are no
-        UTF-8 are left as they are.
+        The encoding of the file, such as ``utf-16``. Without it, files with NULs are refused, and bytes that are not
+        UTF-8 are preserved.
 
     CLI Example::
 
@@ -284,8 +280,8 @@ def search(
     ignore_if_missing: bool = False,
     multiline: bool = False,
 ) -> bool:
-    """Whether a regular expression of Python matches somewhere in a file. Arguments are those of ``file.replace``;
-    ``multiline`` adds ``MULTILINE`` to the flags.
+    """Return whether a Python regular expression matches in a file. Arguments are those of ``file.replace``;
+    ``multiline`` adds the flag ``MULTILINE``.
 
     CLI Example::
 
@@ -300,7 +296,7 @@ def search(
 
 
 def contains(path: str, text: str) -> bool:
-    """Whether a text, without white space around it, is somewhere in a file; False where there is none.
+    """Return whether a file contains a text, after stripping it; False without a file.
 
     CLI Example::
 
@@ -309,7 +305,7 @@ def contains(path: str, text: str) -> bool:
     place, wanted = checked_path(path), as_text(text).strip().encode("utf-8", "surrogateescape")
     if regular(place) is None:
         return False
-    kept = b""  # the end of what was read: the text may begin there
+    kept = b""  # the end of the previous blocks, where the text may begin
     for block in blocks(place):
         kept += block
         if wanted in kept:
@@ -319,9 +315,9 @@ def contains(path: str, text: str) -> bool:
 
 
 def contains_regex(path: str, regex: str, lchar: str = "") -> bool:
-    """Whether a regular expression matches in a line of a file; False where there is no file.
+    """Return whether a regular expression matches a line of a file; False without a file.
 
-    ``lchar`` is taken away from the beginning of each line first, as often as it is there.
+    ``lchar`` is stripped from the start of each line first.
 
     CLI Example::
 
@@ -335,7 +331,7 @@ def contains_regex(path: str, regex: str, lchar: str = "") -> bool:
 
 
 def contains_glob(path: str, glob_expr: str) -> bool:
-    """Whether the whole content of a file matches a glob; False where there is no file.
+    """Return whether a glob matches the whole content of a file; False without a file.
 
     CLI Example::
 
@@ -351,7 +347,7 @@ def contains_glob(path: str, glob_expr: str) -> bool:
 
 
 def _refuse_odd(append: bool, prepend: bool, search_only: bool, bufsize: int | str, count: int) -> None:
-    """Raise SaltInvocationError for options of `replace` that are none or do not go together."""
+    """Raise SaltInvocationError for invalid or conflicting options of `replace`."""
     if append and prepend:
         raise SaltInvocationError("Only one of append and prepend_if_not_found is permitted")
     if search_only and (append or prepend):
@@ -363,14 +359,14 @@ def _refuse_odd(append: bool, prepend: bool, search_only: bool, bufsize: int | s
 
 
 class _Change(NamedTuple):
-    """What is replaced by what, and `at_most` how often (0: always)."""
+    """A replacement, done `at_most` times (0: always)."""
 
     expression: re.Pattern[str]
     template: str
     at_most: int
 
     def applied(self, text: str) -> str | None:
-        """The text with the matches replaced; None where there is none. Raises SaltInvocationError."""
+        """Return the text with the matches replaced; None without a match. Raises SaltInvocationError."""
         try:
             new, found = self.expression.subn(self.template, text, self.at_most)
         except (re.error, IndexError, ValueError) as error:
@@ -381,7 +377,7 @@ class _Change(NamedTuple):
 
 
 def _with_line(text: str, repl: str, other: Any, expression: re.Pattern[str], *, first: bool) -> str:
-    """The text with `other`, or else `repl`, as lines of their own at its beginning or end, unless they are there."""
+    """Return the text with `other`, or else `repl`, added as lines at its start or end, unless it has them."""
     line = repl if other is None else as_text(other)
     flags = expression.flags & re.IGNORECASE | re.MULTILINE
     if re.search(rf"^{re.escape(line or repl)}(?=\r\n|$)", text, flags):  # an earlier call may have added it
@@ -397,7 +393,7 @@ def _with_line(text: str, repl: str, other: Any, expression: re.Pattern[str], *,
 # --- sed and grep ---
 
 _SED_FLAGS = re.compile(r"[gpiImM0-9]*")
-"""Flags of a substitution that only change the text; `e` and `w` would run commands and write other files."""
+"""Permitted flags of a substitution. `e` and `w` would run commands and write other files."""
 
 _PYTHON_FLAGS = {"I": re.I, "L": re.L, "M": re.M, "S": re.S, "U": re.U, "X": re.X}
 
@@ -414,14 +410,14 @@ def sed(  # noqa: PLR0913, PLR0917 - Salt's signature
     negate_match: bool = False,
     test: bool = False,
 ) -> dict[str, Any] | bool:
-    """Substitute with the program sed: what it said, as ``cmd.run_all`` does, or False where there is no file.
+    """Substitute with the program sed. Return what ``cmd.run_all`` returns, or False without a file.
 
-    ``before`` is a regular expression of sed, ``after`` the text for it; ``limit`` another expression, for the lines
-    that are looked at, or with ``negate_match`` for those that are not. ``escape_all`` takes all three literally.
-    ``flags`` are those of sed's ``s`` but for ``e`` and ``w``. ``backup`` is what the name of a copy of the old file
-    ends in, ``False`` for no copy. With ``test=True`` the content that the file would have stands in ``stdout``.
+    ``before`` is a regular expression of sed, ``after`` the replacement. ``limit`` is an expression for the lines to
+    process, or with ``negate_match`` to skip. ``escape_all`` takes all three literally. ``flags`` are those of ``s``
+    except ``e`` and ``w``. ``backup`` is the suffix of a backup, ``False`` for none. ``test=True`` returns the new
+    content in ``stdout``.
 
-    Rather use ``file.replace``.
+    ``file.replace`` is preferable.
 
     CLI Example::
 
@@ -447,7 +443,7 @@ def sed(  # noqa: PLR0913, PLR0917 - Salt's signature
 
 
 def sed_contains(path: str, text: str, limit: str = "", flags: str = "g") -> bool:
-    """Whether sed finds a regular expression in a line of a file; False where there is none.
+    """Return whether sed finds a regular expression in a line of a file; False without a file.
 
     CLI Example::
 
@@ -477,14 +473,14 @@ def psed(  # noqa: PLR0913, PLR0917 - Salt's signature
     multi: bool = False,
     test: bool = False,
 ) -> None:
-    """Substitute as ``file.sed`` does, with the regular expressions of Python and without a program.
+    """Substitute like ``file.sed``, with Python's regular expressions and without a program.
 
-    ``flags`` are letters: ``g`` replaces all matches instead of the first, ``I`` ignores case, ``M`` lets ``^`` and
-    ``$`` match at every line, ``S`` lets ``.`` match line breaks, ``U`` is always so, ``X`` allows white space in the
-    expression. Lines are looked at together, or with ``limit`` one by one; ``multi`` looks at all together even then,
-    if ``limit`` matches anywhere. ``test=True`` checks the call, and changes nothing.
+    ``flags`` are letters: ``g`` replaces all matches instead of the first, ``I`` ignores case, ``M`` makes ``^`` and
+    ``$`` match at every line, ``S`` makes ``.`` match line breaks, ``X`` permits white space in the expression, ``U``
+    is always on. Lines are processed together, or with ``limit`` one by one; ``multi`` processes them together if
+    ``limit`` matches anywhere. ``test=True`` only checks the arguments.
 
-    Rather use ``file.replace``.
+    ``file.replace`` is preferable.
 
     CLI Example::
 
@@ -514,9 +510,9 @@ def psed(  # noqa: PLR0913, PLR0917 - Salt's signature
 
 
 def grep(path: str, pattern: str, *opts: str) -> dict[str, Any]:
-    """Search with the program grep: what it said, as ``cmd.run_all`` does; the return code is 1 where nothing matches.
+    """Search with the program grep. Return what ``cmd.run_all`` returns; the return code is 1 without a match.
 
-    ``path`` may be a glob. Options are given one by one, behind ``--`` on the command line.
+    ``path`` may be a glob. Options are given one by one, after ``--`` on the command line.
 
     CLI Example::
 
@@ -533,7 +529,7 @@ def grep(path: str, pattern: str, *opts: str) -> dict[str, Any]:
                 "Passing multiple command line arguments in a single string is not supported, please pass the "
                 f"following arguments separately: {option}"
             )
-    # A pipe would keep grep waiting.
+    # grep would wait for a pipe.
     found = [each for each in sorted(glob(place)) if os.path.isfile(each) or os.path.isdir(each)]
     if not found:
         regular(place)
@@ -550,7 +546,7 @@ def _checked_flags(flags: Any) -> str:
 
 
 def _expression(value: Any, literally: bool) -> str:
-    """The regular expression between the slashes of a sed command."""
+    """Return a regular expression between the slashes of a sed command."""
     text = _without_nul(value)
     if literally:
         text = re.sub(r"[][\\^.$()|*+?{}]", r"\\\g<0>", text)
@@ -565,7 +561,7 @@ def _replacement(value: Any, literally: bool) -> str:
 
 
 def _slashes(text: str) -> str:
-    """The text with the slashes escaped that are not."""
+    """Escape the slashes that are not escaped."""
     return re.sub(r"(\\.)|/", lambda found: found[1] or "\\/", text, flags=re.DOTALL)
 
 
