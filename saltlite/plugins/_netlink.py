@@ -1,7 +1,4 @@
-"""Links, addresses, neighbours and routes, asked of the kernel by its routing messages (rtnetlink(7)).
-
-What belongs here: the messages and their attributes, as plain data. What is shown to users is made elsewhere.
-"""
+"""Reads links, addresses, neighbours and routes from the kernel by rtnetlink(7); used by grains and `network`."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _GET_LINK, _GET_ADDRESS, _GET_ROUTE, _GET_NEIGHBOUR = 18, 22, 26, 30
 _ANSWER = -2
-"""What the type of an answer is from that of its request, for all of these."""
+"""Offset of an answer's type from its request's."""
 _DONE, _ERROR = 3, 2
 _REQUEST, _DUMP = 0x1, 0x300
 _REPLY_TIMEOUT_S = 2.0
@@ -26,11 +23,11 @@ _HEADER = struct.Struct("=IHHII")
 _UP, _SECONDARY = 0x1, 0x1
 _SCOPES = {0: "global", 200: "site", 253: "link", 254: "host", 255: "nowhere"}
 _NEIGHBOUR_KNOWN = 0x9E
-"""States in which a machine answered, or somebody wrote down its address: not incomplete, failed or none needed."""
+"""States of neighbours that answered or were configured, unlike incomplete and failed."""
 
 
 class Link(NamedTuple):
-    """A network interface and its number; `parent` is the number of the one that it lies upon, 0 for none."""
+    """A network interface; `parent` is the number of the underlying one, 0 for none."""
 
     number: int
     name: str
@@ -60,7 +57,7 @@ class Way(NamedTuple):
 
 
 def links() -> list[Link]:
-    """All interfaces. Raises CommandExecutionError."""
+    """Return all interfaces. Raises CommandExecutionError."""
     found = []
     for body in _ask(_GET_LINK, b"\0" * 16):
         _, _, index, flags = struct.unpack_from("=BxHiI", body)
@@ -72,12 +69,12 @@ def links() -> list[Link]:
 
 
 def addresses() -> list[Assigned]:
-    """All addresses of all interfaces. Raises CommandExecutionError."""
+    """Return all addresses of all interfaces. Raises CommandExecutionError."""
     found = []
     for body in _ask(_GET_ADDRESS, b"\0" * 8):
         family, prefixlen, flags, scope, index = struct.unpack_from("=BBBBi", body)
         data = _attributes(body[8:])
-        # On a point-to-point link the address (1) is the peer's; the local one (2) is this machine's.
+        # On a point-to-point link attribute 1 is the peer's address and attribute 2 the local one.
         raw = data.get(2) or data.get(1)
         if family not in (socket.AF_INET, socket.AF_INET6) or not raw:
             continue
@@ -91,7 +88,7 @@ def addresses() -> list[Assigned]:
 
 
 def neighbours(version: int) -> dict[str, str]:
-    """Hardware address -> address of the machines that answered on a link. Raises CommandExecutionError."""
+    """Hardware address -> address of the neighbours that answered. Raises CommandExecutionError."""
     family = socket.AF_INET if version == 4 else socket.AF_INET6
     found = {}
     for body in _ask(_GET_NEIGHBOUR, struct.pack("=B11x", family)):
@@ -103,7 +100,7 @@ def neighbours(version: int) -> dict[str, str]:
 
 
 def way_to(address: Address) -> Way:
-    """How this machine reaches an address. Raises CommandExecutionError when it does not."""
+    """Return the route to an address. Raises CommandExecutionError when there is none."""
     raw = address.packed
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     request = struct.pack("=BBBBBBBBI", family, len(raw) * 8, 0, 0, 0, 0, 0, 0, 0)
@@ -116,7 +113,7 @@ def way_to(address: Address) -> Way:
 
 
 def _ask(kind: int, body: bytes, *, dump: bool = True) -> Iterator[bytes]:
-    """The bodies of all answers to a request."""
+    """Send a request and iterate over the bodies of all answers."""
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as link:
             link.settimeout(_REPLY_TIMEOUT_S)

@@ -1,7 +1,4 @@
-"""What is mounted, as the kernel tells it.
-
-What belongs here: the lines of `/proc/self/mountinfo` as plain data, and the way in which such files write white space.
-"""
+"""Reads mounts from `/proc/self/mountinfo`, and escapes white space as that file and fstab do."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ _WRITTEN = str.maketrans({" ": "\\040", "\t": "\\011", "\n": "\\012", "\\": "\\1
 
 
 class Mount(NamedTuple):
-    """One mount; texts are as they are, without the escapes of the file."""
+    """A mount, with unescaped texts."""
 
     mountid: str
     parentid: str
@@ -29,7 +26,7 @@ class Mount(NamedTuple):
 
 
 def mounts() -> list[Mount]:
-    """All mounts that this process sees, in the order in which they were made. Raises CommandExecutionError."""
+    """Return all mounts of this process in mount order. Raises CommandExecutionError."""
     found = []
     for line in _machinefiles.read("/proc/self/mountinfo").splitlines():
         columns = line.split(" ")
@@ -54,20 +51,20 @@ def mounts() -> list[Mount]:
 
 
 def by_point() -> dict[str, Mount]:
-    """Mount point -> what is seen there: the last mount, where one covers another."""
+    """Mount point -> the visible mount, which is the last one there."""
     return {mount.point: mount for mount in mounts()}
 
 
 def options_of(mount: Mount) -> list[str]:
-    """The options as `/proc/self/mounts` has them: of the mount, then of the file system, each once."""
+    """Return the options as `/proc/self/mounts` has them: of the mount, then of the file system, without repetition."""
     return list(dict.fromkeys([*mount.options, *(each for each in mount.superoptions if each not in {"rw", "ro"})]))
 
 
 def plain(text: str) -> str:
-    """A column of `mounts` or `fstab` without its escapes: `a\\040b` is `a b`."""
+    """Unescape a column: `a\\040b` becomes `a b`."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
 
 
 def written(text: str) -> str:
-    r"""A text as a column of `fstab`: `a b` is `a\040b`. What already holds an escape stays."""
+    r"""Escape a column: `a b` becomes `a\040b`. Text that has an escape stays."""
     return text if re.search(r"\\[0-7]{3}", text) else text.translate(_WRITTEN)

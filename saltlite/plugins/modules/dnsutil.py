@@ -1,4 +1,4 @@
-"""Names and addresses: the file of host names as text, and what the DNS knows.
+"""Hosts files, zone files and DNS lookups.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|;[^\n]*|[()\n]|[ \t\r]+|[^\s;()"]+')
 _CLASSES = {"IN", "CH", "HS", "CS"}
 _WHOLE_WEEK_S = 604_800
-"""What a time in an SOA record is at most here, as in Salt."""
+"""Maximum value of a time in an SOA record, as in Salt."""
 _SECONDS = {"S": 1, "M": 60, "H": 3600, "D": 86_400, "W": _WHOLE_WEEK_S}
 _SOA_FIELDS = 7
 _NAMES = {"NS", "CNAME", "PTR", "DNAME"}
@@ -35,7 +35,7 @@ _NAMES = {"NS", "CNAME", "PTR", "DNAME"}
 
 
 def _parse(text: str) -> dict[str, Any]:
-    """The map of `dnsutil.parse_zone`. Raises CommandExecutionError for a line that is no record."""
+    """Return the map of `dnsutil.parse_zone`. Raises CommandExecutionError for an invalid line."""
     found: dict[str, Any] = {}
     owner = ""
     for number, words in _records(text):
@@ -45,7 +45,7 @@ def _parse(text: str) -> dict[str, Any]:
         origin = str(found.get("ORIGIN", ""))
         owner = _full(words[0], origin) if words[0] else owner
         rest, ttl, network = words[1:], "", "IN"
-        # The time to live and the class stand in any order, if at all.
+        # The optional time to live and class can be in either order.
         while rest and (rest[0].upper() in _CLASSES or re.fullmatch(r"(?i:\d[\dsmhdw]*)", rest[0])):
             if rest[0].upper() in _CLASSES:
                 network = rest.pop(0).upper()
@@ -79,7 +79,7 @@ def _add(found: dict[str, Any], owner: str, kind: tuple[str, str, str], data: li
 
 
 def _records(text: str) -> Iterator[tuple[int, list[str]]]:
-    """The words of each record with the number of its first line; the first is empty where the owner is that before."""
+    """Iterate over the records: line number and words; the first word is empty if the owner is repeated."""
     words: list[str] = []
     depth, number, begin, place = 0, 1, 1, 0
     while place < len(text):
@@ -119,12 +119,12 @@ def _seconds(text: str) -> int:
 
 DIG_TIMEOUT_S = 30
 SPF_NAMES_MAX = 32
-"""Domains of one policy that are asked about; a mail server gives up after ten."""
+"""Maximum domains of one SPF policy, as in mail servers."""
 _DIG = ["dig", "+short", "+time=3", "+tries=2"]
 
 
 def parse_hosts(hostsfile: str = "/etc/hosts", hosts: str | None = None) -> dict[str, list[str]]:
-    """The names of each address, from a file or from its text.
+    """Return the names of each address, from a hosts file or its text.
 
     CLI Example::
 
@@ -142,7 +142,7 @@ def parse_hosts(hostsfile: str = "/etc/hosts", hosts: str | None = None) -> dict
 def hosts_append(
     hostsfile: str = "/etc/hosts", ip_addr: str | None = None, entries: str | None = None, test: bool = False
 ) -> str:
-    """Add a line with names, parted by commas, to a file of host names; names that the address has are left out.
+    """Add names, separated by commas, to an address in a hosts file; existing names are skipped.
 
     CLI Example::
 
@@ -163,7 +163,7 @@ def hosts_append(
 
 
 def hosts_remove(hostsfile: str = "/etc/hosts", entries: str | None = None, test: bool = False) -> None:
-    """Take names, parted by commas, out of a file of host names; a line without names goes.
+    """Remove names, separated by commas, from a hosts file; lines without names are removed.
 
     CLI Example::
 
@@ -187,7 +187,7 @@ def hosts_remove(hostsfile: str = "/etc/hosts", entries: str | None = None, test
 
 
 def check_ip(ip_addr: str) -> bool:
-    """Whether a text is an address, or a network written as ADDRESS/LENGTH.
+    """Return whether a text is an address, or a network as ADDRESS/LENGTH.
 
     CLI Example::
 
@@ -201,7 +201,7 @@ def check_ip(ip_addr: str) -> bool:
 
 
 def A(host: str, nameserver: str | None = None) -> list[str] | str:  # noqa: N802 - the type of record
-    """The IPv4 addresses of a name, or a sentence when it has none.
+    """Return the IPv4 addresses of a name, or a message if it has none.
 
     CLI Example::
 
@@ -211,7 +211,7 @@ def A(host: str, nameserver: str | None = None) -> list[str] | str:  # noqa: N80
 
 
 def AAAA(host: str, nameserver: str | None = None) -> list[str] | str:  # noqa: N802 - the type of record
-    """The IPv6 addresses of a name, or a sentence when it has none.
+    """Return the IPv6 addresses of a name, or a message if it has none.
 
     CLI Example::
 
@@ -221,7 +221,7 @@ def AAAA(host: str, nameserver: str | None = None) -> list[str] | str:  # noqa: 
 
 
 def NS(domain: str, resolve: bool = True, nameserver: str | None = None) -> list[str]:  # noqa: N802 - as above
-    """The name servers of a domain; ``resolve`` gives their addresses.
+    """Return the name servers of a domain; ``resolve`` returns their addresses.
 
     CLI Example::
 
@@ -234,7 +234,7 @@ def NS(domain: str, resolve: bool = True, nameserver: str | None = None) -> list
 
 
 def MX(domain: str, resolve: bool = False, nameserver: str | None = None) -> list[list[str]]:  # noqa: N802 - as above
-    """The mail servers of a domain: a list of ``[preference, name]``; ``resolve`` gives an address for the name.
+    """Return the mail servers of a domain: a list of ``[preference, name]``; ``resolve`` replaces names by addresses.
 
     CLI Example::
 
@@ -247,10 +247,9 @@ def MX(domain: str, resolve: bool = False, nameserver: str | None = None) -> lis
 
 
 def SPF(domain: str, record: str = "SPF", nameserver: str | None = None) -> list[str]:  # noqa: N802 - as above
-    """The addresses and networks that may send mail of a domain by its SPF policy, with those of the domains it
-    includes.
+    """Return the addresses and networks in the SPF policy of a domain, including referenced domains.
 
-    The type SPF is asked for, and TXT where there is none: ``record=TXT`` saves a question.
+    The type SPF is queried first, then TXT; ``record=TXT`` saves a query.
 
     CLI Example::
 
@@ -263,10 +262,9 @@ def SPF(domain: str, record: str = "SPF", nameserver: str | None = None) -> list
 
 
 def serial(zone: str = "", update: bool = False) -> str:
-    """The serial number of a zone, which this minion keeps as its grain ``dnsserial_<zone>``; today's first without
-    one.
+    """Return the serial number of a zone from this minion's grain ``dnsserial_<zone>``, or today's first.
 
-    ``update`` takes the next one, and keeps it: today's first, or one more than what is kept if that is not smaller.
+    ``update`` stores the next one: today's first, or the stored one plus one if that is greater.
 
     CLI Example::
 
@@ -277,7 +275,7 @@ def serial(zone: str = "", update: bool = False) -> str:
         raise SaltInvocationError(f"{zone!r} is no name of a zone.")
     key = f"dnsserial_{zone}" if zone else "dnsserial"
     first = time.strftime("%Y%m%d01")
-    # A name with a colon would be a way into another grain.
+    # A colon in the name would address another grain.
     kept = str(__salt__["grains.get"](key, "", delimiter="\n") or "")
     if kept and not re.fullmatch(r"[0-9]{1,10}", kept):
         raise CommandExecutionError(f"The grain {key} is {kept[:40]!r}, and no serial number.")
@@ -289,11 +287,11 @@ def serial(zone: str = "", update: bool = False) -> str:
 
 
 def parse_zone(zonefile: str | None = None, zone: str | None = None) -> dict[str, Any]:
-    """What a zone file says, from the file or from its text.
+    """Parse a zone file, given as path or text.
 
     ``ORIGIN``, ``TTL``, the fields of the SOA record, ``NS`` as a list, ``MX`` as a list of ``{priority, host}``, and
-    for each other type a map from names to values; of an address with a TTL of its own the value is ``{TARGET, TTL}``.
-    Of several of one type and name the last is there. Files that it includes are not read.
+    for each other type a map from names to values; an address with its own TTL is ``{TARGET, TTL}``. Of several records
+    of one type and name the last is returned. Included files are not read.
 
     CLI Example::
 
@@ -313,7 +311,7 @@ def _senders(domain: str, record: str, nameserver: str | None, asked: list[str])
     lines = _ask(domain, nameserver, record)
     if not lines and record == "SPF":
         lines = _ask(domain, nameserver, "TXT")
-    # A long text comes in several pieces, which belong together as they are.
+    # Long texts are split into several pieces.
     texts = ["".join(re.findall(r'"((?:[^"\\]|\\.)*)"', line)).split() for line in lines]
     found: list[str] = []
     for term in next((words[1:] for words in texts if words[:1] == ["v=spf1"]), []):

@@ -1,10 +1,9 @@
-"""Ask web servers, and read what they answer.
+"""Send HTTP requests and read the answers.
 
-Certificates are verified unless ``verify_ssl=False`` says otherwise. Only ``http://`` and ``https://`` are asked, also
-behind a redirect, and another server than the one that was named gets no password, cookie or token: of the headers it
-gets ``User-Agent``, ``Accept`` and the like. An answer has an end: 64 MiB, and five minutes from
-the first moment to the last, unless ``opts`` say less or more (``http_max_body``, ``http_connect_timeout``,
-``http_request_timeout``).
+Certificates are verified unless ``verify_ssl=False``. Only ``http://`` and ``https://`` are used, also after a
+redirect. A redirect to another server forwards no password, cookie or token, only headers such as ``User-Agent`` and
+``Accept``. An answer is limited to 64 MiB and five minutes in total; the options ``http_max_body``,
+``http_connect_timeout`` and ``http_request_timeout`` change that.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BODY_BYTES_MAX = 64 * 1024 * 1024
-"""Bytes of an answer, unpacked."""
+"""Maximum bytes of an unpacked answer."""
 CONNECT_S = 20.0
-"""How long a server may take to answer at all, and be silent."""
+"""Seconds to wait for a silent server."""
 WHOLE_S = 300.0
-"""How long a request may take from its first moment to the last byte of the answer."""
+"""Seconds for a whole request."""
 DATA_BYTES_MAX = 256 * 1024 * 1024
-"""Bytes of a file that is sent."""
+"""Maximum bytes of a file to send."""
 
 _DECODED = ("json", "xml", "yaml", "plain")
 _CALLED = "saltlite http.query()"
@@ -43,7 +42,7 @@ _NOT_OF_PAGES = frozenset({"idna", "punycode"})
 
 
 class Options(TypedDict, total=False):
-    """What a request may have, and what is told of its answer: Salt's words."""
+    """Options of a request, with Salt's names."""
 
     params: Any
     data: Any
@@ -82,16 +81,16 @@ class Options(TypedDict, total=False):
 
 
 def query(url: str, method: str = "GET", *, test: bool = False, **options: Unpack[Options]) -> dict[str, Any]:
-    """Make a request, and return its ``body``; of the answer also ``status``, ``headers`` and ``text`` where these are
-    True, and with ``decode`` a ``dict`` of what its JSON, XML or YAML says (``decode_type``, or ``auto``).
+    """Send a request and return its ``body``, with ``status``, ``headers`` and ``text`` if these are True, and with
+    ``decode`` a ``dict`` of the parsed JSON, XML or YAML (``decode_type``, or ``auto``).
 
-    A failure is in ``error``: with the ``status`` where a server answered, unless ``raise_error=False``. ``params`` go
-    into the URL, ``data`` (a text, or a map for a form) or the content of ``data_file`` is sent. Headers are a map, a
-    list of ``Name: value``, or such lines in ``header_file``. ``username`` and ``password`` log in. ``cert`` is the
-    file of a client's certificate, or a list of this and its key. ``cookies=True`` keeps cookies in ``cookie_jar``.
-    ``text_out``, ``headers_out`` and ``decode_out`` name files for the answer. ``formdata`` sends the data as a file
-    of a form. With ``test`` nothing is asked, or ``test_url`` is. ``backend``, ``port`` and ``hide_fields`` change
-    nothing: no value of a request is ever logged.
+    A failure is in ``error``, with the ``status`` if the server answered, unless ``raise_error=False``. ``params`` are
+    added to the URL. ``data`` (a text, or a map for a form) or the content of ``data_file`` is sent; ``formdata`` sends
+    it as a file of a form. Headers are a map, a list of ``Name: value``, or such lines in ``header_file``. ``username``
+    and ``password`` log in. ``cert`` is the file of a client certificate, or a list of it and its key. ``cookies=True``
+    keeps cookies in ``cookie_jar``. ``text_out``, ``headers_out`` and ``decode_out`` name files for the answer.
+    ``test`` requests nothing, or ``test_url``. ``backend``, ``port`` and ``hide_fields`` have no effect: request values
+    are never logged.
 
     CLI Example::
 
@@ -113,9 +112,9 @@ def query(url: str, method: str = "GET", *, test: bool = False, **options: Unpac
 
 
 def wait_for_successful_query(url: str, wait_for: float = 300, **kwargs: Any) -> dict[str, Any]:
-    """Ask again and again until there is no error, for at most so many seconds; then what the last request said.
+    """Repeat a request until it succeeds, for a limited number of seconds; return the last answer.
 
-    The keyword arguments are those of ``http.query``, and ``request_interval``: seconds between two requests (1).
+    The keyword arguments are those of ``http.query``, and ``request_interval``: seconds between requests (1).
 
     CLI Example::
 
@@ -132,7 +131,7 @@ def wait_for_successful_query(url: str, wait_for: float = 300, **kwargs: Any) ->
 
 
 def _asked(url: str, method: str, options: Options, found: dict[str, Any]) -> _web.Answer | None:
-    """The answer, or None with `error` in `found`."""
+    """Return the answer, or None with `error` in `found`."""
     from urllib.parse import urlsplit
 
     from saltlite.plugins.modules import _web
@@ -218,7 +217,7 @@ def _from_yaml(text: str) -> Any:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        # A few aliases can stand for gigabytes.
+        # A few aliases can expand to gigabytes.
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, loader)):
             raise ValueError("it has aliases, which are not followed in what somebody else wrote")
         return yaml.load(text, loader)  # noqa: S506 - both are safe loaders
@@ -239,7 +238,7 @@ def _from_xml(text: str) -> list[Any]:
 
 
 def _element(item: Any) -> Any:
-    """A map from the names inside to their texts or maps; a name that stands several times has a list."""
+    """Convert an element to a map from names to texts or maps; repeated names have a list."""
     if len(item) == 0:
         return {_name(item.tag): item.text}
     found: dict[str, Any] = {}
@@ -296,7 +295,7 @@ def _headers(options: Options) -> dict[str, str]:
 
 
 def _without_login(url: str, options: Options) -> tuple[str, Options]:
-    """The URL without the name and the password in it, which are the login then, where there is no other."""
+    """Return the URL without credentials, which become the login unless there is one."""
     from urllib.parse import unquote
 
     scheme, mark, rest = url.partition("://")
@@ -311,7 +310,7 @@ def _without_login(url: str, options: Options) -> tuple[str, Options]:
 
 
 def _data(options: Options) -> Any:
-    """What is sent, as bytes; with its type for a form that has a file in it."""
+    """Return the body as bytes, and its type for a form with a file."""
     from urllib.parse import urlencode
 
     data = options.get("data")
@@ -332,7 +331,7 @@ def _data(options: Options) -> Any:
 
 
 def _content(path: str) -> bytes:
-    """The bytes of a file of this minion, or of the master."""
+    """Return the bytes of a file of this minion or of the master."""
     place = __salt__["cp.cache_file"](path) if "://" in path else path
     try:
         with open(place or path, "rb") as stream:
@@ -383,7 +382,7 @@ def _cookie_jar(options: Options) -> Any:
     from saltlite.plugins.modules._safe_files import refuse_strange_links
 
     path = options.get("cookie_jar") or os.path.join(__opts__.get("cachedir") or ".", "cookies.txt")
-    # It is read and written by its path; what a server says would go wherever a user's link leads.
+    # The cookie jar is accessed by path, so a user's link could redirect it.
     refuse_strange_links(str(path))
     jar = (MozillaCookieJar if options.get("cookie_format") == "mozilla" else LWPCookieJar)(str(path))
     try:
@@ -414,17 +413,16 @@ def _header_lines(headers: Mapping[str, str]) -> str:
 
 
 def _codec(charset: str) -> str:
-    """The codec of what a server says that its text is in; UTF-8 for what is none of texts.
+    """Return the codec of the answer's text; UTF-8 for names that are not text encodings.
 
-    Python finds others by such names, too: those that unpack bytes, and those of names of hosts, of which one takes the
-    square of the length in time.
+    Python's other codecs unpack bytes, or handle host names, one of them in quadratic time.
     """
     import codecs
 
     try:
         name = codecs.lookup(charset).name
         b"-".decode(name, "replace")
-    except (LookupError, ValueError):  # a text with NUL in it is no name
+    except (LookupError, ValueError):  # ValueError: a NUL in the name
         return "utf-8"
     return "utf-8" if name in _NOT_OF_PAGES else name
 

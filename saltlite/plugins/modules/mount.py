@@ -1,10 +1,7 @@
-"""Mount file systems, say what is mounted, and edit the tables of what is mounted at a start.
+"""Mount file systems, list mounts, and edit fstab and automounter tables.
 
-What is mounted comes from `/proc/self/mountinfo`. The tables are exchanged whole: a reader sees the old one or the new
-one. White space in paths is written as these files want it, and read back as it was.
-
-What belongs here: the functions of Salt's module, a file a subject. What does not: file systems themselves, which
-`disk` knows.
+Mounts are read from `/proc/self/mountinfo`. Tables are replaced atomically. White space in paths is escaped in the
+tables and unescaped when they are read.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -34,7 +31,7 @@ _PREFIX = "/.."
 
 
 def automaster(config: str = "/etc/auto_salt") -> dict[str, dict[str, Any]]:
-    """The entries of the automounter's table: ``{name: {device, fstype, opts}}``.
+    """Return the entries of the automounter's table: ``{name: {device, fstype, opts}}``.
 
     CLI Example::
 
@@ -63,7 +60,7 @@ def set_automaster(
     test: bool = False,
     not_change: bool = False,
 ) -> str:
-    """Have an entry in the automounter's table: ``new``, ``change`` or ``present``; ``test=True`` only tells which.
+    """Set an entry in the automounter's table: ``new``, ``change`` or ``present``; ``test=True`` only reports.
 
     CLI Example::
 
@@ -93,7 +90,7 @@ def set_automaster(
 
 
 def rm_automaster(name: str, device: str | None, config: str = "/etc/auto_salt") -> bool:
-    """Take an entry out of the automounter's table, and have the automounter read it again.
+    """Remove an entry from the automounter's table, and reload the automounter.
 
     CLI Example::
 
@@ -137,7 +134,7 @@ def _column(text: Any) -> str:
 
 
 def read_mount_cache(name: str) -> dict[str, Any]:
-    """What is remembered of a mount point: ``{device, fstype, mkmnt, opts}``, or an empty dict.
+    """Return the cached options of a mount point: ``{device, fstype, mkmnt, opts}``, or an empty dict.
 
     CLI Example::
 
@@ -148,7 +145,7 @@ def read_mount_cache(name: str) -> dict[str, Any]:
 
 
 def write_mount_cache(real_name: str, device: str, mkmnt: bool, fstype: str, mount_opts: str | Sequence[str]) -> bool:
-    """Remember how a mount point was mounted.
+    """Cache the options of a mount point.
 
     CLI Example::
 
@@ -161,7 +158,7 @@ def write_mount_cache(real_name: str, device: str, mkmnt: bool, fstype: str, mou
 
 
 def delete_mount_cache(real_name: str) -> bool:
-    """Forget a mount point.
+    """Delete a mount point from the cache.
 
     CLI Example::
 
@@ -203,7 +200,7 @@ __risk__ = {"swapoff": "swapoff", "umount": "umount"}
 
 
 def active(extended: bool = False) -> dict[str, dict[str, Any]]:
-    """What is mounted: ``{mount point: {device, alt_device, fstype, opts}}``; ``extended`` shows more of each.
+    """Return the mounts: ``{mount point: {device, alt_device, fstype, opts}}``; ``extended`` adds details.
 
     CLI Example::
 
@@ -244,9 +241,9 @@ def mount(
     user: str | None = None,
     util: str = "mount",
 ) -> bool | str:
-    """Mount a device on a folder: True, or what the program says when it fails.
+    """Mount a device on a folder. Return True, or the program's message on failure.
 
-    Without a device the table of file systems tells which. ``mkmnt`` makes the folder; ``user`` mounts as that user.
+    Without a device, fstab is used. ``mkmnt`` creates the folder; ``user`` mounts as that user.
 
     CLI Example::
 
@@ -273,7 +270,7 @@ def remount(
     opts: str | Sequence[str] = "defaults",
     user: str | None = None,
 ) -> bool | str:
-    """Mount something again with other options; what is not mounted is mounted. Returns what ``mount`` does.
+    """Remount with other options, or mount what is not mounted. Return what ``mount`` returns.
 
     CLI Example::
 
@@ -291,9 +288,9 @@ def remount(
 def umount(
     name: str, device: str | None = None, user: str | None = None, util: str = "mount", lazy: bool = False
 ) -> bool | str:
-    """Unmount: True, or what the program says when it fails, or that it is not mounted.
+    """Unmount. Return True, or the program's message on failure, or that it is not mounted.
 
-    ``device`` unmounts it only if it is mounted there; ``lazy`` at once, and cleans up when it is not in use.
+    ``device`` unmounts only if it is mounted there. ``lazy`` detaches at once and cleans up later.
 
     CLI Example::
 
@@ -314,7 +311,7 @@ def umount(
 
 
 def is_fuse_exec(cmd: str) -> bool:
-    """Whether a program is there and makes file systems in user space.
+    """Return whether a program exists and is linked to libfuse.
 
     CLI Example::
 
@@ -323,13 +320,13 @@ def is_fuse_exec(cmd: str) -> bool:
     path = _programs.find(_programs.word(cmd, "name of a program"))
     if path is None:
         return False
-    # The library's name stands in the program itself, where the linker finds it too.
+    # The program's file contains the name of the library for the dynamic linker.
     with open(path, "rb") as stream:
         return b"libfuse" in stream.read()
 
 
 def swaps() -> dict[str, dict[str, str]]:
-    """Where is swapped to: ``{path: {type, size, used, priority}}``, sizes in KiB.
+    """Return the active swap areas: ``{path: {type, size, used, priority}}``, sizes in KiB.
 
     CLI Example::
 
@@ -345,7 +342,7 @@ def swaps() -> dict[str, dict[str, str]]:
 
 
 def swapon(name: str, priority: int | None = None) -> dict[str, Any]:
-    """Swap to a device or file: ``{"stats": row of swaps, "new": whether it was not in use before}``.
+    """Activate a swap area: ``{"stats": row of swaps, "new": whether it was inactive before}``.
 
     CLI Example::
 
@@ -361,7 +358,7 @@ def swapon(name: str, priority: int | None = None) -> dict[str, Any]:
 
 
 def swapoff(name: str) -> bool | None:
-    """Stop swapping to a device or file: True, False when it is still in use, None when it was not in use.
+    """Deactivate a swap area: True, False if it is still in use, None if it was not active.
 
     CLI Example::
 
@@ -375,7 +372,7 @@ def swapoff(name: str) -> bool | None:
 
 
 def is_mounted(name: str) -> bool:
-    """Whether something is mounted on this path.
+    """Return whether something is mounted on this path.
 
     CLI Example::
 
@@ -385,7 +382,7 @@ def is_mounted(name: str) -> bool:
 
 
 def get_mount_from_path(path: str) -> str:
-    """The mount point of the file system that a path is in.
+    """Return the mount point of the file system of a path.
 
     CLI Example::
 
@@ -399,7 +396,7 @@ def get_mount_from_path(path: str) -> str:
 
 
 def get_device_from_path(path: str) -> str | None:
-    """The device of the file system that a path is in.
+    """Return the device of the file system of a path.
 
     CLI Example::
 
@@ -429,7 +426,7 @@ def _done(argv: list[str], user: str | None) -> bool | str:
         runas=user,
         python_shell=False,
         ignore_retcode=True,
-        output_loglevel="quiet",  # options of network file systems may be passwords
+        output_loglevel="quiet",  # options of network file systems may contain passwords
     )
     if done["retcode"] == 0:
         return True
@@ -457,7 +454,7 @@ def _point(name: Any) -> str:
 
 
 def _devices_by(kind: str) -> dict[str, str]:
-    """Number of a device -> its UUID or label, as the links below /dev/disk tell."""
+    """Device number -> UUID or label, from the links below /dev/disk."""
     folder = f"/dev/disk/by-{kind}"
     found = {}
     for name in _machinefiles.names_in(folder):
@@ -471,7 +468,7 @@ def _devices_by(kind: str) -> dict[str, str]:
 
 
 def _real_device(mount: _mounts.Mount) -> str:
-    """The device under the name that it has in /dev, where the kernel says only that it was the first one."""
+    """Return the name in /dev of a device that the kernel calls `/dev/root`."""
     if mount.device != "/dev/root":
         return mount.device
     try:
@@ -488,11 +485,11 @@ _WITHOUT_A_DEVICE = {
     "none", "tmpfs", "sysfs", "proc", "fusectl", "debugfs", "securityfs", "devtmpfs", "cgroup", "nfs", "nfs4",
     "glusterfs", "btrfs", "ceph",
 }  # fmt: skip
-"""Several entries may name the same device of these: the mount point tells which is meant."""
+"""Devices that several entries may name; the mount point identifies these entries."""
 
 
 class _Entry(NamedTuple):
-    """One entry, its columns without escapes."""
+    """An entry with unescaped columns."""
 
     device: str
     name: str
@@ -506,15 +503,15 @@ class _Entry(NamedTuple):
         return "{}\t\t{}\t{}\t{}\t{} {}\n".format(*columns, self.dump, self.pass_num)
 
     def same(self, other: _Entry) -> bool:
-        """Whether both say the same; the order of options does not count."""
+        """Whether two entries are equal, regardless of the order of options."""
         mine, theirs = sorted(self.opts.split(",")), sorted(other.opts.split(","))
         return mine == theirs and all(getattr(self, key) == getattr(other, key) for key in _KEYS if key != "opts")
 
 
 def fstab(config: str = "/etc/fstab") -> dict[str, dict[str, Any]]:
-    """The entries of the table: ``{mount point: {device, fstype, opts, dump, pass}}``.
+    """Return the entries of fstab: ``{mount point: {device, fstype, opts, dump, pass}}``.
 
-    A mount point that is there twice has underscores at the end of its name.
+    Repeated mount points get underscores at the end of their names.
 
     CLI Example::
 
@@ -539,7 +536,7 @@ def fstab(config: str = "/etc/fstab") -> dict[str, dict[str, Any]]:
 
 
 def rm_fstab(name: str, device: str | None = None, config: str = "/etc/fstab", test: bool = False) -> bool:
-    """Take a mount point out of the table; ``device`` takes out only its entry. True when it is not there any more.
+    """Remove a mount point from fstab, or only its entry with this ``device``. True when it is gone.
 
     CLI Example::
 
@@ -569,12 +566,11 @@ def set_fstab(  # noqa: PLR0913, PLR0917 - Salt's signature
     match_on: str | Sequence[str] = "auto",
     not_change: bool = False,
 ) -> str:
-    """Have an entry in the table: ``new``, ``change`` or ``present`` tells what was, or with ``test=True`` would be,
-    done.
+    """Set an entry in fstab. Return ``new``, ``change`` or ``present``; ``test=True`` only reports.
 
-    ``match_on`` names the columns that tell which entry is meant, of ``device``, ``name``, ``fstype``, ``opts``,
-    ``dump`` and ``pass_num``; ``auto`` means the device, or the mount point for file systems that have none.
-    ``not_change`` leaves an entry that is there as it is.
+    ``match_on`` names the columns that identify the entry: ``device``, ``name``, ``fstype``, ``opts``, ``dump`` and
+    ``pass_num``; ``auto`` means the device, or the mount point for file systems without one. ``not_change`` keeps an
+    existing entry.
 
     CLI Example::
 

@@ -1,8 +1,7 @@
-"""Keys of SSH: who may log in as a user, which hosts users know, which keys there are.
+"""SSH keys: authorised keys and known hosts of users, and the keys of this machine.
 
-Files of users are written whole or not at all, and belong to them afterwards. A minion that runs as root follows no
-symbolic link below the home of another user. Private keys are shown only when they are asked for: with
-``private=True``, or by the name of their file.
+Files of users are replaced atomically and belong to the user. A minion that runs as root follows no symbolic link below
+the home of another user. Private keys are returned only on request: with ``private=True``, or by file name.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -45,7 +44,7 @@ _SHORT = {
 
 @dataclass(frozen=True, slots=True)
 class KeyLine:
-    """One key that may log in."""
+    """A key in authorized_keys."""
 
     options: list[str]
     enc: str
@@ -53,13 +52,13 @@ class KeyLine:
     comment: str
 
     def text(self) -> str:
-        """The line, with its end."""
+        """Return the line with its line break."""
         options = ",".join(self.options) + " " if self.options else ""
         return f"{options}{self.enc} {self.key} {self.comment}".rstrip() + "\n"
 
 
 def _parse(line: str) -> KeyLine | None:
-    """The key of a line; None for comments and whatever else is no key."""
+    """Parse the key of a line; None for comments and other lines."""
     rest = line.strip()
     if not rest or rest.startswith("#"):
         return None
@@ -75,7 +74,7 @@ def _parse(line: str) -> KeyLine | None:
 
 
 def _cut(text: str) -> tuple[str, str]:
-    """The first word, in which white space between quotation marks is no end, and what follows it."""
+    """Split off the first word, in which quoted white space does not count."""
     text = text.lstrip()
     quoted = False
     for place, character in enumerate(text):
@@ -98,7 +97,7 @@ def _options(text: str) -> list[str]:
 
 
 def _refined(enc: Any) -> str:
-    """The type of a key by its full name. Raises CommandExecutionError."""
+    """Return the full name of a key type. Raises CommandExecutionError."""
     text = str(enc)
     for name, short in _SHORT.items():
         if text in short:
@@ -109,7 +108,7 @@ def _refined(enc: Any) -> str:
 
 
 def _fingerprint(key: str, hash_type: str | None) -> str | None:
-    """The digest of a key, as hexadecimal digits with colons; None for what is no key."""
+    """Return the digest of a key as hexadecimal digits with colons; None if it is no key."""
     kind = (hash_type or "sha256").lower()
     if kind not in hashlib.algorithms_guaranteed or kind.startswith("shake"):
         raise CommandExecutionError(f"The fingerprint_hash_type {hash_type} is not supported.")
@@ -123,7 +122,7 @@ def _fingerprint(key: str, hash_type: str | None) -> str | None:
 
 
 def _same_fingerprint(one: str, other: str) -> bool:
-    """Whether they are the same; the first may be written as OpenSSH does, `SHA256:…`."""
+    """Compare fingerprints; the first may have OpenSSH's form `SHA256:…`."""
     if one.startswith("SHA256:"):
         try:
             return base64.b64decode(one[7:] + "=" * (-len(one[7:]) % 4)).hex(":") == other
@@ -133,7 +132,7 @@ def _same_fingerprint(one: str, other: str) -> bool:
 
 
 def _type_in(key: str) -> str | None:
-    """The type that a key says itself; None for what is no key."""
+    """Return the type encoded in a key; None if it is no key."""
     try:
         raw = base64.b64decode(key, validate=True)
     except (binascii.Error, ValueError):
@@ -143,7 +142,7 @@ def _type_in(key: str) -> str | None:
 
 
 def _one_line(value: Any, what: str) -> str:
-    """A text that adds no line of its own. Raises SaltInvocationError."""
+    """Return a text without line breaks. Raises SaltInvocationError."""
     text = "" if value is None else str(value)
     if any(character in text for character in "\0\n\r"):
         raise SaltInvocationError(f"{what} is one line.")
@@ -161,9 +160,9 @@ _FILE_MODE = 0o600
 def auth_keys(
     user: str | list[str] | None = None, config: str = _CONFIG, fingerprint_hash_type: str | None = None
 ) -> dict[str, Any]:
-    """The keys that may log in as a user, ``{key: {"enc", "comment", "options", "fingerprint"}}``.
+    """Return the authorised keys of a user, ``{key: {"enc", "comment", "options", "fingerprint"}}``.
 
-    With several users, or none for all, the same by user: those without such a file are left out.
+    For several users, or for all without a name, by user; users without the file are skipped.
 
     CLI Example::
 
@@ -189,7 +188,7 @@ def check_key(  # noqa: PLR0913 - Salt's signature
     *,
     fingerprint_hash_type: str | None = None,
 ) -> str:
-    """What ``set_auth_key`` would do: ``add``, ``update``, or nothing, as the key ``exists``.
+    """Return what ``set_auth_key`` would do: ``add``, ``update``, or nothing because the key ``exists``.
 
     CLI Example::
 
@@ -209,7 +208,7 @@ def check_key_file(
     saltenv: str = "base",
     fingerprint_hash_type: str | None = None,
 ) -> dict[str, str]:
-    """What ``set_auth_key_from_file`` would do with each key of a file of the master, or of this minion.
+    """Return what ``set_auth_key_from_file`` would do with each key of a file of the master or of this minion.
 
     CLI Example::
 
@@ -234,9 +233,9 @@ def set_auth_key(  # noqa: PLR0913 - Salt's signature
     *,
     fingerprint_hash_type: str | None = None,
 ) -> str:
-    """Let a key log in as a user: ``new``, ``replace`` where its options or comment were others, ``no change``.
+    """Authorise a key for a user: ``new``, ``replace`` if its options or comment changed, ``no change``.
 
-    ``invalid`` and ``Invalid public key`` say that it is no key, ``fail`` that there is no such user or home.
+    ``invalid`` and ``Invalid public key`` mean that it is no key, ``fail`` that there is no such user or home.
 
     CLI Example::
 
@@ -274,7 +273,7 @@ def set_auth_key_from_file(
     *,
     options: list[str] | None = None,
 ) -> str:
-    """Let all keys of a file log in as a user, with these options or those of the file; the answer that weighs most.
+    """Authorise all keys of a file for a user, with these options or the file's; return the most important answer.
 
     CLI Example::
 
@@ -294,7 +293,7 @@ def set_auth_key_from_file(
 
 
 def rm_auth_key(user: str, key: str, config: str = _CONFIG, fingerprint_hash_type: str | None = None) -> str:  # noqa: ARG001 - Salt's argument
-    """Have a key log in as a user no more: ``Key removed``, or ``Key not present``.
+    """Remove an authorised key of a user: ``Key removed``, or ``Key not present``.
 
     CLI Example::
 
@@ -317,7 +316,7 @@ def rm_auth_key_from_file(
     saltenv: str = "base",
     fingerprint_hash_type: str | None = None,
 ) -> str:
-    """Have all keys of a file of the master, or of this minion, log in as a user no more.
+    """Remove all keys in a file of the master or of this minion from a user's authorised keys.
 
     CLI Example::
 
@@ -334,7 +333,7 @@ _NO_KEY = KeyLine([], "", "", "")
 
 
 def _keys(user: str, config: str, hash_type: str | None, *, strict: bool = True) -> dict[str, Any] | None:
-    """The keys of a user, None without a file; what cannot be read is an error only if `strict`."""
+    """Return the keys of a user, None without a file; unreadable files are an error only if `strict`."""
     try:
         owner = _safe_files.account(user)
         data = _safe_files.read_user_file(_path(owner, config), owner)
@@ -367,7 +366,7 @@ def _line(key: str, enc: str, comment: str, options: Any) -> KeyLine:
 
 
 def _path(owner: pwd.struct_passwd, config: str) -> str:
-    """The file of a user: `%u` is his name, `%h` his home, as in AuthorizedKeysFile of sshd_config(5)."""
+    """Return the path of the file; `%u` is the user and `%h` the home, as in sshd_config(5)."""
     pieces, rest = [], str(config)
     while "%" in rest:
         before, _, rest = rest.partition("%")
@@ -390,7 +389,7 @@ def _write(path: str, owner: pwd.struct_passwd, lines: list[str]) -> None:
 
 
 def _source(source: str, saltenv: str) -> list[KeyLine] | None:
-    """The keys of a file that somebody wrote for this; what is wrong with it is in `__context__`, as Salt has it."""
+    """Return the keys of a source file; errors go to `__context__`, as in Salt."""
     place = __salt__["cp.cache_file"](source, saltenv)
     if not place or not os.path.isfile(place):
         raise CommandExecutionError("Failed to pull key file from salt file server")
@@ -406,7 +405,7 @@ def _source(source: str, saltenv: str) -> list[KeyLine] | None:
 _PORT = 22
 _SYSTEM = "/etc/ssh/ssh_known_hosts"
 _ATTEMPTS = 5
-"""How often a host is asked that says nothing."""
+"""Attempts to ask a silent host."""
 
 
 def get_known_host_entries(
@@ -416,8 +415,8 @@ def get_known_host_entries(
     port: int | None = None,
     fingerprint_hash_type: str | None = None,
 ) -> Any:
-    """What a user, or without one the system, knows of a host: a list of ``hostname``, ``key``, ``enc``,
-    ``fingerprint``; ``None`` when it is nothing.
+    """Return what a user, or the system, knows about a host: a list of ``hostname``, ``key``, ``enc``, ``fingerprint``;
+    ``None`` for nothing.
 
     CLI Example::
 
@@ -441,7 +440,7 @@ def recv_known_host_entries(
     timeout: int = 5,
     fingerprint_hash_type: str | None = None,
 ) -> list[dict[str, str]] | None:
-    """The keys that a host shows, as ``get_known_host_entries``; ``None`` when it shows none in that many seconds.
+    """Ask a host for its keys, as ``get_known_host_entries``; ``None`` when it sends none within the timeout.
 
     CLI Example::
 
@@ -470,7 +469,7 @@ def check_known_host(
     port: int | None = None,
     fingerprint_hash_type: str | None = None,
 ) -> Any:
-    """What ``set_known_host`` would do: ``add``, ``update``, or nothing, as the host ``exists``.
+    """Return what ``set_known_host`` would do: ``add``, ``update``, or nothing because the host ``exists``.
 
     CLI Example::
 
@@ -493,7 +492,7 @@ def check_known_host(
 def rm_known_host(
     user: str | None = None, hostname: str | None = None, config: str | None = None, port: int | None = None
 ) -> dict[str, str]:
-    """Have a user, or without one the system, know a host no more: ``{"status": "removed", "comment": ...}``.
+    """Remove a host from the known hosts of a user, or the system: ``{"status": "removed", "comment": ...}``.
 
     CLI Example::
 
@@ -505,8 +504,7 @@ def rm_known_host(
 
 
 def hash_known_hosts(user: str | None = None, config: str | None = None) -> dict[str, str]:
-    """Replace the names of hosts by their hashes: ``{"status": "updated", "comment": ...}``. No copy with names is
-    left.
+    """Hash the names of known hosts, without a backup: ``{"status": "updated", "comment": ...}``.
 
     CLI Example::
 
@@ -528,10 +526,10 @@ def set_known_host(  # noqa: PLR0913 - Salt's signature
     timeout: int = 5,
     fingerprint_hash_type: str | None = None,
 ) -> dict[str, Any]:
-    """Have a user, or without one the system, know a host by its key, or by those that it shows now.
+    """Add a host to the known hosts of a user, or the system, by its key or those that it sends now.
 
-    With a ``fingerprint`` one of these must have it; without both whoever answers is believed. The answer has the
-    status ``exists`` with the ``keys``, ``updated`` with the ``old`` and ``new`` entries, or ``error`` with its reason.
+    With a ``fingerprint`` one of these keys must have it; without both, the answering host is trusted. The status is
+    ``exists`` with the ``keys``, ``updated`` with the ``old`` and ``new`` entries, or ``error`` with the reason.
 
     CLI Example::
 
@@ -572,7 +570,7 @@ def set_known_host(  # noqa: PLR0913 - Salt's signature
 
 
 def _put(user: str | None, config: str | None, name: str, enc: str | None, new: list[dict[str, str]]) -> None:
-    """Write the entries in the place of those that the host has of the same types, or of any without `enc`."""
+    """Replace the host's entries of the same types, or all of them without `enc`."""
     place = _place(user, config)
     if isinstance(place, dict):
         raise CommandExecutionError(place["error"])
@@ -591,7 +589,7 @@ def _put(user: str | None, config: str | None, name: str, enc: str | None, new: 
 
 
 def _changed(user: str | None, config: str | None, words: list[str], status: str) -> dict[str, str]:
-    """Have ssh-keygen change the file."""
+    """Change the file with ssh-keygen."""
     place = _place(user, config)
     if isinstance(place, dict):
         return place
@@ -606,7 +604,7 @@ def _changed(user: str | None, config: str | None, words: list[str], status: str
 
 
 def _keygen(words: list[str], data: bytes, shown: str = "") -> tuple[str, bytes]:
-    """What ssh-keygen says of a file of known hosts, and what the file has then."""
+    """Run ssh-keygen on a known_hosts file; return its output and the new content."""
     with tempfile.TemporaryDirectory(prefix="saltlite-ssh-") as folder:
         copy = os.path.join(folder, "known_hosts")
         with open(copy, "wb") as stream:
@@ -615,7 +613,7 @@ def _keygen(words: list[str], data: bytes, shown: str = "") -> tuple[str, bytes]
             ["ssh-keygen", *words, "-f", copy], python_shell=False, ignore_retcode=True, redirect_stderr=bool(shown)
         )
         said = "\n".join(line for line in done["stdout"].splitlines() if ".old" not in line)
-        # 1 says that nothing was found.
+        # Status 1: nothing was found.
         if done["retcode"] > 1 or done["retcode"] < 0:
             raise CommandExecutionError(f"ssh-keygen failed: {done['stderr'] or done['stdout']}")
         with open(copy, "rb") as stream:
@@ -625,7 +623,7 @@ def _keygen(words: list[str], data: bytes, shown: str = "") -> tuple[str, bytes]
 def _entries(text: str, hash_type: str | None) -> Iterator[dict[str, str]]:
     for line in text.splitlines():
         words = line.split()
-        # A marker says that a key signs others, or that it must not be believed: it is no key of a host.
+        # Marked lines are keys of authorities or revoked keys, not keys of hosts.
         if line.startswith(("#", "@")) or len(words) < 3:
             continue
         name, enc, key = words[:3]
@@ -635,7 +633,7 @@ def _entries(text: str, hash_type: str | None) -> Iterator[dict[str, str]]:
 
 
 def _numbers(text: str, enc: str | None) -> Iterator[int]:
-    """The numbers of lines in what `ssh-keygen -F` says: `# Host NAME found: line N`, and below it that line."""
+    """Parse the line numbers in the output of `ssh-keygen -F`: `# Host NAME found: line N`, then that line."""
     lines = text.splitlines()
     for above, line in itertools.pairwise(lines):
         number = above.split()[-1]
@@ -658,7 +656,7 @@ def _has(entries: list[dict[str, str]], printed: str) -> bool:
 
 
 def _place(user: str | None, config: str | None) -> tuple[str, pwd.struct_passwd | None] | dict[str, str]:
-    """The file and whose it is, or Salt's form of an error."""
+    """Return the file and its owner, or an error in Salt's form."""
     path = str(config) if config else (".ssh/known_hosts" if user else _SYSTEM)
     if not user:
         return (path, None) if os.path.isabs(path) else _error("Cannot determine absolute path to file.")
@@ -701,10 +699,10 @@ _OPENSSH = b"openssh-key-v1\0"
 
 
 def host_keys(keydir: str | None = None, private: bool = False, certs: bool = True) -> dict[str, str]:
-    """The keys that this machine shows to who connects: ``{"ed25519.pub": text, ...}``.
+    """Return the host keys of this machine: ``{"ed25519.pub": text, ...}``.
 
-    Private keys are shown with ``private=True`` only (Salt shows them unless told not to). A key that cannot be read
-    is an empty text.
+    Private keys are included only with ``private=True`` (Salt includes them by default). An unreadable key is an empty
+    text.
 
     CLI Example::
 
@@ -732,10 +730,10 @@ def host_keys(keydir: str | None = None, private: bool = False, certs: bool = Tr
 def user_keys(
     user: str | list[str] | None = None, pubfile: str | bool | None = None, prvfile: str | bool | None = None
 ) -> dict[str, dict[str, str]]:
-    """The keys of users, by the names of their files below ``.ssh``; of all users without names.
+    """Return the keys of users by their file names below ``.ssh``; without names, of all users.
 
-    ``pubfile`` names another file, ``False`` leaves the public ones away. Private keys are shown when ``prvfile`` names
-    one, or is ``True`` (Salt shows them unless told not to).
+    ``pubfile`` names another file, and ``False`` omits public keys. Private keys are included only if ``prvfile`` is a
+    file name or ``True`` (Salt includes them by default).
 
     CLI Example::
 
@@ -764,7 +762,7 @@ def user_keys(
 
 
 def key_is_encrypted(key: str) -> bool:
-    """Whether the private key in a file wants a passphrase; False for a file that is none.
+    """Return whether the private key in a file has a passphrase; False if it is no private key.
 
     CLI Example::
 

@@ -1,12 +1,11 @@
-"""Work with git checkouts, by the program ``git``.
+"""Work with git checkouts, using the program ``git``.
 
-``cwd`` is the folder of the checkout; what is not absolute is below the home of ``user``, or of the minion's user.
-``user`` runs git as somebody else, ``identity`` names private keys for SSH, one or a list, on this minion or at
-``salt://``; they are tried in their order, and hosts whose keys are not known yet are trusted at the first time.
-``https_user`` and ``https_pass`` go to git through its environment, never into an URL, an argument or a log; where they
-are needed later, ``clone`` and ``remote_set`` keep them in a file of the repository that its owner alone can read.
-``opts`` and ``git_opts`` are more options, a text or a list, of the git command and of git itself. ``password`` is
-there because Salt has it, for Windows, and changes nothing.
+``cwd`` is the folder of the checkout; a relative path starts at the home of ``user``, or of the minion's user. ``user``
+runs git as another user. ``identity`` names private SSH keys, one or a list, on this minion or at ``salt://``; they are
+tried in order, and unknown host keys are trusted at first use. ``https_user`` and ``https_pass`` reach git through its
+environment, never through a URL, an argument or a log; ``clone`` and ``remote_set`` store them in a file of the
+repository that only its owner can read. ``opts`` and ``git_opts`` are further options, a text or a list, of the git
+command and of git itself. ``password`` exists in Salt for Windows and has no effect.
 
 :maintainer:    The saltlite authors
 :maturity:      new

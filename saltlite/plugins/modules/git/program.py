@@ -1,4 +1,4 @@
-"""Starting git: words that are no options, keys and passwords that nobody else sees, failures in git's own words."""
+"""Runs git: checks arguments, hides keys and passwords, and reports failures in git's words."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HOW = frozenset({"user", "password", "ignore_retcode", "output_encoding"})
-"""Keywords that every function takes."""
+"""Keywords of every function."""
 
 REMOTELY = HOW | {"identity", "saltenv"}
-"""Those of functions that speak with others."""
+"""Keywords of functions that contact a remote."""
 
 Login = tuple[str, str, str]
-"""Host of HTTPS with its port, name, password."""
+"""A host of HTTPS with its port, a name, a password."""
 
 _WITH_PASSWORD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s]+@")
 _HELPER = '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n" "$SALTLITE_NAME" "$SALTLITE_SECRET"; }; f'
@@ -45,9 +45,9 @@ def git(  # noqa: PLR0913 - what is run, where, how, and what is made of it
     login: Login | None = None,
     stdin: str | None = None,
 ) -> dict[str, Any]:
-    """What `cmd.run_all` says of `git` with these words. With `both` errors stand in the output.
+    """Run `git` with these words and return the answer of `cmd.run_all`. `both` merges errors into the output.
 
-    Raises CommandExecutionError when it fails, or with `fail` off gives the failure back.
+    Raises CommandExecutionError when git fails, or with `fail` off returns the failure.
     """
     unknown = sorted(name for name in how if name not in known and not name.startswith("__pub_"))
     if unknown:
@@ -84,7 +84,7 @@ def _run(
     fail: bool,
     stdin: str | None,
 ) -> dict[str, Any]:
-    # The value of a setting may be a secret too.
+    # A configuration value may be a secret.
     log.debug("Running %s in %s", redacted(shlex.join(argv[:4] if argv[1] == "config" else argv)), cwd)
     done: dict[str, Any] = __salt__["cmd.run_all"](
         argv,
@@ -97,7 +97,7 @@ def _run(
         redirect_stderr=both,
         ignore_retcode=bool(how.get("ignore_retcode")) or not fail,
         output_encoding=how.get("output_encoding"),
-        output_loglevel="quiet",  # arguments may have passwords of URLs in them
+        output_loglevel="quiet",  # arguments may contain URLs with passwords
     )
     return done
 
@@ -111,22 +111,22 @@ def _checked(done: dict[str, Any], argv: Sequence[str], *, fail: bool, both: boo
 
 
 def output(done: Mapping[str, Any]) -> str:
-    """The text of a command without line ends behind it."""
+    """Return the output of a command without trailing line breaks."""
     return str(done["stdout"]).rstrip()
 
 
 def lines(done: Mapping[str, Any]) -> list[str]:
-    """The lines of its text; git parts lines by line feeds only."""
+    """Return the lines of the output; git separates lines by line feeds only."""
     return [line for line in str(done["stdout"]).split("\n") if line]
 
 
 def redacted(text: str) -> str:
-    """The text without names and passwords in URLs."""
+    """Return the text without credentials in URLs."""
     return _WITH_PASSWORD.sub(r"\1<redacted>@", text)
 
 
 def word(value: Any, what: str) -> str:
-    """A name that is no option; `what` it is stands in the SaltInvocationError for others."""
+    """Return a name that is no option; else raise SaltInvocationError with `what` it should be."""
     text = str(value)
     if not text or text.startswith("-") or any(character in text for character in "\0\n\r"):
         raise SaltInvocationError(f"{redacted(text)!r:.80} is not {what}.")
@@ -134,9 +134,9 @@ def word(value: Any, what: str) -> str:
 
 
 def path(value: Any, user: str | None = None) -> str:
-    """An absolute path; others are below the home of the user. Raises SaltInvocationError.
+    """Return an absolute path; a relative one starts at the home of the user. Raises SaltInvocationError.
 
-    Where git runs as the minion, no link of others leads it to what is not theirs: CommandExecutionError.
+    When git runs as the minion, links of other users raise CommandExecutionError.
     """
     text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
     if not text or any(character in text for character in "\0\n\r"):
@@ -149,7 +149,7 @@ def path(value: Any, user: str | None = None) -> str:
 
 
 def options(given: Any) -> list[str]:
-    """Options as a list. Raises SaltInvocationError for a text that cannot be split into words."""
+    """Return options as a list. Raises SaltInvocationError for a text that cannot be split into words."""
     if given is None:
         return []
     if isinstance(given, list | tuple):
@@ -163,12 +163,12 @@ def options(given: Any) -> list[str]:
 
 
 def several(given: Any) -> list[str]:
-    """Words of a list, or of a text with commas."""
+    """Return the words of a list, or of a text with commas."""
     return [str(each) for each in (given if isinstance(given, list | tuple) else str(given).split(","))]
 
 
 def repository(value: Any) -> str:
-    """An URL or path of a repository. Raises SaltInvocationError."""
+    """Return a URL or path of a repository. Raises SaltInvocationError."""
     text = word(value, "the URL of a repository")
     if re.match(r"[A-Za-z0-9+-]+::", text):
         raise SaltInvocationError(f"{redacted(text)!r:.80}: helpers of git are not called by their URLs.")
@@ -183,12 +183,12 @@ def _login_words(login: Login | None, environment: dict[str, str]) -> list[str]:
         if any(character in part for character in "\0\n\r"):
             raise SaltInvocationError("https_user and https_pass are one line each.")
     environment.update(SALTLITE_NAME=name, SALTLITE_SECRET=secret)
-    # For this host alone: a repository can name others, as those of its submodules.
+    # For this host only: a repository may name other hosts, such as those of its submodules.
     return ["-c", "credential.helper=", "-c", f"credential.https://{host}.helper={_HELPER}"]
 
 
 def _key(identity: str, folder: str, how: Mapping[str, Any]) -> tuple[str, str]:
-    """The path of a private key, or "" and why there is none."""
+    """Return the path of a private key, or "" and the reason why there is none."""
     if not identity.startswith("salt://"):
         found = path(identity, how.get("user"))
         return (found, "") if os.path.isfile(found) else ("", f"The identity file {found} was not found.")
@@ -199,13 +199,13 @@ def _key(identity: str, folder: str, how: Mapping[str, Any]) -> tuple[str, str]:
     if how.get("user") and os.geteuid() == 0:
         entry = pwd.getpwnam(str(how["user"]))
         os.chown(own, entry.pw_uid, entry.pw_gid)
-        # The folder stays the minion's: who owns it could put a link in the place of the key.
+        # The folder belongs to the minion: its owner could replace the key by a link.
         os.chmod(folder, 0o711)  # noqa: S103 - the user has to come to his key in it, and reads no names
     return own, ""
 
 
 def _home(user: str | None) -> dict[str, str]:
-    """Services may have no HOME, without which git has no configuration of its user."""
+    """Return HOME for services without one; git needs it for the user's configuration."""
     return {} if user or os.environ.get("HOME") else {"HOME": _home_of(None)}
 
 

@@ -1,4 +1,4 @@
-"""Work with repositories elsewhere, and what a checkout knows of them."""
+"""Remote repositories: clone, fetch, pull, push, and the remotes of a checkout."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _UPDATED = re.compile(
 
 
 class How(TypedDict, total=False):
-    """As whom git is run, and what is made of it."""
+    """How git runs: user, options and output."""
 
     user: str | None
     password: str | None
@@ -44,14 +44,14 @@ class How(TypedDict, total=False):
 
 
 class Remotely(How, total=False):
-    """The same for commands that speak with others."""
+    """The same for commands that contact a remote."""
 
     identity: str | list[str] | None
     saltenv: str
 
 
 class WithLogin(Remotely, total=False):
-    """The same for URLs of HTTPS."""
+    """The same for HTTPS URLs."""
 
     https_user: str | None
     https_pass: str | None
@@ -60,7 +60,7 @@ class WithLogin(Remotely, total=False):
 def clone(
     cwd: str, url: str, name: str | None = None, opts: Any = "", git_opts: Any = "", **how: Unpack[WithLogin]
 ) -> bool:
-    """Clone a repository to ``cwd``, or with a ``name`` to a folder of that name in it.
+    """Clone a repository to ``cwd``, or to the folder ``name`` in it.
 
     CLI Example::
 
@@ -73,7 +73,7 @@ def clone(
     words = [*options(git_opts), "clone", *options(opts), "--", source]
     if name is not None:
         place = os.path.join(place, word(name, "the name of a folder"))
-    # git makes the folders above, as the user that it runs as: in a home nobody else should.
+    # git creates the parent folders as its own user: in a home no one else should.
     git([*words, place], "/", how, known=REMOTELY | _LOGIN, login=login)
     _keep_login(place, login, {key: value for key, value in how.items() if key in HOW})
     return True
@@ -88,8 +88,8 @@ def fetch(
     git_opts: Any = "",
     **how: Unpack[Remotely],
 ) -> dict[str, Any]:
-    """Fetch from a remote: ``new branches``, ``new tags``, ``updated tags`` as lists, ``updated branches`` with the
-    ``old`` and ``new`` commit of each; nothing of what did not change.
+    """Fetch from a remote. Return lists of ``new branches``, ``new tags`` and ``updated tags``, and ``updated
+    branches`` with their ``old`` and ``new`` commits; only what changed.
 
     CLI Example::
 
@@ -117,7 +117,7 @@ def fetch(
 
 
 def pull(cwd: str, opts: Any = "", git_opts: Any = "", **how: Unpack[Remotely]) -> str:
-    """Fetch, and merge the branch that this one follows.
+    """Fetch, and merge the upstream branch.
 
     CLI Example::
 
@@ -159,7 +159,7 @@ def ls_remote(
     git_opts: Any = "",
     **how: Unpack[WithLogin],
 ) -> dict[str, str]:
-    """The refs of a remote, or of an URL, with their commits: ``{ref: commit}``.
+    """Return the refs of a remote or a URL: ``{ref: commit}``.
 
     CLI Example::
 
@@ -176,7 +176,7 @@ def ls_remote(
 def remote_refs(
     url: str, heads: bool = False, tags: bool = False, *, filter: str | None = None, **how: Unpack[WithLogin]
 ) -> dict[str, str]:
-    """The refs of the repository at an URL, of branches or tags only, or of those that match a pattern.
+    """Return the refs of the repository at a URL: all, branches or tags only, or those that match a pattern.
 
     CLI Example::
 
@@ -190,8 +190,7 @@ def remote_refs(
 
 
 def remotes(cwd: str, *, redact_auth: bool = True, **how: Unpack[How]) -> dict[str, dict[str, str]]:
-    """The remotes of a checkout: ``{name: {"fetch": URL, "push": URL}}``. Passwords are shown with
-    ``redact_auth=False``.
+    """Return the remotes of a checkout: ``{name: {"fetch": URL, "push": URL}}``. ``redact_auth=False`` shows passwords.
 
     CLI Example::
 
@@ -207,7 +206,7 @@ def remotes(cwd: str, *, redact_auth: bool = True, **how: Unpack[How]) -> dict[s
 
 
 def remote_get(cwd: str, remote: str = "origin", *, redact_auth: bool = True, **how: Unpack[How]) -> dict[str, str]:
-    """The URLs of one remote: ``fetch`` and ``push``.
+    """Return the URLs of a remote: ``fetch`` and ``push``.
 
     CLI Example::
 
@@ -234,7 +233,7 @@ def remote_set(  # noqa: PLR0913 - Salt's signature
     push_https_pass: str | None = None,
     **how: Unpack[How],
 ) -> dict[str, str]:
-    """Have a remote stand for an URL, and pushes go to another one; its URLs then.
+    """Set the URL of a remote, and optionally its push URL; return its URLs.
 
     CLI Example::
 
@@ -290,7 +289,7 @@ def _login(where: Any, name: Any, secret: Any) -> Login | None:
 
 
 def _keep_login(place: str, login: Login | None, how: Any) -> None:
-    """Have git find the login again: in a file of the repository, which git makes for its owner alone."""
+    """Configure git to find the credentials in a file of the repository, which only its owner can read."""
     if login is None:
         return
     host, name, secret = login

@@ -1,4 +1,4 @@
-"""Questions to a checkout: nothing here changes one."""
+"""A checkout and its repository: inspect, change, configure. No remote is contacted."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 _LINK_BYTES_MAX = 8192
-"""The file `.git` of a worktree holds one path; paths have 4096 bytes at most."""
+"""Maximum size of the file `.git` of a worktree, which contains one path."""
 
 _STATES = {"M": "modified", "A": "new", "D": "deleted", "??": "untracked"}
 
 
 class How(TypedDict, total=False):
-    """As whom git is run, and what is made of it."""
+    """How git runs: user, options and output."""
 
     user: str | None
     password: str | None
@@ -30,7 +30,7 @@ class How(TypedDict, total=False):
 
 
 def version(versioninfo: bool = False) -> str | list[Any]:
-    """The version of git; with ``versioninfo`` as a list of its parts.
+    """Return the version of git; with ``versioninfo`` as a list of its parts.
 
     CLI Example::
 
@@ -45,8 +45,8 @@ def version(versioninfo: bool = False) -> str | list[Any]:
 
 
 def status(cwd: str, **how: Unpack[How]) -> dict[str, list[str]]:
-    """The paths that differ from what is committed, by what they are: ``modified``, ``new``, ``deleted``,
-    ``untracked``, or the two letters of git for others.
+    """Return the paths that differ from the commit by state: ``modified``, ``new``, ``deleted``, ``untracked``, or
+    git's two letters for other states.
 
     CLI Example::
 
@@ -59,13 +59,13 @@ def status(cwd: str, **how: Unpack[How]) -> dict[str, list[str]]:
         if not name:
             continue
         if state[:1] in {"R", "C"}:
-            next(rows, None)  # where it was before
+            next(rows, None)  # its former path
         found.setdefault(_STATES.get(state, state), []).append(name)
     return found
 
 
 def revision(cwd: str, rev: str = "HEAD", short: bool = False, **how: Unpack[How]) -> str:
-    """The id of the commit that a name stands for; with ``short`` its first digits.
+    """Return the commit id of a name; with ``short`` its first digits.
 
     CLI Example::
 
@@ -78,7 +78,7 @@ def revision(cwd: str, rev: str = "HEAD", short: bool = False, **how: Unpack[How
 
 
 def rev_parse(cwd: str, rev: str | None = None, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
-    """What ``git rev-parse`` says.
+    """Return the output of ``git rev-parse``.
 
     CLI Example::
 
@@ -90,7 +90,7 @@ def rev_parse(cwd: str, rev: str | None = None, opts: Any = "", git_opts: Any = 
 
 
 def current_branch(cwd: str, **how: Unpack[How]) -> str:
-    """The branch of a checkout, ``HEAD`` for one that is on none.
+    """Return the branch of a checkout, or ``HEAD`` if it is detached.
 
     CLI Example::
 
@@ -100,7 +100,7 @@ def current_branch(cwd: str, **how: Unpack[How]) -> str:
 
 
 def list_branches(cwd: str, remote: bool = False, **how: Unpack[How]) -> list[str]:
-    """The local branches; with ``remote`` those of remotes that are known here.
+    """Return the local branches; with ``remote`` the remote-tracking branches.
 
     CLI Example::
 
@@ -112,7 +112,7 @@ def list_branches(cwd: str, remote: bool = False, **how: Unpack[How]) -> list[st
 
 
 def list_tags(cwd: str, **how: Unpack[How]) -> list[str]:
-    """The tags.
+    """Return the tags.
 
     CLI Example::
 
@@ -122,7 +122,7 @@ def list_tags(cwd: str, **how: Unpack[How]) -> list[str]:
 
 
 def describe(cwd: str, rev: str = "HEAD", **how: Unpack[How]) -> str:
-    """A commit by its nearest tag, or by its id.
+    """Describe a commit by its nearest tag, or by its id.
 
     CLI Example::
 
@@ -145,10 +145,10 @@ def diff(  # noqa: PLR0913 - Salt's signature
     paths: str | list[str] | None = None,
     **how: Unpack[How],
 ) -> str:
-    """The differences of the checkout to what is staged, to a revision, or of one revision to another; of ``paths``
-    only.
+    """Return the differences of the checkout to the index or a revision, or between two revisions, optionally limited
+    to ``paths``.
 
-    ``cached`` compares what is staged, ``no_index`` two paths, whatever git knows of them.
+    ``cached`` compares the index, ``no_index`` compares two paths outside git.
 
     CLI Example::
 
@@ -169,7 +169,7 @@ def diff(  # noqa: PLR0913 - Salt's signature
 def is_worktree(
     cwd: str, user: str | None = None, password: str | None = None, output_encoding: str | None = None
 ) -> bool:
-    """Whether a folder is a worktree that belongs to the repository of another folder.
+    """Return whether a folder is a worktree of a repository in another folder.
 
     CLI Example::
 
@@ -183,7 +183,7 @@ def is_worktree(
     if done["retcode"]:
         return False
     try:
-        # It is the user's, who may have put anything there: what never ends, or never begins.
+        # A user owns the file and may have replaced it by a pipe or a device.
         fd = os.open(os.path.join(done["stdout"].removesuffix("\n"), ".git"), os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as stream:
             label, _, place = stream.readline(_LINK_BYTES_MAX).strip().partition(b" ")
@@ -205,7 +205,7 @@ def merge_base(  # noqa: PLR0913 - Salt's signature
     all: bool = False,
     **how: Unpack[How],
 ) -> Any:
-    """The best common ancestor of commits; a list with ``all`` and ``independent``, a truth with ``is_ancestor``.
+    """Return the best common ancestor of commits; a list with ``all`` and ``independent``, a bool with ``is_ancestor``.
 
     CLI Example::
 
@@ -247,7 +247,7 @@ def init(
     git_opts: Any = "",
     **how: Unpack[How],
 ) -> str:
-    """Make a repository, or complete one.
+    """Create a repository, or reinitialise one.
 
     CLI Example::
 
@@ -268,7 +268,7 @@ def init(
 
 
 def add(cwd: str, filename: str, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
-    """Stage a path, or what a pattern of git matches.
+    """Stage a path or a pathspec.
 
     CLI Example::
 
@@ -281,7 +281,7 @@ def add(cwd: str, filename: str, opts: Any = "", git_opts: Any = "", **how: Unpa
 
 
 def rm_(cwd: str, filename: str, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
-    """Remove a path from the checkout, and stage that.
+    """Remove a path from the checkout and the index.
 
     CLI Example::
 
@@ -301,7 +301,7 @@ def commit(
     filename: str | None = None,
     **how: Unpack[How],
 ) -> str:
-    """Commit what is staged, or one path as it is.
+    """Commit the index, or the current state of one path.
 
     CLI Example::
 
@@ -312,12 +312,12 @@ def commit(
         raise SaltInvocationError("A message has no NUL in it.")
     places = ["--", _filename(filename)] if filename else []
     words = [*options(git_opts), "commit", "-m", str(message), *options(opts), *places]
-    # What keeps git from a commit, such as that nothing is staged, stands on its stdout.
+    # git reports on stdout why it does not commit, such as an empty index.
     return output(git(words, path(cwd, how.get("user")), how, both=True))
 
 
 def branch(cwd: str, name: str | None = None, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> bool:
-    """Make a branch, or with options do something else to it.
+    """Create a branch, or with options do something else to it.
 
     CLI Example::
 
@@ -332,7 +332,7 @@ def branch(cwd: str, name: str | None = None, opts: Any = "", git_opts: Any = ""
 def checkout(
     cwd: str, rev: str | None = None, force: bool = False, opts: Any = "", git_opts: Any = "", **how: Unpack[How]
 ) -> str:
-    """Have the checkout be that of a revision. ``force`` throws away what differs.
+    """Check out a revision. ``force`` discards local changes.
 
     CLI Example::
 
@@ -348,7 +348,7 @@ def checkout(
 
 
 def discard_local_changes(cwd: str, path: str = ".", **how: Unpack[How]) -> str:
-    """Throw away what differs from what is staged, below a path.
+    """Discard unstaged changes below a path.
 
     CLI Example::
 
@@ -359,7 +359,7 @@ def discard_local_changes(cwd: str, path: str = ".", **how: Unpack[How]) -> str:
 
 
 def reset(cwd: str, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
-    """Have the branch, what is staged, or with ``--hard`` the checkout too, be those of a revision.
+    """Reset the branch, the index, or with ``--hard`` also the checkout to a revision.
 
     CLI Example::
 
@@ -369,7 +369,7 @@ def reset(cwd: str, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> s
 
 
 def merge(cwd: str, rev: str | None = None, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
-    """Merge a revision, or the branch that this one follows.
+    """Merge a revision, or the upstream branch.
 
     CLI Example::
 
@@ -382,7 +382,7 @@ def merge(cwd: str, rev: str | None = None, opts: Any = "", git_opts: Any = "", 
 
 
 def rebase(cwd: str, rev: str = "master", opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
-    """Put the commits of this branch on another revision.
+    """Rebase the branch onto another revision.
 
     CLI Example::
 
@@ -397,7 +397,7 @@ def rebase(cwd: str, rev: str = "master", opts: Any = "", git_opts: Any = "", **
 
 
 def stash(cwd: str, action: str = "save", opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
-    """Put away what differs, or with another action show it, apply it or forget it.
+    """Stash local changes, or show, apply or drop a stash with another action.
 
     CLI Example::
 
@@ -411,7 +411,7 @@ def stash(cwd: str, action: str = "save", opts: Any = "", git_opts: Any = "", **
 def symbolic_ref(
     cwd: str, ref: str, value: str | None = None, opts: Any = "", git_opts: Any = "", **how: Unpack[How]
 ) -> str:
-    """What a symbolic name such as ``HEAD`` stands for, or have it stand for something else.
+    """Return the ref of a symbolic name such as ``HEAD``, or set it.
 
     CLI Example::
 
@@ -435,7 +435,7 @@ def tag(
     git_opts: Any = "",
     **how: Unpack[How],
 ) -> str:
-    """Name a revision; with a message the tag is an object of its own. ``opts=--delete`` removes a tag.
+    """Tag a revision; a message makes the tag annotated. ``opts=--delete`` removes a tag.
 
     CLI Example::
 
@@ -463,9 +463,9 @@ def archive(
     format: str | None = None,
     **how: Unpack[How],
 ) -> bool:
-    """Write an archive of a revision; its form follows from the name of the file, or is ``format``.
+    """Write an archive of a revision; its format is ``format``, or follows from the file name.
 
-    All stands in a folder of the checkout's name, of the ``prefix``, or with an empty one in none.
+    The files are in a folder with the checkout's name, or ``prefix``; with an empty ``prefix`` in none.
 
     CLI Example::
 
@@ -516,9 +516,9 @@ def config_get(
     all: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """The last value of a key, or with ``all=True`` a list of all; ``None`` for a key that is not set.
+    """Return the last value of a key, or with ``all=True`` all values; ``None`` for an unset key.
 
-    ``global=True`` looks into the configuration of the user, and not of the repository.
+    ``global=True`` reads the user's configuration instead of the repository's.
 
     CLI Example::
 
@@ -546,7 +546,7 @@ def config_get_regexp(
     output_encoding: str | None = None,
     **kwargs: Any,
 ) -> dict[str, list[str]]:
-    """The values of all keys that match a regular expression: ``{key: [value]}``.
+    """Return the values of all keys that match a regular expression: ``{key: [value]}``.
 
     CLI Example::
 
@@ -579,7 +579,7 @@ def config_set(  # noqa: PLR0913 - Salt's signature
     add: bool = False,
     **kwargs: Any,
 ) -> list[str]:
-    """Set a key to a value, or to the several of ``multivar``; all its values then. ``add=True`` keeps those it has.
+    """Set a key to a value, or to the values of ``multivar``; return all its values. ``add=True`` keeps existing ones.
 
     CLI Example::
 
@@ -613,7 +613,7 @@ def config_unset(  # noqa: PLR0913 - Salt's signature
     all: bool = False,
     **kwargs: Any,
 ) -> bool:
-    """Remove a key that has one value, or whose value matches; with ``all=True`` every value.
+    """Unset a key with one value, or whose value matches; with ``all=True`` every value.
 
     CLI Example::
 
@@ -638,7 +638,7 @@ def config_unset(  # noqa: PLR0913 - Salt's signature
 
 
 class _Place:
-    """One configuration: that of the checkout at `cwd`, or with `global` that of a user."""
+    """A configuration: of the checkout at `cwd`, or with `global` of a user."""
 
     def __init__(
         self,
@@ -664,11 +664,11 @@ class _Place:
         }
 
     def run(self, words: list[str]) -> dict[str, Any]:
-        """`git config` with these words."""
+        """Run `git config` with these words."""
         return git(["config", self._scope, *words], self._cwd, self._how, fail=False)
 
     def refuse_others(self, done: dict[str, Any]) -> None:
-        """Raises CommandExecutionError for a command that failed."""
+        """Raise CommandExecutionError if the command failed."""
         if done["retcode"]:
             reason = " ".join(lines({"stdout": done["stderr"]})) or f"git ended with return code {done['retcode']}"
             raise CommandExecutionError(f"The configuration of git stays as it is: {reason}")

@@ -1,9 +1,7 @@
-"""Interfaces, addresses, routes and connections of this machine, and asking others.
+"""Interfaces, addresses, routes and connections of this machine, and probes of other machines.
 
-Interfaces and routes come from the kernel itself, connections from `/proc/net`; programs run only to ask other
-machines (`ping`, `traceroute`, `dig`).
-
-What belongs here: the functions of Salt's module, a file a subject. What does not: the messages of the kernel.
+Interfaces and routes come from the kernel, connections from `/proc/net`. Programs run only to contact other machines
+(`ping`, `traceroute`, `dig`).
 
 :maintainer:    The saltlite authors
 :maturity:      new

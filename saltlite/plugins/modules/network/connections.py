@@ -1,4 +1,4 @@
-"""Routes and neighbours."""
+"""Routes, neighbours, sockets, and probes of other machines."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _DEFAULTS = {"inet": "0.0.0.0", "inet6": "::/0"}  # noqa: S104 - a destination, 
 
 
 def routes(family: str | None = None) -> list[dict[str, str]]:
-    """The routes: a list of ``{addr_family, destination, gateway, netmask, flags, interface}``.
+    """Return the routes: a list of ``{addr_family, destination, gateway, netmask, flags, interface}``.
 
-    ``family`` is ``inet`` or ``inet6``. A destination of IPv6 has its length with it, and an empty netmask.
+    ``family`` is ``inet`` or ``inet6``. An IPv6 destination includes its prefix length, and its netmask is empty.
 
     CLI Example::
 
@@ -41,7 +41,7 @@ def routes(family: str | None = None) -> list[dict[str, str]]:
 
 
 def default_route(family: str | None = None) -> list[dict[str, str]]:
-    """The routes to everywhere else, in the form of ``routes``.
+    """Return the default routes, in the form of ``routes``.
 
     CLI Example::
 
@@ -51,7 +51,7 @@ def default_route(family: str | None = None) -> list[dict[str, str]]:
 
 
 def get_route(ip: str) -> dict[str, str | None]:
-    """How an address is reached: ``{destination, gateway, interface, source}``; no gateway on the same link.
+    """Return the route to an address: ``{destination, gateway, interface, source}``; no gateway on a local link.
 
     CLI Example::
 
@@ -60,13 +60,13 @@ def get_route(ip: str) -> dict[str, str | None]:
     way = _netlink.way_to(address(ip))
     try:
         name: str | None = socket.if_indextoname(way.number)
-    except OSError:  # the interface has just gone
+    except OSError:  # the interface was removed meanwhile
         name = None
     return {"destination": str(ip), "gateway": way.gateway, "interface": name, "source": way.source}
 
 
 def arp() -> dict[str, str]:
-    """The machines that answered on a link of this one: ``{hardware address: IPv4 address}``.
+    """Return the IPv4 neighbours that answered: ``{hardware address: IPv4 address}``.
 
     CLI Example::
 
@@ -75,13 +75,13 @@ def arp() -> dict[str, str]:
     found = {}
     for line in _machinefiles.read("/proc/net/arp").splitlines()[1:]:
         columns = line.split()
-        if len(columns) >= 6 and int(columns[2], 16):  # 0: asked, and not answered
+        if len(columns) >= 6 and int(columns[2], 16):  # 0: no answer
             found[columns[3]] = columns[0]
     return found
 
 
 def ip_neighs() -> dict[str, str]:
-    """The machines that answered on a link of this one: ``{hardware address: IPv4 address}``.
+    """Return the IPv4 neighbours that answered: ``{hardware address: IPv4 address}``.
 
     CLI Example::
 
@@ -91,7 +91,7 @@ def ip_neighs() -> dict[str, str]:
 
 
 def ip_neighs6() -> dict[str, str]:
-    """The machines that answered on a link of this one: ``{hardware address: IPv6 address}``.
+    """Return the IPv6 neighbours that answered: ``{hardware address: IPv6 address}``.
 
     CLI Example::
 
@@ -142,7 +142,7 @@ def _routes6() -> list[dict[str, str]]:
 
 
 def _address4(column: str) -> str:
-    # The kernel prints the number in the order of bytes that this processor has.
+    # The kernel prints the number in native byte order.
     try:
         return str(ipaddress.IPv4Address(struct.pack("=I", int(column, 16))))
     except (ValueError, struct.error) as error:
@@ -172,9 +172,9 @@ class _Connecting(TypedDict, total=False):
 
 
 def ping(host: str, timeout: int | bool = False, return_boolean: bool = False) -> str | bool:
-    """Ping a machine four times: what the program says, or with ``return_boolean`` whether it answered.
+    """Ping a machine four times. Return the program's output, or with ``return_boolean`` whether it answered.
 
-    ``timeout`` is how many seconds an answer may take.
+    ``timeout`` is the seconds to wait for an answer.
 
     CLI Example::
 
@@ -191,9 +191,9 @@ def ping(host: str, timeout: int | bool = False, return_boolean: bool = False) -
 
 
 def traceroute(host: str) -> list[dict[str, Any]]:
-    """The machines on the way to another: a list of ``{count, hostname, ip, ms1, ms2, ms3}``.
+    """Return the hops to a machine: a list of ``{count, hostname, ip, ms1, ms2, ms3}``.
 
-    One that does not answer has the name ``*`` and nothing else. After two minutes the list is empty.
+    A silent hop has only the name ``*``. After two minutes the list is empty.
 
     CLI Example::
 
@@ -209,7 +209,7 @@ def traceroute(host: str) -> list[dict[str, Any]]:
 
 
 def hops(text: str) -> list[dict[str, Any]]:
-    """What traceroute printed, a dict a line."""
+    """Parse the output of traceroute, one dict per line."""
     found: list[dict[str, Any]] = []
     for line in text.splitlines():
         match = None if line.startswith("traceroute") else _HOP.fullmatch(line)
@@ -225,7 +225,7 @@ def hops(text: str) -> list[dict[str, Any]]:
 
 
 def dig(host: str) -> str:
-    """What the DNS knows of a name, as dig prints it.
+    """Return the addresses of a name as dig prints them.
 
     CLI Example::
 
@@ -238,10 +238,10 @@ def dig(host: str) -> str:
 
 
 def connect(host: str, port: int | None = None, **kwargs: Unpack[_Connecting]) -> dict[str, Any]:
-    """Whether a port of a machine takes a connection: ``{"result": bool, "comment": sentence}``.
+    """Test a connection to a port of a machine: ``{"result": bool, "comment": sentence}``.
 
-    Keyword arguments: ``proto`` (``tcp``, or ``udp``, where something has to come back), ``timeout`` in seconds (5),
-    ``family`` (``ipv4`` or ``ipv6``).
+    Keyword arguments: ``proto`` (``tcp``, or ``udp``, which needs an answer), ``timeout`` in seconds (5), ``family``
+    (``ipv4`` or ``ipv6``).
 
     CLI Example::
 
@@ -274,8 +274,8 @@ def connect(host: str, port: int | None = None, **kwargs: Unpack[_Connecting]) -
 
 
 def wol(mac: str, bcast: str = "255.255.255.255", destport: int = 9) -> bool:
-    """Wake the machine with this hardware address up: a magic packet for it goes to ``bcast``, the broadcast address of
-    its network. True when it was sent; nobody answers one.
+    """Send a wake-on-LAN packet for this hardware address to ``bcast``, the broadcast address of its network; True when
+    it was sent.
 
     CLI Example::
 
@@ -309,10 +309,10 @@ def _seconds(value: Any) -> str:
 
 
 def netstat() -> list[dict[str, str]]:
-    """All sockets of TCP and UDP.
+    """Return all sockets of TCP and UDP.
 
-    A list of ``{proto, recv-q, send-q, local-address, remote-address, state, user, inode, program}``; UDP has no state,
-    ``user`` is a number, ``program`` PID/NAME or a hyphen where this minion's user may not see it.
+    A list of ``{proto, recv-q, send-q, local-address, remote-address, state, user, inode, program}``. UDP has no state.
+    ``user`` is a number. ``program`` is PID/NAME, or a hyphen without access.
 
     CLI Example::
 
@@ -337,7 +337,7 @@ def netstat() -> list[dict[str, str]]:
 
 
 def active_tcp() -> dict[int, dict[str, Any]]:
-    """The established connections of TCP: ``{number: {local_addr, local_port, remote_addr, remote_port}}``.
+    """Return the established TCP connections: ``{number: {local_addr, local_port, remote_addr, remote_port}}``.
 
     CLI Example::
 

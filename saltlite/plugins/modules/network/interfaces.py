@@ -1,4 +1,4 @@
-"""The interfaces of this machine with their addresses."""
+"""Interfaces, addresses and host names of this machine, and calculations with addresses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def convert_cidr(cidr: str) -> dict[str, str]:
-    """A network as ``{network, netmask, broadcast}``.
+    """Return a network as ``{network, netmask, broadcast}``.
 
     CLI Example::
 
@@ -36,7 +36,7 @@ def convert_cidr(cidr: str) -> dict[str, str]:
 
 
 def calc_net(ip_addr: str, netmask: str | None = None) -> str:
-    """The network of an address, as ADDRESS/LENGTH.
+    """Return the network of an address, as ADDRESS/LENGTH.
 
     CLI Example::
 
@@ -47,7 +47,7 @@ def calc_net(ip_addr: str, netmask: str | None = None) -> str:
 
 
 def ip_in_subnet(ip_addr: str, cidr: str) -> bool:
-    """Whether an address is in a network.
+    """Return whether an address is in a network.
 
     CLI Example::
 
@@ -57,7 +57,7 @@ def ip_in_subnet(ip_addr: str, cidr: str) -> bool:
 
 
 def is_private(ip_addr: str) -> bool:
-    """Whether an address is for private networks.
+    """Return whether an address is private.
 
     CLI Example::
 
@@ -67,7 +67,7 @@ def is_private(ip_addr: str) -> bool:
 
 
 def is_loopback(ip_addr: str) -> bool:
-    """Whether an address is one of a machine to itself.
+    """Return whether an address is a loopback address.
 
     CLI Example::
 
@@ -77,7 +77,7 @@ def is_loopback(ip_addr: str) -> bool:
 
 
 def reverse_ip(ip_addr: str) -> str:
-    """The name under which the DNS knows the name of an address.
+    """Return the name of an address for reverse DNS lookups.
 
     CLI Example::
 
@@ -87,7 +87,7 @@ def reverse_ip(ip_addr: str) -> str:
 
 
 def iphexval(ip: str) -> str:
-    """An IPv4 address as eight hexadecimal digits.
+    """Return an IPv4 address as eight hexadecimal digits.
 
     CLI Example::
 
@@ -97,7 +97,7 @@ def iphexval(ip: str) -> str:
 
 
 def address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The text as an address. Raises SaltInvocationError."""
+    """Parse an address. Raises SaltInvocationError."""
     try:
         return ipaddress.ip_address(str(text))
     except ValueError as error:
@@ -105,7 +105,7 @@ def address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 def network(text: str) -> Network:
-    """The text as a network, also that of an address with a length. Raises SaltInvocationError."""
+    """Parse a network, or an address with a prefix length. Raises SaltInvocationError."""
     try:
         return ipaddress.ip_network(str(text), strict=False)
     except ValueError as error:
@@ -118,10 +118,10 @@ _RING_NAMES = ("rx", "rx-mini", "rx-jumbo", "tx")
 
 
 def interfaces() -> dict[str, dict[str, Any]]:
-    """All interfaces: ``{name: {"up": bool, "hwaddr": text, "inet": [...], "inet6": [...]}}``.
+    """Return all interfaces: ``{name: {"up": bool, "hwaddr": text, "inet": [...], "inet6": [...]}}``.
 
-    An IPv4 address is ``{address, netmask, broadcast, label}``, one of IPv6 ``{address, prefixlen, scope}``; further
-    addresses of a network stand under ``secondary``. ``parent`` is the interface that another lies upon.
+    An IPv4 address is ``{address, netmask, broadcast, label}``, an IPv6 address ``{address, prefixlen, scope}``.
+    Further addresses of a network are in ``secondary``. ``parent`` is the underlying interface.
 
     CLI Example::
 
@@ -141,7 +141,7 @@ def interfaces() -> dict[str, dict[str, Any]]:
         if assigned.number not in found:
             continue
         kind, row = _address_row(assigned, names[assigned.number])
-        # For IPv6 the kernel's mark means a temporary address, which is a usual one.
+        # For IPv6 the flag marks temporary addresses, which are ordinary ones.
         if assigned.secondary and kind == "inet":
             found[assigned.number].setdefault("secondary", []).append({"type": kind, **row})
         else:
@@ -150,7 +150,7 @@ def interfaces() -> dict[str, dict[str, Any]]:
 
 
 def interface(iface: str) -> list[dict[str, Any]] | str:
-    """The IPv4 addresses of an interface: a list of ``{address, netmask, broadcast, label}``, or an empty text.
+    """Return the IPv4 addresses of an interface: a list of ``{address, netmask, broadcast, label}``, or an empty text.
 
     CLI Example::
 
@@ -161,7 +161,7 @@ def interface(iface: str) -> list[dict[str, Any]] | str:
 
 
 def interface_ip(iface: str) -> str:
-    """The first IPv4 address of an interface, or an empty text.
+    """Return the first IPv4 address of an interface, or an empty text.
 
     CLI Example::
 
@@ -172,7 +172,7 @@ def interface_ip(iface: str) -> str:
 
 
 def hw_addr(iface: str) -> str:
-    """The hardware address of an interface.
+    """Return the hardware address of an interface.
 
     CLI Example::
 
@@ -182,7 +182,7 @@ def hw_addr(iface: str) -> str:
 
 
 def hwaddr(iface: str) -> str:
-    """The same as ``hw_addr``.
+    """Alias of ``hw_addr``.
 
     CLI Example::
 
@@ -197,9 +197,9 @@ def ip_addrs(
     cidr: str | None = None,
     type: str | None = None,
 ) -> list[str]:
-    """The IPv4 addresses of this machine, or of an interface whose name or glob is given, sorted.
+    """Return the IPv4 addresses of this machine, or of interfaces by name or glob, sorted.
 
-    ``cidr`` keeps those of a network, ``type`` those that are ``public`` or ``private``.
+    ``cidr`` selects those in a network, ``type`` those that are ``public`` or ``private``.
 
     CLI Example::
 
@@ -219,7 +219,7 @@ def ipaddrs(
     cidr: str | None = None,
     type: str | None = None,
 ) -> list[str]:
-    """The same as ``ip_addrs``.
+    """Alias of ``ip_addrs``.
 
     CLI Example::
 
@@ -229,7 +229,7 @@ def ipaddrs(
 
 
 def ip_addrs6(interface: str | None = None, include_loopback: bool = False, cidr: str | None = None) -> list[str]:
-    """The IPv6 addresses of this machine, or of an interface whose name or glob is given, sorted.
+    """Return the IPv6 addresses of this machine, or of interfaces by name or glob, sorted.
 
     CLI Example::
 
@@ -240,7 +240,7 @@ def ip_addrs6(interface: str | None = None, include_loopback: bool = False, cidr
 
 
 def ipaddrs6(interface: str | None = None, include_loopback: bool = False, cidr: str | None = None) -> list[str]:
-    """The same as ``ip_addrs6``.
+    """Alias of ``ip_addrs6``.
 
     CLI Example::
 
@@ -252,7 +252,7 @@ def ipaddrs6(interface: str | None = None, include_loopback: bool = False, cidr:
 def ip_networks(
     interface: str | None = None, include_loopback: bool = False, verbose: bool = False
 ) -> list[str] | dict[str, dict[str, Any]]:
-    """The IPv4 networks that this machine is in; ``verbose`` gives ``{network: {address, netmask, num_addresses, …}}``.
+    """Return the IPv4 networks of this machine; with ``verbose`` ``{network: {address, netmask, num_addresses, …}}``.
 
     CLI Example::
 
@@ -265,7 +265,7 @@ def ip_networks(
 def ip_networks6(
     interface: str | None = None, include_loopback: bool = False, verbose: bool = False
 ) -> list[str] | dict[str, dict[str, Any]]:
-    """The IPv6 networks that this machine is in, as ``ip_networks`` shows those of IPv4.
+    """Return the IPv6 networks of this machine, like ``ip_networks``.
 
     CLI Example::
 
@@ -275,7 +275,7 @@ def ip_networks6(
 
 
 def subnets(interfaces: str | list[str] | None = None) -> list[str]:
-    """The IPv4 networks that this machine is in, or that the named interfaces are in.
+    """Return the IPv4 networks of this machine, or of the named interfaces.
 
     CLI Example::
 
@@ -287,7 +287,7 @@ def subnets(interfaces: str | list[str] | None = None) -> list[str]:
 
 
 def subnets6() -> list[str]:
-    """The IPv6 networks that this machine is in.
+    """Return the IPv6 networks of this machine.
 
     CLI Example::
 
@@ -297,7 +297,7 @@ def subnets6() -> list[str]:
 
 
 def in_subnet(cidr: str) -> bool:
-    """Whether this machine has an address in the network.
+    """Return whether this machine has an address in the network.
 
     CLI Example::
 
@@ -308,7 +308,7 @@ def in_subnet(cidr: str) -> bool:
 
 
 def ifacestartswith(cidr: str) -> list[str]:
-    """The interfaces with an IPv4 address that begins so.
+    """Return the interfaces with an IPv4 address that starts with this text.
 
     CLI Example::
 
@@ -323,9 +323,10 @@ def ifacestartswith(cidr: str) -> list[str]:
 
 
 def get_bufsize(iface: str) -> dict[str, Any]:
-    """The sizes of an interface's ring buffers: ``rx``, ``rx-mini``, ``rx-jumbo``, ``tx`` and of each the ``-max``.
+    """Return the sizes of an interface's ring buffers: ``rx``, ``rx-mini``, ``rx-jumbo``, ``tx``, and the ``-max`` of
+    each.
 
-    ``result`` is False, with a ``comment``, for an interface that has none.
+    For an interface without any, ``result`` is False with a ``comment``.
 
     CLI Example::
 
@@ -371,7 +372,7 @@ def _address_row(assigned: _netlink.Assigned, name: str) -> tuple[str, dict[str,
 
 
 def _assigned(version: int, wanted: Iterable[str] | None) -> list[_netlink.Assigned]:
-    """The addresses of interfaces whose name matches one of the globs, or of all."""
+    """Return the addresses of interfaces that match one of the globs, or of all."""
     import fnmatch
 
     globs = None if wanted is None else list(wanted)
@@ -427,7 +428,7 @@ _NAME = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 def get_hostname() -> str:
-    """The name of this machine.
+    """Return the host name of this machine.
 
     CLI Example::
 
@@ -437,7 +438,7 @@ def get_hostname() -> str:
 
 
 def get_fqdn() -> str:
-    """The name of this machine with its domain, as the resolver knows it.
+    """Return the fully qualified name of this machine, as the resolver knows it.
 
     CLI Example::
 
@@ -447,9 +448,9 @@ def get_fqdn() -> str:
 
 
 def mod_hostname(hostname: str, test: bool = False) -> bool:
-    """Give this machine another name: at once, in /etc/hostname, and wherever /etc/hosts has the old one.
+    """Change the host name of this machine: at runtime, in /etc/hostname, and in /etc/hosts.
 
-    On Red Hat's systems /etc/sysconfig/network follows where it names the machine.
+    On Red Hat systems also in /etc/sysconfig/network if it has the name.
 
     CLI Example::
 
@@ -476,7 +477,7 @@ def mod_hostname(hostname: str, test: bool = False) -> bool:
 
 def _exchange(path: str, expression: str, name: str) -> None:
     text = _machinefiles.read_if_there(path)
-    # What stands behind a # in /etc/hosts is for people.
+    # Comments in /etc/hosts stay.
     lines = []
     for line in text.splitlines(keepends=True):
         said, mark, comment = line.partition("#")

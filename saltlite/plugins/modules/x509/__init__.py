@@ -1,8 +1,8 @@
 """Read certificates, requests, revocation lists and keys.
 
-Each is given as the path of a file on this minion or as its content: PEM, DER, or either as hexadecimal digits or in
-base64 (with ``b64:`` before it). Of a file with several certificates the first is taken. Nothing here makes or signs
-anything, and no private key is extensions.
+Input is the path of a file on this minion or its content: PEM, DER, or either in hexadecimal or base64 (after
+``b64:``). Of several certificates in a file the first is used. Nothing is created or signed, and private keys stay
+hidden.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 # --- Input: `cryptography` is imported when it is needed (40 ms) ---
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
-"""A larger file is no certificate; the largest revocation lists have a few MiB."""
+"""Maximum file size; the largest revocation lists have a few MiB."""
 
 _ENTRY = re.compile(
     rb"-----BEGIN (?P<kind>[0-9A-Z ]+)-----\s++"
     rb"(?P<headers>(?:[A-Za-z-]++: [^\r\n]*+\r?\n)*+)"
     rb"(?P<body>[A-Za-z0-9+/=\s]++)-----END (?P=kind)-----"
 )
-"""Nothing is tried twice: a file of somebody else must not take time by its length squared."""
+"""The quantifiers are possessive, so that a hostile file cannot cause quadratic time."""
 
 
 def _content(given: Any) -> bytes:
-    """The bytes of a file, or those that are given. Raises SaltInvocationError for neither, CommandExecutionError."""
+    """Return the bytes of a file or of the given content. Raises SaltInvocationError and CommandExecutionError."""
     if isinstance(given, bytes):
         return given
     text = str(given)
@@ -76,8 +76,8 @@ def _file(path: str) -> bytes:
 
 
 def _entries(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """The kind and the whole of each entry of PEM, with lines of 64 characters."""
-    # Somebody may have put all of it into one line.
+    """Iterate over the PEM entries: kind and text, with lines of 64 characters."""
+    # The input may be a single line.
     spread = re.sub(rb"(-----(?:BEGIN|END) [0-9A-Z ]+-----)", rb"\n\1\n", data)
     for match in _ENTRY.finditer(spread):
         body = b"".join(match["body"].split())
@@ -88,7 +88,7 @@ def _entries(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _certificate(given: Any) -> x509.Certificate:
-    """Raises SaltInvocationError for what is none."""
+    """Load a certificate. Raises SaltInvocationError."""
     from cryptography import x509
 
     found: x509.Certificate = _loaded(
@@ -99,7 +99,7 @@ def _certificate(given: Any) -> x509.Certificate:
 
 
 def _request(given: Any) -> x509.CertificateSigningRequest:
-    """Raises SaltInvocationError for what is none."""
+    """Load a certificate request. Raises SaltInvocationError."""
     from cryptography import x509
 
     kinds = ("CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST")
@@ -109,7 +109,7 @@ def _request(given: Any) -> x509.CertificateSigningRequest:
 
 
 def _revocations(given: Any) -> x509.CertificateRevocationList:
-    """Raises SaltInvocationError for what is none."""
+    """Load a revocation list. Raises SaltInvocationError."""
     from cryptography import x509
 
     pem, der = x509.load_pem_x509_crl, x509.load_der_x509_crl
@@ -118,7 +118,7 @@ def _revocations(given: Any) -> x509.CertificateRevocationList:
 
 
 def _private_key(given: Any, passphrase: str | None) -> Any:
-    """A private key. Raises SaltInvocationError for what is none, CommandExecutionError for a wrong passphrase."""
+    """Load a private key. Raises SaltInvocationError, or CommandExecutionError for a wrong passphrase."""
     from cryptography.hazmat.primitives import serialization
 
     secret = None if passphrase is None else str(passphrase).encode()
@@ -135,9 +135,9 @@ def _private_key(given: Any, passphrase: str | None) -> Any:
 
 
 def _public_key(given: Any, passphrase: str | None = None) -> Any:
-    """The public key that is given, or that of a certificate, of a request or of a private key.
+    """Load a public key, or take it from a certificate, a request or a private key.
 
-    Raises CommandExecutionError for what is none of them.
+    Raises CommandExecutionError.
     """
     from cryptography.hazmat.primitives import serialization
 
@@ -164,7 +164,7 @@ def _public_key(given: Any, passphrase: str | None = None) -> Any:
 def _loaded(
     given: Any, what: str, kinds: tuple[str, ...], pem: Callable[[bytes], Any], der: Callable[[bytes], Any]
 ) -> Any:
-    """What the first entry of these kinds is, or the bytes themselves."""
+    """Load the first PEM entry of these kinds, or DER bytes."""
     from cryptography.exceptions import UnsupportedAlgorithm
 
     data = _content(given)
@@ -184,9 +184,8 @@ def _loaded(
 
 
 def read_certificate(certificate: str) -> dict[str, Any]:
-    """What a certificate says: ``subject``, ``issuer``, ``not_after``, ``fingerprints``, ``extensions`` and more.
-
-    Times are UTC.
+    """Return the fields of a certificate: ``subject``, ``issuer``, ``not_after``, ``fingerprints``, ``extensions`` and
+    more. Times are UTC.
 
     CLI Example::
 
@@ -221,7 +220,7 @@ def read_certificate(certificate: str) -> dict[str, Any]:
 
 
 def read_certificates(glob_path: str) -> dict[str, Any]:
-    """What the certificates in all files that match a glob say, by path. What is no certificate is left out.
+    """Return the fields of the certificates in all files that match a glob, by path; other files are skipped.
 
     CLI Example::
 
@@ -237,7 +236,7 @@ def read_certificates(glob_path: str) -> dict[str, Any]:
 
 
 def read_csr(csr: str) -> dict[str, Any]:
-    """What a certificate request says.
+    """Return the fields of a certificate request.
 
     CLI Example::
 
@@ -260,7 +259,7 @@ def read_csr(csr: str) -> dict[str, Any]:
 
 
 def read_crl(crl: str) -> dict[str, Any]:
-    """What a revocation list says: its ``issuer``, its times, and ``revoked_certificates`` by serial number.
+    """Return the fields of a revocation list: ``issuer``, times, and ``revoked_certificates`` by serial number.
 
     CLI Example::
 
@@ -289,7 +288,7 @@ def read_crl(crl: str) -> dict[str, Any]:
 
 
 def get_public_key(key: str, passphrase: str | None = None, asObj: Any = None) -> str:  # noqa: ARG001, N803 - Salt's name
-    """The public key of a certificate, a request or a private key, as PEM.
+    """Return the public key of a certificate, a request or a private key, as PEM.
 
     CLI Example::
 
@@ -299,7 +298,7 @@ def get_public_key(key: str, passphrase: str | None = None, asObj: Any = None) -
 
 
 def get_private_key_size(private_key: str, passphrase: str | None = None) -> int | None:
-    """The bits of a private key; ``None`` for a kind that has one size only.
+    """Return the bits of a private key; ``None`` for types of a fixed size.
 
     CLI Example::
 
@@ -310,7 +309,7 @@ def get_private_key_size(private_key: str, passphrase: str | None = None) -> int
 
 
 def verify_private_key(private_key: str, public_key: str, passphrase: str | None = None) -> bool:
-    """Whether a private key is that of a public key, a certificate or a request.
+    """Return whether a private key belongs to a public key, a certificate or a request.
 
     CLI Example::
 
@@ -323,9 +322,9 @@ def verify_private_key(private_key: str, public_key: str, passphrase: str | None
 def verify_signature(
     certificate: str, signing_pub_key: str | None = None, signing_pub_key_passphrase: str | None = None
 ) -> bool:
-    """Whether a certificate was signed by that key (of a certificate, too), or without one by its own.
+    """Return whether a certificate was signed by this key (or a certificate's key), by default its own.
 
-    Nothing is said of names, times or of what the signer may sign.
+    Names, times and the signer's permissions are not checked.
 
     CLI Example::
 
@@ -351,12 +350,12 @@ def verify_signature(
     except (UnsupportedAlgorithm, AttributeError) as error:
         raise CommandExecutionError("The kind of this signature is not supported.") from error
     except TypeError:
-        return False  # the signature is of another kind than the key
+        return False  # the key has another type than the signature
     return True
 
 
 def verify_crl(crl: str, cert: str) -> bool:
-    """Whether a revocation list was signed by the key of a certificate.
+    """Return whether a revocation list was signed by the key of a certificate.
 
     CLI Example::
 
@@ -370,7 +369,7 @@ def verify_crl(crl: str, cert: str) -> bool:
 
 
 def expires(certificate: str, days: int = 0) -> bool:
-    """Whether a certificate is no longer valid in that many days.
+    """Return whether a certificate expires within this many days.
 
     CLI Example::
 
@@ -383,7 +382,7 @@ def expires(certificate: str, days: int = 0) -> bool:
 
 
 def expired(certificate: str) -> dict[str, Any]:
-    """Whether a certificate is no longer valid: ``path`` (of a file), ``cn``, ``expired``.
+    """Return whether a certificate has expired: ``path`` (of a file), ``cn``, ``expired``.
 
     CLI Example::
 
@@ -393,7 +392,7 @@ def expired(certificate: str) -> dict[str, Any]:
 
 
 def will_expire(certificate: str, days: int) -> dict[str, Any]:
-    """Whether a certificate is no longer valid in that many days: ``check_days``, ``path`` (of a file), ``cn``,
+    """Return whether a certificate expires within this many days: ``check_days``, ``path`` (of a file), ``cn``,
     ``will_expire``.
 
     CLI Example::
@@ -404,9 +403,9 @@ def will_expire(certificate: str, days: int) -> dict[str, Any]:
 
 
 def get_pem_entry(text: str, pem_type: str | None = None) -> bytes:
-    """The first entry of PEM in a file or text, or the first of a type, with its lines as they should be.
+    """Return the first PEM entry in a file or text, or the first of a type, reformatted.
 
-    A private key is shown when its type is asked for, such as ``PRIVATE KEY``.
+    A private key is returned only if its type is requested, such as ``PRIVATE KEY``.
 
     CLI Example::
 
@@ -420,7 +419,7 @@ def get_pem_entry(text: str, pem_type: str | None = None) -> bytes:
 
 
 def get_pem_entries(glob_path: str) -> dict[str, bytes]:
-    """The first entry of PEM of each file that matches a glob, by path. Files without one are left out.
+    """Return the first PEM entry of each file that matches a glob, by path; other files are skipped.
 
     CLI Example::
 

@@ -1,4 +1,4 @@
-"""Names and extensions as plain data, in the shape that Salt gives them."""
+"""Converts names and extensions to plain data in Salt's form. Imports `cryptography`, so it is loaded on use."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _EXTENSIONS = {
 
 
 def name(given: x509.Name) -> dict[str, Any]:
-    """The first value of each attribute that Salt knows, by its short name."""
+    """Return the first value of each attribute that Salt knows, by short name."""
     found = {}
     for short, oid in _ATTRIBUTES.items():
         values = given.get_attributes_for_oid(oid)
@@ -63,20 +63,20 @@ def name(given: x509.Name) -> dict[str, Any]:
 
 
 def name_hash(given: x509.Name) -> str:
-    """Salt's: the first four bytes of the SHA-1 of the name, the last of them first."""
+    """Return Salt's hash: the first four bytes of the name's SHA-1, reversed."""
     digest = hashes.Hash(hashes.SHA1())  # noqa: S303 - a name of a name, which is what people have stored
     digest.update(given.public_bytes())
     return pairs(digest.finalize()[:4][::-1])
 
 
 def pairs(value: bytes | int) -> str:
-    """Hexadecimal digits in pairs: `0A:FF`."""
+    """Return hexadecimal digits in pairs: `0A:FF`."""
     raw = value if isinstance(value, bytes) else value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
     return raw.hex(":").upper()
 
 
 def described(given: x509.Extensions) -> dict[str, dict[str, Any]]:
-    """The extensions by name, each with `critical` and what is in it; those without a name are left out."""
+    """Return the extensions by name, each with `critical` and its values; unknown ones are skipped."""
     names = {oid: short for short, oid in _EXTENSIONS.items()}
     found = {}
     for extension in given:
@@ -124,7 +124,7 @@ def _policies(value: x509.CertificatePolicies) -> dict[str, Any]:
             reference = each.notice_reference
             qualifiers.append(
                 {
-                    "organizataion": reference.organization if reference else None,  # the word that Salt has
+                    "organizataion": reference.organization if reference else None,  # Salt's spelling
                     "notice_numbers": list(reference.notice_numbers) if reference else None,
                     "explicit_text": each.explicit_text,
                 }
@@ -150,7 +150,7 @@ def _points(value: Iterable[x509.DistributionPoint]) -> dict[str, Any]:
 def _issuing(value: x509.IssuingDistributionPoint) -> dict[str, Any]:
     return {
         "fullname": _general(value.full_name),
-        "onysomereasons": sorted(reason.value for reason in value.only_some_reasons or ()),  # the word that Salt has
+        "onysomereasons": sorted(reason.value for reason in value.only_some_reasons or ()),  # Salt's spelling
         "relativename": value.relative_name.rfc4514_string() if value.relative_name else None,
         "onlyuser": value.only_contains_user_certs,
         "onlyCA": value.only_contains_ca_certs,
