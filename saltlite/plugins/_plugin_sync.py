@@ -30,7 +30,7 @@ class SyncRequest(NamedTuple):
 def sync(
     client: Callable[[], Any],
     opts: Mapping[str, Any],
-    types: Sequence[str],
+    types: tuple[str, ...],
     request: SyncRequest,
     *,
     clean: bool = True,

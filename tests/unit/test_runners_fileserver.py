@@ -19,8 +19,8 @@ SERVED = {
 def client() -> Client:
     """A master that tells one name at a time."""
 
-    def served(act: str, env: str, after: str = "") -> dict[str, Any]:
-        names = {name: target for name, target in SERVED[act].items() if name > after and env == "base"}
+    def served(operation: str, env: str, after: str = "") -> dict[str, Any]:
+        names = {name: target for name, target in SERVED[operation].items() if name > after and env == "base"}
         return {"names": dict(list(names.items())[:1]), "more": len(names) > 1}
 
     return Client(served=served)
