@@ -6,7 +6,7 @@ Keys are minion ids, in every bank:
     pillar           its pillar, as it was compiled last
     resource_grains  {SRN: {"grains": {...}, "stale_since": None or seconds since 1970}} of the resources it manages
     resource_types   {"functions": {type: [signatures]}, ...} of what it registered last:
-    saltlite.master.processes.registrations
+    saltlite.master.processes.fleet
 
 Any process of the master may write and read. A reader follows by a cursor, and so never looks at what did not change.
 """

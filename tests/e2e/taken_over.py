@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from saltlite.master.processes import link
-from saltlite.master.protocol.session_manager import Decide
+from saltlite.master.protocol.effects import Decide
 from saltlite.wire import signatures
 from saltlite.wire.codec import encode_document
 from saltlite.wire.framing import IpcMessage, pack, unpack
@@ -127,10 +127,10 @@ class TakenOver(link.LinkProcess):
         stolen: list[Any] = []
         if self._order == "steal":
             for item in items:
-                if isinstance(item, Decide) and item.said["token"]:
+                if isinstance(item, Decide) and item.hello["token"]:
                     # Its own key under the id of the minion, and the minion's proof for an id of its own.
-                    stolen.append(Decide(NO_SESSION, EVIL_KEYS[0], item.address, item.said))
-                    thief = {**item.said, "id": "thief"}
+                    stolen.append(Decide(NO_SESSION, EVIL_KEYS[0], item.address, item.hello))
+                    thief = {**item.hello, "id": "thief"}
                     stolen.append(Decide(NO_SESSION + 1, EVIL_KEYS[1], item.address, thief))
         super()._to_mworker([*stolen, *items])
 

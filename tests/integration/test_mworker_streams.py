@@ -15,7 +15,7 @@ from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes import link_channel as linkchannel
 from saltlite.master.processes import mworker
 from saltlite.master.processes.context import HandlerConfig, Identity, Master, Refused, RejectedResults
-from saltlite.master.protocol.session_manager import Report
+from saltlite.master.protocol.effects import Report
 from saltlite.master.store.ports import RETURNS_SIZE
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint

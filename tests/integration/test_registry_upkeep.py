@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from saltlite.master.processes.fleet import Registered, Registrations
 from saltlite.master.processes.maintenance import ASK_AGAIN_S, REGISTRY_LOOK_S, RegistryMaintenance
-from saltlite.master.processes.registrations import Registered, Registrations
 from saltlite.master.store.banks import LocalBanks
 from saltlite.master.store.ports import MinionRow
 from saltlite.model.ids import MinionId

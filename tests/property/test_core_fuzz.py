@@ -8,7 +8,7 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saltlite.master.protocol.session_manager import CloseConnection, Decide, Report
+from saltlite.master.protocol.effects import CloseConnection, Decide, Report
 from saltlite.minion.protocol.effects import Delivery, Fork
 from saltlite.wire import frames, job_body
 from saltlite.wire.messages import VERBS

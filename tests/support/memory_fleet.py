@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltlite.master.protocol import session_manager
+from saltlite.master.protocol import effects, session_manager
+from saltlite.master.protocol.effects import Effect, Send
 from saltlite.master.protocol.outbox import Delivery
-from saltlite.master.protocol.session_manager import Effect, Send, SessionManager
+from saltlite.master.protocol.session_manager import SessionManager
 from saltlite.master.store.invariants import advance
 from saltlite.minion.protocol import connection
 from saltlite.minion.protocol import effects as job_effects
@@ -63,7 +64,7 @@ class Master:
         self.keys: dict[Fingerprint, str] = {}
         self.present: set[str] = set()
         self.came_and_went: list[tuple[str, bool]] = []
-        self.undecided: list[session_manager.Decide] = []
+        self.undecided: list[effects.Decide] = []
         self.holds_decisions = False
         self.store_fails = False
         self.start()
@@ -102,38 +103,38 @@ class Master:
             for effect in effects:
                 self._one(effect)
 
-    def _one(self, effect: session_manager.Effect) -> None:
+    def _one(self, effect: effects.Effect) -> None:
         match effect:
-            case session_manager.Send():
+            case effects.Send():
                 result = self.link.send(effect.route, effect.frame)
                 if result is SendResult.FULL:
                     self._tick_at = min(self._tick_at, self.clock.monotonic() + session_manager.BLOCKED_RETRY_S)
                 if result is not SendResult.OK:
                     self.manager.unsent(effect, gone=result is SendResult.GONE)
-            case session_manager.CloseConnection():
+            case effects.CloseConnection():
                 self.fleet.note("master", f"hangs up on {effect.address}")
                 self.link.hang_up(effect.connection, effect.address)
-            case session_manager.Decide():
-                self.fleet.note("master", f"decides about {effect.said['id']}")
+            case effects.Decide():
+                self.fleet.note("master", f"decides about {effect.hello['id']}")
                 if self.holds_decisions:
                     self.undecided.append(effect)
                 else:
                     self.decide(effect)
-            case session_manager.Presence():
+            case effects.Presence():
                 self.fleet.note("master", f"{effect.id} is {'up' if effect.up else 'away'}")
                 self.came_and_went.append((effect.id, effect.up))
                 (self.present.add if effect.up else self.present.discard)(effect.id)
-            case session_manager.Report():
+            case effects.Report():
                 self._report(effect)
-            case session_manager.Pull():
+            case effects.Pull():
                 self._pull(effect)
 
-    def decide(self, ask: session_manager.Decide) -> None:
+    def decide(self, ask: effects.Decide) -> None:
         """Accept a key that proves TOKEN, else what was said of it before, else pending."""
         key = fingerprint(ask.public)
-        if proves(token_public(TOKEN), ask.said["token"], ask.said["id"], ask.public):
+        if proves(token_public(TOKEN), ask.hello["token"], ask.hello["id"], ask.public):
             self.keys.setdefault(key, "accepted")
-        self.manager.decided(ask.session, self.keys.setdefault(key, "pending"), ask.said["id"])
+        self.manager.decided(ask.session, self.keys.setdefault(key, "pending"), ask.hello["id"])
 
     def change_key(self, name: str, state: str) -> None:
         """What `saltlite key` does."""
@@ -191,7 +192,7 @@ class Master:
         proof = merkle.proofs(job.minions)[name]
         return Delivery(jid, job.body, job.signature, proof, self.clock.monotonic() + left_s)
 
-    def _pull(self, ask: session_manager.Pull) -> None:
+    def _pull(self, ask: effects.Pull) -> None:
         wanted = [
             jid
             for jid, job in self.jobs.items()
@@ -203,7 +204,7 @@ class Master:
         rest = next(iter(wanted[16:]), "") if ask.fresh else None
         self.manager.deliver(ask.id, deliveries, starved=len(wanted) > 16, rest=rest)
 
-    def _report(self, report: session_manager.Report) -> None:
+    def _report(self, report: effects.Report) -> None:
         message = report.message
         if self.store_fails or message["t"] == "functions":
             return

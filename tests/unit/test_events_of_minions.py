@@ -10,7 +10,7 @@ from saltlite.auth.acl import Granted, Principal, read_rules
 from saltlite.errors import CommandExecutionError, RefusedError, SaltInvocationError, StoreError, UsageError
 from saltlite.master.handlers.documents import answer
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.protocol.request_queue import RequestQueue
+from saltlite.master.protocol.transfers import RequestQueue
 from saltlite.minion.processes.event_sender import EventSender, event_message
 from saltlite.model.events import TAG_MAX, matches, parse_free_tag, tag_of_minion
 from saltlite.model.ids import MinionId
@@ -84,13 +84,13 @@ def test_events_above_the_rate_are_answered_busy_and_reach_no_mworker() -> None:
         lane.event(1, "web1", {**event_message("a", {}, ""), "n": n}, 5.0)
         for ask in lane.due():
             lane.answered(1, {"n": ask.message["n"], "state": "ok"})
-        states += [message["state"] for _session, message in lane.leaving()]
+        states += [message["state"] for _session, message in lane.to_send()]
     assert states == ["ok"] * EVENTS_AT_ONCE + ["busy"]
     for minion, now, state in (("web2", 5.0, "ok"), ("web1", 5.0 + EVENT_EVERY_S * 0.4, "busy"), ("web1", 5.2, "ok")):
         lane.event(1, minion, {**event_message("a", {}, ""), "n": 1000}, now)
         for ask in lane.due():
             lane.answered(1, {"n": ask.message["n"], "state": "ok"})
-        assert [message["state"] for _session, message in lane.leaving()] == [state]
+        assert [message["state"] for _session, message in lane.to_send()] == [state]
 
 
 class Way:

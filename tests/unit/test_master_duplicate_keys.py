@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.master.protocol.session_manager import Effect, Presence, Send, Suspect
-from saltlite.master.protocol.sessions import KEYS_MAX, PROOFS, SIGN_OF_LIFE_S, WINDOW_S, DuplicateKeys
+from saltlite.master.protocol.effects import Effect, Presence, Send, Suspect
+from saltlite.master.protocol.sessions import KEYS_MAX, PROBE_S, PROOFS, WINDOW_S, DuplicateKeys
 from saltlite.model.keys import Fingerprint
 from saltlite.wire import codec
 from tests.support.memory_fleet import Guest, Table, of
@@ -81,9 +81,9 @@ def test_a_restarted_minion_has_its_place_soon_when_its_old_session_is_silent() 
     table = Table()
     up, newcomer = up_and_newcomer(table)
     table.take()
-    table.wait(SIGN_OF_LIFE_S / 2)
+    table.wait(PROBE_S / 2)
     assert states(newcomer, table.take()) == []
-    table.wait(SIGN_OF_LIFE_S)
+    table.wait(PROBE_S)
     effects = table.take()
     assert states(newcomer, effects) == ["accepted"]
     assert states(up, effects) == ["replaced"]
@@ -113,7 +113,7 @@ def test_a_newcomer_that_waits_feels_a_change_of_its_key(state: str) -> None:
     table.take()
     table.manager.key_changed(up.key, state, "web1")
     assert states(newcomer, table.take()) == ["busy"]
-    table.wait(2 * SIGN_OF_LIFE_S)
+    table.wait(2 * PROBE_S)
     assert table.manager.sessions.present() == []
 
 
@@ -126,7 +126,7 @@ def test_a_third_newcomer_takes_the_turn_of_the_second() -> None:
     assert states(second, table.take()) == ["busy"]
     third.decided("accepted")
     table.take()
-    table.wait(2 * SIGN_OF_LIFE_S)
+    table.wait(2 * PROBE_S)
     assert states(third, table.take()) == ["accepted"]
 
 

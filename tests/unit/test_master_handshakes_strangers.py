@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from saltlite.master.protocol.effects import CloseConnection, Decide
 from saltlite.master.protocol.handshakes import CONNECTS_S, Strangers
-from saltlite.master.protocol.session_manager import CloseConnection, Decide
 from saltlite.wire.limits import STRANGER_S, STRANGERS, STRANGERS_PER_NETWORK
 from tests.support.memory_fleet import Guest, Table
 

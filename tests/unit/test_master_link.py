@@ -83,7 +83,7 @@ class Link:
         )
         self.sent: list[bytes] = []
         self.process.add_mworker(self._channel, lambda: None)
-        self.says(ipc.hello(ipc.MWORKER))
+        self.says({"t": "hello", "role": ipc.MWORKER})
 
     def _channel(self, on_batch: Callable[[list[bytes]], None], _on_close: Callable[[str], None]) -> Any:
         self.on_batch = on_batch
@@ -128,7 +128,7 @@ def test_a_whole_fleet_that_reports_its_functions_at_once_fits_into_the_messages
 def test_results_that_were_left_out_are_counted() -> None:
     link = Link()
     for left_out in (2, 3):
-        link.says(ipc.committed(0, [], left_out))
+        link.says({"t": "committed", "n": 0, "items": [], "left_out": left_out})
     link.says({"t": "stats", "n": 1})
     assert unpack(link.sent[-1])["figures"]["left_out"] == 5
 
@@ -139,6 +139,6 @@ def test_what_waits_while_the_store_fails_is_bounded_in_bytes_and_in_number() ->
     most = RETURN_MEMORY // REPORT_BYTES
     link.report(*[state] * (most + 1000))
     for batch in link.batches():
-        link.says(ipc.uncommitted(batch["n"]))
+        link.says({"t": "uncommitted", "n": batch["n"]})
     link.reactor.ring(STORE_RETRY_S)
     assert sum(len(batch["items"]) for batch in link.batches()) == most

@@ -39,7 +39,7 @@ class MWorker:
         self._link = link
         self.got: list[Any] = []
         link.process.add_mworker(self._channel, lambda: None)
-        self.say(ipc.hello(ipc.MWORKER))
+        self.say({"t": "hello", "role": ipc.MWORKER})
 
     def _channel(self, on_batch: Callable[[list[bytes]], None], on_close: Callable[[str], None]) -> Any:
         self._on_batch, self._on_close = on_batch, on_close
@@ -99,7 +99,7 @@ def test_the_answer_leaves_once_and_a_second_one_does_not() -> None:
     ((_id, session, number),) = mworker.got
     before = link.sent
     for _ in range(2):
-        mworker.say(ipc.response(session, response_message(number, "ok")))
+        mworker.say({"t": "response", "session": session, "message": response_message(number, "ok")})
         link.reactor.turn()
     assert link.sent == before + 1
 
@@ -109,7 +109,7 @@ def test_what_a_dead_mworker_did_not_answer_is_asked_of_another_or_of_the_next_o
     first, guest = MWorker(link), link.join("web1")
     link.ask(guest, 1)
     link.ask(guest, 2)
-    first.say(ipc.response(first.got[0][1], response_message(1, "ok")))
+    first.say({"t": "response", "session": first.got[0][1], "message": response_message(1, "ok")})
     link.reactor.turn()
     first.die()
     second = MWorker(link)

@@ -8,8 +8,8 @@ import pytest
 
 from saltlite.errors import RefusedError, UsageError
 from saltlite.master.handlers.documents import agrees
-from saltlite.master.processes import registrations
-from saltlite.master.processes.registrations import CLAIMS_MAX, Registered, Registrations
+from saltlite.master.processes import fleet
+from saltlite.master.processes.fleet import CLAIMS_MAX, Registered, Registrations
 from saltlite.model.ids import MinionId
 from saltlite.model.resourcelook import TEXT_MAX, TypeReport, read_report
 from saltlite.resources.registry.admission import Rules
@@ -241,7 +241,7 @@ def test_so_many_claims_are_remembered_and_so_many_claimants_are_asked(
     known = office.master.registrations.of(MinionId("mb"))
     assert known is not None
     assert len(known.claims) == CLAIMS_MAX
-    monkeypatch.setattr(registrations, "ASKED_MAX", 1)
+    monkeypatch.setattr(fleet, "ASKED_MAX", 1)
     office.link.wanted.clear()
     office.ask("key_change", action="delete", fingerprints=[key(MinionId("ma")).fingerprint])
     assert office.link.wanted == [("mb", "resources")]

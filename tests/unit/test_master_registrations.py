@@ -6,7 +6,7 @@ import gc
 import weakref
 from collections.abc import Mapping
 
-from saltlite.master.processes.registrations import Registered, Registrations
+from saltlite.master.processes.fleet import Registered, Registrations
 from saltlite.model.ids import MinionId
 from saltlite.testing.banks import MemoryBanks, MemoryCache
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import RemoteProtocolError
-from saltlite.master.protocol.return_assembly import ANNOUNCED_MAX, COMMIT_S, GRANT_S, PART_BYTES_PER_S, Assembly
+from saltlite.master.protocol.transfers import ANNOUNCED_MAX, COMMIT_S, GRANT_S, PART_BYTES_PER_S, ReturnAssembly
 from saltlite.wire.limits import CHUNK, MIB, RETURN_CREDIT, RETURN_MAX, RETURN_MEMORY
 
 BIG = RETURN_MAX
@@ -22,16 +22,16 @@ def part(jid: str, offset: int, data: bytes) -> dict[str, Any]:
     return {"t": "return_chunk", "jid": jid, "offset": offset, "data": data}
 
 
-def full() -> Assembly:
+def full() -> ReturnAssembly:
     """All memory is granted, one large return to each of the sessions 1, 2 …"""
-    it = Assembly()
+    it = ReturnAssembly()
     for session in range(1, PLACES + 1):
         assert it.announce(session, ret("a", BIG), 0.0) == [(session, "a")]
     return it
 
 
 def test_parts_in_order_make_the_whole() -> None:
-    it = Assembly()
+    it = ReturnAssembly()
     assert it.announce(1, ret("a", 5), 0.0) == [(1, "a")]
     assert it.part(1, part("a", 0, b"he"), 0.0) is None
     assert it.part(1, part("a", 2, b"llo"), 0.0) == (ret("a", 5), b"hello")
@@ -41,7 +41,7 @@ def test_parts_in_order_make_the_whole() -> None:
     ("offset", "data"), [(0, b"xx"), (1, b"x"), (3, b"x"), (2, b"xxxx")], ids=["again", "back", "gap", "more"]
 )
 def test_a_part_out_of_order_or_beyond_the_end_is_refused(offset: int, data: bytes) -> None:
-    it = Assembly()
+    it = ReturnAssembly()
     it.announce(1, ret("a", 5), 0.0)
     it.part(1, part("a", 0, b"he"), 0.0)
     with pytest.raises(RemoteProtocolError, match="bad-part"):
@@ -57,7 +57,7 @@ def test_a_part_that_was_not_granted_is_refused() -> None:
 
 
 def test_a_part_after_the_whole_is_refused() -> None:
-    it = Assembly()
+    it = ReturnAssembly()
     it.announce(1, ret("a", 1), 0.0)
     it.part(1, part("a", 0, b"x"), 0.0)
     with pytest.raises(RemoteProtocolError, match="bad-part"):
@@ -65,7 +65,7 @@ def test_a_part_after_the_whole_is_refused() -> None:
 
 
 def test_an_announcement_again_starts_over() -> None:
-    it = Assembly()
+    it = ReturnAssembly()
     it.announce(1, ret("a", 4), 0.0)
     it.part(1, part("a", 0, b"xx"), 0.0)
     assert it.announce(1, ret("a", 4), 0.0) == [(1, "a")]
@@ -73,7 +73,7 @@ def test_an_announcement_again_starts_over() -> None:
 
 
 def test_an_announcement_of_what_is_whole_and_not_committed_yet_is_not_granted_again() -> None:
-    it = Assembly()
+    it = ReturnAssembly()
     it.announce(1, ret("a", 2), 0.0)
     it.part(1, part("a", 0, b"xx"), 0.0)
     assert it.announce(1, ret("a", 2), 0.0) == []
@@ -104,7 +104,7 @@ def test_who_waits_is_not_overtaken_by_who_wants_less() -> None:
 
 
 def test_one_minion_has_at_most_its_credit_under_way() -> None:
-    it = Assembly()
+    it = ReturnAssembly()
     size = RETURN_CREDIT // 4
     granted = [key for number in range(9) for key in it.announce(1, ret(str(number), size), 0.0)]
     assert granted == [(1, "0"), (1, "1"), (1, "2"), (1, "3")]
@@ -112,7 +112,7 @@ def test_one_minion_has_at_most_its_credit_under_way() -> None:
 
 
 def test_a_return_larger_than_the_credit_is_granted_alone() -> None:
-    it = Assembly()
+    it = ReturnAssembly()
     assert it.announce(1, ret("big", RETURN_CREDIT + 1), 0.0) == [(1, "big")]
     assert it.announce(1, ret("small", 1), 0.0) == []
     assert it.release(1, "big", 0.0) == [(1, "small")]
@@ -145,7 +145,7 @@ def test_a_session_may_announce_so_many_and_no_more() -> None:
 
 
 def test_tiny_returns_cannot_take_places_without_end() -> None:
-    it = Assembly()
+    it = ReturnAssembly()
     granted = sum(len(it.announce(session, ret("a", 1), 0.0)) for session in range(RETURN_MEMORY // CHUNK + 9))
     assert granted == RETURN_MEMORY // CHUNK
 
@@ -166,7 +166,7 @@ def test_who_may_not_have_heard_of_its_place_is_given_another_one_behind_the_oth
 
 
 def test_who_stopped_in_the_middle_loses_its_place() -> None:
-    it = Assembly()
+    it = ReturnAssembly()
     it.announce(1, ret("a", BIG), 0.0)
     it.part(1, part("a", 0, b"x"), 0.0)
     assert it.expire(GRANT_S + 1.0) == []
@@ -187,7 +187,7 @@ def test_a_slow_return_keeps_its_place_while_its_parts_come_fast_enough() -> Non
 
 
 def test_a_return_that_comes_drop_by_drop_loses_its_place() -> None:
-    it = Assembly()
+    it = ReturnAssembly()
     it.announce(1, ret("a", MIB), 0.0)
     for second in range(int(GRANT_S) + 1):
         it.part(1, part("a", second, b"x"), float(second))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from saltlite.master.protocol.effects import CloseConnection, Presence, Pull, Report, Send
 from saltlite.master.protocol.outbox import DELIVERIES_MAX, RESEND_MIN_S
 from saltlite.master.protocol.session_manager import (
     BLOCKED_RETRY_S,
@@ -11,11 +12,6 @@ from saltlite.master.protocol.session_manager import (
     SILENCE_HEARTBEATS,
     TICK_S,
     UNANSWERED_S,
-    CloseConnection,
-    Presence,
-    Pull,
-    Report,
-    Send,
 )
 from saltlite.master.protocol.sessions import HELD_MAX
 from saltlite.model.ids import Jid

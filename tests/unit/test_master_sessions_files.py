@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from saltlite.master.protocol.session_manager import CloseConnection, Send
+from saltlite.master.protocol.effects import CloseConnection, Send
 from saltlite.wire.limits import CHUNK, FILE_ASKS_MAX
 from saltlite.wire.messages import response_message
 from tests.support.memory_fleet import MESSAGES, Guest, Table, delivery, of

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.master.protocol.session_manager import DECIDING_MAX, DECISION_S, CloseConnection, Decide, Report, Send
+from saltlite.master.protocol.effects import CloseConnection, Decide, Report, Send
+from saltlite.master.protocol.session_manager import DECIDING_MAX, DECISION_S
 from saltlite.master.protocol.sessions import PENDING_SESSIONS
 from saltlite.wire import frames
 from saltlite.wire.limits import (
@@ -26,7 +27,7 @@ def test_a_good_handshake_asks_an_mworker_about_exactly_the_key_that_was_proved(
     guest = Guest(table, "web1")
     guest.prove()
     (ask,) = of(Decide, table.take())
-    assert (ask.public, ask.address, ask.said["id"]) == (public_of(guest.private), guest.address, "web1")
+    assert (ask.public, ask.address, ask.hello["id"]) == (public_of(guest.private), guest.address, "web1")
 
 
 def test_query_is_answered_with_the_fleet_key() -> None:
@@ -276,7 +277,7 @@ def test_sessions_that_wait_for_a_verdict_have_a_limit(monkeypatch: pytest.Monke
     late = Guest(table, "late")
     late.prove()
     assert [message["state"] for message in late.heard()] == ["busy"]
-    assert [ask.said["id"] for ask in of(Decide, table.done)] == ["m0", "m1", "m2"]
+    assert [ask.hello["id"] for ask in of(Decide, table.done)] == ["m0", "m1", "m2"]
 
 
 def test_pending_sessions_have_a_limit_and_a_place_that_is_left_is_free(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.master.protocol.session_manager import CloseConnection, Report
+from saltlite.master.protocol.effects import CloseConnection, Report
 from saltlite.wire.messages import VERBS, Sender, functions_digest, functions_message
 from tests.support.memory_fleet import MESSAGES, Guest, Table, of
 

@@ -22,7 +22,7 @@ from typing import Any
 from saltlite.auth.acl import Principal
 from saltlite.errors import RefusedError, RemoteProtocolError, StoreError, UsageError
 from saltlite.master.processes.context import Answer, Master
-from saltlite.master.processes.registrations import Registered, ask_claimants
+from saltlite.master.processes.fleet import Registered, ask_claimants
 from saltlite.master.store.ports import StoreReader, StoreWriter
 from saltlite.model.events import (
     tag_resource_conflict,

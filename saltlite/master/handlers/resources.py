@@ -11,7 +11,7 @@ from saltlite.auth.acl import Principal
 from saltlite.errors import UsageError
 from saltlite.master.handlers.registration import conflict, drop_grains, missing_rows
 from saltlite.master.processes.context import Answer, Master
-from saltlite.master.processes.registrations import Registered
+from saltlite.master.processes.fleet import Registered
 from saltlite.model.events import tag_resource_conflict
 from saltlite.model.ids import MinionId, TargetId, check_resource_id, check_resource_type, parse_minion_id, parse_srn
 from saltlite.targeting.banks import RESOURCE_GRAINS

@@ -26,8 +26,8 @@ from saltlite.master.processes import identity
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
 from saltlite.master.processes.identity import PKI_LOOK_S, RENEW_S, Renewal
-from saltlite.master.processes.paths import HOOKS, Paths
 from saltlite.master.processes.supervisor import (
+    HOOKS,
     LOOK_S,
     MAINTENANCE,
     MWORKER,
@@ -60,6 +60,72 @@ from saltlite.targeting.banks import Banks
 if TYPE_CHECKING:
     from saltlite.master.processes.link_channel import LinkChannel
     from saltlite.resources.registry.mmap import ResourceRegistry
+
+
+# MERGED paths.py:
+# Where a master keeps what.
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The files and folders of the master with this configuration."""
+
+    config: MasterConfig
+
+    @property
+    def store(self) -> str:
+        """The SQLite file."""
+        return os.path.join(self.config.data_dir, "store.sqlite")
+
+    @property
+    def lock(self) -> str:
+        """Held by the one master of this data_dir."""
+        return os.path.join(self.config.data_dir, "lock")
+
+    @property
+    def copies(self) -> str:
+        """The environments of single `saltlite cp` commands."""
+        return os.path.join(self.config.cachedir, "copies")
+
+    @property
+    def minions(self) -> str:
+        """What minions have sent, one folder each."""
+        return os.path.join(self.config.cachedir, "minions")
+
+    @property
+    def hooks(self) -> str:
+        """Where the process of hooks stands in the event log."""
+        return os.path.join(self.config.data_dir, "hooks.json")
+
+    def returner(self, name: str) -> str:
+        """Where that returner stands in the event log."""
+        return os.path.join(self.config.data_dir, "returners", f"{name}.json")
+
+    @property
+    def readers(self) -> dict[str, str]:
+        """What the processes that read the event log are called, and where each notes how far it is."""
+        of_returners = {f"returner {name}": self.returner(name) for name in returner_names(self.config)}
+        return of_returners | ({HOOKS: self.hooks} if self.config.hooks else {})
+
+    @property
+    def client_socket(self) -> str:
+        """Where the CLI and the API connect."""
+        return os.path.join(self.config.sock_dir, "master.ipc")
+
+    @property
+    def auth_socket(self) -> str:
+        """Where MWorkers have passwords checked."""
+        return os.path.join(self.config.sock_dir, "auth.ipc")
+
+    @property
+    def evaluator_socket(self) -> str:
+        """Where MWorkers have pillars made."""
+        return os.path.join(self.config.sock_dir, "evaluators.ipc")
+
+    @property
+    def link_socket(self) -> str:
+        """Where MWorkers connect to the link process."""
+        return os.path.join(self.config.sock_dir, "link.ipc")
 
 
 AUTH = "auth"

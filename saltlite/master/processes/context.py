@@ -12,8 +12,7 @@ from saltlite.errors import CostlyRuleError, StoreError, UsageError
 from saltlite.files.roots import FileRoots, MemoryFileRoots
 from saltlite.limits import RateLimiter
 from saltlite.master.processes.documents import Pillars
-from saltlite.master.processes.fleet import Indexes, MasterFleet, Nodegroups, indexes_of
-from saltlite.master.processes.registrations import Registrations
+from saltlite.master.processes.fleet import Indexes, MasterFleet, Nodegroups, Registrations, indexes_of
 from saltlite.master.store.ports import FunctionSet, OpenJob, Store, StoreReader
 from saltlite.model.clock import Clock
 from saltlite.model.ids import Jid, MinionId, TargetId

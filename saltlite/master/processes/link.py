@@ -15,19 +15,17 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from saltlite.master.processes import link_channel as ipc
-from saltlite.master.protocol.effects import MinionRequest
-from saltlite.master.protocol.session_manager import (
-    BLOCKED_RETRY_S,
-    TICK_S,
+from saltlite.master.protocol.effects import (
     CloseConnection,
     Decide,
+    MinionRequest,
     Presence,
     Pull,
     Report,
     Send,
-    SessionManager,
     Suspect,
 )
+from saltlite.master.protocol.session_manager import BLOCKED_RETRY_S, TICK_S, SessionManager
 from saltlite.model.ids import JID_DIGITS
 from saltlite.model.keys import Fingerprint
 from saltlite.platform.defects import supervised
@@ -203,7 +201,7 @@ class LinkProcess:
         self._announce(presence)
         self._to_mworker(for_mworkers)
         self._ask_for_files(list(self._manager.files.due()))
-        if self._manager.files.laden:
+        if self._manager.files.has_responses:
             self._soon()
         if full:
             self._reactor.call_later(BLOCKED_RETRY_S, self._retry)
@@ -329,13 +327,19 @@ class LinkProcess:
                 for key, state, minion in message["changes"]:
                     manager.key_changed(Fingerprint(key), state, minion)
                 # The sessions are gone from the table by now: no later frame of theirs is acted on (S5).
-                mworker.channel.send(pack(ipc.keys_done(message["n"])))
+                mworker.channel.send(pack({"t": "keys_done", "n": message["n"]}))
             case "heard":
                 mworker.channel.send(
-                    pack(ipc.heard(message["n"], manager.sessions.heard(message["ids"], self._reactor.now())))
+                    pack(
+                        {
+                            "t": "heard",
+                            "n": message["n"],
+                            "silent_s": manager.sessions.heard(message["ids"], self._reactor.now()),
+                        }
+                    )
                 )
             case "stats":
-                mworker.channel.send(pack(ipc.stats(message["n"], self._figures())))
+                mworker.channel.send(pack({"t": "stats", "n": message["n"], "figures": self._figures()}))
             case "wake_up":
                 self._committed_by(mworker)
             case _:
@@ -374,7 +378,7 @@ class LinkProcess:
         ringers, self._committers = self._committers, set()
         for mworker in list(self._mworkers):
             if ringers != {mworker}:
-                mworker.channel.send(pack(ipc.wake_up()))
+                mworker.channel.send(pack({"t": "wake_up"}))
 
     def _for_minions(self, mworker: MWorkerChannel, message: IpcMessage) -> None:
         match message["t"]:

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 from saltlite.errors import RemoteProtocolError, SaltliteError
 from saltlite.master.handlers.delivery import release_due
 from saltlite.master.processes.context import RecentProofs
+from saltlite.master.processes.fleet import Asking, Registrations, ask_claimants
 from saltlite.master.processes.link_channel import LinkChannel
-from saltlite.master.processes.registrations import Asking, Registrations, ask_claimants
 from saltlite.master.store.ports import Store
 from saltlite.model.clock import Clock
 from saltlite.model.events import tag_resource_registry

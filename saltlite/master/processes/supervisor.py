@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from saltlite.master.processes.paths import HOOKS
 from saltlite.platform import systemd
 from saltlite.platform.children import Children, Spec
 from saltlite.platform.process import cpu_seconds, state_of
@@ -96,6 +95,7 @@ class Supervisor:
 
 MWORKER = "MWorker"
 MAINTENANCE = "maintenance"
+HOOKS = "hooks"
 
 LOOK_S = 1.0
 """How often the supervisor looks."""

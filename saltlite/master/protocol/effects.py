@@ -1,4 +1,4 @@
-"""What the hub wants done: its effects, carried out by the link process in order."""
+"""Effects of the session manager: values that the link process carries out in order."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from saltlite.wire.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Put this frame on the link.
+    """Send this frame.
 
-    `session` is 0 for a peer that has none; `jid` names the job it carries, `message` what it says otherwise:
-    by these the hub knows what to do when the link could not take it.
+    `session` is 0 for a peer without one. A frame of a session carries the delivery `jid` or `message`, by which
+    `SessionManager.unsent` knows what to do when the link could not take it.
     """
 
     route: bytes
@@ -25,7 +25,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class CloseConnection:
-    """End this connection, if it still belongs to that address: its peer broke the protocol or is silent."""
+    """Close this connection if it still belongs to that address: its peer broke the protocol or is silent."""
 
     connection: int
     address: str
@@ -33,17 +33,17 @@ class CloseConnection:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """MinionRequest an MWorker what this key may do; the answer comes back through `decided()`."""
+    """Ask an MWorker for the verdict about a key; the answer arrives through `decided()`."""
 
     session: int
     public: bytes
     address: str
-    said: Message
+    hello: Message
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a minion said and an MWorker must store: `job_state`, `functions`, `digest`, or `ret` with its body."""
+    """A message that an MWorker must store: `job_state`, `functions`, `digest`, or `return` with its body."""
 
     id: str
     fingerprint: Fingerprint
@@ -53,7 +53,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """A minion with an accepted key came (`up`) or went."""
+    """A minion with an accepted key came up or went away."""
 
     id: str
     fingerprint: Fingerprint
@@ -67,10 +67,10 @@ class Presence:
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """MinionRequest an MWorker for the jobs of this minion that the store still holds.
+    """Ask an MWorker for the jobs of this minion in the store.
 
-    `fresh`: whatever is not settled is asked about anew, because the session has just begun or is old; from the job
-    `since` on, where an earlier answer left off.
+    `fresh`: for all that are not settled, because the session is new or old; `since` is the job where an earlier answer
+    ended.
     """
 
     id: str
@@ -80,9 +80,9 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """Two machines seem to share this key: the one at `address` was sent away, the one at `stays` stays.
+    """Two machines seem to share this key: the one at `address` was refused, the one at `stays` keeps its session.
 
-    Which of them has the key by right is not known: a thief can be the one that stays.
+    Which of them owns the key is unknown: the one that stays can be a thief.
     """
 
     id: str
@@ -96,7 +96,7 @@ Effect = Send | CloseConnection | Decide | Report | Presence | Pull | Suspect
 
 @dataclass(frozen=True, slots=True)
 class MinionRequest:
-    """A minion asks for a file or a document, or sends a piece: for an MWorker, whose answer goes to the session."""
+    """A request of a minion for a file or a document, or a piece of one. An MWorker answers it to the session."""
 
     session: int
     id: str

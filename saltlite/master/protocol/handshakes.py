@@ -42,17 +42,17 @@ from saltlite.wire.messages import AUTH_FIELDS, Message, check_payload
 from saltlite.wire.noise import Handshake, Role
 
 NETWORKS_MAX = 4096
-"""Networks whose rate of handshakes is remembered; one that is forgotten may begin its burst anew."""
+"""Networks whose handshake rate is remembered; a forgotten one has its full burst again."""
 BUSY_S = 2.0
-"""What a refused peer is told to wait; it adds its own jitter."""
+"""How long a refused peer waits; it adds jitter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A peer that has proved the key `session.peer`, and what it says of itself."""
+    """A peer that has proved the key `session.peer`, and its hello."""
 
     session: Session
-    said: Message
+    hello: Message
     connection: int
     address: str
 
@@ -70,8 +70,8 @@ class _Opening:
 class Handshakes:
     """Answers strangers until they have proved a key.
 
-    `certificate` is the encoded master certificate, `private` the X25519 key that it names; `chain` is what
-    `saltlite.wire.certificates` encodes, and ends in `fleet_public`.
+    `certificate` is the encoded master certificate, `private` the X25519 key that it names; `chain` is
+    encoded as in `saltlite.wire.certificates`, and ends in `fleet_public`.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Handshakes:
     ) -> None:
         self._fleet_public = fleet_public
         self._chains = {fingerprint_bytes(fleet_public): b"", **_chains(chain)}
-        """What is sent along to a minion that pins the fleet with that fingerprint; the present one comes first."""
+        """The successions for a minion that pins the fleet with that fingerprint; the present fleet comes first."""
         self._certificate = certificate
         self._private = private
         self._clock = clock
@@ -96,7 +96,7 @@ class Handshakes:
         self._slots: ConnectionLimiter[bytes] = ConnectionLimiter(
             OPEN_HANDSHAKES, max(OPEN_HANDSHAKES_PER_ADDRESS, int(handshakes_per_address))
         )
-        # All wait equally long, so the first is always the next to be overdue.
+        # All have the same timeout, so the first is the next to be overdue.
         self._openings: dict[bytes, _Opening] = {}
 
     def query(self, address: str) -> bytes:
@@ -130,19 +130,19 @@ class Handshakes:
         return frames.reply(handshake.write(proof))
 
     def auth(self, route: bytes, frame: frames.Auth) -> Arrival:
-        """Who it was. Raises RemoteProtocolError."""
+        """The peer that finished its handshake. Raises RemoteProtocolError."""
         opening = self._forget(route)
         if opening is None:
             raise RemoteProtocolError("unexpected-frame", "AUTH")
-        said = check_payload(codec.decode(opening.handshake.read(frame.message)), AUTH_FIELDS)
-        return Arrival(Session(opening.handshake), said, opening.connection, opening.address)
+        hello = check_payload(codec.decode(opening.handshake.read(frame.message)), AUTH_FIELDS)
+        return Arrival(Session(opening.handshake), hello, opening.connection, opening.address)
 
     def give_up(self, route: bytes) -> None:
-        """Forget the handshake of that route, if there is one."""
+        """Drop the handshake of that route, if there is one."""
         self._forget(route)
 
     def overdue(self) -> list[tuple[int, str]]:
-        """Forget the handshakes that took too long; their (connection, address)."""
+        """Drop the handshakes that took too long; their (connection, address)."""
         now = self._clock.monotonic()
         late: list[tuple[int, str]] = []
         while self._openings:
@@ -163,7 +163,7 @@ class Handshakes:
 
 
 def _chains(chain: bytes) -> dict[bytes, bytes]:
-    """The end of the chain that is of use to a minion, by the fingerprint that it pins; newest first."""
+    """The part of the chain that a minion needs, by the fingerprint that it pins; newest first."""
     records = decode_chain(chain)[-FLEET_CHAIN_RECORDS:]
     rests = [(record.old_public, encode_chain(records[index:])) for index, record in enumerate(records)]
     return {fingerprint_bytes(public): rest for public, rest in reversed(rests)}
@@ -174,11 +174,11 @@ def _busy() -> bytes:
 
 
 CONNECTS_S = 10.0
-"""A network that may begin so many handshakes a second may have those of so many seconds connected."""
+"""One network may have as many connections as it may begin handshakes in this time."""
 
 
 class Strangers:
-    """Which connections have no session. `handshakes_per_network` is what one network may begin each second."""
+    """The connections without a session. `handshakes_per_network` is the rate of one network, per second."""
 
     def __init__(self, handshakes_per_network: float) -> None:
         per_network = max(STRANGERS_PER_NETWORK, int(handshakes_per_network * CONNECTS_S))
@@ -186,35 +186,35 @@ class Strangers:
         self._connected: dict[int, str] = {}
         """Every connection that is open, with its address."""
         self._deadlines: OrderedDict[int, float] = OrderedDict()
-        """Of strangers, in the order in which they became that."""
+        """Of strangers, oldest first."""
 
     def __len__(self) -> int:
         return len(self._deadlines)
 
     def connected(self, connection: int, address: str, now: float) -> list[CloseConnection]:
-        """A connection was made; those to hang up on for it, itself perhaps."""
+        """A connection opened; those to close for it, perhaps itself."""
         self.closed(connection)
         self._connected[connection] = address
         return self._enter(connection, now)
 
     def session_began(self, connection: int) -> None:
-        """It has a session now."""
+        """The connection has a session now."""
         self._slots.remove(connection)
         self._deadlines.pop(connection, None)
 
     def session_ended(self, connection: int, now: float) -> list[CloseConnection]:
-        """Its session is over; those to hang up on for it, itself perhaps."""
+        """The last session of the connection ended; the connections to close for it, perhaps itself."""
         if connection not in self._connected or connection in self._deadlines:
             return []
         return self._enter(connection, now)
 
     def closed(self, connection: int) -> None:
-        """The connection is no more."""
+        """The connection closed."""
         self._connected.pop(connection, None)
         self.session_began(connection)
 
     def overdue(self, now: float) -> list[CloseConnection]:
-        """Forget strangers that stayed too long; whom to hang up on."""
+        """Drop strangers that stayed too long; the connections to close."""
         late: list[CloseConnection] = []
         while self._deadlines:
             connection, deadline = next(iter(self._deadlines.items()))

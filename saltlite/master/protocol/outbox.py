@@ -1,8 +1,7 @@
-"""The parts of jobs on their way to one minion: sent, sent again until acknowledged, and bounded in bytes and number.
+"""Deliveries to one minion: sent, resent until acknowledged, and limited in bytes and number.
 
-Policy of this queue: at most SEND_WINDOW bytes and DELIVERIES_MAX deliveries; what does not fit stays QUEUED in
-the store and is asked for again (`starved`) as soon as there is room. Nothing is dropped that was not
-acknowledged, because the store still has it.
+At most SEND_WINDOW bytes and DELIVERIES_MAX deliveries are in an outbox. What does not fit stays QUEUED in the store
+and is pulled again (`starved`) when there is room. This file is the whole resend policy.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from saltlite.wire.limits import SEND_WINDOW
 from saltlite.wire.messages import Message
 
 DELIVERIES_MAX = 64
-"""As many as the link takes at once for one peer: more would only be sealed to be refused."""
+"""As many as the link takes at once for one peer."""
 RESEND_MIN_S = 2.0
 RESEND_MAX_S = 60.0
 
 
 @dataclass(slots=True)
 class Delivery:
-    """One part of a job for one minion; `jid` is the id of the part. Deadlines are monotonic seconds."""
+    """One part of a job for one minion; `jid` is the id of the part. Times are monotonic seconds."""
 
     jid: str
     body: bytes
@@ -35,11 +34,11 @@ class Delivery:
 
     @property
     def size(self) -> int:
-        """The bytes that it is counted as."""
+        """Bytes in the send window."""
         return len(self.body) + sum(map(len, self.srns))
 
     def message(self, now: float) -> Message:
-        """The `job` message; an expired job says so with 0 ms, which settles whether it ever arrived."""
+        """The `job` message. An expired job is sent with 0 ms, and the answer settles whether it ever arrived."""
         remaining_ms = max(0, int((self.deliver_until - now) * 1000))
         return {
             "t": "job",
@@ -62,15 +61,15 @@ class Outbox:
         self._bytes = 0
         self.starved = False
         self.rest = ""
-        """The first job that a fresh pull has left to be asked about when there is room, "" for none."""
+        """The first job that a fresh pull did not return, "" for none."""
 
     def __len__(self) -> int:
         return len(self._deliveries)
 
     def put(self, delivery: Delivery) -> bool:
-        """Take a delivery in; False when it is already there, or when there is no room (then `starved` is set).
+        """Add a delivery; False when it is there already, or does not fit (then `starved` is set).
 
-        A body larger than the window goes alone.
+        A delivery larger than the window is sent alone.
         """
         if delivery.jid in self._deliveries:
             return False
@@ -83,8 +82,8 @@ class Outbox:
         return True
 
     def refill(self, deliveries: Iterable[Delivery], *, starved: bool, rest: str | None) -> None:
-        """Take in what was pulled, by jid and part. `starved`: the store has more; `rest`: where a fresh pull
-        left off, "" when it did not, None for one that was not fresh."""
+        """Add what was pulled. `starved`: the store has more. `rest`: the first job that a fresh pull did not return,
+        "" for none; None when the pull was not fresh."""
         for delivery in deliveries:
             if not self.put(delivery) and delivery.jid not in self._deliveries and rest is not None:
                 rest = min(rest or delivery.jid, delivery.jid, key=split_part)
@@ -93,7 +92,7 @@ class Outbox:
             self.rest = rest
 
     def settle(self, jid: str) -> bool:
-        """The minion acknowledged the job; True when that made room for jobs left in the store."""
+        """The minion acknowledged the job. True when that made room for jobs in the store."""
         delivery = self._deliveries.pop(jid, None)
         if delivery is None:
             return False
@@ -105,19 +104,18 @@ class Outbox:
         return False
 
     def due(self, now: float) -> Iterator[Delivery]:
-        """Parcels to send now; each is set to be sent again after 2, 4, 8 … 60 s without an
-        acknowledgement."""
+        """Deliveries to send now; each is due again after 2, 4, 8 … 60 s unless it is acknowledged."""
         for delivery in self._deliveries.values():
             if now >= delivery.resend_at:
                 delivery.resend_at = now + min(RESEND_MAX_S, RESEND_MIN_S * 2 ** min(delivery.tries, 10))
                 delivery.tries += 1
                 yield delivery
             elif delivery.tries == 0:
-                # The link had no room for it: those behind it wait too, for jobs leave in their order.
+                # The link had no room for it. Those behind it wait too, because jobs are sent in order.
                 return
 
     def blocked(self, jid: str, until: float) -> None:
-        """The link had no room for that delivery: it was not sent, try again at `until`."""
+        """The link had no room for that delivery: send it at `until`."""
         delivery = self._deliveries.get(jid)
         if delivery is not None:
             delivery.resend_at = until

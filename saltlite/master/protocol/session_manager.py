@@ -1,23 +1,22 @@
-"""The master's side of every minion connection, as a state machine without a socket.
+"""The session manager: the master's side of every minion connection, as a state machine without IO.
 
     state       leaves on                                            to
     ---------   --------------------------------------------------   -----------------------------------
     stranger    AUTH that proves a key (`saltlite.master.protocol.handshakes`)     deciding
     deciding    verdict accepted | pending                           READY | PENDING
-                verdict rejected | revoked | conflict | busy         gone, after WELCOME has said so
-                accepted, while another machine with its key lives   gone, after WELCOME busy | clone
+                verdict rejected | revoked | conflict | busy         gone, after WELCOME says so
+                accepted, while another machine with its key lives   gone, after WELCOME busy | duplicate_key
                 a change of its key, DECISION_S                      gone, after WELCOME busy
     PENDING     key accepted                                         READY, in the same session
-    READY and   key rejected | revoked | deleted, a newer session    gone, after STATE has said so
+    READY and   key rejected | revoked | deleted, a newer session    gone, after STATE says so
     PENDING     bye                                                  gone
-                a bad frame, 2.5 heartbeats of silence               gone, and hung up on
+                a bad frame, 2.5 heartbeats of silence               gone, connection closed
 
-Rules of this file: identity is the session's and nothing else (R2); a bad frame costs its own session only
-(R9); one session a key and one key an id; nothing is kept for a stranger but one row of a bounded table
-(R12); no effect is decided from silence but `away`. What the minion wants stored is forwarded to an
-MWorker, and acknowledged only after its commit.
+Invariants: a peer's identity is that of its session (R2); a bad frame ends its own session only (R9); a key has at most
+one session, and an id one key; a stranger occupies one row of a bounded table (R12); silence has no other effect than
+that the minion is away. Reports are passed to an MWorker, and acknowledged only after its commit.
 
-Effects leave as values by `take()`; a Send that the link could not carry comes back through `unsent()`.
+The caller takes effects by `take()`, and gives back a Send that the link could not carry by `unsent()`.
 """
 
 from __future__ import annotations
@@ -27,12 +26,11 @@ from typing import Any
 
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.limits import RateLimiter
-from saltlite.master.protocol.effects import CloseConnection, Decide, Effect, Presence, Pull, Report, Send, Suspect
+from saltlite.master.protocol.effects import CloseConnection, Decide, Effect, Pull, Report, Send, Suspect
 from saltlite.master.protocol.handshakes import Arrival, Handshakes, Strangers
 from saltlite.master.protocol.outbox import Delivery
-from saltlite.master.protocol.request_queue import RequestQueue
-from saltlite.master.protocol.return_assembly import Assembly, Key
 from saltlite.master.protocol.sessions import Contest, DuplicateKeys, MinionSession, Sessions, comes_whole
+from saltlite.master.protocol.transfers import Key, RequestQueue, ReturnAssembly
 from saltlite.model.clock import Clock
 from saltlite.model.job import part_of_segment
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
@@ -40,19 +38,17 @@ from saltlite.wire import frames
 from saltlite.wire.limits import OPEN_HANDSHAKES
 from saltlite.wire.messages import JIDS_MAX, Message, functions_digest
 
-__all__ = ["CloseConnection", "Decide", "Effect", "Presence", "Pull", "Report", "Send", "SessionManager", "Suspect"]
-
 SILENCE_HEARTBEATS = 2.5
 TICK_S = 1.0
 BLOCKED_RETRY_S = 0.05
 DECISION_S = 30.0
-"""How long an MWorker may take to decide about a key before the minion is told to come again."""
+"""How long an MWorker may take for the verdict about a key, before the minion is told to try again."""
 DECIDING_MAX = OPEN_HANDSHAKES
-"""Sessions whose key is being decided about. A further one is told to come again."""
+"""Sessions that wait for their verdict. A further one is told to try again."""
 PULL_AGAIN_S = 600.0
-"""A minion is asked anew about its unsettled jobs so often: whatever was lost on the way, nothing stays in doubt."""
+"""The interval of fresh pulls, so that a job whose messages were lost does not stay open."""
 UNANSWERED_S = 5.0
-"""A fresh pull that was not answered is asked again after so long: the store failed, or its MWorker died with it."""
+"""When an unanswered fresh pull is repeated: the store failed, or the MWorker died."""
 
 
 def _arrived(arrival: Arrival, route: bytes, now: float) -> MinionSession:
@@ -63,7 +59,7 @@ def _arrived(arrival: Arrival, route: bytes, now: float) -> MinionSession:
         connection=arrival.connection,
         address=arrival.address,
         fingerprint=fingerprint(arrival.session.peer),
-        said=arrival.said,
+        hello=arrival.hello,
         since=now,
         last_seen=now,
     )
@@ -76,7 +72,7 @@ FUNCTIONS_AT_ONCE = 8
 
 
 class SessionManager:
-    """The machine. Strangers are answered by `handshakes`, which goes by the same clock."""
+    """The state machine. `handshakes` answers strangers, and uses the same clock."""
 
     def __init__(self, handshakes: Handshakes, clock: Clock) -> None:
         self._clock = clock
@@ -84,17 +80,17 @@ class SessionManager:
         self._strangers = Strangers(handshakes.handshakes_per_network)
         self.sessions = Sessions()
         self._sending: dict[int, MinionSession] = {}
-        self._hung_up: set[int] = set()
-        self._assembly = Assembly()
+        self._lost_connections: set[int] = set()
+        self._assembly = ReturnAssembly()
         self.files = RequestQueue()
         self._duplicate_keys = DuplicateKeys()
         self._function_reports = RateLimiter(1 / FUNCTIONS_EVERY_S, FUNCTIONS_AT_ONCE)
-        self._look_due = clock.monotonic()
+        self._check_due = clock.monotonic()
         self._effects: list[Effect] = []
         self.refused_frames: dict[str, int] = {}
         self._handshakes_done = 0
 
-    # -- what the driver asks
+    # -- output
 
     def take(self) -> list[Effect]:
         """The effects since the last call, in order."""
@@ -102,7 +98,7 @@ class SessionManager:
         return effects
 
     def figures(self) -> dict[str, Any]:
-        """How many sessions, strangers connected, handshakes finished, deliveries not acknowledged, refused frames."""
+        """Numbers of sessions, strangers, finished handshakes, unacknowledged deliveries and refused frames."""
         return {
             **self.sessions.figures(),
             "parcels": sum(len(peer.outbox) for peer in self._sending.values()),
@@ -111,10 +107,10 @@ class SessionManager:
             "refused": dict(self.refused_frames),
         }
 
-    # -- what the link says
+    # -- events of the link
 
     def frame(self, route: bytes, connection: int, address: str, raw: bytes) -> None:
-        """A frame arrived, DATA with a negative connection. A bad one is counted, ends its session, is hung up on."""
+        """A frame arrived; DATA has a negative connection. A bad one is counted, and ends session and connection."""
         try:
             frame = frames.parse(raw)
             if isinstance(frame, frames.Data):
@@ -129,17 +125,17 @@ class SessionManager:
                 self._effects.append(CloseConnection(connection, address))
 
     def connected(self, connection: int, address: str) -> None:
-        """The link took a connection; it is hung up on if strangers of its network have too many."""
+        """The link accepted a connection. It is closed if strangers of its network have too many."""
         self._effects += self._strangers.connected(connection, address, self._clock.monotonic())
 
     def hangup(self, connection: int) -> None:
-        """The link lost a connection, perhaps before it refuses to send: its sessions are probed, twice."""
+        """The link lost a connection, perhaps before a send fails: probe its sessions, twice."""
         self._strangers.closed(connection)
         self._probe(connection)
-        self._hung_up.add(connection)
+        self._lost_connections.add(connection)
 
     def unsent(self, send: Send, *, gone: bool) -> None:
-        """The link could not carry this: the peer is gone, or its queue is full for now."""
+        """The link could not send this: the peer is gone, or its queue is full."""
         peer = self.sessions.by_number.get(send.session)
         if peer is None:
             return
@@ -153,17 +149,17 @@ class SessionManager:
             self._hold(peer, send.message)
 
     def tick(self) -> None:
-        """Time has passed; called every TICK_S, and after BLOCKED_RETRY_S when the link was full."""
+        """Handle timeouts. Called every TICK_S, and BLOCKED_RETRY_S after the link was full."""
         now = self._clock.monotonic()
         self._effects += [CloseConnection(*origin) for origin in self._handshakes.overdue()]
         self._effects += self._strangers.overdue(now)
         self.files.retry()
-        if now >= self._look_due:
-            self._look_due = now + TICK_S
-            while self._hung_up:
-                self._probe(self._hung_up.pop())
+        if now >= self._check_due:
+            self._check_due = now + TICK_S
+            while self._lost_connections:
+                self._probe(self._lost_connections.pop())
             for peer in list(self.sessions.by_number.values()):
-                self._look_after(peer, now)
+                self._check(peer, now)
             self._grant(self._assembly.expire(now))
             for contest in self._duplicate_keys.overdue(now):
                 self._admit(contest)
@@ -173,10 +169,10 @@ class SessionManager:
             else:
                 del self._sending[number]
 
-    # -- what the MWorkers say
+    # -- messages of MWorkers
 
     def decided(self, session: int, state: str, minion: str, gone: Iterable[Fingerprint] = ()) -> None:
-        """The verdict about a key: a KeyState or "busy"; the pending keys `gone` made room, and are presented anew."""
+        """The verdict about a key, a KeyState or "busy". The pending keys `gone` were deleted to make room for it."""
         for key in gone:
             self.key_changed(key, "deleted", "")
         peer = self.sessions.by_number.get(session)
@@ -184,10 +180,10 @@ class SessionManager:
             return
         older = self.sessions.by_key.get(peer.fingerprint)
         is_up = older is not None and older.state is KeyState.ACCEPTED
-        if state == KeyState.ACCEPTED and is_up and older is not None and older.said["boot"] != peer.said["boot"]:
-            # It stays undecided, so that a change of the key still ends it (S5).
+        if state == KeyState.ACCEPTED and is_up and older is not None and older.hello["boot"] != peer.hello["boot"]:
+            # The newcomer stays undecided, so that a change of the key still ends it (S5).
             self._duplicate_keys.begin(older, peer, minion, self._clock.monotonic())
-            self._say(older, {"t": "probe"})
+            self._send(older, {"t": "probe"})
             return
         del self.sessions.deciding[peer.fingerprint]
         if state == KeyState.ACCEPTED:
@@ -204,28 +200,28 @@ class SessionManager:
             self._drop(peer)
 
     def key_changed(self, key: Fingerprint, state: str, minion: str) -> None:
-        """A key was accepted, rejected, revoked or "deleted": act before anybody is told that it was (S5)."""
+        """A key was accepted, rejected, revoked or "deleted". Takes effect before the operator gets an answer (S5)."""
         undecided = self.sessions.deciding.get(key)
         if undecided is not None:
-            # Its verdict may have been read before the change; when it comes again it gets a fresh one.
-            self._send_away(undecided)
+            # Its verdict may predate the change. When it connects again it gets a new one.
+            self._refuse_for_now(undecided)
         peer = self.sessions.by_key.get(key)
         if peer is None:
             return
         if state != KeyState.ACCEPTED:
-            self._say(peer, {"t": "state", "state": state})
+            self._send(peer, {"t": "state", "state": state})
             self._drop(peer)
         elif peer.state is KeyState.PENDING:
-            self._say(peer, {"t": "state", "state": state})
+            self._send(peer, {"t": "state", "state": state})
             self._accept(peer, minion)
 
     def deliver(
         self, minion: str, deliveries: Iterable[Delivery], *, starved: bool = False, rest: str | None = None
     ) -> None:
-        """Jobs for one minion, as they were pulled. For one that is away they stay where they are: in the store.
+        """Deliver pulled jobs to one minion. If it is away, they stay in the store.
 
-        `starved`: the store has more for it, to be asked for when these are acknowledged. `rest`: the first job that
-        the answer to a fresh pull left out, "" for none; None for any other.
+        `starved`: the store has more, to be pulled when these are acknowledged. `rest`: the first job that the answer
+        to a fresh pull did not contain, "" for none; None for any other answer.
         """
         peer = self.sessions.by_id.get(minion)
         if peer is None:
@@ -239,47 +235,47 @@ class SessionManager:
         self._effects += peer.due(now)
 
     def push(self, minion: str, deliveries: Iterable[Delivery]) -> None:
-        """A new job. A session that the store does not know yet pulls it: else it could be called expired, and ran."""
+        """Deliver a new job. A session that the store does not know yet pulls it: else it might run, yet be EXPIRED."""
         peer = self.sessions.by_id.get(minion)
         if peer is not None and peer.known:
             self.deliver(minion, deliveries)
 
     def cancel(self, parts: Iterable[tuple[str, str]]) -> None:
-        """Tell minions to end parts of jobs, by (minion, part); each answers by a state or a return."""
+        """Have minions end parts of jobs, by (minion, part). Each answers with a state or a return."""
         for minion, part in parts:
-            self._say_to(minion, {"t": "cancel", "jid": part})
+            self._send_to(minion, {"t": "cancel", "jid": part})
 
     def fetch(self, minion: str, what: str) -> None:
-        """The master does not know the functions, the grains or the resources of this minion: ask for them."""
-        self._say_to(minion, {"t": "fetch", "what": what})
+        """Ask a minion for its functions, grains or resources, which the master does not have."""
+        self._send_to(minion, {"t": "fetch", "what": what})
 
     def pull(self, minions: Iterable[str]) -> None:
-        """The store still holds jobs for these: ask for them again, for those that are up."""
+        """The store holds jobs for these minions: pull them for those that are up."""
         for minion in minions:
             peer = self.sessions.by_id.get(minion)
             if peer is not None and not peer.outbox:
                 self._effects.append(Pull(peer.id, fresh=not peer.known))
 
     def committed(self, key: Fingerprint, jids: Sequence[str]) -> None:
-        """These returns of that minion are stored: it may forget them."""
+        """These returns of that key are stored: acknowledge them."""
         peer = self.sessions.by_key.get(key)
         if peer is None:
             return
         for start in range(0, len(jids), JIDS_MAX):
-            self._say(peer, {"t": "return_ack", "jids": list(jids[start : start + JIDS_MAX])})
+            self._send(peer, {"t": "return_ack", "jids": list(jids[start : start + JIDS_MAX])})
         now = self._clock.monotonic()
         for jid in jids:
             self._grant(self._assembly.release(peer.session.id, jid, now))
 
     def send_files(self) -> None:
-        """Let some answers about files go, behind whatever else is to be said: once a turn."""
-        for session, message in self.files.leaving():
+        """Send some responses, after all other messages. Called once per turn of the loop."""
+        for session, message in self.files.to_send():
             self._effects.append(self.sessions.by_number[session].sealed(message))
 
     def leave(self, spread_ms: int) -> None:
-        """A planned stop: every minion is told to come back within `spread_ms`, jobs keep running."""
+        """Planned stop: tell every minion to reconnect within `spread_ms`. Jobs keep running."""
         for peer in list(self.sessions.by_number.values()):
-            self._say(peer, {"t": "reconnect", "spread_ms": spread_ms})
+            self._send(peer, {"t": "reconnect", "spread_ms": spread_ms})
 
     # -- frames
 
@@ -306,13 +302,13 @@ class SessionManager:
         peer = _arrived(arrival, route, now)
         self.sessions.add(peer)
         if len(self.sessions.deciding) >= DECIDING_MAX:
-            self._send_away(peer)
+            self._refuse_for_now(peer)
             return
         older = self.sessions.deciding.get(peer.fingerprint)
         if older is not None:
-            self._send_away(older)
+            self._refuse_for_now(older)
         self.sessions.deciding[peer.fingerprint] = peer
-        self._effects.append(Decide(session.id, session.peer, peer.address, peer.said))
+        self._effects.append(Decide(session.id, session.peer, peer.address, peer.hello))
 
     def _data(self, route: bytes, frame: frames.Data) -> None:
         peer = self.sessions.by_number.get(frame.session)
@@ -320,24 +316,24 @@ class SessionManager:
             raise RemoteProtocolError("no-session")
         now = self._clock.monotonic()
         try:
-            self._heard(peer, peer.read(frame.raw, self._function_reports, now))
+            self._handle(peer, peer.read(frame.raw, self._function_reports, now))
         except ProtocolError:
-            self._cut_off(peer)
+            self._disconnect(peer)
             raise
         peer.last_seen = now
         contest = self._duplicate_keys.settle(peer) if peer in self.sessions else None
         if contest is not None:
             self._refuse_duplicate(contest, peer, now)
 
-    def _heard(self, peer: MinionSession, message: Message) -> None:
+    def _handle(self, peer: MinionSession, message: Message) -> None:
         match message["t"]:
             case "heartbeat":
-                self._say(peer, {"t": "heartbeat_ack"})
+                self._send(peer, {"t": "heartbeat_ack"})
             case "functions":
-                # Minions share digests: with a false one, this minion would speak for others.
+                # Minions share digests: a false one would misrepresent the functions of others.
                 if functions_digest(message["functions"], whole=message["whole"]) != message["digest"]:
                     raise RemoteProtocolError("bad-message", "digest")
-                peer.said = {**peer.said, "functions": message["digest"]}
+                peer.hello = {**peer.hello, "functions": message["digest"]}
                 self._effects.append(Report(peer.id, peer.fingerprint, message))
             case "digest" | "job_state":
                 self._settle(peer, message.get("jid", ""))
@@ -349,7 +345,7 @@ class SessionManager:
                 if whole is not None:
                     self._effects.append(Report(peer.id, peer.fingerprint, *whole))
             case "file_request" | "file_put" | "doc_put" | "doc_get":
-                self.files.ask(peer.session.id, peer.id, message)
+                self.files.put(peer.session.id, peer.id, message)
             case "event":
                 self.files.event(peer.session.id, peer.id, message, self._clock.monotonic())
             case "bye":
@@ -375,16 +371,16 @@ class SessionManager:
         peer.state, peer.id = KeyState.ACCEPTED, minion
         self._strangers.session_began(peer.connection)
         same_id = self.sessions.by_id.get(minion)
-        # In the table first: the id stays up, whoever held it until now.
+        # In the table first, so that the id stays up while its older session ends.
         self.sessions.by_id[minion] = peer
         self._replace(same_id, peer)
         self._replace(self.sessions.by_key.get(peer.fingerprint), peer)
         self.sessions.by_key[peer.fingerprint] = peer
         self._effects.append(peer.presence(up=True))
-        self._ask_anew(peer, self._clock.monotonic())
+        self._pull_fresh(peer, self._clock.monotonic())
 
     def _admit(self, contest: Contest | None) -> None:
-        """The session that was up is gone or silent: the newcomer takes its place."""
+        """The older session of a contest has ended or is silent: accept the newcomer."""
         if contest is not None and contest.newcomer in self.sessions:
             self.sessions.deciding.pop(contest.newcomer.fingerprint, None)
             self._welcome(contest.newcomer, KeyState.ACCEPTED)
@@ -402,15 +398,15 @@ class SessionManager:
 
     def _replace(self, older: MinionSession | None, newer: MinionSession) -> None:
         if older is not None and older is not newer and older in self.sessions:
-            self._say(older, {"t": "state", "state": "replaced"})
+            self._send(older, {"t": "state", "state": "replaced"})
             self._drop(older)
 
-    def _send_away(self, peer: MinionSession) -> None:
-        """End a session that was not decided about: its minion comes again, a little later."""
+    def _refuse_for_now(self, peer: MinionSession) -> None:
+        """End a session without a verdict; its minion tries again a little later."""
         self._welcome(peer, "busy")
         self._drop(peer)
 
-    def _ask_anew(self, peer: MinionSession, now: float) -> None:
+    def _pull_fresh(self, peer: MinionSession, now: float) -> None:
         peer.pull_at = now + (PULL_AGAIN_S if peer.known else UNANSWERED_S)
         self._effects.append(Pull(peer.id, fresh=True))
 
@@ -418,17 +414,17 @@ class SessionManager:
         for peer in self.sessions.on(connection):
             self._effects.append(peer.sealed({"t": "heartbeat_ack"}))
 
-    def _look_after(self, peer: MinionSession, now: float) -> None:
+    def _check(self, peer: MinionSession, now: float) -> None:
         if peer.state is None:
             if now - peer.since >= DECISION_S:
-                self._send_away(peer)
+                self._refuse_for_now(peer)
         elif now - peer.last_seen >= SILENCE_HEARTBEATS * peer.heartbeat_s:
-            self._cut_off(peer)
+            self._disconnect(peer)
         elif peer.state is KeyState.ACCEPTED and now >= peer.pull_at and not peer.outbox:
-            self._ask_anew(peer, now)
+            self._pull_fresh(peer, now)
 
-    def _cut_off(self, peer: MinionSession) -> None:
-        """End a session, and let the peer know by ending its connection."""
+    def _disconnect(self, peer: MinionSession) -> None:
+        """End a session and close its connection."""
         self._drop(peer)
         self._effects.append(CloseConnection(peer.connection, peer.address))
 
@@ -450,19 +446,19 @@ class SessionManager:
 
     def _welcome(self, peer: MinionSession, state: str) -> None:
         peer.heartbeat_s = self.sessions.heartbeat_s
-        self._say(peer, {"t": "welcome", "state": state, "heartbeat_ms": int(peer.heartbeat_s * 1000)})
+        self._send(peer, {"t": "welcome", "state": state, "heartbeat_ms": int(peer.heartbeat_s * 1000)})
 
     def _grant(self, keys: Iterable[Key]) -> None:
         for session, jid in keys:
             peer = self.sessions.by_number.get(session)
             if peer is not None:
-                self._say(peer, {"t": "grant", "jid": jid})
+                self._send(peer, {"t": "grant", "jid": jid})
 
-    def _say_to(self, minion: str, message: Message) -> None:
+    def _send_to(self, minion: str, message: Message) -> None:
         if peer := self.sessions.by_id.get(minion):
-            self._say(peer, message)
+            self._send(peer, message)
 
-    def _say(self, peer: MinionSession, message: Message) -> None:
+    def _send(self, peer: MinionSession, message: Message) -> None:
         if peer.held:
             self._hold(peer, message)
         else:
@@ -470,6 +466,6 @@ class SessionManager:
 
     def _hold(self, peer: MinionSession, message: Message) -> None:
         if peer in self.sessions and not peer.hold(message):
-            self._cut_off(peer)
+            self._disconnect(peer)
         elif peer.held:
             self._sending[peer.session.id] = peer

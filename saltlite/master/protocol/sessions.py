@@ -22,38 +22,38 @@ from saltlite.wire.limits import HEARTBEAT_MIN_S, HEARTBEATS_PER_S, PENDING_KEYS
 from saltlite.wire.messages import Message, Sender, check
 
 HELD_MAX = 256
-"""Messages kept for a minion whose link is full; one that takes none of so many is hung up on."""
+"""Messages held for a minion whose link is full; one more ends its session."""
 
 
 @dataclass(slots=True)
 class MinionSession:
-    """One authenticated session. `state` is None while an MWorker decides. Times are monotonic seconds."""
+    """One authenticated session of a minion. `state` is None until its verdict. Times are monotonic seconds."""
 
     session: Session
     route: bytes
     connection: int
     address: str
     fingerprint: Fingerprint
-    said: Message
+    hello: Message
     since: float
     last_seen: float
     state: KeyState | None = None
     id: str = ""
     heartbeat_s: float = HEARTBEAT_MIN_S
-    """The pace that this minion was told."""
+    """The interval that the minion was given."""
     outbox: Outbox = field(default_factory=Outbox)
     pull_at: float = 0.0
-    """When its unsettled jobs are asked about anew."""
+    """When the next fresh pull is due."""
     known: bool = False
-    """An MWorker has answered its first pull, so the store knows of this session."""
+    """Whether an MWorker has answered the first pull, so that the store knows of this session."""
     held: list[Message] = field(default_factory=list)
-    """What the link had no room for, in order."""
+    """Messages that the link had no room for, in order."""
 
     def read(self, frame: bytes, function_reports: RateLimiter, now: float) -> Message:
         """The message in a DATA frame of this session. Raises RemoteProtocolError, which ends the session."""
         plaintext = self.session.open(frame)
         if self.session.missed:
-            # A minion leaves no frame out. In a new session everything that is not settled is said again.
+            # A minion skips no frame. In a new session it repeats everything that is not settled.
             raise RemoteProtocolError("gap", f"{self.session.missed} frames of the minion did not arrive")
         message = codec.decode(plaintext)
         is_report = isinstance(message, dict) and message.get("t") == "functions"
@@ -63,47 +63,47 @@ class MinionSession:
         return check(message, Sender.MINION, accepted=self.state is KeyState.ACCEPTED)
 
     def next_pull(self) -> Pull:
-        """What is asked for when there is room again: what a fresh pull has left comes first."""
+        """The pull to make when there is room again: the rest of a fresh pull comes first."""
         rest, self.outbox.rest = self.outbox.rest, ""
         return Pull(self.id, fresh=bool(rest), since=rest)
 
     def sealed(self, message: Message, jid: str = "") -> Send:
-        """A message, or the delivery of that job, as a frame of this session."""
+        """A message, or the delivery `jid`, as a frame of this session."""
         frame = self.session.seal(codec.encode(message))
         return Send(self.route, frame, self.session.id, jid, None if jid else message)
 
     def hold(self, message: Message) -> bool:
-        """Keep what the link has no room for; False when it takes none of HELD_MAX. The next beat says the same."""
+        """Hold a message that the link has no room for; False above HELD_MAX. Heartbeats are dropped."""
         if message["t"] != "heartbeat_ack":
             self.held.append(message)
         return len(self.held) <= HELD_MAX
 
     def due(self, now: float) -> list[Send]:
-        """What was held, in order, and then the deliveries that it is time for."""
+        """Held messages in order, then the deliveries that are due."""
         held, self.held = self.held, []
-        # Sealed in the order in which they leave: each frame has the next number of its session.
-        said = [self.sealed(message) for message in held]
-        return said + [self.sealed(delivery.message(now), delivery.jid) for delivery in self.outbox.due(now)]
+        # Sealed in the order of sending: each frame has the next number of its session.
+        frames = [self.sealed(message) for message in held]
+        return frames + [self.sealed(delivery.message(now), delivery.jid) for delivery in self.outbox.due(now)]
 
     def presence(self, *, up: bool) -> Presence:
-        """That this minion came or went, with what it says of itself."""
-        said = self.said
+        """The effect that this minion came up or went away."""
+        hello = self.hello
         return Presence(
             id=self.id,
             fingerprint=self.fingerprint,
             up=up,
             address=self.address,
-            version=said["version"],
-            boot=said["boot"],
-            incarnation=said["incarnation"],
-            functions=said["functions"],
+            version=hello["version"],
+            boot=hello["boot"],
+            incarnation=hello["incarnation"],
+            functions=hello["functions"],
         )
 
 
 def comes_whole(message: Message) -> bool:
-    """Whether that `ret` brings its body, and does not only announce it. Raises RemoteProtocolError for neither."""
+    """Whether a `return` contains its body; False if it only announces it. Raises RemoteProtocolError for neither."""
     if message["size"] and is_resource_part(message["jid"]):
-        # The body would be stored once for each resource that has not answered.
+        # Its body would be stored once per resource that has not answered.
         raise RemoteProtocolError("bad-message", "how a part for resources ended has no body: segments have")
     if message["body"] and message["size"] != len(message["body"]):
         raise RemoteProtocolError("bad-message", "a return comes whole, or is announced by its size alone")
@@ -111,11 +111,11 @@ def comes_whole(message: Message) -> bool:
 
 
 PENDING_SESSIONS = PENDING_KEYS
-"""Sessions of keys that wait for an operator. A further one is told to come again."""
+"""Sessions of pending keys. A further one is told to try again."""
 
 
 class Sessions:
-    """Finds a session by its number, its key, its minion's id, or the connection that it came on."""
+    """All sessions, by number, by key, by id of the minion, and by connection."""
 
     def __init__(self) -> None:
         self.by_number: dict[int, MinionSession] = {}
@@ -134,12 +134,12 @@ class Sessions:
         return peer.session.id in self.by_number
 
     def add(self, peer: MinionSession) -> None:
-        """A session that has just proved its key."""
+        """Add a session that has just proved its key."""
         self.by_number[peer.session.id] = peer
         self._by_connection.setdefault(peer.connection, set()).add(peer.session.id)
 
     def remove(self, peer: MinionSession) -> None:
-        """A session that is over. Whoever took its key or its id meanwhile keeps them."""
+        """Remove a session that ended. A newer session of the same key or id stays."""
         del self.by_number[peer.session.id]
         on_connection = self._by_connection[peer.connection]
         on_connection.discard(peer.session.id)
@@ -152,37 +152,37 @@ class Sessions:
             del self.by_id[peer.id]
 
     def on(self, connection: int) -> list[MinionSession]:
-        """The sessions on one connection of the link."""
+        """The sessions on one connection."""
         return [self.by_number[number] for number in self._by_connection.get(connection, ())]
 
     def is_up(self, peer: MinionSession) -> bool:
-        """Whether this is the session by which its minion is up."""
+        """Whether this is its minion's current session."""
         return self.by_id.get(peer.id) is peer
 
     def has_room_for_pending(self, peer: MinionSession) -> bool:
-        """Whether one more session may wait for its key to be accepted."""
+        """Whether this session may wait for its key to be accepted."""
         return peer.fingerprint in self.by_key or len(self.by_key) - len(self.by_id) < PENDING_SESSIONS
 
     def figures(self) -> dict[str, int]:
-        """How many there are, of these of minions that are up, and of keys that wait for an operator."""
+        """The number of sessions, of minions that are up, and of pending keys."""
         ready = len(self.by_id)
         return {"sessions": len(self), "ready": ready, "pending": len(self.by_key) - ready}
 
     def present(self) -> list[Presence]:
-        """Every minion that is up, for an MWorker that has just come."""
+        """Every minion that is up, for an MWorker that just connected."""
         return [peer.presence(up=True) for peer in self.by_id.values()]
 
     def presence(self, minion: str) -> Presence | None:
-        """The session of that minion, if it is up."""
+        """The presence of that minion; None when it is not up."""
         return self.by_id[minion].presence(up=True) if minion in self.by_id else None
 
     def heard(self, minions: Iterable[str], now: float) -> dict[str, float]:
-        """Seconds since each of these that is up was last heard."""
+        """Seconds since the last frame of each of these minions that is up."""
         return {minion: now - self.by_id[minion].last_seen for minion in minions if minion in self.by_id}
 
     @property
     def heartbeat_s(self) -> float:
-        """How often each minion must be heard: the more minions, the more seldom."""
+        """The heartbeat interval: it grows with the number of sessions."""
         return max(HEARTBEAT_MIN_S, len(self) / HEARTBEATS_PER_S)
 
 
@@ -192,18 +192,18 @@ class Sessions:
 # id begins while one is up, the older one is probed and the newcomer waits. If the older one answers, there are two
 # machines, and the newcomer is refused: a job must not run on both (G4).
 
-SIGN_OF_LIFE_S = 1.0
-"""How long the session that is up has time to answer."""
+PROBE_S = 1.0
+"""How long the older session has to answer the probe."""
 PROOFS = 3
-"""So often both were seen alive within WINDOW_S before it is called a clone: one may be a daemon that dies slowly."""
+"""How often both must be alive within WINDOW_S to be reported: one of them may be a daemon that dies slowly."""
 WINDOW_S = 600.0
 KEYS_MAX = 10_000
-"""Keys of which it is known; the one that was seen longest ago is forgotten first."""
+"""Keys that are remembered; the least recently seen one is forgotten first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """A newcomer that waits whether the session that is up, of the same key, is alive."""
+    """A newcomer that waits until the older session of its key has answered a probe."""
 
     newcomer: MinionSession
     minion: str
@@ -212,34 +212,34 @@ class Contest:
 
 @dataclass(slots=True)
 class _Seen:
-    """When both machines of a key were seen alive, and when somebody was told."""
+    """When both machines of a key were alive, and when that was last reported."""
 
     at: list[float] = field(default_factory=list)
-    told_at: float = float("-inf")
+    reported_at: float = float("-inf")
 
 
 class DuplicateKeys:
-    """Contests between sessions of one key, by the number of the one that is up. Times are monotonic seconds."""
+    """Contests between sessions of one key, by the number of the older one. Times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._contests: dict[int, Contest] = {}
         self._seen: OrderedDict[Fingerprint, _Seen] = OrderedDict()
 
     def begin(self, older: MinionSession, newcomer: MinionSession, minion: str, now: float) -> None:
-        """`older` is being asked for a sign of life."""
-        self._contests[older.session.id] = Contest(newcomer, minion, now + SIGN_OF_LIFE_S)
+        """`older` was sent a probe."""
+        self._contests[older.session.id] = Contest(newcomer, minion, now + PROBE_S)
 
     def settle(self, older: MinionSession) -> Contest | None:
-        """`older` has answered, or is gone; the contest that this ends."""
+        """`older` has answered or ended; the contest that this settles, if any."""
         return self._contests.pop(older.session.id, None)
 
     def overdue(self, now: float) -> list[Contest]:
-        """Contests in which the session that was up has not answered; they are over."""
+        """Remove and return the contests whose older session has not answered in time."""
         late = [number for number, contest in self._contests.items() if now >= contest.until]
         return [self._contests.pop(number) for number in late]
 
     def proved(self, key: Fingerprint, now: float) -> bool:
-        """Both machines are alive; whether that was seen often enough to call it a clone."""
+        """Note that both machines are alive; whether that happened often enough to be a duplicate key."""
         seen = self._seen.setdefault(key, _Seen())
         self._seen.move_to_end(key)
         if len(self._seen) > KEYS_MAX:
@@ -248,9 +248,9 @@ class DuplicateKeys:
         return len(seen.at) >= PROOFS
 
     def is_news(self, key: Fingerprint, now: float) -> bool:
-        """Whether nobody was told of this key's second machine within WINDOW_S; from now on somebody was."""
+        """Whether this duplicate was not reported within WINDOW_S. Counts as reported from now on."""
         seen = self._seen.setdefault(key, _Seen())
-        if now - seen.told_at < WINDOW_S:
+        if now - seen.reported_at < WINDOW_S:
             return False
-        seen.told_at = now
+        seen.reported_at = now
         return True
