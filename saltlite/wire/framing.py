@@ -28,7 +28,7 @@ def pack(message: IpcMessage) -> bytes:
     return packed
 
 
-def unpack(data: bytes) -> IpcMessage:
+def unpack(data: bytes | memoryview) -> IpcMessage:
     """Decode one message of another process of this daemon."""
     message: IpcMessage = msgpack.unpackb(data, raw=False, strict_map_key=False)
     return message

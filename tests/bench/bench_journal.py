@@ -17,7 +17,7 @@ from time import perf_counter
 
 from saltlite.minion.jobs.journal import DiskJournal
 from saltlite.minion.jobs.spool import DiskSpool
-from saltlite.minion.protocol.ports import Record, SpoolEntry, Step
+from saltlite.minion.protocol.effects import Record, SpoolEntry, Step
 from saltlite.model.job import TargetState
 from saltlite.platform.files import PosixFolder, PosixHandle
 

@@ -9,8 +9,7 @@ import pytest
 
 from saltlite.errors import JournalError
 from saltlite.minion.jobs.journal import DiskJournal
-from saltlite.minion.jobs.journal_format import HEADER
-from saltlite.minion.protocol.ports import (
+from saltlite.minion.protocol.effects import (
     JOURNAL_COMPACT_BYTES,
     JOURNAL_KEEP_ENTRIES,
     JOURNAL_KEEP_S,
@@ -21,6 +20,7 @@ from saltlite.minion.protocol.ports import (
     Record,
     Step,
 )
+from saltlite.minion.protocol.journal_format import HEADER
 from saltlite.model.ids import Jid
 from saltlite.platform.files import Folder, PosixFolder
 from saltlite.testing.disk import JOURNAL_FOLDER, MemoryDisk

@@ -11,7 +11,7 @@ import pytest
 
 from saltlite.errors import JournalError, UnwrittenError, UsageError
 from saltlite.minion.jobs.spool import RESERVE, DiskSpool
-from saltlite.minion.protocol.ports import SPOOL_RESERVE, Spool, SpoolEntry
+from saltlite.minion.protocol.effects import SPOOL_RESERVE, Spool, SpoolEntry
 from saltlite.model.job import TERMINAL, TargetState
 from saltlite.platform.files import Folder, PosixFolder
 from saltlite.testing.disk import SPOOL_FOLDER, MemoryDisk, memory_spool

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saltlite.minion.protocol.ports import Step
+from saltlite.minion.protocol.effects import Step
 
 MASTER = "saltlite-master"
 MINION = "saltlite-minion"

@@ -18,10 +18,10 @@ from saltlite.minion.jobs.job_process import (
     JobCall,
     JobContext,
     JobProcess,
+    PreforkPool,
     fork_waiting,
     read_report,
 )
-from saltlite.minion.jobs.prefork_pool import PreforkPool
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.model.job import TargetState

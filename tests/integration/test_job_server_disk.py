@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.minion.jobs import disk_quota as room
+from saltlite.minion.jobs import results as room
 from saltlite.minion.processes import ipc_messages as inside
-from saltlite.minion.protocol.ports import Step
+from saltlite.minion.protocol.effects import Step
 from saltlite.testing.disk import JOURNAL_FOLDER, MemoryDisk
 from saltlite.wire.framing import pack
 from tests.support.job_machine import jid

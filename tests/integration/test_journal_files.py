@@ -18,7 +18,7 @@ import pytest
 from saltlite.errors import JournalError
 from saltlite.minion.jobs.journal import DiskJournal
 from saltlite.minion.jobs.spool import DiskSpool
-from saltlite.minion.protocol.ports import Record, SpoolEntry, Step
+from saltlite.minion.protocol.effects import Record, SpoolEntry, Step
 from saltlite.model.job import TargetState
 from saltlite.platform.files import PosixFolder
 
@@ -30,7 +30,7 @@ APPENDER = """
 import os, sys
 from saltlite.platform.files import PosixFolder
 from saltlite.minion.jobs.journal import DiskJournal
-from saltlite.minion.protocol.ports import Record, Step
+from saltlite.minion.protocol.effects import Record, Step
 journal = DiskJournal(PosixFolder(sys.argv[1]), entropy=os.urandom)
 number = len(journal.open())
 while True:
@@ -49,7 +49,7 @@ SPOOLER = """
 import sys, os
 from saltlite.platform.files import PosixFolder
 from saltlite.minion.jobs.spool import DiskSpool
-from saltlite.minion.protocol.ports import SpoolEntry
+from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.model.job import TargetState
 spool = DiskSpool(PosixFolder(sys.argv[1]))
 spool.open()

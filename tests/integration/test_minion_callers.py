@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.minion.jobs.rpc_server import RpcServer
-from saltlite.minion.processes.callers import CALLERS_MAX, SOCKET_MODE, SOCKET_NAME, Callers
+from saltlite.minion.jobs.rpc_server import CALLERS_MAX, SOCKET_MODE, SOCKET_NAME, Callers, RpcServer
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.messages import response_message

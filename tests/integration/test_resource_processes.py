@@ -19,13 +19,12 @@ from saltlite.minion.jobs.job_process import JobCall, JobContext
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.rpc_server import RpcServer
 from saltlite.minion.jobs.spool import DiskSpool
-from saltlite.minion.resources import finding, server
+from saltlite.minion.resources import discovery, server
 from saltlite.minion.resources import type_supervisor as keeper
-from saltlite.minion.resources.declared import Declared
 from saltlite.minion.resources.device_queue import DOUBT_S
-from saltlite.minion.resources.ports import Runs
+from saltlite.minion.resources.discovery import Declared
 from saltlite.minion.resources.process import HUNG_MAX
-from saltlite.minion.resources.server import Around, ResourceServer
+from saltlite.minion.resources.server import Around, ResourceServer, Runs
 from saltlite.minion.resources.type_supervisor import RESTART_MIN_S
 from saltlite.model.job import TargetState
 from saltlite.platform import logs
@@ -546,7 +545,7 @@ def test_grains_of_a_type_have_a_limit_together_and_those_beyond_it_are_left_out
     make: MakeRig, log_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One resource has {"rid": "pN", "role": "probe"}, which are 19 bytes.
-    monkeypatch.setattr(finding, "RESOURCE_GRAINS_TOTAL_MAX", 40)
+    monkeypatch.setattr(discovery, "RESOURCE_GRAINS_TOTAL_MAX", 40)
     said = make().found(["p1", "p2", "p3"])
     assert (len(said["grains"]), len(said["stale"])) == (2, 1)
     assert set(said["grains"]) | set(said["stale"]) == {"probe:p1", "probe:p2", "probe:p3"}

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saltlite.errors import JournalError
-from saltlite.minion.jobs.journal_format import HEADER, frame, header, record_map, replay
-from saltlite.minion.protocol.journal_rules import FIELDS, MOVES, changes
-from saltlite.minion.protocol.ports import JournalEntry, Record, Step
+from saltlite.minion.protocol.effects import JournalEntry, Record, Step
+from saltlite.minion.protocol.journal_format import FIELDS, HEADER, MOVES, changes, frame, header, record_map, replay
 
 HEAD = header(bytes(range(16)))
 SEED = int.from_bytes(HEAD[-4:], "big")

@@ -12,9 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from saltlite.errors import RemoteProtocolError
 from saltlite.master.handlers.results import Passing, Reported, store_reports
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
-from saltlite.minion.protocol.effects import Delivery, Effect, Forget, Fork, Go, Keep, Offer, Remembered, Write
+from saltlite.minion.protocol.effects import Delivery, Effect, Forget, Fork, Go, Keep, Offer, Remembered, Step, Write
 from saltlite.minion.protocol.jobs import JobMachine
-from saltlite.minion.protocol.ports import Step
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import TERMINAL, part_id, resource_parts, segment_id
 from saltlite.model.keys import fingerprint

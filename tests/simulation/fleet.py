@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from saltlite.master.store.ports import TokenRecord
 from saltlite.minion.jobs import job_process as jobprocess
-from saltlite.minion.jobs import running
+from saltlite.minion.jobs import job_server
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
 from saltlite.platform import process, stream
@@ -163,7 +163,7 @@ def stage(universe: Universe) -> Iterator[None]:
         (process.Child, stand_ins.SimChild),
         (process.start_ticks, processes.start_ticks),
         (process.ProcessTree, processes.tree),
-        (running.RunningNotes, stand_ins.NoNotes),
+        (job_server.RunningNotes, stand_ins.NoNotes),
     ]
     modules = [
         m

@@ -24,8 +24,8 @@ from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.processes.network import NetworkProcess
 from saltlite.minion.protocol.connection import Connection, Identity, Phase
+from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.minion.protocol.jobs import JobMachine
-from saltlite.minion.protocol.ports import SpoolEntry
 from saltlite.model.job import TargetState, is_resource_part, is_segment_id, part_of_segment, split_part
 from saltlite.model.keys import fingerprint, fingerprint_bytes
 from saltlite.testing.disk import JOURNAL_FOLDER, SPOOL_FOLDER, MemoryDisk, nothing_landed
@@ -482,7 +482,7 @@ class SimProcesses:
 
 
 class NoNotes:
-    """`saltlite.minion.jobs.running.RunningNotes`: nobody lists the running jobs here."""
+    """`saltlite.minion.jobs.job_server.RunningNotes`: nobody lists the running jobs here."""
 
     def __init__(self, _folder: str) -> None: ...
 

@@ -15,8 +15,8 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 
 from saltlite.errors import JournalError, UnwrittenError
 from saltlite.minion.jobs.job_process import JobCall
-from saltlite.minion.protocol.ports import SpoolEntry
-from saltlite.minion.resources.ports import Runs
+from saltlite.minion.protocol.effects import SpoolEntry
+from saltlite.minion.resources.server import Runs
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.job import TargetState, segment_id, split_part
 from saltlite.wire.codec import encode_document
@@ -61,7 +61,7 @@ class _Part:
 
 
 class SimRuns:
-    """`saltlite.minion.resources.ports.ResourceRuns` of one job server."""
+    """`saltlite.minion.resources.server.ResourceRuns` of one job server."""
 
     def __init__(self, minion: SimMinion, reactor: SimReactor, runs: Runs) -> None:
         self.minion = minion

@@ -14,10 +14,10 @@ from saltlite.master.processes.mworker import MWorker
 from saltlite.master.protocol.session_manager import SessionManager
 from saltlite.master.store.ports import ReturnCommit, Stored
 from saltlite.minion.jobs.journal import DiskJournal
-from saltlite.minion.jobs.result_queue import ResultQueue
-from saltlite.minion.protocol.entry import Entry
+from saltlite.minion.jobs.results import ResultQueue
+from saltlite.minion.protocol.effects import Entry
 from saltlite.minion.protocol.jobs import JobMachine
-from saltlite.minion.protocol.segments import Segments
+from saltlite.minion.protocol.resend import Segments
 from saltlite.model.job import part_of_segment
 from saltlite.testing import memory_store
 from tests.simulation.story import play

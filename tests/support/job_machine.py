@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from saltlite.minion.protocol.effects import Delivery, Effect, Fork, Go, Tell, Write
+from saltlite.minion.protocol.effects import Delivery, Effect, Fork, Go, Step, Tell, Write
 from saltlite.minion.protocol.jobs import JobMachine
-from saltlite.minion.protocol.ports import Step
 from saltlite.model.ids import jid_at
 from saltlite.model.job import TargetState
 from saltlite.platform.clock import ManualClock

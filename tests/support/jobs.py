@@ -11,15 +11,13 @@ from typing import Any
 from saltlite.loader.index import build_index
 from saltlite.loader.search_path import search_layers
 from saltlite.minion.jobs.job_process import JobCall, JobContext
-from saltlite.minion.jobs.job_server import Disk, JobServer
-from saltlite.minion.jobs.part_runs import MakeRuns
+from saltlite.minion.jobs.job_server import Disk, JobServer, MakeRuns
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.processes import ipc_messages as inside
-from saltlite.minion.protocol.effects import Delivery
+from saltlite.minion.protocol.effects import Delivery, Spool, SpoolEntry
 from saltlite.minion.protocol.jobs import JobMachine
-from saltlite.minion.protocol.ports import Spool, SpoolEntry
-from saltlite.minion.resources.ports import Runs
+from saltlite.minion.resources.server import Runs
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.job import TargetState, segment_id
 from saltlite.platform.clock import SystemClock
@@ -138,7 +136,7 @@ def answered(srn: TargetId, body: bytes = b"\xc3") -> SegmentRow:
 
 
 class MemoryRuns:
-    """`saltlite.minion.resources.ports.ResourceRuns`. `pid` is the process that it says parts run in: a later job
+    """`saltlite.minion.resources.server.ResourceRuns`. `pid` is the process that it says parts run in: a later job
     server ends it, so without one it names none."""
 
     def __init__(self, runs: Runs, spool: Spool, pid: int = 0) -> None:

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from saltlite.master.protocol.handshakes import Handshakes
 from saltlite.master.protocol.session_manager import SessionManager
-from saltlite.minion.jobs.answer_check import AnswerCheck
+from saltlite.minion.jobs.rpc_server import AnswerCheck
 from saltlite.minion.protocol.connection import Identity
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint, JoinToken, fingerprint, fingerprint_bytes

@@ -20,8 +20,8 @@ from saltlite.master.store.invariants import advance
 from saltlite.minion.protocol import connection
 from saltlite.minion.protocol import effects as job_effects
 from saltlite.minion.protocol.connection import Connection, Phase
+from saltlite.minion.protocol.effects import Record, SpoolEntry
 from saltlite.minion.protocol.jobs import JobMachine
-from saltlite.minion.protocol.ports import Record, SpoolEntry
 from saltlite.model.ids import jid_at
 from saltlite.model.job import TERMINAL, TargetState
 from saltlite.model.keys import Fingerprint, fingerprint

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from saltlite.minion.protocol.effects import Delivery, Forget, Fork, Go, Keep, Offer, Tell, Write
-from saltlite.minion.protocol.jobs import JobMachine
-from saltlite.minion.protocol.journal_rules import CLOCK_SLACK_S
-from saltlite.minion.protocol.offers import OFFER_AGAIN_S
-from saltlite.minion.protocol.ports import Step
-from saltlite.minion.protocol.slots import QUEUE_MAX
+from saltlite.minion.protocol.effects import Delivery, Forget, Fork, Go, Keep, Offer, Step, Tell, Write
+from saltlite.minion.protocol.jobs import QUEUE_MAX, JobMachine
+from saltlite.minion.protocol.journal_format import CLOCK_SLACK_S
+from saltlite.minion.protocol.resend import OFFER_AGAIN_S
 from saltlite.model.job import TargetState
 from saltlite.platform.clock import ManualClock
 from saltlite.wire import job_body

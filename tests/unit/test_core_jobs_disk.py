@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from saltlite.minion.protocol import jobs
-from saltlite.minion.protocol.effects import Fork, Go, Keep, Kill, Offer, Remembered, Tell, Write
-from saltlite.minion.protocol.entry import SIGKILL
+from saltlite.minion.protocol.effects import SIGKILL, Fork, Go, Keep, Kill, Offer, Remembered, Step, Tell, Write
 from saltlite.minion.protocol.jobs import JobMachine
-from saltlite.minion.protocol.ports import Step
 from saltlite.model.job import TargetState
 from tests.support.job_machine import PID, UNTIL, Server, jid, parcel, refusal, writes
 from tests.support.keys import JOB_PUBLIC, NOW

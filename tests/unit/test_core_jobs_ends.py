@@ -6,13 +6,26 @@ from dataclasses import replace
 
 import pytest
 
-from saltlite.minion.protocol.effects import Forget, Fork, Go, Keep, Kill, Offer, Remembered, Tell, Write
-from saltlite.minion.protocol.endings import CANCELLED_CODE, TIMED_OUT_CODE
-from saltlite.minion.protocol.entry import NEVER, SIGKILL, SIGTERM
+from saltlite.minion.protocol.effects import (
+    CANCELLED_CODE,
+    NEVER,
+    SIGKILL,
+    SIGTERM,
+    TIMED_OUT_CODE,
+    Forget,
+    Fork,
+    Go,
+    Keep,
+    Kill,
+    Offer,
+    Remembered,
+    Step,
+    Tell,
+    Write,
+)
 from saltlite.minion.protocol.jobs import CANCELS_AHEAD_MAX, KILL_GRACE_S
-from saltlite.minion.protocol.journal_rules import CLOCK_SLACK_S
-from saltlite.minion.protocol.offers import OFFER_AGAIN_S
-from saltlite.minion.protocol.ports import Step
+from saltlite.minion.protocol.journal_format import CLOCK_SLACK_S
+from saltlite.minion.protocol.resend import OFFER_AGAIN_S
 from saltlite.model.job import TargetState
 from saltlite.wire import job_body
 from tests.support.job_machine import PID, TICKS, Server, jid, parcel, refusal, writes

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from saltlite.errors import JournalError
-from saltlite.minion.protocol.effects import Offer, Remembered, Write
-from saltlite.minion.protocol.journal_rules import advance
-from saltlite.minion.protocol.offers import FOREIGN_S
-from saltlite.minion.protocol.ports import JournalEntry, Record, Step
+from saltlite.minion.protocol.effects import JournalEntry, Offer, Record, Remembered, Step, Write
+from saltlite.minion.protocol.journal_format import advance
+from saltlite.minion.protocol.resend import FOREIGN_S
 from saltlite.model.ids import parse_jid
 from saltlite.model.job import TargetState
 from tests.support.job_machine import UNTIL, Server, jid, parcel, refusal

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from saltlite.minion.protocol.effects import (
+    SEGMENT_UNREADABLE,
     Delivery,
     Effect,
     EndPart,
@@ -16,13 +17,12 @@ from saltlite.minion.protocol.effects import (
     Keep,
     Offer,
     Remembered,
+    Step,
     Tell,
     Write,
 )
-from saltlite.minion.protocol.endings import SEGMENT_UNREADABLE
-from saltlite.minion.protocol.offers import AWAITED_AGAIN_S, OFFER_AGAIN_S
-from saltlite.minion.protocol.ports import Step
-from saltlite.minion.protocol.slots import QUEUE_MAX
+from saltlite.minion.protocol.jobs import QUEUE_MAX
+from saltlite.minion.protocol.resend import AWAITED_AGAIN_S, OFFER_AGAIN_S
 from saltlite.model.ids import Jid
 from saltlite.model.job import TargetState, part_id, segment_id
 from saltlite.wire import merkle
@@ -228,7 +228,7 @@ def test_parts_take_no_place_of_a_job_and_have_a_limit_of_their_own() -> None:
 
 
 def test_more_parts_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saltlite.minion.protocol.slots.QUEUE_MAX", 2)
+    monkeypatch.setattr("saltlite.minion.protocol.jobs.QUEUE_MAX", 2)
     assert QUEUE_MAX > 2
     it = Parts(opened=False)
     for number in (1, 2):

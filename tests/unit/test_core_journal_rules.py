@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from saltlite.minion.protocol.journal_rules import CLOCK_SLACK_S, kept
-from saltlite.minion.protocol.ports import JOURNAL_KEEP_ENTRIES, JOURNAL_MOST_ENTRIES, JournalEntry, Step
+from saltlite.minion.protocol.effects import JOURNAL_KEEP_ENTRIES, JOURNAL_MOST_ENTRIES, JournalEntry, Step
+from saltlite.minion.protocol.journal_format import CLOCK_SLACK_S, kept
 from saltlite.model.ids import jid_at
 from tests.support.keys import NOW
 

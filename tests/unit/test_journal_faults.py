@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from saltlite.errors import JournalError, UnwrittenError
-from saltlite.minion.protocol.ports import JOURNAL_KEEP_ENTRIES, JOURNAL_KEEP_S, JOURNAL_RESERVE, Record, Step
+from saltlite.minion.protocol.effects import JOURNAL_KEEP_ENTRIES, JOURNAL_KEEP_S, JOURNAL_RESERVE, Record, Step
 from saltlite.testing.disk import JOURNAL_FOLDER, MemoryDisk, MemoryHandle, memory_journal
 
 NOW = 1_800_000_000_000

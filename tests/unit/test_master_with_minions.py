@@ -6,7 +6,7 @@ import pytest
 
 from saltlite.master.protocol.session_manager import SILENCE_HEARTBEATS
 from saltlite.minion.protocol.connection import BACKOFF_MAX_S, Phase
-from saltlite.minion.protocol.offers import OFFER_AGAIN_S
+from saltlite.minion.protocol.resend import OFFER_AGAIN_S
 from saltlite.model.job import TargetState
 from saltlite.testing.link import Fate, Flight
 from saltlite.wire.limits import CHUNK, HEARTBEAT_MIN_S, RETURN_MAX

@@ -9,7 +9,7 @@ import pytest
 from saltlite.minion.processes import ipc_messages as inside
 from saltlite.minion.processes.network import NetworkProcess
 from saltlite.minion.protocol.connection import Changed, Effect, Phase
-from saltlite.minion.protocol.ports import SpoolEntry
+from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.model.job import TargetState
 from saltlite.model.keys import fingerprint
 from saltlite.wire.framing import pack

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from saltlite.minion.sync.readiness import PILLAR_WAIT_S, Opening
+from saltlite.minion.sync.documents import PILLAR_WAIT_S, Opening
 
 
 class Timers:

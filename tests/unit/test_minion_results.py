@@ -9,7 +9,7 @@ import pytest
 from saltlite.errors import JournalError
 from saltlite.minion.jobs.job_process import HELD_RESULT_MAX
 from saltlite.minion.jobs.results import HELD_BYTES, Results
-from saltlite.minion.protocol.ports import SpoolEntry
+from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.model.job import TargetState
 from saltlite.testing.disk import MemoryDisk, memory_spool
 

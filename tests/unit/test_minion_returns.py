@@ -13,8 +13,7 @@ import pytest
 from saltlite.config.load import load_minion
 from saltlite.errors import ConfigError
 from saltlite.loader.encode import decode_return
-from saltlite.minion.jobs.oversized_returns import KeptReturns
-from saltlite.minion.jobs.returns import Returns
+from saltlite.minion.jobs.returns import KeptReturns, Returns
 from saltlite.model.job import HEADER_BYTES, digest_of
 from saltlite.testing.disk import MemoryDisk
 from saltlite.wire.limits import RETURN_MAX

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pytest
 
 from saltlite.errors import UnwrittenError
-from saltlite.minion.protocol.ports import SpoolEntry
-from saltlite.minion.resources import segments as module
-from saltlite.minion.resources.segments import FLUSH_S, SEGMENT_BYTES, Segments, Told
+from saltlite.minion.protocol.effects import SpoolEntry
+from saltlite.minion.resources import process as module
+from saltlite.minion.resources.process import FLUSH_S, SEGMENT_BYTES, Segments, Told
 from saltlite.model.job import TargetState
 from saltlite.wire.segment import SegmentRow, decode_segment
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from saltlite.minion.resources.timing import AT_ONCE, Timing, Waiting, timing_of
+from saltlite.minion.resources.calls import AT_ONCE, DelayedCalls, Timing, chain_timing
 
 
 class Begun:
@@ -13,7 +13,7 @@ class Begun:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, list[str]]] = []
-        self.waiting = Waiting(self.begin)
+        self.waiting = DelayedCalls(self.begin)
 
     def begin(self, part: str, srns: Sequence[str]) -> None:
         self.calls.append((part, list(srns)))
@@ -53,12 +53,12 @@ def test_what_is_cancelled_never_begins() -> None:
 
 def test_without_executors_nothing_waits() -> None:
     it = Begun()
-    it.waiting.add("p", ["a", "b"], timing_of(None, ["a", "b"]), 0.0)
+    it.waiting.add("p", ["a", "b"], chain_timing(None, ["a", "b"]), 0.0)
     assert it.calls == [("p", ["a", "b"])]
-    assert timing_of(None, ["a"]) is AT_ONCE
+    assert chain_timing(None, ["a"]) is AT_ONCE
 
 
 def test_an_executor_that_cannot_say_how_long_is_the_answer_of_every_resource() -> None:
-    timing = timing_of(OddChain(), ["a"])  # type: ignore[arg-type]  # of a chain it has what is asked
+    timing = chain_timing(OddChain(), ["a"])  # type: ignore[arg-type]  # of a chain it has what is asked
     assert timing.problem == "an executor cannot be used: no time"
     assert timing.delays == {}

@@ -20,8 +20,8 @@ from saltlite.errors import CommandExecutionError, RefusedError, StartupError, U
 from saltlite.loader.index import build_index, is_own_folder, remembered_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from saltlite.minion.processes.callers import SOCKET_NAME
-from saltlite.minion.processes.event_sender import EventSender
+from saltlite.minion.jobs.rpc_client import EventSender
+from saltlite.minion.jobs.rpc_server import SOCKET_NAME
 from saltlite.model.execution import Execution
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.model.job import Target, TargetKind
@@ -161,7 +161,7 @@ def _ran(parsed: Parsed, config: MinionConfig, opts: dict[str, Any], grains: dic
     loader = Loader(index, opts, grains, pillar, more=_given(config))
     if parsed.on("resources"):
         from saltlite.cli.verbs.call_resources import Machine, run_on_targets  # most calls are for this machine only
-        from saltlite.minion.resources.declared import declared_by
+        from saltlite.minion.resources.discovery import declared_by
 
         machine = Machine(opts, grains, pillar, loader, index.function_texts(config.providers))
         kind = TargetKind(parsed.options.get("tgt_type", TargetKind.GLOB))
@@ -231,7 +231,7 @@ def _pillar(config: MinionConfig, minion: str, grains: Mapping[str, Any]) -> dic
     if not config.pillar_roots:
         if not config.minion_pillar_cache:
             return {}
-        from saltlite.minion.sync.pillar_copy import kept_pillar  # as below
+        from saltlite.minion.sync.documents import kept_pillar  # as below
 
         return kept_pillar(config.cachedir)
     from saltlite.pillar.compiler import pillar_of

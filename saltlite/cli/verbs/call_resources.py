@@ -12,9 +12,7 @@ from saltlite.errors import NoTargetError, UsageError
 from saltlite.loader.call import ERROR_OUTPUTTER, Outcome
 from saltlite.loader.encode import decode_return
 from saltlite.minion.jobs.returns import Returns
-from saltlite.minion.resources.answering import Work
-from saltlite.minion.resources.local import Here, LocalType, local_types
-from saltlite.minion.resources.timing import timing_of
+from saltlite.minion.resources.calls import LocalContext, LocalType, Work, chain_timing, local_types
 from saltlite.model.display import labels
 from saltlite.model.ids import MinionId, TargetId, parse_srn
 from saltlite.model.job import Target, TargetState
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
     from saltlite.loader.call import Call
     from saltlite.loader.loader import Loader
-    from saltlite.minion.resources.declared import Declared
+    from saltlite.minion.resources.discovery import Declared
     from saltlite.model.execution import Execution
     from saltlite.targeting.fleet import Selection
     from saltlite.wire.segment import SegmentRow
@@ -58,7 +56,9 @@ def run_on_targets(machine: Machine, declared: Declared, target: Target, words: 
     began, jid = time.monotonic(), new_jid()
     returns = Returns(machine.id, VALUE_MAX, "", 0)
     with printing_to_stderr():
-        types = local_types(declared, Here(machine.opts, machine.grains, machine.pillar, machine.loader, returns))
+        types = local_types(
+            declared, LocalContext(machine.opts, machine.grains, machine.pillar, machine.loader, returns)
+        )
     try:
         calls = _calls(words, [machine.texts, *(one.texts for one in types)])
         selection = _selection(machine, types, target)
@@ -69,7 +69,7 @@ def run_on_targets(machine: Machine, declared: Declared, target: Target, words: 
         with printing_to_stderr():
             for one in types:
                 srns = _able(one, selection, calls)
-                rows = one.run(srns, Work(jid, calls, caller(), chain, timing_of(chain, srns)))
+                rows = one.run(srns, Work(jid, calls, caller(), chain, chain_timing(chain, srns)))
                 outcomes |= {srn: _outcome(row) for srn, row in rows.items()}
     finally:
         for one in types:

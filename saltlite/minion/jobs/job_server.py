@@ -1,49 +1,287 @@
-"""The job server: carries out what the jobs machine decides, with journal, spool and processes.
+"""The job server: carries out the decisions of the job state machine, with journal, spool and processes.
 
-It is the minion's first process and its only lasting one with rights. It runs no module code: modules are
-imported in the process of a job, where a broken one ends nothing else.
+It is the minion's first process, and the only long-lived one with rights. It runs no module code: modules are imported
+in the process of a job. Functions of resources run in the processes of their types (`saltlite.minion.resources`).
 """
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from saltlite.errors import JournalError, ProtocolError, UnwrittenError
-from saltlite.minion.jobs.answer_check import AnswerCheck
-from saltlite.minion.jobs.disk_quota import Room
-from saltlite.minion.jobs.job_process import DONE, JobCall, JobContext, JobProcess, fork_waiting, read_report
-from saltlite.minion.jobs.journal_recovery import remembered_job
-from saltlite.minion.jobs.kills import Kills
-from saltlite.minion.jobs.part_runs import RESTARTED, MakeRuns, PartRuns
-from saltlite.minion.jobs.prefork_pool import PreforkPool
-from saltlite.minion.jobs.result_queue import ResultQueue
-from saltlite.minion.jobs.results import Results
-from saltlite.minion.jobs.rpc_server import RpcServer
-from saltlite.minion.jobs.running import RunningNotes
-from saltlite.minion.jobs.state_coalescing import Passing
+from saltlite.minion.jobs.job_process import (
+    DONE,
+    JobCall,
+    JobContext,
+    JobProcess,
+    PreforkPool,
+    fork_waiting,
+    read_report,
+)
+from saltlite.minion.jobs.results import ResultQueue, Results, Room
+from saltlite.minion.jobs.rpc_server import AnswerCheck, RpcServer
 from saltlite.minion.processes import ipc_messages as inside
-from saltlite.minion.protocol.effects import Delivery, Effect, EndPart, Forget, Fork, Go, Keep, Kill, Offer, Tell, Write
-from saltlite.minion.protocol.entry import SIGKILL
+from saltlite.minion.protocol.effects import (
+    SIGKILL,
+    Delivery,
+    Effect,
+    EndPart,
+    Forget,
+    Fork,
+    Go,
+    Journal,
+    JournalEntry,
+    Keep,
+    Kill,
+    Offer,
+    Record,
+    Remembered,
+    Spool,
+    SpoolEntry,
+    Step,
+    Tell,
+    Write,
+)
 from saltlite.minion.protocol.jobs import JobMachine
-from saltlite.minion.protocol.ports import Journal, Record, Spool, SpoolEntry, Step
+from saltlite.minion.resources.server import ResourceRuns, Runs
 from saltlite.minion.sync.documents import Documents
 from saltlite.model.clock import Clock
+from saltlite.model.ids import PartId, TargetId
 from saltlite.model.job import TargetState, is_resource_part
 from saltlite.platform.children import how
 from saltlite.platform.defects import log_defect
 from saltlite.platform.logs import log_context
-from saltlite.platform.process import Child
+from saltlite.platform.process import Child, ProcessTree, start_ticks
 from saltlite.platform.reactor import Reactor, Timer
 from saltlite.platform.stream import Channel
 from saltlite.wire.certificates import BUILD_DATE_S, MasterCertificate
 from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.messages import Message, Sender, check
 
+# -- Signals to processes of jobs
+
+
 log = logging.getLogger(__name__)
+
+
+class Kills:
+    """Remembers what was found below a job's process, for as long as that process is not reaped."""
+
+    def __init__(self) -> None:
+        self._trees: dict[int, ProcessTree] = {}
+
+    def signal(self, jid: str, pid: int, signum: int) -> None:
+        """Signal the process of that job, its group, and every descendant."""
+        with log_context(jid=jid):
+            log.info("signal %d to its processes", signum)
+            try:
+                self._trees.setdefault(pid, ProcessTree(pid)).signal(signum)
+            except PermissionError as error:
+                log.warning("its process group cannot be signalled: %s; run the minion as that user", error.strerror)
+
+    def over(self, pid: int) -> None:
+        """That process was reaped."""
+        self._trees.pop(pid, None)
+
+
+# -- Notes for `saltutil.running`: one JSON file for each running job
+
+
+class RunningNotes:
+    """Writes and removes the notes. None of this may fail a job, so an error is only told to the log."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._noted: set[str] = set()
+
+    def only(self, jids: Collection[str]) -> None:
+        """After a restart: remove the notes of all other jobs."""
+        for name in set(os.listdir(self._folder)) - set(jids):
+            os.unlink(os.path.join(self._folder, name))
+
+    def note(self, call: JobCall, pid: int, started: float) -> None:
+        """Say once that this job runs; `started` is wall-clock seconds."""
+        if call.jid in self._noted:
+            return
+        self._noted.add(call.jid)
+        path = os.path.join(self._folder, call.jid)
+        row = {"jid": call.jid, "fun": call.fun, "user": call.user, "pid": pid, "started": started}
+        try:
+            # Hidden until it is whole; readers skip names that are no jid.
+            with open(path + ".new", "w", encoding="utf-8") as file:
+                json.dump(row, file)
+            os.rename(path + ".new", path)
+        except OSError as error:
+            with suppress(OSError):
+                os.unlink(path + ".new")
+            log.warning("saltutil.running will not list it: %s; make room in %s", error.strerror, self._folder)
+
+    def forget(self, jid: str) -> None:
+        """It runs no more."""
+        self._noted.discard(jid)
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._folder, jid))
+
+
+# -- Coalescing of states
+
+
+RUNNING_S = 0.03
+"""That a job runs is told, and noted for `saltutil.running`, after so long; most jobs have returned by then, and their
+return says it all."""
+
+
+class Passing:
+    """`tell` hands a message to the network process; `note` is called with the jid of a job that is told to run."""
+
+    def __init__(self, reactor: Reactor, tell: Callable[[IpcMessage], None], note: Callable[[str], None]) -> None:
+        self._reactor = reactor
+        self._tell = tell
+        self._note = note
+        self._starting: dict[str, IpcMessage] = {}
+
+    def state(self, jid: str, state: TargetState, reason: str) -> None:
+        """Tell that state; of a job that runs, in a moment."""
+        message = inside.state(jid, str(state), reason)
+        if state is not TargetState.RUNNING:
+            self.overtaken(jid)
+            self._tell(message)
+            return
+        if not self._starting:
+            self._reactor.call_later(RUNNING_S, self._tell_running)
+        self._starting[jid] = message
+
+    def overtaken(self, jid: str) -> None:
+        """What is said next of that job says more than that it runs."""
+        self._starting.pop(jid, None)
+
+    def _tell_running(self) -> None:
+        starting, self._starting = self._starting, {}
+        for jid, message in starting.items():
+            self._tell(message)
+            self._note(jid)
+
+
+# -- Parts for resources
+#
+# The processes of resource types end with the job server. A new job server first ends what an earlier one left, and
+# only then reports the end of its parts. Results that are in the spool by then count.
+
+
+NO_RESOURCES = "this minion manages no resources"
+RESTARTED = "the minion was restarted while it ran"
+"""How a part ended whose process was an earlier job server's."""
+
+MakeRuns = Callable[[Runs], ResourceRuns]
+
+
+class PartRuns:
+    """Until `use` has said what runs them, no part is taken. `changed` is called when the jobs machine wants something
+    done; `fail` when the disk fails."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        jobs: JobMachine,
+        results: Results,
+        *,
+        changed: Callable[[], None],
+        fail: Callable[[str], None],
+    ) -> None:
+        self._jobs = jobs
+        self._results = results
+        self._changed = changed
+        self._fail = fail
+        self._reactor = reactor
+        self._runs: ResourceRuns | None = None
+        self._begun: set[PartId] = set()
+
+    def use(self, make: MakeRuns) -> None:
+        """This minion manages resources: `make` makes what runs functions on them."""
+        # In a turn of their own: the jobs machine may be in the middle of what it has ordered.
+        call_soon = self._reactor.call_soon
+        runs = Runs(
+            segment=lambda segment: call_soon(lambda: self._produced(segment)),
+            done=lambda part, how: call_soon(lambda: self.ended(part, how)),
+        )
+        self._runs = make(runs)
+
+    def begin(self, call: JobCall, srns: Sequence[TargetId]) -> None:
+        """Have the part wait where it will run, or say why it cannot."""
+        if self._runs is None:
+            self._jobs.not_forked(call.jid, NO_RESOURCES)
+            return
+        try:
+            pid, ticks = self._runs.begin(call, srns)
+        except OSError as error:
+            self._jobs.not_forked(call.jid, f"the minion cannot start another process: {error.strerror}")
+            return
+        self._begun.add(call.jid)
+        self._jobs.forked(call.jid, pid, ticks)
+
+    def go(self, part: PartId) -> None:
+        """Let it begin."""
+        if self._runs is not None:
+            self._runs.go(part)
+
+    def end(self, effect: EndPart) -> None:
+        """End it early. One of an earlier job server is ended already."""
+        if self._runs is not None and effect.jid in self._begun:
+            self._runs.cancel(effect.jid, late=effect.late)
+
+    def ended(self, part: PartId, how: str) -> None:
+        """The part is over: everybody has answered, or `how` says why not."""
+        try:
+            if how:
+                # Its process may have died before it said what it had written.
+                for segment in self._results.segments_of(part):
+                    self._notice(segment)
+        except JournalError as error:
+            self._fail(str(error))
+            return
+        self._begun.discard(part)
+        self._jobs.part_ended(part, how)
+        self._changed()
+
+    def _produced(self, segment: str) -> None:
+        try:
+            self._notice(segment)
+        except JournalError as error:
+            self._fail(str(error))
+            return
+        self._changed()
+
+    def _notice(self, segment: str) -> None:
+        if self._results.noticed(segment):
+            self._jobs.produced(segment)
+
+
+# -- Recovery from the journal
+
+
+def remembered_job(entry: JournalEntry) -> Remembered:
+    """The entry for the jobs machine, with whether the process of the job still runs."""
+    alive = entry.step is Step.STARTED and entry.ticks != 0 and start_ticks(entry.pid) == entry.ticks
+    return Remembered(
+        jid=entry.jid,
+        step=entry.step,
+        body=entry.body,
+        issuer=entry.issuer,
+        received_wall_ms=entry.received_wall_ms,
+        deliver_ms=entry.deliver_ms,
+        pid=entry.pid,
+        started_wall_ms=entry.started_wall_ms,
+        reason=entry.reason,
+        srns=entry.srns,
+        alive=alive,
+    )
+
 
 Believe = Callable[[MasterCertificate, bytes, int], None]
 """certificate, encoded successions, seconds since 1970: pins their fleet, or raises RemoteProtocolError."""

@@ -16,9 +16,19 @@ from contextlib import suppress
 from typing import NoReturn
 
 from saltlite.errors import JournalError, UnwrittenError
-from saltlite.minion.jobs.journal_format import FLOOR, HEADER, Replay, frame, header, kept_map, record_map, replay
-from saltlite.minion.protocol.journal_rules import changes, kept
-from saltlite.minion.protocol.ports import JOURNAL_COMPACT_BYTES, JOURNAL_RESERVE, JournalEntry, Record
+from saltlite.minion.protocol.effects import JOURNAL_COMPACT_BYTES, JOURNAL_RESERVE, JournalEntry, Record
+from saltlite.minion.protocol.journal_format import (
+    FLOOR,
+    HEADER,
+    Replay,
+    changes,
+    frame,
+    header,
+    kept,
+    kept_map,
+    record_map,
+    replay,
+)
 from saltlite.model.ids import PartId
 from saltlite.platform.files import FULL, Folder, Handle
 
@@ -27,7 +37,7 @@ REWRITE = "journal.tmp"
 
 
 class DiskJournal:
-    """The port `saltlite.minion.protocol.ports.Journal` over a folder.
+    """The port `saltlite.minion.protocol.effects.Journal` over a folder.
 
     `entropy(n)` gives n random bytes; it is asked once, when the journal is created.
     """

@@ -1,22 +1,26 @@
-"""The results of this minion's jobs, by the ids of parts and segments.
+"""The results of this minion's jobs: in the spool, or in memory while the disk does not take them.
 
-They are in the spool, or in memory while the disk does not take them.
-
-A small result whose process found no room, or a disk that fails, is held here and offered like any other, and written
-as soon as that works. The journal knows why it was not written, so if this process ends first, the job is reported as
-interrupted for that reason, and nothing is silently lost.
+A small result that could not be written is held in memory, offered like any other, and written later. The journal
+records why it was not written, so if this process ends first, the job is reported as interrupted for that reason.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
+from collections.abc import Callable
 
-from saltlite.errors import UnwrittenError
+from saltlite.errors import JournalError, UnwrittenError
 from saltlite.minion.jobs.job_process import HELD_RESULT_MAX
-from saltlite.minion.protocol.ports import Spool, SpoolEntry
+from saltlite.minion.processes import ipc_messages as inside
+from saltlite.minion.protocol.effects import Journal, Spool, SpoolEntry
+from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.model.ids import PartId
 from saltlite.model.job import part_of_segment
 from saltlite.platform.logs import log_context
+from saltlite.platform.reactor import Reactor
+from saltlite.wire.framing import IpcMessage
+from saltlite.wire.limits import CHUNK
 
 log = logging.getLogger(__name__)
 
@@ -99,3 +103,104 @@ class Results:
     def holding(self) -> bool:
         """Whether anything is held."""
         return bool(self._held)
+
+
+# -- The way to the network process: a few results at once, while the others wait in the spool
+
+
+OFFERS_OPEN = 32
+"""Results handed to the network process and not acknowledged; the rest wait in the spool."""
+
+
+class ResultQueue:
+    """`tell` hands a message to the network process; `unreadable` is told of each result that the disk has lost."""
+
+    def __init__(self, results: Results, tell: Callable[[IpcMessage], None], unreadable: Callable[[str], None]) -> None:
+        self._results = results
+        self._tell = tell
+        self._unreadable = unreadable
+        self._waiting: OrderedDict[str, None] = OrderedDict()
+        self._offered: set[str] = set()
+
+    def connected(self) -> None:
+        """A new session: nothing is on its way in it."""
+        self._offered.clear()
+        self._waiting.clear()
+
+    def offer(self, result: str) -> None:
+        """Hand it over in its turn. What was handed over before is taken as lost, and must not hold a place."""
+        self._offered.discard(result)
+        self._waiting[result] = None
+
+    def acknowledged(self, result: str) -> None:
+        """The master has it; it may have been offered anew just before."""
+        self._offered.discard(result)
+
+    def forget(self, result: str) -> None:
+        """It is in the spool no more."""
+        self._waiting.pop(result, None)
+
+    def hand_over(self) -> None:
+        """Hand over as many as may be on their way."""
+        while self._waiting and len(self._offered) < OFFERS_OPEN:
+            result, _ = self._waiting.popitem(last=False)
+            entry = self._read(result)
+            if entry is not None:
+                self._offered.add(result)
+                self._tell(inside.result(result, entry, inline_max=CHUNK))
+
+    def grant(self, result: str) -> None:
+        """The master has room for the body of that result."""
+        entry = self._read(result)
+        if entry is not None:
+            self._tell(inside.body(result, entry.body))
+
+    def _read(self, result: str) -> SpoolEntry | None:
+        try:
+            return self._results.read(result)
+        except JournalError as error:
+            with log_context(jid=part_of_segment(result)):
+                log.error("%s", error)  # noqa: TRY400 - the sentence says it all
+            self._unreadable(result)
+            return None
+
+
+# -- Free space on the minion's disk
+
+
+HELD_RETRY_S = 5.0
+"""Between two attempts to write results that the disk did not take."""
+
+
+class Room:
+    """`path` is where all of it is, for messages."""
+
+    def __init__(self, reactor: Reactor, jobs: JobMachine, journal: Journal, results: Results, path: str) -> None:
+        self._reactor = reactor
+        self._jobs = jobs
+        self._journal = journal
+        self._results = results
+        self._path = path
+        self._full = ""
+        self._retrying = False
+
+    def look(self) -> None:
+        """Tell the jobs machine whether there is room now."""
+        full = self._journal.full() or self._results.full()
+        if full and not self._full:
+            log.warning("new jobs are refused, because the disk is full (%s); make room in %s", full, self._path)
+        elif self._full and not full:
+            log.warning("the disk has room again, and new jobs are taken")
+        self._full = full
+        self._jobs.room(in_spool=self._results.has_room(), full=full)
+
+    def write_later(self) -> None:
+        """Write what is held in memory, as soon as the disk takes it."""
+        if self._results.holding and not self._retrying:
+            self._retrying = True
+            self._reactor.call_later(HELD_RETRY_S, self._write)
+
+    def _write(self) -> None:
+        self._retrying = False
+        self._results.retry()
+        self.write_later()

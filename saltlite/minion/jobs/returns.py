@@ -1,25 +1,86 @@
-"""A function's value as the bytes that travel; what is too large is cut here, at its source, and says so.
+"""Encoding of return values; a value that is too large is truncated here, and kept whole on the minion if there is
+room.
 
     a text, bytes        the first part, and a last line that says how much is missing and where the rest is
-    any other value      {"$truncated": {"bytes": n, "kept": bool}, "head": the value, cut in place}
+    any other value      {"$truncated": {"bytes": n, "kept": bool}, "head": the value, truncated in place}
 
-`bytes` is the size of the whole: of the text itself, or of the value as it is encoded. State and retcode are those of
-the whole, and the return's reason begins with `truncated:`, whatever the value is.
+`bytes` is the full size: of the text, or of the encoded value. State and retcode are those of the full value, and the
+reason of the return begins with `truncated:`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from saltlite.errors import JournalError
 from saltlite.loader.encode import NOTICES_BYTES, encode_return, encode_whole
-from saltlite.minion.jobs.oversized_returns import KeptReturns
-from saltlite.model.job import TRUNCATED, TRUNCATED_NOTE
-from saltlite.platform.files import PosixFolder
+from saltlite.model.ids import parse_jid
+from saltlite.model.job import HEADER_BYTES, SUFFIX, TRUNCATED, TRUNCATED_NOTE, header
+from saltlite.platform.files import Folder, PosixFolder
+
+# -- Oversized returns: one file each, the oldest is deleted first
+#
+# They are not guaranteed: the return says whether the full value was kept. Several jobs may write at once; each deletes
+# what it finds beyond the limit.
+
 
 log = logging.getLogger(__name__)
+
+UNFINISHED = ".tmp"
+
+
+class KeptReturns:
+    """A folder of kept returns with at most `limit` bytes."""
+
+    def __init__(self, folder: Folder, limit: int) -> None:
+        self._folder = folder
+        self._limit = limit
+
+    def keep(self, jid: str, whole: bytes) -> bool:
+        """Keep a return; False when it is larger than the limit, or the disk does not take it."""
+        size = HEADER_BYTES + len(whole)
+        if size > self._limit:
+            return False
+        name = parse_jid(jid) + SUFFIX
+        try:
+            self._make_room(size)
+            self._write(name, header(hashlib.sha256(whole).digest()), whole)
+        except OSError as error:
+            log.warning("the whole return is not kept in %s: %s; make room there", self._folder.path, error.strerror)
+            for leftover in (name, name + UNFINISHED):
+                with suppress(OSError):
+                    self._folder.remove(leftover)
+            return False
+        return True
+
+    def _make_room(self, size: int) -> None:
+        sizes: dict[str, int] = {}
+        for name in self._folder.names():
+            with suppress(FileNotFoundError):
+                sizes[name] = self._folder.size(name)
+        over = sum(sizes.values()) + size - self._limit
+        # Jids sort by time. What a killed process left unfinished goes in its turn.
+        for name in sorted(sizes):
+            if over <= 0:
+                return
+            with suppress(FileNotFoundError):
+                self._folder.remove(name)
+            over -= sizes[name]
+
+    def _write(self, name: str, head: bytes, whole: bytes) -> None:
+        handle = self._folder.create(name + UNFINISHED)
+        try:
+            handle.write(head)
+            handle.write(whole)
+            handle.sync()
+            self._folder.rename(name + UNFINISHED, name)
+        finally:
+            handle.close()
+
 
 NOTICE_BYTES = 1024
 """Kept free of the limit for the line or the map that says what was cut."""

@@ -1,7 +1,6 @@
-"""The job's side of `saltlite.minion.jobs.rpc_server`: a process of a job asks over its socket, and waits for the
-answer.
+"""Requests of a process of a job to its job server (`saltlite.minion.jobs.rpc_server`), and the events that it sends.
 
-Answers may come in another order than the questions, and several threads of a function may wait at once.
+Answers may arrive in another order than the requests, and several threads of a function may wait at once.
 """
 
 from __future__ import annotations
@@ -11,13 +10,17 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from typing import Any, Protocol
 
-from saltlite.errors import CommandExecutionError
+from saltlite.errors import CommandExecutionError, LocalProtocolError, SaltInvocationError, UsageError
+from saltlite.loader.encode import RETURN_MAX, decode_return, encode_whole
 from saltlite.minion.processes.ipc_messages import FORGED
+from saltlite.model.events import parse_tag
+from saltlite.wire import codec
 from saltlite.wire.framing import IpcMessage, framed, pack, read_frame, unpack
-from saltlite.wire.limits import FILE_ASKS_MAX
+from saltlite.wire.limits import EVENT_DATA_MAX, EVENT_TAG_MAX, FILE_ASKS_MAX
 from saltlite.wire.messages import Message
 
 ASK = b"?"
@@ -139,3 +142,62 @@ class RpcClient:
 
 def _minion_gone() -> CommandExecutionError:
     return CommandExecutionError("The minion was restarted while this function ran: run it again.")
+
+
+# -- Events: what execution modules know as `__events__`
+
+
+"""After so long an event that the master did not take yet is offered again."""
+
+
+class Way(Protocol):
+    """Takes an `event` message to the master: its answer, None when there is none in so many seconds."""
+
+    def event(self, message: Message, patience_s: float) -> Message | None: ...
+
+
+class EventSender:
+    """Sends events; `jid` is the job that the modules run under, "" for none."""
+
+    def __init__(self, way: Way, jid: str = "") -> None:
+        self._way = way
+        self._jid = jid
+
+    def send(self, tag: str, data: Mapping[str, Any], timeout_s: float) -> None:
+        """Have the master write the event down; it is in its event log when this returns.
+
+        Raises SaltInvocationError for what is no event, CommandExecutionError when the master cannot be asked in
+        `timeout_s` seconds.
+        """
+        message = event_message(tag, data, self._jid)
+        give_up_at = time.monotonic() + timeout_s
+        while True:
+            answer = self._way.event(message, max(0.0, give_up_at - time.monotonic()))
+            if answer is None:
+                raise CommandExecutionError(f"The master has not acknowledged the event in {timeout_s:g} s.")
+            if answer["state"] == "ok":
+                return
+            if answer["state"] != "busy":
+                raise SaltInvocationError(" ".join(answer["names"]) or "The master refused the event.")
+            if time.monotonic() + BUSY_S > give_up_at:
+                raise CommandExecutionError(f"The master takes no more events of this minion for {timeout_s:g} s.")
+            time.sleep(BUSY_S)
+
+
+def event_message(tag: str, data: Mapping[str, Any], jid: str) -> Message:
+    """The `event` message, with its limits. Raises SaltInvocationError."""
+    try:
+        parse_tag(tag)
+    except UsageError as error:
+        raise SaltInvocationError(str(error)) from error
+    if len(tag) > EVENT_TAG_MAX:
+        raise SaltInvocationError(f"The tag of an event has at most {EVENT_TAG_MAX} characters.")
+    # As a return: whatever it is made of becomes plain values.
+    plain = decode_return(encode_whole(dict(data), RETURN_MAX).body, 2 * RETURN_MAX)
+    try:
+        encoded = codec.encode_checked(plain, codec.EVENT)
+    except LocalProtocolError as error:
+        raise SaltInvocationError(
+            f"The data of an event has at most {EVENT_DATA_MAX // 1024} KiB, and this has not: {error}"
+        ) from error
+    return {"t": "event", "n": 0, "tag": tag, "data": encoded, "jid": jid}

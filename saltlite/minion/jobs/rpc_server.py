@@ -1,30 +1,77 @@
-"""What processes of jobs ask of the minion while they run: files of the master, and a new look at modules and grains.
+"""The job server's side of requests by processes of jobs: files of the master, events, a refresh of modules and grains.
 
-A process has no network. It asks the job server over its socket; what is about files goes on to the master, under a
-number of this minion's own, and the answer comes back the same way. Questions that a session took with it are asked
-again in the next one, so whoever asked only waits longer. The minion's own documents
-(`saltlite.minion.sync.documents`) go
-the same way, because a session has one limit for all questions. An answer that is to be signed by a master and is not
-reaches nobody (`saltlite.minion.jobs.answer_check`).
+A process of a job has no network. It sends its request over its socket to the job server, which passes requests about
+files and events on to the master, with a number of its own, and returns the answer. Requests of a session that ended
+are sent again in the next one. The minion's documents (`saltlite.minion.sync.documents`) go the same way, because a
+session has one limit for all requests. `saltlite call` sends events through a Unix socket in the minion's folder.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from saltlite.errors import ProtocolError
-from saltlite.minion.jobs.answer_check import AnswerCheck
+from saltlite.errors import ProtocolError, StartupError
 from saltlite.minion.jobs.job_process import JobProcess
 from saltlite.minion.processes import ipc_messages as inside
+from saltlite.minion.processes.ipc_messages import FORGED
 from saltlite.platform.reactor import Reactor
+from saltlite.platform.stream import Acceptor, Channel, Peer, listen_unix
 from saltlite.wire.framing import IpcMessage, pack, unpack
-from saltlite.wire.limits import FILE_ASKS_MAX
-from saltlite.wire.messages import Message, Sender, check
+from saltlite.wire.limits import EVENT_DATA_MAX, FILE_ASKS_MAX
+from saltlite.wire.messages import Message, Sender, check, response_message
+from saltlite.wire.signatures import is_believed, with_nonce
+
+# -- Verification of answers
+#
+# The network process of the minion and the link process of the master are the most exposed ones. Neither can make a
+# minion load a plug-in, a file or a pillar that no MWorker signed (`saltlite.wire.signatures`): such an answer becomes
+# FORGED.
+
 
 log = logging.getLogger(__name__)
+
+
+class AnswerCheck:
+    """`keys` are the job keys that are trusted now, `entropy` gives random bytes; `alarm` is told how many answers were
+    refused since this process began, after each."""
+
+    def __init__(
+        self,
+        minion: str,
+        keys: Callable[[], Iterable[bytes]],
+        entropy: Callable[[int], bytes],
+        alarm: Callable[[int], None] = lambda _refused: None,
+    ) -> None:
+        self._minion = minion
+        self._keys = keys
+        self._entropy = entropy
+        self._alarm = alarm
+        self._refused = 0
+
+    def outgoing(self, question: Message) -> Message:
+        """The question as the network process gets it."""
+        return with_nonce(question, self._entropy)
+
+    def incoming(self, question: Message, answer: Message) -> Message:
+        """The answer to a question that was sent like this; in place of one that nobody signed, one that says so."""
+        if is_believed(self._keys(), self._minion, question, answer):
+            return answer
+        self._refused += 1
+        log.error(
+            "an answer about %s was not signed by a master that this minion trusts, and was not used (%d so far): "
+            "somebody may have taken over the link process of the master or the network process of this minion. Look "
+            "into both machines, and restart both daemons",
+            question.get("path") or question.get("kind") or question.get("operation"),
+            self._refused,
+        )
+        self._alarm(self._refused)
+        return response_message(answer["n"], FORGED)
+
 
 NUMBERS = 2**31
 """Numbers of questions go round here."""
@@ -154,3 +201,78 @@ class RpcServer:
         else:
             del self._unsent[process]
             self._reactor.remove_writer(process.socket.fileno())
+
+
+# -- Events of `saltlite call`, from a Unix socket that takes nothing else
+
+
+SOCKET_NAME = "events.ipc"
+SOCKET_MODE = 0o600
+CALLERS_MAX = 64
+"""Processes that are served at once; others wait in the kernel."""
+_MESSAGE_MAX = EVENT_DATA_MAX + 4096
+
+
+class Callers:
+    """Takes events from processes of this minion's own user (and of root)."""
+
+    def __init__(self, reactor: Reactor, asks: RpcServer, data_dir: str) -> None:
+        self._reactor = reactor
+        self._asks = asks
+        self._path = os.path.join(data_dir, SOCKET_NAME)
+        self._listener: socket.socket | None = None
+        self._acceptor: Acceptor | None = None
+
+    def start(self) -> None:
+        """Listen. Where no socket can be made, `saltlite call` sends no events, and the log says why."""
+        try:
+            self._listener = listen_unix(self._path, SOCKET_MODE)
+        except StartupError as error:
+            log.warning("event.send does not work in `saltlite call` here: %s", error)
+            return
+        self._acceptor = Acceptor(self._reactor, self._listener, self._accept, connections_max=CALLERS_MAX)
+
+    def _accept(self, sock: socket.socket, peer: Peer) -> None:
+        if peer.uid not in (0, os.geteuid()):
+            sock.close()
+            self._released()
+            return
+        channel: Channel
+
+        def on_batch(batch: list[bytes]) -> None:
+            for data in batch:
+                self._ask(channel, data)
+
+        channel = Channel(
+            self._reactor,
+            sock,
+            on_batch,
+            lambda _reason: self._gone(channel),
+            message_max=_MESSAGE_MAX,
+            send_buffer_max=16 * _MESSAGE_MAX,
+        )
+
+    def _ask(self, channel: Channel, data: bytes) -> None:
+        try:
+            message = dict(check(unpack(data), Sender.MINION, accepted=True))
+        except (ProtocolError, ValueError) as error:
+            log.error("a process asked at %s what makes no sense: %s", self._path, error)  # noqa: TRY400 - a sentence
+            return
+        if message["t"] != "event":
+            return
+        own = message["n"]
+
+        def answered(said: Message) -> None:
+            channel.send(pack({**said, "n": own}))
+
+        self._asks.ask(message, answered, again=True, whose=channel)
+
+    def _gone(self, channel: Channel) -> None:
+        # It has told its user that the event was not sent, and while the master is away nothing would end this.
+        self._asks.forget(channel)
+        self._released()
+
+    def _released(self) -> None:
+        if self._acceptor is not None:
+            # In a later turn: it may be the acceptor that calls.
+            self._reactor.call_soon(self._acceptor.released)

@@ -20,7 +20,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.errors import JournalError, UnwrittenError, UsageError
-from saltlite.minion.protocol.ports import SPOOL_RESERVE, SpoolEntry
+from saltlite.minion.protocol.effects import SPOOL_RESERVE, SpoolEntry
 from saltlite.model.job import TERMINAL, TargetState, is_segment_id, parse_part_id
 from saltlite.platform.files import FULL, Folder, Handle
 from saltlite.wire.limits import SPOOL_BYTES, SPOOL_RESULTS
@@ -46,7 +46,7 @@ _FIELDS: dict[str, type] = {
 
 
 class DiskSpool:
-    """The port `saltlite.minion.protocol.ports.Spool` over a folder of its own."""
+    """The port `saltlite.minion.protocol.effects.Spool` over a folder of its own."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder

@@ -29,20 +29,16 @@ from saltlite.minion.jobs.job_process import JobContext
 from saltlite.minion.jobs.job_server import Disk, JobServer
 from saltlite.minion.jobs.journal import DiskJournal
 from saltlite.minion.jobs.returns import Returns
+from saltlite.minion.jobs.rpc_server import Callers
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.processes import identity
 from saltlite.minion.processes import ipc_messages as inside
-from saltlite.minion.processes.callers import Callers
 from saltlite.minion.processes.status_file import READY, STOPPED, Status, read_status, write_status
 from saltlite.minion.protocol.jobs import JobMachine
-from saltlite.minion.resources.declared import declared_by
-from saltlite.minion.resources.ports import Runs
-from saltlite.minion.resources.server import Around, ResourceServer
-from saltlite.minion.sync.documents import Hooks
-from saltlite.minion.sync.grain_finder import GrainFinder
-from saltlite.minion.sync.inventory import inventory_grain
-from saltlite.minion.sync.pillar_copy import forget_pillar, keep_pillar
-from saltlite.minion.sync.readiness import Opening
+from saltlite.minion.resources.discovery import declared_by
+from saltlite.minion.resources.server import Around, ResourceServer, Runs
+from saltlite.minion.sync.documents import Hooks, Opening, forget_pillar, inventory_grain, keep_pillar
+from saltlite.minion.sync.grains import GrainFinder
 from saltlite.model import job
 from saltlite.model.execution import KNOWING
 from saltlite.model.keys import fingerprint

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from saltlite.minion.protocol.ports import SpoolEntry
+from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.limits import RETURN_MAX
 from saltlite.wire.messages import Message

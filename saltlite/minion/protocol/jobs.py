@@ -1,52 +1,231 @@
-"""The minion's jobs, as a state machine without a process or a file.
+"""The job state machine of the minion: it decides what runs, and performs no IO.
 
     (unknown) -> RECEIVED* -> STARTED* -> DONE* -> ACKED          * = on disk before the next step
     (unknown) -> REFUSED*     RECEIVED -> REFUSED*      refused, expired or cancelled before it started
 
-    after a restart:   RECEIVED, not expired -> start;  STARTED, its process lives -> adopt;
+    after a restart:   RECEIVED, not expired -> start;  STARTED, its process is alive -> adopt;
                        STARTED, dead, result in the spool -> DONE;
-                       STARTED, dead, none -> interrupted, never again;
-                       DONE with a reason, no result in the spool -> that ending, never again
+                       STARTED, dead, no result -> interrupted, never run again;
+                       DONE with a reason, no result in the spool -> that ending, never run again
 
-    for resources      what they answer comes in segments, offered as they are made; when the part ends before all
-                       have answered, its own ending is offered after the master has committed every segment, for it
-                       holds for all that have not returned
+    for resources      results are sent in segments as they are made; if the part ends before all have answered, its
+                       ending is offered after the master has committed every segment, because it applies to all
+                       resources without a return
 
-    the disk is full   a job whose record cannot be written is REFUSED in memory, and so is every new one until
-                       there is room; nobody was told anything else of it, so forgetting that is no lie
+    disk full          a job whose record cannot be written is REFUSED in memory, like every new job until there is
+                       space; no one was told otherwise, so forgetting it is safe
 
-Rules of this file: a function is entered at most once a jid, whatever masters and restarts do (G4); the
-effects are carried out in order, and a `Write` is on disk before the effect after it; what is told to a
-master was written first. A job runs only if its signature, its audience and its freshness were checked
-here, on the side that has the rights, by a master certificate that this side verified itself.
+Rules: a function is entered at most once for a jid, whatever masters and restarts do (G4). Effects are carried out in
+order, and a `Write` is on disk before the next effect. The journal is written before the master is told. A job runs
+only if its signature, audience and age are valid by a master certificate that this side has verified itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from saltlite.errors import RemoteProtocolError
-from saltlite.minion.protocol.check import Standing, TrustedKeys, body_of, refused_after_restart, refused_at_once
-from saltlite.minion.protocol.effects import Delivery, Effect, Forget, Go, Kill, Remembered, Tell, Write, received
-from saltlite.minion.protocol.endings import (
+from saltlite.minion.protocol.effects import (
     CANCELLED_AHEAD,
+    NEVER,
+    SIGKILL,
+    SIGTERM,
+    Delivery,
+    Effect,
+    Entry,
+    Forget,
+    Go,
+    Kill,
+    Remembered,
+    Step,
+    Tell,
+    Write,
     disk_full,
+    longest_s,
     read_spelled,
+    received,
     result_unwritten,
     spelled,
     without_result,
 )
-from saltlite.minion.protocol.entry import NEVER, SIGKILL, SIGTERM, Entry, longest_s
-from saltlite.minion.protocol.journal_rules import CLOCK_SLACK_S, ENDED
-from saltlite.minion.protocol.offers import Offers
-from saltlite.minion.protocol.ports import Step
-from saltlite.minion.protocol.segments import Segments
-from saltlite.minion.protocol.slots import JobSlots
+from saltlite.minion.protocol.journal_format import CLOCK_SLACK_S, ENDED
+from saltlite.minion.protocol.resend import Offers, Segments
 from saltlite.model.clock import Clock
 from saltlite.model.ids import jid_at
-from saltlite.model.job import TargetState, is_segment_id, part_of_segment
-from saltlite.wire.job_body import JobBody
+from saltlite.model.job import TargetState, is_resource_part, is_segment_id, part_of_segment, split_part
+from saltlite.wire.job_body import JobBody, decode_body, verify
+from saltlite.wire.limits import PARTS_RUNNING_PER_MINION
+from saltlite.wire.merkle import admits, member
 from saltlite.wire.messages import REASON_MAX
+
+# -- Slots
+#
+# Jobs of the minion itself run in a process each. Parts for resources run in the processes of their types, and have
+# slots of their own.
+
+
+QUEUE_MAX = 1000
+"""Jobs that wait on the minion for a free place. A further one is refused. Parts for resources count by themselves."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """The jobs of one kind; `limit` of them run at once."""
+
+    limit: int
+    waiting: deque[str] = field(default_factory=deque)
+    active: set[str] = field(default_factory=set)
+    """Those that have a place: from the order to make a process until it has ended."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all places are taken."""
+        return len(self.active) >= self.limit
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether no further job may wait."""
+        return len(self.waiting) >= QUEUE_MAX
+
+
+class JobSlots:
+    """The lanes of a minion, of which `processes` jobs of its own run at once."""
+
+    def __init__(self, processes: int) -> None:
+        self._processes = Lane(processes)
+        self._parts = Lane(PARTS_RUNNING_PER_MINION)
+
+    def of(self, jid: str) -> Lane:
+        """The lane that the job is in."""
+        return self._parts if is_resource_part(jid) else self._processes
+
+    @property
+    def active(self) -> frozenset[str]:
+        """All that have a place."""
+        return frozenset(self._processes.active | self._parts.active)
+
+    @property
+    def waiting(self) -> list[str]:
+        """All that wait for one."""
+        return [*self._processes.waiting, *self._parts.waiting]
+
+    def next(self) -> Iterator[str]:
+        """Those that may start now, in order; each must be given its place before the next is asked for."""
+        for lane in (self._processes, self._parts):
+            while lane.waiting and not lane.is_full:
+                yield lane.waiting.popleft()
+
+    def drop(self, jid: str) -> None:
+        """It waits no more, and has no place."""
+        lane = self.of(jid)
+        if jid in lane.waiting:
+            lane.waiting.remove(jid)
+        lane.active.discard(jid)
+
+
+# -- Admission: signature, audience and age of a job
+#
+# The network process of the minion is not trusted: only what the master's job key signed counts.
+
+
+class TrustedKeys:
+    """The job keys of masters whose certificates were verified. Times are wall-clock seconds."""
+
+    def __init__(self, minion: str) -> None:
+        self._minion = minion
+        self._until: dict[bytes, float] = {}
+
+    def trust(self, job_key: bytes, until_s: float, now_s: float) -> None:
+        """Believe that key up to its certificate's last second; forget those whose time is over."""
+        self._until = {key: until for key, until in self._until.items() if now_s <= until}
+        self._until[job_key] = max(until_s, self._until.get(job_key, 0.0))
+
+    def valid(self, now_s: float) -> list[bytes]:
+        """The keys that are believed now."""
+        return [key for key, until in self._until.items() if now_s <= until]
+
+    def check(self, parcel: Delivery, now_s: float) -> tuple[JobBody, bytes]:
+        """The job and the key that signed it, if that is a trusted one, for this minion and not long ago.
+
+        A part for resources is signed for exactly these. Raises RemoteProtocolError with the reason
+        `bad-job-signature`, `wrong-jid`, `bad-part`, `not-in-audience`, `too-old`, or one of `decode_body`.
+        """
+        signer = next((key for key in self.valid(now_s) if _signed(key, parcel)), None)
+        if signer is None:
+            raise RemoteProtocolError("bad-job-signature", "no master that this minion trusts signed it")
+        body = decode_body(parcel.body)
+        jid, number = split_part(parcel.jid)
+        if body.jid != jid:
+            raise RemoteProtocolError("wrong-jid", "another job was signed")
+        if bool(number) != bool(parcel.srns):
+            raise RemoteProtocolError("bad-part", "the first part of a job is for the minion, the others for resources")
+        if not admits(body.audience, member(self._minion, number, parcel.srns), parcel.proof):
+            raise RemoteProtocolError("not-in-audience", "it was signed for other minions")
+        if now_s > _ordered_at(body) + body.deliver_ms / 1000 + CLOCK_SLACK_S:
+            raise RemoteProtocolError("too-old", "compare the clocks of master and minion")
+        return body, signer
+
+
+def body_of(job: Remembered) -> JobBody | None:
+    """The body as it was received, None when it was not kept or cannot be read any more."""
+    try:
+        return decode_body(job.body) if job.body else None
+    except RemoteProtocolError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How this minion stands when a job arrives: what it has forgotten, and whether it can take more."""
+
+    floor: str
+    has_room: bool
+    """In its spool."""
+    is_crowded: bool
+    """So many wait already that no further one may."""
+
+
+def refused_at_once(jid: str, deliver_ms: int, standing: Standing) -> tuple[TargetState, str] | None:
+    """Why a job that may run here does not, None when it does. `deliver_ms` is what is left of its delivery time."""
+    if jid <= standing.floor:
+        return TargetState.REFUSED, "the job is older than this minion's journal"
+    if deliver_ms <= 0:
+        return TargetState.EXPIRED, "it could not be delivered in time"
+    if not standing.has_room:
+        return TargetState.REFUSED, "the minion's spool of unsent results is full"
+    if standing.is_crowded:
+        return TargetState.REFUSED, f"{QUEUE_MAX} jobs wait on the minion already"
+    return None
+
+
+def refused_after_restart(job: Remembered, waited_ms: int, *, is_readable: bool) -> tuple[TargetState, str] | None:
+    """Why a job that had not started is not started now; None when it is."""
+    if not 0 <= waited_ms <= job.deliver_ms:
+        # A clock that was set back or far forward counts as expired: not running it is the safe side.
+        return TargetState.EXPIRED, "the minion was down past its delivery time"
+    if not is_readable:
+        return TargetState.REFUSED, "this version of the minion cannot read the job"
+    return None
+
+
+def _signed(key: bytes, parcel: Delivery) -> bool:
+    try:
+        verify(key, parcel.body, parcel.signature)
+    except RemoteProtocolError:
+        return False
+    return True
+
+
+def _ordered_at(body: JobBody) -> float:
+    """When the job was made, by the master's clock, as its jid says."""
+    try:
+        return datetime.strptime(body.jid, "%Y%m%d%H%M%S%f").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        raise RemoteProtocolError("bad-job", "its jid is no time") from None
+
 
 KILL_GRACE_S = 2.0
 """Between the signal that asks a job to end and the one that ends it."""

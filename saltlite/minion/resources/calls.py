@@ -1,28 +1,48 @@
-"""The threads that call devices: as many as are needed, one call each, and a new one for each that was given up.
+"""Calls of functions on resources: the thread pool, delays, one call, and calls without a daemon (`saltlite call`).
 
-Calls that take no time are best made by one thread, and those that wait for their device by many. So there is one
-thread at first, and twice as many whenever all of them have been at the same call for STUCK_S.
+Calls that take no time are fastest in one thread; calls that wait for their device need many. The pool starts with one
+thread and doubles whenever all threads have been in the same call for STUCK_S. A thread whose call was given up is
+replaced.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import logging
+import math
+import queue
 import threading
-from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
+from saltlite.loader.call import ERROR_OUTPUTTER, Call, Outcome, call_each
+from saltlite.loader.encode import encode_return
+from saltlite.loader.executors import Chain
+from saltlite.loader.loader import Loader
+from saltlite.loader.resource_types import ResourceType, TypeUnavailableError, find_type
+from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.resources.device_queue import DeviceQueue, GivenUp, Turn
-from saltlite.model.ids import PartId, TargetId
+from saltlite.minion.resources.discovery import Declared, good_ids
+from saltlite.model.ids import PartId, TargetId, resource_index_srn_key
+from saltlite.model.job import TargetState
+from saltlite.platform.logs import log_context
+from saltlite.wire.messages import REASON_MAX
+from saltlite.wire.segment import SegmentRow
 
 log = logging.getLogger(__name__)
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 STUCK_S = 0.002
 """A call that lasts longer waits for its device."""
 
 
-class Calls(Generic[Answer]):
+class Calls(Generic[Result]):
     """`run` makes one call, and never raises; `answered` gets what it returns, unless the call was given up.
 
     `failed` says of an answer whether the device may be dead. `given_up` hears of every call that gets no answer. All
@@ -32,11 +52,11 @@ class Calls(Generic[Answer]):
     def __init__(
         self,
         devices: DeviceQueue,
-        run: Callable[[Turn], Answer],
-        answered: Callable[[Turn, Answer], None],
+        run: Callable[[Turn], Result],
+        answered: Callable[[Turn, Result], None],
         given_up: Callable[[GivenUp], None],
         *,
-        failed: Callable[[Answer], bool],
+        failed: Callable[[Result], bool],
         now: Callable[[], float],
     ) -> None:
         self._devices = devices
@@ -156,3 +176,333 @@ class Calls(Generic[Answer]):
     def _tell(self, given_up: Iterable[GivenUp]) -> None:
         for one in given_up:
             self._given_up(one)
+
+
+# -- Delayed calls: an executor may delay calls, which occupy no slot meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What the executors of a part want: how long each call is to wait, and how long one may take (0: no limit).
+
+    `problem` is what they raised in place of an answer.
+    """
+
+    delays: Mapping[TargetId, float] = field(default_factory=dict)
+    limit_s: float = 0.0
+    problem: str = ""
+
+
+AT_ONCE = Timing()
+
+
+def shorter_limit(one_s: float, other_s: float) -> float:
+    """The shorter of two time limits; 0 is none."""
+    return min(filter(None, [one_s, other_s]), default=0.0)
+
+
+def chain_timing(chain: Chain | None, srns: Sequence[TargetId]) -> Timing:
+    """What the executors of the chain want for these resources; never raises."""
+    if chain is None or chain.problem:
+        return AT_ONCE
+    try:
+        delays = {srn: delay for srn in srns if (delay := chain.delay(srn)) > 0}
+        return Timing(delays, chain.limit())
+    except BaseException as error:  # noqa: BLE001 - supervision point: executors are anybody's code
+        return Timing(problem=f"an executor cannot be used: {error}")
+
+
+class DelayedCalls:
+    """Calls that wait for their moment; `begin` gets those of a part whose moment has come."""
+
+    def __init__(self, begin: Callable[[PartId, Sequence[TargetId]], None]) -> None:
+        self._begin = begin
+        self._calls: list[tuple[float, int, PartId, TargetId]] = []
+        self._numbers = itertools.count()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits."""
+        return not self._calls
+
+    def add(self, part: PartId, srns: Sequence[TargetId], timing: Timing, now: float) -> None:
+        """Begin one call for each of these resources, now or when it has waited. `now`: monotonic, seconds."""
+        at_once = [srn for srn in srns if srn not in timing.delays]
+        for srn, delay in timing.delays.items():
+            heapq.heappush(self._calls, (now + delay, next(self._numbers), part, srn))
+        if at_once:
+            self._begin(part, at_once)
+
+    def cancel(self, part: PartId) -> None:
+        """Begin none of that part."""
+        self._calls = [call for call in self._calls if call[2] != part]
+        heapq.heapify(self._calls)
+
+    def tick(self, now: float) -> float:
+        """Begin what is due; when something will be due again, infinite for never."""
+        due: dict[PartId, list[TargetId]] = {}
+        while self._calls and self._calls[0][0] <= now:
+            _moment, _number, part, srn = heapq.heappop(self._calls)
+            due.setdefault(part, []).append(srn)
+        for part, srns in due.items():
+            self._begin(part, srns)
+        return self._calls[0][0] if self._calls else math.inf
+
+
+# -- One call
+
+
+GRAINS_BYTES_MAX = 64 * 1024
+"""Bytes of the grains of one resource."""
+
+RETCODE_MAX = 2**31 - 1
+
+
+class GrainsError(Exception):
+    """The grains of a resource could not be collected; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a resource has answered. `raised`: a function did not return, as when the device is not reached; one that
+    returns a code which is not 0 was there."""
+
+    row: SegmentRow
+    raised: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a part asks of its resources."""
+
+    jid: str
+    calls: Sequence[Call]
+    user: str
+    chain: Chain | None = None
+    """The executors that its calls go through; None for none."""
+    timing: Timing = AT_ONCE
+
+
+def unavailable(kind: str, why: str) -> str:
+    """What a resource answers whose type did not load."""
+    return f"No resource loader available for type '{kind}'" + (f": {why}" if why else "")
+
+
+def call_resource(
+    loaded: ResourceType, srn: TargetId, work: Work, grains: Mapping[str, Any], *, returns: Returns
+) -> Answer:
+    """Call the functions on that resource; never raises."""
+    start_ms, began = int(time.time() * 1000), time.monotonic()
+    bare_id = srn.partition(":")[2]
+    with log_context(jid=work.jid, srn=srn), loaded.entered(bare_id, grains):
+        outcome = _ready(loaded) or _called(loaded, srn, work)
+        sealed = returns.seal(work.jid, outcome.value)
+    row = SegmentRow(
+        srn=srn,
+        state=TargetState.RETURNED,
+        retcode=max(-RETCODE_MAX, min(RETCODE_MAX, outcome.retcode)),
+        body=sealed.body,
+        start_ms=start_ms,
+        dur_ms=int((time.monotonic() - began) * 1000),
+        reason=" ".join([sealed.note, *outcome.warnings]).strip()[:REASON_MAX],
+    )
+    # Of several functions it is not known which one the code is of.
+    raised = outcome.retcode != 0 and (outcome.out == ERROR_OUTPUTTER or len(work.calls) > 1)
+    return Answer(row, raised)
+
+
+def call_limit(
+    loaded: ResourceType, srn: TargetId, calls: Sequence[Call], grains: Mapping[str, Any], default_s: float
+) -> float:
+    """Seconds that these calls may take on that resource; 0 is no limit. The type may name one for each call: those
+    are added up, and one without has `default_s`."""
+    if not loaded.names_limits:
+        return default_s
+    with log_context(srn=srn), loaded.entered(srn.partition(":")[2], grains):
+        try:
+            named = [loaded.timeout(*call) for call in calls]
+            limits = [default_s if one is None else float(one) for one in named]
+        except BaseException as error:  # noqa: BLE001 - supervision point: it is the type's own code
+            log.warning("timeout() raised %s: %s; %g s are the limit", type(error).__name__, error, default_s)
+            return default_s
+    if all(one is None for one in named) or not all(0 < one < math.inf for one in limits):
+        return default_s if 0 not in limits else 0.0
+    return sum(limits)
+
+
+def _called(loaded: ResourceType, srn: TargetId, work: Work) -> Outcome:
+    if work.timing.problem:
+        return Outcome(work.timing.problem, 1)
+    if work.chain is None:
+        return call_each(loaded.slots, work.calls, jid=work.jid, user=work.user)
+    about = {"id": srn, "resource_type": loaded.name, "resource_id": srn.partition(":")[2]}
+    outcome = call_each(loaded.slots, work.calls, jid=work.jid, user=work.user, chain=work.chain, **about)
+    delay_s = work.timing.delays.get(srn)
+    note = f"the call was delayed by {delay_s:.1f} s" if delay_s else ""
+    return replace(outcome, warnings=(*filter(None, [note]), *outcome.warnings))
+
+
+def failed_row(srn: TargetId, text: str) -> SegmentRow:
+    """The answer of a resource that cannot be asked: a text, as from a function that failed."""
+    return SegmentRow(srn, TargetState.RETURNED, 1, encode_return(text), int(time.time() * 1000), 0)
+
+
+def timeout_reason(limit_s: float) -> str:
+    """Why there is no answer of a call that was given up."""
+    return f"it did not answer within {limit_s:g} s"
+
+
+def timed_out_row(srn: TargetId, reason: str, dur_s: float) -> SegmentRow:
+    """The row of a resource that has not answered in time."""
+    dur_ms = int(dur_s * 1000)
+    return SegmentRow(srn, TargetState.TIMED_OUT, 1, b"", int(time.time() * 1000) - dur_ms, dur_ms, reason)
+
+
+def collect_grains(loaded: ResourceType, srn: TargetId, before: Mapping[str, Any]) -> dict[str, Any]:
+    """The grains of that resource, as plain data. Raises GrainsError."""
+    with log_context(srn=srn), loaded.entered(srn.partition(":")[2], before):
+        try:
+            found = loaded.grains()
+            is_map = isinstance(found, Mapping)
+            packed: bytes = msgpack.packb(dict(found) if is_map else None, default=str)
+        except BaseException as error:
+            raise GrainsError(f"{type(error).__name__}: {error}") from error
+    if not is_map:
+        raise GrainsError(f"grains() returned {type(found).__name__}, and not a dict")
+    if len(packed) > GRAINS_BYTES_MAX:
+        raise GrainsError(f"they have {len(packed)} bytes, the limit is {GRAINS_BYTES_MAX}")
+    grains: dict[str, Any] = msgpack.unpackb(packed, strict_map_key=False)
+    return grains
+
+
+def _ready(loaded: ResourceType) -> Outcome | None:
+    """Why the type cannot be called; None when it can."""
+    try:
+        ready, why = loaded.initialized(), "initialized() says no"
+    except BaseException as error:  # noqa: BLE001 - supervision point: it is the type's own code
+        ready, why = False, f"initialized() raised {type(error).__name__}: {error}"
+    return None if ready else Outcome(f"Resource type '{loaded.name}' is not initialised: {why}", 1)
+
+
+# -- Resources without a daemon
+
+
+LOOK_S = 0.05
+"""How long a call that has ended may go unnoticed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalContext:
+    """What resources are found and called with."""
+
+    opts: Mapping[str, Any]
+    grains: Mapping[str, Any]
+    pillar: Mapping[str, Any]
+    minion: Loader
+    returns: Returns
+
+
+class LocalType:
+    """One resource type in this process: what it has, and its calls. Raises TypeUnavailableError."""
+
+    def __init__(self, name: str, here: LocalContext, *, places: int, timeout_s: float) -> None:
+        self.name = name
+        self.grains: dict[TargetId, dict[str, Any]] = {}
+        """Of each of its resources; empty where they cannot be collected."""
+        files = find_type(name, here.opts)
+        self.texts = files.function_texts()
+        """The text of `saltlite.model.signature` for each function of its slots."""
+        self._returns = here.returns
+        self._places = places
+        self._timeout_s = timeout_s
+        self._type = ResourceType(files, here.opts, here.grains, here.pillar, minion=here.minion)
+        try:
+            self._type.init()
+            ids = good_ids(name, self._type.discover() or [])
+        except Exception as error:
+            raise TypeUnavailableError(f"{type(error).__name__}: {error}") from error
+        srns = [resource_index_srn_key(name, one) for one in ids]
+        self.grains = {srn: {} for srn in srns}
+        work = Work("", [("grains", (), {})], "")
+        self._each(
+            srns, work, self._grains_of, lambda srn, why, _s: log.warning("grains of %s are missing: %s", srn, why)
+        )
+
+    def run(self, srns: Sequence[TargetId], work: Work) -> dict[TargetId, SegmentRow]:
+        """Call the functions on each of these resources."""
+        rows: dict[TargetId, SegmentRow] = {}
+
+        def call(srn: TargetId) -> bool:
+            answer = call_resource(self._type, srn, work, self.grains[srn], returns=self._returns)
+            rows[srn] = answer.row
+            return not answer.raised
+
+        def late(srn: TargetId, why: str, limit_s: float) -> None:
+            rows[srn] = timed_out_row(srn, why, limit_s)
+
+        self._each(srns, work, call, late)
+        # A call that was given up may still end while its row is read.
+        return dict(rows)
+
+    def close(self) -> None:
+        """Let the type shut down."""
+        try:
+            self._type.shutdown()
+        except Exception as error:  # noqa: BLE001 - supervision point: it is the type's own code
+            log.warning("resource type %s: shutdown() raised %s: %s", self.name, type(error).__name__, error)
+
+    def _grains_of(self, srn: TargetId) -> bool:
+        try:
+            self.grains[srn] = collect_grains(self._type, srn, {})
+        except GrainsError as error:
+            log.warning("grains of %s are missing: %s", srn, error)
+            return False
+        return True
+
+    def _each(
+        self,
+        srns: Sequence[TargetId],
+        work: Work,
+        call: Callable[[TargetId], bool],
+        late: Callable[[TargetId, str, float], None],
+    ) -> None:
+        """Call for all of them, as many at once as there may be; `late` for those that take too long."""
+        ended: queue.SimpleQueue[GivenUp | TargetId] = queue.SimpleQueue()
+
+        def run(turn: Turn) -> bool:
+            limit_s = call_limit(self._type, turn.device, work.calls, self.grains[turn.device], self._timeout_s)
+            calls.limit(turn, shorter_limit(limit_s, work.timing.limit_s))
+            return call(turn.device)
+
+        calls: Calls[bool] = Calls(
+            DeviceQueue(self._places, self._timeout_s),
+            run,
+            lambda turn, _good: ended.put(turn.device),
+            ended.put,
+            failed=lambda good: not good,
+            now=time.monotonic,
+        )
+        waiting = DelayedCalls(calls.add)
+        waiting.add("", srns, work.timing, time.monotonic())
+        awaited = set(srns)
+        while awaited:
+            now = time.monotonic()
+            wait_s = min(LOOK_S, max(0.0, min(waiting.tick(now), calls.tick()) - now))
+            try:
+                one = ended.get(timeout=wait_s)
+            except queue.Empty:
+                continue
+            if isinstance(one, GivenUp):
+                late(one.device, one.why or timeout_reason(one.limit_s), one.limit_s)
+            awaited.discard(one.device if isinstance(one, GivenUp) else one)
+
+
+def local_types(declared: Declared, here: LocalContext) -> list[LocalType]:
+    """The types that the pillar declares; one that cannot be used is left out, with a warning."""
+    found = []
+    for name in declared.types_in(here.pillar):
+        try:
+            found.append(LocalType(name, here, places=declared.places_of(name), timeout_s=declared.timeout_s))
+        except TypeUnavailableError as error:
+            log.warning("%s", unavailable(name, str(error)))
+    return found

@@ -1,7 +1,7 @@
-"""The process of one resource type: it loads the type once, and calls it for its resources from a few threads.
+"""The process of one resource type: it loads the type once, and calls its functions from a few threads.
 
-It is forked from the job server and dies with it. Its main thread hears what the job server wants and looks at the
-clock; it calls nothing of the type but `__virtual__`, so that nothing a type does keeps it from hearing.
+It is forked from the job server and dies with it. Its main thread serves the job server and the clock; of the type it
+calls only `__virtual__`, so that the type cannot block it. Answers are collected into segments for the spool.
 """
 
 from __future__ import annotations
@@ -19,34 +19,261 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
+from saltlite.errors import JournalError, UnwrittenError
 from saltlite.files.client import FileClient
 from saltlite.loader.call import Call, blackout
 from saltlite.loader.executors import Chain, Executors, executors_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.resource_types import ResourceType, TypeFiles, TypeUnavailableError, find_type
 from saltlite.minion.jobs.job_process import JobContext, JobProcess, stand_alone
-from saltlite.minion.jobs.rpc_client import RpcClient
+from saltlite.minion.jobs.rpc_client import EventSender, RpcClient
 from saltlite.minion.jobs.spool import DiskSpool
-from saltlite.minion.processes.event_sender import EventSender
-from saltlite.minion.resources import answering
-from saltlite.minion.resources.answering import Answer, GrainsError, Work
-from saltlite.minion.resources.calls import Calls
+from saltlite.minion.protocol.effects import SpoolEntry
+from saltlite.minion.resources.calls import (
+    Answer,
+    Calls,
+    DelayedCalls,
+    GrainsError,
+    Work,
+    call_limit,
+    call_resource,
+    chain_timing,
+    collect_grains,
+    failed_row,
+    shorter_limit,
+    timed_out_row,
+    timeout_reason,
+    unavailable,
+)
 from saltlite.minion.resources.device_queue import DeviceQueue, GivenUp, Turn
-from saltlite.minion.resources.finding import Finding, Ways
-from saltlite.minion.resources.segments import Segments, Told
-from saltlite.minion.resources.timing import Waiting, lesser, timing_of
+from saltlite.minion.resources.discovery import Finding, Ways
 from saltlite.model.execution import Execution, is_direct
 from saltlite.model.ids import PartId, TargetId
-from saltlite.model.job import split_part
+from saltlite.model.job import TargetState, segment_id, split_part
 from saltlite.platform import logs
 from saltlite.platform.files import PosixFolder
 from saltlite.platform.process import set_parent_death_signal, set_title
 from saltlite.wire.framing import IpcMessage, framed, pack, take_frame, unpack
+from saltlite.wire.segment import SegmentRow, encode_segment
+
+# -- Segments
+#
+# An answer waits for at most FLUSH_S, and the last one of a part does not wait. One thread writes, so that threads
+# which call devices never wait for the disk. While the disk is full, they start no calls.
+
 
 log = logging.getLogger(__name__)
+
+FLUSH_S = 0.05
+"""An answer is written after so long, with all that came meanwhile."""
+SEGMENT_BYTES = 48 * 1024
+"""Bytes of answers that are written at once; a larger answer is a segment of its own."""
+RETRY_S = 5.0
+"""Between two attempts to write to a disk that was full."""
+LOOK_BYTES = 8 * 1024 * 1024
+"""After so many bytes, or LOOK_SEGMENTS, the spool is looked at: others write to it, and the job server empties it."""
+LOOK_SEGMENTS = 200
+CROWDED_S = 1.0
+"""Between two looks at a spool that has as much as it may."""
+
+_ROW_BYTES = 64
+"""What a row takes beside its result."""
+
+
+class Written(Protocol):
+    """Where segments go: the port `saltlite.minion.protocol.effects.Spool`, as far as it is needed."""
+
+    def write(self, jid: str, result: SpoolEntry) -> bool: ...
+
+    def jids(self) -> list[str]: ...
+
+    def has_room(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Who hears of it; called from the thread that writes."""
+
+    segment: Callable[[PartId, str], None]
+    """A segment of the part is in the spool, under this id."""
+    done: Callable[[PartId, str], None]
+    """Every answer of the part is in the spool; or it was ended before, how is said."""
+    full: Callable[[bool], None]
+    """Whether there is no room for more: nothing is to be begun until there is."""
+
+
+@dataclass(slots=True)
+class _Part:
+    number: int
+    """Of its next segment."""
+    awaited: int
+    """Answers that have not come."""
+    rows: list[SegmentRow] = field(default_factory=list)
+    size: int = 0
+    due: float = 0.0
+    how: str = ""
+
+
+class Segments:
+    """`now` is a monotonic clock, seconds."""
+
+    def __init__(self, spool: Written, told: Told, now: Callable[[], float]) -> None:
+        self._spool = spool
+        self._told = told
+        self._now = now
+        self._parts: dict[PartId, _Part] = {}
+        self._changed = threading.Condition()
+        self._closing = False
+        # Only the thread that writes has these. Nothing is known of the spool yet: the first write looks.
+        self._unseen_bytes, self._unseen_segments = LOOK_BYTES, 0
+        self._crowded = False
+        self._look_at = math.inf
+
+    def begin(self, part: PartId, number: int, awaited: int) -> None:
+        """So many answers of that part will come; its first segment has this number."""
+        with self._changed:
+            self._parts[part] = _Part(number, awaited)
+
+    def put(self, part: PartId, row: SegmentRow) -> None:
+        """An answer. That of a part which was ended meanwhile is nobody's."""
+        with self._changed:
+            one = self._parts.get(part)
+            if one is None or not one.awaited:
+                return
+            if not one.rows:
+                one.due = self._now() + FLUSH_S
+            one.rows.append(row)
+            one.size += _size_of(row)
+            one.awaited -= 1
+            at_once = one.size >= SEGMENT_BYTES or not one.awaited
+            if at_once:
+                one.due = 0.0
+            if at_once or len(one.rows) == 1:
+                self._changed.notify()
+
+    def end(self, part: PartId, how: str) -> None:
+        """Nothing more will come: what is there is written, then the part is done."""
+        with self._changed:
+            one = self._parts.get(part)
+            if one is not None:
+                one.awaited, one.due, one.how = 0, 0.0, how
+                self._changed.notify()
+
+    @property
+    def idle(self) -> bool:
+        """Whether every part is done, and said to be."""
+        with self._changed:
+            return not self._parts
+
+    def run(self) -> None:
+        """Write until `close`; the life of the thread that does it."""
+        while True:
+            with self._changed:
+                part = self._wait_for_one()
+                if part is None and self._closing:
+                    return
+            if part is None:
+                self._look()
+                continue
+            with self._changed:
+                one = self._parts[part]
+                rows, one.rows, one.size = one.rows, [], 0
+                number, over, how = one.number, not one.awaited, one.how
+                pieces = list(_pieces(rows))
+                one.number += len(pieces)
+            for offset, piece in enumerate(pieces):
+                if not self._write(segment_id(part, number + offset), piece):
+                    return
+                self._told.segment(part, segment_id(part, number + offset))
+            self._count(rows)
+            if over:
+                with self._changed:
+                    del self._parts[part]
+                self._told.done(part, how)
+
+    def close(self) -> None:
+        """Let `run` return when nothing is due."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+
+    def _wait_for_one(self) -> PartId | None:
+        """The part whose answers are to be written now; None when there will be none, or it is time to look."""
+        while True:
+            now = self._now()
+            waiting = {name: one.due for name, one in self._parts.items() if one.rows or not one.awaited}
+            part = min(waiting, key=waiting.__getitem__, default=None)
+            if part is not None and waiting[part] <= now:
+                return part
+            if self._closing or now >= self._look_at:
+                return None
+            until = min(self._look_at, math.inf if part is None else waiting[part])
+            self._changed.wait(None if math.isinf(until) else until - now)
+
+    def _count(self, rows: Sequence[SegmentRow]) -> None:
+        """Something was written: look at the spool, when that was enough for it."""
+        self._unseen_bytes += sum(map(_size_of, rows))
+        self._unseen_segments += 1
+        if not self._crowded and (self._unseen_bytes >= LOOK_BYTES or self._unseen_segments >= LOOK_SEGMENTS):
+            self._look()
+
+    def _look(self) -> None:
+        """Find out whether the spool has as much as it may, and tell when that has changed."""
+        self._unseen_bytes = self._unseen_segments = 0
+        try:
+            self._spool.jids()
+            crowded = not self._spool.has_room()
+        except JournalError as error:
+            log.error("no resource is called, because of the spool: %s", error)  # noqa: TRY400 - a sentence
+            crowded = True
+        self._look_at = self._now() + CROWDED_S if crowded else math.inf
+        if crowded != self._crowded:
+            self._crowded = crowded
+            if crowded:
+                log.warning("no resource is called until the master has taken results: there are too many in the spool")
+            self._told.full(crowded)
+
+    def _write(self, name: str, rows: Sequence[SegmentRow]) -> bool:
+        """Write a segment, however long the disk is full; False when it was still full at the end of this process."""
+        entry = SpoolEntry(TargetState.RETURNED, 0, encode_segment(rows), rows[0].start_ms, 0)
+        held = False
+        while True:
+            try:
+                self._spool.write(name, entry)
+            except UnwrittenError as error:
+                if not held:
+                    log.error("answers of resources wait for the disk: %s", error)  # noqa: TRY400 - a sentence
+                    self._told.full(True)
+                    held = True
+                with self._changed:
+                    self._changed.wait(RETRY_S)
+                    if self._closing:
+                        return False
+                continue
+            if held:
+                self._told.full(self._crowded)
+            return True
+
+
+def _size_of(row: SegmentRow) -> int:
+    return _ROW_BYTES + len(row.srn) + len(row.body) + len(row.reason)
+
+
+def _pieces(rows: Sequence[SegmentRow]) -> list[list[SegmentRow]]:
+    """The rows in groups of SEGMENT_BYTES at most; a larger one is alone."""
+    pieces: list[list[SegmentRow]] = []
+    size = 0
+    for row in rows:
+        if not pieces or size + _size_of(row) > SEGMENT_BYTES:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(row)
+        size += _size_of(row)
+    return pieces
+
 
 INIT_S = 60.0
 """How long `init` may take; until then calls wait, and after it they are told so."""
@@ -162,7 +389,7 @@ class _Life:
             failed=lambda answer: isinstance(answer, str) or (isinstance(answer, Answer) and answer.raised),
             now=time.monotonic,
         )
-        self._later = Waiting(self._calls.add)
+        self._later = DelayedCalls(self._calls.add)
         self._executors: Executors | None = None
 
     def live(self) -> None:
@@ -200,7 +427,7 @@ class _Life:
             self._files = files_of = find_type(one.name, here.opts)
             loaded = ResourceType(files_of, here.opts, here.grains, one.pillar, minion=self._minion, more=more)
         except TypeUnavailableError as error:
-            self._is_ready(answering.unavailable(one.name, str(error)))
+            self._is_ready(unavailable(one.name, str(error)))
             return
         self._type = loaded
         ways = Ways(
@@ -312,11 +539,11 @@ class _Life:
         self._segments.begin(part, message["number"], len(srns))
         if self._why:
             for srn in srns:
-                self._segments.put(part, answering.said(srn, self._why))
+                self._segments.put(part, failed_row(srn, self._why))
             return
         calls = [(fun, args, kwargs) for fun, args, kwargs in message["calls"]]
         chain = self._chain(Execution(message["executors"], message["options"]))
-        timing = timing_of(chain, srns)
+        timing = chain_timing(chain, srns)
         self._work[part] = Work(split_part(part)[0], calls, message["user"], chain, timing)
         self._later.add(part, srns, timing, time.monotonic())
 
@@ -340,23 +567,23 @@ class _Life:
         if turn.part == GRAINS:
             self._limit(turn, [("grains", (), {})], grains, 0.0)
             try:
-                return answering.grains_of(self._type, turn.device, grains)
+                return collect_grains(self._type, turn.device, grains)
             except GrainsError as error:
                 return str(error)
         work = self._work.get(turn.part)
         if work is None:
-            return Answer(answering.late(turn.device, "it was ended before it began", 0), raised=False)
+            return Answer(timed_out_row(turn.device, "it was ended before it began", 0), raised=False)
         assert self._minion is not None  # noqa: S101 - as above
         left_alone = blackout(self._minion, (fun for fun, _args, _kwargs in work.calls))
         if left_alone is not None:
-            return Answer(answering.said(turn.device, left_alone.value), raised=False)
+            return Answer(failed_row(turn.device, left_alone.value), raised=False)
         self._limit(turn, work.calls, grains, work.timing.limit_s)
-        return answering.answer(self._type, turn.device, work, grains, returns=self._returns)
+        return call_resource(self._type, turn.device, work, grains, returns=self._returns)
 
     def _limit(self, turn: Turn, calls: Sequence[Call], grains: Mapping[str, Any], asked_s: float) -> None:
         assert self._type is not None  # noqa: S101 - as above
         default_s = self._start.timeout_s
-        limit_s = lesser(answering.limit_of(self._type, turn.device, calls, grains, default_s), asked_s)
+        limit_s = shorter_limit(call_limit(self._type, turn.device, calls, grains, default_s), asked_s)
         if limit_s != default_s:
             self._calls.limit(turn, limit_s)
             self._post(lambda: None)
@@ -373,7 +600,7 @@ class _Life:
 
     def _given_up(self, one: GivenUp) -> None:
         """From the main thread."""
-        late = answering.too_late(one.limit_s)
+        late = timeout_reason(one.limit_s)
         if one.part == GRAINS:
             self._its_grains(one.device, one.why or late)
             return
@@ -381,7 +608,7 @@ class _Life:
             with logs.log_context(srn=one.device, jid=split_part(one.part)[0]):
                 log.warning("%s: its call is given up", late)
         took_s = time.monotonic() - one.began if one.began is not None else 0.0
-        self._segments.put(one.part, answering.late(one.device, one.why or late, took_s))
+        self._segments.put(one.part, timed_out_row(one.device, one.why or late, took_s))
 
     # -- what is told
 

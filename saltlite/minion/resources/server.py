@@ -1,4 +1,4 @@
-"""The resources of this minion: which types the pillar declares, what they have, and who runs parts for them."""
+"""The resources of this minion: the types that its pillar declares, their resources, and the runs of parts for them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from saltlite.errors import JournalError, LocalProtocolError
 from saltlite.minion.jobs.job_process import JobCall, JobContext
 from saltlite.minion.jobs.rpc_server import RpcServer
-from saltlite.minion.protocol.ports import Spool, SpoolEntry
-from saltlite.minion.resources.declared import Declared
-from saltlite.minion.resources.ports import Runs
+from saltlite.minion.protocol.effects import Spool, SpoolEntry
+from saltlite.minion.resources.discovery import Declared
 from saltlite.minion.resources.process import Start, TypeProcess, fork_type
 from saltlite.minion.resources.type_supervisor import LOOK_BYTES, Events, Part, TypeSupervisor
 from saltlite.model.ids import PartId, TargetId, parse_srn
@@ -24,6 +23,39 @@ from saltlite.platform.process import start_ticks
 from saltlite.platform.reactor import Reactor, Timer
 from saltlite.wire.codec import encode_document
 from saltlite.wire.segment import SegmentRow, encode_segment
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What becomes of parts: called from the job server's reactor."""
+
+    segment: Callable[[str], None]
+    """The results of some resources of a part are in the spool, under this segment id."""
+    done: Callable[[PartId, str], None]
+    """Every resource of the part has answered (and "" is given), or its process has ended first, how is said."""
+
+
+class ResourceRuns(Protocol):
+    """Runs parts for resources. One part is for resources of one type; `call.jid` is the id of the part."""
+
+    def begin(self, call: JobCall, srns: Sequence[TargetId]) -> tuple[int, int]:
+        """Find a process for the part, and hold the part there; its pid, and its start time in clock ticks.
+
+        Raises OSError when the machine has no room for a process.
+        """
+        ...
+
+    def go(self, part: PartId) -> None:
+        """Run what was begun: it is in the journal now."""
+        ...
+
+    def cancel(self, part: PartId, *, late: bool) -> None:
+        """End the part: what has not begun will not, what runs is told and given up. `done` follows.
+
+        `late`: its run time limit has passed; otherwise an operator ends it.
+        """
+        ...
+
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +86,7 @@ class Around:
 
 
 class ResourceServer:
-    """Implements the port `saltlite.minion.resources.ports.ResourceRuns`.
+    """Implements the port `saltlite.minion.resources.server.ResourceRuns`.
 
     Until the first pillar is here, and until a type has been looked at for the first time, its parts wait.
     """

@@ -98,7 +98,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Who is told: of parts as in `saltlite.minion.resources.ports.Runs`, and of what was found."""
+    """Who is told: of parts as in `saltlite.minion.resources.server.Runs`, and of what was found."""
 
     segment: Callable[[str], None]
     done: Callable[[PartId, str], None]

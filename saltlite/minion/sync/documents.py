@@ -1,22 +1,24 @@
-"""What the master keeps a copy of (the grains of this minion, the resources that it manages), and the pillar it gives.
+"""The documents that a minion and its master exchange: grains and resources to the master, the pillar from it.
 
-In each session the master is told the digests of what there is (`digest`), and asks for what it lacks (`want`). What
-changes after that is sent as it is. The master confirms a whole document by its SHA-256; until then it is sent again,
-in this session or a later one. The pillar is fetched in each session, and whenever somebody asks for it. The answer
-says which grains it was made with: where these are not the newest, they are sent, and the pillar is fetched once more.
+In each session the minion sends the digests of its documents (`digest`), and the master requests those that it lacks
+(`fetch`). Later changes are sent at once. The master confirms a document by its SHA-256; until then it is sent again,
+in this session or a later one. The pillar is requested in each session and on demand. The answer names the grains that
+it was compiled with; if these are outdated, the grains are sent and the pillar is requested once more.
 
-Nothing here blocks, and one piece is on the way at a time: a document of a few KiB takes one round trip.
+Nothing here blocks, and one piece is in flight at a time: a document of a few KiB takes one round trip.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from saltlite.errors import LocalProtocolError, RemoteProtocolError
+from saltlite.errors import CommandExecutionError, LocalProtocolError, ProtocolError, RemoteProtocolError
 from saltlite.minion.processes.ipc_messages import FORGED
 from saltlite.wire.codec import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK, DOC_MAX
@@ -327,3 +329,107 @@ class Documents:
         """Later, unless this session has ended by then."""
         session = self._session
         self._timers.call_later(seconds, lambda: callback() if session == self._session else None)
+
+
+GRAIN = "salt_resources"
+INVENTORY_BYTES_MAX = 128 * 1024
+"""Bytes of all ids: with more of them the grains would be larger than a master takes, and there is no such grain."""
+
+
+def inventory_grain(inventory: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """{GRAIN: {type: [bare ids]}}, or nothing for no resources, and for more than fit."""
+    if not inventory:
+        return {}
+    size = sum(len(bare_id.encode()) + 2 for ids in inventory.values() for bare_id in ids)
+    if size > INVENTORY_BYTES_MAX:
+        log.warning("there are too many resources for the grain %s, so it is left out: target them by T@ or M@", GRAIN)
+        return {}
+    return {GRAIN: {name: list(ids) for name, ids in inventory.items()}}
+
+
+# -- The copy of the last pillar for `saltlite call`, if the configuration asks for it
+#
+# Only the owner can read the file; without read permission there is no pillar.
+
+
+FILE = "pillar"
+
+
+def keep_pillar(cachedir: str, pillar: Mapping[str, Any]) -> None:
+    """Keep it in place of the one before. Raises CommandExecutionError when it cannot be written."""
+    path = os.path.join(cachedir, FILE)
+    fresh = f"{path}.new"
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh)
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as stream:
+            stream.write(encode_document(pillar))
+        os.replace(fresh, path)
+    except OSError as error:
+        raise CommandExecutionError(f"the pillar cannot be kept in {path}: {error.strerror}") from error
+
+
+def forget_pillar(cachedir: str) -> None:
+    """Keep none."""
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(cachedir, FILE))
+
+
+def kept_pillar(cachedir: str) -> dict[str, Any]:
+    """What is kept; nothing when nothing is. Raises CommandExecutionError when it is there and cannot be read."""
+    path = os.path.join(cachedir, FILE)
+    try:
+        with open(path, "rb") as stream:
+            return decode_document(stream.read())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ProtocolError) as error:
+        raise CommandExecutionError(f"the pillar in {path} cannot be read: {error}") from error
+
+
+# -- Start of jobs: after the grains were found and a pillar has arrived
+#
+# Without them, a job could do something else than intended. If a connected master sends no pillar, jobs start after
+# PILLAR_WAIT_S all the same, so that an operator can use them to find the reason.
+
+
+PILLAR_WAIT_S = 5.0
+"""How long jobs wait for the first pillar, from the first session on."""
+
+
+class Opening:
+    """`open_jobs` is called once."""
+
+    def __init__(self, timers: Timers, open_jobs: Callable[[], None]) -> None:
+        self._timers = timers
+        self._open_jobs = open_jobs
+        self._grains = False
+        self._pillar = False
+        self._connected = False
+        self._open = False
+
+    def grains_found(self) -> None:
+        """The grains are there."""
+        self._grains = True
+        self._look()
+
+    def pillar_came(self) -> None:
+        """A pillar is there."""
+        self._pillar = True
+        self._look()
+
+    def connected(self) -> None:
+        """A session began: the pillar is on its way."""
+        if not self._connected:
+            self._connected = True
+            self._timers.call_later(PILLAR_WAIT_S, self._without_pillar)
+
+    def _without_pillar(self) -> None:
+        if not self._pillar:
+            log.warning("jobs start without a pillar: the master gave none within %g s", PILLAR_WAIT_S)
+            self.pillar_came()
+
+    def _look(self) -> None:
+        if self._grains and self._pillar and not self._open:
+            self._open = True
+            self._open_jobs()

@@ -11,10 +11,10 @@ from typing import Any
 
 from saltlite.errors import JournalError
 from saltlite.minion.jobs.journal import NAME
-from saltlite.minion.jobs.journal_format import FRAME, HEADER, frame, header, record_map
 from saltlite.minion.protocol import effects as job_effects
+from saltlite.minion.protocol.effects import Record, Step
 from saltlite.minion.protocol.jobs import JobMachine
-from saltlite.minion.protocol.ports import Record, Step
+from saltlite.minion.protocol.journal_format import FRAME, HEADER, frame, header, record_map
 from saltlite.platform.clock import ManualClock
 from saltlite.testing.disk import JOURNAL_FOLDER, MemoryDisk, MemoryFile, memory_journal
 from tests.fuzz.surface import mutate_bytes, mutate_value, packed, unpacked

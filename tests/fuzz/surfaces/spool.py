@@ -11,7 +11,7 @@ from pathlib import Path
 from saltlite.errors import JournalError, ProtocolError
 from saltlite.loader.encode import encode_return
 from saltlite.minion.jobs.spool import DAMAGED, HEADER, RESULT, encode
-from saltlite.minion.protocol.ports import SpoolEntry
+from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.model.job import TargetState
 from saltlite.testing.disk import SPOOL_FOLDER, MemoryDisk, MemoryFile, memory_spool
 from saltlite.wire import codec, messages

@@ -1,25 +1,112 @@
-"""Finding the grains, in a process of their own: whatever a grain does, the job server lives.
+"""Grains, found in a process of their own, so that a grain function cannot break the job server.
 
-The process says what it finds piece by piece, so that one that hangs at the end costs what comes after it, and no more.
+The process reports its findings piece by piece: if one function hangs, only later ones are lost. Custom grains come
+after the shipped ones, which they see as `__grains__` (and as the argument `grains`), and override them. A file or
+function that fails or hangs loses its own grains only, and is logged. The files of Salt and its extensions come last
+and only add grains.
 """
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import logging
 import os
 import signal
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # msgpack ships no types
 
-from saltlite.minion.sync.custom_grains import custom_grains
+from saltlite.loader.index import build_index
+from saltlite.loader.loader import Loader
+from saltlite.loader.search_path import GRAINS, SHIPPED, search_layers
 from saltlite.platform import logs
 from saltlite.platform.process import Child, keep_only, set_parent_death_signal
 from saltlite.platform.reactor import Reactor
 from saltlite.plugins.grains.collect import collect, static_grains, static_grains_version
 
+# -- Custom grains: each function of a file in `_grains` or a grains folder returns a dict of grains
+
+
 log = logging.getLogger(__name__)
+
+FUNCTION_S = 10.0
+"""How long one function may take."""
+AGAIN_S = 1.0
+"""A function that swallows the alarm hears it again after so long."""
+
+
+class LateError(BaseException):
+    """The function did not end in time. No Exception, so that its own `except Exception` does not swallow it."""
+
+
+def custom_grains(opts: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The grains of each function, in the order of their names; `known` are those found before. Main thread only."""
+    layers = [layer for layer in search_layers(opts, GRAINS) if layer.name != SHIPPED]
+    grains = dict(known)
+    loader = Loader(build_index([layer for layer in layers if not layer.salt]), opts, grains, {})
+    names = sorted(loader)
+    for name in names:
+        found = _found(loader, name, grains)
+        grains.update(found)
+        loader.refresh(grains, {})
+        yield found
+    for file, sentence in loader.not_loaded().items():
+        log.warning("grains of %s are missing: %s", file, sentence)
+    if any(layer.salt for layer in layers):
+        yield from _of_salt(Loader(build_index(layers), opts, grains, {}), names, grains)
+
+
+def _of_salt(loader: Loader, others: Collection[str], grains: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What the functions beside the others find that nobody has found."""
+    for name in sorted(set(loader).difference(others)):
+        # Salt's own functions say so that they have found nothing.
+        given = _found(loader, name, grains, of_none=logging.DEBUG)
+        found = {grain: value for grain, value in given.items() if grain not in grains}
+        grains.update(found)
+        loader.refresh(grains, {})
+        yield found
+
+
+def _found(loader: Loader, name: str, grains: Mapping[str, Any], *, of_none: int = logging.WARNING) -> dict[str, Any]:
+    """What the function returns; `of_none` is the level at which it is logged that this was nothing."""
+    try:
+        function = loader[name]
+        wants = "grains" in inspect.signature(function).parameters
+        with _at_most(FUNCTION_S):
+            found = function(grains=dict(grains)) if wants else function()
+    except LateError:
+        log.warning("grains of %s are missing: it did not end within %g s", name, FUNCTION_S)
+    except BaseException as error:  # noqa: BLE001 - supervision point: one bad grain, SystemExit included, costs its own
+        *_, last = traceback.extract_tb(error.__traceback__)
+        kind = type(error).__name__
+        log.warning("grains of %s are missing: %s: %s (%s:%s)", name, kind, error, last.filename, last.lineno)
+    else:
+        if isinstance(found, dict):
+            return found
+        level = of_none if found is None else logging.WARNING
+        log.log(level, "grains of %s are missing: it returned %s, and not a dict", name, type(found).__name__)
+    return {}
+
+
+@contextlib.contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Raises LateError inside the block when it takes longer."""
+    before = signal.signal(signal.SIGALRM, _ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _ring(_signum: int, _frame: FrameType | None) -> None:
+    raise LateError
+
 
 DEADLINE_S = 30.0
 """How long finding the grains may take; then jobs start with those that were found."""

@@ -1,29 +1,148 @@
-"""The bytes of the minion's journal, both ways; no IO.
+"""The minion's journal, without IO: its records, their transitions and retention, and its bytes.
+
+    (unknown) -> received -> started -> done -> acked          received -> refused
+    (unknown) -> refused                started ------> acked
+
+A step is never undone or repeated, so a started job cannot be started again (G4). A job is deleted only after its end,
+and then its jid is at or below the floor, where unknown jobs are refused: at-most-once needs no unbounded memory. The
+key is the id of a part of a job, which starts with the jid.
 
     file    magic(8) | u32 format | incarnation(16) | u32 crc32 of those          all integers big endian
     record  u32 length | u32 crc32 | u64 synced | msgpack map {"k": kind, "j": jid, field: value, ...}
 
-The checksum of a record covers its length, `synced` and the map, and starts from the header's: a record of
-another journal, or bytes inside a job that look like a record, do not count. `synced` is how much of the file
-was on disk when the record was written. It tells an interrupted write from damage: a bad place that a later
-good record says was on disk is damage, and everything else is a write that power or a kill cut short.
+The checksum of a record covers its length, `synced` and the map, seeded with the header's checksum, so a record of
+another journal does not count. `synced` is how much of the file was on disk when the record was written. It separates
+damage from an interrupted write: a bad place that a later valid record declares as synced is damage; everything else is
+a write that a power failure or a kill interrupted.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-import msgpack  # type: ignore[import-untyped]  # the package ships no type information
-
 from saltlite.errors import JournalError, UsageError
-from saltlite.minion.protocol.journal_rules import advance
-from saltlite.minion.protocol.ports import JOURNAL_RECORD_MAX, JournalEntry, Record, Step
-from saltlite.model.ids import PartId
+from saltlite.minion.protocol.effects import (
+    JOURNAL_KEEP_ENTRIES,
+    JOURNAL_KEEP_S,
+    JOURNAL_MOST_ENTRIES,
+    JOURNAL_RECORD_MAX,
+    JournalEntry,
+    Record,
+    Step,
+)
+from saltlite.model.ids import PartId, jid_at
 from saltlite.model.job import parse_part_id
+from saltlite.wire.framing import pack, unpack
+
+CLOCK_SLACK_S = 86_400.0
+"""By how much the clocks of master and minion may differ before a job counts as one from the past."""
+
+# An ack may find the job still STARTED: the DONE record could not be written when the disk was full.
+MOVES: dict[Step | None, frozenset[Step]] = {
+    None: frozenset({Step.RECEIVED, Step.REFUSED}),
+    Step.RECEIVED: frozenset({Step.STARTED, Step.REFUSED}),
+    Step.STARTED: frozenset({Step.DONE, Step.ACKED}),
+    Step.DONE: frozenset({Step.ACKED}),
+    Step.ACKED: frozenset(),
+    Step.REFUSED: frozenset(),
+}
+
+ENDED = frozenset({Step.ACKED, Step.REFUSED})
+
+FIELDS: dict[Step, dict[str, type]] = {
+    Step.RECEIVED: {"body": bytes, "sig": bytes, "proof": list, "wall_ms": int, "deliver_ms": int},
+    Step.STARTED: {"pid": int, "ticks": int, "wall_ms": int},
+    Step.DONE: {},
+    Step.ACKED: {},
+    Step.REFUSED: {"reason": str},
+}
+# A job that left no result on disk is DONE with the reason: "state:text", as a REFUSED record has it.
+_MAY_BE_LEFT_OUT: dict[Step, dict[str, type]] = {
+    Step.RECEIVED: {"issuer": bytes, "srns": list},
+    Step.DONE: {"reason": str},
+}
+
+
+def advance(entry: JournalEntry | None, record: Record, floor: str) -> JournalEntry:
+    """The entry after that record. Raises JournalError for a move or a field that the tables do not have."""
+    step, fields, wanted = record.step, record.fields, FIELDS[record.step]
+    known = wanted | _MAY_BE_LEFT_OUT.get(step, {})
+    if step not in MOVES[None if entry is None else entry.step]:
+        was = "unknown" if entry is None else entry.step
+        raise JournalError(f"the journal has job {record.jid[:40]} as {was}: it cannot become {step}")
+    if not wanted.keys() <= fields.keys() or not all(type(fields[name]) is known.get(name) for name in fields):
+        raise JournalError(f"a {step} record has the fields {', '.join(wanted) or 'none'}, not {', '.join(fields)}")
+    if entry is None:
+        return _first(record, parse_part_id(record.jid), floor)
+    if step is Step.STARTED:
+        return replace(entry, step=step, pid=fields["pid"], ticks=fields["ticks"], started_wall_ms=fields["wall_ms"])
+    return JournalEntry(
+        entry.jid,
+        step,
+        received_wall_ms=entry.received_wall_ms,
+        issuer=entry.issuer,
+        reason=fields.get("reason", entry.reason),
+    )
+
+
+def _first(record: Record, jid: PartId, floor: str) -> JournalEntry:
+    fields = record.fields
+    if record.step is Step.REFUSED:
+        return JournalEntry(jid, record.step, reason=fields["reason"])
+    if jid <= floor:
+        raise JournalError(f"job {jid} is not newer than {floor}, which this journal has forgotten: refuse it")
+    return JournalEntry(
+        jid,
+        record.step,
+        received_wall_ms=fields["wall_ms"],
+        deliver_ms=fields["deliver_ms"],
+        body=fields["body"],
+        signature=fields["sig"],
+        proof=tuple(fields["proof"]),
+        issuer=fields.get("issuer", b""),
+        srns=tuple(fields.get("srns", ())),
+    )
+
+
+def changes(
+    entries: Mapping[PartId, JournalEntry], records: Iterable[Record], floor: str
+) -> dict[PartId, JournalEntry]:
+    """The entries that these records change, as they are after the last one. Raises as `advance` does."""
+    changed: dict[PartId, JournalEntry] = {}
+    for record in records:
+        known = changed.get(record.jid) or entries.get(record.jid)
+        changed[record.jid] = advance(known, record, floor)
+    return changed
+
+
+def kept(entries: Iterable[JournalEntry], now_ms: int, floor: str) -> tuple[list[JournalEntry], str]:
+    """What stays in the journal at wall-clock time `now_ms`, in the order of their ids, and the floor after that.
+
+    A time far in the future counts as old: the clock was wrong when it was written. The jobs with the highest
+    jids stay whatever their time says, so a master whose clock ran ahead for a while does not raise the floor
+    above the jobs that come after it. Nor does a jid that lies further ahead of this clock than clocks may differ.
+    """
+    latest = jid_at(int((now_ms / 1000 + CLOCK_SLACK_S) * 1_000_000))
+    ordered = sorted(entries, key=lambda entry: entry.jid)
+    spare = len(ordered) - JOURNAL_KEEP_ENTRIES
+    surplus = len(ordered) - JOURNAL_MOST_ENTRIES
+    staying: list[JournalEntry] = []
+    for position, entry in enumerate(ordered):
+        old = abs(now_ms - entry.received_wall_ms) > JOURNAL_KEEP_S * 1000
+        is_surplus = position < surplus or (old and position < spare)
+        if is_surplus and entry.step in ENDED and entry.jid <= latest:
+            floor = max(floor, entry.jid)
+        else:
+            staying.append(entry)
+    return staying, floor
+
+
+# -- Bytes
+
 
 MAGIC = b"SLJOURN\n"
 FORMAT = 1
@@ -79,7 +198,7 @@ def header(incarnation: bytes) -> bytes:
 
 def frame(payload: Mapping[str, Any], *, seed: int, synced: int) -> bytes:
     """One record. `seed` is the checksum in the journal's header. Raises JournalError when it is too long."""
-    packed: bytes = msgpack.packb(payload)
+    packed = pack(dict(payload))
     if len(packed) > JOURNAL_RECORD_MAX:
         raise JournalError(f"a journal record has at most {JOURNAL_RECORD_MAX} bytes, not {len(packed)}")
     head = FRAME.pack(len(packed), 0, synced)
@@ -153,7 +272,7 @@ def _was_on_disk(view: memoryview, bad: int, seed: int) -> bool:
 
 def _apply(result: Replay, payload: memoryview, where: str) -> None:
     try:
-        fields = msgpack.unpackb(payload)
+        fields = unpack(payload)
         kind, jid = fields.pop("k"), fields.pop("j")
         if kind == FLOOR:
             result.floor = parse_part_id(jid) if jid else ""

@@ -1,0 +1,174 @@
+"""The resend policy: which results are offered to which master, and when they are offered again.
+
+A result is offered again after OFFER_AGAIN_S without an acknowledgement. Segments of a part whose ending waits for them
+are offered sooner, because the acknowledgement may have been lost, and the ending cannot be sent before it arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from saltlite.minion.protocol.effects import (
+    NEVER,
+    SEGMENT_UNREADABLE,
+    Effect,
+    Entry,
+    Forget,
+    Offer,
+    Step,
+    Write,
+    read_spelled,
+    spelled,
+    without_result,
+)
+from saltlite.model.clock import Clock
+from saltlite.model.ids import PartId, jid_at
+from saltlite.model.job import part_of_segment
+
+FOREIGN_S = 7 * 86_400.0
+"""A result is kept for the master that asked for it; after so long any master of the fleet may have it."""
+OFFER_AGAIN_S = 600.0
+"""A result that was not acknowledged for so long is offered again: the master could not store it."""
+AWAITED_AGAIN_S = 15.0
+"""The same for a segment that the ending of its part waits for."""
+
+
+class Offers:
+    """`do` takes effects; `master` is the job key of the master that results are offered to."""
+
+    def __init__(self, clock: Clock, do: Callable[[Effect], None]) -> None:
+        self.master = b""
+        self._clock = clock
+        self._do = do
+        # All of one kind are offered again after the same time, so the first of each is the next.
+        self._usual: dict[str, float] = {}
+        self._awaited: dict[str, float] = {}
+
+    def __contains__(self, result: str) -> bool:
+        return result in self._usual or result in self._awaited
+
+    def offer(self, result: str, entry: Entry | None) -> None:
+        """Offer it, if it is for this master; `entry` is what is known of its part."""
+        self.drop(result)
+        if self._belongs_elsewhere(result, entry):
+            return
+        if entry is not None and entry.owed:
+            self._awaited[result] = self._clock.monotonic() + AWAITED_AGAIN_S
+        else:
+            self._usual[result] = self._clock.monotonic() + OFFER_AGAIN_S
+        self._do(Offer(result))
+
+    def hurry(self, result: str) -> None:
+        """Something waits for the acknowledgement from now on."""
+        if self._usual.pop(result, None) is not None:
+            self._awaited[result] = self._clock.monotonic() + AWAITED_AGAIN_S
+
+    def drop(self, result: str) -> None:
+        """It was acknowledged, or is there no more."""
+        self._usual.pop(result, None)
+        self._awaited.pop(result, None)
+
+    def clear(self) -> None:
+        """A new session: nothing is on its way."""
+        self._usual.clear()
+        self._awaited.clear()
+
+    def next(self) -> float:
+        """When the next is offered again, in monotonic seconds; infinity for never."""
+        return min((next(iter(kind.values())) for kind in (self._usual, self._awaited) if kind), default=NEVER)
+
+    def due(self) -> Iterator[str]:
+        """Those to be offered again now; each must be before the next is asked for."""
+        for kind in (self._usual, self._awaited):
+            while kind and self._clock.monotonic() >= next(iter(kind.values())):
+                yield next(iter(kind))
+
+    def _belongs_elsewhere(self, result: str, entry: Entry | None) -> bool:
+        """Another master asked for it, and a master that does not know the job would have it thrown away (G6)."""
+        issuer = entry.issuer if entry is not None else b""
+        recent = result > jid_at(int((self._clock.wall() - FOREIGN_S) * 1_000_000))
+        return issuer not in (b"", self.master) and recent
+
+
+# -- Segments of parts for resources
+#
+# A segment is offered as soon as it is made. If not all resources answered, the ending of the part is kept until the
+# master has committed every segment, because it applies to all resources without a return.
+
+
+class Segments:
+    """Segments in the spool, by part. `entry` below is what is known of the part."""
+
+    def __init__(self, clock: Clock, offers: Offers, do: Callable[[Effect], None]) -> None:
+        self._clock = clock
+        self._offers = offers
+        self._do = do
+        self._of: dict[PartId, set[str]] = {}
+
+    def found(self, segment: str) -> bool:
+        """It is in the spool; whether that is news."""
+        known = self._of.setdefault(part_of_segment(segment), set())
+        is_new = segment not in known
+        known.add(segment)
+        return is_new
+
+    def gone(self, segment: str) -> bool:
+        """It is not in the spool any more; whether it was."""
+        self._offers.drop(segment)
+        part = part_of_segment(segment)
+        known = self._of.get(part, set())
+        was_there = segment in known
+        known.discard(segment)
+        if not known:
+            self._of.pop(part, None)
+        return was_there
+
+    def of(self, part: PartId) -> list[str]:
+        """Those of that part, in the order in which they were made."""
+        return sorted(self._of.get(part, ()), key=lambda segment: int(segment.rpartition(".")[2]))
+
+    def any_offered(self, part: PartId) -> bool:
+        """Whether anything of that part is on its way to the master."""
+        return any(result in self._offers for result in (part, *self._of.get(part, ())))
+
+    def acknowledged(self, segment: str, entry: Entry | None) -> None:
+        """The master has committed it."""
+        if self.gone(segment):
+            self._do(Forget(segment))
+            if entry is not None:
+                self.settle(entry)
+
+    def owe(self, entry: Entry, why: str) -> None:
+        """Note how a part ends that not all answered; the first reason stands."""
+        kept = entry.keep(why, int(self._clock.wall() * 1000))
+        entry.owed = entry.owed or spelled(kept.state, kept.reason)
+        for segment in self.of(entry.jid):
+            self._offers.hurry(segment)
+
+    def ended(self, entry: Entry, how: str) -> None:
+        """The part is over: all have answered, or `how` it ended before is a phrase such as "killed by SIGKILL"."""
+        if how:
+            self.owe(entry, without_result(how))
+        entry.step = Step.DONE
+        # With the reason, so that the next job server knows that not all have answered.
+        self._do(Write(Step.DONE, entry.jid, {"reason": entry.owed} if entry.owed else {}, lazy=True))
+        self.settle(entry)
+
+    def unreadable(self, segment: str, entry: Entry | None) -> None:
+        """The disk has lost it."""
+        if self.gone(segment) and entry is not None:
+            self.owe(entry, SEGMENT_UNREADABLE)
+            self.settle(entry)
+
+    def settle(self, entry: Entry) -> None:
+        """Say what is left to be said of a part that has ended, when the master has every segment of it."""
+        if entry.step is not Step.DONE or self._of.get(entry.jid) or entry.jid in self._offers:
+            return
+        if entry.owed:
+            entry.ending, why = read_spelled(entry.owed)
+            entry.owed = ""
+            self._do(entry.keep(why, int(self._clock.wall() * 1000)))
+            self._offers.offer(entry.jid, entry)
+        else:
+            entry.step = Step.ACKED
+            self._do(Write(Step.ACKED, entry.jid, lazy=True))
