@@ -1,1 +1,1 @@
-"""The plug-ins that ship with saltlite: one folder a type, one file a plug-in."""
+"""Plug-ins that ship with saltlite: one folder per type, one file per plug-in."""

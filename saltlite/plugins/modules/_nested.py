@@ -1,8 +1,4 @@
-"""Values inside of values: what `grains`, `pillar`, `config` and `match` have in common.
-
-What belongs here: finding by a path of keys, choosing by a value, and laying one map over another. It knows nothing of
-where they come from.
-"""
+"""Access to nested values for `grains`, `pillar`, `config` and `match`: find by path, choose, merge."""
 
 from __future__ import annotations
 
@@ -14,14 +10,14 @@ from typing import Any
 from saltlite.errors import SaltInvocationError
 
 MISSING: Any = object()
-"""What `find` gives for what is not there."""
+"""Returned by `find` for a missing value."""
 
 
 def find(source: Any, key: Any, delimiter: str = ":") -> Any:
-    """The value under a path of keys, or MISSING: a key that is there as a whole goes first.
+    """Return the value at a path of keys, or MISSING. A key that exists as a whole has precedence.
 
-    A number counts the items of a list; another word is looked for in the maps of a list, and the first that has it
-    is taken, as Salt's `traverse_dict_and_list` does.
+    A number is an index into a list. Another word selects the first map in a list that has it, as Salt's
+    `traverse_dict_and_list` does.
     """
     if isinstance(source, Mapping) and _hashable(key) and key in source:
         return source[key]
@@ -56,7 +52,7 @@ def _hashable(key: Any) -> bool:
 
 
 def laid_over(under: Mapping[Any, Any], over: Mapping[Any, Any], *, lists: bool = False) -> dict[Any, Any]:
-    """A new map: that of `over`, completed by `under`; maps in both are so too. `lists` in both are joined."""
+    """Merge `over` over `under`, recursively; with `lists`, lists in both are joined."""
     both = copy.deepcopy(dict(under))
     for key, value in over.items():
         before = both.get(key)
@@ -72,9 +68,9 @@ def laid_over(under: Mapping[Any, Any], over: Mapping[Any, Any], *, lists: bool 
 def chosen(
     lookup_dict: Mapping[Any, Any], value: Any, merge: Mapping[Any, Any] | None, default: str, base: str | None
 ) -> Any:
-    """What `filter_by` of grains and of the pillar gives: the value whose key, a glob, matches one of the values.
+    """Implement `filter_by`: return the value whose key, a glob, matches one of the values.
 
-    Raises SaltInvocationError for what is no map and would have to be one.
+    Raises SaltInvocationError if a value to merge is no map.
     """
     if merge and not isinstance(merge, Mapping):
         raise SaltInvocationError("What is merged is a map, as in '{pkg: httpd}'.")

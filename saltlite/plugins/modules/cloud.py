@@ -1,8 +1,8 @@
-"""Machines of clouds, on a minion that has the configuration of them: the host of the master, mostly.
+"""Create, destroy and list cloud machines from a minion with their configuration, usually the master's host.
 
-Each function runs ``saltlite cloud`` there. The option ``cloud.config_dir`` of the minion says where its files are,
-when that is not ``/etc/saltlite``. Returns of jobs are stored, so what a provider says of a machine that was just made,
-its password perhaps, is left out: the runner ``cloud.profile`` tells it to who asks.
+Each function runs ``saltlite cloud``. The minion's option ``cloud.config_dir`` names its configuration folder, by
+default ``/etc/saltlite``. Job returns are stored, so a provider's answer about a new machine, which may hold a
+password, is reduced to plain fields. The runner ``cloud.profile`` returns it in full.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -28,7 +28,7 @@ __risk__ = {"destroy": "destroy"}
 _CONFIG_DIR = "/etc/saltlite"
 _FIELDS = ("id", "image", "size", "state", "private_ips", "public_ips")
 _ERRORS = "errors"
-"""In the place of a provider: what went wrong, as lines."""
+"""Key for errors as lines, in place of a provider."""
 _SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*\Z")
 _QUERIES = {"list_nodes": "-Q", "list_nodes_full": "-F", "list_nodes_select": "-S"}
 
@@ -40,7 +40,7 @@ def __virtual__() -> bool | tuple[bool, str]:  # noqa: N807 - the name that the 
 
 
 def list_sizes(provider: str = "all") -> dict[str, Any]:
-    """How large machines can be.
+    """Return the available machine sizes.
 
     CLI Example::
 
@@ -50,7 +50,7 @@ def list_sizes(provider: str = "all") -> dict[str, Any]:
 
 
 def list_images(provider: str = "all") -> dict[str, Any]:
-    """What machines can be made from.
+    """Return the available images.
 
     CLI Example::
 
@@ -60,7 +60,7 @@ def list_images(provider: str = "all") -> dict[str, Any]:
 
 
 def list_locations(provider: str = "all") -> dict[str, Any]:
-    """Where machines can be.
+    """Return the available locations.
 
     CLI Example::
 
@@ -70,7 +70,7 @@ def list_locations(provider: str = "all") -> dict[str, Any]:
 
 
 def query(query_type: str = "list_nodes") -> dict[str, Any]:
-    """The machines of all providers: id, image, size, state, addresses.
+    """Return the machines of all providers: id, image, size, state, addresses.
 
     CLI Example::
 
@@ -83,7 +83,7 @@ def query(query_type: str = "list_nodes") -> dict[str, Any]:
 
 
 def full_query() -> dict[str, Any]:
-    """The machines with all that there is to say of them.
+    """Return the machines with all their details.
 
     CLI Example::
 
@@ -93,7 +93,7 @@ def full_query() -> dict[str, Any]:
 
 
 def select_query() -> dict[str, Any]:
-    """The machines with the fields of ``query.selection``.
+    """Return the machines with the fields of ``query.selection``.
 
     CLI Example::
 
@@ -103,7 +103,7 @@ def select_query() -> dict[str, Any]:
 
 
 def has_instance(name: str) -> bool:
-    """Whether some provider has a machine of that name.
+    """Return whether a provider has a machine with this name.
 
     CLI Example::
 
@@ -113,7 +113,7 @@ def has_instance(name: str) -> bool:
 
 
 def get_instance(name: str) -> dict[str, Any] | None:
-    """The six fields of one machine; ``None`` when no provider has it.
+    """Return the six fields of one machine, or ``None``.
 
     CLI Example::
 
@@ -128,8 +128,7 @@ def get_instance(name: str) -> dict[str, Any] | None:
 
 
 def profile(name: str, names: str | list[str], parallel: bool = False) -> dict[str, Any]:
-    """Make machines of a profile. Each is returned with its six fields and whether it is a minion now, and nothing
-    more.
+    """Create machines from a profile. Each is returned with its six fields and whether it has become a minion.
 
     CLI Example::
 
@@ -145,7 +144,7 @@ def profile(name: str, names: str | list[str], parallel: bool = False) -> dict[s
 
 
 def destroy(names: str | list[str]) -> dict[str, Any]:
-    """Destroy machines, with the keys of their minions.
+    """Destroy machines, and delete the keys of their minions.
 
     CLI Example::
 
@@ -155,8 +154,7 @@ def destroy(names: str | list[str]) -> dict[str, Any]:
 
 
 def action(fun: str, names: str | list[str], provider: str = "all", **kwargs: str | int | bool) -> dict[str, Any]:
-    """Call an action of a driver for machines, such as ``stop``, but not ``destroy``; no setting may be about files
-    here.
+    """Call an action of a driver on machines, such as ``stop``, but not ``destroy``. Settings may not name files.
 
     CLI Example::
 
@@ -182,7 +180,7 @@ def _config_dir() -> str:
 
 
 def _run(*words: str) -> dict[str, Any]:
-    # -I: no folder of this process is a place to import from.
+    # -I: import nothing from the folders of this process.
     argv = [sys.executable, "-I", "-m", "saltlite", "cloud", "-c", _config_dir(), "--out", "json", *words]
     said = __salt__["cmd.run_all"](argv, python_shell=False, ignore_retcode=True, redirect_stderr=False)
     if said["retcode"] and not said["stdout"].strip():

@@ -1,8 +1,8 @@
-"""Read the minion's configuration, and what grains and pillar say under the same name.
+"""Read the minion's configuration, grains and pillar by option name.
 
-Options that are secrets, such as ``join_token``, are no part of what modules see: nothing here shows them. Settings of
-modules, such as ``mysql.pass``, are found by who names them, for modules ask here for theirs; ``items`` hides them.
-Where the master gives its own options to a minion, they stand in the pillar under ``master``, and are asked last.
+Modules cannot see secret options such as ``join_token``. Settings of modules, such as ``mysql.pass``, are returned by
+name, because modules need them; ``items`` hides them. If the master sends its options to minions, they are under
+``master`` in the pillar and are searched last.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -33,7 +33,7 @@ _DEFAULTS: dict[str, Any] = {
     "hosts.file": "/etc/hosts",
     "aliases.file": "/etc/aliases",
 }
-"""What modules of Salt find where nobody has configured anything."""
+"""Defaults of Salt's modules."""
 
 
 def get(  # noqa: PLR0913, PLR0917 - Salt's signature
@@ -46,11 +46,10 @@ def get(  # noqa: PLR0913, PLR0917 - Salt's signature
     omit_master: bool = False,
     omit_grains: bool = False,
 ) -> Any:
-    """The value of a key in the minion's configuration, else in its grains, its pillar, or the master's options there.
+    """Return the value of a key in the minion's configuration, else in grains, pillar, or the master's options.
 
-    The parts of the key are separated by ``delimiter``. A key that none of them has gives ``default``. With ``merge``
-    they are laid over each other first, the configuration over the grains and so on: ``recurse`` merges maps that
-    several have, ``overwrite`` takes the whole of one.
+    ``delimiter`` separates the parts of the key. A missing key gives ``default``. ``merge`` combines all sources, the
+    configuration first: ``recurse`` merges maps, ``overwrite`` takes the first whole value.
 
     CLI Example::
 
@@ -80,10 +79,10 @@ def option(  # noqa: PLR0913, PLR0917 - Salt's signature
     omit_all: bool = False,
     wildcard: bool = False,
 ) -> Any:
-    """The value of one option, looked up as ``get`` does but without splitting the name.
+    """Return the value of one option, searched like ``get`` without splitting the name.
 
-    With ``wildcard`` the name is a glob, and a map of all that match is returned. With ``omit_all`` only what stands
-    for options that nobody set. ``default`` is an empty text, with ``wildcard`` an empty map.
+    ``wildcard`` treats the name as a glob and returns a map of all matches. ``omit_all`` searches only defaults.
+    ``default`` is an empty text, with ``wildcard`` an empty map.
 
     CLI Example::
 
@@ -110,10 +109,9 @@ def merge(
     omit_master: bool = False,
     omit_pillar: bool = False,
 ) -> Any:
-    """The value of one option, with what the master's options and the pillar have under its name added to it.
+    """Return the value of one option, merged with the pillar and the master's options.
 
-    Maps complete each other, and lists follow each other: the configuration's first. Of other values the first is
-    taken.
+    Maps are merged and lists joined, with the configuration first. Of other values the first is returned.
 
     CLI Example::
 
@@ -137,7 +135,7 @@ def merge(
 
 
 def items() -> dict[str, Any]:
-    """The whole configuration of the minion, with the defaults; what is named like a secret is hidden.
+    """Return the minion's whole configuration with defaults; secrets are hidden.
 
     CLI Example::
 
@@ -148,7 +146,7 @@ def items() -> dict[str, Any]:
 
 
 def dot_vals(value: str) -> dict[str, Any]:
-    """The configuration of one module: all options whose names begin with its name and a dot.
+    """Return the configuration of a module: all options that begin with its name and a dot.
 
     CLI Example::
 
@@ -159,7 +157,7 @@ def dot_vals(value: str) -> dict[str, Any]:
 
 
 def valid_fileproto(uri: str) -> bool:
-    """Whether a URI has a scheme from which Salt takes files.
+    """Return whether a URI has a scheme that Salt can fetch files from.
 
     CLI Example::
 
@@ -169,7 +167,7 @@ def valid_fileproto(uri: str) -> bool:
 
 
 def manage_mode(mode: Any) -> str | None:
-    """A mode of files as Salt writes it: a text of four digits.
+    """Return a file mode as text of four digits.
 
     CLI Example::
 
@@ -178,13 +176,13 @@ def manage_mode(mode: Any) -> str | None:
     if mode is None:
         return None
     text = (mode if isinstance(mode, str) else str(mode)).strip("\"'").replace("0o", "0")
-    # One zero too many changes nothing, and none is what an integer of YAML is left with.
+    # An extra or missing leading zero is accepted; YAML integers lose it.
     stripped = text.lstrip("0")
     return stripped.zfill(4) if stripped.isdecimal() or not stripped else text
 
 
 def backup_mode(backup: str = "") -> Any:
-    """How files are backed up before they are changed: ``backup``, else the option ``backup_mode``.
+    """Return the backup mode for files: ``backup``, else the option ``backup_mode``.
 
     CLI Example::
 
@@ -206,7 +204,7 @@ def _sources(omit_opts: bool, omit_grains: bool, omit_pillar: bool, omit_master:
 
 
 def _merged(sources: list[Mapping[Any, Any]], key: str, delimiter: str, strategy: str) -> dict[Any, Any]:
-    """What the sources have under the first part of the key, the first of them on top."""
+    """Return the values of the sources for the first part of the key, the first source on top."""
     both: dict[Any, Any] = {}
     for source in (_DEFAULTS, *reversed(sources)):
         for name in {key, str(key).split(delimiter or ":", 1)[0]} & source.keys():

@@ -1,8 +1,7 @@
-"""Files of the master on this minion, and of this minion on the master.
+"""Copy files from the master to this minion, and from this minion to the master.
 
-Paths are ``salt://path``, and ``salt://path?saltenv=name`` for another environment than ``saltenv``. What is fetched is
-compared by its SHA-256 before it takes its place, in one step; a transfer that was cut off goes on where it stopped.
-Copies are kept in ``<cachedir>/files/<saltenv>``.
+Paths are ``salt://path``, or ``salt://path?saltenv=name`` for another environment than ``saltenv``. Files are verified
+by SHA-256 and replaced atomically; interrupted transfers resume. The cache is ``<cachedir>/files/<saltenv>``.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
 
 
 def _matcher(patterns: Any) -> Callable[[str], bool]:
-    """Whether a pattern matches a path: a glob on all of it, or behind `E@` a regular expression anywhere in it.
+    """Return a predicate for paths: a glob on the whole path, or after `E@` a regular expression anywhere in it.
 
-    Raises SaltInvocationError for what is no regular expression.
+    Raises SaltInvocationError for an invalid expression.
     """
     texts = [str(one) for one in patterns] if isinstance(patterns, list) else [str(patterns)]
     try:
@@ -45,7 +44,7 @@ def _matcher(patterns: Any) -> Callable[[str], bool]:
 
 
 def _make_folders(folder: str) -> None:
-    """Make a folder and those above it, over no link of others that leads to what is not theirs.
+    """Create a folder and its parents; links of other users are refused.
 
     Raises CommandExecutionError.
     """
@@ -57,7 +56,7 @@ def _make_folders(folder: str) -> None:
 
 
 def _need_folder(folder: str, *, makedirs: bool) -> None:
-    """Return when the folder is there, made if need be. Raises CommandExecutionError."""
+    """Ensure that the folder exists, creating it on request. Raises CommandExecutionError."""
     if makedirs:
         _make_folders(folder)
     elif not os.path.isdir(folder):
@@ -65,7 +64,7 @@ def _need_folder(folder: str, *, makedirs: bool) -> None:
 
 
 def _write(dest: str, text: str, *, makedirs: bool) -> None:
-    """A new file in the place of the old one, with its mode and owner; nobody but its owner reads one that is new.
+    """Replace a file, keeping its mode and owner; a new file is readable only by its owner.
 
     Raises CommandExecutionError.
     """
@@ -86,10 +85,10 @@ def get_file(
     template: str | None = None,
     gzip: int | None = None,  # noqa: ARG001 - Salt's argument, see below
 ) -> str:
-    """Make ``dest`` the same as a file of the master; its path, or an empty text when the master has no such file.
+    """Copy a file of the master to ``dest``; return its path, or an empty text if the master has no such file.
 
-    In an existing folder the file gets its own name. ``makedirs`` makes the folders that are missing. With ``template``
-    (``jinja``) both paths are templates. ``gzip`` is of no effect.
+    In an existing folder the file keeps its name. ``makedirs`` creates missing folders. With ``template`` (``jinja``)
+    both paths are templates. ``gzip`` has no effect.
 
     CLI Example::
 
@@ -107,9 +106,9 @@ def get_file(
 def get_template(
     path: str, dest: str, template: str = "jinja", saltenv: str = "base", makedirs: bool = False, **kwargs: Any
 ) -> str:
-    """Make ``dest`` what a template of the master gives; its path, or an empty text when the master has no such file.
+    """Render a template of the master to ``dest``; return its path, or an empty text if the master has no such file.
 
-    The template knows what those of ``file.managed`` know, ``context`` over ``defaults``, and other keyword arguments.
+    The template has the variables of ``file.managed``, ``context`` over ``defaults``, and other keyword arguments.
 
     CLI Example::
 
@@ -136,10 +135,9 @@ def get_dir(
     template: str | None = None,
     gzip: int | None = None,  # noqa: ARG001 - as in get_file
 ) -> list[str]:
-    """Fetch a folder of the master with all that is in it into the folder ``dest``; the paths of its files.
+    """Copy a folder of the master with its content into the folder ``dest``; return the paths of its files.
 
-    The folder keeps its name in ``dest``; with a slash at the end of ``path`` only what is in it is fetched.
-    ``template`` and ``gzip`` are as in ``get_file``.
+    With a slash at the end of ``path`` only the content is copied. ``template`` and ``gzip`` are as in ``get_file``.
 
     CLI Example::
 
@@ -159,10 +157,10 @@ def get_dir(
 
 
 def get_url(path: str, dest: str | None = "", saltenv: str = "base", makedirs: bool = False) -> str | bool:
-    """A ``salt://`` file as ``get_file`` does it, or the path of a file that is on this minion already.
+    """Copy a ``salt://`` file like ``get_file``, or return the path of a local file.
 
-    Without ``dest`` the file goes to the cache, and with ``dest=None`` its content is returned. Nothing is fetched from
-    other machines: put it below the master's ``file_roots``.
+    Without ``dest`` the file goes to the cache; with ``dest=None`` its content is returned. Files of other servers are
+    not fetched: put them below the master's ``file_roots``.
 
     CLI Example::
 
@@ -179,7 +177,7 @@ def get_url(path: str, dest: str | None = "", saltenv: str = "base", makedirs: b
 
 
 def get_file_str(path: str, saltenv: str = "base") -> str | bool:
-    """The content of a file of the master, False when there is none.
+    """Return the content of a file of the master, or False.
 
     CLI Example::
 
@@ -195,7 +193,7 @@ def get_file_str(path: str, saltenv: str = "base") -> str | bool:
 
 
 def cache_file(path: str, saltenv: str = "base") -> str | bool:
-    """Keep a copy of a file of the master; its path on this minion, or False when the master has no such file.
+    """Cache a file of the master; return its local path, or False if the master has no such file.
 
     CLI Example::
 
@@ -212,8 +210,7 @@ def cache_file(path: str, saltenv: str = "base") -> str | bool:
 
 
 def cache_dest(path: str, saltenv: str = "base") -> str:
-    """Where ``cache_file`` keeps the copy of a file of the master, whether there is one or not; the master is not
-    asked.
+    """Return the cache path of a file of the master, whether it exists or not.
 
     CLI Example::
 
@@ -224,7 +221,7 @@ def cache_dest(path: str, saltenv: str = "base") -> str:
 
 
 def cache_local_file(path: str) -> str:
-    """Keep a copy of a file of this minion in ``<cachedir>/localfiles``; its path, or an empty text for no file.
+    """Cache a local file in ``<cachedir>/localfiles``; return its path, or an empty text.
 
     CLI Example::
 
@@ -246,8 +243,8 @@ def cache_local_file(path: str) -> str:
 
 
 def cache_files(paths: list[str] | str, saltenv: str = "base") -> list[str | bool]:
-    """Keep copies of several files of the master, given as a list or with commas between them; their paths here, and
-    False for those that the master has not.
+    """Cache several files of the master, given as a list or with commas; return their local paths, and False for
+    missing files.
 
     CLI Example::
 
@@ -264,11 +261,10 @@ def cache_dir(
     include_pat: str | list[str] | None = None,
     exclude_pat: str | list[str] | None = None,
 ) -> list[str]:
-    """Keep copies of all files in a folder of the master; their paths on this minion.
+    """Cache all files in a folder of the master; return their local paths.
 
-    ``include_pat`` keeps to files whose path on the master matches one of these globs, ``exclude_pat`` leaves out
-    those that match one of its own; ``E@`` before it makes a regular expression of a pattern, found anywhere in the
-    path. ``include_empty`` makes the empty folders, too, whatever the patterns are.
+    ``include_pat`` and ``exclude_pat`` select by globs on the path on the master; a pattern after ``E@`` is a regular
+    expression, found anywhere in the path. ``include_empty`` also creates all empty folders.
 
     CLI Example::
 
@@ -292,7 +288,7 @@ def cache_dir(
 
 
 def cache_master(saltenv: str = "base") -> list[str]:
-    """Keep copies of all files of an environment; their paths on this minion.
+    """Cache all files of an environment; return their local paths.
 
     CLI Example::
 
@@ -302,7 +298,7 @@ def cache_master(saltenv: str = "base") -> list[str]:
 
 
 def is_cached(path: str, saltenv: str = "base") -> str:
-    """The path of the copy that is kept of a file of the master, or an empty text; the master is not asked.
+    """Return the path of the cached copy of a file of the master, or an empty text. The master is not asked.
 
     CLI Example::
 
@@ -313,7 +309,7 @@ def is_cached(path: str, saltenv: str = "base") -> str:
 
 
 def list_master(saltenv: str = "base", prefix: str = "") -> list[str]:
-    """All files of an environment of the master, those whose path begins with ``prefix`` if it is given.
+    """Return the files of an environment of the master, optionally those whose path begins with ``prefix``.
 
     CLI Example::
 
@@ -324,7 +320,7 @@ def list_master(saltenv: str = "base", prefix: str = "") -> list[str]:
 
 
 def list_master_dirs(saltenv: str = "base", prefix: str = "") -> list[str]:
-    """All folders of an environment of the master, as ``list_master``.
+    """Return the folders of an environment of the master, like ``list_master``.
 
     CLI Example::
 
@@ -334,7 +330,7 @@ def list_master_dirs(saltenv: str = "base", prefix: str = "") -> list[str]:
 
 
 def envs() -> list[str]:
-    """The environments of the master's file server.
+    """Return the environments of the master's file server.
 
     CLI Example::
 
@@ -345,7 +341,7 @@ def envs() -> list[str]:
 
 
 def list_minion(saltenv: str = "base") -> list[str]:
-    """The copies that are kept of files of the master, and of files of this minion; their paths, sorted.
+    """Return the paths of all cached files of the master and of this minion, sorted.
 
     CLI Example::
 
@@ -356,8 +352,8 @@ def list_minion(saltenv: str = "base") -> list[str]:
 
 
 def hash_file(path: str, saltenv: str = "base") -> dict[str, str] | str:
-    """The digest of a file of the master, or of a file on this minion, as ``hsum`` and ``hash_type``; an empty text
-    when the master has no such file.
+    """Return the digest of a file of the master or of this minion as ``hsum`` and ``hash_type``; an empty text if the
+    master has no such file.
 
     CLI Example::
 
@@ -373,7 +369,7 @@ def hash_file(path: str, saltenv: str = "base") -> dict[str, str] | str:
 
 
 def stat_file(path: str, saltenv: str = "base", octal: bool = True) -> str | int | None:
-    """The mode of a file of the master: as text in octal digits, or as a number; None when there is none.
+    """Return the mode of a file of the master in octal digits, or as a number; None if it does not exist.
 
     CLI Example::
 
@@ -386,11 +382,11 @@ def stat_file(path: str, saltenv: str = "base", octal: bool = True) -> str | int
 
 
 def push(path: str, keep_symlinks: bool = False, upload_path: str | None = None, remove_source: bool = False) -> bool:
-    """Send a file of this minion to the master, which keeps it as ``<cachedir>/minions/<id>/files/<path>``.
+    """Send a file of this minion to the master, which stores it as ``<cachedir>/minions/<id>/files/<path>``.
 
-    The master's option ``file_recv`` allows it, and ``file_recv_max_size`` limits it. A path over symbolic links is
-    kept under that to which they lead; with ``keep_symlinks`` as it was given. ``upload_path`` is another path to keep
-    it under, ``remove_source`` removes it here when it has arrived: the file, or with ``keep_symlinks`` the link to it.
+    The master's options ``file_recv`` and ``file_recv_max_size`` permit and limit it. Symbolic links in the path are
+    resolved, unless ``keep_symlinks`` is set. ``upload_path`` sets another path on the master. ``remove_source``
+    removes the file after it has arrived, or with ``keep_symlinks`` the link to it.
 
     CLI Example::
 
@@ -419,8 +415,8 @@ def push(path: str, keep_symlinks: bool = False, upload_path: str | None = None,
 
 
 def push_dir(path: str, glob: str | None = None, upload_path: str | None = None) -> bool:
-    """Send all files in a folder of this minion to the master, those whose name matches ``glob`` if it is given; False
-    when there is none. Of a file it does what ``push`` does.
+    """Send all files in a folder to the master like ``push``, optionally those whose name matches ``glob``; False if
+    there are none.
 
     CLI Example::
 
@@ -443,10 +439,9 @@ def push_dir(path: str, glob: str | None = None, upload_path: str | None = None)
 
 
 def recv(area: str, dest: str) -> dict[str, bool]:
-    """Fetch what ``saltlite cp`` sends: every file of an environment made for that one command. Path -> True.
+    """Receive the files that ``saltlite cp`` sends in an environment that only the command knows; path -> True.
 
-    ``dest`` is a folder when it exists as one, ends with a slash, or there are several files. Only the command itself
-    knows the name of the environment.
+    ``dest`` is a folder if it exists as one, ends with a slash, or there are several files.
 
     CLI Example::
 
@@ -471,7 +466,7 @@ def recv(area: str, dest: str) -> dict[str, bool]:
 
 
 def _rendered(text: str, template: str | None, saltenv: str, context: Any = None, defaults: Any = None) -> str:
-    """What a template makes of a text; without a `template` the text itself."""
+    """Render a text, or return it unchanged without a `template`."""
     apply = __salt__["file.apply_template_on_contents"]
     found = apply(text, template, context, defaults, saltenv) if template else text
     if not isinstance(found, str):
@@ -492,7 +487,7 @@ def _cachedir() -> str:
 
 
 def _fetch(address: FileAddress, dest: str, mode: int | None = None) -> bool:
-    """Fetch a file, and give it that mode; its folder is held open meanwhile, so that nobody can exchange it."""
+    """Fetch a file and set its mode, holding its folder open so that it cannot be replaced."""
     try:
         with pinned(dest) as place:
             done = bool(_client().fetch(address, place.name, place.folder))

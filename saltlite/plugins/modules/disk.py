@@ -1,4 +1,4 @@
-"""File systems and block devices: how full they are, what they hold, making and growing them.
+"""File systems and block devices: usage, content, formatting, resizing.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -45,13 +45,13 @@ _TUNE = {
     "read-only": ("setro", "getro"),
     "read-write": ("setrw", "getro"),
 }
-"""What may be set -> how blockdev sets it and shows it."""
+"""Attribute -> the options of blockdev that set and show it."""
 
 
 def usage(args: str | None = None) -> dict[str, dict[str, str]]:
-    """How full the mounted file systems are: ``{mount point: {filesystem, 1K-blocks, used, available, capacity}}``.
+    """Return the usage of mounted file systems: ``{mount point: {filesystem, 1K-blocks, used, available, capacity}}``.
 
-    ``args`` are letters of options of df, such as ``h`` for sizes that people read.
+    ``args`` are option letters of df, such as ``h`` for human-readable sizes.
 
     CLI Example::
 
@@ -61,14 +61,14 @@ def usage(args: str | None = None) -> dict[str, dict[str, str]]:
     keys = ("filesystem", "1K-blocks", "used", "available", "capacity")
     found = _rows(keys, _df("P", args))
     if "T" in (args or ""):
-        # The type is a column of its own, padded to the longest name.
+        # The type column is padded to the longest name.
         for row in found.values():
             row["filesystem"] = " ".join(row["filesystem"].rsplit(maxsplit=1))
     return found
 
 
 def inodeusage(args: str | None = None) -> dict[str, dict[str, str]]:
-    """How many inodes are in use: ``{mount point: {filesystem, inodes, used, free, use}}``.
+    """Return the inode usage: ``{mount point: {filesystem, inodes, used, free, use}}``.
 
     CLI Example::
 
@@ -78,9 +78,9 @@ def inodeusage(args: str | None = None) -> dict[str, dict[str, str]]:
 
 
 def percent(args: str | None = None) -> str | dict[str, str]:
-    """How full the mounted file systems are, in percent: ``{mount point: "12%"}``, or one text for a mount point.
+    """Return the usage of mounted file systems in percent: ``{mount point: "12%"}``, or a text for one mount point.
 
-    A mount point that is not there gives an empty dict.
+    A missing mount point gives an empty dict.
 
     CLI Example::
 
@@ -92,9 +92,9 @@ def percent(args: str | None = None) -> str | dict[str, str]:
 
 
 def blkid(device: str | None = None, token: str | None = None) -> dict[str, dict[str, str]]:
-    """What block devices hold: ``{device: {"UUID": text, "TYPE": text, "LABEL": text}}``, and more.
+    """Return the content of block devices: ``{device: {"UUID": text, "TYPE": text, "LABEL": text}}``, and more.
 
-    ``device`` asks for one, ``token`` for those that have it.
+    ``device`` selects one, ``token`` those that have it.
 
     CLI Example::
 
@@ -118,7 +118,7 @@ def blkid(device: str | None = None, token: str | None = None) -> dict[str, dict
 
 def tune(device: str, **kwargs: Any) -> dict[str, str]:
     """Set attributes of a block device and return them: ``read_ahead``, ``filesystem_read_ahead``, ``read_only=True``,
-    ``read_write=True``. Hyphens are taken for underscores.
+    ``read_write=True``. Hyphens may replace underscores.
 
     CLI Example::
 
@@ -142,7 +142,7 @@ def tune(device: str, **kwargs: Any) -> dict[str, str]:
 
 
 def wipe(device: str, test: bool = False) -> bool:
-    """Remove what tells which file system is on a device; with ``test=True`` only see whether that can be done.
+    """Remove the signatures of file systems from a device; ``test=True`` only checks whether that is possible.
 
     CLI Example::
 
@@ -153,7 +153,7 @@ def wipe(device: str, test: bool = False) -> bool:
 
 
 def dump(device: str, args: Sequence[str] | None = None) -> dict[str, str] | bool:
-    """What blockdev knows of a device, or those of it that ``args`` lists; False when it is none.
+    """Return the attributes of a device that blockdev knows, or those in ``args``; False if it is no device.
 
     CLI Example::
 
@@ -191,10 +191,10 @@ def format_(
     fat: int | None = None,
     force: bool = False,
 ) -> bool:
-    """Make a file system on a device; all that is on it is lost.
+    """Create a file system on a device, which destroys its content.
 
-    ``inode_size`` is for ext and xfs, ``lazy_itable_init`` for ext, ``fat`` (12, 16 or 32) for vfat; ``force`` makes
-    ext and xfs go over what is there.
+    ``inode_size`` is for ext and xfs, ``lazy_itable_init`` for ext, ``fat`` (12, 16 or 32) for vfat. ``force`` makes
+    ext and xfs overwrite existing data.
 
     CLI Example::
 
@@ -221,7 +221,7 @@ def format_(
 
 
 def fstype(device: str) -> str:
-    """The type of the file system on a device; an empty text when there is none.
+    """Return the type of the file system on a device, or an empty text.
 
     CLI Example::
 
@@ -237,7 +237,7 @@ def fstype(device: str) -> str:
 
 
 def iostat(interval: int = 1, count: int = 5, disks: str | list[str] | None = None) -> dict[str, dict[str, float]]:
-    """What iostat measures, on average of ``count`` readings: ``{"sys": {column: value}, device: {column: value}}``.
+    """Return the averages of ``count`` readings of iostat: ``{"sys": {column: value}, device: {column: value}}``.
 
     CLI Example::
 
@@ -249,7 +249,7 @@ def iostat(interval: int = 1, count: int = 5, disks: str | list[str] | None = No
 
 
 def get_fstype_from_path(path: str) -> str:
-    """The type of the file system that a path is in.
+    """Return the type of the file system of a path.
 
     CLI Example::
 
@@ -266,7 +266,7 @@ def _df(flags: str, args: str | None) -> str:
     if wrong:
         raise CommandExecutionError(f"Invalid flag passed to df: {wrong}")
     done = _programs.run(["df", f"-{flags}{given}"])
-    # One file system that may not be looked at makes it fail; the others are there all the same.
+    # df fails if one file system is inaccessible, but lists the others.
     if done.retcode and not done.stdout.strip():
         raise done.failure()
     return done.stdout

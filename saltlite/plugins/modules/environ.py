@@ -1,6 +1,6 @@
-"""Environment variables of the process that runs a job: for it, and for the commands that it starts.
+"""Environment variables of the job's process and its commands.
 
-Each job has a process of its own, so that nothing of this outlives the job. Calls that belong together go into one job.
+Each job has its own process, so changes end with the job. Put calls that depend on each other into one job.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -18,10 +18,10 @@ from saltlite.errors import SaltInvocationError
 def setval(
     key: str, val: str | bool, false_unsets: bool = False, permanent: bool | str = False, *, test: bool = False
 ) -> str | bool | None:
-    """Set a variable, and return its value.
+    """Set a variable and return its value.
 
-    False as value is an empty text, or with ``false_unsets`` removes the variable and returns nothing. What is neither
-    a text nor False is not set, and gives False. ``permanent`` is refused: it is for machines with a registry.
+    False is stored as an empty text, or with ``false_unsets`` removes the variable. Other values than text give False.
+    ``permanent`` is refused, because it is for machines with a registry.
 
     CLI Example::
 
@@ -53,10 +53,10 @@ def setenv(
     *,
     test: bool = False,
 ) -> dict[str, Any] | bool:
-    """Set several variables: name -> what ``environ.setval`` returns for each.
+    """Set several variables: name -> the return of ``environ.setval``.
 
-    With ``clear_all`` all others get an empty text, or are removed with ``false_unsets``. False when ``environ`` is no
-    dict of texts. ``update_minion`` is refused: a job cannot change the minion that runs it.
+    ``clear_all`` sets all others to an empty text, or removes them with ``false_unsets``. False if ``environ`` is no
+    dict of texts. ``update_minion`` is refused, because a job cannot change the minion.
 
     CLI Example::
 
@@ -80,7 +80,7 @@ def setenv(
 
 
 def get(key: str, default: str = "") -> Any:
-    """The value of a variable.
+    """Return the value of a variable.
 
     CLI Example::
 
@@ -91,7 +91,7 @@ def get(key: str, default: str = "") -> Any:
 
 
 def has_value(key: str, value: str | None = None) -> bool:
-    """Whether a variable is set, and has this value if one is given.
+    """Return whether a variable is set, and optionally has this value.
 
     CLI Example::
 
@@ -102,7 +102,7 @@ def has_value(key: str, value: str | None = None) -> bool:
 
 
 def item(keys: str | list[str], default: str = "") -> dict[str, Any]:
-    """The values of one or several variables, by name.
+    """Return the values of one or several variables, by name.
 
     CLI Example::
 
@@ -113,7 +113,7 @@ def item(keys: str | list[str], default: str = "") -> dict[str, Any]:
 
 
 def items() -> dict[str, str]:
-    """All variables.
+    """Return all variables.
 
     CLI Example::
 

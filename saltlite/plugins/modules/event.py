@@ -1,8 +1,8 @@
-"""Send events to the master: they stand in its event log, where ``saltlite events``, hooks and returners see them.
+"""Send events to the master's event log, for ``saltlite events``, hooks and returners.
 
-An event of a minion stands below its own name, whatever its tag says: ``event.send app/deployed`` on ``web1`` becomes
-``minion/web1/app/deployed``, so nobody can speak for another, or for the master. Its data has ``id``, the ``tag`` as it
-was written, and ``data``.
+Tags of a minion are prefixed with its name: ``event.send app/deployed`` on ``web1`` becomes
+``minion/web1/app/deployed``. So no minion can send events in the name of others. The data has ``id``, the original
+``tag``, and ``data``.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -34,14 +34,14 @@ def send(  # noqa: PLR0913, PLR0917, RUF100 - Salt's signature
     timeout: float = _TIMEOUT_S,
     **kwargs: Any,
 ) -> bool:
-    """Send an event to the master, and return ``True`` when the master has written it down.
+    """Send an event to the master, and return ``True`` when it is in the event log.
 
-    Its data are the keyword arguments and, over them, ``data``. ``with_env``, ``with_grains`` and ``with_pillar`` add
-    the environment of the minion's process, its grains and its pillar: all, or those of a list; ``with_env_opts`` adds
-    ``saltenv`` and ``pillarenv``. Mind that whoever may see events sees them.
+    Its data are the keyword arguments, overlaid by ``data``. ``with_env``, ``with_grains`` and ``with_pillar`` add the
+    environment of the minion's process, its grains and its pillar: all, or those in a list. ``with_env_opts`` adds
+    ``saltenv`` and ``pillarenv``. Everyone who may read events sees them.
 
-    A minion may send 50 events at once and then ten in a second, of 32 KiB each; more wait until ``timeout`` seconds
-    are over. Where a connection breaks at the wrong moment the event is there twice.
+    A minion may send 50 events at once, then ten per second, of 32 KiB each; more wait for up to ``timeout`` seconds.
+    After a lost connection an event may be sent twice.
 
     CLI Example::
 
@@ -68,7 +68,7 @@ def send(  # noqa: PLR0913, PLR0917, RUF100 - Salt's signature
 def fire_master(
     data: dict[str, Any], tag: str, preload: dict[str, Any] | None = None, timeout: float = _TIMEOUT_S
 ) -> bool:
-    """Send an event to the master, as ``event.send`` does, with nothing but this data.
+    """Send an event to the master like ``event.send``, with only this data.
 
     CLI Example::
 
@@ -85,8 +85,8 @@ def fire_master(
 
 
 def fire(data: dict[str, Any], tag: str, timeout: float | None = None) -> bool:
-    """Send an event as ``event.fire_master`` does. In Salt it stays on the minion, for which there is no other use
-    here: the master's event log is the only one.
+    """Alias of ``event.fire_master``. In Salt the event stays on the minion, but here the master's event log is the
+    only one.
 
     CLI Example::
 

@@ -1,8 +1,8 @@
-"""Grains: what this minion knows of its machine, and what somebody set.
+"""Read and set grains: facts about this minion.
 
-Grains that are set stand in the file ``grains`` beside the minion's configuration, and outlive it. They win over those
-that are found, and those of the option ``grains`` win over them. When a function that sets some has ended, the master
-has them: ``-G`` and the pillar see them at once.
+Grains that are set are stored in the file ``grains`` beside the minion's configuration. They override collected grains;
+the option ``grains`` overrides them. After a function has set grains, the master has them, so ``-G`` and the pillar use
+them at once.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __file_client__, __grains__, __opts__, __salt__
 
 
-# --- The file of custom grains, which plugins/grains/collect.py reads ---
+# --- The file of static grains, which plugins/grains/collect.py reads ---
 
 LOCK_S = 30.0
-"""How long to wait for others that set grains."""
+"""Seconds to wait for other writers of the file."""
 
 FILE_BYTES_MAX = 1024 * 1024
-"""The most that the file may have: a minion does not read a larger one."""
+"""Maximum size of the file; a minion does not read a larger one."""
 
 DEPTH_MAX = 32
-"""Maps and lists inside of each other."""
+"""Maximum depth of nested maps and lists."""
 
 _LOOK_S = 0.02
 _PLAIN = (str, int, float, bool, type(None))
@@ -45,10 +45,9 @@ _PLAIN = (str, int, float, bool, type(None))
 
 @contextlib.contextmanager
 def _changing(path: str) -> Iterator[dict[str, Any]]:
-    """The grains of the file, which are written when the block ends without an error and has changed them.
+    """Lock the file and yield its grains; they are written at the end of the block if they changed.
 
-    Nobody else changes them meanwhile. Raises CommandExecutionError when it cannot be read or written, and
-    SaltInvocationError for what is no value of a grain.
+    Raises CommandExecutionError when the file cannot be read or written, SaltInvocationError for an invalid value.
     """
     with _locked(os.path.dirname(path)):
         header, grains = _read(path)
@@ -73,17 +72,17 @@ def _check(value: Any, depth: int) -> None:
         for inner in value:
             _check(inner, depth - 1)
     elif not isinstance(value, _PLAIN):
-        import datetime  # values of a file that somebody wrote
+        import datetime  # YAML dates in a hand-written file
 
         if not isinstance(value, datetime.date):
             raise SaltInvocationError(f"A grain is text, a number, true, false, a list or a map, not {value!r:.80}.")
 
 
 def _text(grains: dict[str, Any]) -> str:
-    import yaml  # only who sets grains needs it
+    import yaml  # only needed to set grains
 
     class Plain(yaml.SafeDumper):
-        """No anchors: whoever edits the file by hand sees each value where it stands."""
+        """Writes no anchors, so that the file can be edited by hand."""
 
         def ignore_aliases(self, _data: Any) -> bool:
             return True
@@ -100,7 +99,7 @@ def _text(grains: dict[str, Any]) -> str:
 
 
 def _read(path: str) -> tuple[str, dict[str, Any]]:
-    """The lines of comments at the top, and the grains."""
+    """Return the leading comment lines and the grains."""
     import yaml
 
     try:
@@ -175,11 +174,11 @@ _SANITIZED = {
 }
 
 _OWN = frozenset({"id"})
-"""Grains that follow from something else, whatever a file says."""
+"""Grains that cannot be overridden."""
 
 
 def items(sanitize: bool = False) -> dict[str, Any]:
-    """All grains. With ``sanitize=True`` names and serial numbers of this machine are replaced.
+    """Return all grains. ``sanitize=True`` masks names and serial numbers of this machine.
 
     CLI Example::
 
@@ -190,7 +189,7 @@ def items(sanitize: bool = False) -> dict[str, Any]:
 
 
 def item(*args: str, default: Any = "", delimiter: str = ":", sanitize: bool = False) -> dict[str, Any]:
-    """The named grains; a grain that does not exist has the value of ``default``.
+    """Return the named grains; a missing grain has the value of ``default``.
 
     CLI Example::
 
@@ -204,10 +203,9 @@ def item(*args: str, default: Any = "", delimiter: str = ":", sanitize: bool = F
 
 
 def get(key: str, default: Any = "", delimiter: str = ":", ordered: bool = True) -> Any:  # noqa: ARG001 - Salt's signature
-    """One grain, or a value inside it: the parts of the key are separated by ``delimiter``.
+    """Return a grain, or a value inside it; ``delimiter`` separates the parts of the key.
 
-    Numbers count the items of a list. A key that does not exist gives ``default``. ``ordered`` is there because Salt
-    has it, and changes nothing.
+    A number is an index into a list. A missing key gives ``default``. ``ordered`` exists in Salt and has no effect.
 
     CLI Example::
 
@@ -221,7 +219,7 @@ def get(key: str, default: Any = "", delimiter: str = ":", ordered: bool = True)
 
 
 def fetch(key: str, default: Any = "", delimiter: str = ":", ordered: bool = True) -> Any:
-    """The same as ``grains.get``, for templates in which ``get`` is a method already.
+    """Alias of ``grains.get`` for templates, where ``get`` is a method.
 
     CLI Example::
 
@@ -231,7 +229,7 @@ def fetch(key: str, default: Any = "", delimiter: str = ":", ordered: bool = Tru
 
 
 def ls() -> list[str]:
-    """The names of all grains, sorted.
+    """Return the names of all grains, sorted.
 
     CLI Example::
 
@@ -241,7 +239,7 @@ def ls() -> list[str]:
 
 
 def has_value(key: str) -> bool:
-    """Whether the grain, or the value inside of a grain, exists.
+    """Return whether a grain, or a value inside it, exists.
 
     CLI Example::
 
@@ -251,7 +249,7 @@ def has_value(key: str) -> bool:
 
 
 def equals(key: str, value: Any) -> bool:
-    """Whether the value of a grain reads like this one.
+    """Return whether the value of a grain equals this one as text.
 
     CLI Example::
 
@@ -268,11 +266,10 @@ def filter_by(
     default: str = "default",
     base: str | None = None,
 ) -> Any:
-    """The value whose key, a glob, matches the grain; with a list of values in the grain the first that any key
-    matches.
+    """Return the value of the first key, a glob, that matches the grain, or one of its values if it is a list.
 
-    Without a match that of the key ``default``, or ``None``. A map is laid over that of the key ``base``, and ``merge``
-    over what came of it.
+    Without a match, the value of the key ``default``, or ``None``. A map is merged over that of the key ``base``, and
+    ``merge`` over the result.
 
     CLI Example::
 
@@ -287,7 +284,7 @@ def setvals(
     destructive: bool = False,
     refresh_pillar: bool = True,
 ) -> dict[str, Any]:
-    """Set several grains at once; they are returned. With ``destructive`` those whose value is ``None`` are removed.
+    """Set several grains and return them. ``destructive`` removes those with the value ``None``.
 
     CLI Example::
 
@@ -306,7 +303,7 @@ def setval(
     destructive: bool = False,
     refresh_pillar: bool = True,
 ) -> dict[str, Any]:
-    """Set one grain; the key is its whole name. For a value inside of a grain there is ``grains.set``.
+    """Set one grain by its whole name. ``grains.set`` sets values inside a grain.
 
     CLI Example::
 
@@ -322,9 +319,10 @@ def append(
     convert: bool = False,
     delimiter: str = ":",
 ) -> dict[str, Any] | str:
-    """Add a value, or all those of a list, to the end of a list, which is made where there is none.
+    """Append a value, or all values of a list, to a list grain, creating it if needed.
 
-    What is there and no list is left alone, or with ``convert`` becomes the first of one. A sentence says that nothing
+    A value that is not a list stays unchanged, or becomes the first item with ``convert``. Returns the grain, or a
+    message that nothing changed.
     was changed; otherwise the grain is returned.
 
     CLI Example::
@@ -350,7 +348,7 @@ def append(
 
 
 def remove(key: str, val: Any, delimiter: str = ":") -> dict[str, Any] | str:
-    """Remove a value from a list. A sentence says that nothing was changed; otherwise the grain is returned.
+    """Remove a value from a list grain. Return the grain, or a message that nothing changed.
 
     CLI Example::
 
@@ -372,9 +370,9 @@ def remove(key: str, val: Any, delimiter: str = ":") -> dict[str, Any] | str:
 
 
 def delval(key: str, destructive: bool = False, force: bool = False) -> dict[str, Any]:
-    """Give a grain, or a value inside of one, the value ``None``; with ``destructive`` it is removed.
+    """Set a grain, or a value inside it, to ``None``; ``destructive`` removes it.
 
-    ``force`` does so to maps and lists, too. Returned is what ``grains.set`` returns.
+    ``force`` permits this for maps and lists. Returns what ``grains.set`` returns.
 
     CLI Example::
 
@@ -385,9 +383,9 @@ def delval(key: str, destructive: bool = False, force: bool = False) -> dict[str
 
 
 def delkey(key: str, force: bool = False) -> dict[str, Any]:
-    """Remove a grain, or a value inside of one; ``force`` does so to maps and lists, too.
+    """Remove a grain, or a value inside it; ``force`` permits this for maps and lists.
 
-    A grain that is found on the machine is there again when they are looked for next.
+    A collected grain returns at the next collection.
 
     CLI Example::
 
@@ -403,9 +401,9 @@ def set_(
     destructive: bool = False,
     delimiter: str = ":",
 ) -> dict[str, Any]:
-    """Set a grain, or a value inside of one: ``{"result": ..., "comment": ..., "changes": {grain: value}}``.
+    """Set a grain, or a value inside it: ``{"result": ..., "comment": ..., "changes": {grain: value}}``.
 
-    Maps and lists are replaced, and plain values become maps or lists, with ``force`` only.
+    ``force`` is needed to replace maps and lists, or a plain value by one.
 
     CLI Example::
 
@@ -436,13 +434,13 @@ def set_(
 
 
 class _NotForcedError(Exception):
-    """What is there is kept, because nobody asked for it to be overwritten; the sentence is Salt's."""
+    """An existing value would be replaced without `force`; the message is Salt's."""
 
 
 def _placed(
     known: dict[str, Any], key: str, val: Any, delimiter: str, *, gone: bool = False, force: bool = False
 ) -> dict[str, Any]:
-    """`{grain: value}` with the value at that place in the grain; `gone` takes it away."""
+    """Return `{grain: value}` with the value set inside the grain, or removed if `gone`."""
     key = str(key)
     value, whole = val, key in known
     while delimiter in key and not whole:
@@ -455,7 +453,7 @@ def _placed(
 
 
 def _with(around: Any, name: str, value: Any, *, force: bool, gone: bool, key: str) -> Any:
-    """What is around a value, with that value in it."""
+    """Return the outer value with the inner one set."""
     if around is MISSING or around is None:
         return {} if gone else {name: value}
     if isinstance(around, dict):
@@ -472,7 +470,7 @@ def _with(around: Any, name: str, value: Any, *, force: bool, gone: bool, key: s
 
 
 def _in_list(around: list[Any], name: str, value: Any, *, gone: bool) -> list[Any]:
-    """A list with `{name: value}` in the place of the word, in the maps that have the word, or else at its end."""
+    """Replace the word, or the value in maps with that key, in a list by `{name: value}`, or append it."""
     if name.isdecimal() and int(name) < len(around):
         at = int(name)
         return [*around[:at], *([] if gone else [value]), *around[at + 1 :]]
@@ -496,7 +494,7 @@ def _in_list(around: list[Any], name: str, value: Any, *, gone: bool) -> list[An
 def _change(
     alter: Callable[[dict[str, Any]], dict[str, Any] | str], *, destructive: bool = False, refresh_pillar: bool = True
 ) -> Any:
-    """Set the grains that `alter` makes of those that there are now, and tell the master; what `alter` said."""
+    """Set the grains that `alter` computes from the current ones, notify the master, and return its result."""
     conf_file = __opts__.get("conf_file")
     if not conf_file:
         raise CommandExecutionError("This call has no minion's configuration folder, so there is no grains file.")
@@ -525,7 +523,7 @@ def _refuse_fixed(name: str, value: Any) -> None:
 
 def _tell(*, refresh_pillar: bool) -> None:
     if not hasattr(__file_client__, "sync"):
-        return  # `saltlite call`: no daemon made this call
+        return  # `saltlite call` without a minion
     try:
         __salt__["saltutil.refresh_grains"](refresh_pillar=refresh_pillar)
     except CommandExecutionError as error:

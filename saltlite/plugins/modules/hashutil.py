@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _DIGESTS = ("md5", "sha256", "sha512")
 
 _ENCODED_BYTES_MAX = 12 * 1024 * 1024
-"""A larger file would not fit into a return when it is encoded."""
+"""Maximum file size; encoded it must fit into a return."""
 
 
 def digest(instr: str, checksum: str = "md5") -> str:
-    """The digest of a text, in hexadecimal digits: ``md5``, ``sha256`` or ``sha512``.
+    """Return the digest of a text in hexadecimal: ``md5``, ``sha256`` or ``sha512``.
 
     CLI Example::
 
@@ -35,7 +35,7 @@ def digest(instr: str, checksum: str = "md5") -> str:
 
 
 def digest_file(infile: str, checksum: str = "md5") -> str:
-    """The digest of a file's content, as ``hashutil.digest``.
+    """Return the digest of a file, like ``hashutil.digest``.
 
     CLI Example::
 
@@ -49,7 +49,7 @@ def digest_file(infile: str, checksum: str = "md5") -> str:
 
 
 def md5_digest(instr: str) -> str:
-    """The MD5 digest of a text.
+    """Return the MD5 digest of a text.
 
     CLI Example::
 
@@ -59,7 +59,7 @@ def md5_digest(instr: str) -> str:
 
 
 def sha256_digest(instr: str) -> str:
-    """The SHA-256 digest of a text.
+    """Return the SHA-256 digest of a text.
 
     CLI Example::
 
@@ -69,7 +69,7 @@ def sha256_digest(instr: str) -> str:
 
 
 def sha512_digest(instr: str) -> str:
-    """The SHA-512 digest of a text.
+    """Return the SHA-512 digest of a text.
 
     CLI Example::
 
@@ -79,7 +79,7 @@ def sha512_digest(instr: str) -> str:
 
 
 def base64_b64encode(instr: str) -> str:
-    """A text in base64, on one line.
+    """Encode a text in base64, on one line.
 
     CLI Example::
 
@@ -89,7 +89,7 @@ def base64_b64encode(instr: str) -> str:
 
 
 def base64_b64decode(instr: str) -> str | bytes:
-    """What was encoded in base64: a text, or bytes where it is no UTF-8.
+    """Decode base64 to a text, or to bytes if it is not UTF-8.
 
     CLI Example::
 
@@ -99,7 +99,7 @@ def base64_b64decode(instr: str) -> str | bytes:
 
 
 def base64_encodestring(instr: str) -> str:
-    """A text in base64, in lines of 76 characters that each end with a newline.
+    """Encode a text in base64, in lines of 76 characters that end with a newline.
 
     CLI Example::
 
@@ -109,7 +109,7 @@ def base64_encodestring(instr: str) -> str:
 
 
 def base64_decodestring(instr: str) -> str | bytes:
-    """The same as ``hashutil.base64_b64decode``.
+    """Alias of ``hashutil.base64_b64decode``.
 
     CLI Example::
 
@@ -119,7 +119,7 @@ def base64_decodestring(instr: str) -> str | bytes:
 
 
 def base64_encodefile(fname: str) -> str:
-    """A file's content in base64, in lines as ``hashutil.base64_encodestring``; of up to 12 MiB.
+    """Encode a file of up to 12 MiB in base64, like ``hashutil.base64_encodestring``.
 
     CLI Example::
 
@@ -136,7 +136,7 @@ def base64_encodefile(fname: str) -> str:
 
 
 def base64_decodefile(instr: str, outfile: str, *, test: bool = False) -> bool | str:
-    """Write what was encoded in base64 into a file.
+    """Decode base64 into a file.
 
     CLI Example::
 
@@ -155,7 +155,7 @@ def base64_decodefile(instr: str, outfile: str, *, test: bool = False) -> bool |
 
 
 def hmac_compute(string: str, shared_secret: str) -> str:
-    """The HMAC-SHA256 of a text and a secret, in hexadecimal digits.
+    """Return the HMAC-SHA256 of a text and a secret in hexadecimal.
 
     CLI Example::
 
@@ -165,7 +165,7 @@ def hmac_compute(string: str, shared_secret: str) -> str:
 
 
 def hmac_signature(string: str, shared_secret: str, challenge_hmac: str) -> bool:
-    """Whether this is the HMAC-SHA256 of a text and a secret, in base64.
+    """Return whether a value is the HMAC-SHA256 of a text and a secret, in base64.
 
     CLI Example::
 
@@ -175,8 +175,7 @@ def hmac_signature(string: str, shared_secret: str, challenge_hmac: str) -> bool
 
 
 def github_signature(string: str, shared_secret: str, challenge_hmac: str) -> bool:
-    """Whether this is the signature of a webhook of GitHub: the kind of digest, ``=`` and the HMAC in hexadecimal
-    digits.
+    """Return whether a value is the signature of a GitHub webhook: digest name, ``=`` and the HMAC in hexadecimal.
 
     CLI Example::
 
@@ -189,7 +188,7 @@ def github_signature(string: str, shared_secret: str, challenge_hmac: str) -> bo
 
 
 def _bytes(value: Any) -> bytes:
-    """What other modules give may be bytes; an annotation that says so would make a number of `1.50` typed by hand."""
+    """Accept bytes from other modules. An annotation of bytes would make a number of `1.50` on the command line."""
     return value if isinstance(value, bytes) else str(value).encode(errors="surrogateescape")
 
 

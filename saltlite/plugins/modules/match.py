@@ -1,7 +1,7 @@
-"""Ask whether targets are true of this minion, by the matchers with which the master resolves them.
+"""Match targets against this minion, with the master's matchers.
 
-With ``minion_id`` a question is answered as if this minion had that id; grains, pillar and addresses stay its own. What
-is no target is an error, as it is on the command line. Nodegroups are the master's, so there are none here.
+``minion_id`` replaces the id of this minion; grains, pillar and addresses stay its own. An invalid target is an error,
+as on the command line. Nodegroups are known only to the master.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -24,7 +24,7 @@ __func_alias__ = {"list_": "list"}
 
 
 def compound(tgt: str, minion_id: str | None = None) -> bool:
-    """Whether a compound target is true of this minion.
+    """Return whether a compound target matches this minion.
 
     CLI Example::
 
@@ -35,7 +35,7 @@ def compound(tgt: str, minion_id: str | None = None) -> bool:
 
 
 def glob(tgt: str, minion_id: str | None = None) -> bool:
-    """Whether a glob is true of the minion's id.
+    """Return whether a glob matches the minion's id.
 
     CLI Example::
 
@@ -45,7 +45,7 @@ def glob(tgt: str, minion_id: str | None = None) -> bool:
 
 
 def pcre(tgt: str, minion_id: str | None = None) -> bool:
-    """Whether a regular expression is true of the minion's id, from its start.
+    """Return whether a regular expression matches the start of the minion's id.
 
     CLI Example::
 
@@ -55,7 +55,7 @@ def pcre(tgt: str, minion_id: str | None = None) -> bool:
 
 
 def list_(tgt: str | list[str], minion_id: str | None = None) -> bool:
-    """Whether the minion's id is in a list: names with commas, or a list of names.
+    """Return whether the minion's id is in a list, given as a list or with commas.
 
     CLI Example::
 
@@ -65,7 +65,7 @@ def list_(tgt: str | list[str], minion_id: str | None = None) -> bool:
 
 
 def grain(tgt: str, delimiter: str = ":") -> bool:
-    """Whether the grains of this minion answer a question: keys and a glob.
+    """Return whether a grain matches a glob, given as keys and glob.
 
     CLI Example::
 
@@ -76,7 +76,7 @@ def grain(tgt: str, delimiter: str = ":") -> bool:
 
 
 def grain_pcre(tgt: str, delimiter: str = ":") -> bool:
-    """Whether the grains of this minion answer a question: keys and a regular expression.
+    """Return whether a grain matches a regular expression, given as keys and expression.
 
     CLI Example::
 
@@ -86,7 +86,7 @@ def grain_pcre(tgt: str, delimiter: str = ":") -> bool:
 
 
 def pillar(tgt: str, delimiter: str = ":") -> bool:
-    """Whether the pillar of this minion answers a question: keys and a glob.
+    """Return whether a pillar value matches a glob, given as keys and glob.
 
     CLI Example::
 
@@ -96,7 +96,7 @@ def pillar(tgt: str, delimiter: str = ":") -> bool:
 
 
 def pillar_pcre(tgt: str, delimiter: str = ":") -> bool:
-    """Whether the pillar of this minion answers a question: keys and a regular expression.
+    """Return whether a pillar value matches a regular expression, given as keys and expression.
 
     CLI Example::
 
@@ -106,7 +106,7 @@ def pillar_pcre(tgt: str, delimiter: str = ":") -> bool:
 
 
 def ipcidr(tgt: str) -> bool:
-    """Whether this minion has an address, or one in a network.
+    """Return whether this minion has an address, or one in a network.
 
     CLI Example::
 
@@ -117,7 +117,7 @@ def ipcidr(tgt: str) -> bool:
 
 
 def data(tgt: str) -> bool:
-    """Whether a value that ``data.update`` keeps on this minion matches: its key, a colon and a glob.
+    """Return whether a value stored by ``data.update`` matches, given as key, colon and glob.
 
     CLI Example::
 
@@ -143,8 +143,8 @@ def filter_by(
     merge_lists: bool = False,
     default: str = "default",
 ) -> Any:
-    """The value of the first key that is a target which is true of this minion, else that of the key ``default``, or
-    ``None``. ``merge`` is laid over what was found by a target; with ``merge_lists`` lists are joined.
+    """Return the value of the first key that is a matching target, else of the key ``default``, or ``None``. ``merge``
+    is merged over a match; ``merge_lists`` joins lists.
 
     CLI Example::
 
@@ -167,7 +167,7 @@ def filter_by(
 
 
 def search_by(lookup: dict[str, Any], tgt_type: str = "compound", minion_id: str | None = None) -> list[str] | None:
-    """The keys whose lists have a target that is true of this minion, or ``None``.
+    """Return the keys whose lists contain a matching target, or ``None``.
 
     CLI Example::
 
@@ -189,10 +189,9 @@ def ifelse(
     merge: dict[str, Any] | None = None,
     merge_lists: bool = False,
 ) -> Any:
-    """Of pairs of a target and a value the value of the first target that is true of this minion, else the last
-    argument.
+    """Return the value of the first matching target in pairs of target and value, else the last argument.
 
-    ``True`` and ``False`` are targets, too.
+    ``True`` and ``False`` are targets too.
 
     CLI Example::
 
@@ -207,7 +206,7 @@ def ifelse(
 
 
 def _may_be_true(tgt: Any, kind: str, minion_id: str | None) -> bool:
-    """As `_is_true`; a word that is no target is not true: the name of the default need not be one."""
+    """Like `_is_true`, but an invalid target is False, because the key of the default need not be one."""
     try:
         return _is_true(tgt, kind, minion_id)
     except SaltInvocationError:

@@ -1,6 +1,6 @@
 """Random numbers, texts and choices, and hashes of passwords.
 
-What is random comes from the kernel; what has a ``seed`` is the same for the same seed, as in Salt, and no secret.
+Values come from the kernel. With a ``seed`` they are reproducible, as in Salt, and not secret.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __virtualname__ = "random"
 
 LENGTH_MAX = 1_000_000
-"""Characters of one random text; the return is kept on the master."""
+"""Maximum length of a random text, because the master stores the return."""
 
 
 def __virtual__() -> str:  # noqa: N807 - the name that the loader asks for
@@ -31,7 +31,7 @@ def __virtual__() -> str:  # noqa: N807 - the name that the loader asks for
 
 
 def hash(value: str, algorithm: str = "sha512") -> str:
-    """The digest of a text, in hexadecimal digits, by any algorithm of Python's hashlib.
+    """Return the digest of a text in hexadecimal, by any algorithm of Python's hashlib.
 
     CLI Example::
 
@@ -46,7 +46,7 @@ def hash(value: str, algorithm: str = "sha512") -> str:
 
 
 def str_encode(value: str, encoder: str = "base64") -> str | bytes:
-    """A text in base64, or the bytes that another encoding makes of it.
+    """Encode a text in base64, or to bytes in another encoding.
 
     CLI Example::
 
@@ -74,9 +74,9 @@ def get_str(  # noqa: PLR0913, PLR0917 - Salt's arguments
     whitespace: bool = False,
     printable: bool = False,
 ) -> str:
-    """A random text of ``chars``, or of the kinds of characters that are not switched off.
+    """Return a random text of ``chars``, or of all kinds of characters that are not switched off.
 
-    ``printable`` takes all kinds, white space included.
+    ``printable`` includes all kinds and white space.
 
     CLI Example::
 
@@ -104,9 +104,9 @@ def get_str(  # noqa: PLR0913, PLR0917 - Salt's arguments
 
 
 def shadow_hash(crypt_salt: str | None = None, password: str | None = None, algorithm: str = "sha512") -> str:
-    """The hash of a password, as /etc/shadow has it: ``sha512``, ``sha256``, ``blowfish``, ``md5`` or ``crypt``.
+    """Return the hash of a password for /etc/shadow: ``sha512``, ``sha256``, ``blowfish``, ``md5`` or ``crypt``.
 
-    Without a salt there is a random one, and without a password a random password, which nobody knows.
+    The defaults are a random salt and a random password that is not returned.
 
     CLI Example::
 
@@ -117,7 +117,7 @@ def shadow_hash(crypt_salt: str | None = None, password: str | None = None, algo
 
 
 def rand_int(start: int = 1, end: int = 10, seed: Any = None) -> int:
-    """A random number from ``start`` to ``end``, both included.
+    """Return a random integer from ``start`` to ``end``, inclusive.
 
     CLI Example::
 
@@ -130,7 +130,7 @@ def rand_int(start: int = 1, end: int = 10, seed: Any = None) -> int:
 
 
 def seed(range: int = 10, hash: Any = None) -> int:
-    """A number below ``range`` that is always the same for the same ``hash``, or for this minion when none is given.
+    """Return an integer below ``range`` that is constant for the same ``hash``, by default for this minion.
 
     CLI Example::
 
@@ -144,7 +144,7 @@ def seed(range: int = 10, hash: Any = None) -> int:
 
 
 def sample(value: list[Any], size: int, seed: Any = None) -> list[Any]:
-    """So many different items of a list, in random order.
+    """Return this many different items of a list, in random order.
 
     CLI Example::
 
@@ -159,7 +159,7 @@ def sample(value: list[Any], size: int, seed: Any = None) -> list[Any]:
 
 
 def shuffle(value: list[Any], seed: Any = None) -> list[Any]:
-    """A list in random order.
+    """Return a list in random order.
 
     CLI Example::
 

@@ -1,7 +1,7 @@
-"""Show the pillar: what the master gives this minion of its own.
+"""Show the pillar that the master gives this minion.
 
-It is fetched when the minion connects, and by ``saltutil.refresh_pillar``. Where the master could not make all of it,
-``_errors`` lists why.
+It is fetched when the minion connects, and by ``saltutil.refresh_pillar``. ``_errors`` lists what the master could not
+compile.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __pillar__
 
 _MASK = "**********"
-"""What Salt shows for a masked value."""
+"""Salt's mask of hidden values."""
 
 
 def get(
@@ -32,11 +32,10 @@ def get(
     delimiter: str = ":",
     unmask: bool = True,
 ) -> Any:
-    """A value of the pillar: the parts of the key are separated by ``delimiter``, numbers count the items of a list.
+    """Return a value of the pillar; ``delimiter`` separates the parts of the key, and a number is an index into a list.
 
-    A key that does not exist gives ``default``. With ``merge`` a default that is a map is completed by the pillar, and
-    one that is a list is continued by it; ``merge_nested_lists`` joins lists in maps, too. With ``unmask=False`` there
-    are asterisks in the place of each value.
+    A missing key gives ``default``. ``merge`` merges the pillar over a default that is a map, or appends it to a list;
+    ``merge_nested_lists`` also joins nested lists. ``unmask=False`` replaces values by asterisks.
 
     CLI Example::
 
@@ -57,7 +56,7 @@ def get(
 
 
 def items(*args: str, unmask: bool = True) -> dict[str, Any]:
-    """All of the pillar; or the named values, as ``item`` shows them. ``unmask=False`` has asterisks in their place.
+    """Return the whole pillar, or the named values like ``item``. ``unmask=False`` replaces values by asterisks.
 
     CLI Example::
 
@@ -68,7 +67,7 @@ def items(*args: str, unmask: bool = True) -> dict[str, Any]:
 
 
 def data(*args: str, unmask: bool = True) -> dict[str, Any]:
-    """The same as ``items``.
+    """Alias of ``items``.
 
     CLI Example::
 
@@ -86,7 +85,7 @@ def fetch(
     delimiter: str = ":",
     unmask: bool = True,
 ) -> Any:
-    """The same as ``get``.
+    """Alias of ``get``.
 
     CLI Example::
 
@@ -102,11 +101,10 @@ def filter_by(
     default: str = "default",
     base: str | None = None,
 ) -> Any:
-    """The value whose key, a glob, matches what the pillar has under ``pillar``; of a list the first that any key
-    matches.
+    """Return the value of the first key, a glob, that matches the pillar's value, or one of its values if it is a list.
 
-    Without a match that of the key ``default``, or ``None``. A map is laid over that of the key ``base``, and ``merge``
-    over what came of it.
+    Without a match, the value of the key ``default``, or ``None``. A map is merged over that of the key ``base``, and
+    ``merge`` over the result.
 
     CLI Example::
 
@@ -116,7 +114,7 @@ def filter_by(
 
 
 def obfuscate(*args: str) -> Any:
-    """All of the pillar, or the named values, with the type of each value in its place, such as ``<str>``.
+    """Return the pillar, or the named values, with values replaced by their types, such as ``<str>``.
 
     CLI Example::
 
@@ -126,7 +124,7 @@ def obfuscate(*args: str) -> Any:
 
 
 def raw(key: str | None = None, *, unmask: bool = True) -> Any:
-    """All of the pillar, or one key of it as it is; ``{}`` for a key that does not exist.
+    """Return the whole pillar, or one key without splitting it; ``{}`` for a missing key.
 
     CLI Example::
 
@@ -137,7 +135,7 @@ def raw(key: str | None = None, *, unmask: bool = True) -> Any:
 
 
 def item(*args: str, default: Any = "", delimiter: str = ":", unmask: bool = True) -> dict[str, Any]:
-    """The named values; one that does not exist has the value of ``default``.
+    """Return the named values; a missing one has the value of ``default``.
 
     CLI Example::
 
@@ -148,7 +146,7 @@ def item(*args: str, default: Any = "", delimiter: str = ":", unmask: bool = Tru
 
 
 def ls() -> list[str]:
-    """The keys of the pillar, sorted; no value is shown.
+    """Return the keys of the pillar, sorted.
 
     CLI Example::
 
@@ -158,7 +156,7 @@ def ls() -> list[str]:
 
 
 def keys(key: str, delimiter: str = ":") -> list[Any]:
-    """The keys of a map inside the pillar.
+    """Return the keys of a map inside the pillar.
 
     CLI Example::
 

@@ -1,4 +1,7 @@
-"""Processes, memory, processors and disks, by the words of the psutil library; everything is read from `/proc`.
+"""Processes, memory, processors and disks, with the names of psutil; everything is read from `/proc`.
+
+psutil could replace about 300 lines of `_proc`, and imports as fast. But it would be an optional dependency, and `ps`
+would be missing without it, while `status` and `network` need the rest of `_proc` anyway.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -20,7 +23,7 @@ __risk__ = {"kill_pid": "kill", "pkill": "kill"}
 
 
 def top(num_processes: int = 5, interval: float = 3) -> list[dict[str, Any]]:
-    """The processes that used most of the processors within an interval of so many seconds.
+    """Return the processes that used the processors most within this many seconds.
 
     CLI Example::
 
@@ -59,7 +62,7 @@ def top(num_processes: int = 5, interval: float = 3) -> list[dict[str, Any]]:
 
 
 def get_pid_list() -> list[int]:
-    """The ids of all processes.
+    """Return the ids of all processes.
 
     CLI Example::
 
@@ -69,7 +72,7 @@ def get_pid_list() -> list[int]:
 
 
 def proc_info(pid: int, attrs: list[str] | None = None) -> dict[str, Any]:
-    """What is known of a process; ``attrs`` names what of it. What this minion's user may not see is None.
+    """Return the attributes of a process, all or those in ``attrs``; inaccessible ones are None.
 
     CLI Example::
 
@@ -80,7 +83,7 @@ def proc_info(pid: int, attrs: list[str] | None = None) -> dict[str, Any]:
 
 
 def kill_pid(pid: int, signal: int = 15) -> bool:
-    """Send a signal to a process: True, or False when there is no such process.
+    """Send a signal to a process; return False if there is no such process.
 
     CLI Example::
 
@@ -97,10 +100,10 @@ def kill_pid(pid: int, signal: int = 15) -> bool:
 
 
 def pkill(pattern: str, user: str | None = None, signal: int = 15, full: bool = False) -> dict[str, list[int]] | None:
-    """Send a signal to the processes whose name holds the text: ``{"killed": [pid]}``, or None for none.
+    """Send a signal to the processes whose name contains the text: ``{"killed": [pid]}``, or None for none.
 
-    With ``full=True`` the text is looked for in the command line. ``user`` takes the processes of one user only. The
-    job that asks is never among them.
+    ``full=True`` searches the command line. ``user`` selects the processes of one user. The job itself is never
+    signalled.
 
     CLI Example::
 
@@ -131,10 +134,10 @@ def pkill(pattern: str, user: str | None = None, signal: int = 15, full: bool = 
 def pgrep(
     pattern: str, user: str | None = None, full: bool = False, pattern_is_regex: bool = False
 ) -> list[int] | None:
-    """The ids of the processes whose name holds the text, or None for none.
+    """Return the ids of the processes whose name contains the text, or None for none.
 
-    With ``full=True`` the text is looked for in the command line; ``pattern_is_regex=True`` makes it a regular
-    expression. ``user`` takes the processes of one user only.
+    ``full=True`` searches the command line; ``pattern_is_regex=True`` makes the text a regular expression. ``user``
+    selects the processes of one user.
 
     CLI Example::
 
@@ -146,7 +149,7 @@ def pgrep(
 
 
 def cpu_percent(interval: float = 0.1, per_cpu: bool = False) -> float | list[float]:
-    """How busy the processors are within an interval of so many seconds, in percent; ``per_cpu`` gives a list.
+    """Return the processor load within this many seconds, in percent; ``per_cpu`` returns a list.
 
     CLI Example::
 
@@ -162,7 +165,7 @@ def cpu_percent(interval: float = 0.1, per_cpu: bool = False) -> float | list[fl
 
 
 def cpu_times(per_cpu: bool = False) -> dict[str, float] | list[dict[str, float]]:
-    """What the processors did since the machine was started, in seconds; ``per_cpu`` gives a list.
+    """Return the processor times since boot, in seconds; ``per_cpu`` returns a list.
 
     CLI Example::
 
@@ -173,7 +176,7 @@ def cpu_times(per_cpu: bool = False) -> dict[str, float] | list[dict[str, float]
 
 
 def virtual_memory() -> dict[str, Any]:
-    """The memory of the machine in bytes: ``total``, ``available``, ``percent``, ``used``, ``free`` and more.
+    """Return the memory in bytes: ``total``, ``available``, ``percent``, ``used``, ``free`` and more.
 
     CLI Example::
 
@@ -183,7 +186,7 @@ def virtual_memory() -> dict[str, Any]:
 
 
 def swap_memory() -> dict[str, Any]:
-    """Swap space in bytes: ``total``, ``used``, ``free``, ``percent``, and what went in (``sin``) and out (``sout``).
+    """Return the swap space in bytes: ``total``, ``used``, ``free``, ``percent``, and traffic in ``sin`` and ``sout``.
 
     CLI Example::
 
@@ -193,8 +196,8 @@ def swap_memory() -> dict[str, Any]:
 
 
 def disk_partitions(all: bool = False) -> list[dict[str, str]]:
-    """Mounted file systems: a list of ``{device, mountpoint, fstype, opts}``; ``all=True`` shows those without a
-    device.
+    """Return mounted file systems: a list of ``{device, mountpoint, fstype, opts}``; ``all=True`` includes those
+    without a device.
 
     CLI Example::
 
@@ -214,7 +217,7 @@ def disk_partitions(all: bool = False) -> list[dict[str, str]]:
 
 
 def disk_usage(path: str) -> dict[str, Any]:
-    """The room of the file system of a path, in bytes: ``total``, ``used``, ``free`` and ``percent``.
+    """Return the usage of the file system of a path in bytes: ``total``, ``used``, ``free`` and ``percent``.
 
     CLI Example::
 
@@ -236,7 +239,7 @@ def disk_usage(path: str) -> dict[str, Any]:
 
 
 def disk_partition_usage(all: bool = False) -> list[dict[str, Any]]:
-    """What ``disk_partitions`` and ``disk_usage`` return, together.
+    """Return ``disk_partitions`` and ``disk_usage`` combined.
 
     CLI Example::
 
@@ -244,13 +247,13 @@ def disk_partition_usage(all: bool = False) -> list[dict[str, Any]]:
     """
     found = []
     for partition in disk_partitions(all):
-        with contextlib.suppress(CommandExecutionError):  # unmounted since, or covered by another mount
+        with contextlib.suppress(CommandExecutionError):  # unmounted meanwhile, or hidden by another mount
             found.append({**partition, **disk_usage(partition["mountpoint"])})
     return found
 
 
 def total_physical_memory() -> int:
-    """The memory of the machine in bytes.
+    """Return the memory in bytes.
 
     CLI Example::
 
@@ -260,7 +263,7 @@ def total_physical_memory() -> int:
 
 
 def num_cpus() -> int | None:
-    """The number of processors.
+    """Return the number of processors.
 
     CLI Example::
 
@@ -270,7 +273,7 @@ def num_cpus() -> int | None:
 
 
 def boot_time(time_format: str | None = None) -> int | str:
-    """When the machine was started, in seconds since 1970, or in the words of strftime.
+    """Return the boot time in seconds since 1970, or in a format of strftime.
 
     CLI Example::
 
@@ -289,7 +292,7 @@ def boot_time(time_format: str | None = None) -> int | str:
 
 
 def network_io_counters(interface: str | None = None) -> dict[str, int] | bool:
-    """What went over the network since the machine was started; False for an interface that is not there.
+    """Return the network traffic since boot; False for a missing interface.
 
     CLI Example::
 
@@ -301,7 +304,7 @@ def network_io_counters(interface: str | None = None) -> dict[str, int] | bool:
 
 
 def disk_io_counters(device: str | None = None) -> dict[str, int] | bool:
-    """What was read and written since the machine was started; False for a device that is not there.
+    """Return the disk reads and writes since boot; False for a missing device.
 
     CLI Example::
 
@@ -316,7 +319,7 @@ def disk_io_counters(device: str | None = None) -> dict[str, int] | bool:
 
 
 def get_users() -> list[dict[str, Any]]:
-    """Who is logged in: a list of ``{name, terminal, host, started, pid}``.
+    """Return the logged-in users: a list of ``{name, terminal, host, started, pid}``.
 
     CLI Example::
 
@@ -335,7 +338,7 @@ def get_users() -> list[dict[str, Any]]:
 
 
 def lsof(name: str) -> list[str]:
-    """Open files of the programs whose name begins so, as lsof lists them: ``[name, output]``.
+    """Return the open files of programs whose name begins with this text, as lsof lists them: ``[name, output]``.
 
     CLI Example::
 
@@ -346,7 +349,7 @@ def lsof(name: str) -> list[str]:
 
 
 def netstat(name: str) -> list[Any]:
-    """The lines of ``netstat -nap`` that hold the text: ``[name, lines]``.
+    """Return the lines of ``netstat -nap`` that contain the text: ``[name, lines]``.
 
     CLI Example::
 
@@ -356,7 +359,7 @@ def netstat(name: str) -> list[Any]:
 
 
 def ss(name: str) -> list[Any]:
-    """The lines of ``ss -neap`` that hold the text: ``[name, lines]``.
+    """Return the lines of ``ss -neap`` that contain the text: ``[name, lines]``.
 
     CLI Example::
 
@@ -366,7 +369,7 @@ def ss(name: str) -> list[Any]:
 
 
 def psaux(name: str) -> list[Any]:
-    """The lines of ``ps aux`` that the regular expression finds: ``[name, lines, "N occurrence(s)."]``.
+    """Return the lines of ``ps aux`` that match a regular expression: ``[name, lines, "N occurrence(s)."]``.
 
     CLI Example::
 
@@ -379,7 +382,7 @@ def psaux(name: str) -> list[Any]:
 
 
 def status(status: str) -> list[dict[str, Any]]:
-    """The processes in a state such as ``running``, ``sleeping``, ``disk-sleep``, ``stopped`` or ``zombie``.
+    """Return the processes in a state: ``running``, ``sleeping``, ``disk-sleep``, ``stopped``, ``zombie`` and so on.
 
     CLI Example::
 
@@ -406,7 +409,7 @@ def _expression(text: str) -> re.Pattern[str]:
 
 
 def _pid(pid: Any) -> int:
-    # 0 and negative numbers mean whole groups of processes to the kernel.
+    # For the kernel, 0 and negative numbers mean process groups.
     if not re.fullmatch(r"[1-9][0-9]{0,9}", str(pid)):
         raise SaltInvocationError(f"{pid!r} is no id of a process.")
     return int(pid)

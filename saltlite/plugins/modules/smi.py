@@ -1,4 +1,4 @@
-"""Show how the modules of this minion keep to their interfaces.
+"""Conformance of this minion's modules to their interfaces.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def conformance(*args: str, known: list[str] | None = None) -> dict[str, dict[str, Any]]:
-    """How each function of a module stands against the module's interface; without a name for every module that has one
-    and is provided here.
+    """Return the state of each function of a module against the module's interface; by default for all modules with an
+    interface.
 
-    ``known`` are digests of reports that the caller has: of such a report only the digest comes back, and how often
-    functions were called that the interface does not have.
+    ``known`` are digests of the caller's cached reports. For those only the digest is returned, and how often functions
+    outside the interface were called.
 
     CLI Example::
 

@@ -1,6 +1,6 @@
-"""Figures of the running machine: load, memory, processors, disks, network, processes.
+"""Statistics of the running machine: load, memory, processors, disks, network, processes.
 
-Everything comes from `/proc`, but for `w`, which asks the program of that name.
+Everything is read from `/proc`, except for `w`, which runs the program w.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -60,7 +60,7 @@ _INTERFACE_COLUMNS = (
 
 
 def procs() -> dict[str, dict[str, str]]:
-    """All processes: ``{pid: {"user": name, "cmd": command line}}``.
+    """Return all processes: ``{pid: {"user": name, "cmd": command line}}``.
 
     CLI Example::
 
@@ -75,10 +75,9 @@ def procs() -> dict[str, dict[str, str]]:
 
 
 def custom() -> dict[str, Any]:
-    """The figures that the minion's configuration, or the pillar, asks for.
+    """Return the statistics that the minion's configuration or the pillar selects.
 
-    An option ``status.FUNCTION.custom`` lists keys of what ``status.FUNCTION`` returns; a key that is not there has
-    the value ``UNKNOWN``::
+    An option ``status.FUNCTION.custom`` lists keys of ``status.FUNCTION``; a missing key has the value ``UNKNOWN``::
 
         status.cpustats.custom: [cpu, ctxt, btime, processes]
 
@@ -98,7 +97,7 @@ def custom() -> dict[str, Any]:
 
 
 def uptime() -> dict[str, Any]:
-    """For how long the machine has been up: ``seconds``, ``since_iso``, ``since_t``, ``days``, ``time`` and ``users``.
+    """Return the uptime: ``seconds``, ``since_iso``, ``since_t``, ``days``, ``time`` and ``users``.
 
     CLI Example::
 
@@ -121,7 +120,7 @@ def uptime() -> dict[str, Any]:
 
 
 def loadavg() -> dict[str, float]:
-    """The load averages of 1, 5 and 15 minutes.
+    """Return the load averages of 1, 5 and 15 minutes.
 
     CLI Example::
 
@@ -132,7 +131,7 @@ def loadavg() -> dict[str, float]:
 
 
 def cpustats() -> dict[str, Any]:
-    """What the processors did since the machine was started, in ticks, with interrupts and context switches.
+    """Return the processor times since boot in ticks, with interrupts and context switches.
 
     CLI Example::
 
@@ -152,7 +151,7 @@ def cpustats() -> dict[str, Any]:
 
 
 def meminfo() -> dict[str, dict[str, str]]:
-    """Memory: ``{name: {"value": text, "unit": "kB"}}``; plain counts have no unit.
+    """Return memory statistics: ``{name: {"value": text, "unit": "kB"}}``; counts have no unit.
 
     CLI Example::
 
@@ -166,7 +165,7 @@ def meminfo() -> dict[str, dict[str, str]]:
 
 
 def cpuinfo() -> dict[str, Any]:
-    """What the kernel says of the last processor; ``flags`` is a list.
+    """Return the kernel's data on the last processor; ``flags`` is a list.
 
     CLI Example::
 
@@ -181,7 +180,7 @@ def cpuinfo() -> dict[str, Any]:
 
 
 def diskstats() -> dict[str, dict[str, Any]]:
-    """Reads and writes of every block device since the machine was started.
+    """Return the reads and writes of every block device since boot.
 
     CLI Example::
 
@@ -196,10 +195,10 @@ def diskstats() -> dict[str, dict[str, Any]]:
 
 
 def diskusage(*args: str) -> dict[str, dict[str, int | None]]:
-    """Total and available bytes of file systems: ``{mount point: {"available": bytes, "total": bytes}}``.
+    """Return total and available bytes of file systems: ``{mount point: {"available": bytes, "total": bytes}}``.
 
-    Arguments are mount points, or globs of types of file systems; without one all are shown. A file system that does
-    not answer has the values None.
+    Arguments are mount points, or globs of file system types; the default is all. A file system that does not respond
+    has the values None.
 
     CLI Example::
 
@@ -231,7 +230,7 @@ def diskusage(*args: str) -> dict[str, dict[str, int | None]]:
 
 
 def vmstats() -> dict[str, int]:
-    """Counters of the virtual memory since the machine was started.
+    """Return the counters of virtual memory since boot.
 
     CLI Example::
 
@@ -242,7 +241,7 @@ def vmstats() -> dict[str, int]:
 
 
 def nproc() -> int:
-    """The number of processors that this minion may use.
+    """Return the number of processors that this minion may use.
 
     CLI Example::
 
@@ -252,7 +251,7 @@ def nproc() -> int:
 
 
 def netstats() -> dict[str, dict[str, Any]]:
-    """Counters of the network protocols, by group: ``TcpExt``, ``IpExt`` and what else the kernel has.
+    """Return the counters of network protocols by group, such as ``TcpExt`` and ``IpExt``.
 
     CLI Example::
 
@@ -266,7 +265,7 @@ def netstats() -> dict[str, dict[str, Any]]:
 
 
 def netdev() -> dict[str, dict[str, Any]]:
-    """Counters of every network interface since the machine was started.
+    """Return the counters of every network interface since boot.
 
     CLI Example::
 
@@ -282,7 +281,7 @@ def netdev() -> dict[str, dict[str, Any]]:
 
 
 def w() -> list[dict[str, str]]:
-    """Who is logged in and does what: a list of ``{user, tty, login, idle, jcpu, pcpu, what}``.
+    """Return the logged-in users and their activity: a list of ``{user, tty, login, idle, jcpu, pcpu, what}``.
 
     CLI Example::
 
@@ -298,7 +297,7 @@ def w() -> list[dict[str, str]]:
 
 
 def all_status() -> dict[str, Any]:
-    """All figures of this module in one answer; it is a long one.
+    """Return all statistics of this module.
 
     CLI Example::
 
@@ -324,9 +323,9 @@ def all_status() -> dict[str, Any]:
 
 
 def pid(sig: str) -> str:
-    """The ids of the processes whose command line, user or name the regular expression finds, a line each.
+    """Return the ids of processes whose command line, user or name matches a regular expression, one per line.
 
-    The process that asks is not among them.
+    The calling process is excluded.
 
     CLI Example::
 
@@ -341,7 +340,7 @@ def pid(sig: str) -> str:
 
 
 def version() -> str:
-    """The version of the running kernel, with the compiler that made it.
+    """Return the version of the running kernel and its compiler.
 
     CLI Example::
 
@@ -351,7 +350,7 @@ def version() -> str:
 
 
 def time_(format: str = "%A, %d. %B %Y %I:%M%p") -> str:
-    """The local time of this machine, in the words of strftime.
+    """Return the local time of this machine in a format of strftime.
 
     CLI Example::
 

@@ -1,6 +1,6 @@
-"""Show which modules, functions, executors and runners this minion has, their documentation and their arguments.
+"""List this minion's modules, functions, executors and runners, with documentation and arguments.
 
-Files without ``__virtual__`` and ``__init__`` are read, not imported, so that asking costs little.
+Files without ``__virtual__`` and ``__init__`` are parsed and not imported, which is cheap.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -29,8 +29,7 @@ def __virtual__() -> str:  # noqa: N807 - the name that the loader asks for
 
 
 def doc(*args: str) -> dict[str, str | None]:
-    """The documentation of functions: all of them, those of a module, one function, or those that a glob
-    matches.
+    """Return the documentation of functions: all, those of a module, one function, or those that match a glob.
 
     CLI Example::
 
@@ -43,7 +42,7 @@ def doc(*args: str) -> dict[str, str | None]:
 
 
 def runner_doc(*args: str) -> dict[str, str | None]:
-    """The documentation of runners, chosen as by ``sys.doc``; of those that are found on this machine.
+    """Return the documentation of runners on this machine, selected as in ``sys.doc``.
 
     CLI Example::
 
@@ -53,10 +52,9 @@ def runner_doc(*args: str) -> dict[str, str | None]:
 
 
 def list_functions(*args: str, stubs: bool = False) -> list[str]:
-    """The functions of this minion, or those of some modules, or those that a glob matches.
+    """Return the functions of this minion: all, those of modules, or those that match a glob.
 
-    With ``stubs`` also those of the named modules that an interface has and this machine does not: calling one says
-    why.
+    ``stubs`` adds functions in the interfaces of the named modules that are missing here; calling one reports why.
 
     CLI Example::
 
@@ -75,7 +73,7 @@ def list_functions(*args: str, stubs: bool = False) -> list[str]:
 
 
 def list_runner_functions(*args: str) -> list[str]:
-    """The functions of the runners that are found on this machine, chosen as by ``sys.list_functions``.
+    """Return the functions of runners on this machine, selected as in ``sys.list_functions``.
 
     CLI Example::
 
@@ -86,7 +84,7 @@ def list_runner_functions(*args: str) -> list[str]:
 
 
 def list_modules(*args: str) -> list[str]:
-    """The modules of this minion, or those that a glob matches.
+    """Return the modules of this minion, or those that match a glob.
 
     CLI Example::
 
@@ -97,7 +95,7 @@ def list_modules(*args: str) -> list[str]:
 
 
 def list_runners(*args: str) -> list[str]:
-    """The runners that are found on this machine, or those that a glob matches.
+    """Return the runners on this machine, or those that match a glob.
 
     CLI Example::
 
@@ -108,8 +106,8 @@ def list_runners(*args: str) -> list[str]:
 
 
 def list_executors(*args: str) -> list[str]:
-    """The executors of this minion, or those that a glob matches. Which of them may be asked for says its option
-    ``executors_allowed``.
+    """Return the executors of this minion, or those that match a glob. The option ``executors_allowed`` permits callers
+    to request them.
 
     CLI Example::
 
@@ -119,7 +117,7 @@ def list_executors(*args: str) -> list[str]:
 
 
 def executor_doc(*args: str) -> dict[str, str | None]:
-    """The documentation of executors, chosen as by ``sys.doc``: of each the file's own, and that of its functions.
+    """Return the documentation of executors, selected as in ``sys.doc``: that of the file and of its functions.
 
     CLI Example::
 
@@ -131,9 +129,9 @@ def executor_doc(*args: str) -> dict[str, str | None]:
 
 
 def argspec(module: str = "") -> dict[str, dict[str, Any]]:
-    """The arguments of functions: of all, of a module, of one function, or of those that a glob matches.
+    """Return the arguments of functions: all, those of a module, one function, or those that match a glob.
 
-    ``varargs`` and ``kwargs`` are True where the function takes any further arguments.
+    ``varargs`` and ``kwargs`` are True if the function takes further arguments.
 
     CLI Example::
 
@@ -145,7 +143,7 @@ def argspec(module: str = "") -> dict[str, dict[str, Any]]:
 
 
 def runner_argspec(module: str = "") -> dict[str, dict[str, Any]]:
-    """The arguments of runners, as ``sys.argspec`` gives them.
+    """Return the arguments of runners, like ``sys.argspec``.
 
     CLI Example::
 
@@ -155,8 +153,8 @@ def runner_argspec(module: str = "") -> dict[str, dict[str, Any]]:
 
 
 def interface(module: str = "") -> dict[str, Any]:
-    """The interface of a module: what its functions take and return, where they are to be had, and how each stands
-    here. Without a name, every module that has an interface, with its version.
+    """Return the interface of a module: arguments, returns, platforms, and the state of each function on this minion.
+    Without a name, return every module with an interface, and its version.
 
     CLI Example::
 
@@ -174,9 +172,9 @@ def interface(module: str = "") -> dict[str, Any]:
 
 
 def module_info(*args: str) -> dict[str, dict[str, Any]]:
-    """What modules say of themselves: the first paragraph of their docstring as ``summary``, the fields in it
-    (``maintainer``, ``maturity``; lists: ``depends``, ``platform``), their ``functions``, and the ``file`` that
-    provides them. Of all modules, or of those that a glob matches.
+    """Return the descriptions of modules, all or those that match a glob: ``summary`` (the first paragraph of the
+    docstring), its fields (``maintainer``, ``maturity``; lists: ``depends``, ``platform``), ``functions``, and the
+    ``file``.
 
     CLI Example::
 
@@ -191,7 +189,7 @@ def module_info(*args: str) -> dict[str, dict[str, Any]]:
 
 
 def reload_modules() -> bool:
-    """There is nothing to do, so always True: every job finds the modules as their files are when it begins.
+    """Return True: every job loads the current files.
 
     CLI Example::
 
@@ -201,7 +199,7 @@ def reload_modules() -> bool:
 
 
 def not_loaded() -> dict[str, str]:
-    """The files that offer nothing here, each with its reason: what their ``__virtual__`` said, or what is broken.
+    """Return the files that are not loaded, with the reasons from ``__virtual__`` or errors.
 
     CLI Example::
 
@@ -211,7 +209,7 @@ def not_loaded() -> dict[str, str]:
 
 
 def providers(*args: str) -> dict[str, list[dict[str, Any]]]:
-    """The files that could provide a module, in the order in which they are asked, and why one is not chosen.
+    """Return the files that could provide a module, in search order, with the reasons against them.
 
     CLI Example::
 
@@ -259,7 +257,7 @@ def _modules(functions: Functions, wanted: tuple[str, ...]) -> list[str]:
 
 
 def _matching(functions: Functions, wanted: tuple[str, ...]) -> list[str]:
-    """Functions that one of the names or globs means, sorted; a module's name means all its functions."""
+    """Return the functions of names and globs, sorted; the name of a module means all its functions."""
     if not wanted:
         return [f"{module}.{function}" for module in functions.modules() for function in functions.functions(module)]
     found: set[str] = set()
@@ -273,7 +271,7 @@ def _matching(functions: Functions, wanted: tuple[str, ...]) -> list[str]:
 
 
 def _read_docstring(text: str) -> tuple[str, dict[str, Any]]:
-    """The first paragraph, and the fields, with the lines that are indented below: `:depends: a, b` becomes a list."""
+    """Return the first paragraph, and the fields with their indented lines: `:depends: a, b` becomes a list."""
     summary = " ".join(text.partition("\n\n")[0].split())
     fields: dict[str, Any] = {}
     current = ""

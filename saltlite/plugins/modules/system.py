@@ -1,4 +1,4 @@
-"""Halting and starting the machine again, its clock and its description.
+"""Shutdown and reboot, and the clock and the description of the machine.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -36,7 +36,7 @@ _DESCRIPTION = re.compile(r"""^\s*PRETTY_HOSTNAME=(["']?)(.*)\1\s*$""")
 
 
 def halt() -> str:
-    """Stop the machine, and leave its power on.
+    """Halt the machine without powering it off.
 
     CLI Example::
 
@@ -46,7 +46,7 @@ def halt() -> str:
 
 
 def init(runlevel: str) -> str:
-    """Have a machine with a SysV init change its runlevel.
+    """Change the runlevel of a machine with a SysV init.
 
     CLI Example::
 
@@ -58,7 +58,7 @@ def init(runlevel: str) -> str:
 
 
 def poweroff() -> str:
-    """Stop the machine and turn it off.
+    """Power off the machine.
 
     CLI Example::
 
@@ -68,7 +68,7 @@ def poweroff() -> str:
 
 
 def reboot(at_time: str | int | None = None) -> str:
-    """Start the machine again, at once or at a time: in so many minutes, or at HH:MM.
+    """Reboot the machine, at once or at a time: in this many minutes, or at HH:MM.
 
     CLI Example::
 
@@ -79,7 +79,7 @@ def reboot(at_time: str | int | None = None) -> str:
 
 
 def shutdown(at_time: str | int | None = None) -> str:
-    """Stop the machine, at once or at a time: in so many minutes, or at HH:MM.
+    """Shut down the machine, at once or at a time: in this many minutes, or at HH:MM.
 
     CLI Example::
 
@@ -90,7 +90,7 @@ def shutdown(at_time: str | int | None = None) -> str:
 
 
 def has_settable_hwclock() -> bool:
-    """Whether this machine has a clock of its own that the minion may set.
+    """Return whether this machine has a hardware clock that the minion may set.
 
     CLI Example::
 
@@ -100,7 +100,7 @@ def has_settable_hwclock() -> bool:
 
 
 def get_system_time(utc_offset: str | None = None) -> str:
-    """The time, such as ``09:14:07 PM``, here or that far from UTC.
+    """Return the time, such as ``09:14:07 PM``, local or at an offset from UTC.
 
     CLI Example::
 
@@ -111,7 +111,7 @@ def get_system_time(utc_offset: str | None = None) -> str:
 
 
 def set_system_time(newtime: str, utc_offset: str | None = None, test: bool = False) -> bool:
-    """Set the time of day, written as ``09:14:07 PM``, ``09:14 PM``, ``21:14:07`` or ``21:14``.
+    """Set the time, given as ``09:14:07 PM``, ``09:14 PM``, ``21:14:07`` or ``21:14``.
 
     CLI Example::
 
@@ -122,7 +122,7 @@ def set_system_time(newtime: str, utc_offset: str | None = None, test: bool = Fa
 
 
 def get_system_date_time(utc_offset: str | None = None) -> str:
-    """Date and time, such as ``2026-01-31 21:14:07``, here or that far from UTC.
+    """Return date and time, such as ``2026-01-31 21:14:07``, local or at an offset from UTC.
 
     CLI Example::
 
@@ -142,7 +142,7 @@ def set_system_date_time(  # noqa: PLR0913, PLR0917 - Salt's signature
     utc_offset: str | None = None,
     test: bool = False,
 ) -> bool:
-    """Set those parts of date and time that are given; the others stay. ``test=True`` only sees whether it is a date.
+    """Set the given parts of date and time; the others stay. ``test=True`` only validates.
 
     CLI Example::
 
@@ -154,7 +154,7 @@ def set_system_date_time(  # noqa: PLR0913, PLR0917 - Salt's signature
 
 
 def get_system_date(utc_offset: str | None = None) -> str:
-    """The date, such as ``Sat 01/31/2026``, here or that far from UTC.
+    """Return the date, such as ``Sat 01/31/2026``, local or at an offset from UTC.
 
     CLI Example::
 
@@ -164,7 +164,7 @@ def get_system_date(utc_offset: str | None = None) -> str:
 
 
 def set_system_date(newdate: str, utc_offset: str | None = None, test: bool = False) -> bool:
-    """Set the date, written as ``2026-01-31``, ``01-31-2026``, ``01/31/2026``, ``01/31/26`` or ``2026/01/31``.
+    """Set the date, given as ``2026-01-31``, ``01-31-2026``, ``01/31/2026``, ``01/31/26`` or ``2026/01/31``.
 
     CLI Example::
 
@@ -175,7 +175,7 @@ def set_system_date(newdate: str, utc_offset: str | None = None, test: bool = Fa
 
 
 def get_computer_desc() -> str | bool:
-    """The description of this machine for people, as /etc/machine-info has it; False where it has none.
+    """Return the description of this machine in /etc/machine-info; False if there is none.
 
     CLI Example::
 
@@ -189,7 +189,7 @@ def get_computer_desc() -> str | bool:
 
 
 def set_computer_desc(desc: str, test: bool = False) -> bool:
-    """Describe this machine for people, in /etc/machine-info.
+    """Set the description of this machine in /etc/machine-info.
 
     CLI Example::
 
@@ -208,7 +208,7 @@ def set_computer_desc(desc: str, test: bool = False) -> bool:
 
 
 def get_computer_name() -> str:
-    """The name of this machine.
+    """Return the host name of this machine.
 
     CLI Example::
 
@@ -219,7 +219,7 @@ def get_computer_name() -> str:
 
 
 def set_computer_name(hostname: str, test: bool = False) -> bool:
-    """Give this machine another name.
+    """Set the host name of this machine.
 
     CLI Example::
 
@@ -266,7 +266,7 @@ def _parsed(text: Any, formats: tuple[str, ...]) -> dates.datetime:
 def _set(utc_offset: str | None, parts: dict[str, Any], *, test: bool) -> bool:
     now = _now(utc_offset)
     try:
-        # Without the zone of now: the new time may be on the other side of a change to summer time.
+        # Without the current zone, because the new time may have another daylight-saving offset.
         wanted = (now if utc_offset is not None else now.replace(tzinfo=None)).replace(microsecond=0, **parts)
     except ValueError as error:
         raise SaltInvocationError(f"There is no such date and time: {error}.") from error

@@ -1,4 +1,4 @@
-"""Temporary files and folders, which nobody but their owner can enter or read.
+"""Temporary files and folders that only their owner can access.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -15,7 +15,7 @@ from saltlite.plugins.modules._safe_files import refuse_strange_links
 
 
 def dir(suffix: str = "", prefix: str = "tmp", parent: str | None = None) -> str:
-    """Make a temporary folder; its path.
+    """Create a temporary folder and return its path.
 
     CLI Example::
 
@@ -30,7 +30,7 @@ def dir(suffix: str = "", prefix: str = "tmp", parent: str | None = None) -> str
 
 
 def file(suffix: str = "", prefix: str = "tmp", parent: str | None = None) -> str:
-    """Make an empty temporary file; its path.
+    """Create an empty temporary file and return its path.
 
     CLI Example::
 

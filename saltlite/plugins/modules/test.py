@@ -1,4 +1,4 @@
-"""Small functions to try out a minion, its arguments, its return codes and its loader.
+"""Test functions for a minion, its arguments, its return codes and its loader.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -26,7 +26,7 @@ __outputter__ = {"outputter": "txt", "collatz": "yaml"}
 
 
 def ping() -> bool:
-    """Whether the minion is up and runs jobs. This is no ICMP ping.
+    """Return True: the minion is up and runs jobs. No ICMP is used.
 
     CLI Example::
 
@@ -36,7 +36,7 @@ def ping() -> bool:
 
 
 def version() -> str:
-    """The version of saltlite on the minion.
+    """Return the version of saltlite.
 
     CLI Example::
 
@@ -46,7 +46,7 @@ def version() -> str:
 
 
 def versions_information() -> dict[str, dict[str, str]]:
-    """Versions of saltlite, of what it depends on, and of the system, as nested data.
+    """Return the versions of saltlite, its dependencies, and the system, as nested data.
 
     CLI Example::
 
@@ -75,7 +75,7 @@ def versions_information() -> dict[str, dict[str, str]]:
 
 
 def versions() -> str:
-    """The same as ``versions_report``.
+    """Alias of ``versions_report``.
 
     CLI Example::
 
@@ -85,7 +85,7 @@ def versions() -> str:
 
 
 def versions_report() -> str:
-    """The same as ``versions_information``, as text for a person.
+    """Return ``versions_information`` as text.
 
     CLI Example::
 
@@ -98,7 +98,7 @@ def versions_report() -> str:
 
 
 def echo(text: Any) -> Any:
-    """Return what was given.
+    """Return the argument.
 
     CLI Example::
 
@@ -131,7 +131,7 @@ def arg_type(*args: Any, **kwargs: Any) -> dict[str, Any]:
 
 
 def arg_clean(*args: Any, **kwargs: Any) -> dict[str, Any]:
-    """Return the arguments without what the minion adds to them.
+    """Return the arguments without those that the minion adds.
 
     CLI Example::
 
@@ -141,7 +141,7 @@ def arg_clean(*args: Any, **kwargs: Any) -> dict[str, Any]:
 
 
 def arg_repr(*args: Any, **kwargs: Any) -> dict[str, str]:
-    """Return Python's notation of the arguments.
+    """Return the arguments in Python's notation.
 
     CLI Example::
 
@@ -161,7 +161,7 @@ def kwarg(**kwargs: Any) -> dict[str, Any]:
 
 
 def collatz(start: int) -> tuple[list[int], float]:
-    """The Collatz sequence from ``start`` to 1, and the seconds that it took.
+    """Return the Collatz sequence from ``start`` to 1, and the seconds that it took.
 
     CLI Example::
 
@@ -177,7 +177,7 @@ def collatz(start: int) -> tuple[list[int], float]:
 
 
 def fib(num: int) -> tuple[int, float]:
-    """The ``num``-th Fibonacci number, and the seconds that it took.
+    """Return the ``num``-th Fibonacci number, and the seconds that it took.
 
     CLI Example::
 
@@ -194,7 +194,7 @@ def fib(num: int) -> tuple[int, float]:
 
 
 def sleep(length: float) -> bool:
-    """Do nothing for ``length`` seconds.
+    """Wait for ``length`` seconds.
 
     CLI Example::
 
@@ -205,7 +205,7 @@ def sleep(length: float) -> bool:
 
 
 def rand_sleep(max: float = 60) -> bool:
-    """Do nothing for a random time of up to ``max`` seconds.
+    """Wait for a random time of up to ``max`` seconds.
 
     CLI Example::
 
@@ -216,7 +216,7 @@ def rand_sleep(max: float = 60) -> bool:
 
 
 def random_hash(size: int = 9999999999, hash_type: str | None = None) -> str:
-    """The digest of a random whole number from 0 to ``size``; ``hash_type`` is ``sha256`` where it is not given.
+    """Return the digest of a random integer from 0 to ``size``; the default of ``hash_type`` is ``sha256``.
 
     CLI Example::
 
@@ -227,7 +227,7 @@ def random_hash(size: int = 9999999999, hash_type: str | None = None) -> str:
     import secrets
 
     kind = hash_type or "sha256"
-    # Digests without a length of their own, as SHAKE's, are none to be had here.
+    # Digests of variable length, such as SHAKE, are not supported.
     if kind not in hashlib.algorithms_available or not hashlib.new(kind).digest_size:
         raise SaltInvocationError(f"There is no hash {kind!r}; sha256 is one that is always there.")
     number = secrets.randbelow(_positive("size", size) + 1)
@@ -235,7 +235,7 @@ def random_hash(size: int = 9999999999, hash_type: str | None = None) -> str:
 
 
 def rand_str(size: int = 9999999999, hash_type: str | None = None) -> str:
-    """The same as ``random_hash``, under its old name.
+    """Alias of ``random_hash``.
 
     CLI Example::
 
@@ -246,7 +246,7 @@ def rand_str(size: int = 9999999999, hash_type: str | None = None) -> str:
 
 
 def stack() -> str:
-    """The calls that led here, as a traceback shows them.
+    """Return the stack of this call, as in a traceback.
 
     CLI Example::
 
@@ -258,7 +258,7 @@ def stack() -> str:
 
 
 def try_(module: str, return_try_exception: bool = False, **kwargs: Any) -> Any:
-    """What a function returns, None where it fails; with ``return_try_exception`` the sentence of what went wrong.
+    """Call a function and return its result, None if it fails; with ``return_try_exception`` the error message.
 
     CLI Example::
 
@@ -273,7 +273,7 @@ def try_(module: str, return_try_exception: bool = False, **kwargs: Any) -> Any:
 
 
 def exception(message: str = "Test Exception") -> None:
-    """Raise an exception, to see how that is reported.
+    """Raise an exception, to test error reports.
 
     CLI Example::
 
@@ -283,7 +283,7 @@ def exception(message: str = "Test Exception") -> None:
 
 
 def raise_exception(name: str, *args: Any, **kwargs: Any) -> None:
-    """Raise an exception by name: one of Python's own, or one of saltlite's.
+    """Raise an exception by name: a built-in one, or one of saltlite's.
 
     CLI Example::
 
@@ -299,7 +299,7 @@ def raise_exception(name: str, *args: Any, **kwargs: Any) -> None:
 
 
 def true_() -> bool:
-    """Always True.
+    """Return True.
 
     CLI Example::
 
@@ -309,7 +309,7 @@ def true_() -> bool:
 
 
 def false_() -> bool:
-    """Always False: a result like any other, so the return code is 0.
+    """Return False, with return code 0.
 
     CLI Example::
 
@@ -340,7 +340,7 @@ def retcode(code: int = 42) -> bool:
 
 
 def provider(module: str) -> str:
-    """Which file provides a module here, or an empty text when there is none.
+    """Return the file that provides a module, or an empty text.
 
     CLI Example::
 
@@ -353,7 +353,7 @@ def provider(module: str) -> str:
 
 
 def providers() -> dict[str, str]:
-    """Every module that is offered here, and the file that provides it.
+    """Return every module with the file that provides it.
 
     CLI Example::
 
@@ -363,7 +363,7 @@ def providers() -> dict[str, str]:
 
 
 def not_loaded() -> dict[str, str]:
-    """The module files that offer nothing here, and why.
+    """Return the module files that are not loaded, with the reasons.
 
     CLI Example::
 
@@ -373,7 +373,7 @@ def not_loaded() -> dict[str, str]:
 
 
 def get_opts() -> dict[str, Any]:
-    """The configuration that modules on this minion see; what is named like a secret is hidden.
+    """Return the configuration that modules see; secrets are hidden.
 
     CLI Example::
 
@@ -384,7 +384,7 @@ def get_opts() -> dict[str, Any]:
 
 
 def conf_test() -> Any:
-    """The value of the option ``test.foo`` of the minion's configuration.
+    """Return the option ``test.foo`` of the minion's configuration.
 
     CLI Example::
 
