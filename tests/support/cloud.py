@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from saltlite.cloud.api import port
+from saltlite.cloud.api.port import Capabilities
 from saltlite.cloud.deploy.bootstrap import bootstrap, retire
 from tests.support.fleet import Fleet, Said
 
@@ -31,6 +33,12 @@ class Program:
     concealed: list[str] = field(default_factory=list)
     remembered: dict[str, dict[str, Any]] = field(default_factory=dict)
     lacking: dict[str, list[str]] = field(default_factory=dict)
+
+    def capabilities(self, driver: str) -> Capabilities:
+        if importlib.util.find_spec(f"saltlite.cloud.drivers.{driver}") is None:
+            return Capabilities()
+        module = importlib.import_module(f"saltlite.cloud.drivers.{driver}")
+        return getattr(module, "CAPABILITIES", Capabilities())
 
     def fire(self, tag: str, data: Mapping[str, Any]) -> None:
         self.events.append((tag, dict(data)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudExecutionTimeout,
     SaltCloudSystemExit,
 )
+from saltlite.cloud.api.port import Capabilities
+from saltlite.cloud.program.drivers import Drivers
+from saltlite.cloud.rules.catalogue import Provider, Settings
 from tests.support.cloud import Program
 from tests.support.modules import loader_over, write
 
@@ -234,3 +238,30 @@ def g():
     assert (settings["id"], public) == ("x", True)
     with pytest.raises(SaltCloudSystemExit, match="no"):
         loader["m.g"]()
+
+
+ROOT = Path(cloud.__file__).parents[1]
+
+
+def test_no_part_of_the_program_names_a_driver() -> None:
+    drivers = {path.stem for path in (ROOT / "drivers").glob("[a-z]*.py")}
+    files = [path for part in ("api", "deploy", "program", "rules") for path in (ROOT / part).glob("*.py")]
+    named = {
+        (path.name, item.value)
+        for path in files
+        for item in ast.walk(ast.parse(path.read_text()))
+        if isinstance(item, ast.Constant) and item.value in drivers
+    }
+    assert named == set()
+
+
+@pytest.mark.parametrize(
+    ("declaration", "expected"),
+    [("", Capabilities()), ("CAPABILITIES = Capabilities(needs_size=False)", Capabilities(needs_size=False))],
+)
+def test_a_driver_declares_what_it_can(declaration: str, expected: Capabilities, tmp_path: Path) -> None:
+    text = f"from saltlite.cloud.api.port import Capabilities\n{declaration}\ndef create(vm_): pass\n"
+    write(tmp_path, {"clouds/mine": text})
+    drivers = Drivers({"module_dirs": [str(tmp_path)], "extension_modules": "", "cachedir": str(tmp_path)})
+    assert drivers.of(Provider("lab", "mine", Settings({"driver": "mine"}))).capabilities == expected
+    assert drivers.of(Provider("lab", "none", Settings({"driver": "none"}))).capabilities == Capabilities()

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from saltlite import __version__
+from saltlite.cloud.api import port
 from saltlite.cloud.api.exceptions import (
     SaltCloudConfigError,
     SaltCloudExecutionFailure,
@@ -26,6 +27,7 @@ from saltlite.cloud.deploy.bootstrap import DENIED_PAUSE_S, PAUSE_MAX_S, script_
 from saltlite.cloud.deploy.settings import Readings, deployment_of
 from saltlite.cloud.deploy.upload import BYTES_MAX, Upload
 from saltlite.resources.types.ssh._client import NotReachedError
+from tests.support.cloud import Program
 
 
 class Clock:
@@ -196,7 +198,8 @@ def test_what_a_provider_is_logged_in_to_with_is_offered_to_no_machine(
 ) -> None:
     opts = {"cachedir": str(tmp_path), "providers": {"lab": {driver: {"password": "of-the-api", "port": 5000}}}}
     vm_ = {"name": "web1", "provider": f"lab:{driver}", "ssh_host": "192.0.2.1", "port": 5000, **settings}
-    host = deployment_of(vm_, opts).login.host
+    with port.running(Program(opts)):
+        host = deployment_of(vm_, opts).login.host
     assert (host.passwd, host.port) == (offered, 22)
 
 

@@ -20,10 +20,6 @@ from saltlite.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-WITHOUT_IMAGE = frozenset({"local", "saltify"})
-WITHOUT_SIZE = frozenset({"local", "saltify"})
-"""Drivers whose machines are there without a choice of these."""
-
 
 def get_cloud_config_value(
     name: str, vm_: Mapping[str, Any] | None, opts: Mapping[str, Any], default: Any = None, search_global: bool = True
@@ -70,12 +66,12 @@ def is_profile_configured(
     opts: Mapping[str, Any], provider: str, profile_name: str, vm_: Mapping[str, Any] | None = None
 ) -> bool:
     """Whether the profile says what a machine of this provider takes: an image and a size, where there are any."""
-    driver = provider.rpartition(":")[2]
+    capabilities = port.capabilities_of(provider.rpartition(":")[2])
     settings = {**_provider(opts, provider), **(opts.get("profiles") or {}).get(profile_name, {}), **(vm_ or {})}
     required = ["provider"]
-    if driver not in WITHOUT_IMAGE:
+    if capabilities.needs_image:
         required.append("image")
-    if driver not in WITHOUT_SIZE:
+    if capabilities.needs_size:
         required.append("size")
     missing = [key for key in required if settings.get(key) is None]
     if missing:

@@ -5,9 +5,28 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from saltlite.cloud.api.exceptions import SaltCloudSystemExit
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a driver declares about its provider, as `CAPABILITIES` in its file; without it, the defaults hold."""
+
+    needs_image: bool = True
+    """A profile must name an image."""
+    needs_size: bool = True
+    """A profile must name a size."""
+    has_login: bool = True
+    """The provider is logged in to: its `password` is never offered to machines."""
+    lists_at_once: bool = False
+    """A machine that the driver does not list does not exist, from the moment that it was made."""
+    finds_master: bool = False
+    """Its machines reach the master without a configured address."""
+    deploys_itself: bool = False
+    """It reads the settings of a deployment itself, before it makes anything."""
 
 
 class Cloud(Protocol):
@@ -16,6 +35,10 @@ class Cloud(Protocol):
     @property
     def opts(self) -> Mapping[str, Any]:
         """The configuration, which drivers know as `__opts__`."""
+        ...
+
+    def capabilities(self, driver: str) -> Capabilities:
+        """What the driver of this name declares."""
         ...
 
     def fire(self, tag: str, data: Mapping[str, Any]) -> None:
@@ -98,3 +121,9 @@ def note_lack(what: str, missing: Sequence[str]) -> None:
     program = _now.get()
     if program is not None:
         program.lacks(what, missing)
+
+
+def capabilities_of(driver: str) -> Capabilities:
+    """What the driver of this name declares; the defaults outside of a call of a driver."""
+    program = _now.get()
+    return Capabilities() if program is None else program.capabilities(driver)

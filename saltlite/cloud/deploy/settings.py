@@ -55,6 +55,7 @@ from typing import Any
 
 from saltlite.cloud.api.config import lines_of, read_back
 from saltlite.cloud.api.exceptions import SaltCloudConfigError
+from saltlite.cloud.api.port import capabilities_of
 from saltlite.cloud.rules.catalogue import minion_settings
 from saltlite.config.values import parse_duration
 from saltlite.errors import ConfigError, UsageError
@@ -233,8 +234,6 @@ SSH_S = 15.0
 
 INSTALLS = ("wheel", "index", "none")
 BUILT_IN = "deploy.sh"
-WITHOUT_API = frozenset({"saltify"})
-"""Drivers whose provider is nobody that one logs in to: its `password` is that of its machines."""
 
 _HOST_KEY = re.compile(r"[a-z0-9@.\-]+ [A-Za-z0-9+/]+=*( [^\n\r]*)?")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,252}")
@@ -415,7 +414,7 @@ def _is_of_the_provider(password: Any, read: Readings, opts: Mapping[str, Any]) 
     """Whether this is what the provider's own API is logged in to with, which no machine may see."""
     alias, _, driver = read.text("provider").partition(":")
     provider = ((opts.get("providers") or {}).get(alias) or {}).get(driver) or {}
-    return driver not in WITHOUT_API and password is not None and provider.get("password") == password
+    return password is not None and provider.get("password") == password and capabilities_of(driver).has_login
 
 
 def _install(read: Readings) -> Install:

@@ -39,11 +39,12 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudNotFound,
     SaltCloudPasswordError,
 )
-from saltlite.cloud.api.port import cloud
+from saltlite.cloud.api.port import Capabilities, cloud
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __active_provider_name__, __opts__
 
+CAPABILITIES = Capabilities(needs_image=False, needs_size=False, has_login=False, lists_at_once=True)
 LOOK_S = 2.0
 """How long a machine may take to answer at its port, when the machines are listed."""
 LOOKS_MAX = 64

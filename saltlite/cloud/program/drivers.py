@@ -22,6 +22,7 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudNotFound,
     SaltCloudSystemExit,
 )
+from saltlite.cloud.api.port import Capabilities
 from saltlite.cloud.rules import listing
 from saltlite.cloud.rules.catalogue import Provider
 from saltlite.errors import SaltliteError
@@ -53,6 +54,15 @@ class Driver:
     def name(self) -> str:
         """`alias:driver`."""
         return self.provider.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the driver declares as `CAPABILITIES`; the defaults if it declares nothing or cannot be loaded."""
+        try:
+            declared = inspect.unwrap(self.function("create")).__globals__.get("CAPABILITIES")
+        except SaltCloudException:
+            return Capabilities()
+        return declared if isinstance(declared, Capabilities) else Capabilities()
 
     def has(self, function: str) -> bool:
         """Whether the driver can be used here, and has this function."""

@@ -145,15 +145,6 @@ log = logging.getLogger(__name__)
 INTERRUPTED = 130
 """The exit code of what somebody interrupted."""
 
-FINDS_THE_MASTER = frozenset({"local"})
-"""Drivers whose machines reach the master without being told where it is."""
-
-DEPLOY_THEMSELVES = frozenset({"local"})
-"""Drivers that read the settings of a deployment in another way, before they make anything."""
-
-LIST_AT_ONCE = frozenset({"local", "saltify"})
-"""Drivers that keep themselves which machines there are: what they do not list is not there."""
-
 LISTED_WITHIN_S = 30.0
 """How long a machine whose making was not answered is looked for, with a look every LOOK_AGAIN_S."""
 LOOK_AGAIN_S = 1.0
@@ -205,7 +196,7 @@ class Creation:
         if self._flow.minion:
             parse_minion_id(self._minion_id)
             self._require_master_address()
-            if self._driver.provider.driver not in DEPLOY_THEMSELVES:
+            if not self._driver.capabilities.deploys_itself:
                 self._program.require_deployable(self._vm)
         self._program.journal.begin(
             "create", self._run, name=self._name, provider=self._vm["provider"], profile=self._vm["profile"],
@@ -304,7 +295,7 @@ class Creation:
         Raises SaltCloudExecutionFailure while there may be one that is not listed yet.
         """
         hidden = self._unclear or (bool(self._flow.identity) and Step.MAKE_MACHINE not in self._flow.ended)
-        hidden = hidden and self._driver.provider.driver not in LIST_AT_ONCE
+        hidden = hidden and not self._driver.capabilities.lists_at_once
         while True:
             ids = self._driver.ids()
             there = machine_of(ids, self._name, self._flow.identity)
@@ -342,7 +333,7 @@ class Creation:
 
     def _require_master_address(self) -> None:
         told = {**self._program.config.minion, **self._vm["minion"]}
-        if self._driver.provider.driver in FINDS_THE_MASTER or told.get("master") or self._vm.get("master"):
+        if told.get("master") or self._vm.get("master") or self._driver.capabilities.finds_master:
             return
         address = str(self._program.opts["master_interface"])
         if address in ("0.0.0.0", "::", "*"):  # noqa: S104 - looked for, and not listened on

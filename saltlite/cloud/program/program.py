@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from saltlite.cloud.api import port
+from saltlite.cloud.api.port import Capabilities
 from saltlite.cloud.program.drivers import Driver, Drivers
 from saltlite.cloud.program.files import LoadedCloud
 from saltlite.cloud.program.master import TAG_ROOT, CloudEvents, Master
@@ -148,6 +149,11 @@ class Program:
 
     # What drivers reach.
 
+    def capabilities(self, driver: str) -> Capabilities:
+        """What the driver of this name declares."""
+        found = (one for one in self.catalogue.every_provider() if one.driver == driver)
+        return next((self.driver(one).capabilities for one in found), Capabilities())
+
     def fire(self, tag: str, data: Mapping[str, Any]) -> None:
         """Tell the master's watchers."""
         machine, _slash, what = tag.removeprefix(TAG_ROOT).rpartition("/")
@@ -185,7 +191,8 @@ class Program:
 
         if is_windows(vm_):
             raise refuse(vm_)
-        deployment_of({"ssh_host": "machine", **vm_}, self.opts)
+        with port.running(self):
+            deployment_of({"ssh_host": "machine", **vm_}, self.opts)
 
     def script(self, vm_: Mapping[str, Any]) -> str:
         """The text of the program that makes this machine a minion. Raises SaltCloudConfigError."""
