@@ -21,7 +21,7 @@ from saltlite.config.options import opts_of, shown_opts
 from saltlite.config.paths import master_socket
 from saltlite.errors import SaltliteError
 from saltlite.loader.call import call_each
-from saltlite.loader.dunders import CrossCalls
+from saltlite.loader.dunders import LazyFunctions
 from saltlite.loader.encode import decode_return, encode_whole
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
@@ -82,7 +82,7 @@ def _loader(index: Any, opts: dict[str, Any], own: dict[str, Any]) -> Loader:
     def execution() -> Loader:
         return Loader(build_index(search_layers(opts)), opts, grains, {})
 
-    return Loader(index, opts, grains, {}, more={**own, "__execution__": CrossCalls(execution)})
+    return Loader(index, opts, grains, {}, more={**own, "__execution__": LazyFunctions(execution)})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`depends`: a function that is offered only where what it needs is there.
+"""`depends`: offers a function only where its dependencies hold.
 
     depends("name")                        that global (or local where it is decorated) is there and truthy
     depends("a", "b")                      both of them
@@ -6,11 +6,11 @@
     depends("lib", version="1.2")          … and lib.__version__ is at least 1.2
     depends("/bin/x -v", retcode=0)        the command ends with that return code
     depends("/bin/x", nonzero_retcode=True)  the command fails; False: it succeeds
-    fallback_function=f                    f is offered in its place, where it would not be offered
+    fallback_function=f                    f is offered instead, where the dependency does not hold
 
-The decorator only writes down what is needed, on the function object itself, so that it does not matter under which
-names the module and the function are offered. The loader judges when the body has run: a name that the module sets
-further down counts. A command is run when its function is asked for, and not before; never by a shell.
+The decorator only stores the requirement on the function object, whatever the names of module and function. The loader
+checks it at the first access to the function, after the module's body has run, so names set further down count.
+Commands run then, and never in a shell.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OUT_OF_TIME = object()
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One use of `depends`; its fields are the arguments, `local` the names that were truthy where it was used."""
+    """The arguments of one use of `depends`; `local` holds the named locals at the place of use."""
 
     dependencies: tuple[Any, ...]
     fallback: Callable[..., Any] | None
@@ -45,20 +45,20 @@ class Requirement:
     nonzero: bool | None
     local: Mapping[str, Any]
 
-    def lacking(self, space: Mapping[str, Any]) -> str:
-        """What is not there, to be read behind "needs"; empty when all is. `space` are the module's globals."""
+    def missing(self, space: Mapping[str, Any]) -> str:
+        """The unmet dependency, to follow "needs"; "" if all hold. `space` holds the module's globals."""
         if self.retcode is not None or self.nonzero is not None:
-            return self._lacking_command()
+            return self._failed_command()
         for dependency in self.dependencies:
             if isinstance(dependency, str):
-                lacking = self._lacking_name(dependency, space)
+                missing = self._missing_name(dependency, space)
             else:
-                lacking = "" if dependency else "a condition that does not hold here"
-            if lacking:
-                return lacking
+                missing = "" if dependency else "a condition that does not hold here"
+            if missing:
+                return missing
         return ""
 
-    def _lacking_name(self, name: str, space: Mapping[str, Any]) -> str:
+    def _missing_name(self, name: str, space: Mapping[str, Any]) -> str:
         found = space.get(name) or self.local.get(name)
         wanted = f"{name} >= {self.version}" if self.version else name
         if not found:
@@ -70,7 +70,7 @@ class Requirement:
             return f"{wanted}, and {name} does not say its version"
         return "" if _release(str(installed)) >= _release(self.version) else f"{wanted}, here is {installed}"
 
-    def _lacking_command(self) -> str:
+    def _failed_command(self) -> str:
         for command in self.dependencies:
             code = _run(str(command))
             if code is _OUT_OF_TIME:
@@ -89,9 +89,9 @@ def depends(
     retcode: int | None = None,
     nonzero_retcode: bool | None = None,
 ) -> Callable[[Decorated], Decorated]:
-    """Offer the function only where its dependencies hold (forms: see the module's text). Contract: Salt's `depends`.
+    """Offer the function only where its dependencies hold (forms: see the module). Contract: Salt's `depends`.
 
-    Raises TypeError when the decorated object cannot carry the mark, or when there is nothing to depend on.
+    Raises TypeError without dependencies, and for an object that cannot carry the mark.
     """
     if not dependencies:
         raise TypeError("depends() needs at least one name, condition or command")
@@ -117,13 +117,13 @@ def depends(
 
 
 def requirements_of(function: Callable[..., Any]) -> tuple[Requirement, ...]:
-    """What `depends` wrote down on the function, the outermost first."""
+    """The requirements stored on the function, the outermost first."""
     found: tuple[Requirement, ...] = getattr(function, MARK, ())
     return found
 
 
 def _run(command: str) -> object:
-    """Its return code, None when it cannot be started, or _OUT_OF_TIME."""
+    """The return code, None if the command cannot be started, or _OUT_OF_TIME."""
     try:
         done = subprocess.run(
             shlex.split(command),
@@ -145,7 +145,7 @@ def _spelled(code: object) -> str:
 
 
 def _release(version: str) -> tuple[tuple[int, int, str], ...]:
-    """A key that sorts versions: numbers by value, `1.2rc1` before `1.2`, `1.2.post1` behind it."""
+    """A sort key of versions: numbers by value, `1.2rc1` before `1.2`, `1.2.post1` after it."""
     parts: list[tuple[int, int, str]] = []
     for number, word in re.findall(r"(\d+)|([a-z]+)", version.partition("+")[0].lower()):
         if number:

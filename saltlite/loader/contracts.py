@@ -1,9 +1,11 @@
-"""Which interface a virtual module has here, and the functions of its providers behind it.
+"""The interfaces that a loader sees, and the calls of functions outside of them.
 
-The interfaces of a virtual name come from the plug-in files of the type `interfaces`, higher layers first, and from
-what ships as `saltlite.interfaces`. The name is looked for in the text of a file, so that a file is run only when its
-module is asked for: `__modulename__` or `__extends__` must be a literal. A module may also bring its interface itself;
-that one then goes before all but what extends it.
+Interfaces of a virtual module come from plug-in files of the type `interfaces`, higher layers first, and from
+`saltlite.interfaces`. A file is run only when its module is needed: its text must assign a literal to `__modulename__`
+or `__extends__`. A module may also have its own interface, which precedes all except those that extend it.
+
+`UndeclaredCalls` counts calls per minion, and `with_interfaces` adds the functions of interfaces to those that a minion
+reports to its master. The job server calls the latter, so it reads custom interface files without running them.
 """
 
 from __future__ import annotations
@@ -36,17 +38,21 @@ from saltlite.model.signature import (
 )
 
 LOG_SECONDS = 60.0
-"""A function is logged at most once in that time, however often it is called."""
+"""A function is logged at most once in this time."""
 
 
 class UndeclaredCalls:
-    """The counts in one folder; "" counts nothing. A folder that cannot be written costs the counts, and no more."""
+    """Counts calls of functions outside of their interface, over all jobs of this minion; "" counts nothing.
+
+    `folder` has one file a function and one byte a call: concurrent processes can append a byte without a lock. A
+    folder that cannot be written only loses the counts.
+    """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     def count(self, name: str) -> bool:
-        """Count a call of `module.function`; whether it is the first in LOG_SECONDS."""
+        """Count a call of `module.function`; True if it is the first in LOG_SECONDS."""
         if not self._folder or not is_function_name(name):
             return True
         try:
@@ -75,21 +81,21 @@ class UndeclaredCalls:
 log = logging.getLogger(__name__)
 
 INTERFACES = "interfaces"
-"""The type of plug-in files that declare interfaces."""
+"""The plug-in type of interfaces."""
 
 SHIPPED_INTERFACES = frozenset({"group", "pkg", "service", "shadow", "user"})
 """Virtual names whose interface is the file of that name in `saltlite.interfaces`."""
 
 _DECLARES = re.compile(rb"""^[ \t]+__(?:modulename|extends)__[^=\n]*=\s*["'](\w+)["']""", re.MULTILINE)
 
-STRAY_FOLDER = "smi"
-"""Folder below `cachedir` in which calls of functions without an interface are counted."""
+UNDECLARED_FOLDER = "smi"
+"""Folder below `cachedir` for the counts of undeclared calls."""
 
 Function = Callable[..., Any]
 
 
 class Contracts:
-    """The interfaces that one loader sees. `names` are the dunder names that a file of an interface gets."""
+    """The interfaces that one loader sees. `names` are the dunder names for interface files."""
 
     def __init__(self, opts: Mapping[str, Any], grains: Mapping[str, Any], names: Mapping[str, Any]) -> None:
         self._opts = opts
@@ -98,24 +104,24 @@ class Contracts:
         self._mode = Mode(opts.get("smi_mode", Mode.OBSERVE))
         self._returns = Returns(opts.get("smi_returns", Returns.LOG))
         cachedir = str(opts.get("cachedir") or "")
-        self.strays = UndeclaredCalls(os.path.join(cachedir, STRAY_FOLDER) if cachedir else "")
+        self.undeclared = UndeclaredCalls(os.path.join(cachedir, UNDECLARED_FOLDER) if cachedir else "")
         self._files: dict[str, list[ModuleFile]] | None = None
         self._modules: dict[str, ModuleType | None] = {}
         self._contracts: dict[tuple[str, type[Interface] | None], Contract | None] = {}
 
     def contract(self, name: str, own: type[Interface] | None = None) -> Contract | None:
-        """The interface of the virtual module; `own` is what its provider brings. None where there is none."""
+        """The interface of the virtual module, if any; `own` is its provider's own interface."""
         if self._mode is Mode.OFF:
             return None
         if own is not None and virtual_name(own) != name:
-            own = None  # the provider answers to several names, and brings the interface of another one
+            own = None  # it describes another name of the provider
         key = (name, own)
         if key not in self._contracts:
             self._contracts[key] = self._make(name, own)
         return self._contracts[key]
 
     def binding(self, name: str, provider: str, own: type[Interface] | None) -> Binding | None:
-        """The virtual module as the file `provider` gives it; None where it has no interface."""
+        """The virtual module of the file `provider`, bound to its interface; None without one."""
         contract = self.contract(name, own)
         if contract is None:
             return None
@@ -125,7 +131,7 @@ class Contracts:
             self._grains,
             mode=self._mode,
             returns=self._returns,
-            counted=lambda fun: self.strays.count(f"{name}.{fun}"),
+            counted=lambda fun: self.undeclared.count(f"{name}.{fun}"),
         )
 
     def names(self) -> list[str]:
@@ -133,7 +139,7 @@ class Contracts:
         return [] if self._mode is Mode.OFF else sorted({*self._declared(), *SHIPPED_INTERFACES})
 
     def module(self, stem: str) -> ModuleType | None:
-        """The module of the plug-in file with an interface that has this file name; None where there is none."""
+        """The module of the interface file of that name, or None."""
         for files in self._declared().values():
             for file in files:
                 if file.stem == stem:
@@ -159,7 +165,7 @@ class Contracts:
             yield from _declared_in(importlib.import_module(f"saltlite.interfaces.{name}"), name)
 
     def _declared(self) -> dict[str, list[ModuleFile]]:
-        """Virtual name -> the plug-in files that speak of it, the one that is asked first at the front."""
+        """Virtual name -> the plug-in files that mention it, in order of precedence."""
         if self._files is None:
             self._files = {}
             visible: set[str] = set()
@@ -179,7 +185,7 @@ class Contracts:
 
     def _load(self, file: ModuleFile) -> ModuleType | None:
         if file.path not in self._modules:
-            self._modules[file.path] = None  # an interface that imports itself must see an end
+            self._modules[file.path] = None  # an interface that imports itself must not recurse
             try:
                 with load_deadline():
                     self._modules[file.path] = build_module(file, INTERFACES, self._names, self.module)
@@ -191,7 +197,7 @@ class Contracts:
 
 
 def _declared_in(module: ModuleType, name: str) -> list[type[Interface]]:
-    """The interfaces of that virtual name that the module itself defines."""
+    """The interfaces of that virtual name that the module defines."""
     return [
         value
         for value in vars(module).values()
@@ -203,7 +209,7 @@ def _declared_in(module: ModuleType, name: str) -> list[type[Interface]]:
 
 
 def _names_in(path: str) -> list[str]:
-    """The virtual names that the text of a file speaks of."""
+    """The virtual names in the text of a file."""
     try:
         with open(path, "rb") as stream:
             return sorted({found.decode() for found in _DECLARES.findall(stream.read())})
@@ -212,9 +218,10 @@ def _names_in(path: str) -> list[str]:
 
 
 def with_interfaces(texts: Sequence[str], opts: Mapping[str, Any]) -> list[str]:
-    """The texts of `saltlite.model.signature` for functions of modules, and of what their interfaces have beside them.
+    """The texts of `saltlite.model.signature` for module functions, plus the further functions of their interfaces.
 
-    With `smi_mode: enforce` an interface's functions take what it says, so of the provider's only the name is told.
+    The master then publishes calls of functions without a provider, and the minion answers them by the interface. With
+    `smi_mode: enforce` the interface decides what a function takes, so the provider's parameters are omitted.
     """
     mode = Mode(opts.get("smi_mode", Mode.OBSERVE))
     known = by_name(texts)
@@ -233,7 +240,7 @@ def with_interfaces(texts: Sequence[str], opts: Mapping[str, Any]) -> list[str]:
 
 
 def _declared(opts: Mapping[str, Any], modules: set[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """(virtual name, functions) of every interface that speaks of one of the modules."""
+    """(virtual name, functions) of every interface of these modules."""
     for layer in search_layers(opts, INTERFACES):
         for found in module_files(layer) if layer.name != SHIPPED else ():
             yield from (pair for pair in _in_file(found.path, found.mtime_ns, found.size) if pair[0] in modules)
@@ -253,7 +260,7 @@ def _in_file(path: str, _mtime_ns: int, _size: int) -> list[tuple[str, tuple[str
         with open(path, "rb") as stream:
             tree = parse_module(stream.read(MODULE_BYTES_MAX + 1), path)
     except (OSError, SyntaxError):
-        return []  # the job that needs it says what is wrong
+        return []  # the job that needs it reports the error
     found = []
     for part in tree.body:
         if isinstance(part, ast.ClassDef) and (name := text_of(part, "__modulename__") or text_of(part, "__extends__")):

@@ -1,6 +1,8 @@
-"""The objects behind the dunder names: dicts that modules hold on to, and `__context__` with its return code.
+"""The objects that plug-in files see under dunder names.
 
-Modules written for Salt call `.value()` on injected dicts to get at the plain object; here that is the dict itself.
+`Injected` holds `__opts__`, `__grains__` and `__pillar__`; `Context` is `__context__`; `LazyFunctions` is `__salt__`
+and `__utils__`; `LocalMatcher` is `__matches__`. Modules written for Salt call `.value()` on injected objects to get
+the plain one; here each returns itself.
 """
 
 from __future__ import annotations
@@ -29,17 +31,16 @@ class Injected(dict[str, Any]):
         return self
 
     def refresh(self, now: Mapping[str, Any]) -> None:
-        """Hold `now`, in place: whoever kept a reference sees it."""
+        """Replace the content in place, so that every reference sees it."""
         for gone in self.keys() - now.keys():
             del self[gone]
         self.update(now)
 
 
 class PerCall(Mapping[str, Any]):
-    """A mapping that modules see under a dunder name, and that is another one in each call: `during` says which.
+    """A mapping whose content is set for each call with `during`; empty outside of calls.
 
-    Outside of a call it is empty. It is no dict, because Python reads a dict behind its back: `dict(x)` and `{**x}`
-    work, `isinstance(x, dict)` says no.
+    It is not a dict, because Python reads a dict without calling its methods.
     """
 
     def __init__(self, name: str) -> None:
@@ -47,7 +48,7 @@ class PerCall(Mapping[str, Any]):
 
     @contextlib.contextmanager
     def during(self, values: Mapping[str, Any]) -> Iterator[None]:
-        """Until the end of the block, and in this thread only, the mapping is `values`."""
+        """The mapping is `values` inside the block, in this thread only."""
         token = self._now.set(values)
         try:
             yield
@@ -76,15 +77,14 @@ class PerCall(Mapping[str, Any]):
 
 
 class Context(Injected):
-    """`__context__`: shared by the modules of a loader, but for `retcode`, which belongs to the call that runs.
+    """`__context__`: shared by the modules of a loader, except for `retcode`, which belongs to the running call.
 
-    Two calls at once, or one inside another, so never get each other's return code. It is there by its name only:
-    going through the dict does not meet it.
+    Concurrent and nested calls therefore never see each other's return code. Iterating does not show it.
     """
 
     @contextlib.contextmanager
     def own_retcode(self) -> Iterator[Mapping[str, Any]]:
-        """Until the end of the block `retcode` is this call's; what is yielded has it when the function set it."""
+        """`retcode` belongs to this call inside the block; yields the mapping that receives it."""
         token = _slot.set({})
         try:
             yield _slot.get()
@@ -92,7 +92,7 @@ class Context(Injected):
             _slot.reset(token)
 
     def _place(self, key: object) -> dict[str, Any] | None:
-        """Where the key is kept, when that is not here."""
+        """The mapping of the call, for a key that belongs to the call."""
         return _slot.get(None) if key == _RETCODE else None
 
     def __getitem__(self, key: str) -> Any:
@@ -141,18 +141,18 @@ ASKED = (
     "candidates", "conformance", "describe", "functions", "interface", "interfaces", "module_doc", "modules",
     "not_loaded", "of_type", "stubs",
 )  # fmt: skip
-"""What modules may ask beside the functions themselves."""
+"""Methods of `saltlite.loader.hints.Functions`; they take precedence over modules of the same name."""
 
 
-class CrossCalls(Mapping[str, Function]):
-    """The functions of a loader, which is made when it is first asked for one."""
+class LazyFunctions(Mapping[str, Function]):
+    """The functions of a loader that is made at the first access; `functions.test.ping` works for templates."""
 
     def __init__(self, make: Callable[[], Functions]) -> None:
         self._make = make
         self._made: Functions | None = None
 
-    def value(self) -> CrossCalls:
-        """Itself: modules that were written for Salt ask so for the plain object."""
+    def value(self) -> LazyFunctions:
+        """The mapping itself."""
         return self
 
     def __getitem__(self, name: str) -> Function:
@@ -196,7 +196,7 @@ class ModuleView:
 
 
 class LocalMatcher:
-    """Over the configuration, grains and pillar that it is given, as they are at the moment of a question."""
+    """`__matches__`: whether a target selects this minion, by the master's evaluator over a fleet of one."""
 
     def __init__(self, opts: Mapping[str, Any], grains: Mapping[str, Any], pillar: Mapping[str, Any]) -> None:
         self._opts = opts
@@ -204,11 +204,11 @@ class LocalMatcher:
         self._pillar = pillar
 
     def __call__(self, expression: str, kind: str, *, minion_id: str | None = None, delimiter: str = ":") -> bool:
-        """Whether it is true, with `minion_id` as if the minion had that id. Raises UsageError for what is no target.
+        """Whether the target selects the minion, with `minion_id` as if it had that id. Raises UsageError.
 
-        The delimiter is of questions to grains and pillar. Nodegroups are the master's: a minion knows of none.
+        The delimiter applies to targets of grains and pillar. Nodegroups are defined on the master only.
         """
-        from saltlite.targeting import selects_alone  # noqa: PLC0415 - few jobs ask: the others do not pay for it
+        from saltlite.targeting import selects_alone  # noqa: PLC0415 - few jobs use it
         from saltlite.targeting.memory_fleet import Member, MemoryFleet  # noqa: PLC0415 - as above
 
         if kind not in TargetKind.__members__.values():

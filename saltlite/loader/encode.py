@@ -1,18 +1,18 @@
-"""Return values as bytes: any Python value becomes msgpack that every reader accepts (`saltlite.model.plain`).
+"""Encodes return values: any Python value becomes msgpack that every reader accepts (`saltlite.model.plain`).
 
-    str                     as it is; lone surrogates become U+FFFD
+    str                     unchanged; lone surrogates become U+FFFD
     bytes, bytearray …      bytes
     int beyond 64 bits      its digits as text
     tuple, set, view …      list; sets are sorted
     datetime, date, time    ISO 8601 text
     other objects           str() of them
-    map keys                str and int stay; bytes are decoded, everything else becomes text, that of another key gets
-                            ` (2)` behind it; more than KEY_MAX is cut
-    a cycle, DEPTH_MAX      a text that says so
-    more than the limit     cut, and a text in its place says what is missing
+    map keys                str and int unchanged; bytes are decoded, other keys become text; a duplicate gets ` (2)`;
+                            keys longer than KEY_MAX are cut
+    a cycle, DEPTH_MAX      replaced by a notice
+    more than the limit     cut; a notice says how much is missing
 
-Encoding never fails: a job whose function returned has a return. What becomes of a return that was cut, and how it
-says so as a whole, is the minion's business (`saltlite.minion.jobs.returns`).
+Encoding never fails, so every job whose function returned has a return. The minion decides what to do with a return
+that was cut (`saltlite.minion.jobs.returns`).
 """
 
 from __future__ import annotations
@@ -32,45 +32,45 @@ RETURN_MAX = 16 * 1024 * 1024
 """Bytes of one encoded return; a larger value is cut."""
 
 DEPTH_MAX = 60
-"""Containers inside each other; what is deeper becomes a text."""
+"""Nested containers; deeper ones become a notice."""
 
 ITEMS_MAX = 1_000_000
-"""Items of one list or map; what is more is cut."""
+"""Items of one list or map; further ones are cut."""
 
 _NOTICE_BYTES = 200
-"""Kept free of the limit for the texts that say what was cut: one for each level that can be open."""
+"""Space reserved for the notice of each nested level."""
 
 NOTICES_BYTES = _NOTICE_BYTES * (DEPTH_MAX + 4)
-"""What all of them take together."""
+"""Space reserved for all notices."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """An encoded value. `complete`: nothing is missing in it; `size`: its bytes, at least, when something is."""
+class EncodedValue:
+    """An encoded value. If it is not `complete`, `size` is the least number of bytes that it would have."""
 
     body: bytes
     complete: bool
     size: int
     most_items: int
-    """Of its largest list or map."""
+    """Items of its largest list or map."""
 
     def fits(self, limit: int) -> bool:
-        """Whether it can travel as it is, when `limit` bytes may."""
+        """Whether it is complete and has at most `limit` bytes."""
         return self.complete and len(self.body) <= limit and self.most_items <= ITEMS_MAX
 
 
 def encode_return(value: Any, limit: int = RETURN_MAX) -> bytes:
-    """`value` as msgpack of at most `limit` bytes (which must leave room for the notices: 16 KiB or more)."""
+    """`value` as msgpack of at most `limit` bytes, which must be 16 KiB or more to have space for notices."""
     return _encode(value, _Cleaner(limit, ITEMS_MAX))
 
 
-def encode_whole(value: Any, limit: int) -> Whole:
-    """`value` as msgpack, all of it if that takes no more than `limit` bytes and the room for notices."""
+def encode_whole(value: Any, limit: int) -> EncodedValue:
+    """`value` as msgpack, complete unless it exceeds `limit` bytes."""
     cleaner = _Cleaner(limit + NOTICES_BYTES, limit)
     body = _encode(value, cleaner)
-    return Whole(body, not cleaner.missing, len(body) + cleaner.missing, cleaner.most_items)
+    return EncodedValue(body, not cleaner.missing, len(body) + cleaner.missing, cleaner.most_items)
 
 
 def _encode(value: Any, cleaner: _Cleaner) -> bytes:
@@ -82,7 +82,7 @@ def _encode(value: Any, cleaner: _Cleaner) -> bytes:
 
 
 def decode_return(body: bytes, limit: int = RETURN_MAX) -> Any:
-    """The value that `body`, of at most `limit` bytes, was made of. Raises RemoteProtocolError for other bytes."""
+    """The value in `body`, which has at most `limit` bytes. Raises RemoteProtocolError for invalid bytes."""
     if len(body) > limit:
         raise RemoteProtocolError("oversize", f"a return of {len(body)} bytes")
     try:
@@ -96,11 +96,11 @@ def _refuse_extension(code: int, data: bytes) -> Any:
 
 
 class _Cleaner:
-    """Turns a value into what msgpack knows, and counts the bytes that it will take."""
+    """Turns a value into types of msgpack, and counts its encoded bytes."""
 
     def __init__(self, limit: int, items_max: int) -> None:
         self.missing = 0
-        """Bytes that were cut off, at least: an item of a list that was cut counts as one."""
+        """Bytes that were cut, at least: an item that was cut counts as one."""
         self.most_items = 0
         self._limit = limit
         self._items_max = items_max
@@ -205,7 +205,7 @@ def _sorted_set(value: Iterable[Any]) -> list[Any]:
 
 
 def _shortened(key: str) -> str:
-    """A key that is no longer than one may be, with its numbers behind it."""
+    """The key, or its beginning with a notice if it is too long."""
     if is_plain_key(key):
         return str(key)
     kept = KEY_MAX - _NOTICE_BYTES

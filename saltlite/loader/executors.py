@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.decorators.notes import note
-from saltlite.loader.dunders import CrossCalls
+from saltlite.loader.dunders import LazyFunctions
 from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
@@ -81,7 +81,7 @@ class Executors:
         self.opts = loader.opts
         self.threads = threads
         self.index = index or executors_index(self.opts)
-        more = {"__executors__": CrossCalls(lambda: self._loader)}
+        more = {"__executors__": LazyFunctions(lambda: self._loader)}
         self._loader: Loader = loader.of_type(EXECUTORS, self.index, more)
         self._executors: dict[str, Executor] = {}
 

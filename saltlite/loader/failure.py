@@ -1,8 +1,7 @@
-"""Why a file offers no functions, and the error of asking for a function that nobody offers.
+"""Why a file offers no functions, the error for unavailable functions, and the time limit while modules load.
 
-The sentences are part of the contract with callers and tools: `'m.f' is not available.` and the prefix
-`'m' __virtual__ returned False` are Salt's texts. Salt uses the second one also when a file could not even be
-imported; here that has sentences of its own, because it is another fault with another remedy.
+`'m.f' is not available.` and the prefix `'m' __virtual__ returned False` are Salt's texts and part of the contract with
+callers and tools. Salt also uses the second one for a file that could not be imported, which has its own text here.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from saltlite.errors import CommandExecutionError
 from saltlite.loader.formats import ArchiveError, CompileError
 
 LOAD_SECONDS = 30.0
-"""Each of body, `__init__` and `__virtual__` has this long."""
+"""Time limit for each of a module's body, `__init__` and `__virtual__`."""
 
-_AGAIN_SECONDS = 1.0
-"""A module that swallows the alarm hears it again after this time."""
+_REPEAT_SECONDS = 1.0
+"""Interval of further alarms, for modules that swallow the first one."""
 
 
 class DeadlineError(BaseException):
-    """The code did not end in time. No Exception, so that a module's own `except Exception` does not swallow it."""
+    """The code did not end in time. It is not an Exception, so a module's `except Exception` does not swallow it."""
 
     def __init__(self) -> None:
         super().__init__(f"it did not end within {LOAD_SECONDS:g} s")
@@ -35,37 +34,41 @@ class DeadlineError(BaseException):
 
 @contextlib.contextmanager
 def load_deadline() -> Iterator[None]:
-    """Raises DeadlineError inside the block after LOAD_SECONDS."""
+    """Raises DeadlineError inside the block after LOAD_SECONDS.
+
+    An alarm interrupts the main thread. Other threads, and loops inside C libraries, are subject to the job's time
+    limit only. A file that another file's body loads has its own time, and suspends the outer limit.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    outer_handler = signal.signal(signal.SIGALRM, _ring)
-    outer_left, outer_interval = signal.setitimer(signal.ITIMER_REAL, LOAD_SECONDS, _AGAIN_SECONDS)
+    outer_handler = signal.signal(signal.SIGALRM, _expire)
+    outer_left, outer_interval = signal.setitimer(signal.ITIMER_REAL, LOAD_SECONDS, _REPEAT_SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        # None: a handler that is no Python function, and cannot be set again from here.
+        # None stands for a handler that is not a Python function and cannot be restored.
         signal.signal(signal.SIGALRM, signal.SIG_DFL if outer_handler is None else outer_handler)
         if outer_left or outer_interval:
             signal.setitimer(signal.ITIMER_REAL, outer_left or outer_interval, outer_interval)
 
 
-def _ring(_signum: int, _frame: FrameType | None) -> None:
+def _expire(_signum: int, _frame: FrameType | None) -> None:
     raise DeadlineError
 
 
 class FailureKind(StrEnum):
-    """What went wrong with one file."""
+    """The step at which a file failed."""
 
-    REFUSED = "refused"  # its `__virtual__` said no, or raised
+    REFUSED = "refused"  # its `__virtual__` returned False, or raised
     NOT_IMPORTED = "not imported"  # its syntax, an import or its body failed
     NOT_LOADED = "not loaded"  # its `__init__` raised
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why one file offers nothing. `line` is 0 when the fault has no place in the file."""
+    """Why one file offers nothing. `line` is 0 if unknown."""
 
     kind: FailureKind
     reason: str
@@ -73,7 +76,7 @@ class Failure:
     line: int = 0
 
     def sentence(self, name: str) -> str:
-        """The failure as a caller of `name` reads it."""
+        """The failure for a caller of `name`."""
         if self.kind is FailureKind.REFUSED:
             return f"'{name}' __virtual__ returned False" + (f": {self.reason}" if self.reason else "")
         verb = "could not be imported" if self.kind is FailureKind.NOT_IMPORTED else "was not loaded"
@@ -83,8 +86,8 @@ class Failure:
 class FunctionUnavailable(CommandExecutionError, KeyError):  # noqa: N818 - a KeyError too: `__salt__` is a mapping
     """No loaded module offers the function.
 
-    It is a KeyError as well, so that `__salt__.get` and `except KeyError` of existing modules keep working.
-    `suggestions` are near names for a person; they are never part of the text.
+    It is also a KeyError, for `__salt__.get` and for modules with `except KeyError`. `suggestions` are similar names,
+    which are not part of the text.
     """
 
     def __init__(self, text: str, suggestions: Sequence[str] = ()) -> None:
@@ -97,7 +100,7 @@ class FunctionUnavailable(CommandExecutionError, KeyError):  # noqa: N818 - a Ke
 
 
 def failure_of(kind: FailureKind, error: BaseException, path: str, prefix: str = "") -> Failure:
-    """The failure that `error`, raised by the code of the file at `path`, stands for."""
+    """The failure for an `error` that the code of the file at `path` raised."""
     root = os.path.dirname(path) if os.path.basename(path) == "__init__.py" else path
     if isinstance(error, SyntaxError) and error.filename and _is_inside(error.filename, root):
         file, line, text = error.filename, error.lineno or 0, error.msg
@@ -110,7 +113,7 @@ def failure_of(kind: FailureKind, error: BaseException, path: str, prefix: str =
 
 
 def join_failures(name: str, failures: Iterable[Failure]) -> str:
-    """One text for all the files that could have provided `name` and did not."""
+    """One text for all files that could have provided `name`."""
     refused: list[str] = []
     others: list[str] = []
     for failure in failures:
@@ -125,7 +128,7 @@ def join_failures(name: str, failures: Iterable[Failure]) -> str:
 
 
 def _place_in(trace: TracebackType | None, root: str) -> tuple[str, int]:
-    """File and line of the innermost frame that is the module's own; line 0 when there is none."""
+    """File and line of the innermost frame of the module; line 0 if there is none."""
     file, line = root, 0
     while trace is not None:
         if _is_inside(trace.tb_frame.f_code.co_filename, root):
@@ -135,12 +138,12 @@ def _place_in(trace: TracebackType | None, root: str) -> tuple[str, int]:
 
 
 def _is_inside(file: str, root: str) -> bool:
-    """Whether the file is the module at `root`, or a part of it, when it is a package or an archive."""
+    """Whether the file is the module at `root`, or inside it."""
     return file == root or file.startswith(root + os.sep)
 
 
 def _text_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - the exception class is foreign code too, and the report must survive it
+    except Exception:  # noqa: BLE001 - the exception class is foreign code, and the report must survive it
         return "(its text cannot be made)"

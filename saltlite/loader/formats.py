@@ -1,7 +1,11 @@
-"""Zip modules: `m.zip` holds one folder `m/` with an `__init__.py`, and whatever that imports beside it.
+"""Module files that are not plain Python: zip archives, `.so` files, and `.pyx` files that Cython compiles.
 
-The archive is checked before anything of it is read, and read whole before anything of it runs; nothing is unpacked
-to disk. Only `.py` files are of use.
+`m.zip` holds one folder `m/` with an `__init__.py` and its submodules. The archive is checked before it is read, and
+read completely before any code of it runs; nothing is unpacked to disk.
+
+Compiled modules are kept in `<cachedir>/cython`, a private folder, under a name made of the text and of everything that
+affects the code: a module is compiled once, and never runs from an older text. A process can create such a module only
+once; a second loader gets the same object with its own names set.
 """
 
 from __future__ import annotations
@@ -25,20 +29,20 @@ from types import ModuleType
 from typing import Any
 
 ARCHIVE_BYTES_MAX = 64 * 1024 * 1024
-"""A larger file is no module."""
+"""A larger file is refused."""
 
 MEMBERS_MAX = 10_000
 """Files and folders in one archive."""
 
 TEXT_BYTES_MAX = 32 * 1024 * 1024
-"""All Python files of one archive together, unpacked."""
+"""Unpacked size of all Python files of one archive."""
 
 _ENCRYPTED = 0x1
 _CHUNK = 64 * 1024
 
 
 class ArchiveError(ImportError):
-    """The archive is no module; the text is a sentence."""
+    """The archive cannot be used as a module; the text is a sentence."""
 
 
 def read_main(path: str, stem: str) -> bytes:
@@ -76,7 +80,7 @@ def _opened(path: str) -> Iterator[zipfile.ZipFile]:
 
 
 def _python_files(archive: zipfile.ZipFile, stem: str) -> list[zipfile.ZipInfo]:
-    """The members that matter, after all of them were checked."""
+    """The Python files, after all members were checked."""
     members = archive.infolist()
     if len(members) > MEMBERS_MAX:
         raise ArchiveError(f"the archive has {len(members)} members, a module may have {MEMBERS_MAX}")
@@ -102,7 +106,7 @@ def _leaves(name: str) -> bool:
 
 
 def _text(archive: zipfile.ZipFile, member: zipfile.ZipInfo, limit: int) -> bytes:
-    """What is announced may be less than what comes out, so that is counted too."""
+    """The unpacked bytes, which are counted because the announced size may be wrong."""
     text = bytearray()
     with archive.open(member) as stream:
         while chunk := stream.read(_CHUNK):
@@ -117,12 +121,12 @@ def _too_large() -> str:
 
 
 COMPILE_SECONDS = 120.0
-"""Cython has this long for one module, and so has the compiler."""
+"""Time limit for Cython, and for the compiler, for one module."""
 
-_SAID_MAX = 400
-"""Characters of what a compiler said that go into the reason."""
+_OUTPUT_MAX = 400
+"""Characters of compiler output in an error."""
 
-# Run by a Python of its own. Names that Cython does not know are the dunder names: looked up when they are used.
+# Runs in a separate Python. Names unknown to Cython are the dunder names, which are looked up when they are used.
 _CYTHON = """
 import sys
 from Cython.Compiler import Options
@@ -137,7 +141,7 @@ _made: dict[str, ModuleType] = {}
 
 
 class CompileError(ImportError):
-    """A `.pyx` file did not become a module; the text is a sentence."""
+    """A `.pyx` file could not be compiled; the text is a sentence."""
 
 
 @functools.cache
@@ -195,7 +199,7 @@ def _private_folder(cachedir: str) -> str:
         os.mkdir(folder, 0o700)
     status = os.lstat(folder)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise CompileError(f"{folder} must be a folder of this user that nobody else may enter (mode 0700)")
+        raise CompileError(f"{folder} must be a folder of this user that no one else may enter (mode 0700)")
     return folder
 
 
@@ -231,5 +235,5 @@ def _run(command: list[str], name: str, folder: str) -> None:
     except subprocess.TimeoutExpired as error:
         raise CompileError(f"{name} did not end within {COMPILE_SECONDS:g} s") from error
     if done.returncode:
-        said = " ".join(done.stderr.decode(errors="replace").replace(folder + os.sep, "").split())
-        raise CompileError(f"{name} failed: {said[-_SAID_MAX:]}")
+        output = " ".join(done.stderr.decode(errors="replace").replace(folder + os.sep, "").split())
+        raise CompileError(f"{name} failed: {output[-_OUTPUT_MAX:]}")

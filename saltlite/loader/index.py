@@ -105,15 +105,15 @@ def _default(column: Sequence[Parameter]) -> str:
 log = logging.getLogger(__name__)
 
 SALT_RANK = 1000
-"""The rank of the first layer of Salt."""
+"""Rank of the first layer of Salt's own files."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleFile:
-    """One module file as the index knows it; the names are explained at `saltlite.loader.scan.Scan`.
+    """One module file with its scan; see `saltlite.loader.scan.Scan` for the fields.
 
-    `path` of a package is its `__init__.py`. `rank` is the place of its layer, 0 is asked first, and SALT_RANK or more
-    that of a layer of Salt. `failure` is set when the file cannot be parsed.
+    `path` of a package is its `__init__.py`. `rank` is the position of its layer, 0 being asked first. `failure` is set
+    when the file cannot be parsed.
     """
 
     path: str
@@ -132,8 +132,8 @@ class ModuleFile:
     failure: Failure | None = None
 
     @property
-    def salts(self) -> bool:
-        """Whether it was written for Salt's own loader, and is loaded only for what nobody else offers."""
+    def is_salt_file(self) -> bool:
+        """Whether it was written for Salt's own loader, and is loaded only for what no other file offers."""
         return self.rank >= SALT_RANK
 
 
@@ -157,55 +157,53 @@ class Index:
         """Path, time and size of the files in folders that may change while a daemon runs."""
         self._claims = {name: tuple(claimants) for name, claimants in claims.items()}
         self.undetermined = tuple(file for file in files if file.undetermined)
-        self.lowest = self._lowest()
-        """The files below all these that were written for Salt, if there are any; nothing is read until it is asked."""
-        self.whole = not self.undetermined and self.lowest is None and not any(file.failure for file in files)
-        """Whether the names of all functions are known: what a broken file would offer is not, and who calls it is to
-        read what is wrong with it."""
+        self.salt_files = self._salt_files()
+        """The files written for Salt, below all others, if there are any; read at the first use."""
+        self.whole = not self.undetermined and self.salt_files is None and not any(file.failure for file in files)
+        """Whether the names of all functions are known. A broken file's are not, and its callers read why."""
 
     def names(self) -> list[str]:
         """Every virtual name that some file claims, sorted."""
         return sorted(self._claims)
 
     def claimants(self, name: str) -> tuple[ModuleFile, ...]:
-        """The files that may provide the virtual name, in the order in which they are asked.
+        """The files that may provide the virtual name, in order of precedence.
 
-        Within one layer the file that has the virtual name as its file name comes first, then by file name.
+        Within one layer the file of that name comes first, the others follow by file name.
         """
         return self._claims.get(name, ())
 
     def all_claimants(self, name: str) -> Iterator[ModuleFile]:
-        """As `claimants`, and those of Salt behind them, which are looked for when the others are through."""
+        """As `claimants`, followed by Salt's files."""
         yield from self.claimants(name)
-        if self.lowest is not None:
-            yield from self.lowest.claimants(name)
+        if self.salt_files is not None:
+            yield from self.salt_files.claimants(name)
 
     def all_names(self) -> list[str]:
-        """As `names`, with those that only Salt's files claim."""
-        return sorted({*self.names(), *(self.lowest.names() if self.lowest is not None else ())})
+        """As `names`, including those that only Salt's files claim."""
+        return sorted({*self.names(), *(self.salt_files.names() if self.salt_files is not None else ())})
 
     def file(self, stem: str) -> ModuleFile | None:
         """The visible file with that file name (without `.py`)."""
         return self._by_stem.get(stem)
 
-    def _lowest(self) -> SaltFiles | None:
-        salts = next((layer for layer in self.layers if layer.salt), None)
-        if salts is None:
+    def _salt_files(self) -> SaltFiles | None:
+        is_salt_file = next((layer for layer in self.layers if layer.salt), None)
+        if is_salt_file is None:
             return None
         from saltlite.loader.salt_compat import SaltFiles  # noqa: PLC0415 - few machines have Salt
 
-        # A file that somebody wrote hides Salt's of that name, as in Salt; one that ships with saltlite does not.
-        return SaltFiles(salts, frozenset(file.stem for file in self.files if file.layer != SHIPPED))
+        # A custom file hides Salt's file of that name, as in Salt; a shipped one does not.
+        return SaltFiles(is_salt_file, frozenset(file.stem for file in self.files if file.layer != SHIPPED))
 
     def function_names(self) -> list[str]:
-        """Every `module.function` that the files promise, whether or not they will load here; sorted."""
+        """Every `module.function` in the text of the files, sorted, whether or not they load here."""
         return sorted({f"{name}.{fun}" for file in self.files for name in file.claims for fun in file.functions})
 
     def function_texts(self, providers: Mapping[str, str]) -> list[str]:
-        """The text of `saltlite.model.signature` for every function that the files promise, sorted by name.
+        """The text of `saltlite.model.signature` for every function, sorted by name; `providers` is that option.
 
-        `providers` is the option of that name. Where only running the files would tell which of them provides a
-        function, and they do not take the same, the text takes whatever one of them takes (`saltlite.loader.index`).
+        Where only running the files would tell which one provides a function, the text takes what any of them takes.
         """
         texts: dict[str, str] = {}
         for name in {*self._claims, *providers}:
@@ -216,7 +214,7 @@ class Index:
 
 
 def _possible(files: Sequence[ModuleFile]) -> dict[str, list[str]]:
-    """Function -> its texts in the files that may provide it, first asked first."""
+    """Function -> its texts in the files that may provide it, in order of precedence."""
     found: dict[str, list[str]] = {}
     settled: set[str] = set()
     settled_rank = -1
@@ -236,7 +234,7 @@ def _possible(files: Sequence[ModuleFile]) -> dict[str, list[str]]:
 
 def _module_text(module: str, fun: str, found: Sequence[str]) -> str:
     text = f"{module}.{found[0]}"
-    # Behind "m." the scan found it to be within the grammar, so only what the module's name adds can be too much.
+    # The scan checked it as "m.", so only the longer module name can exceed a limit.
     fits = len(text) <= FUNCTION_TEXT_MAX and is_function_name(f"{module}.{fun}")
     if fits and len(set(found)) == 1:
         return text
@@ -249,9 +247,9 @@ def _module_text(module: str, fun: str, found: Sequence[str]) -> str:
 
 
 def build_index(layers: Sequence[Layer], previous: Index | None = None, *, first_rank: int = 0) -> Index:
-    """Index the layers; files that `previous` knows unchanged are not read again.
+    """Index the layers, reading only files that changed since `previous`.
 
-    Returns `previous` itself when nothing changed, so that a caller can tell by identity.
+    Returns `previous` itself when nothing changed, so that callers can compare by identity.
     """
     known = {file.path: file for file in previous.files} if previous else {}
     visible: dict[str, ModuleFile] = {}
@@ -273,9 +271,9 @@ def build_index(layers: Sequence[Layer], previous: Index | None = None, *, first
 
 
 def refreshed_index(previous: Index) -> Index:
-    """`previous` with what has changed since in the folders that operators write to; it itself when nothing has.
+    """`previous` with the changes in folders that operators write to; itself when nothing changed.
 
-    Cheap enough to be asked by every job: installed folders are not looked at, nor is whether there are new ones.
+    Cheap enough for every job: it looks neither at installed folders nor for new folders.
     """
     written = [layer for layer in previous.layers if not layer.installed]
     found = {(one.path, one.mtime_ns, one.size) for layer in written for one in module_files(layer)}
@@ -287,7 +285,7 @@ def _order(name: str, file: ModuleFile) -> tuple[int, bool, str]:
 
 
 def _scanned(blank: ModuleFile) -> ModuleFile:
-    """The file with what it promises. Machine code promises nothing: only loading it tells."""
+    """The file with its scan. Machine code has none: only loading tells what it offers."""
     unread = replace(blank, claims=(blank.stem,), checked=True, undetermined=True)
     if blank.form is Form.EXTENSION:
         return unread
@@ -311,7 +309,7 @@ def _scanned(blank: ModuleFile) -> ModuleFile:
 
 
 def module_text(file: ModuleFile) -> bytes:
-    """The Python text of a file that is no machine code. Raises OSError and ArchiveError."""
+    """The Python text of a file that is not machine code. Raises OSError and ArchiveError."""
     if file.form is Form.ZIP:
         return read_main(file.path, file.stem)
     with open(file.path, "rb") as stream:
@@ -319,7 +317,7 @@ def module_text(file: ModuleFile) -> bytes:
 
 
 def module_tree(file: ModuleFile) -> ast.Module:
-    """The syntax tree of a file that is no machine code, with what a package takes from its parts.
+    """The syntax tree of a file that is not machine code, joined with the submodules of a package.
 
     Raises SyntaxError, OSError and ArchiveError.
     """
@@ -330,50 +328,50 @@ def module_tree(file: ModuleFile) -> ast.Module:
 
 
 def _text_path(file: ModuleFile) -> str:
-    """Where a fault of the text is said to be."""
+    """The path for syntax errors."""
     return os.path.join(file.path, file.stem, "__init__.py") if file.form is Form.ZIP else file.path
 
 
 INDEX_BYTES_MAX = 64 * 1024 * 1024
-"""A larger file is not ours; 500 modules take 200 KiB."""
+"""A larger file is ignored; 500 modules take 200 KiB."""
 
 Made = TypeVar("Made")
 
 _FIELDS = [field.name for field in fields(ModuleFile)]
 
 
-def remembered_index(layers: Sequence[Layer], cachedir: str) -> Index:
-    """The index over the layers, with what `<cachedir>/index` remembers of them; remembers it for the next one."""
+def cached_index(layers: Sequence[Layer], cachedir: str) -> Index:
+    """The index over the layers, read from `<cachedir>/index` where it is current, and written there."""
     kind = layers[0].kind if layers else ""
-    return index_kept_in(os.path.join(cachedir, "index", kind) if cachedir and kind else "", layers)
+    return cached_index_at(os.path.join(cachedir, "index", kind) if cachedir and kind else "", layers)
 
 
-def index_kept_in(path: str, layers: Sequence[Layer], *, first_rank: int = 0) -> Index:
-    """The index over the layers, with what the file at `path` remembers of them; "" remembers nothing."""
-    before = _remembered(path) if path else None
+def cached_index_at(path: str, layers: Sequence[Layer], *, first_rank: int = 0) -> Index:
+    """As `cached_index`, with the cache file at `path`; "" for none."""
+    before = _read_index(path) if path else None
     index = build_index(layers, before, first_rank=first_rank)
     if index is not before and path:
         with contextlib.suppress(OSError):
-            _remember(path, index)
+            _write_index(path, index)
     return index
 
 
 def is_own_folder(folder: str) -> bool:
-    """Whether this user keeps the folder: in another one's, or where there is none, nothing is to be written."""
+    """Whether the folder exists and belongs to this user; nothing is written into others."""
     try:
         return os.stat(folder).st_uid == os.geteuid()
     except OSError:
         return False
 
 
-def stamp_of(*readers: str) -> list[Any]:
-    """What is remembered depends on this beside the file: how it is read, by the modules at these paths."""
+def cache_stamp(*readers: str) -> list[Any]:
+    """The versions of saltlite, Python and the reading code at these paths, which invalidate a cache."""
     files = [os.stat(path) for path in readers]
     return [saltlite.__version__, sys.version, [[one.st_mtime_ns, one.st_size] for one in files]]
 
 
-def read_remembered(path: str, stamp: Sequence[Any], made: Callable[..., Made]) -> Made | None:
-    """What `made` makes of the values that the file at `path` has behind this stamp; None where it is of no use."""
+def read_cache(path: str, stamp: Sequence[Any], made: Callable[..., Made]) -> Made | None:
+    """`made` of the values in the cache file at `path`; None if the file is missing, damaged or has another stamp."""
     try:
         with open(path, "rb") as stream:
             status = os.fstat(stream.fileno())
@@ -391,11 +389,8 @@ def read_remembered(path: str, stamp: Sequence[Any], made: Callable[..., Made]) 
         return None
 
 
-def write_remembered(path: str, stamp: Sequence[Any], *values: Any) -> None:
-    """Keep these values, which are plain data, behind the stamp, whole or not at all.
-
-    Raises OSError, and ValueError for a text that is none.
-    """
+def write_cache(path: str, stamp: Sequence[Any], *values: Any) -> None:
+    """Write these plain values behind the stamp, atomically. Raises OSError, and ValueError for an invalid text."""
     data: bytes = msgpack.packb([stamp, *values])
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     fresh = f"{path}.{os.getpid()}"
@@ -410,22 +405,22 @@ def write_remembered(path: str, stamp: Sequence[Any], *values: Any) -> None:
 
 
 def _stamp() -> list[Any]:
-    return [*stamp_of(scan.__file__), _FIELDS]
+    return [*cache_stamp(scan.__file__), _FIELDS]
 
 
-def _remembered(path: str) -> Index | None:
-    return read_remembered(path, _stamp(), _index)
+def _read_index(path: str) -> Index | None:
+    return read_cache(path, _stamp(), _index)
 
 
 def _index(layers: Sequence[Any], rows: Sequence[Any]) -> Index:
     return Index([_layer(*row) for row in layers], [_file(row) for row in rows])
 
 
-def _remember(path: str, index: Index) -> None:
+def _write_index(path: str, index: Index) -> None:
     layers = [
         [layer.name, layer.path, layer.kind, sorted(layer.forms), layer.installed, layer.salt] for layer in index.layers
     ]
-    write_remembered(path, _stamp(), layers, [astuple(file) for file in index.files])
+    write_cache(path, _stamp(), layers, [astuple(file) for file in index.files])
 
 
 def _layer(name: str, path: str, kind: str, forms: Sequence[str], *flags: bool) -> Layer:

@@ -1,8 +1,7 @@
-"""The loader: a mapping of `module.function` to functions, which module files know as `__salt__`.
+"""The loader: a mapping of `module.function` to functions, which module files see as `__salt__`.
 
-One loader serves one job, or one call of `saltlite call`. It imports a module file when one of its
-functions is asked for; what it has loaded, its `__context__` and its failures die with it. Text of the
-errors: see `saltlite.loader.failure`.
+One loader serves one job, or one `saltlite call`. It imports a module file at the first access to one of its functions.
+Loaded modules, `__context__` and failures belong to the loader. `saltlite.loader.failure` has the texts of errors.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from typing import Any
 from saltlite.decorators.notes import note
 from saltlite.interfaces.smi.contract import STUBS, Binding, State
 from saltlite.loader.contracts import Contracts
-from saltlite.loader.documents import Description, Documents, remembered_documents
-from saltlite.loader.dunders import Context, CrossCalls, Injected, LocalMatcher
+from saltlite.loader.documents import Description, Documents, cached_documents
+from saltlite.loader.dunders import Context, Injected, LazyFunctions, LocalMatcher
 from saltlite.loader.failure import Failure, FunctionUnavailable, join_failures
 from saltlite.loader.index import Index, ModuleFile, build_index
-from saltlite.loader.registry import LoadedModule, Registry
+from saltlite.loader.registry import LoadedModule, ModuleRegistry
 from saltlite.loader.search_path import MODULES, Form, search_layers
 
 Function = Callable[..., Any]
 
 SUGGESTIONS_MAX = 3
-"""How many near names an error carries."""
+"""Similar names in an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One file that could provide a virtual name; `reason` says why it does not when `chosen` is False."""
+    """One file that could provide a virtual name; if it is not `chosen`, `reason` says why."""
 
     stem: str
     path: str
@@ -43,8 +42,8 @@ class Candidate:
 class Loader(Mapping[str, Callable[..., Any]]):
     """The functions that the modules of an index offer under one configuration, grains and pillar.
 
-    `opts`, grains and pillar are copied, each once: what modules hold of them stays the same object, also when
-    `refresh` changes what is in it. `more` are dunder names beside the usual ones, or in place of them.
+    `opts`, grains and pillar are copied once, so modules keep the same objects when `refresh` changes their content.
+    `more` adds or replaces dunder names.
     """
 
     def __init__(
@@ -70,39 +69,39 @@ class Loader(Mapping[str, Callable[..., Any]]):
             "__file_client__": Injected(),
             "__events__": Injected(),
             "__matches__": LocalMatcher(self.opts, self._grains, self._pillar),
-            "__salt__": CrossCalls(lambda: self),
-            "__utils__": CrossCalls(lambda: self.of_type("utils")),
+            "__salt__": LazyFunctions(lambda: self),
+            "__utils__": LazyFunctions(lambda: self.of_type("utils")),
             "__salt_system_encoding__": sys.getfilesystemencoding(),
             **(more or {}),
         }
         self._contracts = Contracts(self.opts, self._grains, self._names)
-        self._registry = Registry(index, self._names, self._contracts.module)
+        self._registry = ModuleRegistry(index, self._names, self._contracts.module)
         self._bindings: dict[str, Binding | None] = {}
         self._bound: dict[str, Function | None] = {}
         self._documents: dict[str, Documents] = {}
 
     @property
     def settings(self) -> Mapping[str, Mapping[str, Any]]:
-        """What this minion is told about itself, by where it stands: configuration, grains, pillar."""
+        """The configuration, grains and pillar by those names."""
         return {"configuration": self.opts, "grains": self._grains, "pillar": self._pillar}
 
     def provide(self, dunder: str, value: Any) -> None:
-        """Let every module see `value` under that dunder name: those that are loaded, and those that will be."""
+        """Set a dunder name in all modules, loaded or not."""
         self._names[dunder] = value
         self._registry.provide(dunder, value)
 
     def load_ahead(self, module: str) -> None:
-        """Load a shipped module before anything of it is asked for; does nothing for others."""
+        """Load a shipped module before its first use; does nothing for others."""
         self._registry.load_ahead(module)
 
     def refresh(self, grains: Mapping[str, Any], pillar: Mapping[str, Any]) -> None:
-        """Let every module see these grains and this pillar, in the dicts that it has."""
+        """Update the grains and the pillar that every module sees."""
         self._grains.refresh(grains)
         self._pillar.refresh(pillar)
-        self._bound.clear()  # how a function stands depends on grains
+        self._bound.clear()  # the state of a function depends on grains
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
-        """The function `module.function`. Raises FunctionUnavailable, which says why there is none."""
+        """The function `module.function`. Raises FunctionUnavailable with the reason."""
         provider = self._provider(name)
         function = self._bound_function(str(name), provider)
         if function is None:
@@ -112,7 +111,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
         return function
 
     def __contains__(self, name: object) -> bool:
-        """Whether a call does something: what is there only to say that it is not implemented is not seen."""
+        """Whether a call does something; a stub of an interface does not count."""
         if not isinstance(name, str):
             return False
         if self._provider(name) is not None:
@@ -135,15 +134,14 @@ class Loader(Mapping[str, Callable[..., Any]]):
         return sum(1 for _ in self)
 
     def outputter(self, name: str) -> str | None:
-        """How the result of the function wants to be printed: its entry in `__outputter__`."""
+        """The function's entry in `__outputter__`."""
         provider = self._provider(name)
         return provider.outputters.get(name.partition(".")[2]) if provider else None
 
     def modules(self) -> list[str]:
         """Names of all modules that are offered here, sorted.
 
-        Only files with `__virtual__` or `__init__` are loaded to know; a file whose body fails is listed
-        until it was tried.
+        This loads only files with `__virtual__` or `__init__`; a file whose body fails is listed until it was loaded.
         """
         return [name for name in self._all_names() if any(True for _ in self._registry.winning_files(name))]
 
@@ -156,7 +154,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
         return sorted(names)
 
     def stubs(self, module: str) -> list[str]:
-        """Functions that the module's interface has and this machine does not, sorted: calling one says why."""
+        """Functions of the module's interface that this machine lacks, sorted; calling one says why."""
         binding = self._binding(module)
         if binding is None:
             return []
@@ -165,38 +163,36 @@ class Loader(Mapping[str, Callable[..., Any]]):
         return sorted(fun for fun, standing in standings if standing is not None and standing.state in STUBS)
 
     def conformance(self, module: str) -> dict[str, Any] | None:
-        """How the module keeps to its interface here: the row of `saltlite.interfaces.smi.report`; None where it has
-        none.
-        """
-        from saltlite.interfaces.smi.report import conformance_of  # noqa: PLC0415 - digests and JSON, which jobs do without
+        """The module's report (`saltlite.interfaces.smi.report`); None without an interface."""
+        from saltlite.interfaces.smi.report import conformance_of  # noqa: PLC0415 - few jobs need it
 
         binding = self._binding(module)
         if binding is None:
             return None
         provided = {fun: one.functions[fun] for one in reversed(self._providers(module)) for fun in one.functions}
         needs = {
-            fun: lacking
+            fun: missing
             for fun in binding.contract.functions
             for one in self._providers(module)
-            if fun not in provided and (lacking := one.functions.lacking(fun))
+            if fun not in provided and (missing := one.functions.missing_dependency(fun))
         }
-        strays = {name.partition(".")[2]: count for name, count in self._contracts.strays.counts().items()
-                  if name.startswith(f"{module}.")}  # fmt: skip
-        return conformance_of(binding, provided, needs, strays)
+        undeclared = {name.partition(".")[2]: count for name, count in self._contracts.undeclared.counts().items()
+                      if name.startswith(f"{module}.")}  # fmt: skip
+        return conformance_of(binding, provided, needs, undeclared)
 
     def interface(self, module: str) -> dict[str, Any] | None:
-        """The interface of the module as data, whether or not anything provides the module; None where it has none."""
+        """The module's interface as data, whether or not a file provides the module; None without an interface."""
         binding = self._binding(module)
         contract = binding.contract if binding else self._contracts.contract(module)
         if contract is None:
             return None
-        from saltlite.interfaces.smi.report import describe_contract  # noqa: PLC0415 - as above
+        from saltlite.interfaces.smi.report import describe_contract  # noqa: PLC0415 - few jobs need it
 
         report = self.conformance(module) or {"functions": {}}
         return describe_contract(contract, {fun: row["state"] for fun, row in report["functions"].items()})
 
     def interfaces(self) -> dict[str, str]:
-        """Virtual name -> version of its interface, for all that have one."""
+        """Virtual name -> version of its interface, where there is one."""
         found = ((name, self._contracts.contract(name)) for name in self._contracts.names())
         return {name: contract.version for name, contract in found if contract is not None}
 
@@ -204,32 +200,31 @@ class Loader(Mapping[str, Callable[..., Any]]):
         """Docstring and argument list of `module.function`, or None when it is not offered."""
         module, _, function = name.partition(".")
         for file in self._registry.winning_files(module):
-            if function not in file.functions:  # the text's: what `depends` took away is documented all the same
-                continue
-            return self._documents_of(file).functions.get(function)
+            if function in file.functions:  # also a function that `depends` removed
+                return self._documents_of(file).functions.get(function)
         return None
 
     def module_doc(self, module: str) -> str | None:
-        """The docstring of the first file that provides the module; None when there is none, or it is machine code."""
+        """The docstring of the first file that provides the module; None without one, and for machine code."""
         for file in self._registry.winning_files(module):
             return self._documents_of(file).doc if file.form not in (Form.EXTENSION, Form.CYTHON) else None
         return None
 
     def constant(self, module: str, name: str) -> Any:
-        """What the file that provides the module holds at its top under that name; None for nothing."""
+        """A global of the file that provides the module, or None."""
         first = next(iter(self._registry.providers(module)), None)
         return None if first is None else first.functions.constant(name)
 
     def of_type(self, kind: str, index: Index | None = None, more: Mapping[str, Any] | None = None) -> Loader:
-        """The loader of the plug-ins of another type, with the same options, grains and pillar.
+        """The loader of another plug-in type, with the same options, grains and pillar.
 
-        `index` is that of its files, where it is known; `more` are dunder names that they have besides.
+        `index` saves building one; `more` adds dunder names.
         """
         known = index or build_index(search_layers(self.opts, kind))
         return Loader(known, self.opts, self._grains, self._pillar, more={**self._names, **(more or {})})
 
     def candidates(self, module: str) -> list[Candidate]:
-        """The files that could provide a virtual name, in the order in which they are asked; loads them."""
+        """The files that could provide a virtual name, in order of precedence; loads them."""
         winners = {provider.file.path for provider in self._registry.providers(module)}
         found: list[Candidate] = []
         for file in self._registry.candidates(module):
@@ -240,7 +235,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
                     loaded.sentence(file.stem)
                     if isinstance(loaded, Failure)
                     else f"saltlite provides the name here by another file than {file.stem!r}, and two are never mixed"
-                    if module in loaded.names and file.salts
+                    if module in loaded.names and file.is_salt_file
                     else "another file of the same or a higher layer provides the name"
                     if module in loaded.names
                     else f"it is offered as {loaded.names[0]!r}"
@@ -259,7 +254,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
     def _documents_of(self, file: ModuleFile) -> Documents:
         if file.path not in self._documents:
             cachedir = str(self.opts.get("cachedir") or "")
-            self._documents[file.path] = remembered_documents(file, cachedir, self.index.kind)
+            self._documents[file.path] = cached_documents(file, cachedir, self.index.kind)
         return self._documents[file.path]
 
     def _provider(self, name: str) -> LoadedModule | None:
@@ -275,7 +270,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
         return list(self._registry.providers(module))
 
     def _binding(self, module: str) -> Binding | None:
-        """The module behind its interface; None where it has none, or nobody provides the module."""
+        """The module bound to its interface; None without an interface or a provider."""
         if module not in self._bindings:
             first = next(iter(self._registry.providers(module)), None) if self.index.kind == MODULES else None
             self._bindings[module] = (
@@ -291,15 +286,16 @@ class Loader(Mapping[str, Callable[..., Any]]):
             if binding is None:
                 self._bound[name] = real
             else:
-                lacking = "" if real else "; ".join(filter(None, self._lacking(module, function)))
-                self._bound[name] = binding.bound(function, real, lacking)
+                self._bound[name] = binding.bound(function, real, "" if real else self._missing(module, function))
         return self._bound[name]
 
-    def _lacking(self, module: str, function: str) -> Iterator[str]:
-        return (one.functions.lacking(function) for one in self._registry.providers(module))
+    def _missing(self, module: str, function: str) -> str:
+        """The dependencies that the providers lack for the function."""
+        found = (one.functions.missing_dependency(function) for one in self._registry.providers(module))
+        return "; ".join(filter(None, found))
 
     def _idle_functions(self, module: str) -> list[str]:
-        """Functions that nobody provides here and that are there all the same, because there is nothing to do."""
+        """Functions without a provider that return their default because they are not applicable here."""
         binding = self._binding(module)
         if binding is None:
             return []
@@ -316,22 +312,22 @@ class Loader(Mapping[str, Callable[..., Any]]):
 
     def _unavailable(self, name: str) -> FunctionUnavailable:
         module, _, function = name.partition(".")
-        lowest = self.index.lowest
-        # The index has what other providers of a virtual name offer, on machines of another kind.
-        known = {*self.index.function_names(), *(lowest.function_names() if lowest else ())} - {name}
+        salt_files = self.index.salt_files
+        # The index also has the functions of providers for other kinds of machines.
+        known = {*self.index.function_names(), *(salt_files.function_names() if salt_files else ())} - {name}
         suggestions = difflib.get_close_matches(name, sorted(known), SUGGESTIONS_MAX, cutoff=0.7)
         if self._registry.is_disabled(module):
             return FunctionUnavailable(f"'{name}' is not available.", suggestions)
-        if lowest is not None and (reason := lowest.refusal(name)):
+        if salt_files is not None and (reason := salt_files.refusal(name)):
             return FunctionUnavailable(f"'{name}' is not available. ({reason})", suggestions)
         providers = list(self._registry.providers(module))
         if providers:
-            needs = "; ".join(filter(None, self._lacking(module, function)))
+            needs = self._missing(module, function)
             reason = f" (needs {needs})" if needs else ""
             return FunctionUnavailable(f"'{name}' is not available.{reason}", suggestions if not needs else ())
         failures = self._registry.failures(module)
         if failures:
-            # Nothing of a module that does not load can be called either.
+            # Do not suggest functions of the module that failed to load.
             others = [one for one in suggestions if not one.startswith(f"{module}.")]
             return FunctionUnavailable(join_failures(module, failures), others)
         file = self.index.file(module)

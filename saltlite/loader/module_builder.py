@@ -1,24 +1,29 @@
-"""Building one module object for one loader, with the dunder names set.
+"""Builds a module object for one loader: compiles its text, sets the dunder names and runs its body.
 
-The names are set before the body runs, so that code at module level may read `__grains__`, and once more
-after it, because files written for Salt carry placeholders such as `__grains__ = {}` that must not hide the
-real thing. A module-level `__opts__` dict is different: by Salt's contract it is laid over the minion's
-options.
+The names are set before the body runs, so that module-level code may read `__grains__`, and again after it, because
+files written for Salt have placeholders such as `__grains__ = {}`. By Salt's contract, a module-level `__opts__` is
+merged over the minion's options instead.
 
-A module object belongs to exactly one loader: two loaders in one process share no state (but for machine code, see
-`saltlite.loader.formats`). It is entered into `sys.modules`, under a name that no `import` finds by itself, because
-relative imports, dataclasses and pickle look there; a second loader replaces the entry.
+A module object belongs to one loader: two loaders in one process share no state, except for machine code (see
+`saltlite.loader.formats`). `sys.modules` has it under a private name, where relative imports, dataclasses and pickle
+look; a second loader replaces the entry. Submodules of a package are found through the package's loader, and no folder
+or archive is added to `sys.path`.
+
+Each plug-in file has its own builtins with an `__import__` that also serves
+- the names of Salt in `saltlite.loader.salt_names`, where Salt is not installed, and `salt.interfaces` always;
+- `from saltlite.interfaces.pkg import …` (`salt.interfaces.pkg_module` in Salt's RFC), from plug-in files before the
+  shipped ones;
+- the submodules of a zip module by the archive's name, as in `from lumberjack import sleep`.
+Libraries do not see these names. Imports inside functions do.
 """
 
 from __future__ import annotations
 
 import builtins
 import functools
-import importlib
 import logging
 import os
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,19 +39,19 @@ from saltlite.loader.salt_names import is_ours_alone, is_salt_name, salt_part
 from saltlite.loader.search_path import SHIPPED, Form, salt_is_installed
 
 Interfaces = Callable[[str], ModuleType | None]
-"""The plug-in file of the type `interfaces` with that file name."""
+"""File name -> plug-in module of the type `interfaces`."""
 
 _INTERFACES = ("saltlite.interfaces.", "salt.interfaces.")
 
 
 def _no_interfaces(_stem: str) -> None:
-    """For files that are loaded where there are no plug-ins of that type."""
+    """For loaders without plug-ins of that type."""
 
 
 def plugin_builtins(
     own_name: str = "", module_name: str = "", interfaces: Interfaces = _no_interfaces
 ) -> dict[str, Any]:
-    """Builtins for a plug-in file. `own_name` is what the file calls itself in imports, `module_name` what it is."""
+    """Builtins for a plug-in file, which its own imports call `own_name` and `sys.modules` calls `module_name`."""
 
     def plugin_import(
         name: str,
@@ -80,7 +85,7 @@ def _enter_salt() -> None:
 
 
 def _salt(name: str, fromlist: Sequence[str]) -> ModuleType:
-    """What `import name` or `from name import …` binds. Raises ModuleNotFoundError for a name that we lack."""
+    """What `import name` or `from name import …` binds. Raises ModuleNotFoundError for an unknown name."""
     part = salt_part(name)
     if not fromlist:
         return salt_part("salt")
@@ -91,20 +96,17 @@ def _salt(name: str, fromlist: Sequence[str]) -> ModuleType:
 
 
 def _interface(last: str, interfaces: Interfaces) -> ModuleType | None:
-    """The plug-in file that `saltlite.interfaces.<last>` means; the RFC puts `_module` behind the virtual name."""
+    """The plug-in file of `saltlite.interfaces.<last>`; the RFC appends `_module` to the virtual name."""
     return interfaces(last) or (interfaces(last.removesuffix("_module")) if last.endswith("_module") else None)
 
 
 PREFIX = "saltlite.loaded."
-"""Names of all modules that a loader makes begin so."""
-
-_SWAPPING = threading.RLock()
-"""Held while names of `sys.modules` are those of another loader than the latest."""
+"""Prefix of the names of all modules that a loader builds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """The text of one Python file. `path` is where a traceback says it is; `package`: it is an `__init__.py`."""
+class SourceFile:
+    """The text of one Python file. `path` appears in tracebacks; `package` marks an `__init__.py`."""
 
     path: str
     package: bool
@@ -112,51 +114,33 @@ class Part:
     text: Callable[[], bytes]
 
 
-class Parts(Protocol):
-    """Where the files of one module are."""
+class ModuleSource(Protocol):
+    """The files of one module."""
 
-    def find(self, name: str) -> Part | None:
-        """The part by its dotted name below the module's, "" for the module itself."""
+    def find(self, name: str) -> SourceFile | None:
+        """The file of a dotted submodule name, "" for the module itself."""
         ...
 
 
-class PartLoader(InspectLoader):
-    """Loads the parts of one module; `fill` gives the namespace of each what plug-in files have."""
+class SubmoduleLoader(InspectLoader):
+    """Loads the submodules of one module; `fill` adds the dunder names and builtins to each namespace."""
 
-    def __init__(self, root: str, parts: Parts, fill: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, root: str, source: ModuleSource, fill: Callable[[dict[str, Any]], None]) -> None:
         self.root = root
         self.modules: dict[str, ModuleType] = {}
-        """The module and those of its parts that were loaded, by their names in `sys.modules`."""
-        self._parts = parts
+        """The module and its loaded submodules, by their names in `sys.modules`."""
+        self._source = source
         self._fill = fill
         self._provided: dict[str, Any] = {}
 
     def provide(self, dunder: str, value: Any) -> None:
-        """Put `value` under that dunder name into all parts, those that are loaded later too."""
+        """Set a dunder name in all submodules, including those loaded later."""
         self._provided[dunder] = value
         for module in self.modules.values():
             module.__dict__[dunder] = value
 
-    def part(self, name: str) -> ModuleType:
-        """The part of that name, loaded now if it was not. Raises whatever its body raises."""
-        fullname = f"{self.root}.{name}"
-        with _SWAPPING:
-            other = getattr(sys.modules.get(self.root), "__loader__", None)
-            # Another loader of this process has taken the names: its parts have its dunder names, and not ours.
-            theirs = other.modules if isinstance(other, PartLoader) and other is not self else {}
-            for taken in theirs:
-                sys.modules.pop(taken, None)
-            sys.modules.update(self.modules)
-            try:
-                return importlib.import_module(fullname)
-            finally:
-                if theirs:
-                    for ours in self.modules:
-                        sys.modules.pop(ours, None)
-                    sys.modules.update(theirs)
-
     def spec(self, fullname: str) -> ModuleSpec | None:
-        """The specification of the module or one of its parts; None when there is no such part."""
+        """The specification of the module or a submodule, or None."""
         part = self._part(fullname)
         if part is None:
             return None
@@ -187,16 +171,16 @@ class PartLoader(InspectLoader):
         module.__dict__.update(self._provided)
 
     def get_source(self, fullname: str) -> str | None:
-        """The text of a part, for tracebacks: they cannot read a line of an archive by its path."""
+        """The text for tracebacks, which cannot read a line inside an archive by its path."""
         part = self._part(fullname)
         return None if part is None else part.text().decode(errors="replace")
 
-    def _part(self, fullname: str) -> Part | None:
-        return self._parts.find(fullname[len(self.root) + 1 :])
+    def _part(self, fullname: str) -> SourceFile | None:
+        return self._source.find(fullname[len(self.root) + 1 :])
 
 
-class PartFinder(MetaPathFinder):
-    """Asks the loader of a package for its parts; knows no other name than those below PREFIX."""
+class SubmoduleFinder(MetaPathFinder):
+    """Finds submodules through the loader of their package, for names below PREFIX only."""
 
     def find_spec(
         self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
@@ -205,67 +189,67 @@ class PartFinder(MetaPathFinder):
             return None
         above = sys.modules.get(fullname.rpartition(".")[0])
         loader = getattr(above, "__loader__", None)
-        return loader.spec(fullname) if isinstance(loader, PartLoader) else None
+        return loader.spec(fullname) if isinstance(loader, SubmoduleLoader) else None
 
 
-_FINDER = PartFinder()
+_FINDER = SubmoduleFinder()
 
 
-class FileParts:
+class FileSource:
     """A module that is one file."""
 
     def __init__(self, path: str, compiled: Callable[[], CodeType] | None = None) -> None:
-        self._part = Part(path, False, compiled or partial(compile_file, path), partial(_read, path))
+        self._file = SourceFile(path, False, compiled or partial(_compile_file, path), partial(_read, path))
 
-    def find(self, name: str) -> Part | None:
-        return None if name else self._part
+    def find(self, name: str) -> SourceFile | None:
+        return None if name else self._file
 
 
-class FolderParts:
-    """A package that is a folder; `compiled` gives the code of one of its files."""
+class FolderSource:
+    """A package in a folder; `compiled` returns the code of one file."""
 
     def __init__(self, folder: str, compiled: Callable[[str], CodeType] | None = None) -> None:
         self._folder = folder
-        self._compiled = compiled or compile_file
+        self._compiled = compiled or _compile_file
 
-    def find(self, name: str) -> Part | None:
+    def find(self, name: str) -> SourceFile | None:
         inside = os.path.join(self._folder, *name.split(".")) if name else self._folder
         for path, package in ((os.path.join(inside, "__init__.py"), True), (f"{inside}.py", False)):
             if os.path.isfile(path) and (name or package):
-                return Part(path, package, partial(self._compiled, path), partial(_read, path))
+                return SourceFile(path, package, partial(self._compiled, path), partial(_read, path))
         return None
 
 
-class TextParts:
-    """A package whose files are in memory: path below the package's folder -> text. `folder` is for tracebacks."""
+class ArchiveSource:
+    """A package read from an archive: path below the package -> text. `folder` is for tracebacks."""
 
     def __init__(self, folder: str, texts: Mapping[str, bytes]) -> None:
         self._folder = folder
         self._texts = texts
 
-    def find(self, name: str) -> Part | None:
+    def find(self, name: str) -> SourceFile | None:
         inside = name.replace(".", "/")
         for relative, package in ((f"{inside}/__init__.py".lstrip("/"), True), (f"{inside}.py", False)):
             text = self._texts.get(relative)
             if text is not None:
                 path = os.path.join(self._folder, relative)
-                return Part(path, package, partial(_compile, text, path), partial(bytes, text))
+                return SourceFile(path, package, partial(_compile, text, path), partial(bytes, text))
         return None
 
 
-def load_parts(name: str, parts: Parts, fill: Callable[[dict[str, Any]], None]) -> ModuleType:
-    """A fresh module `name`, its body run, entered into `sys.modules` in place of an older one and its parts.
+def load_source(name: str, source: ModuleSource, fill: Callable[[dict[str, Any]], None]) -> ModuleType:
+    """A fresh module `name` whose body has run; in `sys.modules` it replaces an older one and its submodules.
 
-    Raises whatever the body raises, SyntaxError, and OSError when the file is gone; then `sys.modules` is as before.
+    Raises whatever the body raises, SyntaxError, and OSError when the file is gone; `sys.modules` is restored then.
     """
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
-    loader = PartLoader(name, parts, fill)
-    main, spec = parts.find(""), loader.spec(name)
+    loader = SubmoduleLoader(name, source, fill)
+    main, spec = source.find(""), loader.spec(name)
     if main is None or spec is None:
         raise FileNotFoundError(f"the files of {name} are gone")
-    # A part is there only beside its main module. Looking at every name would also write to the memory of all of them
-    # (their reference counts), which a job's process shares with the minion until then.
+    # Submodules exist only beside their module. Checking every name would also touch the reference counts of all of
+    # them, in memory that a job's process shares with the minion.
     before = [other for other in sys.modules if _belongs(other, name)] if name in sys.modules else []
     known = {other: sys.modules.pop(other) for other in before}
     module = ModuleType(name)
@@ -285,12 +269,11 @@ def load_parts(name: str, parts: Parts, fill: Callable[[dict[str, Any]], None]) 
     return module
 
 
-def _run(part: Part, module: ModuleType) -> None:
+def _run(part: SourceFile, module: ModuleType) -> None:
     exec(part.compiled(), module.__dict__)  # noqa: S102 - running module files is what the loader is for
 
 
-def compile_file(path: str) -> CodeType:
-    """The code of the file as it is now."""
+def _compile_file(path: str) -> CodeType:
     return _compile(_read(path), path)
 
 
@@ -309,20 +292,19 @@ def _belongs(other: str, name: str) -> bool:
 
 
 _SALT_LEVELS = {"garbage": 1, "trace": 5, "profile": 15}
-"""Methods that modules expect of their loggers, and the level of each. Contract: Salt's logging."""
+"""Logger methods that modules expect, with their levels. Contract: Salt's logging."""
 
 
 def build_module(file: ModuleFile, kind: str, names: Mapping[str, Any], interfaces: Interfaces) -> ModuleType:
-    """A fresh module object with the body of `file` run in it and the dunder `names` set.
+    """A fresh module object with the dunder `names` set, in which the body of `file` has run.
 
-    `interfaces` are the plug-in files that it may import from `saltlite.interfaces`.
-
-    Raises whatever the body raises (SystemExit included), SyntaxError, ImportError, and OSError when the file is gone.
+    `interfaces` finds the plug-in files that it may import from `saltlite.interfaces`. Raises whatever the body raises
+    (SystemExit included), SyntaxError, ImportError, and OSError when the file is gone.
     """
     name = f"{PREFIX}{file.layer}.{kind.replace('/', '.')}.{file.stem}"
     given = dict(names)
     if file.layer != SHIPPED:
-        # What ships imports by no other name, and to copy the builtins is to write to the memory of each of them.
+        # Shipped files need no such names, and copying the builtins would unshare the memory of each object.
         own_name = file.stem if file.form is Form.ZIP else ""
         given["__builtins__"] = plugin_builtins(own_name, name, interfaces)
 
@@ -336,7 +318,7 @@ def build_module(file: ModuleFile, kind: str, names: Mapping[str, Any], interfac
         library = compiled_path(file.path, file.stem, str(names["__opts__"].get("cachedir") or ""))
         module = load_extension(name, library, fill)
     else:
-        module = load_parts(name, _parts(file), fill)
+        module = load_source(name, _source_of(file), fill)
     own_opts = module.__dict__.get("__opts__")
     fill(module.__dict__)
     if isinstance(own_opts, dict) and own_opts is not names["__opts__"]:
@@ -344,20 +326,20 @@ def build_module(file: ModuleFile, kind: str, names: Mapping[str, Any], interfac
     return module
 
 
-def _parts(file: ModuleFile) -> Parts:
+def _source_of(file: ModuleFile) -> ModuleSource:
     if file.form is Form.PACKAGE:
-        return FolderParts(os.path.dirname(file.path), _cached_code if _is_installed(file) else None)
+        return FolderSource(os.path.dirname(file.path), _cached_code if _is_installed(file) else None)
     if file.form is Form.ZIP:
-        return TextParts(os.path.join(file.path, file.stem), read_all(file.path, file.stem))
-    return FileParts(file.path, partial(_cached_code, file.path) if _is_installed(file) else None)
+        return ArchiveSource(os.path.join(file.path, file.stem), read_all(file.path, file.stem))
+    return FileSource(file.path, partial(_cached_code, file.path) if _is_installed(file) else None)
 
 
 def _is_installed(file: ModuleFile) -> bool:
-    return file.layer == SHIPPED or file.salts
+    return file.layer == SHIPPED or file.is_salt_file
 
 
 def read_shipped(index: Index) -> None:
-    """Read the compiled bodies of the shipped files, without running any: processes forked from here on share them."""
+    """Read the compiled bodies of the shipped files without running them, for later forks to share."""
     for file in index.files:
         if file.layer == SHIPPED and file.failure is None:
             for path in _texts_of(file):
@@ -373,11 +355,10 @@ def _texts_of(file: ModuleFile) -> list[str]:
 
 @functools.cache
 def _cached_code(path: str) -> CodeType:
-    """The compiled body of a shipped file, by Python's cache of compiled files; read once.
+    """The compiled body of an installed file, from Python's bytecode cache; read once.
 
-    Only for shipped files and those of Salt: these change with the installation, which restarts the daemons, and
-    Python's cache notices a change by whole seconds and size, while a module that was just synchronised may have
-    changed within one second.
+    Installed files change only with an installation, which restarts the daemons. Others could change within a second,
+    which Python's cache does not notice.
     """
     code = SourceFileLoader(path, path).get_code(path)
     if code is None:
@@ -386,7 +367,7 @@ def _cached_code(path: str) -> CodeType:
 
 
 def _teach_levels() -> None:
-    """Give loggers Salt's methods, which a module calls as it is loaded: `log.trace(…)`."""
+    """Add Salt's methods to loggers, such as `log.trace(…)`."""
     for name, level in _SALT_LEVELS.items():
         if not hasattr(logging.Logger, name):
             setattr(logging.Logger, name, _method(level))

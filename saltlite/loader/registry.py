@@ -1,18 +1,31 @@
-"""The modules of one loader: each file loaded at most once, and the providers of a virtual name.
+"""The modules of one loader: loads each file at most once, and picks the providers of a virtual name.
 
-Rules of this file
-- A name that nobody claims in its text costs the loading of the files that compute their name; every other
-  name costs its claimants only.
-- One layer has one provider for a name: the first claimant, in the order of `Index.claimants`, that loads and
-  answers to it. Providers of one layer are never mixed.
-- Between layers the higher one wins function by function; the lower one fills what is missing, unless the
-  higher one sets `__replace__ = True`.
-- Where a file that ships with saltlite provides a name, of Salt's own files (`saltlite.loader.salt_compat`) only the
-one of
-  the same file name fills what is missing: two implementations of one thing are never mixed.
-- The option `providers` replaces the whole virtual name by the named file, whose `__virtual__` is not asked.
-- A file that failed is not tried again by this loader, and its failure is logged once: a fault of its text when the
-  index meets it, any other here.
+Providers
+- A name claimed in a file's text costs the loading of its claimants only; any other name costs the loading of all files
+  that compute their name.
+- One layer has one provider of a name: the first claimant, in the order of `Index.claimants`, that loads and answers
+  to it.
+- Between layers the higher one wins function by function, and the lower one adds missing functions, unless the higher
+  one sets `__replace__ = True`.
+- Of Salt's own files (`saltlite.loader.salt_compat`), only the file of the same name adds functions to a shipped one:
+  two implementations are never mixed.
+- The option `providers` assigns a virtual name to one file, without calling its `__virtual__`.
+- A file that failed is not loaded again by this loader. Its failure is logged once: a syntax error by the index, any
+  other here.
+
+Names: what `__virtual__` returns, and the name of the module
+    (not defined)        `__virtualname__` or the file name; with an interface, the name that it describes
+    an interface         `__virtualname__`, or the name that the interface describes
+    True, (True, …)      `__virtualname__` or the file name
+    "x"                  "x"; with another `__virtualname__` that one, and a warning
+    False, (False, why)  none, for that reason
+    None or falsy        none, and a warning; an exception: none, with its text
+`__virtual_aliases__` adds names.
+
+Functions: what a module offers
+    its own functions and lambdas without a leading underscore, or exactly the callables listed in `__load__` (else
+    `__all__`); never classes. `__func_alias__ = {"list_": "list"}` renames a function. An unmet `@depends(…)`
+    removes it, or replaces it by its fallback.
 """
 
 from __future__ import annotations
@@ -30,57 +43,48 @@ from saltlite.decorators.dependency import requirements_of
 from saltlite.interfaces.smi.declare import Interface, interface_in, virtual_name
 from saltlite.loader.failure import DeadlineError, Failure, FailureKind, failure_of, load_deadline
 from saltlite.loader.index import Index, ModuleFile
-from saltlite.loader.module_builder import Interfaces, PartLoader, build_module
-from saltlite.loader.scan import parted_names
+from saltlite.loader.module_builder import Interfaces, SubmoduleLoader, build_module
 from saltlite.loader.search_path import GRAINS, MODULES, SHIPPED, Form, salt_is_installed
 
 Function = Callable[..., Any]
 
 
-class Offer(Mapping[str, Function]):
+class ModuleFunctions(Mapping[str, Function]):
     """The functions of one module by the name that callers type.
 
-    What a function depends on is looked at when it is asked for, and once: it may mean running a command.
+    Dependencies are checked once, at the first access to a function: a check may run a command.
     """
 
     def __init__(
         self, module: ModuleType, own_names: frozenset[str], bridge: Callable[[Function], Function] | None = None
     ) -> None:
-        """`own_names` are the values of `__module__` that functions of this module have; `bridge` makes of each what
-        others call."""
+        """`own_names` are the values of `__module__` of the module's own functions; `bridge` wraps each function."""
         self._space = module.__dict__
         self._bridge = bridge
-        self._judged: dict[str, Function | str] = {}
+        self._checked: dict[str, Function | str] = {}
         alias = self._space.get("__func_alias__")
         shown = alias if isinstance(alias, dict) else {}
-        self._parts = dict(parted_names(self._space.get("__parts__")))
-        names = [*_offered_names(self._space, own_names), *self._parts]
-        self.shown_names = {name: str(shown.get(name, name)) for name in names}
+        self.shown_names = {name: str(shown.get(name, name)) for name in _offered_names(self._space, own_names)}
         """Name in the file -> name that callers type."""
         self._names = {shown: name for name, shown in self.shown_names.items()}
 
     def constant(self, name: str) -> Any:
-        """What the module holds at its top under that name; None for nothing."""
+        """The module's global of that name, or None."""
         return self._space.get(name)
 
-    def lacking(self, name: str) -> str:
-        """What the function needs and does not have here, to be read behind "needs"; empty when nothing."""
-        judged = self._judge(name)
-        return judged if isinstance(judged, str) else ""
-
-    def listed(self) -> list[str]:
-        """The names, as iterating gives them, but no part is loaded for it: what is not loaded yet is trusted."""
-        unread = {shown for shown, name in self._names.items() if name in self._parts and shown not in self._judged}
-        return [name for name in self._names if name in unread or name in self]
+    def missing_dependency(self, name: str) -> str:
+        """What the function needs and this machine lacks, to follow "needs"; "" if nothing."""
+        found = self._check(name)
+        return found if isinstance(found, str) else ""
 
     def __getitem__(self, name: str) -> Function:
-        judged = self._judge(name)
-        if judged is None or isinstance(judged, str):
+        found = self._check(name)
+        if found is None or isinstance(found, str):
             raise KeyError(name)
-        return judged
+        return found
 
     def __contains__(self, name: object) -> bool:
-        return callable(self._judge(name))
+        return callable(self._check(name))
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in self._names if name in self)
@@ -88,34 +92,18 @@ class Offer(Mapping[str, Function]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def _judge(self, name: object) -> Function | str | None:
+    def _check(self, name: object) -> Function | str | None:
+        """The function or its fallback, or what it lacks; None for an unknown name."""
         if not isinstance(name, str) or name not in self._names:
             return None
-        if name not in self._judged:
-            judged = self._verdict(self._names[name])
-            bridge = self._bridge if callable(judged) else None
-            self._judged[name] = judged if bridge is None or isinstance(judged, str) else bridge(judged)
-        return self._judged[name]
-
-    def _verdict(self, name: str) -> Function | str:
-        space = self._space
-        if name in self._parts:
-            part = f"{self._parts[name]}.py"
-            try:
-                with load_deadline():
-                    space = space["__loader__"].part(self._parts[name]).__dict__
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # noqa: BLE001 - supervision point: the body is anybody's code
-                return f"{part}, which could not be loaded: {type(error).__name__}: {error}"
-            if not _may_be_listed(space.get(name)):
-                return f"a function of that name in {part}"
-        function: Function = space[name]
-        for requirement in requirements_of(function):
-            lacking = requirement.lacking(space)
-            if lacking:
-                return requirement.fallback or lacking
-        return function
+        if name not in self._checked:
+            found: Function | str = self._space[self._names[name]]
+            for requirement in requirements_of(self._space[self._names[name]]):
+                if missing := requirement.missing(self._space):
+                    found = requirement.fallback or missing
+                    break
+            self._checked[name] = found if self._bridge is None or isinstance(found, str) else self._bridge(found)
+        return self._checked[name]
 
 
 def _offered_names(space: Mapping[str, Any], own_names: frozenset[str]) -> list[str]:
@@ -127,7 +115,7 @@ def _offered_names(space: Mapping[str, Any], own_names: frozenset[str]) -> list[
 
 
 def _is_own(value: Any, own_names: frozenset[str]) -> bool:
-    # Of machine code `isfunction` says no: Cython's functions are of a type of their own.
+    # `isfunction` is false for machine code: Cython's functions have another type.
     machine_code = inspect.isroutine(value) and not inspect.ismethod(value)
     return (inspect.isfunction(value) or machine_code) and getattr(value, "__module__", None) in own_names
 
@@ -157,7 +145,7 @@ def initialise(module: ModuleType, file: ModuleFile) -> Failure | None:
 
 
 def names_of(module: ModuleType, file: ModuleFile) -> tuple[str, ...] | Failure:
-    """The names that the module answers to, from its `__virtual__`; the first one is its main name."""
+    """The module's virtual names, the main one first."""
     virtual = getattr(module, "__virtual__", None)
     if virtual is None:
         interface = own_interface(module)
@@ -170,10 +158,10 @@ def names_of(module: ModuleType, file: ModuleFile) -> tuple[str, ...] | Failure:
     except BaseException as error:  # noqa: BLE001 - supervision point: a module never stops the minion
         prefix = "Exception raised when processing __virtual__: "
         return failure_of(FailureKind.REFUSED, error, file.path, prefix)
-    return _judge(module, file, answer)
+    return _names_from(module, file, answer)
 
 
-def _judge(module: ModuleType, file: ModuleFile, answer: Any) -> tuple[str, ...] | Failure:
+def _names_from(module: ModuleType, file: ModuleFile, answer: Any) -> tuple[str, ...] | Failure:
     reason = ""
     if isinstance(answer, tuple) and answer:
         reason = str(answer[1]) if len(answer) > 1 else ""
@@ -204,7 +192,7 @@ def _judge(module: ModuleType, file: ModuleFile, answer: Any) -> tuple[str, ...]
 
 
 def own_interface(module: ModuleType) -> type[Interface] | None:
-    """The interface that the module brings itself: in `__virtualname__`, from `__virtual__`, or as `__interface__`."""
+    """The module's own interface, from `__virtualname__`, `__virtual__` or `__interface__`."""
     space = module.__dict__
     return interface_in(space.get("__virtualname__")) or interface_in(space.get("__interface__"))
 
@@ -217,21 +205,21 @@ def _with_aliases(module: ModuleType, name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LoadedModule:
-    """A module that loaded: the names it answers to, and its functions by the name that callers type."""
+    """A loaded module with its virtual names."""
 
     file: ModuleFile
     names: tuple[str, ...]
-    functions: Offer
+    functions: ModuleFunctions
     outputters: Mapping[str, str]
     replaces: bool
     interface: type[Interface] | None
-    """The interface that the module brings itself."""
+    """The module's own interface."""
     deprecation: str
-    """What `__deprecated__` tells everybody who calls one of its functions, or nothing."""
+    """The sentence of `__deprecated__` for every caller, or ""."""
 
 
-class Registry:
-    """Loads module files for one loader; `names` are the dunder names that each of them is given."""
+class ModuleRegistry:
+    """Loads module files for one loader; `names` are the dunder names that each file sees."""
 
     def __init__(self, index: Index, names: Mapping[str, Any], interfaces: Interfaces) -> None:
         self.index = index
@@ -240,37 +228,37 @@ class Registry:
         self._loaded: dict[str, LoadedModule | Failure] = {}
         self._forced_loaded: dict[str, LoadedModule | Failure] = {}
         self._built: list[ModuleType] = []
-        self._guest_opts: dict[str, Any] | None = None
+        self._compat_opts: dict[str, Any] | None = None
         self._lock = threading.RLock()
-        """Calls at once load a file once, and none of them sees it half loaded."""
+        """Concurrent calls load a file once, and never see it half loaded."""
         opts = names["__opts__"]
         self._disabled = frozenset(str(name) for name in opts.get(f"disable_{index.kind}") or ())
-        # The option is about execution modules; plug-ins of other types have the same options.
+        # The option `providers` applies to execution modules only.
         self._forced = self._forced_files(opts.get("providers") or {}) if index.kind == MODULES else {}
 
     def providers(self, name: str) -> Iterator[LoadedModule]:
-        """The modules that answer to a virtual name, first asked first; each is loaded when it is reached."""
+        """The modules that provide a virtual name, in order of precedence; each is loaded when it is reached."""
         for file in self._winners(name, self._answers):
             loaded = self._load_for(file, name)
             if isinstance(loaded, LoadedModule):
                 yield loaded
 
     def winning_files(self, name: str) -> Iterator[ModuleFile]:
-        """As `providers`, but a file without `__virtual__` and `__init__` is trusted and not loaded."""
+        """As `providers`, without loading files that have neither `__virtual__` nor `__init__`."""
         return self._winners(name, self._should_answer)
 
     def function_names(self, name: str, file: ModuleFile) -> list[str]:
-        """The functions of a provider of `name`: what it offers when it was loaded, else what its text promises."""
+        """The functions of a provider of `name`: those offered if it is loaded, else those in its text."""
         loaded = self._forced_loaded.get(name) if self._forced.get(name) is file else self._loaded.get(file.path)
-        return loaded.functions.listed() if isinstance(loaded, LoadedModule) else list(file.functions)
+        return list(loaded.functions) if isinstance(loaded, LoadedModule) else list(file.functions)
 
     def brings_interface(self, file: ModuleFile) -> bool:
-        """Whether the module of a file that was loaded brings its interface; one that does says so in its text."""
+        """Whether the file was loaded and has its own interface."""
         loaded = self._loaded.get(file.path)
         return isinstance(loaded, LoadedModule) and loaded.interface is not None
 
     def failures(self, name: str) -> list[Failure]:
-        """Why the files that could have provided `name` did not; empty when none of them failed."""
+        """The failures of the files that could have provided `name`."""
         files = list(self._candidates(name))
         own = self._file(name)
         if own is not None and own not in files and own.stem not in self._disabled:
@@ -278,42 +266,41 @@ class Registry:
         return [loaded for file in files if isinstance(loaded := self._load_for(file, name), Failure)]
 
     def candidates(self, name: str) -> list[ModuleFile]:
-        """The files that are asked for the virtual name, in order."""
+        """The files that may provide the virtual name, in order of precedence."""
         return list(self._candidates(name))
 
     def load(self, file: ModuleFile) -> LoadedModule | Failure:
-        """The module of a file, loaded and asked for its names at the first call."""
+        """The module of a file, loaded at the first call."""
         return self._load_once(self._loaded, file.path, file, None)
 
     def provide(self, dunder: str, value: Any) -> None:
-        """Put `value` under that dunder name into the modules that were loaded, and the parts of packages."""
+        """Set a dunder name in all loaded modules and the submodules of packages."""
         for module in self._built:
             module.__dict__[dunder] = value
             loader = module.__dict__.get("__loader__")
-            if isinstance(loader, PartLoader):
+            if isinstance(loader, SubmoduleLoader):
                 loader.provide(dunder, value)
 
     def load_ahead(self, name: str) -> None:
-        """Load the file that is asked for the virtual name first, if it ships and does not look at this machine to know
-        its names: that means the same now and later."""
+        """Load the first candidate of the virtual name if it ships and its names do not depend on this machine."""
         for file in self._candidates(name):
             if file.layer == SHIPPED and not (file.checked or file.undetermined):
                 self._load_for(file, name)
             return
 
     def is_disabled(self, name: str) -> bool:
-        """Whether the configuration takes the virtual name or file name away."""
+        """Whether the configuration disables the virtual name or file name."""
         return name in self._disabled
 
     def forced_names(self) -> list[str]:
-        """Virtual names whose provider the configuration chose."""
+        """Virtual names whose provider the configuration chooses."""
         return sorted(self._forced)
 
     def _forced_files(self, providers: Mapping[str, str]) -> dict[str, ModuleFile]:
         forced: dict[str, ModuleFile] = {}
         for name, stem in providers.items():
             file = self._file(str(stem))
-            if file is None or (file.salts and self._is_reserved(str(name))):
+            if file is None or (file.is_salt_file and self._is_reserved(str(name))):
                 log.error("Option providers: there is no module file %r to provide %r.", stem, name)
             else:
                 forced[str(name)] = file
@@ -331,10 +318,10 @@ class Registry:
 
     def _file(self, stem: str) -> ModuleFile | None:
         found = self.index.file(stem)
-        return self.index.lowest.file(stem) if found is None and self.index.lowest is not None else found
+        return self.index.salt_files.file(stem) if found is None and self.index.salt_files is not None else found
 
     def _is_reserved(self, name: str) -> bool:
-        return self.index.lowest is not None and self.index.lowest.is_reserved(name)
+        return self.index.salt_files is not None and self.index.salt_files.is_reserved(name)
 
     def _winners(self, name: str, offers: Callable[[ModuleFile, str], bool]) -> Iterator[ModuleFile]:
         won = False
@@ -352,7 +339,7 @@ class Registry:
         served = -1
         ours = ""
         for file in files:
-            if file.salts and ours and file.stem != ours:
+            if file.is_salt_file and ours and file.stem != ours:
                 continue
             if file.rank != served and offers(file, name):
                 served = file.rank
@@ -380,7 +367,7 @@ class Registry:
     ) -> LoadedModule | Failure:
         with self._lock:
             if key not in known:
-                # A module that asks for itself while it loads, directly or through another one, must see an end.
+                # A module that needs itself while it loads, directly or through another one, must not recurse.
                 reason = "it was asked for while it was being loaded"
                 known[key] = Failure(FailureKind.NOT_LOADED, reason, file.path)
                 known[key] = self._load(file, forced_name)
@@ -394,19 +381,19 @@ class Registry:
         return loaded
 
     def _names_of(self, file: ModuleFile) -> Mapping[str, Any]:
-        """The dunder names as the file sees them: one that may speak Salt's language gets a translation of them."""
-        if file.layer == SHIPPED or not (file.salts or salt_is_installed()):
+        """The dunder names for the file; one that may be written for Salt gets compatible wrappers."""
+        if file.layer == SHIPPED or not (file.is_salt_file or salt_is_installed()):
             return self._names
-        from saltlite.loader.salt_compat import GuestCalls, GuestOpts  # noqa: PLC0415 - _bridge says why
+        from saltlite.loader.salt_compat import CompatFunctions, CompatOpts  # noqa: PLC0415 - most minions have no Salt
 
-        given = {**self._names, "__salt__": GuestCalls(self._names["__salt__"])}
-        if file.salts:
-            if self._guest_opts is None:
+        given = {**self._names, "__salt__": CompatFunctions(self._names["__salt__"])}
+        if file.is_salt_file:
+            if self._compat_opts is None:
                 names = self._names
-                self._guest_opts = GuestOpts(names["__opts__"], names["__grains__"], names["__pillar__"])
-            given["__opts__"] = self._guest_opts
+                self._compat_opts = CompatOpts(names["__opts__"], names["__grains__"], names["__pillar__"])
+            given["__opts__"] = self._compat_opts
             if self.index.kind == GRAINS:
-                del given["__salt__"]  # files with grains have some functions of their own under that name
+                del given["__salt__"]  # grain files define their own functions under that name
         return given
 
     def _build(self, file: ModuleFile, forced_name: str | None) -> LoadedModule | Failure:
@@ -431,12 +418,12 @@ class Registry:
             return names
         machine_code = file.form in (Form.EXTENSION, Form.CYTHON)
         own_names = frozenset({module.__name__, file.stem} if machine_code else {module.__name__})
-        offer = Offer(module, own_names, None if given is self._names else _bridge(module, given))
+        functions = ModuleFunctions(module, own_names, None if given is self._names else _bridge(module, given))
         return LoadedModule(
             file=file,
             names=names,
-            functions=offer,
-            outputters=_outputters(module, offer.shown_names),
+            functions=functions,
+            outputters=_outputters(module, functions.shown_names),
             replaces=getattr(module, "__replace__", False) is True,
             interface=_own_interface(module, file, names),
             deprecation=_deprecation(module, names[0]),
@@ -444,8 +431,7 @@ class Registry:
 
 
 def _bridge(module: ModuleType, given: Mapping[str, Any]) -> Callable[[Function], Function]:
-    # Imported here because jobs of most minions have nothing to do with Salt.
-    from saltlite.loader.salt_compat import adopt_requirements, bridged  # noqa: PLC0415 - see above
+    from saltlite.loader.salt_compat import adopt_requirements, bridged  # noqa: PLC0415 - most minions have no Salt
 
     adopt_requirements(module)
     return functools.partial(bridged, names=given)

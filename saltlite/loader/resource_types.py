@@ -1,19 +1,19 @@
-"""Resource types: how one is found, loaded and called.
+"""Finds, loads and calls resource types.
 
-    resources/<type>/__init__.py         the connection module: how the resources of the type are found and reached
-    resources/<type>/modules/<slot>.py   the functions that may be called on them; the file name is the slot
+    resources/<type>/__init__.py         the connection module: finds and reaches the resources of the type
+    resources/<type>/modules/<slot>.py   functions that may be called on resources; the file name is the slot
 
 The folders are those of any plug-in type (`saltlite.loader.search_path`). Each file is looked up separately: a slot in
-a custom folder is added to a shipped type, or replaces a shipped slot. What is in no slot cannot be
-called on a resource; the functions of the connection module, and the minion's own modules, are not. A connection module
-that has `timeout(fun, args, kwargs)` names the seconds that a call may take there, or None for `resource_timeout`.
+a custom folder is added to a shipped type, or replaces a shipped slot. Only functions in slots can be called on a
+resource. A connection module may define `timeout(fun, args, kwargs)`, which returns the seconds that a call may take,
+or None for `resource_timeout`.
 
     name                   in the connection module            in slots
     __resource__           {"id", "type"} of the call; empty in init, discover and shutdown, and while files are loaded
-    __grains__             the minion's                        the resource's, as they were registered
+    __grains__             the minion's                        the resource's registered grains
     __opts__               the minion's                        the same, and `resource_type`
     __pillar__             the minion's                        the minion's
-    __context__            one for both, for as long as the type is loaded; `retcode` belongs to the call
+    __context__            shared while the type is loaded; `retcode` belongs to the call
     __salt__               the minion's modules                the slots of the type
     __minion__             the minion's modules                the minion's modules
     __resource_funcs__     the connection module, by `<type>.<function>`
@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from saltlite.errors import SaltliteError, UsageError
-from saltlite.loader.dunders import Context, CrossCalls, PerCall
+from saltlite.loader.dunders import Context, LazyFunctions, PerCall
 from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
@@ -94,18 +94,17 @@ class ResourceType:
         minion: Minion,
         more: Mapping[str, Any] | None = None,
     ) -> None:
-        """Load the files, slots included. `minion` are the minion's own modules; `more` are dunder names beside the
-        usual ones.
+        """Load the files, including slots. `minion` holds the minion's modules; `more` adds dunder names.
 
-        Raises TypeUnavailableError when the connection module does not load here, or lacks a function.
+        Raises TypeUnavailableError if the connection module does not load here or lacks a function.
         """
         self.name = files.name
         self.slot_faults: dict[str, str] = {}
-        """File name -> sentence, for the slots that offer nothing here."""
+        """File name -> reason, for slots that offer nothing here."""
         self._resource = PerCall("resource")
         self._resource_grains = PerCall("resource_grains")
-        functions = CrossCalls(lambda: self._connection)
-        its_minion = CrossCalls(lambda: minion)
+        functions = LazyFunctions(lambda: self._connection)
+        its_minion = LazyFunctions(lambda: minion)
         shared = {
             **(more or {}),
             "__context__": Context(),
@@ -113,7 +112,7 @@ class ResourceType:
             "__resource_funcs__": functions,
             "__minion__": its_minion,
         }
-        # The option `providers` is about the minion's own modules.
+        # The option `providers` applies to the minion's own modules.
         opts = {**opts, "providers": {}}
         self._connection = Loader(files.connection, opts, grains, pillar, more={**shared, "__salt__": its_minion})
         opts["resource_type"] = files.name
@@ -121,60 +120,57 @@ class ResourceType:
         self.slots: Loader = _Slots(files, opts, pillar, slots)
         self._opts = self._connection.opts
         self._check()
-        self.names_limits = f"{self.name}.timeout" in self._connection
-        """Whether `timeout` may name any."""
+        self.has_timeout = f"{self.name}.timeout" in self._connection
         self.slot_faults = self.slots.not_loaded()
 
     def _check(self) -> None:
-        lacking = []
+        missing = []
         for function in REQUIRED:
             try:
                 self._connection[f"{self.name}.{function}"]
             except FunctionUnavailable as error:
-                # Why the file did not load, if it did not, is said for each of them.
                 if not self._connection.functions(self.name):
-                    raise TypeUnavailableError(error.text) from error
-                lacking.append(f"{function}()")
-        if lacking:
-            raise TypeUnavailableError(f"its connection module lacks {', '.join(lacking)}")
+                    raise TypeUnavailableError(error.text) from error  # the file did not load
+                missing.append(f"{function}()")
+        if missing:
+            raise TypeUnavailableError(f"its connection module lacks {', '.join(missing)}")
 
     def refresh(self, grains: Mapping[str, Any], pillar: Mapping[str, Any]) -> None:
-        """Let all files see these grains and this pillar of the minion, in the dicts that they have."""
+        """Update the minion's grains and pillar that all files see."""
         self._connection.refresh(grains, pillar)
         self.slots.refresh({}, pillar)
 
     @contextlib.contextmanager
     def entered(self, resource_id: str, grains: Mapping[str, Any]) -> Iterator[None]:
-        """Until the end of the block this thread's calls are about that resource, which has these grains.
+        """Calls of this thread inside the block are for that resource, which has these grains.
 
-        What a function returned may be the injected names themselves: it has to be read inside of the block.
+        Read return values inside the block: they may be the injected mappings themselves.
         """
         with self._resource.during({"id": resource_id, "type": self.name}), self._resource_grains.during(grains):
             yield
 
     def init(self) -> None:
-        """Let the type prepare itself. Raises whatever it raises."""
+        """Initialise the type. Raises whatever it raises."""
         self._function("init")(self._opts)
 
     def initialized(self) -> bool:
-        """Whether the type says that it is. Raises whatever it raises."""
+        """Whether the type reports that it is initialised. Raises whatever it raises."""
         return bool(self._function("initialized")())
 
     def discover(self) -> Any:
-        """What the type calls the bare ids of its resources; a list, if it keeps to the contract. Raises anything."""
+        """The bare ids of the type's resources: a list, if it keeps to the contract. Raises whatever it raises."""
         return self._function("discover")(self._opts)
 
     def grains(self) -> Any:
-        """The grains of the resource that was entered; a dict, if the type keeps to the contract. Raises anything."""
+        """The grains of the entered resource: a dict, if the type keeps to the contract. Raises whatever it raises."""
         return self._function("grains")()
 
     def timeout(self, fun: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The seconds that a call of this function may take on the resource that was entered, if the type names any;
-        "grains" is its own function. None otherwise. Raises whatever it raises."""
-        return self._function("timeout")(fun, list(args), dict(kwargs)) if self.names_limits else None
+        """Seconds that a call may take on the entered resource, if the type limits it. Raises whatever it raises."""
+        return self._function("timeout")(fun, list(args), dict(kwargs)) if self.has_timeout else None
 
     def shutdown(self) -> None:
-        """Let the type close what it has open, if it wants to. Raises whatever it raises."""
+        """Call the type's `shutdown`, if it has one. Raises whatever it raises."""
         if f"{self.name}.shutdown" in self._connection:
             self._function("shutdown")(self._opts)
 
@@ -183,7 +179,7 @@ class ResourceType:
 
 
 class _Slots(Loader):
-    """The functions that may be called on resources of one type."""
+    """The functions for resources of one type."""
 
     def __init__(
         self, files: TypeFiles, opts: Mapping[str, Any], pillar: Mapping[str, Any], names: Mapping[str, Any]
@@ -193,6 +189,6 @@ class _Slots(Loader):
 
     def _unavailable(self, name: str) -> FunctionUnavailable:
         error = super()._unavailable(name)
-        said = error.text.removeprefix(f"'{name}' is not available.").strip()
-        text = f"Function '{name}' is not supported for resource type '{self._type}'" + (f": {said}" if said else "")
+        why = error.text.removeprefix(f"'{name}' is not available.").strip()
+        text = f"Function '{name}' is not supported for resource type '{self._type}'" + (f": {why}" if why else "")
         return FunctionUnavailable(text, error.suggestions)

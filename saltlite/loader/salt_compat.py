@@ -1,13 +1,16 @@
-"""What files that were written for Salt find here in place of Salt's loader.
+"""Runs files that were written for Salt: `SaltFiles` finds them, the rest replaces Salt's loader for them.
 
-Errors    Salt's and ours are two families of classes. What leaves a function of theirs, and what a function of ours
-          raises to theirs, is made a member of both, so that `except CommandExecutionError` means on either side what
-          its author meant, and a call ends with the same text and return code.
-Options   `__opts__` has ours, and where one is asked for that we do not have, Salt's defaults for all others.
-Calls     of functions that are always ours leave out arguments that have no meaning here.
-Depends   what Salt's `depends` has written down about a function of the module is judged as what ours writes down.
-Names     of `salt.loader.dunder` mean the same as the injected ones for the time of a call.
-Logging   stays as it is: Salt replaces handlers, levels and hooks when it is imported.
+Errors    An error that crosses between Salt's functions and ours becomes an instance of both class families, so that
+          `except CommandExecutionError` works on either side and a call has the same text and return code.
+Options   `__opts__` has our options, and Salt's defaults for those that we do not have.
+Calls     of shipped functions drop arguments that have no meaning here.
+Depends   requirements of Salt's `depends` are checked like ours.
+Names     of `salt.loader.dunder` refer to the injected ones during a call.
+Logging   is restored: Salt replaces handlers, levels and hooks when it is imported.
+
+Salt's files rank below all others: those of installed extensions first, then Salt's own. They are found and read only
+when a job asks for a function that no other file offers; daemons hold nothing of them. `cachedir` keeps the scan.
+Salt's modules named in RESERVED talk to Salt's daemons or loader, which do not exist here, and are never loaded.
 """
 
 from __future__ import annotations
@@ -27,34 +30,34 @@ from typing import Any
 
 from saltlite import errors
 from saltlite.decorators.dependency import MARK, Requirement, requirements_of
-from saltlite.loader.dunders import CrossCalls, Injected, ModuleView
-from saltlite.loader.index import SALT_RANK, Index, ModuleFile, index_kept_in
+from saltlite.loader.dunders import Injected, LazyFunctions, ModuleView
+from saltlite.loader.index import SALT_RANK, Index, ModuleFile, cached_index_at
 from saltlite.loader.search_path import GRAINS, MODULES, SALT, SALTS, Layer, entry_places, salt_folder
 
 Function = Callable[..., Any]
 
 _PAIRED = ("CommandNotFoundError", "SaltInvocationError", "CommandExecutionError")
-"""Classes that both families have; one that is derived from another stands before it."""
+"""Classes of both families, derived ones first."""
 
 _THEIRS = "salt.exceptions"
 
 _MEANINGLESS: Mapping[str, frozenset[str]] = {
-    # Of Windows; how progress is shown; and whether a file of http is fetched again, which cp never does.
+    # They concern Windows, progress display, and repeated downloads over HTTP, which cp never does.
     "cmd": frozenset({"log_callback", "password", "quite", "use_vt"}),
     "cp": frozenset({"source_hash", "use_etag", "verify_ssl"}),
     "pillar": frozenset({"unmask"}),
 }
-"""Module of ours -> arguments that Salt's module of that name takes besides, and that change nothing here."""
+"""Shipped module -> further arguments of Salt's module of that name, which change nothing here."""
 
 _UNSAID: Mapping[str, frozenset[str]] = {
     "cmd": frozenset({"bg", "encoded_cmd", "prepend_path", "saltenv", "template"}),
     "cp": frozenset({"exclude_pat", "gzip", "include_empty", "include_pat", "template"}),
 }
-"""As above, but they change nothing only when they are None, False or empty."""
+"""As above, for arguments that change nothing if they are None, False or empty."""
 
 
 def bridged(function: Function, names: Mapping[str, Any]) -> Function:
-    """The function with its errors in both families; `names` are the dunder names that its module sees."""
+    """The function with errors of both families; `names` are the dunder names of its module."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -78,19 +81,19 @@ def _bridged_items(items: Iterator[Any]) -> Iterator[Any]:
 
 
 def join_families(error: BaseException) -> None:
-    """Make an error of one family one of the other, too. Does nothing for any other error."""
+    """Make an error of one family an instance of the other, too. Does nothing for other errors."""
     theirs = sys.modules.get(_THEIRS)
     if theirs is None:
         return
     joined = _joined(type(error), theirs)
     if joined is not None:
-        # Some classes are made of machine code and cannot be changed; then the error stays what it is.
+        # Classes of machine code cannot be changed; the error stays as it is then.
         with contextlib.suppress(TypeError):
             error.__class__ = joined
 
 
 def _joined(kind: type[BaseException], theirs: Any) -> type[BaseException] | None:
-    """A class of both families that looks like `kind`; None where it is of neither, or of both already."""
+    """A class of both families that looks like `kind`; None if it belongs to neither or to both already."""
     for name in _PAIRED:
         pair = getattr(errors, name), getattr(theirs, name, None)
         if pair[1] is None:
@@ -108,35 +111,35 @@ def _joined(kind: type[BaseException], theirs: Any) -> type[BaseException] | Non
 
 
 def _attributes(*, is_ours: bool) -> dict[str, Any]:
-    """What Salt's own errors carry, and code that catches them reads."""
+    """The attributes of Salt's errors that code reads."""
     text = property(str)
     return {"message": text, "strerror": text, "error": text, "info": None} if is_ours else {}
 
 
 def adopt_requirements(module: ModuleType) -> None:
-    """Note on the functions of a module what Salt's `depends` keeps in a table, by the name of the module."""
+    """Copy the requirements of Salt's `depends`, kept in a table by module name, to the functions of a module."""
     decorators = sys.modules.get("salt.utils.decorators")
     if decorators is None:
         return
     kind, stem = module.__name__.split(".")[-2:]
     space = module.__dict__
     for dependency, uses in getattr(decorators.Depends, "dependency_dict", {}).get(kind, {}).items():
-        for (its_stem, name), (frame, said) in list(uses.items()):
+        for (its_stem, name), (frame, given) in list(uses.items()):
             function = space.get(name)
             if its_stem == stem and frame.f_globals is space and inspect.isfunction(function):
                 requirement = Requirement(
                     dependencies=(dependency,),
-                    fallback=said.get("fallback_function"),
-                    version=None if said.get("version") is None else str(said["version"]),
-                    retcode=said.get("retcode"),
-                    nonzero=said.get("nonzero_retcode"),
+                    fallback=given.get("fallback_function"),
+                    version=None if given.get("version") is None else str(given["version"]),
+                    retcode=given.get("retcode"),
+                    nonzero=given.get("nonzero_retcode"),
                     local={},
                 )
                 setattr(function, MARK, (requirement, *requirements_of(function)))
 
 
-class GuestCalls(CrossCalls):
-    """`__salt__` as files written for Salt see it: errors of our functions are theirs, too."""
+class CompatFunctions(LazyFunctions):
+    """`__salt__` for files written for Salt: our errors are Salt's, too."""
 
     def __init__(self, calls: Mapping[str, Function]) -> None:
         super().__init__(lambda: calls)
@@ -153,28 +156,28 @@ class GuestCalls(CrossCalls):
 
 
 def _translated(function: Function, module: str) -> Function:
-    """A function of ours without the arguments that only Salt's has."""
+    """A shipped function that ignores the arguments which only Salt's function has."""
     unsaid = _UNSAID.get(module, frozenset())
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs.get("log_callback") is not None:
-            kwargs["output_loglevel"] = "quiet"  # it would have taken secrets out of what is logged
-        said = {
+            kwargs["output_loglevel"] = "quiet"  # the callback would have removed secrets from the log
+        used = {
             name: value
             for name, value in kwargs.items()
             if name not in _MEANINGLESS[module] and (value or name not in unsaid)
         }
-        return function(*args, **said)
+        return function(*args, **used)
 
     return call
 
 
-class GuestOpts(Injected):
-    """`__opts__` as files written for Salt see it; complete as soon as something is looked for that is not there."""
+class CompatOpts(Injected):
+    """`__opts__` for files written for Salt; Salt's defaults are added at the first access to a missing option."""
 
     def __init__(self, opts: Mapping[str, Any], grains: Mapping[str, Any], pillar: Mapping[str, Any]) -> None:
-        # There is no master that Salt's own client of files could ask, so it must not try.
+        # Salt's own file client has no master to ask.
         super().__init__(opts, file_client="local", __role="minion", grains=grains, pillar=pillar)
         self.setdefault("test", False)
         self._whole = False
@@ -224,7 +227,7 @@ class GuestOpts(Injected):
     def _complete(self) -> bool:
         if not self._whole:
             self._whole = True
-            with contextlib.suppress(ImportError, AttributeError):  # no Salt, only an extension
+            with contextlib.suppress(ImportError, AttributeError):  # an extension without Salt
                 enter_salt()
                 defaults = importlib.import_module("salt.config").DEFAULT_MINION_OPTS.copy()
                 for key, value in defaults.items():
@@ -233,7 +236,7 @@ class GuestOpts(Injected):
 
 
 def enter_salt() -> None:
-    """Import Salt, if there is one, and leave this process as it was. Does nothing the second time."""
+    """Import Salt, if it is installed, and restore the logging of this process. Does nothing the second time."""
     if "salt" in sys.modules:
         return
     root = logging.getLogger()
@@ -250,7 +253,7 @@ def enter_salt() -> None:
 
 @contextlib.contextmanager
 def _dunders(names: Mapping[str, Any]) -> Iterator[None]:
-    """Let the names of `salt.loader.dunder` mean `names` in the block, where something has imported them."""
+    """Let `salt.loader.dunder`, if it was imported, refer to `names` inside the block."""
     place = sys.modules.get("salt.loader.context")
     if place is None or not names:
         yield
@@ -263,7 +266,7 @@ def _dunders(names: Mapping[str, Any]) -> Iterator[None]:
 
 
 class _LoaderOfSalt:
-    """What `salt.loader.context` wants to know of a loader."""
+    """The attributes of a loader that `salt.loader.context` reads."""
 
     pack_self = ""
     parent_loader = None
@@ -280,11 +283,11 @@ RESERVED: Mapping[str, frozenset[str]] = {
     }),
     GRAINS: frozenset({"minion_process"}),
 }  # fmt: skip
-"""Type -> names that are saltlite's, or nobody's."""
+"""Plug-in type -> names that no file of Salt may provide."""
 
 
 class SaltFiles:
-    """The files of one type that were written for Salt. `hidden` are file names that somebody above has taken."""
+    """The files of one plug-in type that were written for Salt; `hidden` holds file names taken by higher layers."""
 
     def __init__(self, layer: Layer, hidden: frozenset[str]) -> None:
         self._layer = layer
@@ -295,7 +298,7 @@ class SaltFiles:
         return [name for name in self._index.names() if any(True for _ in self.claimants(name))]
 
     def claimants(self, name: str) -> Iterator[ModuleFile]:
-        """The files that may provide the virtual name, in the order in which they are asked."""
+        """The files that may provide the virtual name, in order of precedence."""
         if not self.is_reserved(name):
             yield from (file for file in self._index.claimants(name) if file.stem not in self._hidden)
 
@@ -312,7 +315,7 @@ class SaltFiles:
         ]
 
     def function_names(self) -> list[str]:
-        """Every `module.function` that the files promise, whether or not they will load here; sorted."""
+        """Every `module.function` in the text of the files, sorted, whether or not they load here."""
         return sorted({
             f"{name}.{fun}"
             for file in self.files()
@@ -322,11 +325,11 @@ class SaltFiles:
         })  # fmt: skip
 
     def is_reserved(self, name: str) -> bool:
-        """Whether no file of Salt may answer to that name."""
+        """Whether no file of Salt may provide that name."""
         return name in RESERVED.get(self._layer.kind, ())
 
     def refusal(self, name: str) -> str:
-        """Why Salt's function of that name is not to be had, where it has one; else nothing."""
+        """Why Salt's function of that name is not loaded; "" if Salt has none."""
         module, _, function = name.partition(".")
         if self.is_reserved(module) and any(function in file.functions for file in self._index.claimants(module)):
             return f"Salt has it; its own module {module!r} is never loaded here"
@@ -339,11 +342,11 @@ class SaltFiles:
         if salt_folder():
             places.append((SALT, os.path.join(salt_folder(), kind)))
         layers = [Layer(name, path, kind, self._layer.forms, installed=True) for name, path in places]
-        return index_kept_in(_own_file(self._layer.path, f"{SALT}-{kind}"), layers, first_rank=SALT_RANK)
+        return cached_index_at(_own_file(self._layer.path, f"{SALT}-{kind}"), layers, first_rank=SALT_RANK)
 
 
 def _own_file(folder: str, name: str) -> str:
-    """The file of that name, if the folder above is this user's: what belongs to others is no place to write to."""
+    """The path of that name, if the folder above belongs to this user; else ""."""
     try:
         own = bool(folder) and os.stat(os.path.dirname(folder)).st_uid == os.geteuid()
     except OSError:

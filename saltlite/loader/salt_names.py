@@ -1,11 +1,11 @@
-"""The parts of Salt that plug-in files import, under Salt's names, where Salt itself is not installed.
+"""Stand-ins for the modules of Salt that plug-in files import, for machines without Salt.
 
     from salt.utils.decorators import depends
     import salt.utils.path
     from salt.exceptions import CommandExecutionError
 
-work in plug-in files only: only their `import` statements come here (see `saltlite.loader.module_builder`), nothing is
-entered into `sys.modules`, and an installed Salt always takes precedence.
+work in plug-in files only, through their `import` statement (see `saltlite.loader.module_builder`). Nothing is entered
+into `sys.modules`, and an installed Salt takes precedence.
 """
 
 from __future__ import annotations
@@ -75,21 +75,18 @@ SALT_NAMES: Mapping[str, Mapping[str, str]] = {
     "salt.utils.decorators.path": {"which": f"{_DECORATORS}:which", "which_bin": f"{_DECORATORS}:which_bin"},
     "salt.utils.path": {"which": f"{_PROGRAMS}:find_program", "which_bin": f"{_PROGRAMS}:find_first_program"},
 }  # fmt: skip
-"""Salt's module -> its names -> `module:name` of ours. A row here is all that one more name needs."""
+"""Salt's module -> its names -> `module:name` of ours. A further name needs a row here."""
 
 _made: dict[str, ModuleType] = {}
 
 
-class _Part(ModuleType):
-    """One module of SALT_NAMES: fills itself on first use, so that a row costs nothing until it is imported."""
+class _StandIn(ModuleType):
+    """One module of SALT_NAMES, which imports each name at its first use."""
 
     def __getattr__(self, name: str) -> object:
         place = SALT_NAMES[self.__name__].get(name)
         if place is None:
-            raise AttributeError(
-                f"{self.__name__}.{name} is none of the parts of Salt that saltlite has; "
-                "install Salt beside it, or do without"
-            )
+            raise AttributeError(f"saltlite has no {self.__name__}.{name}: install Salt beside it, or do without")
         module, _, attribute = place.partition(":")
         value: object = getattr(importlib.import_module(module), attribute)
         setattr(self, name, value)
@@ -102,18 +99,16 @@ def is_salt_name(name: str) -> bool:
 
 
 def is_ours_alone(name: str) -> bool:
-    """Whether Salt has no such module, and only its RFC of 2018 names it: what is installed need not be asked."""
+    """Whether only Salt's RFC of 2018 has the module, so an installed Salt does not provide it."""
     return name == "salt.interfaces" or name.startswith("salt.interfaces.")
 
 
 def salt_part(name: str) -> ModuleType:
-    """The stand-in for Salt's module `name`, with those above it. Raises ModuleNotFoundError when there is none."""
+    """The stand-in for Salt's module `name`, and its parents. Raises ModuleNotFoundError if there is none."""
     if name not in SALT_NAMES:
-        raise ModuleNotFoundError(
-            f"No module named {name!r}: it is none of the parts of Salt that saltlite has", name=name
-        )
+        raise ModuleNotFoundError(f"No module named {name!r}: saltlite has no stand-in for it", name=name)
     if name not in _made:
-        _made[name] = _Part(name)
+        _made[name] = _StandIn(name)
         _made[name].__dict__["__all__"] = list(SALT_NAMES[name])
         above, _, last = name.rpartition(".")
         if above:

@@ -1,8 +1,14 @@
-"""What one module file offers, read from its syntax tree: no code of the file runs.
+"""Reads from one module's syntax tree which functions it offers and what they take; no code of the file runs.
 
-The result is a promise about names only. Where the file computes what it is called (`__virtual__` returning
-a variable, `__virtualname__` set inside a condition) the scan says so with `undetermined`, and the loader
-then has to load the file to know.
+Where a file computes its own name (`__virtual__` returns a variable, a condition sets `__virtualname__`) the scan
+reports it as `undetermined`, and the loader has to load the file to know.
+
+A text that promises too little would make the master refuse valid calls. Whatever could change what a function takes
+therefore makes its signature unknown: a decorator outside SIGNATURE_KEEPING, a second definition, a later assignment.
+`**options: Unpack[Options]` with a TypedDict of the same file (PEP 692) stands for its keys and no other keywords.
+
+A package is read as one text. Functions that its `__init__.py` imports from a file beside it (`from .lines import
+line`) and lists in `__all__` or `__load__` count as its own, with that file's TypedDicts and its entries in `__risk__`.
 """
 
 from __future__ import annotations
@@ -32,16 +38,16 @@ Keys = Mapping[str, Mapping[str, ast.expr | None]]
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 HIDDEN = "__pub_"
-"""Parameters that begin so tell a function about its job, and no caller sees them."""
+"""Prefix of parameters that receive facts of the job; callers do not see them."""
 
 UNNAMED_RISK = "risky"
-"""Stands for a declared risk that is no word of lower-case letters, digits and hyphens."""
+"""Replaces a declared risk that is not a word of lower-case letters, digits and hyphens."""
 
-KEEPING = frozenset(
+SIGNATURE_KEEPING = frozenset(
     {"allow_one_of", "depends", "ensure_unicode_args", "is_deprecated", "memoize", "require_one_of", "timing", "which",
      "which_bin"}
 )  # fmt: skip
-"""Decorators, by their name in `saltlite.decorators` and Salt's, that leave what a function takes as it is."""
+"""Decorators, by their name in `saltlite.decorators` and in Salt, that do not change what a function takes."""
 
 _BY_PLACE = (Kind.POSITIONAL_ONLY, Kind.EITHER, Kind.REST)
 
@@ -50,40 +56,26 @@ _REDUCED = {
     "list": "list", "List": "list", "tuple": "list", "Tuple": "list", "Sequence": "list",
     "dict": "dict", "Dict": "dict", "Mapping": "dict",
 }  # fmt: skip
-"""Annotation -> the value of the command line that fits it: a job carries a tuple as a list."""
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """What a module file declares for its functions, by their name in the file or the one that callers type."""
-
-    risks: Mapping[str, str]
-    outputters: Mapping[str, str]
-
-    def suffix(self, name: str, shown: str) -> tuple[str, str]:
-        """Risk and outputter of one function, "" for none."""
-        found = [said.get(name) or said.get(shown, "") for said in (self.risks, self.outputters)]
-        return found[0], found[1]
+"""Annotation -> the type that the command line makes of a word: a job carries a tuple as a list."""
 
 
 def function_text(name: str, definitions: Iterable[Function], suffix: tuple[str, str], typed_dicts: Keys) -> str:
-    """The text of one function; where what it takes is not certain the name, and risk and outputter (`suffix`) only."""
+    """The signature text of one function. `suffix` is its risk and outputter, "" for none.
+
+    The text has no parameters where they are uncertain or exceed a limit of the grammar.
+    """
     signatures = {_signature(one, typed_dicts) for one in definitions}
     signature = signatures.pop() if len(signatures) == 1 else None
-    return fitting_text(format_signature(name, signature, *suffix), format_signature(name, None, *suffix))
-
-
-def fitting_text(text: str, otherwise: str) -> str:
-    """`text`, or `otherwise` where it is beyond a limit of the grammar. Either may be put behind a module's name."""
+    text = format_signature(name, signature, *suffix)
     try:
-        parse_signature(text if "." in text.partition("(")[0] else f"m.{text}")
+        parse_signature(f"m.{text}")
     except RemoteProtocolError:
-        return otherwise
+        return format_signature(name, None, *suffix)
     return text
 
 
 def declared_risks(constants: Mapping[str, object]) -> dict[str, str]:
-    """Function -> the name of its risk, from the `__risk__` of a module file."""
+    """Function -> name of its risk, from the file's `__risk__`."""
     declared = constants.get("__risk__")
     if not isinstance(declared, dict):
         return {}
@@ -91,7 +83,7 @@ def declared_risks(constants: Mapping[str, object]) -> dict[str, str]:
 
 
 def declared_outputters(constants: Mapping[str, object]) -> dict[str, str]:
-    """Function -> the outputter that it asks for, from the `__outputter__` of a module file."""
+    """Function -> its outputter, from the file's `__outputter__`."""
     declared = constants.get("__outputter__")
     if not isinstance(declared, dict):
         return {}
@@ -126,17 +118,17 @@ def _signature(function: Function, typed_dicts: Keys) -> Signature | None:
     parameters = list(_parameters(function.args, typed_dicts))
     hidden = [one.name.startswith(HIDDEN) for one in parameters if one.kind in _BY_PLACE]
     if hidden != sorted(hidden):
-        return None  # without the hidden one, the places of those behind it would be wrong
+        return None  # a hidden parameter shifts the positions of those behind it
     return Signature(one for one in parameters if not one.name.startswith(HIDDEN))
 
 
 def _keeps(decorator: ast.expr) -> bool:
-    """Whether the decorated function takes what its own text says."""
+    """Whether the decorator leaves the function's parameters unchanged."""
     if not isinstance(decorator, ast.Call):
-        return _last_name(decorator) in KEEPING
-    # `depends` may put another function in its place.
+        return _last_name(decorator) in SIGNATURE_KEEPING
+    # `depends` may replace the function by its fallback.
     replaced = any(keyword.arg in ("fallback_function", None) for keyword in decorator.keywords)
-    return _last_name(decorator.func) in KEEPING and not replaced
+    return _last_name(decorator.func) in SIGNATURE_KEEPING and not replaced
 
 
 def _parameters(arguments: ast.arguments, typed_dicts: Keys) -> Iterator[Parameter]:
@@ -167,7 +159,7 @@ def _keywords(argument: ast.arg, typed_dicts: Keys) -> Iterator[Parameter]:
 
 
 def _unwrapped(annotation: ast.expr | None) -> tuple[ast.expr | None, bool]:
-    """The annotation of a key, and whether the key has to be there: in an options class only `Required` says so."""
+    """The annotation of a key, and whether the key is required: only `Required` says so."""
     if isinstance(annotation, ast.Subscript) and _last_name(annotation.value) in ("Required", "NotRequired"):
         return annotation.slice, _last_name(annotation.value) == "Required"
     return annotation, False
@@ -178,7 +170,7 @@ def _parameter(argument: ast.arg, kind: Kind, default: ast.expr | None) -> Param
 
 
 def _default(default: ast.expr) -> str:
-    """Python's notation of a plain value; anything longer is only said to be there."""
+    """Python's notation of a plain value, or OMITTED."""
     match default:
         case ast.Constant(value):
             return short_default(repr(value))
@@ -192,7 +184,7 @@ def _default(default: ast.expr) -> str:
 
 
 def _types(annotation: ast.expr | None) -> tuple[str, ...]:
-    """The annotation as types of the grammar, in its order; empty where a part of it is none of them."""
+    """The annotation as types of the grammar, in order; empty if any part of it is another type."""
     found: dict[str, None] = {}
     if annotation is None:
         return ()
@@ -238,9 +230,9 @@ PACKAGES = ("saltlite.interfaces.", "salt.interfaces.")
 
 
 def interface_claims(tree: ast.Module) -> tuple[str, ...]:
-    """The virtual names of the interfaces that the file imports or declares: what it may be called after one of them.
+    """The virtual names of the interfaces that the file imports or declares, which may name the module.
 
-    The file of an interface is called after its module, or so with `_module` behind it.
+    An interface file has the name of its module, optionally followed by `_module`.
     """
     found: dict[str, None] = {}
     for part in tree.body:
@@ -252,7 +244,7 @@ def interface_claims(tree: ast.Module) -> tuple[str, ...]:
 
 
 def text_of(part: ast.ClassDef, name: str) -> str:
-    """The text that the class gives to one of its names; "" when it does not, or not literally."""
+    """The literal text that the class assigns to `name`; "" if there is none."""
     for statement in part.body:
         match statement:
             case ast.Assign(targets=[ast.Name(id=found)], value=ast.Constant(value=str() as text)) if found == name:
@@ -261,21 +253,21 @@ def text_of(part: ast.ClassDef, name: str) -> str:
 
 
 MODULE_BYTES_MAX = 4 * 1024 * 1024
-"""A larger file is not a module; it is recorded as a failure and never parsed."""
+"""A larger file is recorded as a failure and never parsed."""
 
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
-_SAYS_YES = object()
+_TRUE = object()
 _UNKNOWN = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Names that a file offers and claims.
+    """The functions that a file offers and the virtual names that it claims.
 
-    `functions` are names as callers type them (after `__func_alias__`), sorted, and `texts` what each of them takes,
-    in the grammar of `saltlite.model.signature` without the module's name. `claims` are the virtual
-    names that the file may answer to. `checked` means that only running the file tells whether all of this is
-    offered: it has `__virtual__` or `__init__`, or functions with `@depends`. `replaces` is `__replace__ = True`.
+    `functions` are sorted names as callers type them (after `__func_alias__`), and `texts` their signatures in the
+    grammar of `saltlite.model.signature`, without the module's name. `checked` means that only running the file tells
+    whether it offers all of this: it has `__virtual__`, `__init__`, or functions with `@depends`. `replaces` is
+    `__replace__ = True`.
     """
 
     functions: tuple[str, ...]
@@ -289,21 +281,21 @@ class Scan:
 def parse_module(source: bytes, path: str) -> ast.Module:
     """The syntax tree of a module file.
 
-    Raises SyntaxError for anything that Python cannot parse: bytes in another encoding, null bytes, nesting
-    beyond the parser's stack, and files larger than MODULE_BYTES_MAX.
+    Raises SyntaxError for everything that cannot be parsed, such as wrong encodings, null bytes, too deep nesting, and
+    files larger than MODULE_BYTES_MAX.
     """
     if len(source) > MODULE_BYTES_MAX:
         raise SyntaxError(f"the file is larger than a module may be ({MODULE_BYTES_MAX} bytes)")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the author's escapes: they show when the module is loaded
+            warnings.simplefilter("ignore")  # loading the module shows them
             return ast.parse(source, path)
     except (ValueError, RecursionError, MemoryError) as error:
         raise SyntaxError(f"{type(error).__name__}: {error}") from error
 
 
 def scan_module(tree: ast.Module, stem: str) -> Scan:
-    """What the module file `stem`.py offers, from its syntax tree."""
+    """The scan of the module file `stem`.py."""
     constants, loose = _constants(tree)
     definitions: dict[str, list[Function]] = {}
     for name, function in top_functions(tree):
@@ -317,7 +309,7 @@ def scan_module(tree: ast.Module, stem: str) -> Scan:
         functions=tuple(texts),
         texts=tuple(texts.values()),
         claims=tuple(dict.fromkeys((*claims, *by_interface))),
-        checked=(virtual is not None and not _always_says(virtual, constants, loose))
+        checked=(virtual is not None and not _returns_virtualname(virtual, constants, loose))
         or "__init__" in defined
         or "__virtual__" in loose
         or _has_depends(defined)
@@ -330,19 +322,20 @@ def scan_module(tree: ast.Module, stem: str) -> Scan:
 def _texts(
     tree: ast.Module, constants: Mapping[str, object], definitions: Mapping[str, Sequence[Function]]
 ) -> dict[str, str]:
-    """Shown name -> text, sorted."""
-    declared = Declared(declared_risks(constants), declared_outputters(constants))
+    """Shown name -> signature text, sorted."""
+    risks, outputters = declared_risks(constants), declared_outputters(constants)
     rebound = set(_rebound_names(tree, definitions))
     keys = typed_dicts(tree)
     texts = {}
     for name, shown in shown_names(constants, definitions).items():
         certain = definitions[name] if name not in rebound else ()
-        texts[shown] = function_text(shown, certain, declared.suffix(name, shown), keys)
+        suffix = risks.get(name) or risks.get(shown, ""), outputters.get(name) or outputters.get(shown, "")
+        texts[shown] = function_text(shown, certain, suffix, keys)
     return dict(sorted(texts.items()))
 
 
 def _rebound_names(tree: ast.Module, definitions: Mapping[str, Sequence[Function]]) -> Iterator[str]:
-    """Names that also get a value whose text does not tell which function it is."""
+    """Names that are also assigned a value which is not a known function."""
     seen = {name: functions[0] for name, functions in definitions.items() if functions}
     for statement in _statements(tree.body):
         if isinstance(statement, ast.Assign) and _bound(statement.value, seen) is None:
@@ -352,7 +345,7 @@ def _rebound_names(tree: ast.Module, definitions: Mapping[str, Sequence[Function
 def _unread_functions(
     tree: ast.Module, constants: Mapping[str, object], defined: Mapping[str, Function]
 ) -> Iterator[str]:
-    """Names that may well be functions, though nothing says what they take: `f = wrapped(_f)`, and what is listed."""
+    """Names that may be functions with unknown parameters: `f = wrapped(_f)`, and the listed names."""
     for statement in _statements(tree.body):
         if isinstance(statement, ast.Assign) and _wraps_function(statement.value, defined):
             yield from (target.id for target in statement.targets if isinstance(target, ast.Name))
@@ -363,7 +356,7 @@ def _unread_functions(
 
 
 def _wraps_function(value: ast.expr, defined: Mapping[str, Function]) -> bool:
-    """Whether a call is given a function of the file; a partial is no function to the loader."""
+    """Whether a call receives a function of the file. A partial is not a function to the loader."""
     if not isinstance(value, ast.Call) or _called_name(value) == "partial":
         return False
     return any(isinstance(argument, ast.Name) and argument.id in defined for argument in value.args)
@@ -374,7 +367,7 @@ def _called_name(call: ast.Call) -> str:
 
 
 def _has_depends(defined: Mapping[str, Function]) -> bool:
-    """Whether a function may be taken away by what it needs; the decorator is known by its name."""
+    """Whether `depends`, known by its name, may remove a function."""
     return any(
         isinstance(decorator, ast.Call) and _called_name(decorator).endswith("depends")
         for function in defined.values()
@@ -388,11 +381,10 @@ def shown_names(constants: Mapping[str, object], defined: Iterable[str]) -> dict
     listed = constants.get("__load__", constants.get("__all__"))
     alias = constants.get("__func_alias__")
     shown = alias if isinstance(alias, dict) else {}
-    parted = {name for name, _part in parted_names(constants.get("__parts__"))}
     return {
         name: str(shown.get(name, name))
         for name in defined
-        if not name.startswith("_") and (not isinstance(listed, list | tuple) or name in listed or name in parted)
+        if not name.startswith("_") and (not isinstance(listed, list | tuple) or name in listed)
     }
 
 
@@ -402,9 +394,9 @@ def module_constants(tree: ast.Module) -> dict[str, object]:
 
 
 def top_functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
-    """Every function that the body may bind, also in conditions.
+    """Every function that the body may bind, also inside conditions.
 
-    That is `def`, `async def`, `name = lambda`, and a second name for one of these: `name = function`, or Salt's
+    These are `def`, `async def`, `name = lambda`, and second names: `name = function`, or Salt's
     `name = alias_function(function, …)`.
     """
     seen: dict[str, Function] = {}
@@ -420,7 +412,7 @@ def top_functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
 
 
 def _bound(value: ast.expr, seen: Mapping[str, Function]) -> Function | None:
-    """The function that a name gets by this value, as far as its text tells."""
+    """The function that this value refers to, if its text tells."""
     match value:
         case ast.Lambda():
             return value
@@ -451,7 +443,7 @@ def _is_type_checking(test: ast.expr) -> bool:
 
 
 def _constants(tree: ast.Module) -> tuple[dict[str, object], set[str]]:
-    """Dunders with a literal value, and those whose value only running the body tells."""
+    """Dunders with a literal value, and those whose value only running the body would tell."""
     literal: dict[str, object] = {}
     loose: set[str] = set()
     plain = {id(statement) for statement in tree.body}
@@ -497,13 +489,13 @@ def _claims(
         names += sorted(answer for answer in answers if isinstance(answer, str))
         if isinstance(declared, str):
             names.append(declared)
-        if answers & {_SAYS_YES, _UNKNOWN} or not names:
+        if answers & {_TRUE, _UNKNOWN} or not names:
             names.append(stem)
     return tuple(dict.fromkeys(names)), undetermined
 
 
-def _always_says(virtual: Function, constants: Mapping[str, object], loose: set[str]) -> bool:
-    """Whether `__virtual__` does nothing but to return `__virtualname__`, a plain name: then the text says it all."""
+def _returns_virtualname(virtual: Function, constants: Mapping[str, object], loose: set[str]) -> bool:
+    """Whether `__virtual__` only returns `__virtualname__`, a literal name."""
     body = [] if isinstance(virtual, ast.Lambda) else virtual.body[1 if ast.get_docstring(virtual) else 0 :]
     plain = "__virtualname__" not in loose and isinstance(constants.get("__virtualname__"), str)
     match body:
@@ -513,7 +505,7 @@ def _always_says(virtual: Function, constants: Mapping[str, object], loose: set[
 
 
 def _answers(virtual: ast.AST) -> Iterator[object]:
-    """What `__virtual__` may return, as far as its text tells."""
+    """What `__virtual__` may return according to its text."""
     if isinstance(virtual, ast.Lambda):
         yield from _answer(virtual.body)
         return
@@ -535,29 +527,21 @@ def _answer(part: ast.expr) -> Iterator[object]:
         yield from _answer(part.orelse)
     elif isinstance(part, ast.Constant):
         if part.value:
-            yield part.value if isinstance(part.value, str) else _SAYS_YES
+            yield part.value if isinstance(part.value, str) else _TRUE
     elif isinstance(part, ast.Compare) or (isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not)):
-        yield _SAYS_YES
+        yield _TRUE
     else:
         yield _UNKNOWN
-
-
-def parted_names(declared: object) -> Iterator[tuple[str, str]]:
-    """(function, part) for all that the `__parts__` of a package names."""
-    if isinstance(declared, Mapping):
-        for part, names in declared.items():
-            if isinstance(names, list | tuple):
-                yield from ((name, str(part)) for name in map(str, names) if not name.startswith("_"))
 
 
 MAIN = "__init__.py"
 
 ReadPart = Callable[[str], tuple[bytes, str] | None]
-"""The name of a part, such as `lines` -> its text and its path; None when there is no such file."""
+"""Name of a submodule, such as `lines` -> its text and path; None if there is no such file."""
 
 
 def joined_tree(tree: ast.Module, read: ReadPart) -> ast.Module:
-    """`tree` of an `__init__.py` with the definitions that it takes from its parts. Raises SyntaxError and OSError."""
+    """`tree` of an `__init__.py` with the definitions of its submodules. Raises SyntaxError and OSError."""
     constants = module_constants(tree)
     body = list(tree.body)
     risks: dict[str, str] = {}
@@ -566,23 +550,19 @@ def joined_tree(tree: ast.Module, read: ReadPart) -> ast.Module:
         if found is not None:
             part = parse_module(*found)
             body += _taken(part, names)
-            said = declared_risks(module_constants(part))
-            risks |= {names[function]: risk for function, risk in said.items() if function in names}
+            declared = declared_risks(module_constants(part))
+            risks |= {names[function]: risk for function, risk in declared.items() if function in names}
     if risks:
         body.append(_risk_statement(risks | declared_risks(constants)))
     return ast.Module(body, tree.type_ignores)
 
 
 def named_parts(tree: ast.Module) -> Iterator[tuple[str, dict[str, str]]]:
-    """Part -> the functions that the module has of it, each with the name that the module gives it."""
+    """Submodule -> the functions that the module takes from it, each with its name in the module."""
     constants = module_constants(tree)
-    parts: dict[str, dict[str, str]] = {}
-    for name, part in parted_names(constants.get("__parts__")):
-        parts.setdefault(part, {})[name] = name
-    yield from parts.items()
     listed = constants.get("__load__", constants.get("__all__"))
     if not isinstance(listed, list | tuple):
-        return  # then functions of a part that is imported are no functions of the module
+        return  # without a list, imported functions are not the module's own
     for statement in tree.body:
         if isinstance(statement, ast.ImportFrom) and statement.level == 1 and statement.module:
             names = {alias.name: alias.asname or alias.name for alias in statement.names}
@@ -590,7 +570,7 @@ def named_parts(tree: ast.Module) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def part_text(folder: str, name: str) -> tuple[bytes, str] | None:
-    """The text and the path of a part of the package in that folder; None when there is no such file."""
+    """Text and path of a submodule of the package in that folder; None if there is no such file."""
     path = part_path(folder, name)
     try:
         with open(path, "rb") as stream:
@@ -600,12 +580,12 @@ def part_text(folder: str, name: str) -> tuple[bytes, str] | None:
 
 
 def part_path(folder: str, name: str) -> str:
-    """Where the part of that name is."""
+    """The path of a submodule."""
     return os.path.join(folder, *name.split(".")) + ".py"
 
 
 def _taken(part: ast.Module, names: dict[str, str]) -> Iterator[ast.stmt]:
-    """The functions of a part by the names that the module gives them, behind the TypedDicts that they may speak of."""
+    """The TypedDicts of a submodule, then its functions under the names that the module gives them."""
     keys = typed_dicts(part)
     yield from (one for one in part.body if isinstance(one, ast.ClassDef) and one.name in keys)
     for name, function in top_functions(part):

@@ -1,15 +1,27 @@
-"""Where plug-in files are looked for, and which files of a folder are one.
+"""The search path: the folders of plug-in files, and the files in them.
 
-The places of a type, in the order in which they are asked; the first that has a file name wins it:
+For a plug-in type the folders are, in order of precedence:
 
-    module_dirs           the last one given first; each offers `<type>/` or, if there is none, `_<type>/`
+    module_dirs           the last one first; `<type>/` in each or, if there is none, `_<type>/`
     extension_modules     `<type>/` in it
-    <type>_dirs           such as `utils_dirs`: folders of that type alone; the last one given first
-    entry points          of installed packages, group `saltlite.loader` (`saltlite.loader.search_path`)
-    shipped               what comes with saltlite
-    Salt's                of installed packages, group `salt.loader`, and Salt's own (`saltlite.loader.salt_compat`)
+    <type>_dirs           such as `utils_dirs`, folders for this type only; the last one first
+    entry points          of installed packages, group `saltlite.loader`
+    shipped               the plug-ins of saltlite
+    Salt's                of installed packages, group `salt.loader`, and of Salt (`saltlite.loader.salt_compat`)
 
-No folder of them is ever put on `sys.path`: a module named like a library would then import itself.
+The first folder with a file name provides it. No folder is put on `sys.path`: a module named like a library would then
+import itself.
+
+An entry point names a package with a folder for each type, or a function:
+
+    [saltlite.loader]
+    mine = mypackage                 a package
+    mine = mypackage.places:folders  a function that returns {type: [folder, …]}
+    module_dirs = mypackage:old      the older form, named after the option: a function that returns [folder, …]
+
+A package is found without being imported. A function is imported and called when the index is built; one that fails is
+logged once and skipped. Entry points are read from the metadata folders on `sys.path`, because `importlib.metadata`
+would make every process import libraries for mail, zip and csv.
 """
 
 from __future__ import annotations
@@ -43,7 +55,7 @@ _METADATA = (".dist-info", ".egg-info")
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """The folders of one entry point: `packages` have a folder for each type, the others are given outright."""
+    """The folders of one entry point: `packages` have a folder for each type, the others list folders."""
 
     name: str
     packages: Sequence[str] = ()
@@ -58,17 +70,17 @@ class Contribution:
 
 
 def entry_folders(group: str, kind: str, option: str) -> list[tuple[str, str]]:
-    """(name, folder) of every entry point of the group that has a folder of the type, in the order of their names."""
+    """(name, folder) of every entry point of the group with a folder of the type, sorted by name."""
     return [(one.name, folder) for one in _contributions(group, installed()) for folder in one.folders(kind, option)]
 
 
 def any_entries(group: str) -> bool:
-    """Whether an installed package has an entry point of the group; runs nothing of it."""
+    """Whether an installed package has an entry point of the group; runs no code of it."""
     return any(found == group for found, _, _ in _lines_of(installed()))
 
 
 def installed() -> tuple[tuple[str, int], ...]:
-    """What tells whether something was installed or removed: the folders of `sys.path` and their times."""
+    """The folders of `sys.path` with their times, which change when a package is installed or removed."""
     stamps = []
     for folder in sys.path:
         try:
@@ -86,7 +98,7 @@ def _lines_of(stamps: tuple[tuple[str, int], ...]) -> list[tuple[str, str, str]]
 
 @functools.lru_cache(maxsize=len(GROUPS))
 def _contributions(group: str, stamps: tuple[tuple[str, int], ...]) -> list[Contribution]:
-    """One for each entry point of the group that works; the first of a name counts."""
+    """The working entry points of the group; the first of a name counts."""
     found: dict[str, Contribution] = {}
     for its_group, name, value in _lines_of(stamps):
         if its_group != group or name in found:
@@ -97,7 +109,7 @@ def _contributions(group: str, stamps: tuple[tuple[str, int], ...]) -> list[Cont
         except KeyboardInterrupt:
             raise
         except (Exception, SystemExit, DeadlineError) as error:  # noqa: BLE001 - supervision point: foreign packages
-            log.warning("Entry point %s = %s is left out: %s: %s", name, value, type(error).__name__, error)
+            log.warning("Entry point %s = %s is skipped: %s: %s", name, value, type(error).__name__, error)
     return list(found.values())
 
 
@@ -120,7 +132,7 @@ def _contribution(name: str, value: str) -> Contribution:
         return Contribution(name, by_type={str(kind): tuple(folders) for kind, folders in answer.items()})
     if isinstance(answer, list | tuple):
         return Contribution(name, by_option={name: tuple(answer)})
-    raise TypeError(f"it returned a {type(answer).__name__} in place of {{type: [folder]}}")
+    raise TypeError(f"it returned a {type(answer).__name__} instead of {{type: [folder]}}")
 
 
 def _entry_points(folders: Sequence[str]) -> Iterator[tuple[str, str, str]]:
@@ -146,17 +158,17 @@ def _lines(text: str) -> Iterator[tuple[str, str, str]]:
             group = line.strip("[]").strip()
         elif group in GROUPS and "=" in line and not line.startswith(("#", ";")):
             name, _, value = line.partition("=")
-            # Behind the object may stand the names of extras: `package:object [extra]`.
+            # Extras may follow the object: `package:object [extra]`.
             yield group, name.strip(), value.partition("[")[0].strip()
 
 
 def salt_is_installed() -> bool:
-    """Whether `import salt` finds a package. A folder that is merely called so, such as one of /srv, is none."""
+    """Whether `import salt` finds a package. A plain folder of that name, such as /srv/salt, does not count."""
     return "salt" in sys.modules or bool(salt_folder())
 
 
 def salt_folder() -> str:
-    """The folder of the package `salt`, found without importing it; "" where there is none."""
+    """The folder of the package `salt`, found without importing it; "" if there is none."""
     return _salt_folder(installed())
 
 
@@ -167,31 +179,25 @@ def _salt_folder(_installed: tuple[tuple[str, int], ...]) -> str:
 
 
 SHIPPED = "shipped"
-"""Name of the layer that comes with saltlite."""
+"""Name of the layer of shipped plug-ins."""
 
 SALT = "salt"
-"""Name of the layer that is Salt itself, and of what stands for all layers of Salt."""
+"""Name of the layer of Salt itself, and of the layer that stands for all of Salt's."""
 
 MODULES = "modules"
-"""The type of execution modules."""
-
 GRAINS = "grains"
-"""The type of files whose functions return grains."""
-
 OUTPUT = "output"
-"""The type of outputters."""
 
 SALT_KINDS = frozenset({MODULES, GRAINS, OUTPUT, "utils"})
-"""Types of which Salt's own files are loaded."""
+"""Types whose files in Salt are loaded."""
 
-_OURS_ALONE = frozenset({"interfaces"})
-"""Types that nothing written for Salt has."""
+_NOT_IN_SALT = frozenset({"interfaces"})
 
 
 class Form(StrEnum):
-    """What a module is made of; of several with one name in one folder the first wins.
+    """The form of a module file; of several with one name in a folder the first form wins.
 
-    A compiled `.pyc` is none: it would stay behind, and be called, when its source is removed.
+    A compiled `.pyc` does not count: it would still be called after its source was removed.
     """
 
     PACKAGE = "package"
@@ -204,7 +210,7 @@ class Form(StrEnum):
 _RANK = {form: number for number, form in enumerate(Form)}
 
 PLAIN_FORMS = frozenset({Form.PACKAGE, Form.EXTENSION, Form.SOURCE})
-"""What is a module without an option."""
+"""Forms that need no option."""
 
 _ENDINGS = (
     *((suffix, Form.EXTENSION) for suffix in EXTENSION_SUFFIXES),
@@ -221,27 +227,26 @@ _SHIPPED_IN = {
     "interfaces": "interfaces",
     "resources": os.path.join("resources", "types"),
 }
-"""Where plug-ins that come with saltlite are, below its package, if not in `plugins/<type>`."""
+"""Folders of shipped plug-ins that are not in `plugins/<type>`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One folder of the search path; `name` becomes part of the names of its modules, `kind` is their type."""
+    """One folder of the search path; `name` is part of its modules' names, `kind` is their plug-in type."""
 
     name: str
     path: str
     kind: str = MODULES
     forms: frozenset[Form] = PLAIN_FORMS
     installed: bool = False
-    """Whether it belongs to an installed package: such a folder does not change while a daemon runs."""
+    """Whether it belongs to an installed package, whose files do not change while a daemon runs."""
     salt: bool = False
-    """It is no folder but stands for all that was written for Salt's loader, which the index finds when it is asked for
-    it. `path` is the folder in which that is remembered, "" for none."""
+    """Whether it stands for all files written for Salt; `path` is then the folder of their cache, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One file of a layer. `path` of a package is its `__init__.py`; time and size are those of all its files."""
+class FoundFile:
+    """One file of a layer. `path` of a package is its `__init__.py`; time and size cover all its files."""
 
     stem: str
     path: str
@@ -251,7 +256,7 @@ class Found:
 
 
 def search_layers(opts: Mapping[str, Any], kind: str = MODULES) -> tuple[Layer, ...]:
-    """The search path for plug-ins of a type, the layer that is asked first at the front."""
+    """The search path for plug-ins of a type, in order of precedence."""
     forms = _forms(opts)
     places = [(f"dir{number}", _folder_of(base, kind)) for number, base in enumerate(_last_first(opts, "module_dirs"))]
     extensions = opts.get("extension_modules")
@@ -264,7 +269,7 @@ def search_layers(opts: Mapping[str, Any], kind: str = MODULES) -> tuple[Layer, 
     installed.append((SHIPPED, shipped_folder(kind)))
     salts = []
     if opts.get("salt_compat", "auto") != "off":
-        if kind not in SALT_KINDS and kind not in _OURS_ALONE:
+        if kind not in SALT_KINDS and kind not in _NOT_IN_SALT:
             installed += entry_places(SALTS, kind)
         elif kind in SALT_KINDS and (any_entries(SALTS) or salt_is_installed()):
             cachedir = opts.get("cachedir") or ""
@@ -275,14 +280,14 @@ def search_layers(opts: Mapping[str, Any], kind: str = MODULES) -> tuple[Layer, 
 
 
 def shipped_folder(kind: str) -> str:
-    """The folder of the plug-ins of a type that come with saltlite."""
-    first = kind.partition("/")[0]  # the slots of a resource type are `resources/<type>/modules`
+    """The folder of the shipped plug-ins of a type."""
+    first = kind.partition("/")[0]  # slots of a resource type are in `resources/<type>/modules`
     folder = _SHIPPED_IN.get(first, os.path.join("plugins", first))
     return os.path.join(os.path.dirname(saltlite.__file__), folder + kind.removeprefix(first))
 
 
 def entry_places(group: str, kind: str) -> list[tuple[str, str]]:
-    """(name of the layer, folder) of every entry point of the group that has a folder of the type."""
+    """(layer name, folder) of every entry point of the group with a folder of the type."""
     return [(re.sub(r"\W", "_", name), folder) for name, folder in entry_folders(group, kind, dirs_option(kind))]
 
 
@@ -291,9 +296,9 @@ def dirs_option(kind: str) -> str:
     return _IRREGULAR.get(kind, f"{kind.removesuffix('s')}_dirs")
 
 
-def module_files(layer: Layer) -> list[Found]:
-    """The plug-in files of a layer, one for a name; a folder that does not exist is empty."""
-    best: dict[str, Found] = {}
+def module_files(layer: Layer) -> list[FoundFile]:
+    """The plug-in files of a layer, one for each name; a missing folder is empty."""
+    best: dict[str, FoundFile] = {}
     if layer.salt:
         return []
     try:
@@ -307,7 +312,7 @@ def module_files(layer: Layer) -> list[Found]:
     return list(best.values())
 
 
-def _found(entries: Iterator[os.DirEntry[str]], forms: frozenset[Form]) -> Iterator[Found]:
+def _found(entries: Iterator[os.DirEntry[str]], forms: frozenset[Form]) -> Iterator[FoundFile]:
     for entry in entries:
         stem, form = _form_of(entry.name)
         if form not in forms or not stem or stem.startswith("_") or "." in stem:
@@ -317,18 +322,18 @@ def _found(entries: Iterator[os.DirEntry[str]], forms: frozenset[Form]) -> Itera
                 yield _package(stem, entry.path)
             elif entry.is_file():
                 status = entry.stat()
-                yield Found(stem, entry.path, form, status.st_mtime_ns, status.st_size)
+                yield FoundFile(stem, entry.path, form, status.st_mtime_ns, status.st_size)
         except (FileNotFoundError, NotADirectoryError):
-            continue  # no package, removed since the listing, or a dangling link
+            continue  # not a package, removed meanwhile, or a dangling link
 
 
-def _package(stem: str, folder: str) -> Found:
-    """A package: the time of its latest file and the size of all, for what it offers may stand in any of them."""
+def _package(stem: str, folder: str) -> FoundFile:
+    """A package, with the time of its latest file and the size of all."""
     path = os.path.join(folder, "__init__.py")
     os.stat(path)
     with os.scandir(folder) as entries:
         found = [entry.stat() for entry in entries if entry.name.endswith(".py")]
-    return Found(stem, path, Form.PACKAGE, max(one.st_mtime_ns for one in found), sum(one.st_size for one in found))
+    return FoundFile(stem, path, Form.PACKAGE, max(one.st_mtime_ns for one in found), sum(one.st_size for one in found))
 
 
 def _form_of(name: str) -> tuple[str, Form]:
@@ -346,12 +351,12 @@ def _forms(opts: Mapping[str, Any]) -> frozenset[Form]:
         if cython_is_installed():
             forms.add(Form.CYTHON)
         else:
-            _say_that_cython_is_missing()
+            _log_missing_cython()
     return frozenset(forms)
 
 
 @functools.cache
-def _say_that_cython_is_missing() -> None:
+def _log_missing_cython() -> None:
     log.info("Option cython_enable: Cython is not installed here, so .pyx files are no modules.")
 
 

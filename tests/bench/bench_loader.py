@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from saltlite.loader.call import call
-from saltlite.loader.index import Index, build_index, remembered_index
+from saltlite.loader.index import Index, build_index, cached_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.module_builder import PREFIX
 from saltlite.loader.search_path import Layer, search_layers
@@ -98,12 +98,12 @@ def many_files(count: int) -> dict[str, object]:
         folder, cache = Path(temporary, "modules"), Path(temporary, "cache")
         folder.mkdir()
         layers = write_modules(folder, count)
-        index = remembered_index(layers, str(cache))
+        index = cached_index(layers, str(cache))
         _inner, whole = forked_call(index, {}, f"bench{count // 2}.fun3")
         return {
             "cold": summary(timed(lambda: build_index(layers))),
             "warm": summary(timed(lambda: build_index(layers, index))),
-            "start_remembered": summary(timed(lambda: remembered_index(layers, str(cache)))),
+            "start_remembered": summary(timed(lambda: cached_index(layers, str(cache)))),
             "function_texts": summary(timed(lambda: index.function_texts({}))),
             "fork_call_one_ms": round(whole, 3),
             "imported_by_one_call": imported_by(index, f"bench{count // 2}.fun3"),

@@ -1,7 +1,7 @@
 """What becomes of Salt's own execution modules on this machine, module by module.
 
     SALTLITE_COMPAT_PYTHON -m tests.compat.survey            prints JSON
-    SALTLITE_COMPAT_PYTHON -m tests.compat.survey --write    writes saltlite/loader/COMPATIBILITY.md
+    SALTLITE_COMPAT_PYTHON -m tests.compat.survey --write    writes saltlite/docs/salt-modules.md
 
 for a Python that has both Salt and saltlite. Reasons are those of the machine that it runs on: another one has other
 programs and libraries.
@@ -24,12 +24,12 @@ from typing import Any
 import saltlite
 from saltlite.loader.index import SALT_RANK, Index, ModuleFile, build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.registry import LoadedModule, Registry
+from saltlite.loader.registry import LoadedModule, ModuleRegistry
 from saltlite.loader.salt_compat import RESERVED
 from saltlite.loader.search_path import MODULES, SALT, Layer, salt_folder, search_layers
 from saltlite.plugins.grains.collect import collect
 
-TABLE = Path(saltlite.__file__).parent / "loader" / "COMPATIBILITY.md"
+TABLE = Path(saltlite.__file__).parent / "docs" / "salt-modules.md"
 
 _SALTS_LOADER = """
 import json, logging, sys
@@ -54,7 +54,7 @@ def survey() -> dict[str, Any]:
         registry = loader._registry
         _files(opts, "utils")
         # All of them, those too that no minion ever loads.
-        whole = Registry(_index_of_salt(), loader._names, lambda _stem: None)
+        whole = ModuleRegistry(_index_of_salt(), loader._names, lambda _stem: None)
         load_s = _timed(lambda: [whole.load(file) for file in whole.index.files])
         every = [_row(whole, file) for file in whole.index.files]
         files = _files(opts)
@@ -91,7 +91,7 @@ def _timed(action: Any) -> float:
 
 
 def _files(opts: Mapping[str, Any], kind: str = MODULES) -> list[ModuleFile]:
-    lowest = build_index(search_layers(opts, kind)).lowest
+    lowest = build_index(search_layers(opts, kind)).salt_files
     assert lowest is not None, "there is no Salt for this Python"
     return lowest.files()
 
@@ -101,7 +101,7 @@ def _index_of_salt() -> Index:
     return build_index([layer], first_rank=SALT_RANK)
 
 
-def _row(registry: Registry, file: ModuleFile) -> dict[str, Any]:
+def _row(registry: ModuleRegistry, file: ModuleFile) -> dict[str, Any]:
     loaded = registry.load(file)
     if isinstance(loaded, LoadedModule):
         functions = sorted(loaded.functions)

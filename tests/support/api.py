@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
 from saltlite import __version__
 from saltlite.loader.call import Outcome, call
-from saltlite.loader.dunders import CrossCalls
+from saltlite.loader.dunders import LazyFunctions
 from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
@@ -164,7 +164,7 @@ def run(client: Client, fun: str, *args: Any, cachedir: str = "", **kwargs: Any)
         return Loader(build_index(search_layers({})), {"id": "here_master"}, {}, {})
 
     opts = {"cachedir": cachedir}
-    own = {"__client__": client, "__execution__": CrossCalls(execution), "__config__": CONFIG}
+    own = {"__client__": client, "__execution__": LazyFunctions(execution), "__config__": CONFIG}
     loader = Loader(INDEX, opts, {}, {}, more=own)
     return call(loader, fun, args, kwargs, pub={"jid": JID, "fun": fun})
 

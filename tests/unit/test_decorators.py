@@ -38,7 +38,7 @@ def lacking(*dependencies: Any, space: dict[str, Any] | None = None, **given: An
     @depends(*dependencies, **given)
     def function() -> None: ...
 
-    return "; ".join(filter(None, (one.lacking(space or {}) for one in requirements_of(function))))
+    return "; ".join(filter(None, (one.missing(space or {}) for one in requirements_of(function))))
 
 
 # --- depends
@@ -89,7 +89,7 @@ def test_a_name_that_is_local_where_it_is_decorated_counts() -> None:
     def function() -> object:
         return here
 
-    assert requirements_of(function)[0].lacking({}) == ""
+    assert requirements_of(function)[0].missing({}) == ""
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from saltlite.loader import documents
-from saltlite.loader.documents import Documents, read_documents, remembered_documents
-from saltlite.loader.index import ModuleFile, build_index, remembered_index
+from saltlite.loader.documents import Documents, cached_documents, read_documents
+from saltlite.loader.index import ModuleFile, build_index, cached_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import Layer, search_layers
 
@@ -52,7 +52,7 @@ def indexed(folder: Path) -> ModuleFile:
 
 
 def remembered(folder: Path) -> Documents:
-    return remembered_documents(indexed(folder), str(folder / "cache"), "modules")
+    return cached_documents(indexed(folder), str(folder / "cache"), "modules")
 
 
 def kept(folder: Path) -> Path:
@@ -94,7 +94,7 @@ def test_it_belongs_to_its_user_alone_and_one_that_others_can_write_is_not_used(
 
 def test_without_a_folder_of_ones_own_nothing_is_written(folder: Path, read: list[str]) -> None:
     for cachedir in ("", str(folder / "none")):
-        assert remembered_documents(indexed(folder), cachedir, "modules").doc == "About m."
+        assert cached_documents(indexed(folder), cachedir, "modules").doc == "About m."
     assert sorted(os.listdir(folder)) == ["cache", "modules"]
 
 
@@ -106,12 +106,16 @@ def test_a_docstring_that_is_no_text_is_not_remembered(folder: Path) -> None:
 
 @pytest.mark.parametrize("fun", ["sys.doc", "sys.argspec", "sys.list_functions"])
 def test_asking_for_all_that_ships_imports_only_what_has_to_look_at_the_machine(tmp_path: Path, fun: str) -> None:
-    index = remembered_index(search_layers({}), str(tmp_path))
+    index = cached_index(search_layers({}), str(tmp_path))
     loader = Loader(index, {"cachedir": str(tmp_path)}, {"os_family": "Debian", "kernel": "Linux"}, {})
     for name in [name for name in sys.modules if name.startswith("saltlite.loaded.")]:
         del sys.modules[name]
     found: Any = loader[fun]()
     begin = "saltlite.loaded.shipped.modules."
+<<<<<<< HEAD
     loaded = {name.removeprefix(begin).split(".")[0] for name in sys.modules if name.startswith(begin)} - {"sysmod"}
+=======
+    loaded = {name.removeprefix(begin).partition(".")[0] for name in sys.modules if name.startswith(begin)} - {"sysmod"}
+>>>>>>> 7615e11 (Loader: the field's words, plain English; a module folder is an ordinary package, __parts__ is gone; the table of Salt's modules is a page of the documentation)
     asked = {file.stem for file in index.files if file.checked}
     assert (len(found) > 400, loaded - asked) == (True, set())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from saltlite.errors import RemoteProtocolError
@@ -56,6 +56,7 @@ plain = st.recursive(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # it measures the load of the machine
 @given(plain)
 def test_plain_data_comes_back_as_it_was(value: Any) -> None:
     assert there_and_back(value) == value

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.loader import index
-from saltlite.loader.index import Index, remembered_index
+from saltlite.loader.index import Index, cached_index
 from saltlite.loader.scan import parse_module
 from saltlite.loader.search_path import PLAIN_FORMS, Form, Layer
 from tests.support.modules import write
@@ -29,7 +29,7 @@ def remember(tmp_path: Path) -> Remember:
     """The index over FILES, as each start of a process makes it."""
     folder = write(tmp_path / "modules", FILES)
     layers = [Layer("custom", str(folder), forms=PLAIN_FORMS | {Form.ZIP})]
-    return lambda: remembered_index(layers, str(tmp_path / "cache"))
+    return lambda: cached_index(layers, str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -134,5 +134,5 @@ def test_one_that_is_too_large_is_not_read(
 def test_a_folder_that_cannot_be_written_to_costs_nothing_but_time(tmp_path: Path) -> None:
     write(tmp_path, {"modules/a": "def f(): pass"})
     (tmp_path / "cache").write_text("a file, no folder")
-    index = remembered_index([Layer("custom", str(tmp_path / "modules"))], str(tmp_path / "cache"))
+    index = cached_index([Layer("custom", str(tmp_path / "modules"))], str(tmp_path / "cache"))
     assert index.function_names() == ["a.f"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from saltlite.loader.documents import read_descriptions
-from saltlite.loader.index import Index, ModuleFile, build_index, refreshed_index
+from saltlite.loader.documents import read_documents
+from saltlite.loader.index import ModuleFile, build_index, refreshed_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import Layer
 
@@ -85,7 +84,7 @@ def test_the_text_promises_what_the_loaded_module_has(tmp_path: Path) -> None:
 
 def test_docstrings_of_the_parts_are_found_without_running_them(tmp_path: Path) -> None:
     package(tmp_path, part=PART + "raise SystemExit('it was run')\n")
-    described = read_descriptions(indexed(tmp_path))
+    described = read_documents(indexed(tmp_path)).functions
     assert (described["turn"].doc, described["list"].doc) == ("Turn it.", "All of it.")
 
 
@@ -117,65 +116,18 @@ def test_a_change_of_a_part_is_a_change_of_the_module(tmp_path: Path) -> None:
     assert "stop(name:int='x')!stop" in seen.texts
 
 
-PARTED = '''"""Texts."""
-__parts__ = {"one": ["first", "list_"], "two": ["second"], "three": ["third"]}
-__func_alias__ = {"list_": "list"}
-
-def own(): return __opts__["id"]
-'''
-
-ONE = '''"""One."""
-from ._shared import mark
-
-def first(text: str) -> str:
-    """The first."""
-    return mark(text)
-
-def list_(): return []
-'''
-
-SHARED = "def mark(text): return text + __opts__['id'] + __dunder__\n"
-
-
-def parted(folder: Path) -> Index:
-    three = "raise ValueError('no')\ndef third(): pass\n"
-    package(folder, PARTED, one=ONE, two="def second(x=1): pass\n", three=three, _shared=SHARED)
-    return build_index([Layer("own", str(folder))])
-
-
-def test_functions_of_named_parts_are_promised_and_no_part_is_loaded_for_that(tmp_path: Path) -> None:
-    file = parted(tmp_path).files[0]
-    assert file.texts == ("first(text:str)", "list()", "own()", "second(x=1)", "third()")
-
-
-def test_a_part_is_loaded_when_one_of_its_functions_is_asked_for(tmp_path: Path) -> None:
-    loader = Loader(parted(tmp_path), {"id": "web1"}, {}, {})
-    assert loader["texts.own"]() == "web1"
-    assert not [name for name in sys.modules if name.startswith("saltlite.loaded.own.modules.texts.")]
+def test_submodules_see_the_dunder_names_that_are_provided_later(tmp_path: Path) -> None:
+    package(
+        tmp_path, main="__all__ = ['mark']\nfrom .part import mark\n", part="def mark(text): return text + __dunder__\n"
+    )
+    loader = Loader(build_index([Layer("own", str(tmp_path))]), {"id": "web1"}, {}, {}, more={"__dunder__": ""})
+    assert loader["texts.mark"]("a") == "a"
     loader.provide("__dunder__", "!")
-    assert loader["texts.first"]("a") == "aweb1!"
-    assert "saltlite.loaded.own.modules.texts.two" not in sys.modules
-    loader.provide("__dunder__", "?")
-    assert loader["texts.first"]("a") == "aweb1?"
+    assert loader["texts.mark"]("a") == "a!"
 
 
-def test_parts_that_are_loaded_late_are_those_of_their_own_loader(tmp_path: Path) -> None:
-    index = parted(tmp_path)
-    loaders = [Loader(index, {"id": name}, {}, {}, more={"__dunder__": ""}) for name in ("one", "two")]
-    assert [loader["texts.own"]() for loader in loaders] == ["one", "two"]
-    assert [loader["texts.first"]("") for loader in loaders] == ["one", "two"]
-    assert sys.modules["saltlite.loaded.own.modules.texts"].__dict__["__opts__"]["id"] == "two"
-
-
-def test_a_part_that_cannot_be_loaded_takes_its_own_functions_only(tmp_path: Path) -> None:
-    loader = Loader(parted(tmp_path), {"id": "web1"}, {}, {}, more={"__dunder__": ""})
-    with pytest.raises(KeyError, match=r"needs three\.py, which could not be loaded: ValueError: no"):
-        loader["texts.third"]
-    assert loader["texts.first"]("a") == "aweb1"
-
-
-def test_a_function_that_its_part_does_not_have_is_named_with_the_part(tmp_path: Path) -> None:
-    package(tmp_path, '__parts__ = {"one": ["gone"]}\n', one="")
+def test_a_submodule_that_cannot_be_loaded_fails_its_module(tmp_path: Path) -> None:
+    package(tmp_path, main="__all__ = ['f']\nfrom .part import f\n", part="raise ValueError('no')\ndef f(): pass\n")
     loader = Loader(build_index([Layer("own", str(tmp_path))]), {}, {}, {})
-    with pytest.raises(KeyError, match=r"a function of that name in one\.py"):
-        loader["texts.gone"]
+    with pytest.raises(KeyError, match=r"ValueError: no \(texts/part\.py, line 1\)"):
+        loader["texts.f"]

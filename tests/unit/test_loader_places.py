@@ -93,7 +93,7 @@ def test_without_cython_its_files_are_left_out_and_that_is_said_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(search_path, "cython_is_installed", lambda: False)
-    search_path._say_that_cython_is_missing.cache_clear()
+    search_path._log_missing_cython.cache_clear()
     with caplog.at_level(logging.INFO):
         for _ in range(3):
             assert Form.CYTHON not in search_layers({"cython_enable": True})[0].forms
@@ -164,7 +164,7 @@ def test_shipped_modules_are_asked_behind_entry_points_and_configured_folders_be
         ("zz_broken:places", "raise RuntimeError('broken')", "RuntimeError: broken"),
         ("zz_broken:places", "import sys\nsys.exit(3)", "SystemExit: 3"),
         ("zz_broken:nothing", "", "has no attribute 'nothing'"),
-        ("zz_broken:places", "def places(): return 7", "it returned a int in place of {type: [folder]}"),
+        ("zz_broken:places", "def places(): return 7", "it returned a int instead of {type: [folder]}"),
         ("zz_broken", "", "zz_broken is a module; a package or a function is expected"),
         ("zz_broken:places", "def places():\n    while True: pass", "it did not end within 0.1 s"),
     ],

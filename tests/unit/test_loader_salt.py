@@ -16,7 +16,7 @@ import pytest
 from saltlite import errors
 from saltlite.loader import index
 from saltlite.loader.call import Outcome, call
-from saltlite.loader.index import build_index, remembered_index
+from saltlite.loader.index import build_index, cached_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.salt_compat import RESERVED
 from saltlite.loader.scan import Scan, scan_module
@@ -73,8 +73,8 @@ def test_nothing_of_salt_is_read_or_loaded_before_one_of_its_functions_is_called
     here = loader()
     assert here["test.ping"]() is True
     assert not here.index.whole  # or the master would refuse what only Salt has
-    assert here.index.lowest is not None
-    assert "_index" not in vars(here.index.lowest)
+    assert here.index.salt_files is not None
+    assert "_index" not in vars(here.index.salt_files)
     assert not mark.exists()
     assert "salt" not in sys.modules
     assert here["zz.f"]() == 1
@@ -90,13 +90,13 @@ def test_a_call_loads_the_one_module_that_it_needs(install: Install, tmp_path: P
 
 def test_an_index_without_salt_has_no_lowest_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    assert build_index(search_layers({})).lowest is None
+    assert build_index(search_layers({})).salt_files is None
 
 
 def test_salt_that_is_installed_later_is_noticed_when_the_folders_are_looked_at_again(install: Install) -> None:
-    if build_index(search_layers({})).lowest is None:  # a Salt may really be installed where tests are run by hand
+    if build_index(search_layers({})).salt_files is None:  # a Salt may really be installed where tests are run by hand
         install(modules(zz="def f(): return 1"))
-    assert build_index(search_layers({})).lowest is not None
+    assert build_index(search_layers({})).salt_files is not None
 
 
 def test_off_does_without(install: Install) -> None:
@@ -130,10 +130,10 @@ def test_what_was_read_is_remembered_and_what_changed_is_read_again(
 
     monkeypatch.setattr(index, "scan_module", reading)
     write(site, modules(zz="def f(): return 22\ndef g(): return 3"))
-    here = Loader(remembered_index(search_layers(opts), opts["cachedir"]), opts, {}, {})
+    here = Loader(cached_index(search_layers(opts), opts["cachedir"]), opts, {}, {})
     read.clear()
-    assert here.index.lowest is not None
-    assert here.index.lowest.function_names() == ["old.f", "zz.f", "zz.g"]
+    assert here.index.salt_files is not None
+    assert here.index.salt_files.function_names() == ["old.f", "zz.f", "zz.g"]
     assert read == ["zz"]
 
 
@@ -232,7 +232,7 @@ def test_reserved_names_are_never_salts(install: Install, name: str) -> None:
     )
     here = loader(providers={name: f"{name}_alias"})
     assert f"{name}.only_salts" not in here
-    assert name not in here.index.lowest.names() if here.index.lowest else False
+    assert name not in here.index.salt_files.names() if here.index.salt_files else False
 
 
 # -- faults
@@ -427,4 +427,4 @@ def test_salts_grains_add_what_nobody_else_has_found(install: Install, tmp_path:
 
 def test_runners_are_never_salts(install: Install) -> None:
     install({"salt/runners/zz": "def f(): return 1"})
-    assert loader("runners").index.lowest is None
+    assert loader("runners").index.salt_files is None

@@ -23,7 +23,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A deadline that a test can wait for."""
     assert failure.LOAD_SECONDS == 30
     monkeypatch.setattr(failure, "LOAD_SECONDS", 0.1)
-    monkeypatch.setattr(failure, "_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(failure, "_REPEAT_SECONDS", 0.1)
 
 
 def said(folder: Path, fun: str = "m.f") -> Any:

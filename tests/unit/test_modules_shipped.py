@@ -12,7 +12,7 @@ import pytest
 import saltlite
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.contracts import with_interfaces
-from saltlite.loader.documents import read_descriptions
+from saltlite.loader.documents import read_documents
 from saltlite.loader.index import Index, ModuleFile, build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
@@ -40,7 +40,7 @@ def run(fun: str, *args: Any, opts: dict[str, Any] | None = None, **kwargs: Any)
 
 @pytest.mark.parametrize("file", INDEX.files, ids=lambda file: file.stem)
 def test_every_function_is_documented_with_an_example_under_its_own_name(file: ModuleFile) -> None:
-    for function, found in read_descriptions(file).items():
+    for function, found in read_documents(file).functions.items():
         assert found.doc is not None
         assert "CLI Example::" in found.doc
         names = "|".join(map(re.escape, file.claims))

@@ -12,7 +12,7 @@ import saltlite
 from saltlite import __version__
 from saltlite.errors import CommandExecutionError
 from saltlite.loader.call import call
-from saltlite.loader.documents import read_descriptions
+from saltlite.loader.documents import read_documents
 from saltlite.loader.index import ModuleFile, build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
@@ -23,7 +23,7 @@ FOLDER = Path(saltlite.__file__).parent / "plugins" / "runners"
 
 @pytest.mark.parametrize("file", INDEX.files, ids=lambda file: file.stem)
 def test_every_runner_is_documented_with_an_example_under_its_own_name(file: ModuleFile) -> None:
-    for function, found in read_descriptions(file).items():
+    for function, found in read_documents(file).functions.items():
         assert found.doc is not None
         assert f"saltlite-run {file.stem}.{function}" in found.doc, function
 

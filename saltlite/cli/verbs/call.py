@@ -17,7 +17,7 @@ from saltlite.config.load import load_minion
 from saltlite.config.options import opts_of
 from saltlite.config.paths import require_path
 from saltlite.errors import CommandExecutionError, RefusedError, StartupError, UnreachableError, UsageError
-from saltlite.loader.index import build_index, is_own_folder, remembered_index
+from saltlite.loader.index import build_index, cached_index, is_own_folder
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
 from saltlite.minion.jobs.rpc_client import EventSender
@@ -205,7 +205,7 @@ def _index(opts: dict[str, Any], *, with_more: bool) -> Index:
     """
     layers, cachedir = search_layers(opts), opts["cachedir"]
     kept = not with_more and is_own_folder(cachedir)
-    return remembered_index(layers, cachedir) if kept else build_index(layers)
+    return cached_index(layers, cachedir) if kept else build_index(layers)
 
 
 def _given(config: MinionConfig) -> dict[str, Any]:

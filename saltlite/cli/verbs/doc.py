@@ -15,7 +15,7 @@ from saltlite.cli.targets import nodeset
 from saltlite.config.options import opts_of
 from saltlite.config.paths import DEFAULT_CONFIG_DIR
 from saltlite.errors import ConfigError, SaltliteError, UsageError, nearest
-from saltlite.loader.documents import read_descriptions, read_docstring
+from saltlite.loader.documents import read_documents
 from saltlite.loader.formats import ArchiveError
 from saltlite.loader.index import build_index
 from saltlite.loader.search_path import MODULES, Form, Layer, search_layers
@@ -94,7 +94,7 @@ def _summary(file: ModuleFile) -> str:
     if file.form in (Form.EXTENSION, Form.CYTHON):
         return ""
     try:
-        return _first_line(read_docstring(file))
+        return _first_line(read_documents(file).doc)
     except _GONE:
         return ""
 
@@ -106,7 +106,7 @@ def _first_line(doc: str | None) -> str:
 
 def _descriptions(file: ModuleFile) -> dict[str, Description]:
     try:
-        return read_descriptions(file)
+        return dict(read_documents(file).functions)
     except _GONE:
         return {}
 

@@ -158,7 +158,7 @@ def _loader(index: Index, opts: dict[str, Any], own: dict[str, Any], files: dict
     def execution() -> Loader:
         return Loader(build_index(search_layers(opts)), opts, grains, {}, more=files)
 
-    given = {**files, **own, "__execution__": CrossCalls(execution)}
+    given = {**files, **own, "__execution__": LazyFunctions(execution)}
     return Loader(index, opts, grains, {}, more=given)
 
 

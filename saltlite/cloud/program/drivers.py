@@ -26,7 +26,7 @@ from saltlite.cloud.api.port import Capabilities
 from saltlite.cloud.rules import listing
 from saltlite.cloud.rules.catalogue import Provider
 from saltlite.errors import SaltliteError
-from saltlite.loader.dunders import CrossCalls
+from saltlite.loader.dunders import LazyFunctions
 from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
@@ -204,8 +204,8 @@ class Drivers:
 
         more = {
             "__active_provider_name__": active,
-            "__salt__": CrossCalls(execution),
-            "__utils__": CrossCalls(lambda: Utils(utils())),
+            "__salt__": LazyFunctions(execution),
+            "__utils__": LazyFunctions(lambda: Utils(utils())),
         }
         return Loader(self.index, opts, {}, {}, more=more)
 

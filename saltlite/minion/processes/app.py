@@ -22,7 +22,7 @@ from saltlite.config.options import opts_of
 from saltlite.config.values import parse_address
 from saltlite.errors import CommandExecutionError, JournalError, StartupError
 from saltlite.loader.contracts import with_interfaces
-from saltlite.loader.index import Index, build_index, refreshed_index, remembered_index
+from saltlite.loader.index import Index, build_index, cached_index, refreshed_index
 from saltlite.loader.module_builder import read_shipped
 from saltlite.loader.search_path import search_layers
 from saltlite.minion.jobs.job_process import JobContext
@@ -104,7 +104,7 @@ class _Minion:
         self._status = Status("", "", 0.0, types=_types_before(config.data_dir))
         self._kept_back: list[str] = []
         self._opts = opts_of(config, self._id)
-        self._index = remembered_index(search_layers(self._opts), config.cachedir)
+        self._index = cached_index(search_layers(self._opts), config.cachedir)
         self._told = self._index
         spool_dir = os.path.join(config.data_dir, "spool")
         self._journal = DiskJournal(PosixFolder(config.data_dir), entropy=clock.entropy)
