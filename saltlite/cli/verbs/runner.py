@@ -28,7 +28,7 @@ from saltlite.errors import SaltliteError, UnreachableError, UsageError
 from saltlite.files.client import FileClient
 from saltlite.files.roots import DiskFileRoots
 from saltlite.files.server import FileService
-from saltlite.loader.dunders import CrossCalls
+from saltlite.loader.dunders import LazyFunctions
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
