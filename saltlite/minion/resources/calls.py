@@ -316,7 +316,7 @@ def call_limit(
 ) -> float:
     """Seconds that these calls may take on that resource; 0 is no limit. The type may name one for each call: those
     are added up, and one without has `default_s`."""
-    if not loaded.names_limits:
+    if not loaded.has_timeout:
         return default_s
     with log_context(srn=srn), loaded.entered(srn.partition(":")[2], grains):
         try:
