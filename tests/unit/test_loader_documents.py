@@ -112,10 +112,6 @@ def test_asking_for_all_that_ships_imports_only_what_has_to_look_at_the_machine(
         del sys.modules[name]
     found: Any = loader[fun]()
     begin = "saltlite.loaded.shipped.modules."
-<<<<<<< HEAD
     loaded = {name.removeprefix(begin).split(".")[0] for name in sys.modules if name.startswith(begin)} - {"sysmod"}
-=======
-    loaded = {name.removeprefix(begin).partition(".")[0] for name in sys.modules if name.startswith(begin)} - {"sysmod"}
->>>>>>> 7615e11 (Loader: the field's words, plain English; a module folder is an ordinary package, __parts__ is gone; the table of Salt's modules is a page of the documentation)
     asked = {file.stem for file in index.files if file.checked}
     assert (len(found) > 400, loaded - asked) == (True, set())
