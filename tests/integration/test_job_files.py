@@ -51,7 +51,7 @@ class Minion:
         returns = Returns("web1", 1 << 24, str(folder / "kept"), 1 << 20)
         around = JobContext(opts, {}, lambda: index, self.spool, returns, lambda *_: None)
         self.process: JobProcess = fork_waiting(around)
-        self.process.on_ask = lambda raw: self.asks.heard(self.process, raw)
+        self.process.on_ask = lambda raw: self.asks.on_request(self.process, raw)
 
     def _tell(self, message: IpcMessage) -> None:
         assert message["t"] == "ask"
@@ -67,7 +67,7 @@ class Minion:
         asked, self.told = self.told, []
         for question in asked if self.connected else []:
             (said,) = self.desk.ask([question])
-            self.asks.said(signed_answer(question, said))
+            self.asks.on_response(signed_answer(question, said))
 
     def run(self, fun: str, *args: object, each_turn: Callable[[], None] = lambda: None) -> Any:
         """What the function returned."""
@@ -137,12 +137,12 @@ def test_a_process_that_is_gone_has_its_questions_forgotten_and_others_their_tur
         "nonce": b"",
     }
     for n in range(FILE_ASKS_MAX + 2):
-        minion.asks.heard(minion.process, pack({**question, "n": n}))
+        minion.asks.on_request(minion.process, pack({**question, "n": n}))
     assert len(minion.told) == FILE_ASKS_MAX
     minion.asks.ended(minion.process)
     minion.asks.connected()
     assert len(minion.told) == FILE_ASKS_MAX
-    minion.asks.heard(minion.process, pack(question))
+    minion.asks.on_request(minion.process, pack(question))
     assert len(minion.told) == FILE_ASKS_MAX + 1
 
 
@@ -150,7 +150,7 @@ def test_a_process_that_is_gone_has_its_questions_forgotten_and_others_their_tur
     "nonsense", [b"junk", b"\x80", pack({"t": "bye", "n": 1, "reason": ""}), pack({"t": "file_request", "n": 1})]
 )
 def test_what_a_process_must_not_ask_reaches_nobody(minion: Minion, nonsense: bytes) -> None:
-    minion.asks.heard(minion.process, nonsense)
+    minion.asks.on_request(minion.process, nonsense)
     assert minion.told == []
 
 
@@ -167,7 +167,7 @@ def test_answers_that_a_process_does_not_read_wait_and_keep_nobody_else_waiting(
     (minion.root / "f").write_bytes(b"d" * CHUNK)
     os.kill(minion.process.pid, signal.SIGSTOP)
     for n in range(32):
-        minion.asks.heard(minion.process, pack({**question, "n": n}))
+        minion.asks.on_request(minion.process, pack({**question, "n": n}))
     while minion.told:
         minion.answer()
     minion.reactor.call_later(0.0, minion.reactor.stop)
@@ -206,7 +206,7 @@ class Liar(Minion):
         asked, self.told = self.told, []
         for question in asked:
             (said,) = self.desk.ask([question])
-            self.asks.said(self.lie(dict(signed_answer(question, said))))
+            self.asks.on_response(self.lie(dict(signed_answer(question, said))))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.minion.jobs.rpc_server import CALLERS_MAX, SOCKET_MODE, SOCKET_NAME, Callers, RpcServer
+from saltlite.minion.jobs.rpc_server import CALLERS_MAX, SOCKET_MODE, SOCKET_NAME, LocalEvents, RpcServer
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.messages import response_message
@@ -34,7 +34,7 @@ class Minion:
         self.told: list[Any] = []
         self.asks = RpcServer(self.reactor, self._tell, lambda _what, done: done({}), answer_check())
         self.path = folder / SOCKET_NAME
-        self.callers = Callers(self.reactor, self.asks, str(folder))
+        self.callers = LocalEvents(self.reactor, self.asks, str(folder))
         self.callers.start()
 
     def _tell(self, message: IpcMessage) -> None:
@@ -102,7 +102,7 @@ def test_an_event_is_handed_on_and_its_answer_comes_back_under_the_callers_numbe
         sock.sendall(frame())
         minion.look()
         (told,) = minion.told
-        minion.asks.said(response_message(told["n"], "ok"))
+        minion.asks.on_response(response_message(told["n"], "ok"))
         minion.look()
         (size,) = struct.unpack(">I", sock.recv(4))
         said = unpack(sock.recv(size))

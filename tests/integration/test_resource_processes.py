@@ -24,7 +24,7 @@ from saltlite.minion.resources import type_supervisor as keeper
 from saltlite.minion.resources.device_queue import DOUBT_S
 from saltlite.minion.resources.discovery import Declared
 from saltlite.minion.resources.process import HUNG_MAX
-from saltlite.minion.resources.server import Around, ResourceServer, Runs
+from saltlite.minion.resources.server import ResourceServer, RunCallbacks, ServerContext
 from saltlite.minion.resources.type_supervisor import RESTART_MIN_S
 from saltlite.model.job import TargetState
 from saltlite.platform import logs
@@ -201,13 +201,13 @@ def make(tmp_path: Path) -> Iterator[MakeRig]:
         spool = DiskSpool(PosixFolder(str(tmp_path / "spool")))
         segments: list[str] = []
         inventories: list[dict[str, list[str]]] = []
-        said = Runs(segments.append, lambda part, how: rig.done.update({part: how}))
+        said = RunCallbacks(segments.append, lambda part, how: rig.done.update({part: how}))
         server = ResourceServer(
             reactor,
             around,
             Declared(pillar_key, PLACES, timeout_s, {}),
             spool,
-            around=Around(
+            around=ServerContext(
                 RpcServer(reactor, lambda _message: None, lambda _what, done: done({}), answer_check("ma")),
                 lambda data: rig.registered.append(decode_document(data)),
                 inventories.append,

@@ -12,7 +12,18 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from saltlite.errors import RemoteProtocolError
 from saltlite.master.handlers.results import Passing, Reported, store_reports
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
-from saltlite.minion.protocol.effects import Delivery, Effect, Forget, Fork, Go, Keep, Offer, Remembered, Step, Write
+from saltlite.minion.protocol.effects import (
+    Delivery,
+    Effect,
+    Forget,
+    Fork,
+    Go,
+    KeepResult,
+    Offer,
+    RecoveredJob,
+    Step,
+    Write,
+)
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import TERMINAL, part_id, resource_parts, segment_id
@@ -146,7 +157,7 @@ class PartsMachine(RuleBasedStateMachine):
         super().__init__()
         self.clock = ManualClock(seed=1, wall=NOW)
         self.spool: set[str] = set()
-        self.journal: dict[str, Remembered] = {}
+        self.journal: dict[str, RecoveredJob] = {}
         self.running: set[str] = set()
         self.entered: list[str] = []
         self.made: dict[str, int] = {}
@@ -171,10 +182,10 @@ class PartsMachine(RuleBasedStateMachine):
     def one(self, effect: Effect) -> None:
         match effect:
             case Write(step, part, fields):
-                known = self.journal.get(part) or Remembered(part, step, issuer=JOB_PUBLIC)
+                known = self.journal.get(part) or RecoveredJob(part, step, issuer=JOB_PUBLIC)
                 fresh = {"srns": tuple(fields["srns"]), "body": fields["body"]} if step is Step.RECEIVED else {}
                 made = {name: getattr(known, name) for name in ("srns", "body")} | fresh
-                self.journal[part] = Remembered(
+                self.journal[part] = RecoveredJob(
                     part,
                     step,
                     issuer=JOB_PUBLIC,
@@ -191,7 +202,7 @@ class PartsMachine(RuleBasedStateMachine):
                 self.entered.append(part)
                 self.running.add(part)
                 assert len(self.running) <= PARTS_RUNNING_PER_MINION
-            case Keep(part):
+            case KeepResult(part):
                 # The ending holds for all that has not returned, so all that has must be the master's by now.
                 assert not [one for one in self.spool if one.startswith(f"{part}.")]
                 self.spool.add(part)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from saltlite.errors import RefusedError
 from saltlite.model.ids import MinionId, check_resource_id, check_resource_type
-from saltlite.resources.registry.admission import REASONS_MAX, Registering, Rules, admit, read_registration
+from saltlite.resources.registry.admission import REASONS_MAX, RegistrationContext, Rules, admit, read_registration
 from tests.support.master import Office
 
 names = st.text(max_size=8) | st.sampled_from(
@@ -43,7 +43,7 @@ def test_what_is_read_has_possible_names_only_and_the_rest_has_reasons(document:
     assert len(reasons) <= REASONS_MAX + 1
 
 
-def _check(registering: Registering) -> None:
+def _check(registering: RegistrationContext) -> None:
     for kind, ids in registering.resources.items():
         check_resource_type(kind)
         assert [check_resource_id(bare_id) for bare_id in ids] == list(dict.fromkeys(ids))

@@ -18,7 +18,7 @@ from saltlite.errors import JournalError, UnwrittenError
 from saltlite.loader.index import Index
 from saltlite.loader.loader import Loader
 from saltlite.minion.jobs.job_process import DONE, JobCall, JobContext, _report
-from saltlite.minion.jobs.job_server import Disk, JobServer
+from saltlite.minion.jobs.job_server import JobServer, JobStorage
 from saltlite.minion.jobs.journal import DiskJournal
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.spool import DiskSpool
@@ -119,7 +119,7 @@ class SimMinion:
         server = JobServer(
             reactor,
             JobMachine(self.name, self.clock, limit=4, longest_s=0.0),
-            Disk(journal, SimSpool(self), "running", "the disk"),
+            JobStorage(journal, SimSpool(self), "running", "the disk"),
             self.clock,
             surroundings,
             believe=lambda certificate, _chain, now_s: certificate.verify(fingerprint_bytes(FLEET_PUBLIC), now_s),

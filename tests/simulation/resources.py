@@ -16,7 +16,7 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 from saltlite.errors import JournalError, UnwrittenError
 from saltlite.minion.jobs.job_process import JobCall
 from saltlite.minion.protocol.effects import SpoolEntry
-from saltlite.minion.resources.server import Runs
+from saltlite.minion.resources.server import RunCallbacks
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.job import TargetState, segment_id, split_part
 from saltlite.wire.codec import encode_document
@@ -63,7 +63,7 @@ class _Part:
 class SimRuns:
     """`saltlite.minion.resources.server.ResourceRuns` of one job server."""
 
-    def __init__(self, minion: SimMinion, reactor: SimReactor, runs: Runs) -> None:
+    def __init__(self, minion: SimMinion, reactor: SimReactor, runs: RunCallbacks) -> None:
         self.minion = minion
         self.reactor = reactor
         self.runs = runs

@@ -15,9 +15,9 @@ from saltlite.master.protocol.session_manager import SessionManager
 from saltlite.master.store.ports import ReturnCommit, Stored
 from saltlite.minion.jobs.journal import DiskJournal
 from saltlite.minion.jobs.results import ResultQueue
-from saltlite.minion.protocol.effects import Entry
+from saltlite.minion.protocol.effects import JobEntry
 from saltlite.minion.protocol.jobs import JobMachine
-from saltlite.minion.protocol.resend import Segments
+from saltlite.minion.protocol.resend import PartSegments
 from saltlite.model.job import part_of_segment
 from saltlite.testing import memory_store
 from tests.simulation.story import play
@@ -167,12 +167,12 @@ def test_a_segment_that_is_acknowledged_as_the_whole_part_is_seen(monkeypatch: p
 
 
 def test_an_ending_that_is_offered_before_the_segments_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    settle = Segments.settle
+    settle = PartSegments.settle
 
-    def impatient(self: Segments, entry: Entry) -> None:
+    def impatient(self: PartSegments, entry: JobEntry) -> None:
         segments, self._of = self._of, {}
         settle(self, entry)
         self._of = segments
 
-    monkeypatch.setattr(Segments, "settle", impatient)
+    monkeypatch.setattr(PartSegments, "settle", impatient)
     assert found("G5")

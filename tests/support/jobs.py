@@ -11,13 +11,13 @@ from typing import Any
 from saltlite.loader.index import build_index
 from saltlite.loader.search_path import search_layers
 from saltlite.minion.jobs.job_process import JobCall, JobContext
-from saltlite.minion.jobs.job_server import Disk, JobServer, MakeRuns
+from saltlite.minion.jobs.job_server import JobServer, JobStorage, MakeRuns
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.processes import ipc_messages as inside
 from saltlite.minion.protocol.effects import Delivery, Spool, SpoolEntry
 from saltlite.minion.protocol.jobs import JobMachine
-from saltlite.minion.resources.server import Runs
+from saltlite.minion.resources.server import RunCallbacks
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.job import TargetState, segment_id
 from saltlite.platform.clock import SystemClock
@@ -77,7 +77,7 @@ class Minion:
         self.server = JobServer(
             self.reactor,
             self.jobs,
-            Disk(self.journal, self.spool, str(folder / "running"), str(folder)),
+            JobStorage(self.journal, self.spool, str(folder / "running"), str(folder)),
             clock,
             surroundings,
             believe=lambda *_: None,
@@ -139,7 +139,7 @@ class MemoryRuns:
     """`saltlite.minion.resources.server.ResourceRuns`. `pid` is the process that it says parts run in: a later job
     server ends it, so without one it names none."""
 
-    def __init__(self, runs: Runs, spool: Spool, pid: int = 0) -> None:
+    def __init__(self, runs: RunCallbacks, spool: Spool, pid: int = 0) -> None:
         self._runs = runs
         self._spool = spool
         self._pid = pid

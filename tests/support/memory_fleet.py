@@ -258,7 +258,7 @@ class Minion:
         self.jobs = JobMachine(self.name, clock, limit=self.limit, longest_s=0.0)
         self.connection = Connection(self._identity, (DEFAULT_ADDRESS,), self._fleet_key, clock)
         remembered = [
-            job_effects.Remembered(
+            job_effects.RecoveredJob(
                 jid=entry.jid,
                 step=entry.step,
                 body=entry.body,
@@ -402,7 +402,7 @@ class Minion:
             case job_effects.Kill():
                 if self.processes.pop(effect.jid, None) is not None:
                     self.jobs.exited(effect.jid, left_result=False, how="signal 15")
-            case job_effects.Keep():
+            case job_effects.KeepResult():
                 result = SpoolEntry(effect.state, effect.code, b"", effect.start_ms, effect.dur_ms, effect.reason)
                 self.spool.write(effect.jid, result)
             case job_effects.Forget():

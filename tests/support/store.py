@@ -14,7 +14,7 @@ from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId, jid_a
 from saltlite.model.job import Job, Return, Target, TargetState
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
 from saltlite.resources.registry.mmap import FILE, ResourceRegistry
-from saltlite.resources.registry.mmap.primary import FilePrimary, World
+from saltlite.resources.registry.mmap.primary import Environment, FilePrimary
 from saltlite.resources.registry.registry import Registry
 
 NOW = 1_800_000_000.0
@@ -129,7 +129,7 @@ _lives = itertools.count(1)
 
 def after_a_restart_of_the_machine(folder: Path, reports: list[str] | None = None) -> Registry:
     """The registry opened in a life of the machine that it was not written in."""
-    world = World(
+    world = Environment(
         entropy=os.urandom,
         wall_ns=time.time_ns,
         boot=next(_lives).to_bytes(16, "big"),

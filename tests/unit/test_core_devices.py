@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import math
 
-from saltlite.minion.resources.device_queue import DOUBT_S, HANGS, HUNG_MOST, MANY_HANG, DeviceQueue, GivenUp, Turn
+from saltlite.minion.resources.device_queue import (
+    DOUBT_S,
+    HANGS,
+    HUNG_MOST,
+    MANY_HANG,
+    AbandonedCall,
+    DeviceCall,
+    DeviceQueue,
+)
 
 
-def taken(devices: DeviceQueue, now: float = 0.0) -> list[Turn]:
+def taken(devices: DeviceQueue, now: float = 0.0) -> list[DeviceCall]:
     """All calls that may begin now."""
     found = []
     while (turn := devices.take(now)) is not None:
@@ -15,7 +23,7 @@ def taken(devices: DeviceQueue, now: float = 0.0) -> list[Turn]:
     return found
 
 
-def named(turns: list[Turn]) -> list[tuple[str, str]]:
+def named(turns: list[DeviceCall]) -> list[tuple[str, str]]:
     return [(turn.part, turn.device) for turn in turns]
 
 
@@ -68,9 +76,9 @@ def test_a_call_that_takes_too_long_is_given_up_and_its_place_is_free_but_not_it
     devices.add("a", ["x", "y"])
     (hanging,) = taken(devices, now=5)
     assert devices.overdue(14.9) == []
-    assert devices.overdue(15) == [GivenUp("a", "x", began=5, limit_s=10)]
+    assert devices.overdue(15) == [AbandonedCall("a", "x", began=5, limit_s=10)]
     assert named(taken(devices, 15)) == [("a", "y")]
-    assert devices.add("b", ["x"]) == [GivenUp("b", "x", why=HANGS)]
+    assert devices.add("b", ["x"]) == [AbandonedCall("b", "x", why=HANGS)]
     assert not devices.ended(hanging, 0.0)
 
 
@@ -89,7 +97,7 @@ def test_what_waits_behind_a_call_that_hangs_is_told_so_with_it() -> None:
     devices.add("a", ["x"])
     devices.add("b", ["x"])
     taken(devices)
-    assert devices.overdue(10) == [GivenUp("a", "x", began=0, limit_s=10), GivenUp("b", "x", why=HANGS)]
+    assert devices.overdue(10) == [AbandonedCall("a", "x", began=0, limit_s=10), AbandonedCall("b", "x", why=HANGS)]
     assert devices.idle
 
 
@@ -136,8 +144,8 @@ def test_when_too_many_hang_nothing_waits_and_nothing_more_is_begun() -> None:
     devices.add("a", [f"x{number}" for number in range(HUNG_MOST + 1)])
     hanging = taken(devices)
     given_up = devices.overdue(10)
-    assert given_up[-1] == GivenUp("a", f"x{HUNG_MOST}", why=MANY_HANG)
-    assert devices.add("b", ["y"]) == [GivenUp("b", "y", why=MANY_HANG)]
+    assert given_up[-1] == AbandonedCall("a", f"x{HUNG_MOST}", why=MANY_HANG)
+    assert devices.add("b", ["y"]) == [AbandonedCall("b", "y", why=MANY_HANG)]
     devices.ended(hanging[0], 0.0)
     assert devices.add("c", ["z"]) == []
 
@@ -161,7 +169,7 @@ class Site:
     def __init__(self, places: int) -> None:
         self.devices = DeviceQueue(places, 60)
         self.now = 0.0
-        self.running: list[Turn] = []
+        self.running: list[DeviceCall] = []
         self.answered: dict[str, float] = {}
 
     def until_idle(self, step_s: float = 1.0) -> None:
@@ -247,6 +255,6 @@ def test_a_call_may_have_a_limit_of_its_own() -> None:
     devices.limit(turns["long"], 600)
     devices.limit(turns["short"], 1)
     devices.limit(turns["endless"], 0)
-    assert devices.overdue(20) == [GivenUp("a", "short", began=0, limit_s=1)]
+    assert devices.overdue(20) == [AbandonedCall("a", "short", began=0, limit_s=1)]
     assert devices.deadline() == 600
-    assert devices.overdue(1e9) == [GivenUp("a", "long", began=0, limit_s=600)]
+    assert devices.overdue(1e9) == [AbandonedCall("a", "long", began=0, limit_s=600)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.minion.protocol.effects import Delivery, Forget, Fork, Go, Keep, Offer, Step, Tell, Write
+from saltlite.minion.protocol.effects import Delivery, Forget, Fork, Go, KeepResult, Offer, Step, Tell, Write
 from saltlite.minion.protocol.jobs import QUEUE_MAX, JobMachine
 from saltlite.minion.protocol.journal_format import CLOCK_SLACK_S
 from saltlite.minion.protocol.resend import OFFER_AGAIN_S
@@ -254,5 +254,5 @@ def test_no_reason_is_longer_than_a_message_takes() -> None:
     assert len(write.fields["reason"]) <= REASON_MAX + 20
     it.start(1)
     it.jobs.exited(jid(1), left_result=False, how="y" * 10_000)
-    (keep,) = [effect for effect in it.take() if isinstance(effect, Keep)]
+    (keep,) = [effect for effect in it.take() if isinstance(effect, KeepResult)]
     assert len(keep.reason) == REASON_MAX

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from saltlite.minion.protocol import jobs
-from saltlite.minion.protocol.effects import SIGKILL, Fork, Go, Keep, Kill, Offer, Remembered, Step, Tell, Write
+from saltlite.minion.protocol.effects import SIGKILL, Fork, Go, KeepResult, Kill, Offer, RecoveredJob, Step, Tell, Write
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.model.job import TargetState
 from tests.support.job_machine import PID, UNTIL, Server, jid, parcel, refusal, writes
@@ -92,7 +92,7 @@ def test_a_result_that_could_not_be_written_is_reported_as_interrupted_with_the_
     it.start(0)
     it.jobs.exited(jid(0), left_result=False, how="exit status 0", unwritten=FULL)
     keep, write, offer = it.take()
-    assert isinstance(keep, Keep)
+    assert isinstance(keep, KeepResult)
     why = f"its result could not be written: {FULL}"
     assert (keep.state, keep.reason) == (TargetState.INTERRUPTED, why)
     assert (write, offer) == (Write(Step.DONE, jid(0), {"reason": f"interrupted:{why}"}, lazy=True), Offer(jid(0)))
@@ -110,7 +110,7 @@ def restarted(reason: str, *, spooled: tuple[str, ...] = ()) -> Server:
     it = Server(opened=False)
     it.jobs = JobMachine("web1", it.clock, limit=2, longest_s=0.0)
     it.jobs.trust(JOB_PUBLIC, UNTIL)
-    remembered = Remembered(jid(0), Step.DONE, received_wall_ms=int(NOW * 1000), reason=reason)
+    remembered = RecoveredJob(jid(0), Step.DONE, received_wall_ms=int(NOW * 1000), reason=reason)
     it.jobs.replay([remembered], spooled, "")
     return it
 
@@ -118,7 +118,7 @@ def restarted(reason: str, *, spooled: tuple[str, ...] = ()) -> Server:
 def test_a_held_result_that_died_with_the_job_server_is_reported_and_never_run_again() -> None:
     it = restarted(f"interrupted:its result could not be written: {FULL}")
     (keep,) = it.take()
-    assert isinstance(keep, Keep)
+    assert isinstance(keep, KeepResult)
     assert (keep.state, keep.reason) == (
         TargetState.INTERRUPTED,
         f"its result could not be written: {FULL}",
@@ -130,7 +130,7 @@ def test_a_held_result_that_died_with_the_job_server_is_reported_and_never_run_a
 
 def test_a_killed_job_whose_ending_was_lost_keeps_its_state_and_code() -> None:
     (keep,) = restarted("cancelled:killed by an operator").take()
-    assert isinstance(keep, Keep)
+    assert isinstance(keep, KeepResult)
     assert (keep.state, keep.code, keep.reason) == (TargetState.CANCELLED, 143, "killed by an operator")
 
 

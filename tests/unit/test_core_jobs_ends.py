@@ -15,10 +15,10 @@ from saltlite.minion.protocol.effects import (
     Forget,
     Fork,
     Go,
-    Keep,
+    KeepResult,
     Kill,
     Offer,
-    Remembered,
+    RecoveredJob,
     Step,
     Tell,
     Write,
@@ -79,7 +79,7 @@ def test_a_process_that_leaves_nothing_gives_an_interrupted_result() -> None:
     it.start()
     it.clock.advance(3.0)
     (keep, *_) = it.end(left_result=False)
-    assert keep == Keep(
+    assert keep == KeepResult(
         jid(),
         TargetState.INTERRUPTED,
         1,
@@ -98,7 +98,7 @@ def test_the_shorter_of_the_two_run_time_limits_ends_a_job(run_ms: int, longest_
     assert it.wait(KILL_GRACE_S) == [Kill(jid(), PID, SIGKILL)]
     assert it.wait(100.0) == []
     (keep, kill, *_) = it.end(left_result=False)
-    assert isinstance(keep, Keep)
+    assert isinstance(keep, KeepResult)
     assert (keep.state, keep.code) == (TargetState.TIMED_OUT, TIMED_OUT_CODE)
     assert kill == Kill(jid(), PID, SIGKILL)
 
@@ -113,7 +113,7 @@ def test_a_result_that_was_left_before_the_kill_stands() -> None:
     it = Server()
     it.start(run_ms=1_000)
     it.wait(1.0)
-    assert [effect for effect in it.end(left_result=True) if isinstance(effect, Keep)] == []
+    assert [effect for effect in it.end(left_result=True) if isinstance(effect, KeepResult)] == []
 
 
 def test_an_exit_that_nobody_waits_for_changes_nothing() -> None:
@@ -161,7 +161,7 @@ def test_of_cancels_that_came_before_their_jobs_so_many_are_written_and_all_hold
 def test_cancels_ahead_that_were_written_in_an_earlier_life_count() -> None:
     it = Server(opened=False)
     reason = "cancelled:cancelled before it arrived"
-    it.jobs.replay([Remembered(jid(n), Step.REFUSED, reason=reason) for n in range(CANCELS_AHEAD_MAX)], set(), "")
+    it.jobs.replay([RecoveredJob(jid(n), Step.REFUSED, reason=reason) for n in range(CANCELS_AHEAD_MAX)], set(), "")
     it.jobs.cancel(jid(CANCELS_AHEAD_MAX))
     assert writes(it.take()) == []
 
@@ -197,7 +197,7 @@ def test_cancelled_while_it_runs_it_is_killed_and_returns_cancelled() -> None:
     it.jobs.cancel(jid())
     assert it.take() == [Kill(jid(), PID, SIGTERM)]
     (keep, *_) = it.end(left_result=False)
-    assert isinstance(keep, Keep)
+    assert isinstance(keep, KeepResult)
     assert (keep.state, keep.code) == (TargetState.CANCELLED, CANCELLED_CODE)
 
 
@@ -268,14 +268,14 @@ def test_an_acknowledgement_of_what_still_runs_is_not_believed() -> None:
 # -- after a restart: the journal in every step
 
 
-def restarted(*remembered: Remembered, spooled: tuple[str, ...] = (), floor: str = "") -> Server:
+def restarted(*remembered: RecoveredJob, spooled: tuple[str, ...] = (), floor: str = "") -> Server:
     it = Server(opened=False)
     it.jobs.replay(remembered, spooled, floor)
     return it
 
 
-def received(number: int = 0, *, ago_ms: int = 0, run_ms: int = 0, body: bytes | None = None) -> Remembered:
-    return Remembered(
+def received(number: int = 0, *, ago_ms: int = 0, run_ms: int = 0, body: bytes | None = None) -> RecoveredJob:
+    return RecoveredJob(
         jid(number),
         Step.RECEIVED,
         body=parcel(number, run_ms=run_ms).body if body is None else body,
@@ -284,7 +284,7 @@ def received(number: int = 0, *, ago_ms: int = 0, run_ms: int = 0, body: bytes |
     )
 
 
-def started(*, alive: bool, ago_s: float = 10.0, run_ms: int = 0) -> Remembered:
+def started(*, alive: bool, ago_s: float = 10.0, run_ms: int = 0) -> RecoveredJob:
     return replace(
         received(run_ms=run_ms),
         step=Step.STARTED,
@@ -329,7 +329,7 @@ def test_a_received_job_that_this_version_cannot_read_is_refused_and_stops_nothi
 def test_a_started_job_that_died_with_the_machine_is_interrupted_and_never_run_again() -> None:
     it = restarted(started(alive=False))
     (keep, write) = it.take()
-    assert isinstance(keep, Keep)
+    assert isinstance(keep, KeepResult)
     assert (keep.state, keep.reason) == (
         TargetState.INTERRUPTED,
         "its process ended without a result (while the minion was down)",
@@ -401,5 +401,5 @@ def test_an_acked_job_does_not_run_again_and_a_leftover_result_is_removed() -> N
     ],
 )
 def test_a_refused_job_keeps_its_state_and_reason(text: str, told: tuple[TargetState, str]) -> None:
-    it = restarted(Remembered(jid(), Step.REFUSED, reason=text))
+    it = restarted(RecoveredJob(jid(), Step.REFUSED, reason=text))
     assert refusal(it.receive()) == told

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from saltlite.errors import JournalError
-from saltlite.minion.protocol.effects import JournalEntry, Offer, Record, Remembered, Step, Write
+from saltlite.minion.protocol.effects import JournalEntry, Offer, Record, RecoveredJob, Step, Write
 from saltlite.minion.protocol.journal_format import advance
 from saltlite.minion.protocol.resend import FOREIGN_S
 from saltlite.model.ids import parse_jid
@@ -63,7 +63,7 @@ def test_after_a_week_any_master_of_the_fleet_may_have_a_result() -> None:
 @pytest.mark.parametrize(("issuer", "offered"), [(OTHER, []), (JOB_PUBLIC, [jid()]), (b"", [jid()])])
 def test_whose_a_result_is_survives_a_restart(issuer: bytes, offered: list[str]) -> None:
     it = Server()
-    it.jobs.replay([Remembered(jid(), Step.DONE, issuer=issuer)], [jid()], "")
+    it.jobs.replay([RecoveredJob(jid(), Step.DONE, issuer=issuer)], [jid()], "")
 
     it.jobs.connected([jid()])
 

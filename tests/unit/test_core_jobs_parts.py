@@ -14,9 +14,9 @@ from saltlite.minion.protocol.effects import (
     Forget,
     Fork,
     Go,
-    Keep,
+    KeepResult,
     Offer,
-    Remembered,
+    RecoveredJob,
     Step,
     Tell,
     Write,
@@ -79,7 +79,7 @@ class Parts(Server):
 
 
 def kept(effects: list[Effect]) -> list[tuple[str, TargetState, str]]:
-    return [(one.jid, one.state, one.reason) for one in effects if isinstance(one, Keep)]
+    return [(one.jid, one.state, one.reason) for one in effects if isinstance(one, KeepResult)]
 
 
 def offered(effects: list[Effect]) -> list[str]:
@@ -288,13 +288,13 @@ def test_a_part_that_nothing_can_run_is_refused_with_the_reason() -> None:
 # -- over a restart
 
 
-def remembered(step: Step, **fields: object) -> Remembered:
+def remembered(step: Step, **fields: object) -> RecoveredJob:
     one = part()
-    made = Remembered(PART, step, one.body, JOB_PUBLIC, int(NOW * 1000), 60_000, srns=SRNS)
+    made = RecoveredJob(PART, step, one.body, JOB_PUBLIC, int(NOW * 1000), 60_000, srns=SRNS)
     return replace(made, **fields)  # type: ignore[arg-type]  # by name
 
 
-def replayed(job: Remembered, spooled: list[str]) -> tuple[Parts, list[Effect]]:
+def replayed(job: RecoveredJob, spooled: list[str]) -> tuple[Parts, list[Effect]]:
     it = Parts()
     it.jobs.replay([job], spooled, "")
     return it, it.take()

@@ -59,10 +59,10 @@ class Asker:
 
     def said(self, question: Message, state: str, **fields: Any) -> None:
         """The master answers, and signs what is to be signed."""
-        self.asks.said(signed_answer(question, response_message(question["n"], state, **fields)))
+        self.asks.on_response(signed_answer(question, response_message(question["n"], state, **fields)))
 
     def heard(self, process: Any, message: Message) -> None:
-        self.asks.heard(process, pack(dict(message)))
+        self.asks.on_request(process, pack(dict(message)))
 
 
 def test_the_minion_itself_and_its_jobs_have_one_limit() -> None:
@@ -127,7 +127,7 @@ def test_an_answer_that_no_master_signed_reaches_no_process(
     one.heard(process, {**READ, "operation": act})
     (question,) = one.told
     assert len(question["nonce"]) == NONCE_BYTES
-    one.asks.said(response_message(question["n"], state, size=3, sha256=b"h" * 32, names=["evil"]))
+    one.asks.on_response(response_message(question["n"], state, size=3, sha256=b"h" * 32, names=["evil"]))
     assert process.heard == [response_message(7, FORGED)]
     assert one.alarms == [1]
     (line,) = caplog.messages
@@ -139,8 +139,8 @@ def test_an_old_answer_is_not_believed_when_it_is_said_again() -> None:
     for _ in range(2):
         one.heard(process, {**READ, "operation": "find"})
     old = signed_answer(one.told[0], response_message(one.told[0]["n"], "ok", size=1))
-    one.asks.said(old)
-    one.asks.said({**old, "n": one.told[1]["n"]})
+    one.asks.on_response(old)
+    one.asks.on_response({**old, "n": one.told[1]["n"]})
     assert [answer["state"] for answer in process.heard] == ["ok", FORGED]
 
 
@@ -150,7 +150,7 @@ def test_a_question_that_is_asked_again_in_another_session_has_another_nonce() -
     one.asks.connected()
     first, second = one.told
     assert first["nonce"] != second["nonce"]
-    one.asks.said({**signed_answer(first, response_message(0, "ok")), "n": second["n"]})
+    one.asks.on_response({**signed_answer(first, response_message(0, "ok")), "n": second["n"]})
     assert [answer["state"] for answer in process.heard] == [FORGED]
 
 
@@ -158,12 +158,12 @@ def test_a_piece_needs_no_signature_for_it_is_compared_with_what_has_one() -> No
     one, process = Asker(), Process()
     one.heard(process, READ)
     assert one.told[0]["nonce"] == b""
-    one.asks.said(response_message(one.told[0]["n"], "ok", data=b"x"))
+    one.asks.on_response(response_message(one.told[0]["n"], "ok", data=b"x"))
     assert [answer["state"] for answer in process.heard] == ["ok"]
 
 
 def test_a_pillar_that_no_master_signed_does_not_reach_the_minion() -> None:
     one, answers = Asker(), list[Message]()
     one.asks.ask(GET, answers.append)
-    one.asks.said(response_message(one.told[0]["n"], "ok", size=1, data=b"\x80"))
+    one.asks.on_response(response_message(one.told[0]["n"], "ok", size=1, data=b"\x80"))
     assert [answer["state"] for answer in answers] == [FORGED]

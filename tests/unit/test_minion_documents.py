@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from saltlite.minion.processes.ipc_messages import FORGED
-from saltlite.minion.sync.documents import AGAIN_S, HOLDS_S, Documents, Hooks
+from saltlite.minion.sync.documents import AGAIN_S, HOLDS_S, DocumentCallbacks, Documents
 from saltlite.wire.codec import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message, Sender, check, response_message
@@ -31,7 +31,9 @@ class Master:
         self.held: dict[str, bytes] = {}
         self.made_with: list[str] | None = None
         self.looks_again = 0
-        hooks = Hooks(self.pillars.append, lambda ok, reasons: self.registered.append((ok, reasons)), self._look_again)
+        hooks = DocumentCallbacks(
+            self.pillars.append, lambda ok, reasons: self.registered.append((ok, reasons)), self._look_again
+        )
         self.minion = Documents(self, self._ask, self._tell, hooks)
 
     def _look_again(self) -> None:

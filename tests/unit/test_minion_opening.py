@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from saltlite.minion.sync.documents import PILLAR_WAIT_S, Opening
+from saltlite.minion.sync.documents import PILLAR_WAIT_S, JobGate
 
 
 class Timers:
@@ -17,9 +17,9 @@ class Timers:
         self.waiting.append((seconds, callback))
 
 
-def opening() -> tuple[Opening, Timers, list[str]]:
+def opening() -> tuple[JobGate, Timers, list[str]]:
     timers, opened = Timers(), list[str]()
-    return Opening(timers, lambda: opened.append("open")), timers, opened
+    return JobGate(timers, lambda: opened.append("open")), timers, opened
 
 
 def test_jobs_wait_for_grains_and_pillar_and_start_once() -> None:

@@ -13,7 +13,7 @@ import pytest
 from saltlite.config.load import load_minion
 from saltlite.errors import ConfigError
 from saltlite.loader.encode import decode_return
-from saltlite.minion.jobs.returns import KeptReturns, Returns
+from saltlite.minion.jobs.returns import OversizedReturns, Returns
 from saltlite.model.job import HEADER_BYTES, digest_of
 from saltlite.testing.disk import MemoryDisk
 from saltlite.wire.limits import RETURN_MAX
@@ -121,7 +121,7 @@ def test_a_disk_that_does_not_take_it_keeps_nothing_and_leaves_nothing(operation
             raise OSError(errno.ENOSPC, "No space left on device")
 
     disk = MemoryDisk(before=before)
-    assert not KeptReturns(disk.folder("/kept"), 10**6).keep(JID, b"x" * 1000)
+    assert not OversizedReturns(disk.folder("/kept"), 10**6).keep(JID, b"x" * 1000)
     disk.before = lambda _: None
     assert disk.folder("/kept").names() == []
 

@@ -12,7 +12,7 @@ import pytest
 from saltlite.errors import UnwrittenError
 from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.minion.resources import process as module
-from saltlite.minion.resources.process import FLUSH_S, SEGMENT_BYTES, Segments, Told
+from saltlite.minion.resources.process import FLUSH_S, SEGMENT_BYTES, SegmentCallbacks, SegmentWriter
 from saltlite.model.job import TargetState
 from saltlite.wire.segment import SegmentRow, decode_segment
 
@@ -49,13 +49,13 @@ class Disk:
 
 
 @contextmanager
-def writing(disk: Disk) -> Iterator[Segments]:
-    told = Told(
+def writing(disk: Disk) -> Iterator[SegmentWriter]:
+    told = SegmentCallbacks(
         lambda _part, name: disk.said.append(name),
         lambda part, how: disk.said.append((part, how)),
         disk.said.append,
     )
-    one = Segments(disk, told, time.monotonic)
+    one = SegmentWriter(disk, told, time.monotonic)
     thread = threading.Thread(target=one.run)
     thread.start()
     try:

@@ -36,7 +36,7 @@ from saltlite.model.keys import KeyState
 from saltlite.resources.registry.admission import (
     LOOKS,
     Missing,
-    Registering,
+    RegistrationContext,
     admit,
     read_registration,
     shortened,
@@ -100,7 +100,7 @@ class _Room:
 
 
 def checked_grains(
-    registering: Registering, before: Mapping[TargetId, Row], now: float
+    registering: RegistrationContext, before: Mapping[TargetId, Row], now: float
 ) -> tuple[dict[str, Row], list[str]]:
     """The rows of grains that a registration makes, and a sentence for each resource whose grains are not kept.
 
@@ -178,7 +178,7 @@ class Kept:
         return frozenset(srns_of(self.missing))
 
 
-def kept_of(master: Master, minion: MinionId, registering: Registering, digest: str) -> Kept:
+def kept_of(master: Master, minion: MinionId, registering: RegistrationContext, digest: str) -> Kept:
     """What stays of the minion's resources after this registration; `digest` is that of its document.
 
     The document of a minion that does not name its looks counts as a look.
@@ -196,7 +196,7 @@ def kept_of(master: Master, minion: MinionId, registering: Registering, digest: 
     return Kept(missing, {kind: len(holding.ids) for kind, holding in held.items()})
 
 
-def with_kept(registering: Registering, kept: Kept) -> Registering:
+def with_kept(registering: RegistrationContext, kept: Kept) -> RegistrationContext:
     """The registration with what stays; the grains of that are the old ones."""
     resources = {kind: list(ids) for kind, ids in registering.resources.items()}
     for kind, one in kept.missing.items():
@@ -204,7 +204,7 @@ def with_kept(registering: Registering, kept: Kept) -> Registering:
     return replace(registering, resources=resources, stale=registering.stale | kept.srns())
 
 
-def sentences(minion: MinionId, registering: Registering, kept: Kept) -> list[str]:
+def sentences(minion: MinionId, registering: RegistrationContext, kept: Kept) -> list[str]:
     """One for each type of which something stays."""
     return [
         f"{_counted(kind, registering, kept)} {_waits(one)}, or until `saltlite runner resource.confirm {minion}`"
@@ -212,7 +212,9 @@ def sentences(minion: MinionId, registering: Registering, kept: Kept) -> list[st
     ]
 
 
-def note_missing(master: Master, store: StoreWriter, minion: MinionId, registering: Registering, kept: Kept) -> None:
+def note_missing(
+    master: Master, store: StoreWriter, minion: MinionId, registering: RegistrationContext, kept: Kept
+) -> None:
     """Write down what is missed, if that is news. Raises StoreError."""
     before = (master.registrations.of(minion) or Registered()).missing
     if kept.missing == before:
@@ -302,7 +304,7 @@ def srns_of(missing: Mapping[str, Missing]) -> Iterable[TargetId]:
     return (resource_index_srn_key(kind, bare_id) for kind, one in missing.items() for bare_id in one.since)
 
 
-def _counted(kind: str, registering: Registering, kept: Kept) -> str:
+def _counted(kind: str, registering: RegistrationContext, kept: Kept) -> str:
     report, count = registering.reports.get(kind), len(kept.missing[kind].since)
     if report is not None and report.found is None:
         return f"resource type {kind} could not be looked at ({report.error}), and its {count} resources stay"
@@ -434,7 +436,7 @@ class _Done:
 class _Settling:
     """A registration whose rows stand."""
 
-    registering: Registering
+    registering: RegistrationContext
     done: _Done
     kept: Mapping[TargetId, Mapping[str, Any]]
     reasons: list[str]
@@ -444,7 +446,7 @@ class _Settling:
     missed: Kept
 
 
-def _claimed(master: Master, minion: MinionId, registering: Registering, missed: Kept) -> _Done:
+def _claimed(master: Master, minion: MinionId, registering: RegistrationContext, missed: Kept) -> _Done:
     """Write the rows of the registry. Raises RefusedError without an accepted key, StoreError."""
     rules = master.terms.resources
     with master.store.write() as store:
@@ -474,7 +476,9 @@ def _claimed(master: Master, minion: MinionId, registering: Registering, missed:
     return _Done(declared, done, reasons, had=bool(held))
 
 
-def _without_lost(master: Master, minion: MinionId, registering: Registering, missed: Kept) -> Registering:
+def _without_lost(
+    master: Master, minion: MinionId, registering: RegistrationContext, missed: Kept
+) -> RegistrationContext:
     """Without what was missed and kept, where another minion has it by now."""
     held = master.registry.views().by_minion.get(minion, {})
     resources = dict(registering.resources)
@@ -583,7 +587,7 @@ class _Names:
     pending: frozenset[str]
 
 
-def _names_of_minions(registering: Registering, held: frozenset[str], store: StoreReader) -> _Names:
+def _names_of_minions(registering: RegistrationContext, held: frozenset[str], store: StoreReader) -> _Names:
     """What is registered is no accepted minion's id: no such key was accepted since.
 
     Anybody can present a key under any id, so one that nobody has accepted keeps nothing back.

@@ -31,7 +31,7 @@ from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.rpc_client import ASK, EventSender, RpcClient
 from saltlite.minion.jobs.spool import DiskSpool, decode, encode
 from saltlite.minion.protocol.effects import SpoolEntry
-from saltlite.minion.sync.documents import Hooks
+from saltlite.minion.sync.documents import DocumentCallbacks
 from saltlite.model.execution import DIRECTLY, Execution, is_direct
 from saltlite.model.job import TargetState
 from saltlite.platform import logs
@@ -99,7 +99,7 @@ class JobContext:
     refresh: Callable[[str, Callable[[IpcMessage], None]], None] = lambda _what, done: done({})
     """Looks at "modules", "grains" or "pillar" anew, and calls back when that is done."""
     pillar: dict[str, Any] = field(default_factory=dict)
-    hooks: Hooks = field(default_factory=Hooks)
+    hooks: DocumentCallbacks = field(default_factory=DocumentCallbacks)
     """Who is told of pillar and resources."""
     alarm: Callable[[int], None] = lambda _refused: None
     """Told how many answers were refused, for no master had signed them."""
@@ -201,12 +201,12 @@ class JobProcess:
         self.socket.close()
 
 
-def fork_waiting(surroundings: JobContext) -> JobProcess:
+def fork_waiting(context: JobContext) -> JobProcess:
     """Make a process that waits for its job, with the loader that there was last.
 
     Raises OSError when there is no room for another process.
     """
-    loader = surroundings.last_loader()
+    loader = context.last_loader()
     ours, theirs = socket.socketpair()
     try:
         pid = os.fork()
@@ -215,23 +215,23 @@ def fork_waiting(surroundings: JobContext) -> JobProcess:
         theirs.close()
         raise
     if pid == 0:
-        _become(surroundings, theirs.fileno())
+        _become(context, theirs.fileno())
     theirs.close()
     return JobProcess(pid, ours, loader)
 
 
-def _become(surroundings: JobContext, waiting: int) -> None:
+def _become(context: JobContext, waiting: int) -> None:
     """The process's whole life; it never returns."""
     status = NO_RESULT
     try:
         stand_alone(waiting)
-        spool, loader = DiskSpool(PosixFolder(surroundings.spool_dir)), surroundings.last_loader()
-        errands = RpcClient(waiting)
-        loader.provide("__file_client__", _file_client(surroundings.opts, errands))
+        spool, loader = DiskSpool(PosixFolder(context.spool_dir)), context.last_loader()
+        rpc = RpcClient(waiting)
+        loader.provide("__file_client__", _file_client(context.opts, rpc))
         job = _next_job(waiting, loader)
         if job is not None:
             with logs.log_context(jid=job.jid):
-                _write_all(waiting, _run(job, surroundings, loader, spool, errands))
+                _write_all(waiting, _run(job, context, loader, spool, rpc))
                 logs.report_repeats()
         status = 0
     except JournalError as error:
@@ -283,17 +283,17 @@ def _write_all(waiting: int, data: bytes) -> None:
         rest = rest[os.write(waiting, rest) :]
 
 
-def _run(job: JobCall, surroundings: JobContext, loader: Loader, spool: DiskSpool, errands: RpcClient) -> bytes:
+def _run(job: JobCall, context: JobContext, loader: Loader, spool: DiskSpool, rpc: RpcClient) -> bytes:
     """Enter the functions and leave the result; what to say then."""
     started, began = time.time(), time.monotonic()
-    loader.provide("__events__", EventSender(errands, job.jid))
+    loader.provide("__events__", EventSender(rpc, job.jid))
     calls = job.calls
     outcome = blackout(loader, (fun for fun, _args, _kwargs in calls))
     if outcome is None:
-        chain = surroundings.chain(loader, job.execution)
+        chain = context.chain(loader, job.execution)
         outcome = call_each(loader, calls, jid=job.jid, user=job.user, chain=chain)
     dur_ms = int((time.monotonic() - began) * 1000)
-    sealed = surroundings.returns.seal(job.jid, outcome.value)
+    sealed = context.returns.seal(job.jid, outcome.value)
     entry = SpoolEntry(
         state=TargetState.RETURNED,
         code=max(-(2**31), min(2**31, outcome.retcode)),
@@ -311,10 +311,8 @@ def _run(job: JobCall, surroundings: JobContext, loader: Loader, spool: DiskSpoo
     return DONE
 
 
-def _file_client(opts: Mapping[str, Any], errands: RpcClient) -> FileClient:
-    return FileClient(
-        errands, opts.get("cachedir", ""), extmods=opts.get("extension_modules", ""), refresh=errands.refresh
-    )
+def _file_client(opts: Mapping[str, Any], rpc: RpcClient) -> FileClient:
+    return FileClient(rpc, opts.get("cachedir", ""), extmods=opts.get("extension_modules", ""), refresh=rpc.refresh)
 
 
 def _report(jid: str, entry: SpoolEntry, why: str) -> bytes:

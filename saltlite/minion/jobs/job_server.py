@@ -24,9 +24,9 @@ from saltlite.minion.jobs.job_process import (
     fork_waiting,
     read_report,
 )
-from saltlite.minion.jobs.results import ResultQueue, Results, Room
+from saltlite.minion.jobs.results import DiskQuota, ResultQueue, Results
 from saltlite.minion.jobs.rpc_server import AnswerCheck, RpcServer
-from saltlite.minion.processes import ipc_messages as inside
+from saltlite.minion.processes import ipc_messages as ipc
 from saltlite.minion.protocol.effects import (
     SIGKILL,
     Delivery,
@@ -37,11 +37,11 @@ from saltlite.minion.protocol.effects import (
     Go,
     Journal,
     JournalEntry,
-    Keep,
+    KeepResult,
     Kill,
     Offer,
     Record,
-    Remembered,
+    RecoveredJob,
     Spool,
     SpoolEntry,
     Step,
@@ -49,7 +49,7 @@ from saltlite.minion.protocol.effects import (
     Write,
 )
 from saltlite.minion.protocol.jobs import JobMachine
-from saltlite.minion.resources.server import ResourceRuns, Runs
+from saltlite.minion.resources.server import ResourceRuns, RunCallbacks
 from saltlite.minion.sync.documents import Documents
 from saltlite.model.clock import Clock
 from saltlite.model.ids import PartId, TargetId
@@ -70,7 +70,7 @@ from saltlite.wire.messages import Message, Sender, check
 log = logging.getLogger(__name__)
 
 
-class Kills:
+class JobSignals:
     """Remembers what was found below a job's process, for as long as that process is not reaped."""
 
     def __init__(self) -> None:
@@ -137,7 +137,7 @@ RUNNING_S = 0.03
 return says it all."""
 
 
-class Passing:
+class StateCoalescer:
     """`tell` hands a message to the network process; `note` is called with the jid of a job that is told to run."""
 
     def __init__(self, reactor: Reactor, tell: Callable[[IpcMessage], None], note: Callable[[str], None]) -> None:
@@ -148,7 +148,7 @@ class Passing:
 
     def state(self, jid: str, state: TargetState, reason: str) -> None:
         """Tell that state; of a job that runs, in a moment."""
-        message = inside.state(jid, str(state), reason)
+        message = ipc.state(jid, str(state), reason)
         if state is not TargetState.RUNNING:
             self.overtaken(jid)
             self._tell(message)
@@ -178,7 +178,7 @@ NO_RESOURCES = "this minion manages no resources"
 RESTARTED = "the minion was restarted while it ran"
 """How a part ended whose process was an earlier job server's."""
 
-MakeRuns = Callable[[Runs], ResourceRuns]
+MakeRuns = Callable[[RunCallbacks], ResourceRuns]
 
 
 class PartRuns:
@@ -206,7 +206,7 @@ class PartRuns:
         """This minion manages resources: `make` makes what runs functions on them."""
         # In a turn of their own: the jobs machine may be in the middle of what it has ordered.
         call_soon = self._reactor.call_soon
-        runs = Runs(
+        runs = RunCallbacks(
             segment=lambda segment: call_soon(lambda: self._produced(segment)),
             done=lambda part, how: call_soon(lambda: self.ended(part, how)),
         )
@@ -265,10 +265,10 @@ class PartRuns:
 # -- Recovery from the journal
 
 
-def remembered_job(entry: JournalEntry) -> Remembered:
+def recovered_job(entry: JournalEntry) -> RecoveredJob:
     """The entry for the jobs machine, with whether the process of the job still runs."""
     alive = entry.step is Step.STARTED and entry.ticks != 0 and start_ticks(entry.pid) == entry.ticks
-    return Remembered(
+    return RecoveredJob(
         jid=entry.jid,
         step=entry.step,
         body=entry.body,
@@ -291,7 +291,7 @@ STATUS_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Disk:
+class JobStorage:
     """What the job server keeps on disk. `running_dir` has one file a running job, for `saltutil.running`."""
 
     journal: Journal
@@ -313,9 +313,9 @@ class JobServer:
         self,
         reactor: Reactor,
         jobs: JobMachine,
-        disk: Disk,
+        disk: JobStorage,
         clock: Clock,
-        surroundings: JobContext,
+        context: JobContext,
         *,
         believe: Believe,
         fail: Callable[[str], None],
@@ -324,27 +324,27 @@ class JobServer:
         self._jobs = jobs
         self._disk = disk
         self._clock = clock
-        self._surroundings = surroundings
+        self._context = context
         self._believe = believe
         self._fail = fail
         self._channel: Channel | None = None
         self._session = 0
         self._results = Results(disk.spool)
-        self._room = Room(reactor, jobs, disk.journal, self._results, disk.path)
-        check = AnswerCheck(jobs.minion, jobs.job_keys, clock.entropy, surroundings.alarm)
-        self.asks = RpcServer(reactor, self._tell, surroundings.refresh, check)
+        self._quota = DiskQuota(reactor, jobs, disk.journal, self._results, disk.path)
+        check = AnswerCheck(jobs.minion, jobs.job_keys, clock.entropy, context.alarm)
+        self.rpc_server = RpcServer(reactor, self._tell, context.refresh, check)
         self.documents = Documents(
-            reactor, self.asks.ask, lambda message: self._tell(inside.ask(message)), surroundings.hooks
+            reactor, self.rpc_server.ask, lambda message: self._tell(ipc.ask(message)), context.hooks
         )
-        self._spares = PreforkPool(reactor, self._make_process, surroundings.loader)
-        self._kills = Kills()
+        self._pool = PreforkPool(reactor, self._make_process, context.loader)
+        self._signals = JobSignals()
         self._running: dict[str, tuple[JobProcess, JobCall]] = {}
         self._children: dict[int, Child] = {}
-        self._handing = ResultQueue(self._results, self._tell, self._unreadable)
+        self._result_queue = ResultQueue(self._results, self._tell, self._unreadable)
         self._parts = PartRuns(reactor, jobs, self._results, changed=self._something_ended, fail=fail)
         self._timer: Timer | None = None
         self._status_due = False
-        self._passing = Passing(reactor, self._tell, self._note)
+        self._states = StateCoalescer(reactor, self._tell, self._note)
         self._notes = RunningNotes(disk.running_dir)
 
     # -- start
@@ -352,7 +352,7 @@ class JobServer:
     def replay(self) -> None:
         """Read journal and spool, and go on where an earlier job server was stopped. Raises JournalError."""
         journal, spool = self._disk.journal, self._disk.spool
-        remembered = [remembered_job(entry) for entry in journal.open()]
+        remembered = [recovered_job(entry) for entry in journal.open()]
         spool.open()
         if journal.repaired:
             log.warning("%s", journal.repaired)
@@ -368,18 +368,18 @@ class JobServer:
 
     def grains_are(self, grains: dict[str, Any]) -> None:
         """The grains were found: the next job sees these."""
-        self._surroundings.grains = grains
-        self._spares.renew()
+        self._context.grains = grains
+        self._pool.renew()
 
     def pillar_is(self, pillar: dict[str, Any]) -> None:
         """The pillar was fetched: the next job sees this one."""
-        if pillar != self._surroundings.pillar:
-            self._surroundings.pillar = pillar
-            self._spares.renew()
+        if pillar != self._context.pillar:
+            self._context.pillar = pillar
+            self._pool.renew()
 
     def open(self) -> None:
         """Grains and pillar are there: jobs may start."""
-        self._spares.top_up()
+        self._pool.top_up()
         self._jobs.open()
         self._carry_out()
 
@@ -395,7 +395,7 @@ class JobServer:
 
     def functions_are(self, message: Message) -> None:
         """The modules changed; `message` is what the master is told of them."""
-        self._tell(inside.functions(message))
+        self._tell(ipc.functions(message))
 
     # -- the network process
 
@@ -422,12 +422,12 @@ class JobServer:
                 self._trust(message["cert"], message["chain"])
             case "ready":
                 self._session = message["session"]
-                self._handing.connected()
+                self._result_queue.connected()
                 self._jobs.connected(self._results.jids())
-                self.asks.connected()
+                self.rpc_server.connected()
                 self.documents.connected()
             case "phase":
-                self._surroundings.phase_is(str(message["phase"]), str(message["reason"]))
+                self._context.phase_is(str(message["phase"]), str(message["reason"]))
             case _:
                 self._from_master(check(message, Sender.MASTER, accepted=True))
 
@@ -435,18 +435,18 @@ class JobServer:
         jid = message.get("jid", "")
         match message["t"]:
             case "job":
-                self._room.look()
+                self._quota.look()
                 self._jobs.received(_parcel(message))
             case "cancel":
                 self._jobs.cancel(jid)
             case "return_ack":
                 for acknowledged in message["jids"]:
-                    self._handing.acknowledged(acknowledged)
+                    self._result_queue.acknowledged(acknowledged)
                     self._jobs.acknowledged(acknowledged)
             case "grant":
-                self._handing.grant(jid)
+                self._result_queue.grant(jid)
             case "response":
-                self.asks.said(message)
+                self.rpc_server.on_response(message)
             case "fetch":
                 self.documents.wanted(message["what"])
 
@@ -461,7 +461,7 @@ class JobServer:
         try:
             while effects := self._jobs.take():
                 self._in_order(effects)
-            self._handing.hand_over()
+            self._result_queue.hand_over()
         except JournalError as error:
             self._fail(str(error))
             return
@@ -530,19 +530,19 @@ class JobServer:
             case EndPart():
                 self._parts.end(effect)
             case Tell(jid, state, reason):
-                self._passing.state(jid, state, reason)
+                self._states.state(jid, state, reason)
             case Offer(jid):
-                self._passing.overtaken(jid)
-                self._handing.offer(jid)
+                self._states.overtaken(jid)
+                self._result_queue.offer(jid)
             case Kill(jid, pid, signum):
                 self._kill(jid, pid, signum)
-            case Keep(jid, state, code, reason, start_ms, dur_ms):
+            case KeepResult(jid, state, code, reason, start_ms, dur_ms):
                 self._results.keep(jid, SpoolEntry(state, code, b"", start_ms, dur_ms, reason))
-                self._room.write_later()
+                self._quota.write_later()
             case Forget(jid):
-                self._handing.forget(jid)
+                self._result_queue.forget(jid)
                 self._results.remove(jid)
-                self._room.look()
+                self._quota.look()
             case Write():
                 raise AssertionError("records are written by _write")
 
@@ -551,7 +551,7 @@ class JobServer:
             self._parts.begin(call, srns)
             return
         try:
-            process = self._spares.take()
+            process = self._pool.take()
         except OSError as error:
             self._jobs.not_forked(call.jid, f"the minion cannot start another process: {error.strerror}")
             return
@@ -565,13 +565,13 @@ class JobServer:
             return
         process, call = self._running[jid]
         process.go(call)
-        self._spares.began(call.calls[0][0].partition(".")[0])
+        self._pool.began(call.calls[0][0].partition(".")[0])
         # Made while the job runs, so that the next one does not wait for a fork.
-        self._reactor.call_soon(self._spares.top_up)
+        self._reactor.call_soon(self._pool.top_up)
 
     def _make_process(self) -> JobProcess:
-        process = fork_waiting(self._surroundings)
-        process.on_ask = lambda raw: self.asks.heard(process, raw)
+        process = fork_waiting(self._context)
+        process.on_ask = lambda raw: self.rpc_server.on_request(process, raw)
         self._children[process.pid] = Child(
             self._reactor, process.pid, lambda status: self._process_ended(process, status)
         )
@@ -581,7 +581,7 @@ class JobServer:
         def ended(status: int | None) -> None:
             del self._children[pid]
             self._job_ended(jid, how(status))
-            self._kills.over(pid)
+            self._signals.over(pid)
 
         self._children[pid] = Child(self._reactor, pid, ended)
 
@@ -592,7 +592,7 @@ class JobServer:
             del self._children[pid]
             for part in parts:
                 self._parts.ended(part, RESTARTED)
-            self._kills.over(pid)
+            self._signals.over(pid)
 
         self._children[pid] = Child(self._reactor, pid, ended)
         self._kill(parts[0], pid, SIGKILL)
@@ -609,17 +609,17 @@ class JobServer:
 
     def _process_ended(self, process: JobProcess, status: int | None) -> None:
         del self._children[process.pid]
-        self._spares.ended(process)
+        self._pool.ended(process)
         for jid, (one, _call) in list(self._running.items()):
             if one is process:
                 said = process.hear() or b""
                 self._let_go(jid, process)
                 self._job_ended(jid, how(status), said)
-        self._kills.over(process.pid)
+        self._signals.over(process.pid)
 
     def _let_go(self, jid: str, process: JobProcess) -> None:
         del self._running[jid]
-        self.asks.ended(process)
+        self.rpc_server.ended(process)
         self._reactor.remove_reader(process.socket.fileno())
         process.close()
 
@@ -644,11 +644,11 @@ class JobServer:
             return ""
         if entry is None or not self._results.hold(jid, entry, why):
             log.error("its result is lost, because the disk did not take it: %s; make room there", why)
-        self._room.write_later()
+        self._quota.write_later()
         return why
 
     def _kill(self, jid: str, pid: int, signum: int) -> None:
-        self._kills.signal(jid, pid, signum)
+        self._signals.signal(jid, pid, signum)
         if signum == SIGKILL and pid in self._children:
             # One that was only just made may lead no group yet.
             self._children[pid].signal(signum)
@@ -660,7 +660,7 @@ class JobServer:
         self._reactor.call_soon(self._carry_out)
 
     def _something_ended(self) -> None:
-        self._room.look()
+        self._quota.look()
         self._carry_out()
         if self._disk.journal.should_compact():
             self._compact()
@@ -677,7 +677,7 @@ class JobServer:
 
     def _tell_status(self) -> None:
         self._status_due = False
-        self._tell(inside.status(self._jobs.running, self._results.count()))
+        self._tell(ipc.status(self._jobs.running, self._results.count()))
 
     # -- time
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from saltlite.errors import JournalError, UnwrittenError
 from saltlite.minion.jobs.job_process import HELD_RESULT_MAX
-from saltlite.minion.processes import ipc_messages as inside
+from saltlite.minion.processes import ipc_messages as ipc
 from saltlite.minion.protocol.effects import Journal, Spool, SpoolEntry
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.model.ids import PartId
@@ -147,13 +147,13 @@ class ResultQueue:
             entry = self._read(result)
             if entry is not None:
                 self._offered.add(result)
-                self._tell(inside.result(result, entry, inline_max=CHUNK))
+                self._tell(ipc.result(result, entry, inline_max=CHUNK))
 
     def grant(self, result: str) -> None:
         """The master has room for the body of that result."""
         entry = self._read(result)
         if entry is not None:
-            self._tell(inside.body(result, entry.body))
+            self._tell(ipc.body(result, entry.body))
 
     def _read(self, result: str) -> SpoolEntry | None:
         try:
@@ -172,7 +172,7 @@ HELD_RETRY_S = 5.0
 """Between two attempts to write results that the disk did not take."""
 
 
-class Room:
+class DiskQuota:
     """`path` is where all of it is, for messages."""
 
     def __init__(self, reactor: Reactor, jobs: JobMachine, journal: Journal, results: Results, path: str) -> None:

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 UNFINISHED = ".tmp"
 
 
-class KeptReturns:
+class OversizedReturns:
     """A folder of kept returns with at most `limit` bytes."""
 
     def __init__(self, folder: Folder, limit: int) -> None:
@@ -87,7 +87,7 @@ NOTICE_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class EncodedReturn:
     """The encoded return, and what its reason has to say of it ("" when it is whole)."""
 
     body: bytes
@@ -104,22 +104,22 @@ class Returns:
     kept_dir: str
     kept_max: int
 
-    def seal(self, jid: str, value: Any) -> Sealed:
+    def seal(self, jid: str, value: Any) -> EncodedReturn:
         """Encode a value; nothing that a module returns makes this fail."""
         whole = encode_whole(value, max(self.kept_max, self.limit))
         if whole.fits(self.limit):
-            return Sealed(whole.body)
+            return EncodedReturn(whole.body)
         kept = whole.complete and self._keep(jid, whole.body)
         rest = f"all of it: saltlite job fetch {jid} {self.minion}" if kept else "the minion did not keep the rest"
         if isinstance(value, str | bytes | bytearray):
             raw = str.encode(value, errors="replace") if isinstance(value, str) else bytes(value)
-            return Sealed(self._cut(raw, rest, text=isinstance(value, str)), _note(len(raw), rest))
+            return EncodedReturn(self._cut(raw, rest, text=isinstance(value, str)), _note(len(raw), rest))
         said = {TRUNCATED: {"bytes": whole.size, "kept": kept}}
-        return Sealed(_joined(said, encode_return(value, self.limit - NOTICE_BYTES)), _note(whole.size, rest))
+        return EncodedReturn(_joined(said, encode_return(value, self.limit - NOTICE_BYTES)), _note(whole.size, rest))
 
     def _keep(self, jid: str, body: bytes) -> bool:
         try:
-            return KeptReturns(PosixFolder(self.kept_dir), self.kept_max).keep(jid, body)
+            return OversizedReturns(PosixFolder(self.kept_dir), self.kept_max).keep(jid, body)
         except JournalError as error:
             log.warning("the whole return is not kept: %s", error)
             return False

@@ -150,7 +150,7 @@ def _minion_gone() -> CommandExecutionError:
 """After so long an event that the master did not take yet is offered again."""
 
 
-class Way(Protocol):
+class EventTransport(Protocol):
     """Takes an `event` message to the master: its answer, None when there is none in so many seconds."""
 
     def event(self, message: Message, patience_s: float) -> Message | None: ...
@@ -159,7 +159,7 @@ class Way(Protocol):
 class EventSender:
     """Sends events; `jid` is the job that the modules run under, "" for none."""
 
-    def __init__(self, way: Way, jid: str = "") -> None:
+    def __init__(self, way: EventTransport, jid: str = "") -> None:
         self._way = way
         self._jid = jid
 

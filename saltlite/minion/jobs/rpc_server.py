@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from saltlite.errors import ProtocolError, StartupError
 from saltlite.minion.jobs.job_process import JobProcess
-from saltlite.minion.processes import ipc_messages as inside
+from saltlite.minion.processes import ipc_messages as ipc
 from saltlite.minion.processes.ipc_messages import FORGED
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Acceptor, Channel, Peer, listen_unix
@@ -82,7 +82,7 @@ Answered = Callable[[Message], None]
 
 
 @dataclass(slots=True)
-class _Ask:
+class _Request:
     """One question and what the master gets. Either of a process (None when that has ended) under the number that it
     has there, or of the minion itself, which wants it `answered`."""
 
@@ -108,8 +108,8 @@ class RpcServer:
         self._tell = tell
         self._refresh = refresh
         self._check = check
-        self._open: dict[int, _Ask] = {}
-        self._waiting: deque[_Ask] = deque()
+        self._open: dict[int, _Request] = {}
+        self._waiting: deque[_Request] = deque()
         self._unsent: dict[JobProcess, bytearray] = {}
         self._refreshing: list[tuple[JobProcess, int]] = []
         self._numbers = 0
@@ -117,7 +117,7 @@ class RpcServer:
     def ask(self, message: Message, answered: Answered, *, again: bool = False, whose: object = None) -> None:
         """The minion itself asks. A session that ends takes the question with it: it is not answered then, unless it
         is to be asked `again`. `whose` it is may be told to `forget`."""
-        self._waiting.append(_Ask(dict(message), answered=answered, again=again, whose=whose))
+        self._waiting.append(_Request(dict(message), answered=answered, again=again, whose=whose))
         self._ask()
 
     def forget(self, whose: object) -> None:
@@ -126,7 +126,7 @@ class RpcServer:
         for ask in self._open.values():
             ask.again = ask.again and ask.whose is not whose
 
-    def heard(self, process: JobProcess, raw: bytes) -> None:
+    def on_request(self, process: JobProcess, raw: bytes) -> None:
         """A process asks. What it must not ask is not answered: it is its own fault, and waits in vain."""
         try:
             asked = unpack(raw)
@@ -140,10 +140,10 @@ class RpcServer:
             log.error("a job's process asked what makes no sense (%s); its function writes to strange files", error)  # noqa: TRY400 - a sentence
             return
         if message["t"] in ("file_request", "file_put", "event"):
-            self._waiting.append(_Ask(message, process, own))
+            self._waiting.append(_Request(message, process, own))
             self._ask()
 
-    def said(self, message: Message) -> None:
+    def on_response(self, message: Message) -> None:
         """The master answered."""
         ask = self._open.pop(message["n"], None)
         if ask is not None:
@@ -182,7 +182,7 @@ class RpcServer:
             self._numbers = (self._numbers + 1) % NUMBERS
             self._open[self._numbers] = ask
             ask.sent = self._check.outgoing({**ask.message, "n": self._numbers})
-            self._tell(inside.ask(ask.sent))
+            self._tell(ipc.ask(ask.sent))
 
     def _answer(self, process: JobProcess, message: IpcMessage) -> None:
         unsent = self._unsent.get(process)
@@ -213,12 +213,12 @@ CALLERS_MAX = 64
 _MESSAGE_MAX = EVENT_DATA_MAX + 4096
 
 
-class Callers:
+class LocalEvents:
     """Takes events from processes of this minion's own user (and of root)."""
 
-    def __init__(self, reactor: Reactor, asks: RpcServer, data_dir: str) -> None:
+    def __init__(self, reactor: Reactor, rpc_server: RpcServer, data_dir: str) -> None:
         self._reactor = reactor
-        self._asks = asks
+        self._rpc_server = rpc_server
         self._path = os.path.join(data_dir, SOCKET_NAME)
         self._listener: socket.socket | None = None
         self._acceptor: Acceptor | None = None
@@ -265,11 +265,11 @@ class Callers:
         def answered(said: Message) -> None:
             channel.send(pack({**said, "n": own}))
 
-        self._asks.ask(message, answered, again=True, whose=channel)
+        self._rpc_server.ask(message, answered, again=True, whose=channel)
 
     def _gone(self, channel: Channel) -> None:
         # It has told its user that the event was not sent, and while the master is away nothing would end this.
-        self._asks.forget(channel)
+        self._rpc_server.forget(channel)
         self._released()
 
     def _released(self) -> None:

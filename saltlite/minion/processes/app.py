@@ -26,18 +26,18 @@ from saltlite.loader.index import Index, build_index, cached_index, refreshed_in
 from saltlite.loader.module_builder import read_shipped
 from saltlite.loader.search_path import search_layers
 from saltlite.minion.jobs.job_process import JobContext
-from saltlite.minion.jobs.job_server import Disk, JobServer
+from saltlite.minion.jobs.job_server import JobServer, JobStorage
 from saltlite.minion.jobs.journal import DiskJournal
 from saltlite.minion.jobs.returns import Returns
-from saltlite.minion.jobs.rpc_server import Callers
+from saltlite.minion.jobs.rpc_server import LocalEvents
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.processes import identity
-from saltlite.minion.processes import ipc_messages as inside
+from saltlite.minion.processes import ipc_messages as ipc
 from saltlite.minion.processes.status_file import READY, STOPPED, Status, read_status, write_status
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.resources.discovery import declared_by
-from saltlite.minion.resources.server import Around, ResourceServer, Runs
-from saltlite.minion.sync.documents import Hooks, Opening, forget_pillar, inventory_grain, keep_pillar
+from saltlite.minion.resources.server import ResourceServer, RunCallbacks, ServerContext
+from saltlite.minion.sync.documents import DocumentCallbacks, JobGate, forget_pillar, inventory_grain, keep_pillar
 from saltlite.minion.sync.grains import GrainFinder
 from saltlite.model import job
 from saltlite.model.execution import KNOWING
@@ -108,10 +108,10 @@ class _Minion:
         self._told = self._index
         spool_dir = os.path.join(config.data_dir, "spool")
         self._journal = DiskJournal(PosixFolder(config.data_dir), entropy=clock.entropy)
-        disk = Disk(self._journal, DiskSpool(PosixFolder(spool_dir)), running_dir, config.data_dir)
+        disk = JobStorage(self._journal, DiskSpool(PosixFolder(spool_dir)), running_dir, config.data_dir)
         kept_dir = os.path.join(config.data_dir, job.FOLDER)
         returns = Returns(self._id, config.return_max, kept_dir, config.kept_returns_max)
-        surroundings = JobContext(
+        context = JobContext(
             self._opts,
             {"id": self._id},
             self._fresh_index,
@@ -119,18 +119,18 @@ class _Minion:
             returns,
             self._phase,
             self._refresh,
-            hooks=Hooks(self._pillar_came, self._registered, self._look_again),
+            hooks=DocumentCallbacks(self._pillar_came, self._registered, self._look_again),
             alarm=lambda refused: self._write_status(refused=refused),
         )
         jobs = JobMachine(self._id, clock, limit=config.jobs_max, longest_s=config.run_timeout)
         self._server = JobServer(
-            self._reactor, jobs, disk, clock, surroundings, believe=self._fleet.believe, fail=self._fail
+            self._reactor, jobs, disk, clock, context, believe=self._fleet.believe, fail=self._fail
         )
-        self._callers = Callers(self._reactor, self._server.asks, config.data_dir)
-        self._resources = self._make_resources(surroundings, disk)
+        self._callers = LocalEvents(self._reactor, self._server.rpc_server, config.data_dir)
+        self._resources = self._make_resources(context, disk)
         self._inventory: dict[str, Any] = {}
         self._found: dict[str, Any] = {}
-        self._opening = Opening(self._reactor, self._server.open)
+        self._opening = JobGate(self._reactor, self._server.open)
         self._grains = GrainFinder(self._reactor, self._opts, self._grains_found)
         self._pair: tuple[socket.socket, socket.socket] | None = None
         self._children = Children(
@@ -159,15 +159,15 @@ class _Minion:
         if self._problem:
             raise StartupError(self._problem)
 
-    def _make_resources(self, surroundings: JobContext, disk: Disk) -> ResourceServer:
+    def _make_resources(self, context: JobContext, disk: JobStorage) -> ResourceServer:
         server, declared = self._server, declared_by(self._config)
         known = self._status.types
         before = {name: report.found for name, report in known.items() if report.found is not None}
-        around = Around(server.asks, self._registering, self._resources_found, before)
+        around = ServerContext(server.rpc_server, self._registering, self._resources_found, before)
         resources: list[ResourceServer] = []
 
-        def make(runs: Runs) -> ResourceServer:
-            made = ResourceServer(self._reactor, surroundings, declared, disk.spool, around=around, runs=runs)
+        def make(runs: RunCallbacks) -> ResourceServer:
+            made = ResourceServer(self._reactor, context, declared, disk.spool, around=around, runs=runs)
             resources.append(made)
             return made
 
@@ -301,8 +301,8 @@ class _Minion:
             ours,
             self._server.on_batch,
             lambda _reason: None,
-            message_max=inside.MESSAGE_MAX,
-            send_buffer_max=inside.BUFFER_MAX,
+            message_max=ipc.MESSAGE_MAX,
+            send_buffer_max=ipc.BUFFER_MAX,
         )
         self._server.attach(channel)
 
@@ -343,8 +343,8 @@ class _Minion:
             theirs,
             network.on_batch,
             network.on_closed,
-            message_max=inside.MESSAGE_MAX,
-            send_buffer_max=inside.BUFFER_MAX,
+            message_max=ipc.MESSAGE_MAX,
+            send_buffer_max=ipc.BUFFER_MAX,
         )
         reactor.on_signal(signal.SIGTERM, network.stop)
         # Ctrl-C reaches the whole group; the job server is who decides.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from saltlite.errors import LinkError
-from saltlite.minion.processes import ipc_messages as inside
+from saltlite.minion.processes import ipc_messages as ipc
 from saltlite.minion.protocol.connection import Changed, Close, Connection, Deliver, Open, Phase, SendFrame, Trust
 from saltlite.model.keys import Fingerprint
 from saltlite.platform.link import ClientLink, SendResult
@@ -146,7 +146,7 @@ class NetworkProcess:
                     case Changed(phase, reason):
                         self._changed(phase, reason)
                     case Trust(_, certificate, chain):
-                        self._tell(inside.trust(certificate.encode(), chain))
+                        self._tell(ipc.trust(certificate.encode(), chain))
         self._arm()
 
     def _open(self, address: str) -> None:
@@ -167,9 +167,9 @@ class NetworkProcess:
         # end with a state that is over.
         session = f" [session {self._sessions}]" if self._sessions else ""
         log.log(level, "connection: %s%s%s", phase, f" ({reason})" if reason else "", session)
-        self._tell(inside.phase(phase, reason))
+        self._tell(ipc.phase(phase, reason))
         if phase is Phase.READY:
-            self._tell(inside.ready(self._sessions))
+            self._tell(ipc.ready(self._sessions))
             if self._untold:
                 # The handshake may have begun before they changed.
                 self._untold = not self._connection.send(self._functions)

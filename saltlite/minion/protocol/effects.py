@@ -269,7 +269,7 @@ class EndPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class KeepResult:
     """Put a result in the spool for a job that left none itself, or for what of a part for resources has none."""
 
     jid: str
@@ -303,7 +303,7 @@ class Offer:
     jid: str
 
 
-Effect = Write | Fork | Go | Kill | EndPart | Keep | Forget | Tell | Offer
+Effect = Write | Fork | Go | Kill | EndPart | KeepResult | Forget | Tell | Offer
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +319,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class RecoveredJob:
     """One part of a job as the journal remembers it after a restart. `alive`: its process still runs."""
 
     jid: str
@@ -335,19 +335,19 @@ class Remembered:
     alive: bool = False
 
 
-def received(parcel: Delivery, issuer: bytes, deliver_ms: int, *, wall_ms: int) -> Write:
+def received(delivery: Delivery, issuer: bytes, deliver_ms: int, *, wall_ms: int) -> Write:
     """The record of a job that was taken in at `wall_ms`, signed with the job key `issuer`."""
     fields: dict[str, Any] = {
-        "body": parcel.body,
-        "sig": parcel.signature,
-        "proof": list(parcel.proof),
+        "body": delivery.body,
+        "sig": delivery.signature,
+        "proof": list(delivery.proof),
         "issuer": issuer,
         "deliver_ms": deliver_ms,
         "wall_ms": wall_ms,
     }
-    if parcel.srns:
-        fields["srns"] = list(parcel.srns)
-    return Write(Step.RECEIVED, parcel.jid, fields)
+    if delivery.srns:
+        fields["srns"] = list(delivery.srns)
+    return Write(Step.RECEIVED, delivery.jid, fields)
 
 
 # -- Endings of jobs without a return
@@ -413,7 +413,7 @@ NEVER = float("inf")
 
 
 @dataclass(slots=True)
-class Entry:
+class JobEntry:
     """What is known of one part. Times of waiting and running are monotonic seconds."""
 
     jid: str
@@ -446,11 +446,11 @@ class Entry:
         """What ends it, or what it left behind; `late` says that its run time limit has passed."""
         return EndPart(self.jid, late) if self.is_for_resources else Kill(self.jid, self.pid, signum)
 
-    def keep(self, why: str, wall_ms: int) -> Keep:
+    def keep(self, why: str, wall_ms: int) -> KeepResult:
         """What keeps a result for a job that left none; `why` it did not."""
         state, code, reason = ending(self.ending, why)
         ran_ms = max(0, wall_ms - self.started_wall_ms) if self.started_wall_ms else 0
-        return Keep(self.jid, state, code, reason, self.started_wall_ms, ran_ms)
+        return KeepResult(self.jid, state, code, reason, self.started_wall_ms, ran_ms)
 
 
 def longest_s(body: JobBody | None, most_s: float) -> float:

@@ -35,11 +35,11 @@ from saltlite.minion.protocol.effects import (
     SIGTERM,
     Delivery,
     Effect,
-    Entry,
     Forget,
     Go,
+    JobEntry,
     Kill,
-    Remembered,
+    RecoveredJob,
     Step,
     Tell,
     Write,
@@ -52,7 +52,7 @@ from saltlite.minion.protocol.effects import (
     without_result,
 )
 from saltlite.minion.protocol.journal_format import CLOCK_SLACK_S, ENDED
-from saltlite.minion.protocol.resend import Offers, Segments
+from saltlite.minion.protocol.resend import Offers, PartSegments
 from saltlite.model.clock import Clock
 from saltlite.model.ids import jid_at
 from saltlite.model.job import TargetState, is_resource_part, is_segment_id, part_of_segment, split_part
@@ -72,7 +72,7 @@ QUEUE_MAX = 1000
 
 
 @dataclass(slots=True)
-class Lane:
+class SlotQueue:
     """The jobs of one kind; `limit` of them run at once."""
 
     limit: int
@@ -95,10 +95,10 @@ class JobSlots:
     """The lanes of a minion, of which `processes` jobs of its own run at once."""
 
     def __init__(self, processes: int) -> None:
-        self._processes = Lane(processes)
-        self._parts = Lane(PARTS_RUNNING_PER_MINION)
+        self._processes = SlotQueue(processes)
+        self._parts = SlotQueue(PARTS_RUNNING_PER_MINION)
 
-    def of(self, jid: str) -> Lane:
+    def of(self, jid: str) -> SlotQueue:
         """The lane that the job is in."""
         return self._parts if is_resource_part(jid) else self._processes
 
@@ -147,29 +147,29 @@ class TrustedKeys:
         """The keys that are believed now."""
         return [key for key, until in self._until.items() if now_s <= until]
 
-    def check(self, parcel: Delivery, now_s: float) -> tuple[JobBody, bytes]:
+    def check(self, delivery: Delivery, now_s: float) -> tuple[JobBody, bytes]:
         """The job and the key that signed it, if that is a trusted one, for this minion and not long ago.
 
         A part for resources is signed for exactly these. Raises RemoteProtocolError with the reason
         `bad-job-signature`, `wrong-jid`, `bad-part`, `not-in-audience`, `too-old`, or one of `decode_body`.
         """
-        signer = next((key for key in self.valid(now_s) if _signed(key, parcel)), None)
+        signer = next((key for key in self.valid(now_s) if _signed(key, delivery)), None)
         if signer is None:
             raise RemoteProtocolError("bad-job-signature", "no master that this minion trusts signed it")
-        body = decode_body(parcel.body)
-        jid, number = split_part(parcel.jid)
+        body = decode_body(delivery.body)
+        jid, number = split_part(delivery.jid)
         if body.jid != jid:
             raise RemoteProtocolError("wrong-jid", "another job was signed")
-        if bool(number) != bool(parcel.srns):
+        if bool(number) != bool(delivery.srns):
             raise RemoteProtocolError("bad-part", "the first part of a job is for the minion, the others for resources")
-        if not admits(body.audience, member(self._minion, number, parcel.srns), parcel.proof):
+        if not admits(body.audience, member(self._minion, number, delivery.srns), delivery.proof):
             raise RemoteProtocolError("not-in-audience", "it was signed for other minions")
         if now_s > _ordered_at(body) + body.deliver_ms / 1000 + CLOCK_SLACK_S:
             raise RemoteProtocolError("too-old", "compare the clocks of master and minion")
         return body, signer
 
 
-def body_of(job: Remembered) -> JobBody | None:
+def body_of(job: RecoveredJob) -> JobBody | None:
     """The body as it was received, None when it was not kept or cannot be read any more."""
     try:
         return decode_body(job.body) if job.body else None
@@ -178,7 +178,7 @@ def body_of(job: Remembered) -> JobBody | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Capacity:
     """How this minion stands when a job arrives: what it has forgotten, and whether it can take more."""
 
     floor: str
@@ -188,7 +188,7 @@ class Standing:
     """So many wait already that no further one may."""
 
 
-def refused_at_once(jid: str, deliver_ms: int, standing: Standing) -> tuple[TargetState, str] | None:
+def refused_at_once(jid: str, deliver_ms: int, standing: Capacity) -> tuple[TargetState, str] | None:
     """Why a job that may run here does not, None when it does. `deliver_ms` is what is left of its delivery time."""
     if jid <= standing.floor:
         return TargetState.REFUSED, "the job is older than this minion's journal"
@@ -201,7 +201,7 @@ def refused_at_once(jid: str, deliver_ms: int, standing: Standing) -> tuple[Targ
     return None
 
 
-def refused_after_restart(job: Remembered, waited_ms: int, *, is_readable: bool) -> tuple[TargetState, str] | None:
+def refused_after_restart(job: RecoveredJob, waited_ms: int, *, is_readable: bool) -> tuple[TargetState, str] | None:
     """Why a job that had not started is not started now; None when it is."""
     if not 0 <= waited_ms <= job.deliver_ms:
         # A clock that was set back or far forward counts as expired: not running it is the safe side.
@@ -211,9 +211,9 @@ def refused_after_restart(job: Remembered, waited_ms: int, *, is_readable: bool)
     return None
 
 
-def _signed(key: bytes, parcel: Delivery) -> bool:
+def _signed(key: bytes, delivery: Delivery) -> bool:
     try:
-        verify(key, parcel.body, parcel.signature)
+        verify(key, delivery.body, delivery.signature)
     except RemoteProtocolError:
         return False
     return True
@@ -248,12 +248,12 @@ class JobMachine:
         self._clock = clock
         self._places = JobSlots(limit)
         self._offers = Offers(clock, self._do)
-        self._segments = Segments(clock, self._offers, self._do)
+        self._segments = PartSegments(clock, self._offers, self._do)
         self._longest_s = longest_s
         self._keys = TrustedKeys(minion)
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, JobEntry] = {}
         self._floor = ""
-        self._room = True
+        self._quota = True
         self._full = ""
         self._unwritten: dict[str, None] = {}
         self._cancelled_ahead: set[str] = set()
@@ -284,13 +284,13 @@ class JobMachine:
 
     # -- what happens
 
-    def replay(self, remembered: Iterable[Remembered], spooled: Collection[str], floor: str) -> None:
+    def replay(self, remembered: Iterable[RecoveredJob], spooled: Collection[str], floor: str) -> None:
         """The journal and the spool as they were found at the start."""
         self._floor = floor
         for segment in filter(is_segment_id, spooled):
             self._segments.found(segment)
         for job in remembered:
-            entry = Entry(
+            entry = JobEntry(
                 job.jid, job.step, job.issuer, srns=job.srns, pid=job.pid, started_wall_ms=job.started_wall_ms
             )
             self._entries[job.jid] = entry
@@ -313,7 +313,7 @@ class JobMachine:
 
     def room(self, *, in_spool: bool, full: str = "") -> None:
         """Whether the spool can take more results, and why the disk cannot; while it is so, new jobs are refused."""
-        self._room = in_spool
+        self._quota = in_spool
         self._full = full
 
     def trust(self, job_key: bytes, until_s: float) -> None:
@@ -336,38 +336,38 @@ class JobMachine:
         for jid in (jid for jid in spooled if jid not in active):
             self._offer(jid)
 
-    def received(self, parcel: Delivery) -> None:
+    def received(self, delivery: Delivery) -> None:
         """A job arrived, for the first time or again."""
-        entry = self._entries.get(parcel.jid)
+        entry = self._entries.get(delivery.jid)
         if entry is not None:
             self._received_again(entry)
             return
         try:
-            body, issuer = self._keys.check(parcel, self._clock.wall())
+            body, issuer = self._keys.check(delivery, self._clock.wall())
         except RemoteProtocolError as error:
             # Not journaled: what was not signed by a master must not be able to use a jid up.
-            self._tell(parcel.jid, TargetState.REFUSED, f"the job was not accepted: {error}")
+            self._tell(delivery.jid, TargetState.REFUSED, f"the job was not accepted: {error}")
             return
-        deliver_ms = min(parcel.deliver_ms, body.deliver_ms)
-        is_crowded = self._places.of(parcel.jid).is_crowded
-        known = Standing(self._floor, has_room=self._room, is_crowded=is_crowded)
-        refusal = refused_at_once(parcel.jid, deliver_ms, known)
+        deliver_ms = min(delivery.deliver_ms, body.deliver_ms)
+        is_crowded = self._places.of(delivery.jid).is_crowded
+        known = Capacity(self._floor, has_room=self._quota, is_crowded=is_crowded)
+        refusal = refused_at_once(delivery.jid, deliver_ms, known)
         if refusal is not None:
-            self._refuse(parcel.jid, *refusal)
+            self._refuse(delivery.jid, *refusal)
             return
         if self._full:
-            self._refuse_unwritten(parcel.jid, TargetState.REFUSED, disk_full(self._full))
+            self._refuse_unwritten(delivery.jid, TargetState.REFUSED, disk_full(self._full))
             return
         expires = self._clock.monotonic() + deliver_ms / 1000
-        entry = Entry(parcel.jid, Step.RECEIVED, issuer, body, tuple(parcel.srns), expires=expires)
-        self._entries[parcel.jid] = entry
-        self._effects.append(received(parcel, issuer, deliver_ms, wall_ms=int(self._clock.wall() * 1000)))
-        lane = self._places.of(parcel.jid)
+        entry = JobEntry(delivery.jid, Step.RECEIVED, issuer, body, tuple(delivery.srns), expires=expires)
+        self._entries[delivery.jid] = entry
+        self._effects.append(received(delivery, issuer, deliver_ms, wall_ms=int(self._clock.wall() * 1000)))
+        lane = self._places.of(delivery.jid)
         if self._open and not lane.is_full:
             self._fork(entry, body)
         else:
-            lane.waiting.append(parcel.jid)
-            self._tell(parcel.jid, TargetState.RECEIVED)
+            lane.waiting.append(delivery.jid)
+            self._tell(delivery.jid, TargetState.RECEIVED)
 
     def forked(self, jid: str, pid: int, ticks: int) -> None:
         """The job's process waits under this pid; `ticks` is its start time, which no later process shares."""
@@ -523,7 +523,7 @@ class JobMachine:
     def _refuse(self, jid: str, state: TargetState, reason: str) -> None:
         if jid > self._floor or jid in self._entries:
             # An unknown job at or below the floor is refused without being remembered.
-            self._entries[jid] = Entry(jid, Step.REFUSED, ending=state, reason=reason)
+            self._entries[jid] = JobEntry(jid, Step.REFUSED, ending=state, reason=reason)
             self._effects.append(Write(Step.REFUSED, jid, {"reason": spelled(state, reason)}))
         self._tell(jid, state, reason)
 
@@ -538,7 +538,7 @@ class JobMachine:
             self._cancelled_ahead.add(jid)
 
     def _refuse_unwritten(self, jid: str, state: TargetState, reason: str) -> None:
-        self._entries[jid] = Entry(jid, Step.REFUSED, ending=state, reason=reason)
+        self._entries[jid] = JobEntry(jid, Step.REFUSED, ending=state, reason=reason)
         self._unwritten[jid] = None
         if len(self._unwritten) > UNWRITTEN_MAX:
             oldest = next(iter(self._unwritten))
@@ -546,7 +546,7 @@ class JobMachine:
             self._entries.pop(oldest, None)
         self._tell(jid, state, reason)
 
-    def _received_again(self, entry: Entry) -> None:
+    def _received_again(self, entry: JobEntry) -> None:
         if entry.issuer not in (b"", self._offers.master):
             # Two masters made the same jid in the same microsecond. What is known of one says nothing of the other.
             self._tell(entry.jid, TargetState.REFUSED, "another master gave this job id to another job: publish again")
@@ -557,7 +557,7 @@ class JobMachine:
             self._tell(entry.jid, TargetState.RUNNING)
         self._report(entry)
 
-    def _report(self, entry: Entry) -> None:
+    def _report(self, entry: JobEntry) -> None:
         match entry.step:
             case Step.RECEIVED:
                 self._tell(entry.jid, TargetState.RECEIVED)
@@ -575,7 +575,7 @@ class JobMachine:
 
     # -- inside: processes
 
-    def _fork(self, entry: Entry, body: JobBody) -> None:
+    def _fork(self, entry: JobEntry, body: JobBody) -> None:
         self._places.of(entry.jid).active.add(entry.jid)
         self._effects.append(entry.fork(body))
 
@@ -590,7 +590,7 @@ class JobMachine:
         self._refuse(jid, state, reason)
         self._start_queued()
 
-    def _end(self, entry: Entry, state: TargetState) -> None:
+    def _end(self, entry: JobEntry, state: TargetState) -> None:
         if entry.ending is None:
             entry.ending = state
             entry.limit = NEVER
@@ -598,7 +598,7 @@ class JobMachine:
                 entry.kill_at = self._clock.monotonic() + KILL_GRACE_S
             self._effects.append(entry.end(SIGTERM, late=state is TargetState.TIMED_OUT))
 
-    def _keep(self, entry: Entry, why: str) -> str:
+    def _keep(self, entry: JobEntry, why: str) -> str:
         """Have a result kept for a job that left none; what the journal says of it."""
         kept = entry.keep(why, int(self._clock.wall() * 1000))
         self._effects.append(kept)
@@ -606,7 +606,7 @@ class JobMachine:
 
     # -- inside: after a restart
 
-    def _replay_received(self, entry: Entry, job: Remembered) -> None:
+    def _replay_received(self, entry: JobEntry, job: RecoveredJob) -> None:
         waited_ms = int(self._clock.wall() * 1000) - job.received_wall_ms
         entry.body = body_of(job)
         refusal = refused_after_restart(job, waited_ms, is_readable=entry.body is not None)
@@ -616,7 +616,7 @@ class JobMachine:
             entry.expires = self._clock.monotonic() + (job.deliver_ms - waited_ms) / 1000
             self._places.of(job.jid).waiting.append(job.jid)
 
-    def _replay_started(self, entry: Entry, job: Remembered, spooled: Collection[str]) -> None:
+    def _replay_started(self, entry: JobEntry, job: RecoveredJob, spooled: Collection[str]) -> None:
         if job.alive:
             self._places.of(job.jid).active.add(job.jid)
             ran_s = max(0.0, self._clock.wall() - job.started_wall_ms / 1000)
@@ -631,7 +631,7 @@ class JobMachine:
         entry.step = Step.DONE
         self._effects.append(Write(Step.DONE, job.jid, {"reason": noted} if noted else {}))
 
-    def _replay_done(self, entry: Entry, reason: str) -> None:
+    def _replay_done(self, entry: JobEntry, reason: str) -> None:
         """It has ended, and the spool has no result under its own id."""
         if self._segments.of(entry.jid):
             entry.owed = reason

@@ -12,8 +12,8 @@ from saltlite.minion.protocol.effects import (
     NEVER,
     SEGMENT_UNREADABLE,
     Effect,
-    Entry,
     Forget,
+    JobEntry,
     Offer,
     Step,
     Write,
@@ -47,7 +47,7 @@ class Offers:
     def __contains__(self, result: str) -> bool:
         return result in self._usual or result in self._awaited
 
-    def offer(self, result: str, entry: Entry | None) -> None:
+    def offer(self, result: str, entry: JobEntry | None) -> None:
         """Offer it, if it is for this master; `entry` is what is known of its part."""
         self.drop(result)
         if self._belongs_elsewhere(result, entry):
@@ -83,7 +83,7 @@ class Offers:
             while kind and self._clock.monotonic() >= next(iter(kind.values())):
                 yield next(iter(kind))
 
-    def _belongs_elsewhere(self, result: str, entry: Entry | None) -> bool:
+    def _belongs_elsewhere(self, result: str, entry: JobEntry | None) -> bool:
         """Another master asked for it, and a master that does not know the job would have it thrown away (G6)."""
         issuer = entry.issuer if entry is not None else b""
         recent = result > jid_at(int((self._clock.wall() - FOREIGN_S) * 1_000_000))
@@ -96,7 +96,7 @@ class Offers:
 # master has committed every segment, because it applies to all resources without a return.
 
 
-class Segments:
+class PartSegments:
     """Segments in the spool, by part. `entry` below is what is known of the part."""
 
     def __init__(self, clock: Clock, offers: Offers, do: Callable[[Effect], None]) -> None:
@@ -131,21 +131,21 @@ class Segments:
         """Whether anything of that part is on its way to the master."""
         return any(result in self._offers for result in (part, *self._of.get(part, ())))
 
-    def acknowledged(self, segment: str, entry: Entry | None) -> None:
+    def acknowledged(self, segment: str, entry: JobEntry | None) -> None:
         """The master has committed it."""
         if self.gone(segment):
             self._do(Forget(segment))
             if entry is not None:
                 self.settle(entry)
 
-    def owe(self, entry: Entry, why: str) -> None:
+    def owe(self, entry: JobEntry, why: str) -> None:
         """Note how a part ends that not all answered; the first reason stands."""
         kept = entry.keep(why, int(self._clock.wall() * 1000))
         entry.owed = entry.owed or spelled(kept.state, kept.reason)
         for segment in self.of(entry.jid):
             self._offers.hurry(segment)
 
-    def ended(self, entry: Entry, how: str) -> None:
+    def ended(self, entry: JobEntry, how: str) -> None:
         """The part is over: all have answered, or `how` it ended before is a phrase such as "killed by SIGKILL"."""
         if how:
             self.owe(entry, without_result(how))
@@ -154,13 +154,13 @@ class Segments:
         self._do(Write(Step.DONE, entry.jid, {"reason": entry.owed} if entry.owed else {}, lazy=True))
         self.settle(entry)
 
-    def unreadable(self, segment: str, entry: Entry | None) -> None:
+    def unreadable(self, segment: str, entry: JobEntry | None) -> None:
         """The disk has lost it."""
         if self.gone(segment) and entry is not None:
             self.owe(entry, SEGMENT_UNREADABLE)
             self.settle(entry)
 
-    def settle(self, entry: Entry) -> None:
+    def settle(self, entry: JobEntry) -> None:
         """Say what is left to be said of a part that has ended, when the master has every segment of it."""
         if entry.step is not Step.DONE or self._of.get(entry.jid) or entry.jid in self._offers:
             return

@@ -26,7 +26,7 @@ from saltlite.loader.executors import Chain
 from saltlite.loader.loader import Loader
 from saltlite.loader.resource_types import ResourceType, TypeUnavailableError, find_type
 from saltlite.minion.jobs.returns import Returns
-from saltlite.minion.resources.device_queue import DeviceQueue, GivenUp, Turn
+from saltlite.minion.resources.device_queue import AbandonedCall, DeviceCall, DeviceQueue
 from saltlite.minion.resources.discovery import Declared, good_ids
 from saltlite.model.ids import PartId, TargetId, resource_index_srn_key
 from saltlite.model.job import TargetState
@@ -52,9 +52,9 @@ class Calls(Generic[Result]):
     def __init__(
         self,
         devices: DeviceQueue,
-        run: Callable[[Turn], Result],
-        answered: Callable[[Turn, Result], None],
-        given_up: Callable[[GivenUp], None],
+        run: Callable[[DeviceCall], Result],
+        answered: Callable[[DeviceCall, Result], None],
+        given_up: Callable[[AbandonedCall], None],
         *,
         failed: Callable[[Result], bool],
         now: Callable[[], float],
@@ -88,7 +88,7 @@ class Calls(Generic[Result]):
             self._threads -= self._devices.hung - before
         self.tick()
 
-    def limit(self, turn: Turn, limit_s: float) -> None:
+    def limit(self, turn: DeviceCall, limit_s: float) -> None:
         """That call, which runs, may take so many seconds from its beginning; 0: as long as it wants.
 
         Whoever waits for the next `tick` has to make it at once.
@@ -147,7 +147,7 @@ class Calls(Generic[Result]):
             self._threads += 1
 
     def _live(self) -> None:
-        turn: Turn | None = None
+        turn: DeviceCall | None = None
         while True:
             if turn is None:
                 turn = self._wait()
@@ -162,10 +162,10 @@ class Calls(Generic[Result]):
             self._answered(turn, answer)
             turn = following
 
-    def _begin(self) -> Turn | None:
+    def _begin(self) -> DeviceCall | None:
         return None if self._paused else self._devices.take(self._now())
 
-    def _wait(self) -> Turn:
+    def _wait(self) -> DeviceCall:
         with self._changed:
             while (turn := self._begin()) is None:
                 self._resting += 1
@@ -173,7 +173,7 @@ class Calls(Generic[Result]):
                 self._changed.wait()
             return turn
 
-    def _tell(self, given_up: Iterable[GivenUp]) -> None:
+    def _tell(self, given_up: Iterable[AbandonedCall]) -> None:
         for one in given_up:
             self._given_up(one)
 
@@ -467,9 +467,9 @@ class LocalType:
         late: Callable[[TargetId, str, float], None],
     ) -> None:
         """Call for all of them, as many at once as there may be; `late` for those that take too long."""
-        ended: queue.SimpleQueue[GivenUp | TargetId] = queue.SimpleQueue()
+        ended: queue.SimpleQueue[AbandonedCall | TargetId] = queue.SimpleQueue()
 
-        def run(turn: Turn) -> bool:
+        def run(turn: DeviceCall) -> bool:
             limit_s = call_limit(self._type, turn.device, work.calls, self.grains[turn.device], self._timeout_s)
             calls.limit(turn, shorter_limit(limit_s, work.timing.limit_s))
             return call(turn.device)
@@ -492,9 +492,9 @@ class LocalType:
                 one = ended.get(timeout=wait_s)
             except queue.Empty:
                 continue
-            if isinstance(one, GivenUp):
+            if isinstance(one, AbandonedCall):
                 late(one.device, one.why or timeout_reason(one.limit_s), one.limit_s)
-            awaited.discard(one.device if isinstance(one, GivenUp) else one)
+            awaited.discard(one.device if isinstance(one, AbandonedCall) else one)
 
 
 def local_types(declared: Declared, here: LocalContext) -> list[LocalType]:

@@ -33,7 +33,7 @@ _Ready = OrderedDict[PartId, deque[TargetId]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Turn:
+class DeviceCall:
     """A call that runs."""
 
     part: PartId
@@ -42,7 +42,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class AbandonedCall:
     """A call that gets no answer. `began` is None when it never ran; then `why` says the reason. `limit_s` is what it
     had."""
 
@@ -63,12 +63,12 @@ class DeviceQueue:
         self._set_back: _Ready = OrderedDict()
         """Those of them that are for doubtful devices, as far as that is known."""
         self._behind: dict[TargetId, deque[PartId]] = {}
-        self._busy: dict[TargetId, Turn] = {}
+        self._busy: dict[TargetId, DeviceCall] = {}
         # In the order in which they began; with their limits.
-        self._running: dict[Turn, float] = {}
-        self._hung: set[Turn] = set()
+        self._running: dict[DeviceCall, float] = {}
+        self._hung: set[DeviceCall] = set()
         self._doubtful: set[TargetId] = set()
-        self._tried: set[Turn] = set()
+        self._tried: set[DeviceCall] = set()
         """Those that run, and began when their device was doubtful."""
         self._tried_last = False
 
@@ -102,14 +102,14 @@ class DeviceQueue:
         """Whether nothing runs or waits."""
         return not (self._running or self._ready or self._set_back or self._behind)
 
-    def add(self, part: PartId, devices: Iterable[TargetId]) -> list[GivenUp]:
+    def add(self, part: PartId, devices: Iterable[TargetId]) -> list[AbandonedCall]:
         """Queue one call for each of these devices; those that are not asked at all, because they hang."""
         given_up = []
         ready: deque[TargetId] = deque()
         for device in devices:
             turn = self._busy.get(device)
             if turn is not None and turn in self._hung:
-                given_up.append(GivenUp(part, device, why=HANGS))
+                given_up.append(AbandonedCall(part, device, why=HANGS))
             else:
                 ready.append(device)
         if ready:
@@ -117,7 +117,7 @@ class DeviceQueue:
             self._ready.setdefault(part, deque()).extend(ready)
         return [*given_up, *self._enough_hang()]
 
-    def take(self, now: float) -> Turn | None:
+    def take(self, now: float) -> DeviceCall | None:
         """Begin a call, if there is one and a place for it."""
         while self.places > 0:
             # In turns, so that neither waits for the other for good.
@@ -131,15 +131,15 @@ class DeviceQueue:
                 self._set_back.setdefault(part, deque()).append(device)
             else:
                 self._tried_last = tries
-                return self._begin(Turn(part, device, now))
+                return self._begin(DeviceCall(part, device, now))
         return None
 
-    def limit(self, turn: Turn, limit_s: float) -> None:
+    def limit(self, turn: DeviceCall, limit_s: float) -> None:
         """That call has a limit of its own, seconds from its beginning; 0 is none."""
         if turn in self._running:
             self._running[turn] = limit_s
 
-    def ended(self, turn: Turn, now: float, *, failed: bool = False) -> bool:
+    def ended(self, turn: DeviceCall, now: float, *, failed: bool = False) -> bool:
         """That call has ended. False when it was given up before: its answer is nobody's."""
         counts = turn in self._running
         self._running.pop(turn, None)
@@ -170,17 +170,17 @@ class DeviceQueue:
         for turn in [turn for turn in self._running if turn.part == part]:
             self._give_up(turn)
 
-    def overdue(self, now: float) -> list[GivenUp]:
+    def overdue(self, now: float) -> list[AbandonedCall]:
         """Give up what has run for too long, and what waits behind it."""
         given_up = []
         for turn, limit_s in list(self._running.items()):
             if _deadline(turn, limit_s) <= now:
                 self._give_up(turn)
                 self._doubtful.add(turn.device)
-                given_up.append(GivenUp(turn.part, turn.device, turn.began, limit_s=limit_s))
+                given_up.append(AbandonedCall(turn.part, turn.device, turn.began, limit_s=limit_s))
         for turn in self._hung:
             for part in self._behind.pop(turn.device, ()):
-                given_up.append(GivenUp(part, turn.device, why=HANGS))
+                given_up.append(AbandonedCall(part, turn.device, why=HANGS))
         return [*given_up, *self._enough_hang()]
 
     def deadline(self) -> float:
@@ -192,7 +192,7 @@ class DeviceQueue:
         """Whether doubtful devices have a place."""
         return len(self._tried) < max(1, self._most // 2)
 
-    def _begin(self, turn: Turn) -> Turn:
+    def _begin(self, turn: DeviceCall) -> DeviceCall:
         self._busy[turn.device] = turn
         self._running[turn] = self._timeout_s
         if turn.device in self._doubtful:
@@ -202,12 +202,12 @@ class DeviceQueue:
     def _first(self, part: PartId, device: TargetId) -> None:
         self._ready.setdefault(part, deque()).appendleft(device)
 
-    def _give_up(self, turn: Turn) -> None:
+    def _give_up(self, turn: DeviceCall) -> None:
         del self._running[turn]
         self._tried.discard(turn)
         self._hung.add(turn)
 
-    def _enough_hang(self) -> list[GivenUp]:
+    def _enough_hang(self) -> list[AbandonedCall]:
         """Everything that waits, when too many hang."""
         if len(self._hung) < HUNG_MOST:
             return []
@@ -217,7 +217,7 @@ class DeviceQueue:
         self._ready.clear()
         self._set_back.clear()
         self._behind.clear()
-        return [GivenUp(part, device, why=MANY_HANG) for part, device in waiting]
+        return [AbandonedCall(part, device, why=MANY_HANG) for part, device in waiting]
 
 
 def _pop(ready: _Ready) -> tuple[PartId, TargetId]:
@@ -231,5 +231,5 @@ def _pop(ready: _Ready) -> tuple[PartId, TargetId]:
     return part, device
 
 
-def _deadline(turn: Turn, limit_s: float) -> float:
+def _deadline(turn: DeviceCall, limit_s: float) -> float:
     return turn.began + limit_s if limit_s else math.inf

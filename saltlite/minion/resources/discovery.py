@@ -41,7 +41,7 @@ IDS_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class DiscoveryContext:
     """What the look needs of its process: `collect` has the grains of these collected, and the answers come back to
     `Finding.answered`; `give_up` lets that be. `post` has something done in the main thread."""
 
@@ -52,7 +52,7 @@ class Ways:
 
 
 @dataclass(slots=True)
-class _Look:
+class _Attempt:
     number: int
     discover_by: float
     faulty: bool
@@ -67,11 +67,15 @@ class _Look:
     report_s: float = REPORT_S
 
 
-class Finding:
+class Discovery:
     """Lives in the main thread. `grains` are those that were found last, by SRN; it keeps them up to date."""
 
     def __init__(
-        self, loaded: ResourceType, functions: Sequence[str], grains: Mapping[TargetId, Mapping[str, Any]], ways: Ways
+        self,
+        loaded: ResourceType,
+        functions: Sequence[str],
+        grains: Mapping[TargetId, Mapping[str, Any]],
+        ways: DiscoveryContext,
     ) -> None:
         self.grains = dict(grains)
         self._sizes = {srn: _size_of(one) for srn, one in self.grains.items()}
@@ -81,7 +85,7 @@ class Finding:
         self._type = loaded
         self._functions = functions
         self._ways = ways
-        self._look: _Look | None = None
+        self._look: _Attempt | None = None
 
     @property
     def busy(self) -> bool:
@@ -94,7 +98,7 @@ class Finding:
         `faulty`: the type can find its resources, if it can, but not be called. A look that is under way is given up;
         resources that it still asks are not asked a second time.
         """
-        self._look = look = _Look(number, time.monotonic() + DISCOVER_S, faulty=faulty)
+        self._look = look = _Attempt(number, time.monotonic() + DISCOVER_S, faulty=faulty)
         threading.Thread(target=self._discover, args=(look,), daemon=True).start()
 
     def answered(self, srn: TargetId, grains: dict[str, Any] | str) -> None:
@@ -132,7 +136,7 @@ class Finding:
             self.answered(srn, f"no resource has given its grains for {GRAINS_S:g} s")
         return math.inf
 
-    def _discover(self, look: _Look) -> None:
+    def _discover(self, look: _Attempt) -> None:
         found: Any
         try:
             found, why = self._type.discover() or [], ""
@@ -142,7 +146,7 @@ class Finding:
             found, why = [], f"discover() raised {type(error).__name__}: {error}"
         self._ways.post(lambda: self._found(look, list(found), why))
 
-    def _found(self, look: _Look, found: Sequence[Any], why: str) -> None:
+    def _found(self, look: _Attempt, found: Sequence[Any], why: str) -> None:
         if look is not self._look or math.isinf(look.discover_by):
             return  # too late
         look.discover_by = math.inf
@@ -172,7 +176,7 @@ class Finding:
         self._sizes[srn], self._total = size, total
         return True
 
-    def _report(self, look: _Look, now: float) -> float:
+    def _report(self, look: _Attempt, now: float) -> float:
         """Tell the grains that have come, if it is time; when it will be."""
         if not look.fresh:
             return math.inf
@@ -183,7 +187,7 @@ class Finding:
         self._say_grains(look, last=False)
         return math.inf
 
-    def _complete(self, look: _Look) -> None:
+    def _complete(self, look: _Attempt) -> None:
         if look.awaited or look is not self._look:
             return
         self._look = None
@@ -194,7 +198,7 @@ class Finding:
             look.stale += look.too_many
         self._say_grains(look, last=True)
 
-    def _say_grains(self, look: _Look, *, last: bool) -> None:
+    def _say_grains(self, look: _Attempt, *, last: bool) -> None:
         fresh, look.fresh = look.fresh, {}
         self._ways.say({"t": "grains", "n": look.number, "grains": fresh, "stale": sorted(look.stale), "last": last})
 

@@ -48,8 +48,8 @@ from saltlite.minion.resources.calls import (
     timeout_reason,
     unavailable,
 )
-from saltlite.minion.resources.device_queue import DeviceQueue, GivenUp, Turn
-from saltlite.minion.resources.discovery import Finding, Ways
+from saltlite.minion.resources.device_queue import AbandonedCall, DeviceCall, DeviceQueue
+from saltlite.minion.resources.discovery import Discovery, DiscoveryContext
 from saltlite.model.execution import Execution, is_direct
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.job import TargetState, segment_id, split_part
@@ -83,7 +83,7 @@ _ROW_BYTES = 64
 """What a row takes beside its result."""
 
 
-class Written(Protocol):
+class SegmentStore(Protocol):
     """Where segments go: the port `saltlite.minion.protocol.effects.Spool`, as far as it is needed."""
 
     def write(self, jid: str, result: SpoolEntry) -> bool: ...
@@ -94,7 +94,7 @@ class Written(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SegmentCallbacks:
     """Who hears of it; called from the thread that writes."""
 
     segment: Callable[[PartId, str], None]
@@ -117,10 +117,10 @@ class _Part:
     how: str = ""
 
 
-class Segments:
+class SegmentWriter:
     """`now` is a monotonic clock, seconds."""
 
-    def __init__(self, spool: Written, told: Told, now: Callable[[], float]) -> None:
+    def __init__(self, spool: SegmentStore, told: SegmentCallbacks, now: Callable[[], float]) -> None:
         self._spool = spool
         self._told = told
         self._now = now
@@ -295,7 +295,7 @@ class Start:
     """
 
     name: str
-    surroundings: JobContext
+    context: JobContext
     pillar: Mapping[str, Any]
     grains: Mapping[str, Mapping[str, Any]]
     places: int
@@ -303,12 +303,12 @@ class Start:
 
 
 class TypeProcess:
-    """The job server's end of one such process: `socket` for messages, `errands` as any process of a job has them."""
+    """The job server's end of one such process: `socket` for messages, `rpc` as any process of a job has them."""
 
-    def __init__(self, pid: int, sock: socket.socket, errands: JobProcess) -> None:
+    def __init__(self, pid: int, sock: socket.socket, rpc: JobProcess) -> None:
         self.pid = pid
         self.socket = sock
-        self.errands = errands
+        self.rpc = rpc
 
 
 def fork_type(start: Start) -> TypeProcess:
@@ -329,15 +329,15 @@ def fork_type(start: Start) -> TypeProcess:
     return TypeProcess(pid, ours, JobProcess(pid, our_errands))
 
 
-def _become(start: Start, said: int, errands: int, parent: int) -> None:
+def _become(start: Start, said: int, rpc: int, parent: int) -> None:
     """The process's whole life; it never returns."""
     status = 1
     try:
         # It knows what its resources are asked by the job server alone, and has nobody to tell without it.
         set_parent_death_signal(signal.SIGKILL, parent)
-        stand_alone(said, errands)
+        stand_alone(said, rpc)
         set_title(f"salt-{start.name}")
-        _Life(start, said, errands).live()
+        _Life(start, said, rpc).live()
         logs.report_repeats()
         status = 0
     except (BrokenPipeError, ConnectionResetError):
@@ -352,16 +352,16 @@ def _become(start: Start, said: int, errands: int, parent: int) -> None:
 class _Life:
     """The process from within."""
 
-    def __init__(self, start: Start, said: int, errands: int) -> None:
+    def __init__(self, start: Start, said: int, rpc: int) -> None:
         self._start = start
-        self._grains = start.surroundings.grains
+        self._grains = start.context.grains
         self._pillar = start.pillar
         self._fd = said
         self._saying = threading.Lock()
         self._posted: deque[Callable[[], None]] = deque()
         self._wake_out, self._wake_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._heard = bytearray()
-        self._returns = replace(start.surroundings.returns, kept_max=0)
+        self._returns = replace(start.context.returns, kept_max=0)
         self._work: dict[PartId, Work] = {}
         self._early: list[IpcMessage] | None = []
         """What was asked for before the type was ready."""
@@ -373,12 +373,12 @@ class _Life:
         self._stopping = False
         self._files: TypeFiles | None = None
         self._type: ResourceType | None = None
-        self._finding: Finding | None = None
+        self._finding: Discovery | None = None
         self._minion: Loader | None = None
-        self._errands = RpcClient(errands)
-        self._segments = Segments(
-            DiskSpool(PosixFolder(start.surroundings.spool_dir)),
-            Told(self._segment, self._done, lambda full: self._calls.pause(begin_nothing=full)),
+        self._rpc = RpcClient(rpc)
+        self._segments = SegmentWriter(
+            DiskSpool(PosixFolder(start.context.spool_dir)),
+            SegmentCallbacks(self._segment, self._done, lambda full: self._calls.pause(begin_nothing=full)),
             time.monotonic,
         )
         self._calls: Calls[Answer | dict[str, Any] | str] = Calls(
@@ -414,14 +414,14 @@ class _Life:
 
     def _load(self) -> None:
         one = self._start
-        here = one.surroundings
+        here = one.context
         files = FileClient(
-            self._errands,
+            self._rpc,
             here.opts.get("cachedir", ""),
             extmods=here.opts.get("extension_modules", ""),
-            refresh=self._errands.refresh,
+            refresh=self._rpc.refresh,
         )
-        more = {"__file_client__": files, "__events__": EventSender(self._errands)}
+        more = {"__file_client__": files, "__events__": EventSender(self._rpc)}
         self._minion = Loader(here.index(), here.opts, here.grains, one.pillar, more=more)
         try:
             self._files = files_of = find_type(one.name, here.opts)
@@ -430,10 +430,10 @@ class _Life:
             self._is_ready(unavailable(one.name, str(error)))
             return
         self._type = loaded
-        ways = Ways(
+        ways = DiscoveryContext(
             lambda srns: self._calls.add(GRAINS, srns), lambda: self._calls.cancel(GRAINS), self._say, self._post
         )
-        self._finding = Finding(loaded, files_of.function_texts(), one.grains, ways)
+        self._finding = Discovery(loaded, files_of.function_texts(), one.grains, ways)
         for slot, sentence in loaded.slot_faults.items():
             log.info("resource type %s: functions of %s are missing: %s", one.name, slot, sentence)
         self._ready_by = time.monotonic() + INIT_S
@@ -528,7 +528,7 @@ class _Life:
         self._say({"t": "stands", "loaded": loaded, "initialised": initialised, "why": self._why})
         if self._finding is None or self._files is None:
             self._say({"t": "found", "n": number, "ids": [], "functions": [], "why": self._why, "faulty": True})
-        elif find_type(self._start.name, self._start.surroundings.opts, self._files) is not self._files:
+        elif find_type(self._start.name, self._start.context.opts, self._files) is not self._files:
             self._say({"t": "changed"})
         else:
             # Its resources are known also when it cannot be called, and say so when they are.
@@ -558,7 +558,7 @@ class _Life:
 
     # -- calls, from their threads
 
-    def _run(self, turn: Turn) -> Answer | dict[str, Any] | str:
+    def _run(self, turn: DeviceCall) -> Answer | dict[str, Any] | str:
         assert self._type is not None and self._finding is not None  # noqa: S101, PT018 - nothing is queued without
         grains = self._finding.grains.get(turn.device) or {
             "resource_type": self._start.name,
@@ -580,7 +580,7 @@ class _Life:
         self._limit(turn, work.calls, grains, work.timing.limit_s)
         return call_resource(self._type, turn.device, work, grains, returns=self._returns)
 
-    def _limit(self, turn: Turn, calls: Sequence[Call], grains: Mapping[str, Any], asked_s: float) -> None:
+    def _limit(self, turn: DeviceCall, calls: Sequence[Call], grains: Mapping[str, Any], asked_s: float) -> None:
         assert self._type is not None  # noqa: S101 - as above
         default_s = self._start.timeout_s
         limit_s = shorter_limit(call_limit(self._type, turn.device, calls, grains, default_s), asked_s)
@@ -588,7 +588,7 @@ class _Life:
             self._calls.limit(turn, limit_s)
             self._post(lambda: None)
 
-    def _answered(self, turn: Turn, answer: Answer | dict[str, Any] | str) -> None:
+    def _answered(self, turn: DeviceCall, answer: Answer | dict[str, Any] | str) -> None:
         if isinstance(answer, Answer):
             self._segments.put(turn.part, answer.row)
         else:
@@ -598,7 +598,7 @@ class _Life:
         if self._finding is not None:
             self._finding.answered(srn, grains)
 
-    def _given_up(self, one: GivenUp) -> None:
+    def _given_up(self, one: AbandonedCall) -> None:
         """From the main thread."""
         late = timeout_reason(one.limit_s)
         if one.part == GRAINS:

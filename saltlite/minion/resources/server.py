@@ -15,7 +15,7 @@ from saltlite.minion.jobs.rpc_server import RpcServer
 from saltlite.minion.protocol.effects import Spool, SpoolEntry
 from saltlite.minion.resources.discovery import Declared
 from saltlite.minion.resources.process import Start, TypeProcess, fork_type
-from saltlite.minion.resources.type_supervisor import LOOK_BYTES, Events, Part, TypeSupervisor
+from saltlite.minion.resources.type_supervisor import LOOK_BYTES, PartCall, TypeCallbacks, TypeSupervisor
 from saltlite.model.ids import PartId, TargetId, parse_srn
 from saltlite.model.job import TargetState, segment_id
 from saltlite.model.resourcelook import TypeReport
@@ -26,7 +26,7 @@ from saltlite.wire.segment import SegmentRow, encode_segment
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class RunCallbacks:
     """What becomes of parts: called from the job server's reactor."""
 
     segment: Callable[[str], None]
@@ -72,10 +72,10 @@ ENDED = "ended on demand"
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class ServerContext:
     """The minion around it."""
 
-    asks: RpcServer
+    rpc_server: RpcServer
     """Who answers what functions ask of the minion."""
     registration: Callable[[bytes], None]
     """Told the document that registers all resources."""
@@ -94,15 +94,15 @@ class ResourceServer:
     def __init__(
         self,
         reactor: Reactor,
-        surroundings: JobContext,
+        context: JobContext,
         declared: Declared,
         spool: Spool,
         *,
-        around: Around,
-        runs: Runs,
+        around: ServerContext,
+        runs: RunCallbacks,
     ) -> None:
         self._reactor = reactor
-        self._surroundings = surroundings
+        self._context = context
         self._declared = declared
         self._spool = spool
         self._around = around
@@ -110,8 +110,8 @@ class ResourceServer:
         self._keepers: dict[str, TypeSupervisor] = {}
         self._leaving: list[TypeSupervisor] = []
         self._pillar: Mapping[str, Any] | None = None
-        self._held: dict[PartId, Part] = {}
-        self._waiting: dict[PartId, Part] = {}
+        self._held: dict[PartId, PartCall] = {}
+        self._waiting: dict[PartId, PartCall] = {}
         self._looking = False
         self._soon: Timer | None = None
         self._done: list[Callable[[], None]] = []
@@ -126,7 +126,7 @@ class ResourceServer:
 
     def begin(self, call: JobCall, srns: Sequence[TargetId]) -> tuple[int, int]:
         """See the port. A part that waits for its process waits in this one."""
-        self._held[call.jid] = Part(call, srns)
+        self._held[call.jid] = PartCall(call, srns)
         keeper = self._keepers.get(parse_srn(srns[0]).type or "")
         pid, ticks = keeper.process if keeper is not None else (0, 0)
         return (pid, ticks) if pid else (os.getpid(), start_ticks(os.getpid()) or 0)
@@ -233,13 +233,13 @@ class ResourceServer:
     # -- types
 
     def _keeper(self, name: str) -> TypeSupervisor:
-        asks = self._around.asks
-        events = Events(
+        rpc_server = self._around.rpc_server
+        events = TypeCallbacks(
             segment=self._runs.segment,
             done=self._runs.done,
             found=self._look_at_it,
-            asked=lambda process, raw: asks.heard(process.errands, raw),
-            ended=lambda process: asks.ended(process.errands),
+            asked=lambda process, raw: rpc_server.on_request(process.rpc, raw),
+            ended=lambda process: rpc_server.ended(process.rpc),
         )
         was = self._around.before.get(name)
         return TypeSupervisor(name, self._reactor, lambda grains: self._fork(name, grains), events, was)
@@ -247,7 +247,7 @@ class ResourceServer:
     def _fork(self, name: str, grains: Mapping[TargetId, Mapping[str, Any]]) -> TypeProcess:
         declared, pillar = self._declared, self._pillar or {}
         places = declared.places_of(name)
-        return fork_type(Start(name, replace(self._surroundings), pillar, grains, places, declared.timeout_s))
+        return fork_type(Start(name, replace(self._context), pillar, grains, places, declared.timeout_s))
 
     def _leave(self, keeper: TypeSupervisor) -> None:
         log.info("resource type %s: the pillar does not declare it any more", keeper.name)
@@ -273,7 +273,7 @@ class ResourceServer:
         if self._pillar is None and part in self._waiting:
             self._run(self._waiting.pop(part), None)
 
-    def _run(self, part: Part, keeper: TypeSupervisor | None) -> None:
+    def _run(self, part: PartCall, keeper: TypeSupervisor | None) -> None:
         ours = keeper.found.srns if keeper is not None else frozenset()
         here = [srn for srn in part.srns if srn in ours]
         if len(here) < len(part.srns):
@@ -285,7 +285,7 @@ class ResourceServer:
                 log.error("%s", error)  # noqa: TRY400 - a sentence
                 here = []
         if keeper is not None and here:
-            keeper.run(Part(part.call, here))
+            keeper.run(PartCall(part.call, here))
         else:
             self._runs.done(part.call.jid, "")
 

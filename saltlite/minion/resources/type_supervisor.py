@@ -55,7 +55,7 @@ MESSAGE_MAX = 2 * DOC_MAX
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartCall:
     """A part of a job that is to be run, by resources of one type that are managed here."""
 
     call: JobCall
@@ -63,7 +63,7 @@ class Part:
 
 
 @dataclass(slots=True)
-class Found:
+class FoundResources:
     """What was found with a type. `known`: a look has ended, whatever came of it."""
 
     known: bool = False
@@ -97,13 +97,13 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class TypeCallbacks:
     """Who is told: of parts as in `saltlite.minion.resources.server.Runs`, and of what was found."""
 
     segment: Callable[[str], None]
     done: Callable[[PartId, str], None]
     found: Callable[[], None]
-    """A step of the look is done: see `TypeSupervisor.looking` and `Found`."""
+    """A step of the look is done: see `TypeSupervisor.looking` and `FoundResources`."""
     asked: Callable[[TypeProcess, bytes], None]
     """The process asks the minion for something."""
     ended: Callable[[TypeProcess], None]
@@ -142,12 +142,12 @@ class TypeSupervisor:
         name: str,
         reactor: Reactor,
         make: Callable[[Mapping[TargetId, Mapping[str, Any]]], TypeProcess],
-        events: Events,
+        events: TypeCallbacks,
         was: int | None = None,
     ) -> None:
         """`was`: how many resources were found before the minion was started, where that is known."""
         self.name = name
-        self.found = Found()
+        self.found = FoundResources()
         self._was = was
         self.looking = False
         """Whether a look is under way: until the grains are there."""
@@ -158,7 +158,7 @@ class TypeSupervisor:
         self._events = events
         self._current: _Running | None = None
         self._all: list[_Running] = []
-        self._waiting: dict[PartId, Part] = {}
+        self._waiting: dict[PartId, PartCall] = {}
         self._number = 0
         self._pause_s = RESTART_MIN_S
         self._starting = False
@@ -177,7 +177,7 @@ class TypeSupervisor:
 
     # -- parts
 
-    def run(self, part: Part) -> None:
+    def run(self, part: PartCall) -> None:
         """Run it, at once or when there is a process that can."""
         if self._current is None:
             self._waiting[part.call.jid] = part
@@ -280,14 +280,14 @@ class TypeSupervisor:
         child = Child(self._reactor, process.pid, lambda status: self._died(running, status))
         running = _Running(process, child, channel, self._reactor.now())
         self._all.append(running)
-        errands = process.errands
-        errands.on_ask = lambda raw: self._events.asked(process, raw)
-        self._reactor.add_reader(errands.socket.fileno(), lambda: self._asked(process))
+        rpc = process.rpc
+        rpc.on_ask = lambda raw: self._events.asked(process, raw)
+        self._reactor.add_reader(rpc.socket.fileno(), lambda: self._asked(process))
         return running
 
     def _asked(self, process: TypeProcess) -> None:
-        if process.errands.hear() is not None:
-            self._reactor.remove_reader(process.errands.socket.fileno())
+        if process.rpc.hear() is not None:
+            self._reactor.remove_reader(process.rpc.socket.fileno())
 
     def _start_later(self) -> None:
         if not self._starting:
@@ -345,10 +345,10 @@ class TypeSupervisor:
             return
         self._all.remove(running)
         running.channel.close()
-        errands = running.process.errands
+        rpc = running.process.rpc
         self._events.ended(running.process)
-        self._reactor.remove_reader(errands.socket.fileno())
-        errands.close()
+        self._reactor.remove_reader(rpc.socket.fileno())
+        rpc.close()
         parts, running.parts = running.parts, set()
         ended = STOPPED if self._stopped is not None else how(running.status)
         for part in sorted(parts):

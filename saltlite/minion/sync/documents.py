@@ -46,7 +46,7 @@ class Timers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Hooks:
+class DocumentCallbacks:
     """Who is told. `pillar` gets each pillar that was fetched, also one like the last; `registered` whether the master
     took the resources, and the reasons why not, or why some of them not."""
 
@@ -87,7 +87,7 @@ class _Pillar:
 class Documents:
     """`ask` asks the master, `tell` says something that needs no answer."""
 
-    def __init__(self, timers: Timers, ask: Ask, tell: Callable[[Message], None], hooks: Hooks) -> None:
+    def __init__(self, timers: Timers, ask: Ask, tell: Callable[[Message], None], hooks: DocumentCallbacks) -> None:
         self._timers = timers
         self._put_question = ask
         self._tell = tell
@@ -397,7 +397,7 @@ PILLAR_WAIT_S = 5.0
 """How long jobs wait for the first pillar, from the first session on."""
 
 
-class Opening:
+class JobGate:
     """`open_jobs` is called once."""
 
     def __init__(self, timers: Timers, open_jobs: Callable[[], None]) -> None:

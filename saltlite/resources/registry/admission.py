@@ -116,7 +116,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Registering:
+class RegistrationContext:
     """A registration that can be one. Nothing of it stands yet."""
 
     resources: Mapping[str, Sequence[str]]
@@ -144,7 +144,7 @@ class Registering:
                 yield resource_index_srn_key(kind, bare_id)
 
 
-def read_registration(document: Mapping[Any, Any], quota: int) -> Registering:
+def read_registration(document: Mapping[Any, Any], quota: int) -> RegistrationContext:
     """The registration in a document of a minion.
 
     Raises RefusedError, whose lines are sentences: each names one thing that is wrong, REASONS_MAX at most.
@@ -153,7 +153,7 @@ def read_registration(document: Mapping[Any, Any], quota: int) -> Registering:
     if reasons:
         raise RefusedError("\n".join(shortened(reasons)))
     resources = {kind: list(ids) for kind, ids in document["resources"].items()}
-    return Registering(
+    return RegistrationContext(
         resources=resources,
         grains=document.get("grains", {}),
         stale=frozenset(document.get("stale", ())),
@@ -267,7 +267,11 @@ class Admitted:
 
 
 def admit(
-    registering: Registering, minion: MinionId, rules: Rules, *, is_minion: Callable[[Sequence[str]], Iterable[str]]
+    registering: RegistrationContext,
+    minion: MinionId,
+    rules: Rules,
+    *,
+    is_minion: Callable[[Sequence[str]], Iterable[str]],
 ) -> Admitted:
     """Keep back what the policy does not allow this minion, and resources that are called like a minion.
 

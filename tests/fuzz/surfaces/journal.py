@@ -75,7 +75,7 @@ class JournalFile:
         jobs.trust(JOB_PUBLIC, NOW + 1e6)
         jobs.replay(
             [
-                job_effects.Remembered(
+                job_effects.RecoveredJob(
                     jid=entry.jid,
                     step=entry.step,
                     body=entry.body,

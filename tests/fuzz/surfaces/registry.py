@@ -11,7 +11,7 @@ from zlib import crc32
 
 from saltlite.errors import StoreError
 from saltlite.resources.registry.layout import HEAD, HEADERS, KIND, STATES
-from saltlite.resources.registry.mmap.primary import FilePrimary, World
+from saltlite.resources.registry.mmap.primary import Environment, FilePrimary
 from saltlite.resources.registry.registry import Registry
 from tests.fuzz.surface import INPUT_MAX, mutate_bytes
 
@@ -95,7 +95,7 @@ class RegistryBytes:
     def _opened(self) -> Registry:
         self._lives += 1
         boot = self._lives.to_bytes(16, "big")
-        world = World(entropy=self._entropy, wall_ns=lambda: 1, boot=boot, report=lambda _sentence: None)
+        world = Environment(entropy=self._entropy, wall_ns=lambda: 1, boot=boot, report=lambda _sentence: None)
         return Registry(FilePrimary(str(self._path), world, capacity=1, sync=False))
 
     def _entropy(self, size: int) -> bytes:

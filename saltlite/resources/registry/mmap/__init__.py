@@ -16,7 +16,7 @@ from typing import Any
 
 from saltlite.resources.registry.layout import CAPACITY_MAX, CAPACITY_MIN
 from saltlite.resources.registry.memory import MemoryPrimary, MemoryRows
-from saltlite.resources.registry.mmap.primary import FilePrimary, World
+from saltlite.resources.registry.mmap.primary import Environment, FilePrimary
 from saltlite.resources.registry.primary import Conflict, Registration, Yields, never
 from saltlite.resources.registry.registry import Registry
 
@@ -79,7 +79,7 @@ class ResourceRegistry(Registry):
 
     def __init__(self, opts: Mapping[str, Any], *, report: Callable[[str], None] = log.error) -> None:
         self._options = options = RegistryOptions.from_opts(opts)
-        world = World(entropy=os.urandom, wall_ns=time.time_ns, boot=_boot_id(), report=report)
+        world = Environment(entropy=os.urandom, wall_ns=time.time_ns, boot=_boot_id(), report=report)
         path = os.path.join(options.cachedir, FILE)
         super().__init__(FilePrimary(path, world, capacity=options.capacity, sync=options.fsync == "registration"))
         self._looked_at = -options.compact_min_interval

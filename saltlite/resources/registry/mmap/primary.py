@@ -56,7 +56,7 @@ _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Environment:
     """What the registry needs besides its file: chance, time and the life of the machine."""
 
     entropy: Callable[[int], bytes]
@@ -74,7 +74,7 @@ class FilePrimary:
     failure may take the last ones. Raises StoreError when the folder cannot be used.
     """
 
-    def __init__(self, path: str, world: World, *, capacity: int, sync: bool) -> None:
+    def __init__(self, path: str, world: Environment, *, capacity: int, sync: bool) -> None:
         self._path = path
         self._world = world
         self._capacity = capacity
