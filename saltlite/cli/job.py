@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -20,7 +21,7 @@ from saltlite.model.signature import outputter_of, parse_signature
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from saltlite.cli.console import Console
@@ -142,24 +143,69 @@ def _refusal(fun: str, known: Mapping[str, Any], kind: str) -> str:
     return ""
 
 
-def read_call(client: LocalClient, parsed: Parsed, console: Console) -> tuple[JobCall, str]:
-    """The job that a command line asks for, its arguments typed by what the targeted minions say of the functions; and
-    the outputter that all of them name for what the function returns, or "".
+def publish(client: LocalClient, parsed: Parsed, console: Console) -> tuple[Published, str]:
+    """Publish the job that a command line asks for; and the outputter that its targets name for the function, or "".
 
-    Raises UsageError for a line that is none, RefusedError for a risk that nobody accepted and a function that
-    `--test` must not run.
+    The master is asked once, unless it has a question first: whether the user accepts the risks of the functions, or
+    what these take, where that decides what the words mean. With `--test` it is always asked what they take.
+
+    Raises UsageError for an invalid line, RefusedError for a risk that the user does not accept and for a function that
+    `--test` must not run, NoTargetError.
     """
-    options = parsed.options
     target, tgt_type, written = _target(parsed), target_kind(parsed), _functions(parsed)
-    described = client.call("describe", tgt=target, tgt_type=tgt_type, funs=[fun for fun, _ in written])
-    calls = [(fun, *_arguments(words, described["functions"][fun])) for fun, words in written]
+    follow, accepted = not parsed.on("async"), list(parsed.options.get("accept_risk", ()))
     if parsed.on("test"):
-        calls = dry_run(calls, described)
-    elif described["count"] and any(known["risks"] for known in described["functions"].values()):
-        count = min(described["count"], options.get("subset", described["count"]))
-        require_consent(described, count, options.get("accept_risk", ()), console)
+        described = client.call("describe", tgt=target, tgt_type=tgt_type, funs=[fun for fun, _words in written])
+        job = _job_call(parsed, target, tgt_type, dry_run(_calls(written, described["functions"]), described))
+        with _sending(job):
+            published = client.publish(job, follow=follow)
+        return published, _outputter(described["functions"][written[0][0]]["signatures"]) if len(written) == 1 else ""
+    try:
+        calls = _calls(written, {})
+    except UsageError:  # of an argument that is right as text, perhaps
+        answer: Published | dict[str, Any] = client.call(
+            "describe", tgt=target, tgt_type=tgt_type, funs=[fun for fun, _words in written]
+        )
+    else:
+        job = _job_call(parsed, target, tgt_type, calls)
+        with _sending(job):
+            answer = client.publish_or_ask(job, accepted, untyped=any(words for _fun, words in written), follow=follow)
+    while isinstance(answer, dict):
+        job = _job_call(parsed, target, tgt_type, _calls(written, answer["functions"]))
+        accept_risks(answer, min(answer["count"], parsed.options.get("subset", answer["count"])), accepted, console)
+        with _sending(job):
+            answer = client.publish_or_ask(job, accepted, follow=follow)
+    if not answer.count:
+        raise NoTargetError(f"nothing matches {target!r}; nothing was published")
+    return answer, answer.outputter
+
+
+@contextlib.contextmanager
+def _sending(job: JobCall) -> Iterator[None]:
+    try:
+        yield
+    except NoTargetError as error:
+        raise NoTargetError(f"{error}{compound_hint(job.tgt, job.tgt_type)}") from error
+    except KeyboardInterrupt:
+        raise UnansweredInterrupt from None
+
+
+def _calls(written: Sequence[tuple[str, list[str]]], known: Mapping[str, Any]) -> list[Call]:
+    """The calls, with arguments typed by the signatures that are known of the functions."""
+    return [(fun, *_arguments(words, known[fun]["signatures"] if fun in known else ())) for fun, words in written]
+
+
+def accept_risks(described: Mapping[str, Any], count: int, accepted: list[str], console: Console) -> None:
+    """Add the risks of the described functions to `accepted`, once the user accepts them. Raises RefusedError."""
+    if described["count"]:
+        require_consent(described, count, accepted, console)
+    accepted += [row["risk"] for known in described["functions"].values() for row in known["risks"]]
+
+
+def _job_call(parsed: Parsed, target: str, tgt_type: str, calls: Sequence[Call]) -> JobCall:
+    options = parsed.options
     first, *more = calls
-    call = JobCall(
+    return JobCall(
         target,
         first[0],
         arg=first[1],
@@ -175,7 +221,6 @@ def read_call(client: LocalClient, parsed: Parsed, console: Console) -> tuple[Jo
         executor_opts=options.get("executor_opts"),
         origin=origin() or None,
     )
-    return call, "" if more else _outputter(described["functions"][first[0]]["signatures"])
 
 
 def _outputter(signatures: Sequence[str]) -> str:
@@ -198,12 +243,12 @@ def _functions(parsed: Parsed) -> list[tuple[str, list[str]]]:
     return split_calls(function, words)
 
 
-def _arguments(words: Sequence[str], known: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(words: Sequence[str], signatures: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
     if not words:
         return [], {}
     from saltlite.cli.arguments import parse_arguments  # reading signatures costs as much as the rest of this file
 
-    return parse_arguments(words, known["signatures"])
+    return parse_arguments(words, signatures)
 
 
 def _what_is_missing(words: Sequence[str]) -> str:
@@ -254,9 +299,13 @@ def run(parsed: Parsed, console: Console) -> int:
     with opened_output(parsed, console) as output:
         form = _Format(parsed, output)
         with open_client(parsed) as client:
-            call, wanted = read_call(client, parsed, console)
+            published, wanted = publish(client, parsed, console)
             form.prefer(wanted)
-            return _run(client, call, parsed, form)
+            if parsed.on("async"):
+                report_skipped(published, form.console)
+                _print_jid(published, form.out, form.console)
+                return exitcodes.OK
+            return _follow(client, published, parsed, form)
 
 
 def follow_job(client: LocalClient, published: Published, parsed: Parsed, console: Console) -> int:
@@ -313,27 +362,6 @@ def _master_opts(parsed: Parsed) -> dict[str, Any]:
     from saltlite.cli.custom_output import master_opts
 
     return master_opts(parsed.options.get("config_dir", DEFAULT_CONFIG_DIR))
-
-
-def _run(client: LocalClient, call: JobCall, parsed: Parsed, form: _Format) -> int:
-    published = _publish(client, call, parsed)
-    if parsed.on("async"):
-        report_skipped(published, form.console)
-        _print_jid(published, form.out, form.console)
-        return exitcodes.OK
-    return _follow(client, published, parsed, form)
-
-
-def _publish(client: LocalClient, call: JobCall, parsed: Parsed) -> Published:
-    try:
-        published = client.publish(call, follow=not parsed.on("async"))
-    except NoTargetError as error:
-        raise NoTargetError(f"{error}{compound_hint(call.tgt, call.tgt_type)}") from error
-    except KeyboardInterrupt:
-        raise UnansweredInterrupt from None
-    if not published.count:
-        raise NoTargetError(f"nothing matches {call.tgt!r}; nothing was published")
-    return published
 
 
 class UnansweredInterrupt(KeyboardInterrupt):

@@ -34,7 +34,7 @@ from saltlite.errors import (
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the client
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
     from typing import Any, Self
 
     from saltlite.client.follower import Reply
@@ -187,18 +187,32 @@ class LocalClient:
 
         The request is sent again, under the same id, when the connection ends before the answer.
         """
-        request = {"request_id": os.urandom(16).hex(), "follow": follow, **job.fields()}
+        return Published(self._publish(job, follow=follow), fun=job.fun, target=job.tgt)
+
+    def publish_or_ask(
+        self, job: JobCall, consent: Iterable[str], *, untyped: bool = False, follow: bool = False
+    ) -> Published | dict[str, Any]:
+        """Publish a job as `publish` does, or answer the question that comes first: the fields of the verb `describe`.
+
+        That is where a function carries a risk that is not in `consent`; and with `untyped`, which says that the
+        arguments were read from words without signatures, where the signatures could change them.
+        """
+        answer = self._publish(job, follow=follow, consent=sorted(consent), untyped=untyped)
+        question: dict[str, Any] | None = answer.get("question")
+        return Published(answer, fun=job.fun, target=job.tgt) if question is None else question
+
+    def _publish(self, job: JobCall, **fields: Any) -> dict[str, Any]:
+        request = {"request_id": os.urandom(16).hex(), **fields, **job.fields()}
         try:
-            answer = self.call("publish", **request)
+            return self.call("publish", **request)
         except ConnectionLostError:
             try:
-                answer = self.call("publish", **request)
+                return self.call("publish", **request)
             except UnreachableError as error:
                 raise UnreachableError(
                     "the master went away before it answered, so the job may have been published or not: "
                     "look at its log before you run it again"
                 ) from error
-        return Published(answer, fun=job.fun, target=job.tgt)
 
     def messages(
         self, progress: Progress, policy: WaitPolicy, *, tick_s: float | None = None

@@ -13,6 +13,8 @@ from typing import Any, Self
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
+from saltlite.model.signature import outputter_of
+
 JID = "20260131235959123456"
 DROP = "drop"
 """In a script: close this connection here."""
@@ -136,10 +138,19 @@ class FakeMaster:
                         return
 
     def _steps(self, request: dict[str, Any]) -> Iterable[Step]:
-        if request["verb"] == "describe" and not self.describes:
+        asks = request["verb"] == "publish" and "consent" in request
+        if (asks or request["verb"] == "describe") and not self.describes:
             return [{"ok": False, "exit": 6, "error": "mallory may not"}]
         if request["verb"] == "describe":
             return [described({name: self.functions.get(name, {}) for name in request["funs"]})]
+        if asks:
+            answer = described({name: self.functions.get(name, {}) for name, _args, _kwargs in request["calls"]})
+            if _is_question(request, answer["functions"]):
+                return [{"ok": True, "question": answer}]
+            self.requests.append(request)
+            named = {"outputter": _outputter(answer["functions"])}
+            script = self._script(request)
+            return (step | named if isinstance(step, dict) and "jid" in step else step for step in script)
         if request["verb"] == "heard":
             return [{"ok": True, "heard": {m: self.heard[m] for m in request["ids"] if m in self.heard}}]
         if request.get("once"):
@@ -159,6 +170,18 @@ class FakeMaster:
             payload = msgpack.packb(step)
             connection.sendall(_LENGTH.pack(len(payload)) + payload)
         return step != DROP
+
+
+def _is_question(request: Mapping[str, Any], functions: Mapping[str, Any]) -> bool:
+    """Whether the answer to a publish is one: `publish_or_ask` says when."""
+    risks = {row["risk"] for known in functions.values() for row in known["risks"]}
+    with_words = {fun for fun, args, kwargs in request["calls"] if args or kwargs} if request.get("untyped") else set()
+    return bool(risks - set(request["consent"])) or any(functions[fun]["signatures"] for fun in with_words)
+
+
+def _outputter(functions: Mapping[str, Any]) -> str:
+    found = {outputter_of(text) for known in functions.values() for text in known["signatures"]}
+    return found.pop() if len(found) == len(functions) == 1 else ""
 
 
 def _requests(connection: socket.socket) -> Iterator[dict[str, Any]]:

@@ -114,7 +114,7 @@ def test_an_interrupted_command_leaves_no_file_that_looks_complete(tmp_path: Pat
 def test_a_master_that_is_gone_leaves_what_has_arrived_on_stdout(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("saltlite.client.local.RESUME_FOR_S", 0.0)
+    monkeypatch.setattr("saltlite.client.follower.RESUME_FOR_S", 0.0)
     refused: Step = {"ok": False, "exit": 7, "error": "not now"}
     steps: list[list[Step]] = [[published("a", "b"), returned(1, "a", 1), DROP]]
     with FakeMaster(tmp_path, lambda request: steps.pop() if steps else [refused]) as master:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from saltlite.cli import exitcodes, outcome, output
 from saltlite.cli.commands import COMMANDS, command_table
 from saltlite.cli.connect import open_client
-from saltlite.cli.job import follow_job, origin, require_consent
+from saltlite.cli.job import accept_risks, follow_job, origin
 from saltlite.cli.job_options import FOLLOW_OPTIONS, accepted_risks
 from saltlite.cli.options import Option, Table, choice, format_duration, format_moment, parse_moment
 from saltlite.cli.output import OutFile, columns, print_answer, shorter, width_for
@@ -434,11 +434,13 @@ def run_rerun(argv: Sequence[str], console: Console) -> int:
             executor_opts=job["executor_opts"] or None,
             origin=origin() or None,
         )
-        described = client.call("describe", tgt=call.tgt, tgt_type="list", funs=sorted({c[0] for c in job["calls"]}))
-        require_consent(described, len(ids), parsed.options.get("accept_risk", ()), console)
+        accepted, follow = list(parsed.options.get("accept_risk", ())), not parsed.on("async")
+        published = client.publish_or_ask(call, accepted, follow=follow)
+        while isinstance(published, dict):
+            accept_risks(published, len(ids), accepted, console)
+            published = client.publish_or_ask(call, accepted, follow=follow)
         if job["outcomes"].get("open"):
             console.note(f"saltlite: it has not ended on {_open(job)}, where it is not run again")
-        published = client.publish(call, follow=not parsed.on("async"))
         if parsed.on("async"):
             console.data(f"{published.jid}\n")
             return exitcodes.OK
