@@ -42,7 +42,7 @@ def run(fun: str, *args: Any, opts: dict[str, Any] | None = None, **kwargs: Any)
 def test_every_function_is_documented_with_an_example_under_its_own_name(file: ModuleFile) -> None:
     for function, found in read_documents(file).functions.items():
         assert found.doc is not None
-        assert "CLI Example::" in found.doc
+        assert "CLI Example:" in found.doc
         names = "|".join(map(re.escape, file.claims))
         assert re.search(rf"saltlite ('[^']+'|\S+) ({names})\.{re.escape(function)}\b", found.doc), function
 

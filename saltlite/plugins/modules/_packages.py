@@ -314,7 +314,7 @@ def lock_holder(path: str) -> str:
     return ""
 
 
-# Code of a program or library; a deleted file elsewhere is no upgrade but something that a program made for itself.
+# Code of programs and libraries. Deleted files elsewhere are temporary files of a program.
 _REPLACED = re.compile(r" r-xp .* (?:/usr|/opt|/lib\w*|/s?bin)/.* \(deleted\)$", re.MULTILINE)
 _SERVICE = re.compile(r"/([^/\n]+)\.service$", re.MULTILINE)
 

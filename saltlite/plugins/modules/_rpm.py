@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
 from saltlite.plugins.modules import _packages
-from saltlite.plugins.modules._safe_files import write_whole
 
 UNIT, RECORD = "\x1f", "\x1e"
 """Control characters that no field of a package contains; a description contains line breaks."""
@@ -253,7 +252,7 @@ _TAGS = {
     "relocations": "%|PREFIXES?{[%{PREFIXES} ]}:{(not relocatable)}|",
     "signature": "%|DSAHEADER?{%{DSAHEADER:pgpsig}}:{%|RSAHEADER?{%{RSAHEADER:pgpsig}}:{(none)}|}|",
 }
-"""Name of an attribute in the result -> rpm's tag, or a form of its own."""
+"""Name of an attribute in the result -> tag of rpm, or a query format."""
 
 _MISMATCHES = {
     "S": "size",
@@ -278,10 +277,8 @@ _CHANGES = {
     "P": "capabilities",
 }
 _FILE_TYPES = {"c": "config", "d": "doc", "g": "ghost", "l": "license", "r": "readme"}
-_VERIFIED = re.compile(
-    r"^(?P<flags>missing|[.?A-Z0-9]{8,9}) +(?:(?P<type>[acdglmnr]) +)?(?P<path>/.*?)(?: \(.*\))?$", re.MULTILINE
-)
-_OPTION = re.compile(r"no[a-z]+")
+_VERIFIED = r"^(?P<flags>missing|[.?A-Z0-9]{8,9}) +(?:(?P<type>[acdglmnr]) +)?(?P<path>/.*?)(?: \(.*\))?$"
+_OPTION = r"no[a-z]+"
 
 _CPIO_HEADER = 110
 """Bytes before the name of a file in an archive of the "new ASCII" form. Contract: cpio(5)."""
@@ -405,7 +402,7 @@ def changes_asked(flags: Mapping[str, Any]) -> dict[str, bool]:
 
 def _verified(names: Sequence[Any], root: str, options: Sequence[str]) -> list[re.Match[str]]:
     for option in options:
-        if not _OPTION.fullmatch(option):
+        if not re.fullmatch(_OPTION, option):
             raise SaltInvocationError(f"{option!r} does not skip a check: use nodeps, nofiles, nodigest and the like.")
     asked = checked_names(names)
     done = run(["-V", *(f"--{option}" for option in options), *([] if asked else ["-a"]), "--", *asked], root)
@@ -414,7 +411,7 @@ def _verified(names: Sequence[Any], root: str, options: Sequence[str]) -> list[r
         raise CommandExecutionError(f"Not installed: {', '.join(lost)}")
     if done.returncode and not done.stdout.strip():
         raise CommandExecutionError(f"The packages cannot be verified: {done.stderr.strip()}")
-    return list(_VERIFIED.finditer(done.stdout))
+    return list(re.finditer(_VERIFIED, done.stdout, re.MULTILINE))
 
 
 def _texts(given: Any) -> list[str]:
@@ -527,15 +524,15 @@ def _padded(offset: int) -> int:
 # --- repository files (NAME.repo): comments, order and unknown lines are preserved
 
 
-_REPOSITORY_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+@()-]*", re.ASCII)
-_SETTING_NAME = re.compile(r"[a-z_][a-z0-9_.-]*", re.ASCII)
-_SECTION = re.compile(r"^\[(.+)\]\s*$")
-_SETTING = re.compile(r"^([^=:\s\[#;][^=:]*?)\s*[=:]\s*(.*)$")
+_REPOSITORY_ID = r"[A-Za-z0-9_][A-Za-z0-9_.:+@()-]*"
+_SETTING_NAME = r"[a-z_][a-z0-9_.-]*"
+_SECTION = r"^\[(.+)\]\s*$"
+_SETTING = r"^([^=:\s\[#;][^=:]*?)\s*[=:]\s*(.*)$"
 
 
 def checked_repository(repo: Any) -> str:
     """The id of a repository, which also names its file. Raises SaltInvocationError if it is invalid."""
-    if not _REPOSITORY_ID.fullmatch(str(repo)):
+    if not re.fullmatch(_REPOSITORY_ID, str(repo), re.ASCII):
         raise SaltInvocationError(f"{repo!r} is not the id of a repository.")
     return str(repo)
 
@@ -569,7 +566,7 @@ def stanzas_of(text: str) -> dict[str, dict[str, Any]]:
         values = found.setdefault(repo, {})
         key = ""
         for line in lines[1:]:
-            setting = _SETTING.match(line)
+            setting = re.match(_SETTING, line)
             if line.startswith(("#", ";")):
                 values.setdefault("comments", []).append(line[1:].strip())
             elif setting:
@@ -619,6 +616,8 @@ def delete_repository(folders: Sequence[str], repo: str, *, test: bool) -> tuple
 def save_repositories(path: str, text: str) -> None:
     """Write the file atomically; mode and owner are kept. An empty string removes the file."""
     if text:
+        from saltlite.plugins.modules._safe_files import write_whole
+
         write_whole(path, text.encode("utf-8", "surrogateescape"), new_mode=0o644)
     else:
         os.unlink(path)
@@ -628,7 +627,7 @@ def _sections(text: str) -> list[tuple[str | None, list[str]]]:
     """The lines of a file by repository, with None for those before the first."""
     found: list[tuple[str | None, list[str]]] = [(None, [])]
     for line in text.splitlines():
-        heading = _SECTION.match(line)
+        heading = re.match(_SECTION, line)
         if heading:
             found.append((heading[1].strip(), []))
         found[-1][1].append(line)
@@ -641,7 +640,7 @@ def _changed_lines(body: Sequence[str], lines: Mapping[str, list[str]]) -> Itera
     kept: list[str] = []
     dropping = False
     for line in body:
-        setting = _SETTING.match(line)
+        setting = re.match(_SETTING, line)
         if setting:
             key = setting[1].strip().lower()
             dropping = key in lines
@@ -649,7 +648,7 @@ def _changed_lines(body: Sequence[str], lines: Mapping[str, list[str]]) -> Itera
                 kept += left.pop(key, [])
                 continue
         elif dropping and line[:1].isspace() and line.strip():
-            continue  # goes on with a value that was replaced
+            continue  # continues a replaced value
         else:
             dropping = False
         kept.append(line)
@@ -664,7 +663,7 @@ def _changed_lines(body: Sequence[str], lines: Mapping[str, list[str]]) -> Itera
 
 def _setting_lines(key: str, value: Any) -> list[str]:
     """The lines of one setting; none for None."""
-    if not _SETTING_NAME.fullmatch(key):
+    if not re.fullmatch(_SETTING_NAME, key, re.ASCII):
         raise SaltInvocationError(f"{key!r} is not the name of a setting of a repository.")
     if value is None:
         return []
@@ -674,7 +673,7 @@ def _setting_lines(key: str, value: Any) -> list[str]:
     if any(ord(character) < 32 and character != "\t" for part in parts for character in part):
         raise SaltInvocationError(f"{key} holds control characters.")
     first, *more = parts or [""]
-    # Each further line is indented: it belongs to the value whatever it holds, and cannot begin another repository.
+    # Further lines are indented, so that they belong to the value and cannot begin another repository.
     return [f"{key}={first}", *(f"    {part.strip()}" for part in more if part.strip())]
 
 

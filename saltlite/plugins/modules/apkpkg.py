@@ -30,7 +30,7 @@ NAME_RULES = _packages.NameRules(
     names=re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*(?:@[A-Za-z0-9._-]+)?", re.ASCII),
     versions=re.compile(r"(?:[<>]=?|[=~])?[0-9][A-Za-z0-9._~-]*", re.ASCII),
 )
-"""A version may say how the package's own has to stand to it; a name may have the tag of a repository behind it."""
+"""A version may begin with a comparison; a name may end with the tag of a repository."""
 
 _DATABASES = ("lib/apk/db", "usr/lib/apk/db")
 """Where apk 2, and apk 3 on a system with one `/usr`, keeps what is installed, below the root."""
@@ -56,14 +56,14 @@ def _apk(arguments: Sequence[str], root: str | None) -> subprocess.CompletedProc
     done = _packages.run(["apk", "--no-progress", *place, *arguments])
     if done.returncode == 0:
         return done
-    said = f"{done.stderr}\n{done.stdout}"
-    if "database" in said and ("lock" in said or "open" in said):
-        if "Permission denied" in said:
+    output = f"{done.stderr}\n{done.stdout}"
+    if "database" in output and ("lock" in output or "open" in output):
+        if "Permission denied" in output:
             raise _packages.not_root()
-        if "temporarily unavailable" in said:
+        if "temporarily unavailable" in output:
             holders = (_packages.lock_holder(f"{folder}/lock") for folder in _databases(root))
             raise _packages.database_locked(next(filter(None, holders), ""))
-    raise _packages.failure(done, _reasons(said))
+    raise _packages.failure(done, _reasons(output))
 
 
 def _steps(output: str) -> _packages.Changes:
@@ -126,10 +126,10 @@ def _databases(root: str | None) -> list[str]:
     return [f"{above}/{folder}" for folder in _DATABASES]
 
 
-def _reasons(said: str) -> list[str]:
+def _reasons(output: str) -> list[str]:
     """The lines that begin with ERROR, with the indented lines that follow each."""
     found: list[str] = []
-    for line in said.splitlines():
+    for line in output.splitlines():
         if line.startswith("ERROR: "):
             found.append(line.removeprefix("ERROR: "))
         elif found and line.startswith(" "):
@@ -240,9 +240,7 @@ available_version = latest_version
 def upgrade_available(name: str, **kwargs: Unpack[_Latest]) -> bool:
     """Whether an upgrade of the package is available.
 
-    CLI Example::
-
-        saltlite '*' pkg.upgrade_available openssl
+    CLI Example: ``saltlite '*' pkg.upgrade_available openssl``
     """
     given = _packages.take(kwargs, *_Latest.__annotations__)
     return bool(latest_version(name, refresh=given["refresh"] is not False, root=given["root"]))
@@ -267,9 +265,7 @@ def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
 
     Versions of Alpine Linux have no epoch, so ``ignore_epoch`` has no effect.
 
-    CLI Example::
-
-        saltlite '*' pkg.version_cmp 1.2.4-r1 1.2.4-r10
+    CLI Example: ``saltlite '*' pkg.version_cmp 1.2.4-r1 1.2.4-r10``
     """
     del ignore_epoch
     return _compare(str(pkg1), str(pkg2))
@@ -278,9 +274,7 @@ def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
 def refresh_db(root: str | None = None) -> bool:
     """Fetch the package lists; True, or an error that lists what was not fetched.
 
-    CLI Example::
-
-        saltlite '*' pkg.refresh_db
+    CLI Example: ``saltlite '*' pkg.refresh_db``
     """
     _apk(["update"], root)
     return True
@@ -358,9 +352,7 @@ def remove(name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unp
 def purge(name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpack[_Changing]) -> Changes:
     """Remove packages with their configuration files. ``test=True`` reports what would change, and changes nothing.
 
-    CLI Example::
-
-        saltlite '*' pkg.purge vim
+    CLI Example: ``saltlite '*' pkg.purge vim``
     """
     return _remove(["del", "--purge"], NAME_RULES.requested(name, pkgs), kwargs)
 
@@ -368,9 +360,7 @@ def purge(name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpa
 def file_list(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
     """The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.file_list busybox
+    CLI Example: ``saltlite '*' pkg.file_list busybox``
     """
     return _packages.file_list(file_dict(*packages, **kwargs))
 
@@ -378,9 +368,7 @@ def file_list(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
 def file_dict(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
     """The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.file_dict busybox
+    CLI Example: ``saltlite '*' pkg.file_dict busybox``
     """
     wanted = [NAME_RULES.name(name) for name in packages]
     every = {one.name: one.files for one in _installed(_rooted(kwargs)["root"])}

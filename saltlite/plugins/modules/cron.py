@@ -181,9 +181,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 def raw_cron(user: str) -> str:
     """The text of a user's crontab; empty if there is none.
 
-    CLI Example::
-
-        saltlite '*' cron.raw_cron root
+    CLI Example: ``saltlite '*' cron.raw_cron root``
     """
     return _read(user).encode(errors="surrogateescape").decode(errors="replace")
 
@@ -207,9 +205,7 @@ ls = list_tab
 def get_entry(user: str, identifier: str | None = None, cmd: str | None = None) -> dict[str, Any] | bool:
     """One job of a user, by its identifier or by its command; False if there is none.
 
-    CLI Example::
-
-        saltlite '*' cron.get_entry root identifier=task1
+    CLI Example: ``saltlite '*' cron.get_entry root identifier=task1``
     """
     jobs = (one.values for one in _parse(raw_cron(user)).of_kind("crons", "special"))
     key, wanted = ("identifier", identifier) if identifier else ("cmd", cmd)
@@ -252,9 +248,7 @@ def set_special(
 ) -> str:
     """Run a command at ``@reboot``, ``@daily`` and the like: ``new``, ``updated`` or ``present``.
 
-    CLI Example::
-
-        saltlite '*' cron.set_special root @hourly 'echo foobar'
+    CLI Example: ``saltlite '*' cron.set_special root @hourly 'echo foobar'``
     """
     if not _SPECIAL.fullmatch(str(special)):
         raise SaltInvocationError(f"{special!r} is not a time name of crontab, such as @daily.")
@@ -289,9 +283,7 @@ rm = rm_job
 def rm_special(user: str, cmd: str, special: str | None = None, identifier: str | None = None) -> str:
     """Remove a job of a user that runs at ``@daily`` or the like: ``removed`` or ``absent``.
 
-    CLI Example::
-
-        saltlite '*' cron.rm_special root /usr/bin/foo
+    CLI Example: ``saltlite '*' cron.rm_special root /usr/bin/foo``
     """
     return _remove(user, "special", cmd, identifier, {} if special is None else {"spec": str(special)})
 
@@ -299,9 +291,7 @@ def rm_special(user: str, cmd: str, special: str | None = None, identifier: str 
 def set_env(user: str, name: str, value: str | int | None = None) -> str:
     """Set a variable for the jobs of a user: ``new``, ``updated`` or ``present``.
 
-    CLI Example::
-
-        saltlite '*' cron.set_env root MAILTO user@example.com
+    CLI Example: ``saltlite '*' cron.set_env root MAILTO user@example.com``
     """
     if not _VARIABLE.fullmatch(str(name)):
         raise SaltInvocationError(f"{name!r} is not the name of a variable.")
@@ -321,9 +311,7 @@ def set_env(user: str, name: str, value: str | int | None = None) -> str:
 def rm_env(user: str, name: str) -> str:
     """Remove a variable from the crontab of a user: ``removed`` or ``absent``.
 
-    CLI Example::
-
-        saltlite '*' cron.rm_env root MAILTO
+    CLI Example: ``saltlite '*' cron.rm_env root MAILTO``
     """
     tab = _parse(_read(user))
     found = [one for one in tab.of_kind("env") if one.values["name"] == str(name)]
@@ -333,9 +321,7 @@ def rm_env(user: str, name: str) -> str:
 def write_cron_file(user: str, path: str) -> bool:
     """Replace the crontab of a user by a file; whether crontab accepted it.
 
-    CLI Example::
-
-        saltlite '*' cron.write_cron_file root /srv/new_cron
+    CLI Example: ``saltlite '*' cron.write_cron_file root /srv/new_cron``
     """
     return bool(write_cron_file_verbose(user, path)["retcode"] == 0)
 
@@ -343,9 +329,7 @@ def write_cron_file(user: str, path: str) -> bool:
 def write_cron_file_verbose(user: str, path: str) -> dict[str, Any]:
     """Replace the crontab of a user by a file; ``retcode``, ``stdout`` and ``stderr`` of crontab.
 
-    CLI Example::
-
-        saltlite '*' cron.write_cron_file_verbose root /srv/new_cron
+    CLI Example: ``saltlite '*' cron.write_cron_file_verbose root /srv/new_cron``
     """
     if not os.path.isabs(str(path)) or "\0" in str(path):
         raise SaltInvocationError(f"{path!r} is not the absolute path of a file.")

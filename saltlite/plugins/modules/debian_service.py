@@ -39,9 +39,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 def get_all() -> list[str]:
     """All services, sorted.
 
-    CLI Example::
-
-        saltlite '*' service.get_all
+    CLI Example: ``saltlite '*' service.get_all``
     """
     return sorted({*_services.scripts(), *get_enabled()})
 
@@ -49,9 +47,7 @@ def get_all() -> list[str]:
 def get_enabled() -> list[str]:
     """The services that start at boot, sorted.
 
-    CLI Example::
-
-        saltlite '*' service.get_enabled
+    CLI Example: ``saltlite '*' service.get_enabled``
     """
     return sorted(_services.started(_services.runlevel(_RUNLEVEL)))
 
@@ -59,9 +55,7 @@ def get_enabled() -> list[str]:
 def get_disabled() -> list[str]:
     """The services that do not start at boot, sorted.
 
-    CLI Example::
-
-        saltlite '*' service.get_disabled
+    CLI Example: ``saltlite '*' service.get_disabled``
     """
     return sorted({*_services.scripts()} - {*get_enabled()})
 
@@ -69,9 +63,7 @@ def get_disabled() -> list[str]:
 def available(name: str) -> bool:
     """Whether a service exists.
 
-    CLI Example::
-
-        saltlite '*' service.available sshd
+    CLI Example: ``saltlite '*' service.available sshd``
     """
     return _services.service_name(name) in get_all()
 
@@ -79,9 +71,7 @@ def available(name: str) -> bool:
 def missing(name: str) -> bool:
     """Whether a service does not exist.
 
-    CLI Example::
-
-        saltlite '*' service.missing sshd
+    CLI Example: ``saltlite '*' service.missing sshd``
     """
     return not available(name)
 
@@ -89,9 +79,7 @@ def missing(name: str) -> bool:
 def start(name: str) -> bool:
     """Start a service.
 
-    CLI Example::
-
-        saltlite '*' service.start ssh
+    CLI Example: ``saltlite '*' service.start ssh``
     """
     return _services.act(name, "start")
 
@@ -99,9 +87,7 @@ def start(name: str) -> bool:
 def stop(name: str) -> bool:
     """Stop a service.
 
-    CLI Example::
-
-        saltlite '*' service.stop ssh
+    CLI Example: ``saltlite '*' service.stop ssh``
     """
     return _services.act(name, "stop")
 
@@ -109,9 +95,7 @@ def stop(name: str) -> bool:
 def restart(name: str) -> bool:
     """Restart a service.
 
-    CLI Example::
-
-        saltlite '*' service.restart ssh
+    CLI Example: ``saltlite '*' service.restart ssh``
     """
     return _services.act(name, "restart")
 
@@ -119,9 +103,7 @@ def restart(name: str) -> bool:
 def reload_(name: str) -> bool:
     """Make a service reload its configuration.
 
-    CLI Example::
-
-        saltlite '*' service.reload ssh
+    CLI Example: ``saltlite '*' service.reload ssh``
     """
     return _services.act(name, "reload")
 
@@ -129,9 +111,7 @@ def reload_(name: str) -> bool:
 def force_reload(name: str) -> bool:
     """Make a service reload its configuration, or restart it if it cannot.
 
-    CLI Example::
-
-        saltlite '*' service.force_reload ssh
+    CLI Example: ``saltlite '*' service.force_reload ssh``
     """
     return _services.act(name, "force-reload")
 
@@ -139,9 +119,7 @@ def force_reload(name: str) -> bool:
 def run(name: str, action: str) -> bool:
     """Run an action of an init script.
 
-    CLI Example::
-
-        saltlite '*' service.run postgresql reload
+    CLI Example: ``saltlite '*' service.run postgresql reload``
     """
     return _services.act(name, action)
 
@@ -164,9 +142,7 @@ def status(name: str, sig: str | None = None) -> bool | dict[str, bool]:
 def enable(name: str) -> bool:
     """Enable a service to start at boot.
 
-    CLI Example::
-
-        saltlite '*' service.enable ssh
+    CLI Example: ``saltlite '*' service.enable ssh``
     """
     service = _services.service_name(name)
     _programs.checked(["update-rc.d", service, "defaults"])
@@ -177,9 +153,7 @@ def enable(name: str) -> bool:
 def disable(name: str) -> bool:
     """Disable a service at boot; it is not stopped.
 
-    CLI Example::
-
-        saltlite '*' service.disable ssh
+    CLI Example: ``saltlite '*' service.disable ssh``
     """
     _programs.checked(["update-rc.d", _services.service_name(name), "disable"])
     return True
@@ -188,9 +162,7 @@ def disable(name: str) -> bool:
 def delete(name: str) -> bool:
     """Remove the links that start and stop a service; its script is kept.
 
-    CLI Example::
-
-        saltlite '*' service.delete ssh
+    CLI Example: ``saltlite '*' service.delete ssh``
     """
     _programs.checked(["update-rc.d", "-f", _services.service_name(name), "remove"])
     return True
@@ -199,9 +171,7 @@ def delete(name: str) -> bool:
 def enabled(name: str) -> bool:
     """Whether a service starts at boot.
 
-    CLI Example::
-
-        saltlite '*' service.enabled ssh
+    CLI Example: ``saltlite '*' service.enabled ssh``
     """
     return _services.service_name(name) in get_enabled()
 
@@ -209,8 +179,6 @@ def enabled(name: str) -> bool:
 def disabled(name: str) -> bool:
     """Whether a service exists and does not start at boot.
 
-    CLI Example::
-
-        saltlite '*' service.disabled ssh
+    CLI Example: ``saltlite '*' service.disabled ssh``
     """
     return _services.service_name(name) in get_disabled()

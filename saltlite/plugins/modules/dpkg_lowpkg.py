@@ -106,9 +106,7 @@ def info(*packages: str, failhard: bool = True) -> dict[str, dict[str, Any]]:
 def file_list(*packages: str) -> dict[str, list[str]]:
     """The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
 
-    CLI Example::
-
-        saltlite '*' lowpkg.file_list hostname
+    CLI Example: ``saltlite '*' lowpkg.file_list hostname``
     """
     return _packages.file_list(file_dict(*packages))
 
@@ -116,9 +114,7 @@ def file_list(*packages: str) -> dict[str, list[str]]:
 def file_dict(*packages: str) -> dict[str, Any]:
     """The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
 
-    CLI Example::
-
-        saltlite '*' lowpkg.file_dict hostname
+    CLI Example: ``saltlite '*' lowpkg.file_dict hostname``
     """
     installed = list_pkgs(*packages)
     errors = [f"Package {name} is not installed." for name in packages if not fnmatch.filter(installed, name)]
@@ -139,9 +135,7 @@ def file_dict(*packages: str) -> dict[str, Any]:
 def owner(*paths: str) -> dict[str, str]:
     """The package that each path belongs to; an empty string for none. Several owners are separated by commas.
 
-    CLI Example::
-
-        saltlite '*' lowpkg.owner /usr/bin/apt-get
+    CLI Example: ``saltlite '*' lowpkg.owner /usr/bin/apt-get``
     """
     found: dict[str, str] = {}
     for path in paths:

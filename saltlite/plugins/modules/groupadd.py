@@ -44,9 +44,7 @@ def add(
     ``gid`` is its number, which may be that of another group with ``non_unique``. ``system`` takes a number of the
     range for system groups. ``local`` adds it to the local files with libuser's ``lgroupadd``.
 
-    CLI Example::
-
-        saltlite '*' group.add web 3456
+    CLI Example: ``saltlite '*' group.add web 3456``
     """
     group, folder = _accounts.new_name(name, "group"), _programs.folder(root)
     argv: list[Any] = ["lgroupadd" if local else "groupadd"]
@@ -63,9 +61,7 @@ def add(
 def delete(name: str, root: str | None = None, local: bool = False) -> bool:
     """Remove a group. ``local`` removes it from the local files with libuser's ``lgroupdel``.
 
-    CLI Example::
-
-        saltlite '*' group.delete web
+    CLI Example: ``saltlite '*' group.delete web``
     """
     group, folder = _accounts.group_name(name), _programs.folder(root)
     if local and folder:
@@ -77,9 +73,7 @@ def delete(name: str, root: str | None = None, local: bool = False) -> bool:
 def info(name: str, root: str | None = None) -> dict[str, Any]:
     """Information about a group: ``name``, ``passwd``, ``gid`` and ``members``; an empty dict if there is none.
 
-    CLI Example::
-
-        saltlite '*' group.info sudo
+    CLI Example: ``saltlite '*' group.info sudo``
     """
     found = _accounts.group(_accounts.group_name(name), _programs.folder(root))
     return {} if found is None else _shown(found)
@@ -88,9 +82,7 @@ def info(name: str, root: str | None = None) -> dict[str, Any]:
 def getent(refresh: bool = False, root: str | None = None) -> list[dict[str, Any]]:  # noqa: ARG001 - Salt's argument
     """Information about all groups. ``refresh`` has no effect: nothing is cached.
 
-    CLI Example::
-
-        saltlite '*' group.getent
+    CLI Example: ``saltlite '*' group.getent``
     """
     return [_shown(one) for one in _accounts.groups(_programs.folder(root))]
 
@@ -98,9 +90,7 @@ def getent(refresh: bool = False, root: str | None = None) -> list[dict[str, Any
 def chgid(name: str, gid: int, root: str | None = None, non_unique: bool = False) -> bool:
     """Change the number of a group; ``non_unique`` allows that of another group.
 
-    CLI Example::
-
-        saltlite '*' group.chgid web 4376
+    CLI Example: ``saltlite '*' group.chgid web 4376``
     """
     folder, number = _programs.folder(root), _programs.number(gid, "gid")
     group = _existing(name, folder)
@@ -113,9 +103,7 @@ def chgid(name: str, gid: int, root: str | None = None, non_unique: bool = False
 def adduser(name: str, username: str, root: str | None = None) -> bool:
     """Add a user to a group; True also for a user who is already a member.
 
-    CLI Example::
-
-        saltlite '*' group.adduser web bob
+    CLI Example: ``saltlite '*' group.adduser web bob``
     """
     folder, user = _programs.folder(root), _accounts.user_name(username)
     group = _existing(name, folder)
@@ -127,9 +115,7 @@ def adduser(name: str, username: str, root: str | None = None) -> bool:
 def deluser(name: str, username: str, root: str | None = None) -> bool:
     """Remove a user from a group; True also for a user who is not a member.
 
-    CLI Example::
-
-        saltlite '*' group.deluser web bob
+    CLI Example: ``saltlite '*' group.deluser web bob``
     """
     folder, user = _programs.folder(root), _accounts.user_name(username)
     group = _existing(name, folder)
@@ -141,9 +127,7 @@ def deluser(name: str, username: str, root: str | None = None) -> bool:
 def members(name: str, members_list: str | list[str], root: str | None = None) -> bool:
     """Set the members of a group, as a list or separated by commas.
 
-    CLI Example::
-
-        saltlite '*' group.members web ann,bob
+    CLI Example: ``saltlite '*' group.members web ann,bob``
     """
     folder = _programs.folder(root)
     given = members_list.split(",") if isinstance(members_list, str) else list(members_list or ())

@@ -10,6 +10,7 @@ The file is replaced atomically, and unrelated lines are preserved.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import SaltInvocationError
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
 def list_hosts() -> dict[str, Any]:
     """All entries: ``{address: {"aliases": [name], "comment": text}}``; comment lines are ``comment-0`` …
 
-    CLI Example::
-
-        saltlite '*' hosts.list_hosts
+    CLI Example: ``saltlite '*' hosts.list_hosts``
     """
     found: dict[str, Any] = {}
     comments = 0
@@ -45,9 +44,7 @@ def list_hosts() -> dict[str, Any]:
 def get_ip(host: str) -> str:
     """The first address of a name, or an empty string.
 
-    CLI Example::
-
-        saltlite '*' hosts.get_ip localhost
+    CLI Example: ``saltlite '*' hosts.get_ip localhost``
     """
     for address, names in _entries():
         if host in names:
@@ -58,9 +55,7 @@ def get_ip(host: str) -> str:
 def get_alias(ip: str) -> list[str]:
     """The names of an address.
 
-    CLI Example::
-
-        saltlite '*' hosts.get_alias 127.0.0.1
+    CLI Example: ``saltlite '*' hosts.get_alias 127.0.0.1``
     """
     return [name for address, names in _entries() if address == str(ip) for name in names]
 
@@ -68,9 +63,7 @@ def get_alias(ip: str) -> list[str]:
 def has_pair(ip: str, alias: str | list[str]) -> bool:
     """Whether an address has a name, or all names in a list.
 
-    CLI Example::
-
-        saltlite '*' hosts.has_pair 127.0.0.1 localhost
+    CLI Example: ``saltlite '*' hosts.has_pair 127.0.0.1 localhost``
     """
     wanted = [alias] if isinstance(alias, str) else alias
     return set(map(str, wanted)) <= set(get_alias(ip))
@@ -79,9 +72,7 @@ def has_pair(ip: str, alias: str | list[str]) -> bool:
 def set_host(ip: str, alias: str, comment: str | None = None, test: bool = False) -> bool:
     """Set the names of an address, separated by white space. An empty string removes its entries.
 
-    CLI Example::
-
-        saltlite '*' hosts.set_host 192.0.2.7 'web web.example.org' comment='behind the proxy'
+    CLI Example: ``saltlite '*' hosts.set_host 192.0.2.7 'web web.example.org' comment='behind the proxy'``
     """
     address, names = _address(ip), _names(alias)
     line = _line(address, names, _comment(comment)) if names else ""
@@ -98,9 +89,7 @@ def set_host(ip: str, alias: str, comment: str | None = None, test: bool = False
 def rm_host(ip: str, alias: str, test: bool = False) -> bool:
     """Remove a name from an address. An entry without names is removed.
 
-    CLI Example::
-
-        saltlite '*' hosts.rm_host 192.0.2.7 web
+    CLI Example: ``saltlite '*' hosts.rm_host 192.0.2.7 web``
     """
     address, gone = _address(ip), set(_names(alias))
     lines = []
@@ -118,9 +107,7 @@ def rm_host(ip: str, alias: str, test: bool = False) -> bool:
 def add_host(ip: str, alias: str, test: bool = False) -> bool:
     """Add a name to an address.
 
-    CLI Example::
-
-        saltlite '*' hosts.add_host 192.0.2.7 web
+    CLI Example: ``saltlite '*' hosts.add_host 192.0.2.7 web``
     """
     address, names = _address(ip), _names(alias)
     if not names:
@@ -128,34 +115,18 @@ def add_host(ip: str, alias: str, test: bool = False) -> bool:
     missing = [name for name in names if not has_pair(address, name)]
     if not missing:
         return True
-    lines, added = [], False
-    for line in _lines():
-        found, known, comment = _parts(line)
-        if found == address and not added:
-            added = True
-            lines.append(_line(address, [*known, *missing], comment))
-        else:
-            lines.append(line)
-    return _write(lines if added else [*lines, _line(address, missing, "")], test=test)
+    lines = _changed(address, lambda known, comment: _line(address, [*known, *missing], comment))
+    return _write(lines or [*_lines(), _line(address, missing, "")], test=test)
 
 
 def set_comment(ip: str, comment: str, test: bool = False) -> bool:
     """Set the comment of the first entry of an address; False if there is no entry.
 
-    CLI Example::
-
-        saltlite '*' hosts.set_comment 127.0.0.1 'myself'
+    CLI Example: ``saltlite '*' hosts.set_comment 127.0.0.1 'myself'``
     """
-    address, said = _address(ip), _comment(comment)
-    lines, done = [], False
-    for line in _lines():
-        found, names, _ = _parts(line)
-        if found == address and not done:
-            done = True
-            lines.append(_line(address, names, said))
-        else:
-            lines.append(line)
-    return _write(lines, test=test) if done else False
+    address, text = _address(ip), _comment(comment)
+    lines = _changed(address, lambda names, _: _line(address, names, text))
+    return lines is not None and _write(lines, test=test)
 
 
 def _file() -> str:
@@ -169,14 +140,25 @@ def _lines() -> list[str]:
     return lines
 
 
+def _changed(address: str, change: Callable[[list[str], str], str]) -> list[str] | None:
+    """The lines after `change` of names and comment of the first entry of an address; None if it has no entry."""
+    lines = _lines()
+    for number, line in enumerate(lines):
+        found, names, comment = _parts(line)
+        if found == address:
+            lines[number] = change(names, comment)
+            return lines
+    return None
+
+
 def _entries() -> list[tuple[str, list[str]]]:
     return [(address, names) for address, names, _ in map(_parts, _lines()) if address]
 
 
 def _parts(line: str) -> tuple[str, list[str], str]:
     """Address, names and comment; the address is empty for a line that is not an entry."""
-    said, _, comment = line.partition("#")
-    address, *names = said.split() or [""]
+    entry, _, comment = line.partition("#")
+    address, *names = entry.split() or [""]
     return address, names, comment.strip() if address else ""
 
 

@@ -13,18 +13,17 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 from typing import TYPE_CHECKING, Any
 
-from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules import _programs
 
 if TYPE_CHECKING:
-    from saltlite.loader.hints import __grains__, __salt__
+    from saltlite.loader.hints import __grains__
 
 FILE_BYTES_MAX = 64 * 1024 * 1024
 """A larger file of saved rules is not read."""
 
-_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 _SAVED = {
     "RedHat": ("/etc/sysconfig/iptables", "/etc/sysconfig/ip6tables"),
     "Arch": ("/etc/iptables/iptables.rules", "/etc/iptables/ip6tables.rules"),
@@ -45,7 +44,7 @@ _WORD = re.compile(r'"((?:\\.|[^"\\])*)"|(\S+)')
 
 
 def __virtual__() -> bool | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
-    if shutil.which("iptables", path=_PATH) is None:
+    if _programs.find("iptables") is None:
         return False, "The iptables execution module cannot be loaded: iptables not installed."
     return True
 
@@ -53,12 +52,10 @@ def __virtual__() -> bool | tuple[bool, str]:  # noqa: N807 - the name that the 
 def version(family: str = "ipv4") -> str:
     """The version of iptables, such as ``v1.8.9``.
 
-    CLI Example::
-
-        saltlite '*' iptables.version
+    CLI Example: ``saltlite '*' iptables.version``
     """
-    words = _run([_program(family, ""), "--version"])["stdout"].split()
-    return str(words[1]) if len(words) > 1 else ""
+    words = _programs.output([_program(family), "--version"]).split()
+    return words[1] if len(words) > 1 else ""
 
 
 def get_rules(family: str = "ipv4") -> dict[str, Any]:
@@ -71,7 +68,7 @@ def get_rules(family: str = "ipv4") -> dict[str, Any]:
         saltlite '*' iptables.get_rules
         saltlite '*' iptables.get_rules family=ipv6
     """
-    return _parsed(_run([_program(family, "-save")])["stdout"], "iptables-save")
+    return _parsed(_programs.output([_program(family, "-save")]), "iptables-save")
 
 
 def get_saved_rules(conf_file: str | None = None, family: str = "ipv4") -> dict[str, Any]:
@@ -98,9 +95,7 @@ def get_saved_rules(conf_file: str | None = None, family: str = "ipv4") -> dict[
 def get_policy(table: str = "filter", chain: str | None = None, family: str = "ipv4") -> str | None:
     """The policy of a chain; ``-`` for a user-defined chain, ``None`` if there is no such chain.
 
-    CLI Example::
-
-        saltlite '*' iptables.get_policy filter INPUT
+    CLI Example: ``saltlite '*' iptables.get_policy filter INPUT``
     """
     if not chain:
         return "Error: Chain needs to be specified"
@@ -112,9 +107,7 @@ def get_saved_policy(
 ) -> str | None:
     """The policy of a chain in the saved rules.
 
-    CLI Example::
-
-        saltlite '*' iptables.get_saved_policy filter INPUT
+    CLI Example: ``saltlite '*' iptables.get_saved_policy filter INPUT``
     """
     if not chain:
         return "Error: Chain needs to be specified"
@@ -124,9 +117,7 @@ def get_saved_policy(
 def check(table: str = "filter", chain: str | None = None, rule: str | None = None, family: str = "ipv4") -> bool | str:
     """Whether a chain has a rule, which is written as for iptables.
 
-    CLI Example::
-
-        saltlite '*' iptables.check filter INPUT rule='-p tcp --dport 22 -j ACCEPT'
+    CLI Example: ``saltlite '*' iptables.check filter INPUT rule='-p tcp --dport 22 -j ACCEPT'``
     """
     if not chain:
         return "Error: Chain needs to be specified"
@@ -140,24 +131,22 @@ def check(table: str = "filter", chain: str | None = None, rule: str | None = No
     for word in words:
         if "\0" in word or "\n" in word or word.startswith(("-t", "--table", "--modprobe", "-M")):
             raise SaltInvocationError(f"{word!r:.80} is not part of a rule.")
-    argv = [_program(family, ""), "--wait", "-t", _name(table, "a table"), "-C", _name(chain, "a chain"), *words]
-    done = _run(argv, fail=False)
-    if done["retcode"] not in {0, 1} or "you must be root" in done["stderr"]:
-        raise CommandExecutionError(f"iptables cannot check the rule: {_reason(done)}")
-    return bool(done["retcode"] == 0)
+    argv = [_program(family), "--wait", "-t", _name(table, "a table"), "-C", _name(chain, "a chain"), *words]
+    done = _programs.run(argv)
+    if done.retcode not in {0, 1} or "you must be root" in done.stderr:
+        raise CommandExecutionError(f"iptables cannot check the rule: {done.reason()}")
+    return done.retcode == 0
 
 
 def check_chain(table: str = "filter", chain: str | None = None, family: str = "ipv4") -> bool | str:
     """Whether a table has a chain.
 
-    CLI Example::
-
-        saltlite '*' iptables.check_chain filter INPUT
+    CLI Example: ``saltlite '*' iptables.check_chain filter INPUT``
     """
     if not chain:
         return "Error: Chain needs to be specified"
-    done = _run([_program(family, "-save"), "-t", _name(table, "a table")])
-    return chain in _parsed(done["stdout"], "iptables-save").get(table, {})
+    saved = _programs.output([_program(family, "-save"), "-t", _name(table, "a table")])
+    return chain in _parsed(saved, "iptables-save").get(table, {})
 
 
 def _policy(rules: dict[str, Any], table: str, chain: str) -> str | None:
@@ -229,24 +218,8 @@ def _number(family: str) -> int:
     return 1 if family == "ipv6" else 0
 
 
-def _program(family: str, suffix: str) -> str:
-    name = ("iptables", "ip6tables")[_number(family)] + suffix
-    path = shutil.which(name, path=_PATH)
-    if path is None:
-        raise CommandNotFoundError(f"{name} (there is no such program on this minion)")
-    return path
-
-
-def _run(argv: list[str], *, fail: bool = True) -> dict[str, Any]:
-    done: dict[str, Any] = __salt__["cmd.run_all"](argv, python_shell=False, ignore_retcode=True, env={"LC_ALL": "C"})
-    if fail and done["retcode"]:
-        raise CommandExecutionError(f"{os.path.basename(argv[0])} failed: {_reason(done)}")
-    return done
-
-
-def _reason(done: dict[str, Any]) -> str:
-    lines = [line.strip() for line in (done["stderr"] or done["stdout"]).splitlines() if line.strip()]
-    return "; ".join(lines[:3]) or f"it ended with return code {done['retcode']}"
+def _program(family: str, suffix: str = "") -> str:
+    return ("iptables", "ip6tables")[_number(family)] + suffix
 
 
 def _name(value: Any, what: str) -> str:

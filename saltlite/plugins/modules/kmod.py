@@ -26,9 +26,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 def available() -> list[str]:
     """The modules that the running kernel has built in or can load, sorted.
 
-    CLI Example::
-
-        saltlite '*' kmod.available
+    CLI Example: ``saltlite '*' kmod.available``
     """
     folder = f"/lib/modules/{os.uname().release}"
     found = {
@@ -42,9 +40,7 @@ def available() -> list[str]:
 def check_available(mod: str) -> bool:
     """Whether the running kernel has a module.
 
-    CLI Example::
-
-        saltlite '*' kmod.check_available kvm
+    CLI Example: ``saltlite '*' kmod.check_available kvm``
     """
     return _same(mod) in map(_same, available())
 
@@ -52,9 +48,7 @@ def check_available(mod: str) -> bool:
 def lsmod() -> list[dict[str, Any]]:
     """The loaded modules: a list of ``{module, size, depcount, deps}``.
 
-    CLI Example::
-
-        saltlite '*' kmod.lsmod
+    CLI Example: ``saltlite '*' kmod.lsmod``
     """
     found = []
     for line in _machinefiles.read_if_there("/proc/modules").splitlines():
@@ -83,9 +77,7 @@ def load(mod: str, persist: bool = False, test: bool = False) -> list[str] | str
 
     ``persist`` also loads it at every boot. ``test=True`` reports what would be loaded.
 
-    CLI Example::
-
-        saltlite '*' kmod.load kvm
+    CLI Example: ``saltlite '*' kmod.load kvm``
     """
     name = _checked(mod)
     before = set(mod_list())
@@ -102,9 +94,7 @@ def load(mod: str, persist: bool = False, test: bool = False) -> list[str] | str
 def is_loaded(mod: str) -> bool:
     """Whether a module is loaded.
 
-    CLI Example::
-
-        saltlite '*' kmod.is_loaded kvm
+    CLI Example: ``saltlite '*' kmod.is_loaded kvm``
     """
     return _same(mod) in map(_same, mod_list())
 
@@ -115,9 +105,7 @@ def remove(mod: str, persist: bool = False, comment: bool = True, test: bool = F
     ``persist`` also stops loading it at boot: its line is commented out, or removed with ``comment=False``.
     ``test=True`` removes nothing.
 
-    CLI Example::
-
-        saltlite '*' kmod.remove kvm
+    CLI Example: ``saltlite '*' kmod.remove kvm``
     """
     name = _checked(mod)
     before = set(mod_list())

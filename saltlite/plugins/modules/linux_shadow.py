@@ -40,9 +40,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 def default_hash() -> str:
     """The hash with which no login by password is possible.
 
-    CLI Example::
-
-        saltlite '*' shadow.default_hash
+    CLI Example: ``saltlite '*' shadow.default_hash``
     """
     return "!"
 
@@ -51,9 +49,7 @@ def info(name: str, root: str | None = None) -> dict[str, Any]:
     """The password entry of a user: ``name``, ``passwd`` (the hash), ``lstchg``, ``min``, ``max``, ``warn``, ``inact``
     and ``expire`` in days, -1 for unset ones. All values are empty if there is no such user.
 
-    CLI Example::
-
-        saltlite '*' shadow.info root
+    CLI Example: ``saltlite '*' shadow.info root``
     """
     row = _row(_accounts.user_name(name), _programs.folder(root))
     if row is None:
@@ -65,9 +61,7 @@ def info(name: str, root: str | None = None) -> dict[str, Any]:
 def list_users(root: str | None = None) -> list[str]:
     """The names of all users with a password entry, sorted.
 
-    CLI Example::
-
-        saltlite '*' shadow.list_users
+    CLI Example: ``saltlite '*' shadow.list_users``
     """
     return sorted(row[0] for row in _accounts.passwords(_programs.folder(root)))
 
@@ -92,9 +86,7 @@ def set_password(name: str, password: str, use_usermod: bool = False, root: str 
     The date of the last change becomes today. ``use_usermod`` has no effect: the hash is always written to the standard
     input of chpasswd, and never passed as an argument.
 
-    CLI Example::
-
-        saltlite '*' shadow.set_password root '$1$UYCIxa628.9qXjpQCjM4a..'
+    CLI Example: ``saltlite '*' shadow.set_password root '$1$UYCIxa628.9qXjpQCjM4a..'``
     """
     user, folder, hash_ = _accounts.user_name(name), _programs.folder(root), str(password)
     if not hash_ or re.search(r"[:\x00-\x1f\x7f]", hash_):
@@ -110,9 +102,7 @@ def del_password(name: str, root: str | None = None) -> bool:
     """Remove the password of a user, who can then log in without one. A forced password change at the next login
     (``shadow.set_date bob 0``) stays in effect.
 
-    CLI Example::
-
-        saltlite '*' shadow.del_password bob
+    CLI Example: ``saltlite '*' shadow.del_password bob``
     """
     user, folder = _accounts.user_name(name), _programs.folder(root)
     _known(user, folder)
@@ -126,9 +116,7 @@ def del_password(name: str, root: str | None = None) -> bool:
 def lock_password(name: str, root: str | None = None) -> bool:
     """Lock the password of a user; other ways to log in, such as keys, still work.
 
-    CLI Example::
-
-        saltlite '*' shadow.lock_password bob
+    CLI Example: ``saltlite '*' shadow.lock_password bob``
     """
     return _lock(name, root, locked=True)
 
@@ -136,9 +124,7 @@ def lock_password(name: str, root: str | None = None) -> bool:
 def unlock_password(name: str, root: str | None = None) -> bool:
     """Unlock the password of a user. It fails if the user would then have no password.
 
-    CLI Example::
-
-        saltlite '*' shadow.unlock_password bob
+    CLI Example: ``saltlite '*' shadow.unlock_password bob``
     """
     return _lock(name, root, locked=False)
 
@@ -146,9 +132,7 @@ def unlock_password(name: str, root: str | None = None) -> bool:
 def set_inactdays(name: str, inactdays: int, root: str | None = None) -> bool:
     """Set for how many days after its expiry a password can still be changed at login; -1 for ever.
 
-    CLI Example::
-
-        saltlite '*' shadow.set_inactdays bob 7
+    CLI Example: ``saltlite '*' shadow.set_inactdays bob 7``
     """
     return _set(name, "inact", inactdays, "-I", root)
 
@@ -156,9 +140,7 @@ def set_inactdays(name: str, inactdays: int, root: str | None = None) -> bool:
 def set_maxdays(name: str, maxdays: int, root: str | None = None) -> bool:
     """Set after how many days a password must be changed; -1 for never.
 
-    CLI Example::
-
-        saltlite '*' shadow.set_maxdays bob 90
+    CLI Example: ``saltlite '*' shadow.set_maxdays bob 90``
     """
     return _set(name, "max", maxdays, "-M", root)
 
@@ -166,9 +148,7 @@ def set_maxdays(name: str, maxdays: int, root: str | None = None) -> bool:
 def set_mindays(name: str, mindays: int, root: str | None = None) -> bool:
     """Set after how many days a password can be changed again.
 
-    CLI Example::
-
-        saltlite '*' shadow.set_mindays bob 7
+    CLI Example: ``saltlite '*' shadow.set_mindays bob 7``
     """
     return _set(name, "min", mindays, "-m", root)
 
@@ -176,9 +156,7 @@ def set_mindays(name: str, mindays: int, root: str | None = None) -> bool:
 def set_warndays(name: str, warndays: int, root: str | None = None) -> bool:
     """Set how many days before the expiry of a password its user is warned.
 
-    CLI Example::
-
-        saltlite '*' shadow.set_warndays bob 7
+    CLI Example: ``saltlite '*' shadow.set_warndays bob 7``
     """
     return _set(name, "warn", warndays, "-W", root)
 
@@ -187,9 +165,7 @@ def set_date(name: str, date: int | str, root: str | None = None) -> bool:
     """Set the date of the last password change, as days since 1970-01-01 or ``YYYY-MM-DD``; 0 forces a change at the
     next login.
 
-    CLI Example::
-
-        saltlite '*' shadow.set_date bob 0
+    CLI Example: ``saltlite '*' shadow.set_date bob 0``
     """
     return _set(name, "lstchg", date, "-d", root)
 

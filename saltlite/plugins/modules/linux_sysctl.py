@@ -36,9 +36,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 def default_config() -> str:
     """The file that ``persist`` writes: one that systemd reads, or /etc/sysctl.conf.
 
-    CLI Example::
-
-        saltlite '*' sysctl.default_config
+    CLI Example: ``saltlite '*' sysctl.default_config``
     """
     systemd = os.path.isdir(_machinefiles.place("/run/systemd/system"))
     return "/etc/sysctl.d/99-salt.conf" if systemd else "/etc/sysctl.conf"
@@ -79,9 +77,7 @@ def show(config_file: str | bool = False) -> dict[str, str] | list[str]:
 def get(name: str) -> str:
     """The value of a parameter.
 
-    CLI Example::
-
-        saltlite '*' sysctl.get net.ipv4.ip_forward
+    CLI Example: ``saltlite '*' sysctl.get net.ipv4.ip_forward``
     """
     value = _read(_machinefiles.place(_path(name)))
     if value is None:
@@ -92,9 +88,7 @@ def get(name: str) -> str:
 def assign(name: str, value: str, test: bool = False) -> dict[str, str]:
     """Set a parameter until the next boot: ``{name: value}``. ``test=True`` only checks that it exists.
 
-    CLI Example::
-
-        saltlite '*' sysctl.assign net.ipv4.ip_forward 1
+    CLI Example: ``saltlite '*' sysctl.assign net.ipv4.ip_forward 1``
     """
     path, text = _path(name), _value(value)
     if not test:
@@ -115,9 +109,7 @@ def persist(name: str, value: str, config: str | None = None, test: bool = False
 
     ``config`` is the file to write. ``test=True`` changes nothing.
 
-    CLI Example::
-
-        saltlite '*' sysctl.persist net.ipv4.ip_forward 1
+    CLI Example: ``saltlite '*' sysctl.persist net.ipv4.ip_forward 1``
     """
     path, text = config or default_config(), _value(value)
     _path(name)

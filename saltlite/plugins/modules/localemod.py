@@ -44,9 +44,7 @@ class _Making(TypedDict, total=False):
 def list_avail() -> list[str]:
     """The available locales, as ``locale -a`` lists them.
 
-    CLI Example::
-
-        saltlite '*' locale.list_avail
+    CLI Example: ``saltlite '*' locale.list_avail``
     """
     return _programs.output(["locale", "-a"]).splitlines()
 
@@ -54,9 +52,7 @@ def list_avail() -> list[str]:
 def get_locale() -> str:
     """The locale of this machine; an empty string if none is set.
 
-    CLI Example::
-
-        saltlite '*' locale.get_locale
+    CLI Example: ``saltlite '*' locale.get_locale``
     """
     for path, name in _order():
         found = re.search(rf"""^\s*(?:export\s+)?{name}=["']?([^"'\s#]*)""", _machinefiles.read_if_there(path), re.M)
@@ -68,9 +64,7 @@ def get_locale() -> str:
 def set_locale(locale: str, test: bool = False) -> bool:
     """Set the locale of this machine, which takes effect at the next login.
 
-    CLI Example::
-
-        saltlite '*' locale.set_locale en_US.UTF-8
+    CLI Example: ``saltlite '*' locale.set_locale en_US.UTF-8``
     """
     text, parts = _checked(locale)
     if parts["charmap"]:
@@ -92,9 +86,7 @@ def set_locale(locale: str, test: bool = False) -> bool:
 def avail(locale: str) -> bool:
     """Whether a locale is available, whatever the spelling of its code.
 
-    CLI Example::
-
-        saltlite '*' locale.avail en_US.UTF-8
+    CLI Example: ``saltlite '*' locale.avail en_US.UTF-8``
     """
     wanted = _normal(locale)
     return wanted is not None and wanted in map(_normal, list_avail())

@@ -11,17 +11,12 @@ No function changes a rule. ``family`` is ``ipv4`` (``ip``), ``ipv6`` (``ip6``),
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules import _programs
 
-if TYPE_CHECKING:
-    from saltlite.loader.hints import __salt__
-
-_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 _FAMILIES = {
     "ipv4": "ip", "ip4": "ip", "ip": "ip", "ipv6": "ip6", "ip6": "ip6", "inet": "inet", "arp": "arp",
     "bridge": "bridge", "netdev": "netdev",
@@ -31,7 +26,7 @@ _ONE_IN_A_SET = re.compile(r"\{ ?([^,{} ]+) ?\}")
 
 
 def __virtual__() -> bool | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
-    if shutil.which("nft", path=_PATH) is None:
+    if _programs.find("nft") is None:
         return False, "The nftables execution module failed to load: nftables is not installed."
     return True
 
@@ -39,9 +34,7 @@ def __virtual__() -> bool | tuple[bool, str]:  # noqa: N807 - the name that the 
 def version() -> str:
     """The version of nft, such as ``v1.0.6``.
 
-    CLI Example::
-
-        saltlite '*' nftables.version
+    CLI Example: ``saltlite '*' nftables.version``
     """
     words = _nft("--version").split()
     return words[1] if len(words) > 1 else ""
@@ -55,16 +48,14 @@ def list_tables(family: str = "ipv4") -> list[dict[str, Any]]:
         saltlite '*' nftables.list_tables
         saltlite '*' nftables.list_tables family=inet
     """
-    said = _json("--json", "list", "tables", _family(family))
-    return [item["table"] for item in said if "table" in item]
+    items = _json("--json", "list", "tables", _family(family))
+    return [item["table"] for item in items if "table" in item]
 
 
 def get_rules(family: str = "ipv4") -> list[str]:
     """The tables of a family in the syntax of nft, one string each.
 
-    CLI Example::
-
-        saltlite '*' nftables.get_rules family=inet
+    CLI Example: ``saltlite '*' nftables.get_rules family=inet``
     """
     kind = _family(family)
     return [_nft("-nnn", "list", "table", kind, _name(table["name"], "a table")) for table in list_tables(family)]
@@ -73,9 +64,7 @@ def get_rules(family: str = "ipv4") -> list[str]:
 def get_rules_json(family: str = "ipv4") -> list[dict[str, Any]]:
     """All objects of a family in the JSON of nft: a list of ``metainfo``, ``table``, ``chain``, ``rule`` and others.
 
-    CLI Example::
-
-        saltlite '*' nftables.get_rules_json family=inet
+    CLI Example: ``saltlite '*' nftables.get_rules_json family=inet``
     """
     return _json("-nnn", "--json", "list", "ruleset", _family(family))
 
@@ -83,9 +72,7 @@ def get_rules_json(family: str = "ipv4") -> list[dict[str, Any]]:
 def get_policy(table: str = "filter", chain: str | None = None, family: str = "ipv4") -> str | None:
     """The policy of a chain; ``None`` if there is no such chain, or if it has no hook.
 
-    CLI Example::
-
-        saltlite '*' nftables.get_policy filter input family=inet
+    CLI Example: ``saltlite '*' nftables.get_policy filter input family=inet``
     """
     if not chain:
         return "Error: Chain needs to be specified"
@@ -102,12 +89,10 @@ def get_rule_handle(
 ) -> dict[str, Any]:
     """The handle of a rule: ``{"result": True, "handle": "5"}``, or a ``comment`` that says why there is none.
 
-    CLI Example::
-
-        saltlite '*' nftables.get_rule_handle filter input rule='tcp dport 22 accept' family=inet
+    CLI Example: ``saltlite '*' nftables.get_rule_handle filter input rule='tcp dport 22 accept' family=inet``
     """
-    said, handle = _look(table, chain, rule, family)
-    return {"result": True, "handle": handle} if said["result"] else said
+    result, handle = _look(table, chain, rule, family)
+    return {"result": True, "handle": handle} if result["result"] else result
 
 
 def check(
@@ -115,9 +100,7 @@ def check(
 ) -> dict[str, Any]:
     """Whether a chain has a rule: ``{"result": ..., "comment": ...}``. Values of counters are ignored.
 
-    CLI Example::
-
-        saltlite '*' nftables.check filter input rule='tcp dport 22 counter accept' family=inet
+    CLI Example: ``saltlite '*' nftables.check filter input rule='tcp dport 22 counter accept' family=inet``
     """
     return _look(table, chain, rule, family)[0]
 
@@ -125,9 +108,7 @@ def check(
 def check_chain(table: str = "filter", chain: str | None = None, family: str = "ipv4") -> dict[str, Any]:
     """Whether a table has a chain: ``{"result": ..., "comment": ...}``.
 
-    CLI Example::
-
-        saltlite '*' nftables.check_chain filter input family=inet
+    CLI Example: ``saltlite '*' nftables.check_chain filter input family=inet``
     """
     if not chain:
         return _result("Chain needs to be specified")
@@ -141,9 +122,7 @@ def check_chain(table: str = "filter", chain: str | None = None, family: str = "
 def check_table(table: str | None = None, family: str = "ipv4") -> dict[str, Any]:
     """Whether a table exists: ``{"result": ..., "comment": ...}``.
 
-    CLI Example::
-
-        saltlite '*' nftables.check_table filter family=inet
+    CLI Example: ``saltlite '*' nftables.check_table filter family=inet``
     """
     if not table:
         return _result("Table needs to be specified")
@@ -158,9 +137,9 @@ def _look(table: str, chain: str | None, rule: str | None, family: str) -> tuple
         return _result("Chain needs to be specified"), ""
     if not rule:
         return _result("Rule needs to be specified"), ""
-    for said in (check_table(table, family), check_chain(table, chain, family)):
-        if not said["result"]:
-            return said, ""
+    for result in (check_table(table, family), check_chain(table, chain, family)):
+        if not result["result"]:
+            return result, ""
     listed = _nft("--handle", "list", "chain", _family(family), _name(table, "a table"), _name(chain, "a chain"))
     wanted = _plain(str(rule))
     where = f"Rule {rule} in chain {chain} in table {table} in family {family}"
@@ -208,10 +187,4 @@ def _json(*words: str) -> list[dict[str, Any]]:
 
 
 def _nft(*words: str) -> str:
-    program = shutil.which("nft", path=_PATH) or "nft"
-    done = __salt__["cmd.run_all"]([program, *words], python_shell=False, ignore_retcode=True, env={"LC_ALL": "C"})
-    if done["retcode"]:
-        lines = [line.strip() for line in done["stderr"].splitlines() if line.strip()]
-        raise CommandExecutionError(f"nft failed: {'; '.join(lines[:2]) or done['retcode']}")
-    text: str = done["stdout"]
-    return text
+    return _programs.output(["nft", *words]).rstrip()

@@ -31,7 +31,7 @@ NAME_RULES = _packages.NameRules(
     names=re.compile(r"[A-Za-z0-9@_+][A-Za-z0-9@._+-]*", re.ASCII),
     versions=re.compile(r"(?:[<>]=?|=)?[A-Za-z0-9][A-Za-z0-9.+:_~-]*", re.ASCII),
 )
-"""A version may say how the package's own has to stand to it, as in `>=1.2-1`."""
+"""A version may begin with a comparison, as in `>=1.2-1`."""
 
 UNASKED = ("--noconfirm", "--noprogressbar")
 PLAN = ("--print", "--print-format", "%n %v")
@@ -68,7 +68,7 @@ def _listing(arguments: Sequence[str], root: str | None) -> str:
 
 def _fetched_lists(root: str | None) -> dict[str, tuple[int, int]]:
     """Repository -> modification time and inode of its package list; (0, 0) if it was never fetched."""
-    _place(root)  # raises for what is no root
+    _place(root)  # raises for an invalid root
     options = [*_configuration(root), *(["--rootdir", root] if root else [])]
     names = _checked(_packages.run(["pacman-conf", *options, "--repo-list"])).stdout.split()
     folder = _checked(_packages.run(["pacman-conf", *options, "DBPath"])).stdout.strip()
@@ -234,9 +234,7 @@ available_version = latest_version
 def upgrade_available(name: str, **kwargs: Unpack[_Latest]) -> bool:
     """Whether an upgrade of the package is available.
 
-    CLI Example::
-
-        saltlite '*' pkg.upgrade_available openssl
+    CLI Example: ``saltlite '*' pkg.upgrade_available openssl``
     """
     given = _packages.take(kwargs, *_Latest.__annotations__)
     return bool(latest_version(name, refresh=bool(given["refresh"]), root=given["root"]))
@@ -260,9 +258,7 @@ def list_upgrades(refresh: bool = True, root: str | None = None) -> dict[str, st
 def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
     """Compare two versions as pacman does: -1, 0 or 1 when the first is older, equal or newer.
 
-    CLI Example::
-
-        saltlite '*' pkg.version_cmp 1.0-1 1:0.9-1
+    CLI Example: ``saltlite '*' pkg.version_cmp 1.0-1 1:0.9-1``
     """
     return _packages.compare(_compare, pkg1, pkg2, ignore_epoch)
 
@@ -270,11 +266,9 @@ def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
 def refresh_db(root: str | None = None) -> dict[str, bool | None]:
     """Fetch the package lists: ``{repository: True}`` for a new list, False for one that was up to date.
 
-    CLI Example::
-
-        saltlite '*' pkg.refresh_db
+    CLI Example: ``saltlite '*' pkg.refresh_db``
     """
-    # What pacman says of a list differs by version and terminal; what it has done to it does not.
+    # The output of pacman depends on its version and the terminal, so the files are compared.
     before = _fetched_lists(root)
     _checked(_pacman(["-Sy", *UNASKED], root))
     return {name: known != before.get(name) for name, known in _fetched_lists(root).items()}
@@ -345,9 +339,7 @@ def purge(name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpa
 
     ``test=True`` reports what would change, and changes nothing.
 
-    CLI Example::
-
-        saltlite '*' pkg.purge vim
+    CLI Example: ``saltlite '*' pkg.purge vim``
     """
     return _remove("-Rnsc", NAME_RULES.requested(name, pkgs), kwargs)
 
@@ -355,9 +347,7 @@ def purge(name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpa
 def file_list(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
     """The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.file_list bash
+    CLI Example: ``saltlite '*' pkg.file_list bash``
     """
     return _packages.file_list(file_dict(*packages, **kwargs))
 
@@ -365,9 +355,7 @@ def file_list(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
 def file_dict(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
     """The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.file_dict bash
+    CLI Example: ``saltlite '*' pkg.file_dict bash``
     """
     root = _rooted(kwargs)["root"]
     installed = list_pkgs(root=root)
@@ -403,9 +391,7 @@ def owner(*paths: str, **kwargs: Unpack[_Rooted]) -> Any:
 def group_list(root: str | None = None) -> dict[str, list[str]]:
     """The groups of packages by state: ``installed``, ``partially_installed`` and ``available``.
 
-    CLI Example::
-
-        saltlite '*' pkg.group_list
+    CLI Example: ``saltlite '*' pkg.group_list``
     """
     there = _groups(["-Sgg"], root)
     installed = _groups(["-Qg"], root)
@@ -420,9 +406,7 @@ def group_list(root: str | None = None) -> dict[str, list[str]]:
 def group_info(name: str, root: str | None = None) -> dict[str, list[str]]:
     """The packages of a group: ``{"mandatory": [], "optional": [], "default": [names], "conditional": []}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.group_info xorg
+    CLI Example: ``saltlite '*' pkg.group_info xorg``
     """
     members = _groups(["-Sgg", "--", NAME_RULES.name(name)], root)
     return {part: sorted(members.get(name, ())) if part == "default" else [] for part in _GROUP_PARTS}
@@ -431,9 +415,7 @@ def group_info(name: str, root: str | None = None) -> dict[str, list[str]]:
 def group_diff(name: str, root: str | None = None) -> dict[str, dict[str, list[str]]]:
     """Which packages of a group are installed: ``{"default": {"installed": [], "not installed": []}, …}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.group_diff xorg
+    CLI Example: ``saltlite '*' pkg.group_diff xorg``
     """
     return _packages.group_difference(group_info(name, root=root), list_pkgs(root=root))
 

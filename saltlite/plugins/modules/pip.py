@@ -146,7 +146,7 @@ def install(
         argv += ["--editable", _word(each, "package")]
     if not names and not requirements and not given["editable"]:
         return {"retcode": 0, "stdout": "No packages to install."}
-    env = {str(key): str(value) for key, value in dict(given["env_vars"] or {}).items()}
+    env = _texts(given["env_vars"])
     return _run([*argv, "--", *names], bin_env, user, cwd, env=env | _secrets(given))
 
 
@@ -163,9 +163,7 @@ def uninstall(
 
     ``pkgs`` and ``requirements`` are as for ``install``. ``test=True`` reports what would be removed.
 
-    CLI Example::
-
-        saltlite '*' pip.uninstall requests,flask bin_env=/srv/venv
+    CLI Example: ``saltlite '*' pip.uninstall requests,flask bin_env=/srv/venv``
     """
     given = _take(kwargs, _Network)
     names = [_word(name, "package") for name in _packages.words(pkgs)]
@@ -197,8 +195,7 @@ def list_(
         saltlite '*' pip.list django bin_env=/srv/venv
         saltlite '*' pip.list_freeze_parse django bin_env=/srv/venv
     """
-    env = {str(key): str(value) for key, value in (env_vars or {}).items()}
-    rows = _rows(_checked(_run(["list", "--format=json"], bin_env, user, cwd, env=env)))
+    rows = _rows(_checked(_run(["list", "--format=json"], bin_env, user, cwd, env=_texts(env_vars))))
     found = {normalize(row["name"]): str(row["version"]) for row in rows}
     begin = normalize(prefix or "")
     return {name: version for name, version in found.items() if name.startswith(begin)}
@@ -216,13 +213,9 @@ def freeze(
 ) -> list[str]:
     """The installed packages, including pip itself, as lines of a requirements file.
 
-    CLI Example::
-
-        saltlite '*' pip.freeze bin_env=/srv/venv
+    CLI Example: ``saltlite '*' pip.freeze bin_env=/srv/venv``
     """
-    env = {str(key): str(value) for key, value in (env_vars or {}).items()}
-    lines: list[str] = _checked(_run(["freeze", "--all"], bin_env, user, cwd, env=env)).splitlines()
-    return lines
+    return _checked(_run(["freeze", "--all"], bin_env, user, cwd, env=_texts(env_vars))).splitlines()
 
 
 def version(bin_env: str | None = None, cwd: str | None = None, user: str | None = None) -> str | None:
@@ -244,9 +237,7 @@ def version(bin_env: str | None = None, cwd: str | None = None, user: str | None
 def list_upgrades(bin_env: str | None = None, user: str | None = None, cwd: str | None = None) -> dict[str, str]:
     """The packages with a newer version: ``{name: "2.0 [wheel]"}``.
 
-    CLI Example::
-
-        saltlite '*' pip.list_upgrades bin_env=/srv/venv
+    CLI Example: ``saltlite '*' pip.list_upgrades bin_env=/srv/venv``
     """
     rows = _rows(_checked(_run(["list", "--outdated", "--format=json"], bin_env, user, cwd)))
     return {str(row["name"]): f"{row['latest_version']} [{row['latest_filetype']}]" for row in rows}
@@ -255,9 +246,7 @@ def list_upgrades(bin_env: str | None = None, user: str | None = None, cwd: str 
 def upgrade_available(pkg: str, bin_env: str | None = None, user: str | None = None, cwd: str | None = None) -> bool:
     """Whether an installed package has a newer version.
 
-    CLI Example::
-
-        saltlite '*' pip.upgrade_available requests bin_env=/srv/venv
+    CLI Example: ``saltlite '*' pip.upgrade_available requests bin_env=/srv/venv``
     """
     name = normalize(_word(pkg, "package"))
     return name in {normalize(each) for each in list_upgrades(bin_env, user, cwd)}
@@ -270,28 +259,24 @@ def upgrade(
 
     ``test=True`` reports what would change, and changes nothing.
 
-    CLI Example::
-
-        saltlite '*' pip.upgrade bin_env=/srv/venv
+    CLI Example: ``saltlite '*' pip.upgrade bin_env=/srv/venv``
     """
     before = list_(bin_env=bin_env, user=user, cwd=cwd)
     newer = list_upgrades(bin_env, user, cwd)
     if test:
         planned = {name: {"old": before[normalize(name)], "new": to.split()[0]} for name, to in newer.items()}
         return {"changes": planned, "result": True, "comment": ""}
-    said = [_run(["install", "--upgrade", "--", _word(name, "package")], bin_env, user, cwd) for name in newer]
+    results = [_run(["install", "--upgrade", "--", _word(name, "package")], bin_env, user, cwd) for name in newer]
     after = list_(bin_env=bin_env, user=user, cwd=cwd)
     changes = _packages.difference(before, after)
-    comment = "\n".join(one["stderr"] for one in said if one["stderr"])
-    return {"changes": changes, "result": not any(one["retcode"] for one in said), "comment": comment}
+    comment = "\n".join(one["stderr"] for one in results if one["stderr"])
+    return {"changes": changes, "result": not any(one["retcode"] for one in results), "comment": comment}
 
 
 def is_installed(pkgname: str, bin_env: str | None = None, user: str | None = None, cwd: str | None = None) -> bool:
     """Whether a package is installed.
 
-    CLI Example::
-
-        saltlite '*' pip.is_installed requests bin_env=/srv/venv
+    CLI Example: ``saltlite '*' pip.is_installed requests bin_env=/srv/venv``
     """
     return normalize(_word(pkgname, "package")) in list_(bin_env=bin_env, user=user, cwd=cwd)
 
@@ -309,9 +294,7 @@ def list_all_versions(
     ``include_alpha``, ``include_beta`` and ``include_rc`` add pre-releases; ``index_url`` and ``extra_index_url``
     select the index.
 
-    CLI Example::
-
-        saltlite '*' pip.list_all_versions requests
+    CLI Example: ``saltlite '*' pip.list_all_versions requests``
     """
     given = _take(kwargs, _Versions)
     parts = [part for key, part in _PRERELEASES.items() if given[key]]
@@ -330,9 +313,7 @@ def list_all_versions(
 def normalize(name: str) -> str:
     """The normalized name of a package (PEP 503).
 
-    CLI Example::
-
-        saltlite '*' pip.normalize requests_ntlm
+    CLI Example: ``saltlite '*' pip.normalize requests_ntlm``
     """
     return re.sub(r"[-_.]+", "-", str(name)).lower()
 
@@ -411,6 +392,10 @@ def _requirements(requirements: str | list[str] | None, saltenv: str) -> list[st
 
 def _secrets(given: Mapping[str, Any]) -> dict[str, str]:
     return {name: _word(given[key], key) for key, name in _SECRETS.items() if given.get(key)}
+
+
+def _texts(variables: Mapping[str, Any] | None) -> dict[str, str]:
+    return {str(key): str(value) for key, value in dict(variables or {}).items()}
 
 
 def _word(text: Any, what: str) -> str:

@@ -70,9 +70,7 @@ def get_all(limit: str = "") -> list[str]:
 def get_enabled(limit: str = "") -> list[str]:
     """The services that start at boot, sorted.
 
-    CLI Example::
-
-        saltlite '*' service.get_enabled
+    CLI Example: ``saltlite '*' service.get_enabled``
     """
     return sorted(name for name, starts in _starting(limit).items() if starts)
 
@@ -80,9 +78,7 @@ def get_enabled(limit: str = "") -> list[str]:
 def get_disabled(limit: str = "") -> list[str]:
     """The services that do not start at boot, sorted.
 
-    CLI Example::
-
-        saltlite '*' service.get_disabled
+    CLI Example: ``saltlite '*' service.get_disabled``
     """
     return sorted(name for name, starts in _starting(limit).items() if not starts)
 
@@ -90,9 +86,7 @@ def get_disabled(limit: str = "") -> list[str]:
 def available(name: str, limit: str = "") -> bool:
     """Whether a service exists.
 
-    CLI Example::
-
-        saltlite '*' service.available sshd
+    CLI Example: ``saltlite '*' service.available sshd``
     """
     return limit.lower() != "upstart" and _services.service_name(name) in _services.scripts()
 
@@ -100,9 +94,7 @@ def available(name: str, limit: str = "") -> bool:
 def missing(name: str, limit: str = "") -> bool:
     """Whether a service does not exist.
 
-    CLI Example::
-
-        saltlite '*' service.missing sshd
+    CLI Example: ``saltlite '*' service.missing sshd``
     """
     return not available(name, limit)
 
@@ -110,9 +102,7 @@ def missing(name: str, limit: str = "") -> bool:
 def start(name: str) -> bool:
     """Start a service.
 
-    CLI Example::
-
-        saltlite '*' service.start sshd
+    CLI Example: ``saltlite '*' service.start sshd``
     """
     return _services.act(name, "start")
 
@@ -120,9 +110,7 @@ def start(name: str) -> bool:
 def stop(name: str) -> bool:
     """Stop a service.
 
-    CLI Example::
-
-        saltlite '*' service.stop sshd
+    CLI Example: ``saltlite '*' service.stop sshd``
     """
     return _services.act(name, "stop")
 
@@ -130,9 +118,7 @@ def stop(name: str) -> bool:
 def restart(name: str) -> bool:
     """Restart a service.
 
-    CLI Example::
-
-        saltlite '*' service.restart sshd
+    CLI Example: ``saltlite '*' service.restart sshd``
     """
     return _services.act(name, "restart")
 
@@ -140,9 +126,7 @@ def restart(name: str) -> bool:
 def reload_(name: str) -> bool:
     """Make a service reload its configuration.
 
-    CLI Example::
-
-        saltlite '*' service.reload sshd
+    CLI Example: ``saltlite '*' service.reload sshd``
     """
     return _services.act(name, "reload")
 
@@ -150,9 +134,7 @@ def reload_(name: str) -> bool:
 def run(name: str, action: str) -> bool:
     """Run an action of an init script.
 
-    CLI Example::
-
-        saltlite '*' service.run httpd graceful
+    CLI Example: ``saltlite '*' service.run httpd graceful``
     """
     return _services.act(name, action)
 
@@ -175,9 +157,7 @@ def status(name: str, sig: str | None = None) -> bool | dict[str, bool]:
 def enable(name: str) -> bool:
     """Enable a service to start at boot.
 
-    CLI Example::
-
-        saltlite '*' service.enable sshd
+    CLI Example: ``saltlite '*' service.enable sshd``
     """
     return _turn(name, "on")
 
@@ -185,9 +165,7 @@ def enable(name: str) -> bool:
 def disable(name: str) -> bool:
     """Disable a service at boot; it is not stopped.
 
-    CLI Example::
-
-        saltlite '*' service.disable sshd
+    CLI Example: ``saltlite '*' service.disable sshd``
     """
     return _turn(name, "off")
 
@@ -195,9 +173,7 @@ def disable(name: str) -> bool:
 def enabled(name: str) -> bool:
     """Whether a service starts at boot.
 
-    CLI Example::
-
-        saltlite '*' service.enabled sshd
+    CLI Example: ``saltlite '*' service.enabled sshd``
     """
     return _services.service_name(name) in get_enabled()
 
@@ -205,9 +181,7 @@ def enabled(name: str) -> bool:
 def disabled(name: str) -> bool:
     """Whether a service does not start at boot.
 
-    CLI Example::
-
-        saltlite '*' service.disabled sshd
+    CLI Example: ``saltlite '*' service.disabled sshd``
     """
     return not enabled(name)
 
@@ -215,9 +189,7 @@ def disabled(name: str) -> bool:
 def delete(name: str) -> bool:
     """Remove a service from chkconfig, with the links that start it; its script is kept.
 
-    CLI Example::
-
-        saltlite '*' service.delete sshd
+    CLI Example: ``saltlite '*' service.delete sshd``
     """
     _programs.checked(["chkconfig", "--del", _services.service_name(name)])
     return True

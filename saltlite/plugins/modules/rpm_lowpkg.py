@@ -105,9 +105,7 @@ def modified(*packages: str, root: str | None = None, **flags: Any) -> dict[str,
 def file_list(*packages: str, root: str | None = None) -> dict[str, list[str]]:
     """The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
 
-    CLI Example::
-
-        saltlite '*' lowpkg.file_list httpd
+    CLI Example: ``saltlite '*' lowpkg.file_list httpd``
     """
     return _rpm.file_list(packages, _rpm.root_folder(root))
 
@@ -115,9 +113,7 @@ def file_list(*packages: str, root: str | None = None) -> dict[str, list[str]]:
 def file_dict(*packages: str, root: str | None = None) -> dict[str, Any]:
     """The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
 
-    CLI Example::
-
-        saltlite '*' lowpkg.file_dict httpd
+    CLI Example: ``saltlite '*' lowpkg.file_dict httpd``
     """
     return _rpm.file_dict(packages, _rpm.root_folder(root))
 
@@ -136,9 +132,7 @@ def owner(*paths: str, root: str | None = None) -> str | dict[str, str]:
 def diff(package_path: str, path: str, root: str | None = None) -> str:
     """How an installed file differs from the one in a package file; an empty string if they are equal.
 
-    CLI Example::
-
-        saltlite '*' lowpkg.diff /srv/httpd-2.4.57-5.x86_64.rpm /etc/httpd/conf/httpd.conf
+    CLI Example: ``saltlite '*' lowpkg.diff /srv/httpd-2.4.57-5.x86_64.rpm /etc/httpd/conf/httpd.conf``
     """
     return _rpm.difference(package_path, path, _rpm.root_folder(root))
 
@@ -146,9 +140,7 @@ def diff(package_path: str, path: str, root: str | None = None) -> str:
 def version_cmp(ver1: str, ver2: str, ignore_epoch: bool = False) -> int:
     """Compare two versions as rpm does: -1, 0 or 1 when the first is older, equal or newer.
 
-    CLI Example::
-
-        saltlite '*' lowpkg.version_cmp '0.2-001' '0.2.0.1-002'
+    CLI Example: ``saltlite '*' lowpkg.version_cmp '0.2-001' '0.2.0.1-002'``
     """
     return _packages.compare(_rpm.compare, ver1, ver2, ignore_epoch)
 
@@ -156,9 +148,7 @@ def version_cmp(ver1: str, ver2: str, ignore_epoch: bool = False) -> int:
 def bin_pkg_info(path: str, saltenv: str = "base") -> dict[str, Any]:
     """Name, version and arch of a package file. ``path`` is on the minion, or a URL such as ``salt://x.rpm``.
 
-    CLI Example::
-
-        saltlite '*' lowpkg.bin_pkg_info /srv/httpd-2.4.57-5.x86_64.rpm
+    CLI Example: ``saltlite '*' lowpkg.bin_pkg_info /srv/httpd-2.4.57-5.x86_64.rpm``
     """
     found = str(__salt__["cp.cache_file"](path, saltenv) or "") if "://" in path else _packages.path(path)
     if not os.path.isabs(found):
@@ -179,9 +169,7 @@ def bin_pkg_info(path: str, saltenv: str = "base") -> dict[str, Any]:
 def checksum(*paths: str, root: str | None = None) -> dict[str, bool]:
     """Whether the digests and signatures of package files are valid.
 
-    CLI Example::
-
-        saltlite '*' lowpkg.checksum /srv/httpd-2.4.57-5.x86_64.rpm
+    CLI Example: ``saltlite '*' lowpkg.checksum /srv/httpd-2.4.57-5.x86_64.rpm``
     """
     if not paths:
         raise CommandExecutionError("No package files were given.")

@@ -48,9 +48,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 def start(name: str, no_block: bool = False, unmask: bool = False, unmask_runtime: bool = False) -> bool:
     """Start a unit. ``unmask`` and ``unmask_runtime`` unmask it first, ``no_block`` does not wait for it.
 
-    CLI Example::
-
-        saltlite '*' service.start sshd
+    CLI Example: ``saltlite '*' service.start sshd``
     """
     return _job("start", name, no_block, unmask=unmask, unmask_runtime=unmask_runtime)
 
@@ -58,9 +56,7 @@ def start(name: str, no_block: bool = False, unmask: bool = False, unmask_runtim
 def stop(name: str, no_block: bool | None = None) -> bool:
     """Stop a unit. ``no_block`` does not wait for it, which is the default for the minion's own unit.
 
-    CLI Example::
-
-        saltlite '*' service.stop sshd
+    CLI Example: ``saltlite '*' service.stop sshd``
     """
     return _job("stop", name, no_block)
 
@@ -80,9 +76,7 @@ def restart(name: str, no_block: bool | None = None, unmask: bool = False, unmas
 def reload_(name: str, no_block: bool = False, unmask: bool = False, unmask_runtime: bool = False) -> bool:
     """Make a service reload its configuration. The keyword arguments are those of ``service.start``.
 
-    CLI Example::
-
-        saltlite '*' service.reload sshd
+    CLI Example: ``saltlite '*' service.reload sshd``
     """
     return _job("reload", name, no_block, unmask=unmask, unmask_runtime=unmask_runtime)
 
@@ -91,9 +85,7 @@ def force_reload(name: str, no_block: bool = True, unmask: bool = False, unmask_
     """Make a service reload its configuration, or restart it if it cannot. The keyword arguments are those of
     ``service.start``, but it is not waited for unless ``no_block=False``.
 
-    CLI Example::
-
-        saltlite '*' service.force_reload sshd
+    CLI Example: ``saltlite '*' service.force_reload sshd``
     """
     return _job("force-reload", name, no_block, unmask=unmask, unmask_runtime=unmask_runtime)
 
@@ -119,9 +111,7 @@ def status(name: str, sig: str | None = None) -> bool | dict[str, bool]:  # noqa
 def available(name: str) -> bool:
     """Whether a unit or a template exists.
 
-    CLI Example::
-
-        saltlite '*' service.available sshd
+    CLI Example: ``saltlite '*' service.available sshd``
     """
     unit = _services.unit(name)
     _online(f"tell of {unit}")
@@ -134,9 +124,7 @@ def available(name: str) -> bool:
 def missing(name: str) -> bool:
     """Whether a unit does not exist.
 
-    CLI Example::
-
-        saltlite '*' service.missing sshd
+    CLI Example: ``saltlite '*' service.missing sshd``
     """
     return not available(name)
 
@@ -166,9 +154,7 @@ def enable(
 def disable(name: str, no_block: bool = False, root: str | None = None) -> bool:
     """Disable a unit at boot; it is not stopped.
 
-    CLI Example::
-
-        saltlite '*' service.disable sshd
+    CLI Example: ``saltlite '*' service.disable sshd``
     """
     return _link("disable", name, root, no_block=no_block)
 
@@ -176,9 +162,7 @@ def disable(name: str, no_block: bool = False, root: str | None = None) -> bool:
 def enabled(name: str, root: str | None = None) -> bool:
     """Whether a unit starts at boot, or needs no enabling; for an alias, whether the unit behind it does.
 
-    CLI Example::
-
-        saltlite '*' service.enabled sshd
+    CLI Example: ``saltlite '*' service.enabled sshd``
     """
     unit, folder = _services.unit(name), _files(root)
     done = _services.systemctl(["is-enabled"], [unit], root=folder)
@@ -194,9 +178,7 @@ def enabled(name: str, root: str | None = None) -> bool:
 def disabled(name: str, root: str | None = None) -> bool:
     """Whether a unit does not start at boot.
 
-    CLI Example::
-
-        saltlite '*' service.disabled sshd
+    CLI Example: ``saltlite '*' service.disabled sshd``
     """
     return not enabled(name, root)
 
@@ -226,9 +208,7 @@ def unmask_(name: str, runtime: bool = False, root: str | None = None) -> bool:
 def masked(name: str, runtime: bool = False, root: str | None = None) -> bool:
     """Whether a unit is masked; with ``runtime`` whether it is masked until the next reboot.
 
-    CLI Example::
-
-        saltlite '*' service.masked foo
+    CLI Example: ``saltlite '*' service.masked foo``
     """
     folder = os.path.join(_programs.folder(root) or "/", "run" if runtime else "etc", "systemd/system")
     try:
@@ -240,9 +220,7 @@ def masked(name: str, runtime: bool = False, root: str | None = None) -> bool:
 def show(name: str, root: str | None = None) -> dict[str, Any]:
     """The properties of a unit: strings, a dict for a program, and lists for ``Before``, ``After`` and ``Wants``.
 
-    CLI Example::
-
-        saltlite '*' service.show sshd
+    CLI Example: ``saltlite '*' service.show sshd``
     """
     if _files(root):
         raise SaltInvocationError("systemctl shows properties only of the units that a running systemd has read.")
@@ -255,9 +233,7 @@ def show(name: str, root: str | None = None) -> dict[str, Any]:
 def execs(root: str | None = None) -> dict[str, str]:
     """The programs of all services that have one: ``{name: path}``.
 
-    CLI Example::
-
-        saltlite '*' service.execs
+    CLI Example: ``saltlite '*' service.execs``
     """
     if _files(root):
         raise SaltInvocationError("systemctl shows programs only of the units that a running systemd has read.")
@@ -275,9 +251,7 @@ def execs(root: str | None = None) -> dict[str, str]:
 def get_all(root: str | None = None) -> list[str]:
     """All units with a unit file, and all init scripts, sorted.
 
-    CLI Example::
-
-        saltlite '*' service.get_all
+    CLI Example: ``saltlite '*' service.get_all``
     """
     folder = _programs.folder(root)
     return sorted({*_services.unit_files(folder), *_scripts(folder)})
@@ -286,9 +260,7 @@ def get_all(root: str | None = None) -> list[str]:
 def get_enabled(root: str | None = None) -> list[str]:
     """The units and init scripts that start at boot, sorted.
 
-    CLI Example::
-
-        saltlite '*' service.get_enabled
+    CLI Example: ``saltlite '*' service.get_enabled``
     """
     folder = _files(root)
     started = _services.started(_services.runlevel(_RUNLEVEL), folder)
@@ -298,9 +270,7 @@ def get_enabled(root: str | None = None) -> list[str]:
 def get_disabled(root: str | None = None) -> list[str]:
     """The units and init scripts that are disabled at boot, sorted.
 
-    CLI Example::
-
-        saltlite '*' service.get_disabled
+    CLI Example: ``saltlite '*' service.get_disabled``
     """
     folder = _files(root)
     started = _services.started(_services.runlevel(_RUNLEVEL), folder)
@@ -310,9 +280,7 @@ def get_disabled(root: str | None = None) -> list[str]:
 def get_static(root: str | None = None) -> list[str]:
     """The static units, which only other units start, sorted.
 
-    CLI Example::
-
-        saltlite '*' service.get_static
+    CLI Example: ``saltlite '*' service.get_static``
     """
     return sorted({*_in_state("static", _files(root))})
 
@@ -320,9 +288,7 @@ def get_static(root: str | None = None) -> list[str]:
 def get_running() -> list[str]:
     """The running units, sorted.
 
-    CLI Example::
-
-        saltlite '*' service.get_running
+    CLI Example: ``saltlite '*' service.get_running``
     """
     _online("tell what runs")
     done = _services.systemctl(["--full", "--no-legend", "--plain", "--state=running", "list-units"])
@@ -335,9 +301,7 @@ def get_running() -> list[str]:
 def systemctl_reload() -> bool:
     """Make systemd reload all unit files. Functions of this module do this when a unit file has changed.
 
-    CLI Example::
-
-        saltlite '*' service.systemctl_reload
+    CLI Example: ``saltlite '*' service.systemctl_reload``
     """
     done = _services.systemctl(["daemon-reload"])
     if done.retcode:
@@ -356,9 +320,7 @@ def firstboot(
 ) -> bool:
     """Set what a new system asks for at its first boot, unless it is already set.
 
-    CLI Example::
-
-        saltlite '*' service.firstboot keymap=us locale=en_US.UTF-8 root=/srv/image
+    CLI Example: ``saltlite '*' service.firstboot keymap=us locale=en_US.UTF-8 root=/srv/image``
     """
     given = {
         "locale": locale,
@@ -377,9 +339,7 @@ def firstboot(
 def offline() -> bool:
     """Whether systemd is installed but not running.
 
-    CLI Example::
-
-        saltlite '*' service.offline
+    CLI Example: ``saltlite '*' service.offline``
     """
     return not _services.booted() and shutil.which("systemctl") is not None
 

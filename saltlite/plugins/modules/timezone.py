@@ -23,9 +23,7 @@ _LOCALTIME = "/etc/localtime"
 def get_zone() -> str:
     """The time zone, such as ``Europe/Berlin``.
 
-    CLI Example::
-
-        saltlite '*' timezone.get_zone
+    CLI Example: ``saltlite '*' timezone.get_zone``
     """
     try:
         link = os.readlink(_machinefiles.place(_LOCALTIME))
@@ -34,16 +32,14 @@ def get_zone() -> str:
     marker = f"{_ZONES}/"
     if marker in link or "zoneinfo/" in link:
         return link.partition("zoneinfo/")[2].removeprefix("posix/").removeprefix("right/")
-    said = _machinefiles.read_if_there("/etc/timezone").split()
-    return said[0] if said else _zone_by_content()
+    words = _machinefiles.read_if_there("/etc/timezone").split()
+    return words[0] if words else _zone_by_content()
 
 
 def get_zonecode() -> str:
     """The current abbreviation of the time zone, such as ``CET``.
 
-    CLI Example::
-
-        saltlite '*' timezone.get_zonecode
+    CLI Example: ``saltlite '*' timezone.get_zonecode``
     """
     return _now().strftime("%Z")
 
@@ -51,9 +47,7 @@ def get_zonecode() -> str:
 def get_offset() -> str:
     """The current offset of the time zone from UTC, such as ``+0100``.
 
-    CLI Example::
-
-        saltlite '*' timezone.get_offset
+    CLI Example: ``saltlite '*' timezone.get_offset``
     """
     return _now().strftime("%z")
 
@@ -61,9 +55,7 @@ def get_offset() -> str:
 def set_zone(timezone: str, test: bool = False) -> bool:
     """Set the time zone. ``test=True`` only checks that it exists.
 
-    CLI Example::
-
-        saltlite '*' timezone.set_zone Europe/Berlin
+    CLI Example: ``saltlite '*' timezone.set_zone Europe/Berlin``
     """
     zone = _checked(timezone)
     if test:
@@ -92,9 +84,7 @@ def set_zone(timezone: str, test: bool = False) -> bool:
 def zone_compare(timezone: str) -> bool:
     """Whether this machine has that time zone, possibly under another name.
 
-    CLI Example::
-
-        saltlite '*' timezone.zone_compare Europe/Berlin
+    CLI Example: ``saltlite '*' timezone.zone_compare Europe/Berlin``
     """
     zone = _checked(timezone)
     return zone == get_zone() or _bytes(f"{_ZONES}/{zone}") == _bytes(_LOCALTIME)
@@ -103,9 +93,7 @@ def zone_compare(timezone: str) -> bool:
 def get_hwclock() -> str:
     """The setting of the hardware clock: ``UTC`` or ``localtime``.
 
-    CLI Example::
-
-        saltlite '*' timezone.get_hwclock
+    CLI Example: ``saltlite '*' timezone.get_hwclock``
     """
     lines = _machinefiles.read_if_there("/etc/adjtime").splitlines()
     return "localtime" if len(lines) > 2 and lines[2].strip() == "LOCAL" else "UTC"
@@ -114,9 +102,7 @@ def get_hwclock() -> str:
 def set_hwclock(clock: str, test: bool = False) -> bool:
     """Keep the hardware clock in ``UTC`` or ``localtime``.
 
-    CLI Example::
-
-        saltlite '*' timezone.set_hwclock UTC
+    CLI Example: ``saltlite '*' timezone.set_hwclock UTC``
     """
     if str(clock).lower() not in {"utc", "localtime"}:
         raise SaltInvocationError("localtime and UTC are the only permitted values")

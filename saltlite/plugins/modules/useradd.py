@@ -118,9 +118,7 @@ def delete(name: str, remove: bool = False, force: bool = False, root: str | Non
 def getent(refresh: bool = False, root: str | None = None) -> list[dict[str, Any]]:  # noqa: ARG001 - Salt's argument
     """Information about all users, in the format of ``user.info``. ``refresh`` has no effect: nothing is cached.
 
-    CLI Example::
-
-        saltlite '*' user.getent
+    CLI Example: ``saltlite '*' user.getent``
     """
     folder = _programs.folder(root)
     named: dict[str, set[str]] = {}
@@ -139,9 +137,7 @@ def info(name: str, root: str | None = None) -> dict[str, Any]:
     """Information about a user: ``name``, ``uid``, ``gid``, ``groups``, ``home``, ``shell``, ``passwd``, ``fullname``,
     ``roomnumber``, ``workphone``, ``homephone`` and ``other``; an empty dict if there is none.
 
-    CLI Example::
-
-        saltlite '*' user.info root
+    CLI Example: ``saltlite '*' user.info root``
     """
     found = _accounts.user(_accounts.user_name(name), _programs.folder(root))
     return {} if found is None else _shown(found, list_groups(name, root))
@@ -150,9 +146,7 @@ def info(name: str, root: str | None = None) -> dict[str, Any]:
 def list_users(root: str | None = None) -> list[str]:
     """The names of all users, sorted.
 
-    CLI Example::
-
-        saltlite '*' user.list_users
+    CLI Example: ``saltlite '*' user.list_users``
     """
     return sorted(one.pw_name for one in _accounts.users(_programs.folder(root)))
 
@@ -160,9 +154,7 @@ def list_users(root: str | None = None) -> list[str]:
 def list_groups(name: str, root: str | None = None) -> list[str]:
     """The names of the groups of a user, including the primary one, sorted; an empty list if there is no such user.
 
-    CLI Example::
-
-        saltlite '*' user.list_groups bob
+    CLI Example: ``saltlite '*' user.list_groups bob``
     """
     folder = _programs.folder(root)
     user = _accounts.user(_accounts.user_name(name), folder)
@@ -184,9 +176,7 @@ def list_groups(name: str, root: str | None = None) -> list[str]:
 def primary_group(name: str) -> str:
     """The name of the primary group of a user.
 
-    CLI Example::
-
-        saltlite '*' user.primary_group bob
+    CLI Example: ``saltlite '*' user.primary_group bob``
     """
     user = _existing(name, None)
     try:
@@ -200,9 +190,7 @@ def primary_group(name: str) -> str:
 def rename(name: str, new_name: str, root: str | None = None) -> bool:
     """Rename a user; the home folder and the groups keep their names.
 
-    CLI Example::
-
-        saltlite '*' user.rename bob robert
+    CLI Example: ``saltlite '*' user.rename bob robert``
     """
     folder = _programs.folder(root)
     wanted = _accounts.new_name(new_name, "user")
@@ -214,9 +202,7 @@ def rename(name: str, new_name: str, root: str | None = None) -> bool:
 def chuid(name: str, uid: int, root: str | None = None) -> bool:
     """Change the number of a user; the files in the home folder are updated.
 
-    CLI Example::
-
-        saltlite '*' user.chuid bob 4376
+    CLI Example: ``saltlite '*' user.chuid bob 4376``
     """
     folder, number = _programs.folder(root), _programs.number(uid, "uid")
     user = _existing(name, folder)
@@ -226,9 +212,7 @@ def chuid(name: str, uid: int, root: str | None = None) -> bool:
 def chgid(name: str, gid: int | str, root: str | None = None) -> bool:
     """Change the primary group of a user, by number or name.
 
-    CLI Example::
-
-        saltlite '*' user.chgid bob 4376
+    CLI Example: ``saltlite '*' user.chgid bob 4376``
     """
     folder, wanted = _programs.folder(root), _accounts.group_name(gid)
     user = _existing(name, folder)
@@ -238,9 +222,7 @@ def chgid(name: str, gid: int | str, root: str | None = None) -> bool:
 def chshell(name: str, shell: str, root: str | None = None) -> bool:
     """Change the login shell of a user.
 
-    CLI Example::
-
-        saltlite '*' user.chshell bob /bin/zsh
+    CLI Example: ``saltlite '*' user.chshell bob /bin/zsh``
     """
     folder, wanted = _programs.folder(root), _programs.value(shell, "shell")
     user = _existing(name, folder)
@@ -250,9 +232,7 @@ def chshell(name: str, shell: str, root: str | None = None) -> bool:
 def chhome(name: str, home: str, persist: bool = False, root: str | None = None) -> bool:
     """Change the home folder of a user; ``persist`` moves the content of the old one.
 
-    CLI Example::
-
-        saltlite '*' user.chhome bob /srv/bob persist=True
+    CLI Example: ``saltlite '*' user.chhome bob /srv/bob persist=True``
     """
     folder, wanted = _programs.folder(root), _programs.value(home, "home folder")
     if not wanted.startswith("/"):
@@ -280,9 +260,7 @@ def chgroups(name: str, groups: list[str] | str, append: bool = False, root: str
 def chfullname(name: str, fullname: str | None, root: str | None = None) -> bool:
     """Change the full name of a user.
 
-    CLI Example::
-
-        saltlite '*' user.chfullname bob 'Bob Builder'
+    CLI Example: ``saltlite '*' user.chfullname bob 'Bob Builder'``
     """
     return _change_comment(name, "fullname", fullname, root)
 
@@ -290,9 +268,7 @@ def chfullname(name: str, fullname: str | None, root: str | None = None) -> bool
 def chroomnumber(name: str, roomnumber: str | int | None, root: str | None = None) -> bool:
     """Change the room number of a user.
 
-    CLI Example::
-
-        saltlite '*' user.chroomnumber bob 123
+    CLI Example: ``saltlite '*' user.chroomnumber bob 123``
     """
     return _change_comment(name, "roomnumber", roomnumber, root)
 
@@ -300,9 +276,7 @@ def chroomnumber(name: str, roomnumber: str | int | None, root: str | None = Non
 def chworkphone(name: str, workphone: str | int | None, root: str | None = None) -> bool:
     """Change the work telephone number of a user.
 
-    CLI Example::
-
-        saltlite '*' user.chworkphone bob 7735550123
+    CLI Example: ``saltlite '*' user.chworkphone bob 7735550123``
     """
     return _change_comment(name, "workphone", workphone, root)
 
@@ -310,9 +284,7 @@ def chworkphone(name: str, workphone: str | int | None, root: str | None = None)
 def chhomephone(name: str, homephone: str | int | None, root: str | None = None) -> bool:
     """Change the home telephone number of a user.
 
-    CLI Example::
-
-        saltlite '*' user.chhomephone bob 7735551234
+    CLI Example: ``saltlite '*' user.chhomephone bob 7735551234``
     """
     return _change_comment(name, "homephone", homephone, root)
 
@@ -320,9 +292,7 @@ def chhomephone(name: str, homephone: str | int | None, root: str | None = None)
 def chother(name: str, other: str | int | None, root: str | None = None) -> bool:
     """Change the last part of the comment of a user, which is free text.
 
-    CLI Example::
-
-        saltlite '*' user.chother bob 'until June'
+    CLI Example: ``saltlite '*' user.chother bob 'until June'``
     """
     return _change_comment(name, "other", other, root)
 

@@ -1,7 +1,7 @@
 """Packages of Debian and its derivatives, through apt and dpkg.
 
 Every command is an argument list with ``--`` before names; no shell is involved. Names that start with a hyphen are
-refused. Where apt keeps its files is what its own configuration says, ``APT_CONFIG`` included.
+refused. The folders are those that apt is configured to use, also by ``APT_CONFIG``.
 
 :maintainer:    The saltlite authors
 :maturity:      new

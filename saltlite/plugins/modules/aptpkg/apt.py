@@ -33,9 +33,9 @@ _ENVIRONMENT = {
     "APT_LISTCHANGES_FRONTEND": "none",
     "APT_LISTBUGS_FRONTEND": "none",
 }
-_PLANNED = re.compile(r"^(?:Inst|Remv|Purg) (\S+)(?: \[([^\]]*)\])?(?: \((\S+))?", re.MULTILINE)
-_LOCKED = re.compile(r"(?:Could not get lock|Unable to lock|locked by another process)")
-_HOLDER = re.compile(r"held by process (\d+)(?: \(([^)]+)\))?|lock was (?:held|locked) by.* pid (\d+)")
+_PLANNED = r"^(?:Inst|Remv|Purg) (\S+)(?: \[([^\]]*)\])?(?: \((\S+))?"
+_LOCKED = r"(?:Could not get lock|Unable to lock|locked by another process)"
+_HOLDER = r"held by process (\d+)(?: \(([^)]+)\))?|lock was (?:held|locked) by.* pid (\d+)"
 
 
 class Places(NamedTuple):
@@ -62,7 +62,7 @@ def apt_get(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
 def simulate(arguments: Sequence[str]) -> _packages.Changes:
     """What apt-get would change, as ``{name: {"old": version, "new": version}}``. Raises as `apt_get`."""
     done = apt_get(["--simulate", *arguments])
-    return {name: {"old": old, "new": new} for name, old, new in _PLANNED.findall(done.stdout)}
+    return {name: {"old": old, "new": new} for name, old, new in re.findall(_PLANNED, done.stdout, re.MULTILINE)}
 
 
 def checked(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
@@ -77,9 +77,9 @@ def refuse_locked(done: subprocess.CompletedProcess[str]) -> None:
     """Raise CommandExecutionError if the database is locked, or the minion may not open it."""
     if "Permission denied" in done.stderr and "lock" in done.stderr:
         raise _packages.not_root()
-    if not _LOCKED.search(done.stderr):
+    if not re.search(_LOCKED, done.stderr):
         return
-    match = _HOLDER.search(done.stderr)
+    match = re.search(_HOLDER, done.stderr)
     holder = ""
     if match:
         holder = f" (process {match[1] or match[3]}" + (f", {match[2]})" if match[2] else ")")
@@ -103,8 +103,8 @@ def places() -> Places:
     }
     words = [word for pair in asked.items() for word in pair]
     done = checked(run(["apt-config", "shell", *words]))
-    told = dict(word.partition("=")[::2] for word in shlex.split(done.stdout))
-    return Places(**{name: told.get(name, "") for name in asked})
+    values = dict(word.partition("=")[::2] for word in shlex.split(done.stdout))
+    return Places(**{name: values.get(name, "") for name in asked})
 
 
 def configuration_options(*, take_new: bool) -> list[str]:

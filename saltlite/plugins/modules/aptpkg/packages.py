@@ -70,9 +70,7 @@ def version(*names: str, **kwargs: Unpack[_Listing]) -> Any:
 def list_holds() -> list[str]:
     """The packages that are held.
 
-    CLI Example::
-
-        saltlite '*' pkg.list_holds
+    CLI Example: ``saltlite '*' pkg.list_holds``
     """
     return get_selections(state="hold")["hold"]
 
@@ -113,9 +111,7 @@ def owner(*paths: str) -> str | dict[str, str]:
 def which(path: str) -> str | bool | None:
     """The package that a file belongs to: its name, None if no package has it, False if the path does not exist.
 
-    CLI Example::
-
-        saltlite '*' pkg.which /usr/bin/apt-get
+    CLI Example: ``saltlite '*' pkg.which /usr/bin/apt-get``
     """
     place = _packages.path(path)
     if not os.path.isabs(place) or not os.path.lexists(place):
@@ -127,9 +123,7 @@ def which(path: str) -> str | bool | None:
 def file_list(*packages: str) -> dict[str, Any]:
     """The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.file_list hostname
+    CLI Example: ``saltlite '*' pkg.file_list hostname``
     """
     return dict(__salt__["lowpkg.file_list"](*packages))
 
@@ -137,9 +131,7 @@ def file_list(*packages: str) -> dict[str, Any]:
 def file_dict(*packages: str) -> dict[str, Any]:
     """The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.file_dict hostname
+    CLI Example: ``saltlite '*' pkg.file_dict hostname``
     """
     return dict(__salt__["lowpkg.file_dict"](*packages))
 
@@ -167,9 +159,7 @@ def info_installed(*names: str, **kwargs: Unpack[_Info]) -> dict[str, dict[str, 
 def parse_arch(name: str) -> dict[str, str | None]:
     """The name and the architecture in a package name: ``{"name": …, "arch": …}``, None for no architecture.
 
-    CLI Example::
-
-        saltlite '*' pkg.parse_arch zsh:amd64
+    CLI Example: ``saltlite '*' pkg.parse_arch zsh:amd64``
     """
     bare, colon, arch = str(name).rpartition(":")
     return {"name": bare, "arch": arch} if colon else {"name": arch, "arch": None}
@@ -178,9 +168,7 @@ def parse_arch(name: str) -> dict[str, str | None]:
 def normalize_name(name: str) -> str:
     """The name of a package without its architecture, if that is the architecture of this machine.
 
-    CLI Example::
-
-        saltlite '*' pkg.normalize_name zsh:amd64
+    CLI Example: ``saltlite '*' pkg.normalize_name zsh:amd64``
     """
     parts = parse_arch(name)
     own = (None, __grains__.get("osarch"), "all", "any")
@@ -190,9 +178,7 @@ def normalize_name(name: str) -> str:
 def services_need_restart() -> list[str]:
     """The services whose processes still run programs or libraries that an upgrade has replaced.
 
-    CLI Example::
-
-        saltlite '*' pkg.services_need_restart
+    CLI Example: ``saltlite '*' pkg.services_need_restart``
     """
     return _packages.services_running_replaced_files()
 
@@ -200,11 +186,11 @@ def services_need_restart() -> list[str]:
 # --- available packages
 
 
-_ARCHIVE = re.compile(r"(?P<name>[^_]+)_(?P<version>[^_]+)_[^_]+\.deb")
+_ARCHIVE = r"(?P<name>[^_]+)_(?P<version>[^_]+)_[^_]+\.deb"
 """How apt names what it downloads; the colon of a version is `%3a` there."""
 
-_NAMED = re.compile(r"^ ?(Package|Version): (.*)$", re.MULTILINE)
-_SHOWN = re.compile(r"^(?P<key>[A-Za-z0-9-]+):(?P<value>.*(?:\n[ \t].*)*)", re.MULTILINE)
+_NAMED = r"^ ?(Package|Version): (.*)$"
+_SHOWN = r"^(?P<key>[A-Za-z0-9-]+):(?P<value>.*(?:\n[ \t].*)*)"
 
 
 class _Refreshing(TypedDict, total=False):
@@ -259,9 +245,7 @@ available_version = latest_version
 def upgrade_available(name: str, **kwargs: Unpack[_Latest]) -> bool:
     """Whether an upgrade of the package is available.
 
-    CLI Example::
-
-        saltlite '*' pkg.upgrade_available openssl
+    CLI Example: ``saltlite '*' pkg.upgrade_available openssl``
     """
     return bool(latest_version(name, **kwargs))
 
@@ -269,9 +253,7 @@ def upgrade_available(name: str, **kwargs: Unpack[_Latest]) -> bool:
 def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
     """Compare two versions as dpkg does: -1, 0 or 1 when the first is older, equal or newer.
 
-    CLI Example::
-
-        saltlite '*' pkg.version_cmp '0.2.4-0ubuntu1' '0.2.4.1-0ubuntu1'
+    CLI Example: ``saltlite '*' pkg.version_cmp '0.2.4-0ubuntu1' '0.2.4.1-0ubuntu1'``
     """
     return _packages.compare(apt.compare_versions, pkg1, pkg2, ignore_epoch)
 
@@ -297,9 +279,7 @@ def refresh_db(cache_valid_time: float = 0, failhard: bool = False) -> dict[str,
     Nothing is fetched if the lists are younger than ``cache_valid_time`` seconds; the result is then empty.
     ``failhard`` raises an error if a source fails.
 
-    CLI Example::
-
-        saltlite '*' pkg.refresh_db
+    CLI Example: ``saltlite '*' pkg.refresh_db``
     """
     if cache_valid_time and time.time() - os.stat(apt.places().lists).st_mtime < float(cache_valid_time):
         return {}
@@ -331,7 +311,7 @@ def list_repo_pkgs(*args: str) -> dict[str, list[str]]:
     output = _apt_cache_show(wanted) if wanted else apt.checked(apt.run(["apt-cache", "dump"])).stdout
     found: dict[str, list[str]] = {}
     name = ""
-    for key, value in _NAMED.findall(output):
+    for key, value in re.findall(_NAMED, output, re.MULTILINE):
         if key == "Package":
             name = value.partition(":")[0]
         elif value not in found.setdefault(name, []):
@@ -370,14 +350,12 @@ def list_downloaded() -> dict[str, dict[str, dict[str, Any]]]:
 
     Sizes are in bytes; times are in UTC, as ISO 8601 and as seconds since 1970.
 
-    CLI Example::
-
-        saltlite '*' pkg.list_downloaded
+    CLI Example: ``saltlite '*' pkg.list_downloaded``
     """
     folder = apt.places().archives
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for entry in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-        match = _ARCHIVE.fullmatch(entry)
+        match = re.fullmatch(_ARCHIVE, entry)
         if match is None:
             continue
         path = os.path.join(folder, entry)
@@ -400,7 +378,7 @@ def _apt_cache_show(names: list[str]) -> str:
 
 def _stanzas(text: str) -> Iterator[dict[str, str]]:
     for stanza in text.split("\n\n"):
-        yield {match["key"]: match["value"].strip() for match in _SHOWN.finditer(stanza)}
+        yield {match["key"]: match["value"].strip() for match in re.finditer(_SHOWN, stanza, re.MULTILINE)}
 
 
 def _newer(installed: str, candidate: str) -> str:
@@ -510,9 +488,7 @@ def remove(name: str | None = None, pkgs: list[Any] | None = None, test: bool = 
 def purge(name: str | None = None, pkgs: list[Any] | None = None, test: bool = False) -> Changes:
     """Remove packages with their configuration files. ``test=True`` reports what would change, and changes nothing.
 
-    CLI Example::
-
-        saltlite '*' pkg.purge vim
+    CLI Example: ``saltlite '*' pkg.purge vim``
     """
     leftovers = list_pkgs(removed=True)
     known = {**leftovers, **list_pkgs()}
@@ -562,9 +538,7 @@ def unhold(
 
     The arguments are those of ``hold``.
 
-    CLI Example::
-
-        saltlite '*' pkg.unhold vim
+    CLI Example: ``saltlite '*' pkg.unhold vim``
     """
     return _mark(_named(name, pkgs, sources), "unhold", test=test)
 

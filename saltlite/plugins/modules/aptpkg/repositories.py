@@ -6,23 +6,22 @@ keyring folder; the program apt-key, which apt has dropped, is not needed.
 
 from __future__ import annotations
 
-import binascii
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules import _packages
-from saltlite.plugins.modules._safe_files import write_whole
 
 from . import apt
 from .packages import refresh_db
-from .source_lists import Document, Source, of_text
 
+# The parser of sources and what writes files are imported where they are used: most jobs of `pkg` need neither.
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__, __salt__
+
+    from .source_lists import Document, Source
 
 
 NEW_MODE = 0o644
@@ -31,6 +30,8 @@ NEW_MODE = 0o644
 
 def _write_file(path: str, data: bytes) -> None:
     """Write a file atomically; owner and mode are kept, symbolic links are followed. Raises CommandExecutionError."""
+    from saltlite.plugins.modules._safe_files import write_whole
+
     write_whole(path, data, new_mode=NEW_MODE)
 
 
@@ -70,6 +71,8 @@ def get_repo_keys(aptkey: bool = True, keydir: str | None = None) -> dict[str, d
         saltlite '*' pkg.get_repo_keys
         saltlite '*' pkg.get_repo_keys aptkey=False
     """
+    import tempfile
+
     folder = _folder(aptkey=aptkey, keydir=keydir)
     found: dict[str, dict[str, Any]] = {}
     # gpg creates files in its home folder.
@@ -121,9 +124,7 @@ def del_repo_key(
 ) -> str:
     """Stop trusting a key: remove the file that contains it. ``keyid`` has 8 or 16 digits. Returns the id.
 
-    CLI Example::
-
-        saltlite '*' pkg.del_repo_key keyid=0123ABCD
+    CLI Example: ``saltlite '*' pkg.del_repo_key keyid=0123ABCD``
     """
     wanted = _key_id(keyid or name)
     keys = get_repo_keys(aptkey=aptkey, keydir=keydir)
@@ -133,7 +134,7 @@ def del_repo_key(
     for path in files:
         others = [key for key, row in keys.items() if row["file"] == path and not key.endswith(wanted)]
         if others:
-            raise CommandExecutionError(f"{path} also holds {', '.join(others)}: remove the file, if that is meant.")
+            raise CommandExecutionError(f"{path} also holds {', '.join(others)}: remove the file, if that is intended.")
         _remove_file(path)
     return wanted
 
@@ -174,6 +175,8 @@ def _fetched(path: str, saltenv: str) -> bytes:
 
 def _received(keyserver: str, keyid: str) -> bytes:
     """A key from a key server, fetched with a temporary keyring."""
+    import tempfile
+
     with tempfile.TemporaryDirectory() as home:
         gpg = ["gpg", "--batch", "--no-options", "--homedir", home]
         for step in (["--keyserver", _packages.path(keyserver), "--recv-keys"], ["--armor", "--export"]):
@@ -201,6 +204,8 @@ def _store(data: bytes, folder: str, name: str, *, named: bool) -> None:
 
 def _dearmored(data: bytes) -> bytes:
     """The packets in the text form of a key (RFC 9580, section 6)."""
+    import binascii
+
     _, _, body = data.replace(b"\r\n", b"\n").partition(b"\n\n")
     lines = body.partition(b"\n-----END")[0].split(b"\n")
     try:
@@ -299,9 +304,7 @@ def get_repo(repo: str) -> dict[str, Any]:
     ``repo`` has the format of ``sources.list``. Type, address and suite must be equal, and if ``repo`` has components,
     the source must have one of them.
 
-    CLI Example::
-
-        saltlite '*' pkg.get_repo 'deb http://deb.debian.org/debian bookworm main'
+    CLI Example: ``saltlite '*' pkg.get_repo 'deb http://deb.debian.org/debian bookworm main'``
     """
     wanted = _asked(repo)
     for document in _source_lists():
@@ -318,13 +321,11 @@ def del_repo(repo: str, **kwargs: Unpack[_RemovingSource]) -> str:
     others. ``refresh=False`` does not fetch the package lists afterwards. ``test=True`` reports what would change, and
     changes nothing.
 
-    CLI Example::
-
-        saltlite '*' pkg.del_repo 'deb http://deb.debian.org/debian bookworm contrib'
+    CLI Example: ``saltlite '*' pkg.del_repo 'deb http://deb.debian.org/debian bookworm contrib'``
     """
     given = _packages.take(kwargs, *_RemovingSource.__annotations__)
     wanted = _asked(repo)
-    said = []
+    messages = []
     for document in _source_lists():
         touched = [source for source in document.sources if _is_meant(source, wanted)]
         for source in touched:
@@ -336,16 +337,16 @@ def del_repo(repo: str, **kwargs: Unpack[_RemovingSource]) -> str:
         gone = not document.sources and os.path.dirname(document.path) == folder
         if not given["test"]:
             _save(document, remove=gone)
-        said.append(
+        messages.append(
             f"File {document.path} held no source but {repo} and has been removed."
             if gone
             else f"Repo {repo} has been removed from {document.path}."
         )
-    if not said:
+    if not messages:
         raise CommandExecutionError(f"Repo {repo} is in none of the source lists of this minion.")
     if given["refresh"] is not False and not given["test"]:
         _refresh()
-    return "\n".join(said)
+    return "\n".join(messages)
 
 
 def mod_repo(
@@ -398,6 +399,8 @@ def mod_repo(
 
 
 def _asked(repo: str) -> Source:
+    from .source_lists import of_text
+
     text = str(repo)
     if not text.startswith("ppa:") or __grains__.get("os") not in _PPA_SYSTEMS:
         return of_text(text)
@@ -470,17 +473,20 @@ def _key_place(signed_by: str, *, everywhere: bool) -> dict[str, Any]:
 
 
 def _is_meant(source: Source, wanted: Source) -> bool:
+    return _is_same_place(source, wanted) and (not wanted.comps or bool(set(wanted.comps) & set(source.comps)))
+
+
+def _may_become(source: Source, wanted: Source) -> bool:
+    return _is_same_place(source, wanted) and (
+        not source.comps or not wanted.comps or bool(set(wanted.comps) & set(source.comps))
+    )
+
+
+def _is_same_place(source: Source, wanted: Source) -> bool:
     return (
         wanted.types[0] in source.types
         and any(_same_address(uri, wanted.uris[0]) for uri in source.uris)
         and wanted.suites[0] in source.suites
-        and (not wanted.comps or bool(set(wanted.comps) & set(source.comps)))
-    )
-
-
-def _may_become(source: Source, wanted: Source) -> bool:
-    return _is_meant(source, Source(wanted.types, wanted.uris, wanted.suites)) and (
-        not source.comps or not wanted.comps or bool(set(wanted.comps) & set(source.comps))
     )
 
 
@@ -531,6 +537,8 @@ def _source_lists() -> Iterator[Document]:
 
 
 def _source_list(path: str) -> Document:
+    from .source_lists import Document
+
     if not os.path.isabs(path):
         raise SaltInvocationError(f"{path} is not an absolute path.")
     if not path.endswith((".list", ".sources")):

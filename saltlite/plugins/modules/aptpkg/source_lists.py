@@ -74,7 +74,7 @@ class Source:
 
 @dataclass(slots=True)
 class _Block:
-    """A part of a file: its text, the source in it if any, and that source unchanged read."""
+    """A part of a file: its text, the source in it if any, and that source as it was read."""
 
     text: str
     source: Source | None = None
@@ -212,8 +212,8 @@ def _stanza(text: str, source: Source) -> str:
         shown = value.replace(",", " ") if key in _LISTS else f"\n {value}" if "\n" in value else value
         wanted[_FIELDS.get(key, key.title())] = shown
     left = {name.lower(): (name, value) for name, value in wanted.items()}
-    said = [f"# {line}" for line in source.comment.splitlines()]
-    lines = [line for line in said if line not in text.splitlines()]
+    comments = [f"# {line}" for line in source.comment.splitlines()]
+    lines = [line for line in comments if line not in text.splitlines()]
     for name, value, part in _fields(text) if text else ():
         if not name:
             lines.append(part)

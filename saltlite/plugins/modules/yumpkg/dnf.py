@@ -23,8 +23,8 @@ REPOSITORY_KEYS = ("fromrepo", "repo", "enablerepo", "disablerepo", "disableexcl
 # An install may also ask for a group, or for what a package provides: a path or a capability such as perl(Foo).
 TARGETS = _packages.NameRules(re.compile(r"(?:@|/)?[A-Za-z0-9_][A-Za-z0-9_.+~^%{}():/@-]*", re.ASCII), _rpm.VERSIONS)
 
-_REPOSITORY = re.compile(r"[A-Za-z0-9_*?][A-Za-z0-9_.:*?+-]*", re.ASCII)
-_SETTING = re.compile(r"[A-Za-z0-9_*][A-Za-z0-9_.:*-]*=[^\x00-\x1f]*", re.ASCII)
+_REPOSITORY = r"[A-Za-z0-9_*?][A-Za-z0-9_.:*?+-]*"
+_SETTING = r"[A-Za-z0-9_*][A-Za-z0-9_.:*-]*=[^\x00-\x1f]*"
 _HEADING = re.compile(r"^[A-Z][A-Za-z ]*$")
 _NOISE = (
     "Unable to detect release version",
@@ -32,12 +32,10 @@ _NOISE = (
     "Operation aborted",
     "Failed loading plug",
 )
-_REASON = re.compile(
-    r"^(?:Error|Errors|Problem|No match|No package|No groups?|Failed|Unable|Unknown|You|Cannot|Could)\b"
-)
-_LOCKED = re.compile(r"lock (?:files? )?(?:is |was )?held|is locked by|transaction lock|already locked|\.pid is locked")
-_PLAN_HEADING = re.compile(r"^(?P<what>Install|Upgrad|Updat|Remov|Downgrad|Reinstall|Eras)\w*\b.*:$")
-_PLAN_ROW = re.compile(r"^ (\S+) +(\S+) +(\S+) +(\S+) +(\S.*)$")
+_REASON = r"^(?:Error|Errors|Problem|No match|No package|No groups?|Failed|Unable|Unknown|You|Cannot|Could)\b"
+_LOCKED = r"lock (?:files? )?(?:is |was )?held|is locked by|transaction lock|already locked|\.pid is locked"
+_PLAN_HEADING = r"^(?P<what>Install|Upgrad|Updat|Remov|Downgrad|Reinstall|Eras)\w*\b.*:$"
+_PLAN_ROW = r"^ (\S+) +(\S+) +(\S+) +(\S+) +(\S.*)$"
 _LOCK_EXIT = 200
 """What dnf returns when another program holds its lock. Contract: dnf(8), exit codes."""
 
@@ -77,7 +75,7 @@ def options(given: Mapping[str, Any]) -> list[str]:
     if given.get("disableexcludes"):
         found.append(f"--disableexcludes={repository(given['disableexcludes'])}")
     for setting in _packages.words(given.get("setopt")):
-        if not _SETTING.fullmatch(setting):
+        if not re.fullmatch(_SETTING, setting, re.ASCII):
             raise SaltInvocationError(f"{setting!r} is not a setting: option=value is.")
         found.append(f"--setopt={setting}")
     return found
@@ -85,7 +83,7 @@ def options(given: Mapping[str, Any]) -> list[str]:
 
 def repository(text: Any) -> str:
     """The id of a repository, or a glob. Raises SaltInvocationError if it is invalid."""
-    if not _REPOSITORY.fullmatch(str(text)):
+    if not re.fullmatch(_REPOSITORY, str(text), re.ASCII):
         raise SaltInvocationError(f"{text!r} is not the id of a repository.")
     return str(text)
 
@@ -103,10 +101,10 @@ def run(
     Raises CommandExecutionError if another program holds the lock.
     """
     tool = program()
-    # It would wait for the lock as long as another program holds it.
+    # By default it would wait until another program releases the lock.
     argv = [tool, *(["-q"] if quiet else []), "--setopt=exit_on_lock=1", *options(given), *command]
     done = _packages.run([*argv, *(["--"] if names and tool != "dnf5" else []), *names])
-    if done.returncode == _LOCK_EXIT or (done.returncode and _LOCKED.search(done.stderr)):
+    if done.returncode == _LOCK_EXIT or (done.returncode and re.search(_LOCKED, done.stderr)):
         holder = re.search(r"(?:pid|PID|process|locked by)[ :]+(\d+)", done.stderr)
         raise _packages.database_locked(f" (process {holder[1]})" if holder else "")
     return done
@@ -140,7 +138,7 @@ def failed(done: subprocess.CompletedProcess[str]) -> CommandExecutionError:
     """The error for a failed command, with its own reason."""
     words = [line.strip() for line in (done.stderr + "\n" + done.stdout).splitlines()]
     words = list(dict.fromkeys(line for line in words if line and not line.startswith(_NOISE)))
-    first = next((number for number, line in enumerate(words) if _REASON.match(line)), 0)
+    first = next((number for number, line in enumerate(words) if re.match(_REASON, line)), 0)
     reasons = [line.removeprefix("Error: ") for line in words[first:] if line != "Error:"]
     return _packages.failure(done, reasons[: _packages.REASON_LINES])
 
@@ -203,13 +201,13 @@ def read_plan(text: str, native: str) -> dict[str, str]:
         if line.startswith("Transaction Summary"):
             break
         if line.endswith(":") and not line.startswith(" "):
-            heading = _PLAN_HEADING.match(line)
+            heading = re.match(_PLAN_HEADING, line)
             what, row = heading["what"] if heading else "", ""
             continue
         if not line.startswith(" ") or not what:
             continue
         row = f"{row} {line.strip()}" if row else line
-        match = _PLAN_ROW.match(row)
+        match = re.match(_PLAN_ROW, row)
         if match and not row.lstrip().startswith("replacing"):
             name, arch, version = match[1], match[2], match[3]
             shown = _rpm.shown_name(name, arch, native)
@@ -234,18 +232,18 @@ _LISTS = {
     "available environment groups:": "available environments",
     "available language groups:": "available languages",
 }
-_LANGUAGE = re.compile(r"(.+) \[(.+)\]")
-_NAME = re.compile(r"[^\s\x00-\x1f@-][^\x00-\x1f]*")
-_TABLE_ROW = re.compile(r"^(\S+) .*\b(yes|no)$")
-_MEMBERS = re.compile(r"^\s*(mandatory|optional|default|conditional) (?:groups|packages)\s*:\s*(\S.*)?$", re.IGNORECASE)
-_FIELD = re.compile(r"^\s*([A-Za-z][A-Za-z -]*?)\s*:\s*(.*)$")
-_CONTINUED = re.compile(r"^\s+(?::\s*)?[-+=]?\s*(\S.*)$")
+_LANGUAGE = r"(.+) \[(.+)\]"
+_NAME = r"[^\s\x00-\x1f@-][^\x00-\x1f]*"
+_TABLE_ROW = r"^(\S+) .*\b(yes|no)$"
+_MEMBERS = r"^\s*(mandatory|optional|default|conditional) (?:groups|packages)\s*:\s*(\S.*)?$"
+_FIELD = r"^\s*([A-Za-z][A-Za-z -]*?)\s*:\s*(.*)$"
+_CONTINUED = r"^\s+(?::\s*)?[-+=]?\s*(\S.*)$"
 
 
 def checked_group(name: Any) -> str:
     """The name or id of a group. Raises SaltInvocationError if it is invalid."""
     text = str(name).removeprefix("@")
-    if not _NAME.fullmatch(text):
+    if not re.fullmatch(_NAME, text):
         raise SaltInvocationError(f"{name!r} is not the name of a group.")
     return text
 
@@ -257,11 +255,11 @@ def read_groups(text: str) -> dict[str, Any]:
     under = ""
     for line in text.splitlines():
         under_now = _LISTS.get(line.strip().lower())
-        row = _TABLE_ROW.match(line)
+        row = re.match(_TABLE_ROW, line)
         if under_now is not None:
             under = under_now
         elif under and line[:1].isspace() and line.strip():
-            language = _LANGUAGE.match(line.strip())
+            language = re.match(_LANGUAGE, line.strip())
             if under != "available languages":
                 found[under].append(line.strip())
             elif language:
@@ -277,7 +275,11 @@ def read_group(text: str) -> dict[str, Any]:
     members: dict[str, list[str]] = {kind: [] for kind in KINDS}
     kind = ""
     for line in text.splitlines():
-        heading, field, more = _MEMBERS.match(line), _FIELD.match(line), _CONTINUED.match(line)
+        heading, field, more = (
+            re.match(_MEMBERS, line, re.IGNORECASE),
+            re.match(_FIELD, line),
+            re.match(_CONTINUED, line),
+        )
         if heading:
             kind = heading[1].lower()
             if heading[2]:

@@ -131,9 +131,7 @@ def version(*names: str, versions_as_list: bool = False, root: str | None = None
 def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
     """Compare two versions as rpm does: -1, 0 or 1 when the first is older, equal or newer.
 
-    CLI Example::
-
-        saltlite '*' pkg.version_cmp '0.2-001' '0.2.0.1-002'
+    CLI Example: ``saltlite '*' pkg.version_cmp '0.2-001' '0.2.0.1-002'``
     """
     return _packages.compare(_rpm.compare, pkg1, pkg2, ignore_epoch)
 
@@ -141,9 +139,7 @@ def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
 def normalize_name(name: str) -> str:
     """The name of a package without its architecture, if that is the architecture of this machine.
 
-    CLI Example::
-
-        saltlite '*' pkg.normalize_name zsh.x86_64
+    CLI Example: ``saltlite '*' pkg.normalize_name zsh.x86_64``
     """
     return _rpm.normalised(str(name), _rpm.native_architecture(__grains__))
 
@@ -151,9 +147,7 @@ def normalize_name(name: str) -> str:
 def parse_arch(name: str) -> dict[str, str | None]:
     """The name and the architecture in a package name: ``{"name": name, "arch": arch or None}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.parse_arch zsh.x86_64
+    CLI Example: ``saltlite '*' pkg.parse_arch zsh.x86_64``
     """
     return dict(zip(("name", "arch"), _rpm.split_architecture(str(name)), strict=True))
 
@@ -195,9 +189,7 @@ def owner(*paths: str, root: str | None = None) -> str | dict[str, str]:
 def file_list(*packages: str, root: str | None = None) -> dict[str, Any]:
     """The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.file_list hostname
+    CLI Example: ``saltlite '*' pkg.file_list hostname``
     """
     return _rpm.file_list(packages, _rpm.root_folder(root))
 
@@ -205,9 +197,7 @@ def file_list(*packages: str, root: str | None = None) -> dict[str, Any]:
 def file_dict(*packages: str, root: str | None = None) -> dict[str, Any]:
     """The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.file_dict hostname
+    CLI Example: ``saltlite '*' pkg.file_dict hostname``
     """
     return _rpm.file_dict(packages, _rpm.root_folder(root))
 
@@ -492,9 +482,7 @@ def group_list(root: str | None = None) -> dict[str, Any]:
     """The groups of packages, as ids (dnf5) or names (dnf, yum): ``{"installed": [], "available": [], "installed
     environments": [], "available environments": [], "available languages": {}}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.group_list
+    CLI Example: ``saltlite '*' pkg.group_list``
     """
     command = ["grouplist", "hidden"] if dnf.program() == "yum" else ["group", "list", "--hidden"]
     done = dnf.run({"root": root}, command)
@@ -517,9 +505,7 @@ def group_info(
 
     An environment contains groups; with ``expand`` the packages of all its groups are returned.
 
-    CLI Example::
-
-        saltlite '*' pkg.group_info 'Perl Support'
+    CLI Example: ``saltlite '*' pkg.group_info 'Perl Support'``
     """
     given = {"fromrepo": fromrepo, "enablerepo": enablerepo, "disablerepo": disablerepo, "root": root}
     command = ["groupinfo"] if dnf.program() == "yum" else ["group", "info"]
@@ -544,9 +530,7 @@ def group_diff(name: str, root: str | None = None) -> dict[str, dict[str, list[s
     """Which packages of a group are installed, for each of mandatory, optional, default and conditional: ``{kind:
     {"installed": [], "not installed": []}}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.group_diff 'Perl Support'
+    CLI Example: ``saltlite '*' pkg.group_diff 'Perl Support'``
     """
     found = group_info(name, expand=True, root=root)
     return _packages.group_difference({kind: found[kind] for kind in dnf.KINDS}, list_pkgs(root=root))
@@ -592,8 +576,8 @@ groupinstall = group_install
 
 _PATTERN = r"\w+(?:[.-][^-]+)*"
 _LOCKS_OF_DNF5 = "/etc/dnf/versionlock.toml"
-_LOCK = re.compile(r"^(?P<name>\S+?)-(?P<evr>(?:\d+:)?[^-\s]+-[^-\s]+)$")
-_YUM_LOCK = re.compile(r"^(?P<epoch>\d+):(?P<name>\S+)-(?P<evr>[^-\s]+-[^-\s]+)$")
+_LOCK = r"^(?P<name>\S+?)-(?P<evr>(?:\d+:)?[^-\s]+-[^-\s]+)$"
+_YUM_LOCK = r"^(?P<epoch>\d+):(?P<name>\S+)-(?P<evr>[^-\s]+-[^-\s]+)$"
 
 
 def hold(
@@ -637,9 +621,7 @@ def unhold(
 ) -> dict[str, dict[str, Any]]:
     """Release held packages, so that upgrades change them again: ``{name: {name, changes, result, comment}}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.unhold vim
+    CLI Example: ``saltlite '*' pkg.unhold vim``
     """
     given, names = _asked_locks(name, pkgs, sources, kwargs)
     held = _locks(given)
@@ -689,7 +671,7 @@ def _locks(given: dict[str, Any]) -> dict[str, str]:
     found = {}
     for line in done.stdout.splitlines():
         bare = line.strip().removesuffix(".*").removeprefix("!")
-        match = (_YUM_LOCK if dnf.program() == "yum" else _LOCK).match(bare)
+        match = re.match(_YUM_LOCK if dnf.program() == "yum" else _LOCK, bare)
         if match:
             found[line.strip()] = match["name"]
     return found

@@ -79,9 +79,7 @@ available_version = latest_version
 def upgrade_available(name: str, **kwargs: Unpack[_Latest]) -> bool:
     """Whether an upgrade of the package is available.
 
-    CLI Example::
-
-        saltlite '*' pkg.upgrade_available openssl
+    CLI Example: ``saltlite '*' pkg.upgrade_available openssl``
     """
     return bool(latest_version(name, **kwargs))
 
@@ -149,9 +147,7 @@ def refresh_db(check_update: bool = True, **kwargs: Unpack[_Repositories]) -> bo
 def clean_metadata(**kwargs: Unpack[_Repositories]) -> bool | None:
     """Alias of ``refresh_db``.
 
-    CLI Example::
-
-        saltlite '*' pkg.clean_metadata
+    CLI Example: ``saltlite '*' pkg.clean_metadata``
     """
     return refresh_db(**kwargs)
 
@@ -163,9 +159,7 @@ def _expire(given: dict[str, Any]) -> None:
 def list_downloaded(root: str | None = None) -> dict[str, Any]:
     """The downloaded package files: ``{name: {version: {path, size, creation_date_time, creation_date_time_t}}}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.list_downloaded
+    CLI Example: ``saltlite '*' pkg.list_downloaded``
     """
     folder = _rpm.root_folder(root)
     places = [_rpm.below(folder, f"/var/cache/{each}") for each in ("libdnf5", "dnf", "yum")]
@@ -175,9 +169,7 @@ def list_downloaded(root: str | None = None) -> dict[str, Any]:
 def list_patches(refresh: bool = False, **kwargs: Unpack[_Repositories]) -> dict[str, Any]:
     """The advisories of the repositories for installed packages: ``{id: {"installed": bool, "summary": [packages]}}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.list_patches
+    CLI Example: ``saltlite '*' pkg.list_patches``
     """
     given = _packages.take(kwargs, *dnf.REPOSITORY_KEYS)
     if refresh:
@@ -190,9 +182,7 @@ def list_patches(refresh: bool = False, **kwargs: Unpack[_Repositories]) -> dict
 def list_installed_patches(**kwargs: Unpack[_Repositories]) -> dict[str, Any]:
     """The advisories whose packages are all installed, in the format of ``list_patches``.
 
-    CLI Example::
-
-        saltlite '*' pkg.list_installed_patches
+    CLI Example: ``saltlite '*' pkg.list_installed_patches``
     """
     if dnf.program() == "dnf5":  # it does not mark installed advisories
         found = _advisories(_packages.take(kwargs, *dnf.REPOSITORY_KEYS), ["advisory", "list", "--installed"])
@@ -207,9 +197,7 @@ def _advisories(given: dict[str, Any], command: list[str]) -> dict[str, Any]:
 def services_need_restart(root: str | None = None) -> list[str]:
     """The services that still run files which an upgrade has replaced. Needs dnf and systemd.
 
-    CLI Example::
-
-        saltlite '*' pkg.services_need_restart
+    CLI Example: ``saltlite '*' pkg.services_need_restart``
     """
     if root:
         raise SaltInvocationError("Services run on the machine itself, not in a root folder.")
@@ -226,9 +214,7 @@ def download(*packages: str, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
 
     A message under ``_error`` lists the names that were not found.
 
-    CLI Example::
-
-        saltlite '*' pkg.download httpd
+    CLI Example: ``saltlite '*' pkg.download httpd``
     """
     given = _packages.take(kwargs, *dnf.REPOSITORY_KEYS)
     if not packages:
@@ -270,9 +256,7 @@ def diff(*paths: str, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
     The packages are downloaded. The difference may also be ``Unchanged``, ``Not managed``, or ``N/A`` for a missing
     file.
 
-    CLI Example::
-
-        saltlite '*' pkg.diff /etc/httpd/conf/httpd.conf /etc/sudoers
+    CLI Example: ``saltlite '*' pkg.diff /etc/httpd/conf/httpd.conf /etc/sudoers``
     """
     return _rpm.differences(paths, dnf.root_of(kwargs), lambda package: download(package, **kwargs)[package])
 
@@ -298,9 +282,7 @@ def list_repos(basedir: str | list[str] | None = None, root: str | None = None) 
 def get_repo(repo: str, basedir: str | list[str] | None = None, root: str | None = None) -> dict[str, Any]:
     """The configuration of a repository; an empty dict if there is none.
 
-    CLI Example::
-
-        saltlite '*' pkg.get_repo epel
+    CLI Example: ``saltlite '*' pkg.get_repo epel``
     """
     found = list_repos(basedir, root).get(str(repo), {})
     return {key: value for key, value in found.items() if key != "file"}
@@ -309,9 +291,7 @@ def get_repo(repo: str, basedir: str | list[str] | None = None, root: str | None
 def del_repo(repo: str, basedir: str | list[str] | None = None, root: str | None = None, test: bool = False) -> str:
     """Remove a repository from its file, or the file if it has no other. ``test=True`` changes nothing.
 
-    CLI Example::
-
-        saltlite '*' pkg.del_repo epel
+    CLI Example: ``saltlite '*' pkg.del_repo epel``
     """
     path, emptied = _rpm.delete_repository(_folders(basedir, root), repo, test=test)
     return (

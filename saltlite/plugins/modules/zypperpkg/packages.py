@@ -73,9 +73,7 @@ def version(*names: str, versions_as_list: bool = False, root: str | None = None
 def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
     """Compare two versions as rpm does: -1, 0 or 1 when the first is older, equal or newer.
 
-    CLI Example::
-
-        saltlite '*' pkg.version_cmp '0.2-001' '0.2.0.1-002'
+    CLI Example: ``saltlite '*' pkg.version_cmp '0.2-001' '0.2.0.1-002'``
     """
     return _packages.compare(_rpm.compare, pkg1, pkg2, ignore_epoch)
 
@@ -83,9 +81,7 @@ def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
 def normalize_name(name: str) -> str:
     """The name of a package without its architecture, if that is the architecture of this machine.
 
-    CLI Example::
-
-        saltlite '*' pkg.normalize_name zsh.x86_64
+    CLI Example: ``saltlite '*' pkg.normalize_name zsh.x86_64``
     """
     return _rpm.normalised(str(name), _rpm.native_architecture(__grains__))
 
@@ -93,9 +89,7 @@ def normalize_name(name: str) -> str:
 def parse_arch(name: str) -> dict[str, str | None]:
     """The name and the architecture in a package name: ``{"name": name, "arch": arch or None}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.parse_arch zsh.x86_64
+    CLI Example: ``saltlite '*' pkg.parse_arch zsh.x86_64``
     """
     return dict(zip(("name", "arch"), _rpm.split_architecture(str(name)), strict=True))
 
@@ -137,9 +131,7 @@ def owner(*paths: str, root: str | None = None) -> str | dict[str, str]:
 def file_list(*packages: str, root: str | None = None) -> dict[str, Any]:
     """The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.file_list hostname
+    CLI Example: ``saltlite '*' pkg.file_list hostname``
     """
     return _rpm.file_list(packages, _rpm.root_folder(root))
 
@@ -147,9 +139,7 @@ def file_list(*packages: str, root: str | None = None) -> dict[str, Any]:
 def file_dict(*packages: str, root: str | None = None) -> dict[str, Any]:
     """The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.file_dict hostname
+    CLI Example: ``saltlite '*' pkg.file_dict hostname``
     """
     return _rpm.file_dict(packages, _rpm.root_folder(root))
 
@@ -222,9 +212,7 @@ def unhold(
 ) -> dict[str, dict[str, Any]]:
     """Release held packages, so that upgrades change them again: ``{name: {name, changes, result, comment}}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.unhold vim
+    CLI Example: ``saltlite '*' pkg.unhold vim``
     """
     locks = list_locks(root)
     report: dict[str, dict[str, Any]] = {}
@@ -270,9 +258,7 @@ def list_holds(pattern: str | None = None, full: bool = True, root: str | None =
 def list_locks(root: str | None = None) -> dict[str, dict[str, str]]:
     """The locks: ``{name: {type, match_type, case_sensitive, ...}}``; a name may be a glob.
 
-    CLI Example::
-
-        saltlite '*' pkg.list_locks
+    CLI Example: ``saltlite '*' pkg.list_locks``
     """
     path = _rpm.below(_rpm.root_folder(root), _FILE)
     try:
@@ -294,9 +280,7 @@ def list_locks(root: str | None = None) -> dict[str, dict[str, str]]:
 def clean_locks(root: str | None = None) -> dict[str, int]:
     """Remove locks that match no package: ``{"removed": count}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.clean_locks
+    CLI Example: ``saltlite '*' pkg.clean_locks``
     """
     before = len(list_locks(root))
     if before:

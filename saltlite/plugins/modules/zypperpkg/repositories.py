@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__
 
 
-_FOUND = re.compile(r"^Information for package (\S+):$", re.MULTILINE)
-_FIELD = re.compile(r"^(\S[^:\n]*?) *: ?(.*)$")
-_REFRESHED = re.compile(r"^Building repository '(.*)' cache")
-_UP_TO_DATE = re.compile(r"^Repository '(.*)' is up to date")
+_FOUND = r"^Information for package (\S+):$"
+_FIELD = r"^(\S[^:\n]*?) *: ?(.*)$"
+_REFRESHED = r"^Building repository '(.*)' cache"
+_UP_TO_DATE = r"^Repository '(.*)' is up to date"
 
 
 def latest_version(*names: str, refresh: bool = True, root: str | None = None) -> Any:
@@ -50,9 +50,7 @@ available_version = latest_version
 def upgrade_available(name: str, refresh: bool = True, root: str | None = None) -> bool:
     """Whether an upgrade of the package is available.
 
-    CLI Example::
-
-        saltlite '*' pkg.upgrade_available openssl
+    CLI Example: ``saltlite '*' pkg.upgrade_available openssl``
     """
     return bool(latest_version(name, refresh=refresh, root=root))
 
@@ -63,21 +61,19 @@ def info_available(*names: str, refresh: bool = True, root: str | None = None) -
 
     ``installed`` is a bool. Names that no repository offers are skipped.
 
-    CLI Example::
-
-        saltlite '*' pkg.info_available openssl curl
+    CLI Example: ``saltlite '*' pkg.info_available openssl curl``
     """
     wanted = sorted({_rpm.normalised(_rpm.NAME_RULES.name(n), _rpm.native_architecture(__grains__)) for n in names})
     if not wanted:
         return {}
     if refresh:
         refresh_db(root=root)
-    _, *parts = _FOUND.split(zypper.text(root, ["info", "-t", "package"], wanted))
+    _, *parts = re.split(_FOUND, zypper.text(root, ["info", "-t", "package"], wanted), flags=re.MULTILINE)
     found: dict[str, dict[str, Any]] = {}
     for name, text in zip(parts[::2], parts[1::2], strict=True):
         row: dict[str, Any] = {}
         for line in text.splitlines():
-            field = _FIELD.match(line)
+            field = re.match(_FIELD, line)
             if field and field[1].lower() == "description":
                 break  # its lines are the packager's own, and may look like fields
             if field and field[1] not in ("Name",) and field[2].strip():
@@ -210,11 +206,11 @@ def refresh_db(
         answer.checked()
     found: dict[str, bool] = {}
     for message in answer.xml.iter("message"):
-        match = _UP_TO_DATE.match(message.text or "")
+        match = re.match(_UP_TO_DATE, message.text or "")
         if match:
             found[match[1]] = False
     for row in answer.all("progress"):
-        match = _REFRESHED.match(row.get("name", ""))
+        match = re.match(_REFRESHED, row.get("name", ""))
         if match and row.get("done") == "1":
             found[match[1]] = True
     return found
@@ -227,9 +223,7 @@ _NO_REPOSITORIES = 6
 def list_patterns(refresh: bool = False, root: str | None = None) -> dict[str, dict[str, Any]]:
     """The patterns that repositories offer: ``{name: {"installed": bool, "summary": text}}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.list_patterns
+    CLI Example: ``saltlite '*' pkg.list_patterns``
     """
     return _kind("pattern", refresh, root)
 
@@ -237,9 +231,7 @@ def list_patterns(refresh: bool = False, root: str | None = None) -> dict[str, d
 def list_installed_patterns(root: str | None = None) -> dict[str, dict[str, Any]]:
     """The installed patterns: ``{name: {"installed": True, "summary": text}}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.list_installed_patterns
+    CLI Example: ``saltlite '*' pkg.list_installed_patterns``
     """
     return {name: row for name, row in list_patterns(root=root).items() if row["installed"]}
 
@@ -247,9 +239,7 @@ def list_installed_patterns(root: str | None = None) -> dict[str, dict[str, Any]
 def list_patches(refresh: bool = False, root: str | None = None) -> dict[str, dict[str, Any]]:
     """The patches that repositories offer: ``{name: {"installed": bool, "summary": text}}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.list_patches
+    CLI Example: ``saltlite '*' pkg.list_patches``
     """
     return _kind("patch", refresh, root)
 
@@ -257,9 +247,7 @@ def list_patches(refresh: bool = False, root: str | None = None) -> dict[str, di
 def list_installed_patches(root: str | None = None) -> dict[str, dict[str, Any]]:
     """The installed patches: ``{name: {"installed": True, "summary": text}}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.list_installed_patches
+    CLI Example: ``saltlite '*' pkg.list_installed_patches``
     """
     return {name: row for name, row in list_patches(root=root).items() if row["installed"]}
 
@@ -302,9 +290,7 @@ def list_products(all: bool = False, refresh: bool = False, root: str | None = N
 def list_provides(root: str | None = None) -> dict[str, list[str]]:
     """The capabilities that installed packages provide in addition to their names: ``{capability: [packages]}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.list_provides
+    CLI Example: ``saltlite '*' pkg.list_provides``
     """
     found: dict[str, list[str]] = {}
     form = f"[%{{PROVIDENAME}}{_rpm.UNIT}]"
@@ -319,9 +305,7 @@ def resolve_capabilities(pkgs: list[Any], refresh: bool = False, root: str | Non
     """Replace each capability in a list by the package that provides it, if exactly one does: names and ``{name:
     version}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.resolve_capabilities pkgs='["vim", {"perl(strict)": "1.0"}]'
+    CLI Example: ``saltlite '*' pkg.resolve_capabilities pkgs='["vim", {"perl(strict)": "1.0"}]'``
     """
     if refresh:
         refresh_db(root=root)
@@ -337,9 +321,7 @@ def resolve_capabilities(pkgs: list[Any], refresh: bool = False, root: str | Non
 def list_downloaded(root: str | None = None) -> dict[str, Any]:
     """The downloaded package files: ``{name: {version: {path, size, creation_date_time, creation_date_time_t}}}``.
 
-    CLI Example::
-
-        saltlite '*' pkg.list_downloaded
+    CLI Example: ``saltlite '*' pkg.list_downloaded``
     """
     place = _rpm.below(_rpm.root_folder(root), "/var/cache/zypp/packages")
     return _rpm.downloaded([place], _rpm.native_architecture(__grains__))
@@ -350,9 +332,7 @@ def download(*packages: str, refresh: bool = False, root: str | None = None) -> 
 
     A message under ``_error`` lists the names that were not downloaded.
 
-    CLI Example::
-
-        saltlite '*' pkg.download httpd
+    CLI Example: ``saltlite '*' pkg.download httpd``
     """
     if not packages:
         raise SaltInvocationError("No packages were given.")
@@ -381,9 +361,7 @@ def diff(*paths: str, root: str | None = None) -> dict[str, str]:
     The packages are downloaded. The difference may also be ``Unchanged``, ``Not managed``, or ``N/A`` for a missing
     file.
 
-    CLI Example::
-
-        saltlite '*' pkg.diff /etc/apache2/httpd.conf /etc/sudoers
+    CLI Example: ``saltlite '*' pkg.diff /etc/apache2/httpd.conf /etc/sudoers``
     """
     folder = _rpm.root_folder(root)
     return _rpm.differences(paths, folder, lambda package: str(download(package, root=root)[package]["path"]))
@@ -392,15 +370,13 @@ def diff(*paths: str, root: str | None = None) -> dict[str, str]:
 def services_need_restart(root: str | None = None) -> list[str]:
     """The services that still run files which an upgrade has replaced.
 
-    CLI Example::
-
-        saltlite '*' pkg.services_need_restart
+    CLI Example: ``saltlite '*' pkg.services_need_restart``
     """
     return zypper.text(root, ["ps", "-sss"]).split()
 
 
 _FOLDER = "/etc/zypp/repos.d"
-_URL = re.compile(r"[a-z][a-z0-9+.-]*:[^\s]")
+_URL = r"[a-z][a-z0-9+.-]*:[^\s]"
 
 _SETTINGS = {
     "enabled": "enabled",
@@ -426,9 +402,7 @@ def list_repos(root: str | None = None) -> dict[str, dict[str, Any]]:
 
     ``root`` is the folder of another system.
 
-    CLI Example::
-
-        saltlite '*' pkg.list_repos
+    CLI Example: ``saltlite '*' pkg.list_repos``
     """
     return {alias: _shown(alias, values) for alias, values in _rpm.read_repositories([_folder(root)]).items()}
 
@@ -436,9 +410,7 @@ def list_repos(root: str | None = None) -> dict[str, dict[str, Any]]:
 def get_repo(repo: str, root: str | None = None) -> dict[str, Any]:
     """The configuration of a repository; an empty dict if there is none.
 
-    CLI Example::
-
-        saltlite '*' pkg.get_repo repo-oss
+    CLI Example: ``saltlite '*' pkg.get_repo repo-oss``
     """
     return list_repos(root).get(str(repo), {})
 
@@ -446,9 +418,7 @@ def get_repo(repo: str, root: str | None = None) -> dict[str, Any]:
 def del_repo(repo: str, root: str | None = None, test: bool = False) -> dict[str, Any]:
     """Remove a repository: ``{alias: True, "message": text}``. ``test=True`` removes nothing.
 
-    CLI Example::
-
-        saltlite '*' pkg.del_repo repo-oss
+    CLI Example: ``saltlite '*' pkg.del_repo repo-oss``
     """
     _rpm.delete_repository([_folder(root)], repo, test=test)
     return {repo: True, "message": f"Repository '{repo}' has been removed."}
@@ -475,7 +445,7 @@ def mod_repo(repo: str, root: str | None = None, test: bool = False, **kwargs: A
     link = values.get("baseurl") or values.get("mirrorlist")
     if before is None and not link:
         raise CommandExecutionError(f"There is no repository {repo}: a new one needs url or mirrorlist.")
-    if link and not _URL.match(str(link)):
+    if link and not re.match(_URL, str(link)):
         raise SaltInvocationError(f"{link!r} is not the URL of a repository.")
     if before is None:
         _refuse_twice(repo, str(link), known)

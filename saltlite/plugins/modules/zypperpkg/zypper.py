@@ -21,14 +21,14 @@ TARGETS = _packages.NameRules(
     _rpm.VERSIONS,
 )
 
-_REPOSITORY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+@()-]*", re.ASCII)
+_REPOSITORY = r"[A-Za-z0-9_][A-Za-z0-9_.:+@()-]*"
 
 _SUCCESS = (0, 100, 101, 102, 103)
 """Exit codes of success: done, updates or security updates are there, reboot or restart needed. Contract: zypper(8)."""
 
 _LOCKED = 7
 _NO_ROOT = 5
-_CUT_REASON = re.compile(r"^ Solution 1:", re.MULTILINE)
+_CUT_REASON = r"^ Solution 1:"
 
 
 class Answer:
@@ -53,7 +53,7 @@ class Answer:
         for prompt in self.xml.iter("prompt"):
             text = (prompt.findtext("description") or "").strip()
             if text.startswith("Problem"):
-                found.append(" ".join(_CUT_REASON.split(text)[0].split()))
+                found.append(" ".join(re.split(_CUT_REASON, text, flags=re.MULTILINE)[0].split()))
         return [text for text in found if text]
 
     def checked(self, *also: int) -> Answer:
@@ -107,6 +107,6 @@ def repositories(given: Any) -> list[str]:
     """The aliases in a list or a comma-separated string. Raises SaltInvocationError for an invalid alias."""
     found = _packages.words(given)
     for alias in found:
-        if not _REPOSITORY.fullmatch(alias):
+        if not re.fullmatch(_REPOSITORY, alias, re.ASCII):
             raise SaltInvocationError(f"{alias!r} is not the alias of a repository.")
     return found
