@@ -107,7 +107,7 @@ class TakenOver(link.LinkProcess):
 
     def _for_minions(self, mworker: link.MWorkerChannel, message: IpcMessage) -> None:
         if message["t"] == "response":
-            ask = mworker.asks.get((message["session"], message["message"]["n"]))
+            ask = mworker.requests.get((message["session"], message["message"]["n"]))
             if ask is not None:
                 message = {**message, "message": self._altered(dict(ask.message), message["message"], ask.id)}
         super()._for_minions(mworker, message)

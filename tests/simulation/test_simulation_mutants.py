@@ -55,7 +55,7 @@ def test_a_return_that_is_acknowledged_before_its_commit_is_lost(monkeypatch: py
         for report in batch:
             if report.message["t"] == "return":
                 self._manager.committed(report.fingerprint, [report.message["jid"]])
-        self._soon()
+        self._schedule()
 
     monkeypatch.setattr(LinkProcess, "_send_batch", hasty)
     assert found("G6")

@@ -39,7 +39,7 @@ class Reactor:
             work()
 
 
-class Hub:
+class FakeSessionManager:
     """Wants what a test puts into `wants`."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Hub:
 class Nothing:
     """Takes any call, is empty."""
 
-    laden = False
+    has_responses = False
 
     def __call__(self, *_given: Any, **_more: Any) -> list[Any]:
         return []
@@ -77,7 +77,7 @@ class Link:
     """A link process with one MWorker, which keeps what it was sent."""
 
     def __init__(self) -> None:
-        self.reactor, self.manager = Reactor(), Hub()
+        self.reactor, self.manager = Reactor(), FakeSessionManager()
         self.process = LinkProcess(
             cast("Any", self.reactor), cast("Any", self.manager), lambda _owner: cast("Any", None)
         )

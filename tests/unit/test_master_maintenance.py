@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from saltlite.master.processes.maintenance import ROOM_EVENTS, ROOM_FROM, ROOM_JOBS, ROOM_S, ROOM_TO, Maintenance
+from saltlite.master.processes.maintenance import SPACE_EVENTS, SPACE_FROM, SPACE_JOBS, SPACE_S, SPACE_TO, Maintenance
 from saltlite.model.history import JobFilter
 from saltlite.platform.clock import ManualClock
 from saltlite.testing.memory_store import MemoryStore
@@ -45,23 +45,23 @@ def kept(store: MemoryStore, jobs: int, store_max: int) -> list[int]:
         store_max=store_max,
         link=cast("Any", None),
     )
-    timers.ring(ROOM_S)
-    timers.ring(ROOM_S)
+    timers.ring(SPACE_S)
+    timers.ring(SPACE_S)
     return sorted(n for n in range(jobs) if store.job(job(n).jid) is not None)
 
 
 def test_the_oldest_ended_jobs_make_room_before_the_store_is_full() -> None:
     store = MemoryStore()
-    many = 3 * ROOM_JOBS
+    many = 3 * SPACE_JOBS
     limit = (many - 1) * BODY
     left = kept(store, many, limit)
     assert left[0] == 0, "a job that has not ended stays, however old"
     assert left[1:] == list(range(many - len(left) + 1, many)), "the youngest stay"
-    assert store.size() <= ROOM_TO * limit
+    assert store.size() <= SPACE_TO * limit
 
 
 def test_a_store_with_room_keeps_everything() -> None:
-    limit = int(20 * BODY / ROOM_FROM) + 10 * BODY
+    limit = int(20 * BODY / SPACE_FROM) + 10 * BODY
     assert kept(MemoryStore(), 20, limit) == list(range(20))
 
 
@@ -75,11 +75,11 @@ def test_events_without_end_make_room_where_there_is_no_job_to_drop() -> None:
     store = MemoryStore()
     publish(store, job(0, minions=(WEB1,), created_at=NOW))
     with store.write() as tx:
-        for _ in range(2 * ROOM_EVENTS):
+        for _ in range(2 * SPACE_EVENTS):
             tx.put_event("salt/presence/change", {"new": ["web1"]}, NOW)
     limit = store.size()
     timers = Timers()
     Maintenance(cast("Any", timers), store, ManualClock(wall=NOW), keep_s=1e9, store_max=limit, link=cast("Any", None))
-    timers.ring(ROOM_S)
-    assert store.size() <= ROOM_TO * limit
+    timers.ring(SPACE_S)
+    assert store.size() <= SPACE_TO * limit
     assert store.job(job(0).jid) is not None

@@ -62,13 +62,9 @@ if TYPE_CHECKING:
     from saltlite.resources.registry.mmap import ResourceRegistry
 
 
-# MERGED paths.py:
-# Where a master keeps what.
-
-
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The files and folders of the master with this configuration."""
+    """Files and folders of a master."""
 
     config: MasterConfig
 
@@ -79,31 +75,31 @@ class Paths:
 
     @property
     def lock(self) -> str:
-        """Held by the one master of this data_dir."""
+        """The lock of the one master of this data_dir."""
         return os.path.join(self.config.data_dir, "lock")
 
     @property
     def copies(self) -> str:
-        """The environments of single `saltlite cp` commands."""
+        """Files in transit of `saltlite cp`."""
         return os.path.join(self.config.cachedir, "copies")
 
     @property
     def minions(self) -> str:
-        """What minions have sent, one folder each."""
+        """Files that minions sent, one folder each."""
         return os.path.join(self.config.cachedir, "minions")
 
     @property
     def hooks(self) -> str:
-        """Where the process of hooks stands in the event log."""
+        """The cursor of the process of hooks in the event log."""
         return os.path.join(self.config.data_dir, "hooks.json")
 
     def returner(self, name: str) -> str:
-        """Where that returner stands in the event log."""
+        """The cursor of that returner in the event log."""
         return os.path.join(self.config.data_dir, "returners", f"{name}.json")
 
     @property
     def readers(self) -> dict[str, str]:
-        """What the processes that read the event log are called, and where each notes how far it is."""
+        """The processes that follow the event log, and the file of each one's cursor."""
         of_returners = {f"returner {name}": self.returner(name) for name in returner_names(self.config)}
         return of_returners | ({HOOKS: self.hooks} if self.config.hooks else {})
 
@@ -114,17 +110,17 @@ class Paths:
 
     @property
     def auth_socket(self) -> str:
-        """Where MWorkers have passwords checked."""
+        """Where the auth process listens."""
         return os.path.join(self.config.sock_dir, "auth.ipc")
 
     @property
     def evaluator_socket(self) -> str:
-        """Where MWorkers have pillars made."""
+        """Where the evaluators listen."""
         return os.path.join(self.config.sock_dir, "evaluators.ipc")
 
     @property
     def link_socket(self) -> str:
-        """Where MWorkers connect to the link process."""
+        """Where the link process listens."""
         return os.path.join(self.config.sock_dir, "link.ipc")
 
 
@@ -143,7 +139,7 @@ def evaluators_spec(config: MasterConfig, listener: socket.socket) -> Spec:
 
 
 def _run_auth(config: MasterConfig, mworkers: socket.socket, ready: Callable[[], None]) -> None:
-    """Keeps its rights: PAM needs them, and files that MWorkers may not read."""
+    """Keeps its rights, for PAM and for files that MWorkers may not read."""
     from saltlite.loader.index import build_index  # noqa: PLC0415 - the other processes never load a plug-in
     from saltlite.loader.loader import Loader  # noqa: PLC0415 - as above
     from saltlite.loader.search_path import search_layers  # noqa: PLC0415 - as above
@@ -168,7 +164,7 @@ def _run_auth(config: MasterConfig, mworkers: socket.socket, ready: Callable[[],
 
 
 def _sharedsecret(config: MasterConfig) -> str:
-    """What the backend `sharedsecret` asks for; "" is no secret, and lets nobody in."""
+    """The secret of the backend `sharedsecret`; with "" it accepts no login."""
     if not config.sharedsecret_file:
         return ""
     raw = read_secret(config.sharedsecret_file)
@@ -181,7 +177,7 @@ def _sharedsecret(config: MasterConfig) -> str:
 
 
 def _run_evaluators(config: MasterConfig, mworkers: socket.socket, ready: Callable[[], None]) -> None:
-    """Opens no store: what is evaluated here is text that somebody wrote."""
+    """Opens no store, because it evaluates templates of users."""
     from saltlite.master.processes.evaluators import BUFFER_MAX, MESSAGE_MAX, Evaluators  # noqa: PLC0415 - as above
     from saltlite.pillar.compiler import has_top  # noqa: PLC0415 - as above
     from saltlite.pillar.files import DiskPillarFiles  # noqa: PLC0415 - as above
@@ -206,7 +202,7 @@ def _accept_mworkers(
     message_max: int,
     send_buffer_max: int,
 ) -> None:
-    """Have each MWorker that connects added, with what makes the channel to it."""
+    """Call `add` for each MWorker that connects, with a function that makes its channel."""
 
     def accept(sock: socket.socket, _peer: Peer) -> None:
         def make_channel(on_batch: Callable[[list[bytes]], None], on_close: Callable[[str], None]) -> Channel:
@@ -222,19 +218,18 @@ def _accept_mworkers(
 
 
 def until_sigterm(reactor: Reactor, ready: Callable[[], None]) -> None:
-    """Run the loop until the supervisor asks this process to end."""
+    """Run the loop until the supervisor stops this process."""
     reactor.on_signal(signal.SIGTERM, reactor.stop)
-    # Ctrl-C reaches the whole group; the supervisor is who decides.
+    # Ctrl-C reaches the whole process group; only the supervisor acts on it.
     reactor.on_signal(signal.SIGINT, lambda: None)
     ready()
     reactor.run()
 
 
 def prepare_store(load: Callable[[], Callable[[], Store]], user: str) -> int:
-    """Create the store, or find out that it cannot be used, as the user that will use it, in a process of its own.
+    """Open or create the store as its user, in a child process; returns the number of accepted keys.
 
-    `load` loads what opens it, while this is still root's process. How many keys of minions it has accepted. Raises
-    StartupError.
+    `load` imports the store while this process is still root. Raises StartupError when the store cannot be used.
     """
     reading, writing = os.pipe()
     pid = os.fork()
@@ -264,25 +259,24 @@ def prepare_store(load: Callable[[], Callable[[], Store]], user: str) -> int:
 log = logging.getLogger(__name__)
 
 OPEN_FILES = 20_000
-"""What the link process asks the kernel for: one descriptor a minion."""
+"""Descriptors of the link process: one per minion."""
 SOCKET_MODE = 0o600
 OPEN_SOCKET_MODE = 0o666
-"""That of the clients' socket when others than operators were granted something: who they are, the kernel says."""
+"""Mode of the clients' socket when users who are no operators have rights; the kernel tells who connects."""
 MIB = 1024 * 1024
 LINK = "master link"
 PORT_WAIT_S = 2.0
-"""How long to try for the port: the link process of a master that was killed holds it until its good-byes are said."""
+"""How long to wait for the port: a killed master's link process holds it for its last frames."""
 PORT_RETRY_S = 0.05
 SHARED_USER = (
-    "`link_user` and `user` are one user: a link process that was taken over could change the store and what is in "
-    "cachedir; make a user of its own (`useradd --system --no-create-home saltlite-link`) and set link_user to it"
+    "`link_user` and `user` are the same user: a compromised link process could change the store and cachedir; create "
+    "a separate user (`useradd --system --no-create-home saltlite-link`) and set link_user to it"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the processes of a master have from before they were forked: when it started, in wall-clock seconds, and
-    memory that they share."""
+    """What processes of a master inherit by fork: its start, in wall-clock seconds, and shared memory."""
 
     started_at: float
     fill_times: SharedFillTimes
@@ -290,9 +284,9 @@ class Shared:
 
 
 def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], None] = lambda: None) -> None:
-    """Run the master until it is told to stop. Raises StartupError when it cannot start.
+    """Run the master until a signal stops it. Raises StartupError.
 
-    `config_dir` is where its configuration was read: runners of hooks read it too.
+    `config_dir` is where its configuration was read; runners of hooks read it too.
     """
     return_freed_memory()
     account, link_account = accounts_of(config)
@@ -353,7 +347,7 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
 
 
 def _keep_certificate(config: MasterConfig, supervisor: Supervisor, specs: Sequence[Spec]) -> None:
-    """Renew the certificate in time, and use a fleet key that was changed."""
+    """Renew the certificate in time, and load a rotated fleet key."""
     showing = [spec.name for spec in specs if _shows_certificate(spec.name)]
     renewal = Renewal(config.pki_dir, lambda: _ensure_identity(config), lambda: supervisor.restart_in_turn(showing))
     supervisor.every(RENEW_S, renewal.renew)
@@ -361,7 +355,7 @@ def _keep_certificate(config: MasterConfig, supervisor: Supervisor, specs: Seque
 
 
 def _beside_jobs(config: MasterConfig, paths: Paths, config_dir: str, shared: Shared) -> list[Spec]:
-    """The processes that read the event log and act on it."""
+    """The processes that follow the event log."""
     names = returner_names(config)
     specs = [Spec(f"returner {name}", functools.partial(_run_returner, config, paths, name), tuple) for name in names]
     if config.hooks:
@@ -379,7 +373,7 @@ def _shows_certificate(process: str) -> bool:
 
 
 def listen_for_minions(config: MasterConfig) -> socket.socket:
-    """The listening socket, or StartupError; a port in use is tried again for PORT_WAIT_S."""
+    """The listening socket. Retries a port in use for PORT_WAIT_S. Raises StartupError."""
     from saltlite.platform.zmq_link import PortInUseError, listen  # noqa: PLC0415 - other processes never load ZeroMQ
 
     give_up_at = time.monotonic() + PORT_WAIT_S
@@ -393,14 +387,14 @@ def listen_for_minions(config: MasterConfig) -> socket.socket:
 
 
 def _loaded_store(paths: Paths) -> Callable[[], Store]:
-    """How to open the store. Called before root's rights are given up: the user need not see Python's folders."""
+    """How to open the store. Imports it before root's rights are dropped: the user may not read Python's folders."""
     from saltlite.master.store.sqlite import SqliteStore  # noqa: PLC0415 - the link process never loads SQLite
 
     return lambda: SqliteStore(paths.store)
 
 
 def _loaded_inventory(config: MasterConfig) -> Callable[[], tuple[ResourceRegistry, Banks]]:
-    """How to open the resource registry and the cache banks; called as `_loaded_store` is."""
+    """How to open the resource registry and the cache banks; see `_loaded_store`."""
     from saltlite.master.store.banks import LocalBanks  # noqa: PLC0415 - the link process never loads them
     from saltlite.resources.registry.mmap import ResourceRegistry  # noqa: PLC0415 - as above
 
@@ -418,9 +412,9 @@ def _rules(config: MasterConfig) -> Rules:
 
 
 def accounts_of(config: MasterConfig) -> tuple[Account, Account]:
-    """Who the processes of the master become, and who the link process becomes. Raises MisconfiguredError."""
+    """The accounts of the master's processes and of the link process. Raises MisconfiguredError."""
     account = account_of(config.user)
-    instead = f"set `link_user: {config.user}`, which gives up what a user of its own protects from"
+    instead = f"set `link_user: {config.user}`, which gives up the protection of a separate user"
     link_account = account_of(config.link_user, instead)
     if link_account.uid == 0 and account.uid != 0 and os.geteuid() == 0:
         raise MisconfiguredError(
@@ -535,7 +529,7 @@ def _run_mworker(
 def _open_master(
     config: MasterConfig, paths: Paths, *, started_at: float
 ) -> tuple[Callable[[LinkChannel], Master], Callable[[], None]]:
-    """What handlers are handed, in a process that gives up its rights here; and how to close it."""
+    """The context of handlers in a process that drops its rights here, and a function that closes it."""
     from saltlite.master.processes.documents import Pillars  # noqa: PLC0415 - as above
     from saltlite.pillar.files import DiskPillarFiles  # noqa: PLC0415 - as in _run_mworker
 
@@ -578,7 +572,7 @@ def _open_master(
 
 
 def _granted(config: MasterConfig, own: frozenset[int]) -> Granted:
-    """What the configuration grants; `own` are the uids of the master's processes."""
+    """The rights that the configuration grants; `own` are the uids of the master's processes."""
     return Granted(
         publisher=read_rules(config.publisher_acl, "publisher_acl", patterns=True),
         external={name: read_rules(users, f"external_auth.{name}") for name, users in config.external_auth.items()},

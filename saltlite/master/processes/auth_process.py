@@ -28,17 +28,17 @@ from saltlite.wire.framing import pack, unpack
 log = logging.getLogger(__name__)
 
 CHECKS_AT_ONCE = max(4, os.cpu_count() or 1)
-"""More than cores on a small machine: PAM keeps who typed a wrong password waiting, and that costs no CPU."""
+"""More than the cores of a small machine: PAM delays the answer to a wrong password, which costs no CPU."""
 WAITING_MAX = 64
-"""Checks that wait for their turn; more are told to come back."""
+"""Checks that wait; more are refused."""
 CHECK_S = 10.0
-"""How long a backend may take; then its process is killed, and the answer is no."""
+"""How long a backend may take; then its process is killed, and the check fails."""
 _ANSWER_MAX = 32 * 1024
-"""Bytes that a check may say: fewer than a pipe holds, so that it never waits for us to read."""
+"""Bytes of a check's answer: less than a pipe holds, so that it never blocks."""
 _BUSY = "too many people log in at this moment: try again"
 
 Functions = Mapping[str, Callable[..., Any]]
-"""`backend.auth` and `backend.groups`, as the loader has them."""
+"""`backend.auth` and `backend.groups`, from the loader."""
 
 
 @dataclass(eq=False, slots=True)
@@ -88,7 +88,7 @@ class AuthProcess:
     def _next(self) -> None:
         while self._waiting and self._running < CHECKS_AT_ONCE:
             check = self._waiting.popleft()
-            # Looked at again: those that were wrong while this one waited count.
+            # Checked again: wrong passwords count that came while this one waited.
             if self._guesses.wait_s((check.backend, check.user), self._reactor.now()) > 0:
                 self._say(check, reason="too many wrong passwords for this name: try again later")
                 continue
@@ -128,7 +128,7 @@ def _end(child: Child) -> None:
 
 
 def _checked(functions: Functions, check: _Check, writing: int) -> None:
-    """In the process of one check: ask the backend, say what it says, and end."""
+    """The child process of one check: ask the backend, write its answer, and exit."""
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, signal.SIG_DFL)
     said: dict[str, Any] = {"ok": False, "groups": [], "problem": ""}
@@ -147,7 +147,7 @@ def _checked(functions: Functions, check: _Check, writing: int) -> None:
 
 
 def _asked(functions: Functions, check: _Check) -> dict[str, Any]:
-    # Only True is a yes: what is merely true may be an object that says why not.
+    # Only True is a yes: another true value may be an object that tells why not.
     if functions[f"{check.backend}.auth"](check.user, check.password) is not True:
         return {"ok": False}
     name = f"{check.backend}.groups"
@@ -158,12 +158,12 @@ def _asked(functions: Functions, check: _Check) -> dict[str, Any]:
 MESSAGE_MAX = 256 * 1024
 RETRY_S = 0.2
 WAIT_S = 30.0
-"""How long a check may take, its turn included."""
+"""How long a check may take, including its wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a backend said of a name and a password; `reason` is a sentence that the caller may read, or ""."""
+    """A backend's verdict on a name and a password. `reason` is an error message for the caller, or ""."""
 
     ok: bool
     groups: tuple[str, ...] = ()
@@ -176,7 +176,7 @@ _GONE = Verdict(ok=False, reason="the process that checks passwords does not ans
 
 
 class Backends:
-    """Asks the process at `path`, which must be one of the user `uid`: others could say yes to everything."""
+    """The client of `AuthProcess`. The process at `path` must be of user `uid`: another could accept any password."""
 
     def __init__(self, reactor: Reactor, path: str, uid: int) -> None:
         self._reactor = reactor
@@ -187,7 +187,7 @@ class Backends:
         self._numbers = 0
 
     def check(self, backend: str, user: str, password: str, done: Done) -> None:
-        """`done` gets the verdict, once."""
+        """Check a password; `done` gets the verdict, once."""
         self._numbers += 1
         number = self._numbers
         self._asked[number] = done
@@ -206,7 +206,7 @@ class Backends:
 
     def _connect(self) -> None:
         try:
-            # The folder of the socket is the master's user's, so a process that was broken into could replace it.
+            # The socket's folder belongs to the master's user, so a compromised process could replace it.
             sock = connect_unix(self._path, made_by=self._uid)
         except (UnreachableError, RefusedError) as error:
             log.error("nobody can log in: %s", error)  # noqa: TRY400 - the sentence says it all

@@ -30,15 +30,15 @@ from saltlite.wire.limits import MIB
 from saltlite.wire.merkle import SignedPart, SignedParts, signed_parts
 
 TELL_S = 60.0
-"""One MWorker tells of one minion so often at most."""
+"""The least interval between events of one MWorker about one minion."""
 
 SHOWN = 5
-"""SRNs that are named."""
+"""SRNs in one event."""
 
 
 @dataclass(slots=True)
 class Refused:
-    """What was left out of what one minion said; `jid` and `reason` are of the first."""
+    """Results of one minion that were rejected; `jid` and `reason` are of the first."""
 
     jid: Jid
     reason: str
@@ -46,7 +46,7 @@ class Refused:
     srns: list[TargetId] = field(default_factory=list)
 
     def add(self, count: int, srns: list[TargetId]) -> None:
-        """So many more, with some of the resources that they were said of."""
+        """Count more, with some of the resources that they claim to be of."""
         self.count += count
         self.srns += srns[: max(0, SHOWN - len(self.srns))]
 
@@ -63,30 +63,33 @@ class Refused:
 
 
 class RejectedResults:
-    """What one MWorker has left out and not told yet, by minion. Times are monotonic seconds."""
+    """Rejected results that have no event yet, by minion (G8). Times are monotonic seconds.
+
+    A minion can send a thousand a second, in any job's name, so they are counted, with one event per minion in TELL_S.
+    """
 
     def __init__(self) -> None:
         self._untold: dict[MinionId, Refused] = {}
         self._told_at: dict[MinionId, float] = {}
 
     def add(self, minion: MinionId, refused: Refused) -> None:
-        """Something more of what that minion said."""
+        """Add rejected results of that minion."""
         known = self._untold.setdefault(minion, Refused(refused.jid, refused.reason))
         known.add(refused.count, refused.srns)
 
     def due(self, now: float) -> list[tuple[MinionId, Refused]]:
-        """What may be told now."""
+        """Results whose event is due."""
         self._told_at = {minion: at for minion, at in self._told_at.items() if now - at < TELL_S}
         return [(minion, refused) for minion, refused in self._untold.items() if minion not in self._told_at]
 
     def told(self, minion: MinionId, now: float) -> None:
-        """All of it was told."""
+        """The event of that minion was written."""
         del self._untold[minion]
         self._told_at[minion] = now
 
 
 class LinkPort(Protocol):
-    """What handlers may ask of the link process. Nothing is lost with a link that is down: the store has it."""
+    """What handlers ask of the link process. If it is down, nothing is lost: the store has all that matters."""
 
     def decided(self, session: int, state: str, minion: str, gone: Sequence[str] = ()) -> None: ...
 
@@ -103,7 +106,7 @@ class LinkPort(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this master is: its certificate, and the Ed25519 seed that signs jobs (32 bytes)."""
+    """This master's certificate, and the Ed25519 seed that signs jobs (32 bytes)."""
 
     fleet: Fingerprint
     certificate: MasterCertificate
@@ -112,48 +115,48 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class HandlerConfig:
-    """What the configuration says to handlers. Times in seconds."""
+    """The configuration of handlers. Times are seconds."""
 
     timeout_s: float
     deliver_s: float
     operators: frozenset[int]
-    """The uids that may do anything: root's, and that of whoever started the master."""
+    """The uids with all rights: root, and the user that started the master."""
     store_max: int = 0
-    """Bytes that the store may fill; 0 for no limit."""
+    """The limit of the store in bytes; 0 for none."""
     mworkers: int = 1
-    """How many MWorkers there are to be."""
+    """The number of MWorkers."""
     started_at: float = 0.0
-    """When the master was started, wall-clock seconds since 1970."""
+    """Start of the master, in wall-clock seconds since 1970."""
     copies_dir: str = ""
-    """Where the files of `saltlite cp` are on their way."""
+    """The folder of files in transit of `saltlite cp`."""
     nodegroups: Nodegroups = field(default_factory=dict)
-    """Name -> a target that it stands for."""
+    """Name -> target."""
     resources: Rules = field(default_factory=Rules)
     """Who may register which resources."""
     granted: Granted = field(default_factory=Granted)
-    """Who else than operators may do what."""
+    """The rights of users who are no operators."""
     keep_job_args: bool = True
-    """Whether the arguments of ended jobs are kept, where there are no secrets among them."""
+    """Whether arguments of ended jobs are kept, if they contain no secrets."""
     login_s: float = 43_200.0
-    """How long the token of a login is good."""
+    """Lifetime of a login token."""
     returners: frozenset[str] = frozenset()
-    """Names of returners that a job may name."""
+    """Returners that a job may name."""
     readers: Mapping[str, str] = field(default_factory=dict)
-    """Processes that read the event log: what they are called -> the file that says where they stand."""
+    """Processes that follow the event log: name -> file of its cursor."""
 
 
 _COMPOUND = frozenset("@ ()")
 """Letters that no glob of ids has."""
 PROOFS_KEPT = 4
-"""Jobs whose audience proofs an MWorker remembers: those of 10,000 targets take 60 ms to make, and 3 MB."""
+"""Jobs whose audience proofs are cached: those of 10,000 targets take 60 ms to compute, and 3 MB."""
 
 
 FUNCTION_SETS_KEPT = 64
-"""Sets of functions that an MWorker remembers: minions with the same modules share one, of some 50 KB."""
+"""Function sets that are cached: minions with the same modules share one, of some 50 KB."""
 
 
 class RecentFunctions:
-    """Function sets by digest, the longest unused ones forgotten first. What a digest stands for never changes."""
+    """An LRU cache of function sets by digest, which never change."""
 
     def __init__(self) -> None:
         self._kept: dict[str, FunctionSet] = {}
@@ -169,17 +172,17 @@ class RecentFunctions:
 
 
 class RecentProofs:
-    """Audience proofs by job, the longest unused ones forgotten first.
+    """An LRU cache of audience proofs by job.
 
-    A fleet that comes back asks for the same few jobs once a minion: made anew each time, they would cost the
-    square of its size.
+    A fleet that reconnects pulls the same few jobs once per minion; computed each time, they would cost the square of
+    its size.
     """
 
     def __init__(self) -> None:
         self._kept: dict[Jid, SignedParts] = {}
 
     def of(self, jid: Jid, job: Callable[[], Job | None]) -> SignedParts:
-        """All parts of that job; `job` reads it, where it is needed. None of a job that is not there any more."""
+        """All signed parts of that job; `job` reads it if needed. Empty for a job that was deleted."""
         found = self._kept.pop(jid, None)
         if found is None:
             read = job()
@@ -194,7 +197,7 @@ class RecentProofs:
 
 @dataclass(slots=True)
 class Master:
-    """One MWorker's world."""
+    """The context of the handlers of one process."""
 
     store: Store
     clock: Clock
@@ -204,10 +207,10 @@ class Master:
     registry: Registry
     """Which minion manages which resource."""
     banks: Banks
-    """What minions said of themselves, for all processes."""
+    """What minions reported about themselves, shared by all processes."""
     pillars: Pillars = field(default_factory=Pillars)
     files: FileRoots = field(default_factory=lambda: MemoryFileRoots({}))
-    """What minions may fetch; an MWorker sets it."""
+    """The files that minions may fetch; set by an MWorker."""
     registrations: Registrations = field(init=False)
     indexes: Indexes = field(init=False)
     logins: Logins = field(init=False)
@@ -215,13 +218,13 @@ class Master:
     functions: RecentFunctions = field(default_factory=RecentFunctions)
     left_out: RejectedResults = field(default_factory=RejectedResults)
     budget: Budget = field(default_factory=Budget)
-    """What the patterns of the request that is being answered may still cost."""
+    """What the patterns of the current request may still cost."""
     selected: dict[str, frozenset[TargetId]] = field(default_factory=dict)
-    """Whom the targets of rules select that this request has asked for."""
+    """Cache of the current request: what targets of rules select."""
     pillar_guesses: RateLimiter | None = field(default_factory=guess_limiter)
     """Limits targets by wrong values of pillar; None where only operators choose targets."""
     present: dict[MinionId, float] = field(default_factory=dict)
-    """Minions that have a session now, and since when; kept up to date by the link."""
+    """Minions with a session, and since when; updated by the link process."""
 
     def __post_init__(self) -> None:
         self.registrations = Registrations(self.banks)
@@ -229,7 +232,7 @@ class Master:
         self.logins = Logins(self.identity.job_private)
 
     def begin_request(self) -> None:
-        """To be called before each request: it has a budget of its own, and sees the fleet as it is now."""
+        """Reset the budget and the cache of the request; to be called before each one."""
         self.budget = Budget()
         self.selected = {}
 
@@ -248,18 +251,17 @@ class Master:
 
     @property
     def fleet(self) -> MasterFleet:
-        """The fleet as it is now; for one question."""
+        """A snapshot of the fleet, for one query."""
         return MasterFleet(self.store.accepted_ids, self.registry, self.indexes, self.terms.nodegroups, self.budget)
 
     def resolve(self, target: Target) -> Selection:
-        """What the target selects now. Raises UsageError for what is no target."""
+        """What the target selects now. Raises UsageError for an invalid target."""
         return resolve(target, self.fleet)
 
     def selects(self, expression: str) -> frozenset[TargetId]:
-        """The minions and resources that a target expression of a rule selects now. One that is none selects nobody.
-        Raises CostlyRuleError when nothing is left of the request's budget.
+        """What a target expression of a rule selects now; nothing for an invalid one.
 
-        A single word is a glob, and so selects what a job with that target is for; anything else is compound.
+        A single word is a glob, anything else is compound. Raises CostlyRuleError when the request's budget is used up.
         """
         kind = TargetKind.COMPOUND if _COMPOUND.intersection(expression) else TargetKind.GLOB
         found = self.selected.get(expression)
@@ -280,7 +282,7 @@ class Master:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """The client wants what comes back for a job, from this sequence number on; `once`: what there is now."""
+    """Stream the results of a job after this sequence number; `once`: only those that are stored now."""
 
     jid: Jid
     after: int
@@ -289,30 +291,30 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """The client wants the events whose tag matches this glob, from this sequence number on."""
+    """Stream the events whose tag matches this glob, after this sequence number."""
 
     pattern: str
     after: int
     only_of: Principal | None = None
-    """Whose jobs and runners the events are to be about; None for all events."""
+    """Only events of jobs and runners of this principal; None for all events."""
     only_jobs: bool = False
-    """Only events of jobs, but of everybody's."""
+    """Only events of jobs, of all users."""
 
 
 class Stream(Protocol):
-    """What keeps a client's connection open: messages by cursor, so that a broken one is taken up again."""
+    """A stream of messages to a client; its cursor lets the client resume after a disconnect."""
 
     def news(self) -> dict[str, Any] | None:
-        """The next message, None when there is nothing new; `end` is set on the last. Raises StoreError."""
+        """The next message, None if there is none; `end` is set on the last. Raises StoreError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What an answer has to ask the link process first.
+    """A question to the link process before the answer.
 
-    `message` makes the question with its number. `fields` makes the fields of the answer from what the link
-    said, None when it said nothing in time; the SaltliteError that it may raise is answered instead.
+    `message` makes the question from its number; `fields` makes the answer from the reply, None after a timeout. A
+    SaltliteError that it raises is the answer instead.
     """
 
     message: Callable[[int], IpcMessage]
@@ -321,10 +323,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class LoginCheck:
-    """What an answer has to ask the process of the backends first.
+    """A password check before the answer.
 
-    `fields` makes the fields of the answer from the groups that the backend said; it is called when that has let the
-    user in, and the SaltliteError that it may raise is answered instead.
+    `fields` makes the answer from the user's groups after a successful check. A SaltliteError that it raises is the
+    answer instead.
     """
 
     backend: str
@@ -335,10 +337,10 @@ class LoginCheck:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """What an answer has to wait for, while its MWorker goes on with other work.
+    """An answer that takes time, while its MWorker continues with other work.
 
-    `begin` has it made. It is given a function that is called once, with one that makes the fields of the answer; the
-    SaltliteError that this may raise is answered instead.
+    `begin` gets a callback, to be called once with a function that makes the fields of the answer. A SaltliteError that
+    this function raises is the answer instead.
     """
 
     begin: Callable[[Callable[[Callable[[], dict[str, Any]]], None]], None]
@@ -346,9 +348,9 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a handler answers: `fields` now, or those of `question` when the link has answered it.
+    """A handler's answer: `fields` now, or later those of `question`, `login` or `later`.
 
-    `follow` keeps the connection open and streams. `committed`: something was, and other readers wait for it.
+    `follow` opens a stream. `committed`: the store changed, so streams are to be read.
     """
 
     fields: dict[str, Any] = field(default_factory=dict)

@@ -22,28 +22,28 @@ from saltlite.wire.limits import DOC_MAX, KIB, MIB
 from saltlite.wire.messages import Message, response_message
 
 DOCUMENTS_MEMORY = 2 * DOC_MAX
-"""Bytes of documents that are not whole yet, in one MWorker."""
+"""Bytes of incomplete documents in one MWorker."""
 SHARES = 8
-"""A minion's share is this part of the memory. Only one minion at a time has more."""
+"""A minion's share of the memory is 1/SHARES. Only one minion at a time may exceed it."""
 IDLE_S = 60.0
-"""After so long without a piece that goes on with it, a document is forgotten."""
+"""An incomplete document is dropped this long after its last piece."""
 RATE_MIN = 128 * KIB
-"""Bytes a second that a document has to come at, once it is IDLE_S old, to keep its place when another one needs it."""
+"""Bytes per second that a document older than IDLE_S needs, to keep its memory when another one needs it."""
 SMALL = MIB
-"""Bytes up to which a document is small. Larger ones do not push each other out: none would ever be whole."""
+"""Bytes up to which a document is small. Larger ones do not displace each other: none would ever complete."""
 PER_MINUTE = 30
-"""Documents of one kind that one minion may send in a minute. More are answered `busy`."""
+"""Documents of one kind per minion and minute. More are answered with `busy`."""
 BYTES_PER_MINUTE = DOC_MAX
-"""What the documents of one minion may have together in a minute: what they cost goes by their size."""
+"""Bytes of documents per minion and minute."""
 
 _SIZE_MAX = {"grains": GRAINS_MAX, "resources": DOC_MAX}
 
-_Place = tuple[MinionId, str]
+_Key = tuple[MinionId, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One that is whole, and is what its digest says. Nobody has looked into it."""
+    """A complete document whose digest is right; its content is not checked yet."""
 
     kind: str
     data: bytes
@@ -55,18 +55,18 @@ class _Arriving:
     size: int
     begun_at: float
     touched_at: float
-    """When a piece came that went on with it."""
+    """When its last piece arrived."""
     data: bytearray = field(default_factory=bytearray)
 
 
-class _Paid:
-    """What one minion sent in the last minute: when, of which kind, and how many bytes."""
+class _Window:
+    """The documents of one minion in the last minute: when, which kind, how many bytes."""
 
     def __init__(self) -> None:
         self._sent: deque[tuple[float, str, int]] = deque()
 
     def problem(self, kind: str, size: int, now: float) -> str:
-        """Why a document of that size is not taken now, "" when it is."""
+        """Why a document of that size exceeds the rate, "" if it does not."""
         sent = self._sent
         while sent and now - sent[0][0] >= 60.0:
             sent.popleft()
@@ -76,32 +76,29 @@ class _Paid:
             return f"the master takes {BYTES_PER_MINUTE} bytes of documents of a minion in a minute"
         return ""
 
-    def pay(self, kind: str, size: int, now: float) -> None:
+    def add(self, kind: str, size: int, now: float) -> None:
         self._sent.append((now, kind, size))
 
     def is_over(self, now: float) -> bool:
-        """Whether nothing counts any more."""
+        """Whether the last minute is empty."""
         return not self._sent or now - self._sent[-1][0] >= 60.0
 
 
 class Documents:
-    """The documents that are on their way to one MWorker."""
+    """The incomplete documents of one MWorker."""
 
     def __init__(self, clock: Clock, memory: int = DOCUMENTS_MEMORY) -> None:
-        """`memory`: bytes that documents on their way may fill."""
+        """`memory`: bytes for incomplete documents."""
         self._clock = clock
         self._memory = memory
-        self._arriving: OrderedDict[_Place, _Arriving] = OrderedDict()
-        """The one that nobody went on with for longest comes first."""
+        self._arriving: OrderedDict[_Key, _Arriving] = OrderedDict()
+        """The longest idle one comes first."""
         self._held = 0
-        self._paid: OrderedDict[MinionId, _Paid] = OrderedDict()
-        """The one who sent a whole document last comes last."""
+        self._windows: OrderedDict[MinionId, _Window] = OrderedDict()
+        """The latest sender comes last."""
 
     def put(self, minion: MinionId, message: Message) -> Message | Document:
-        """Take a piece: the document when it was the last one, otherwise what to say.
-
-        That has in `size` from which byte on the next piece is expected.
-        """
+        """Add a piece. Returns the document after the last one, else the response; its `size` is the next offset."""
         n, kind, size, data = message["n"], message["kind"], message["size"], message["data"]
         if not 0 < size <= _SIZE_MAX[kind]:
             return response_message(
@@ -109,7 +106,7 @@ class Documents:
             )
         place, now = (minion, kind), self._clock.monotonic()
         self._forget_old(now)
-        problem = self._paid[minion].problem(kind, size, now) if minion in self._paid else ""
+        problem = self._windows[minion].problem(kind, size, now) if minion in self._windows else ""
         if message["offset"] == 0 and problem:
             return response_message(n, "busy", names=[problem])
         arriving = self._arriving.get(place)
@@ -126,14 +123,14 @@ class Documents:
         if len(arriving.data) < size:
             return response_message(n, "ok", size=len(arriving.data))
         self._forget(place)
-        self._paid.setdefault(minion, _Paid()).pay(kind, size, now)
-        self._paid.move_to_end(minion)
+        self._windows.setdefault(minion, _Window()).add(kind, size, now)
+        self._windows.move_to_end(minion)
         if hashlib.sha256(arriving.data).digest() != arriving.digest:
             return response_message(n, "ok", size=0)
         return Document(kind, bytes(arriving.data))
 
-    def _has_room(self, place: _Place, more: int, now: float) -> bool:
-        """Whether so many bytes can be taken up; others that have to make room for them have made it."""
+    def _has_room(self, place: _Key, more: int, now: float) -> bool:
+        """Whether `more` bytes fit; drops other documents that have to yield."""
         minion, others = place[0], [other for other in self._arriving if other != place]
         if self._of(minion) + more > self._share():
             before = [other for other in others if other[0] != minion and self._of(other[0]) > self._share()]
@@ -150,8 +147,8 @@ class Documents:
                 self._forget(max(large, key=self._size))
         return self._held + more <= self._memory
 
-    def _yields(self, place: _Place, now: float) -> bool:
-        """Whether this document comes too slowly; it is forgotten then."""
+    def _yields(self, place: _Key, now: float) -> bool:
+        """Whether this document arrives too slowly; if so, it is dropped."""
         arriving = self._arriving.get(place)
         if arriving is None:
             return True
@@ -164,7 +161,7 @@ class Documents:
     def _share(self) -> int:
         return self._memory // SHARES
 
-    def _size(self, place: _Place) -> int:
+    def _size(self, place: _Key) -> int:
         return len(self._arriving[place].data)
 
     def _of(self, minion: MinionId) -> int:
@@ -173,28 +170,26 @@ class Documents:
     def _forget_old(self, now: float) -> None:
         while self._arriving and now - next(iter(self._arriving.values())).touched_at > IDLE_S:
             self._forget(next(iter(self._arriving)))
-        while self._paid and next(iter(self._paid.values())).is_over(now):
-            self._paid.popitem(last=False)
+        while self._windows and next(iter(self._windows.values())).is_over(now):
+            self._windows.popitem(last=False)
 
-    def _forget(self, place: _Place) -> None:
+    def _forget(self, place: _Key) -> None:
         gone = self._arriving.pop(place, None)
         if gone is not None:
             self._held -= len(gone.data)
 
 
 PILLARS_MEMORY = DOC_MAX
-"""Bytes of pillars in one MWorker that are being fetched piece by piece. The ones that waited longest make room, and
-are asked for again from their beginning."""
+"""Bytes of pillars in one MWorker that are being fetched piece by piece. The oldest is dropped first; its minion starts
+again."""
 
 PILLARS_A_MINUTE = 60
-"""Pillars that are made for one minion in a minute. It comes again later for more: one minion must not keep an MWorker
-busy."""
+"""Evaluations per minion and minute, so that one minion cannot keep an MWorker busy."""
 
 
 @dataclass(slots=True)
 class Pillars:
-    """`evaluator` makes them of `files`, of which is only looked here whether there are any. `cached`: whether they are
-    put into their bank."""
+    """Pillars of one MWorker: `evaluator` makes them of `files`. `cached`: whether they are put into their bank."""
 
     files: PillarFiles = field(default_factory=lambda: MemoryPillarFiles({}))
     evaluator: Evaluator = field(default_factory=lambda: MemoryEvaluator(MemoryPillarFiles({})))
@@ -207,7 +202,7 @@ class Pillars:
         return has_top(self.files)
 
     def may_make(self, minion: MinionId, now: float) -> bool:
-        """Count one more for that minion, unless it has had as many as there may be; `now` in seconds."""
+        """Whether that minion may have another evaluation now; counts it. `now` is seconds."""
         since, count = self._made.get(minion, (now, 0))
         if now - since >= 60.0:
             since, count = now, 0
@@ -217,7 +212,7 @@ class Pillars:
         return True
 
     def remember(self, minion: MinionId, sha256: bytes, data: bytes) -> None:
-        """That minion fetches this pillar in several pieces."""
+        """Keep a pillar that this minion fetches in pieces."""
         self._under_way[minion] = sha256, data
         self._under_way.move_to_end(minion)
         held = sum(len(data) for _sha256, data in self._under_way.values())
@@ -226,10 +221,10 @@ class Pillars:
             held -= len(forgotten)
 
     def remembered(self, minion: MinionId, sha256: bytes) -> bytes | None:
-        """The pillar with that digest which that minion fetches."""
+        """The pillar with that digest that this minion fetches; None if it was dropped."""
         known, data = self._under_way.get(minion, (b"", b""))
         return data if known == sha256 else None
 
     def forget(self, minion: MinionId) -> None:
-        """That minion has all of it."""
+        """This minion has its whole pillar."""
         self._under_way.pop(minion, None)

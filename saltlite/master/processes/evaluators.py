@@ -36,31 +36,31 @@ from saltlite.wire.limits import DOC_MAX, MIB
 log = logging.getLogger(__name__)
 
 PROCESSES = 3
-"""Evaluations at the same moment: one that does not end leaves the other processes to everybody else."""
+"""Concurrent evaluations, so that one that hangs does not block the others."""
 EVALUATION_CPU_S = 5.0
-"""Seconds of CPU that one evaluation may use; then its process is killed."""
+"""CPU seconds of one evaluation; then its process is killed."""
 EVALUATION_S = 15.0
-"""Seconds of the clock that it may take, where it gets less than a whole CPU, or waits for something."""
+"""Wall-clock seconds of one evaluation, which may get less than a CPU, or wait."""
 BAD_FILE_CPU_S = 1.0
-"""Seconds of CPU for one that is in a file in which another one had to be ended."""
+"""CPU seconds in a file in which another evaluation was killed."""
 BAD_FILE_S = 600.0
-"""How long such a file is remembered ..."""
+"""How long such a file is remembered."""
 BAD_FILES_MAX = 100
-"""... and how many are."""
+"""Such files that are remembered."""
 CHECK_S = 0.25
-"""How often the CPU time of an evaluation is looked at."""
+"""How often the CPU time of an evaluation is checked."""
 MESSAGE_MAX = DOC_MAX + MIB
-"""Bytes of one question or answer: the document, and what is said about it."""
+"""Bytes of one question or answer."""
 BUFFER_MAX = 4 * MESSAGE_MAX
 LOOK_S = 0.5
-"""How often questions that wait too long are looked for."""
+"""How often questions that wait too long are rejected."""
 
 MakeChannel = Callable[[Callable[[list[bytes]], None], Callable[[str], None]], Channel]
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What an MWorker asked, under its own number; `raw` goes to the process as it is."""
+    """A question of an MWorker under its number; `raw` goes to the process unchanged."""
 
     channel: Channel
     number: int
@@ -69,7 +69,7 @@ class _Question:
 
 @dataclass(eq=False, slots=True)
 class _Process:
-    """One process, and what it evaluates now."""
+    """One evaluator process, and its current question."""
 
     note: mmap.mmap
     child: Child = field(init=False)
@@ -83,7 +83,7 @@ class _Process:
 
 
 class Evaluators:
-    """Answers `{n, asker, id, raw}` with `{n, said}`; `raw` and `said` are read by the ends only."""
+    """Answers `{n, asker, id, raw}` with `{n, response}`. Only the two ends read `raw` and `response`."""
 
     def __init__(self, reactor: Reactor, files: PillarFiles, nodegroups: Nodegroups) -> None:
         self._reactor = reactor
@@ -107,7 +107,7 @@ class Evaluators:
         holder.append(make_channel(on_batch, lambda _reason: None))
 
     def pids(self) -> list[int]:
-        """Those of its processes."""
+        """The pids of its processes."""
         return [process.child.pid for process in self._processes]
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class Evaluators:
             self._next()
 
     def _next(self) -> None:
-        """Give each process that is free the next question."""
+        """Give each free process the next question."""
         while True:
             free = next((one for one in self._processes if one.place is None and not one.channel.closed), None)
             if self._closed or (free is None and len(self._processes) >= PROCESSES):
@@ -186,7 +186,7 @@ class Evaluators:
         return process
 
     def _said(self, process: _Process, batch: list[bytes]) -> None:
-        """Its answer, behind a byte that says whether the process ends now."""
+        """Its answer, after a byte that tells whether the process ends now."""
         for data in batch:
             place = self._free(process)
             if place is not None:
@@ -198,7 +198,7 @@ class Evaluators:
         self._next()
 
     def _fell_silent(self, process: _Process, _reason: str) -> None:
-        """It closed its socket, or said more than it may."""
+        """It closed its socket, or its answer is too large."""
         process.child.signal(signal.SIGKILL)
 
     def _free(self, process: _Process) -> Place[_Question] | None:
@@ -209,7 +209,7 @@ class Evaluators:
         return place
 
     def _check(self, process: _Process) -> None:
-        """End an evaluation that takes too much; look again in a moment at one that does not."""
+        """Kill an evaluation that takes too long; otherwise check again later."""
         now = self._reactor.now()
         cpu_s = cpu_seconds(process.child.pid) - process.cpu_before
         known = now - self._bad_files.get(noted(process.note), -BAD_FILE_S) < BAD_FILE_S
@@ -224,7 +224,7 @@ class Evaluators:
         process.child.signal(signal.SIGKILL)
 
     def _exited(self, process: _Process, status: int | None) -> None:
-        # What it has said is read in this turn at the latest.
+        # Its last answer is read in this turn at the latest.
         self._reactor.call_soon(partial(self._gone, process, status))
 
     def _gone(self, process: _Process, status: int | None) -> None:
@@ -259,14 +259,14 @@ class Evaluators:
 
 
 ANSWER_S = WAIT_S + EVALUATION_S + 5.0
-"""How long an MWorker waits for an answer."""
+"""How long an MWorker waits for an evaluation."""
 _GONE = Evaluation(problem="the evaluators do not answer: try again, or look at the log")
 
 Done = Callable[[Evaluation], None]
 
 
 class Evaluations:
-    """Asks the process at `path`, which must be one of the user `uid`: others could give any pillar to anybody."""
+    """The client of `Evaluators`. The process at `path` must be of user `uid`: another could forge pillars."""
 
     def __init__(self, reactor: Reactor, path: str, uid: int) -> None:
         self._reactor = reactor

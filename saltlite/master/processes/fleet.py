@@ -21,29 +21,29 @@ from saltlite.targeting.grain_index import BankIndex, of_resources
 from saltlite.targeting.matchers import ADDRESS_GRAINS, lies_in, parse_network
 
 _STEPS_OF_AN_ADDRESS = 40
-"""Steps of the budget for an address that is compared with a network."""
+"""Budget steps to compare an address with a network."""
 
 Nodegroups = Mapping[str, str | list[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """What is asked by content. One set a process: each follows its bank's changes."""
+    """Indexes of the banks' content, one set per process. Each follows the changes of its bank."""
 
     grains: BankIndex
     pillar: BankIndex | None
-    """None: the master keeps no pillar, and no question has an answer."""
+    """None if the master caches no pillar."""
     resource_grains: BankIndex
 
 
 def indexes_of(banks: Banks, *, pillar: bool = True) -> Indexes:
-    """The indexes of one process; nothing is read before the first question. `pillar`: whether that is kept."""
+    """The indexes of one process; they load at their first query. `pillar`: whether pillar is cached."""
     resources = BankIndex(banks.bank(RESOURCE_GRAINS), of_resources)
     return Indexes(BankIndex(banks.bank(GRAINS)), BankIndex(banks.bank(PILLAR)) if pillar else None, resources)
 
 
 class MasterFleet(Fleet):
-    """The fleet at one moment: one object resolves one target, for it looks at the accepted keys once."""
+    """A snapshot of the fleet that resolves one target; it reads the accepted keys once."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class MasterFleet(Fleet):
         nodegroups: Nodegroups,
         budget: Budget | None = None,
     ) -> None:
-        """`accepted`: the ids of all accepted keys. `budget`: what the whole request may still cost."""
+        """`accepted` returns the ids of accepted keys; `budget` is that of the whole request."""
         self._budget = budget or Budget()
         self._ask_accepted = accepted
         self._accepted: dict[MinionId, None] | None = None
@@ -128,52 +128,45 @@ class MasterFleet(Fleet):
         return self._accepted
 
     def _views(self) -> Views:
-        # Looked up once: nothing may move in the views while somebody goes through them.
+        # Read once: the views must not change during an iteration.
         if self._seen is None:
             self._seen = self._registry.views()
         return self._seen
 
     def _accepted_owner(self, minion: str) -> MinionId | None:
-        """The owner, while its key is accepted: the rows of one whose key is gone are on their way out."""
+        """The owner if its key is accepted; rows of deleted keys are about to be removed."""
         owner = MinionId(minion)
         return owner if owner in self._minions() else None
 
 
-# MERGED registrations.py:
-# What each minion registered last, apart from the rows of the registry: the functions and reports of its resource
-# types, its claims on resources of others, and the resources that it misses.
-#
-# The bank `resource_types` holds one row per minion that has registered or was refused; all processes share it.
-
-
 CLAIMS_MAX = 1000
-"""Resources of others that are remembered as claimed by one minion: when one of them becomes free, the minion is asked.
-Claims beyond these are seen when the minion tells the next time what it holds."""
+"""Claims that are remembered per minion: when such a resource becomes free, the minion is asked to register. Further
+claims take effect when the minion registers the next time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """One row."""
+    """What one minion registered last."""
 
     functions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Type -> function -> its text of `saltlite.model.signature`; a type is absent when nothing is known of it."""
+    """Type -> function -> its text of `saltlite.model.signature`."""
     count: int = 0
     """Resources that became the minion's."""
     refusals: int = 0
-    """Registrations that were refused, wholly or in part, since the last one of which all counted."""
+    """Registrations rejected in whole or in part since the last complete one."""
     reasons: Sequence[str] = ()
-    """What was refused last, in sentences; also what was kept back of a registration that counted."""
+    """Why parts of the last registration were rejected or withheld, in sentences."""
     lost: frozenset[TargetId] = frozenset()
-    """Resources that it registered and that went to another minion: they stay there when it registers them again."""
+    """Resources that went from it to another minion, where they stay when it registers them again."""
     claims: frozenset[TargetId] = frozenset()
-    """Resources that it registered and that others kept, CLAIMS_MAX at most."""
+    """Resources that it registered while others own them, at most CLAIMS_MAX."""
     missing: Mapping[str, Missing] = field(default_factory=dict)
-    """Type -> resources that are its own although it did not find them the last time."""
+    """Type -> resources that it owns but did not find the last time."""
     reports: Mapping[str, TypeReport] = field(default_factory=dict)
-    """What it tells of its types."""
+    """By type: what it reports about it."""
 
     def missing_since(self, srn: TargetId) -> float | None:
-        """Since when the resource is missed, wall-clock seconds since 1970; None when it is not."""
+        """Since when the resource is missing, in wall-clock seconds since 1970; None if it is not."""
         kind, _, bare_id = srn.partition(":")
         missing = self.missing.get(kind)
         return missing.since.get(bare_id) if missing is not None else None
@@ -189,13 +182,13 @@ class Registered:
 
 
 class _FunctionSet(dict[str, str]):
-    """Functions of a type by name. The minions of a fleet share a few sets; one that no row has is forgotten."""
+    """Functions of a type by name. Minions share sets; one that no row uses is garbage-collected."""
 
     __slots__ = ("__weakref__",)
 
 
 class Registrations:
-    """All rows, kept up to date from the bank's changes."""
+    """All rows; follows the changes of the bank."""
 
     def __init__(self, banks: Banks) -> None:
         self._bank: Bank = banks.bank(RESOURCE_TYPES)
@@ -205,22 +198,22 @@ class Registrations:
         self._cursor = ""
 
     def of(self, minion: MinionId) -> Registered | None:
-        """What this minion registered, None when it never did."""
+        """The row of this minion, None if it never registered."""
         self._follow()
         return self._rows.get(minion)
 
     def rows(self) -> Iterator[tuple[MinionId, Registered]]:
-        """Every row, in no order."""
+        """All rows, in no order."""
         self._follow()
         return iter(self._rows.items())
 
     def claimants(self, srns: Iterable[TargetId]) -> set[MinionId]:
-        """The minions that registered any of these while another one had it."""
+        """The minions that claim or lost any of these resources."""
         self._follow()
         return {minion for srn in srns for minion in self._claimants.get(srn, ())}
 
     def digest(self, minion: MinionId) -> str:
-        """The digest of the registration that counts, "" when there is none, or not all of it counts."""
+        """The digest of the current registration, "" if there is none or it was partly rejected."""
         return self._bank.digest(minion)
 
     def put(self, minion: MinionId, row: Registered, digest: str) -> None:
@@ -238,10 +231,9 @@ class Registrations:
         self._bank.put(minion, value, digest)
 
     def lose(self, minion: MinionId, srns: Iterable[TargetId]) -> None:
-        """Another minion has these resources from now on, also those that this one missed. Raises StoreError.
+        """Another minion owns these resources from now on, including missing ones. Raises StoreError.
 
-        That they are missing is no disagreement then. Its digest goes: asked in its next session, it gets back what
-        nobody has by then.
+        The digest is cleared, so that the minion registers again in its next session, and regains what is free then.
         """
         row = self.of(minion)
         if row is not None:
@@ -250,7 +242,7 @@ class Registrations:
             self.put(minion, replace(row, count=count, lost=gone, missing=row.without_missing(gone)), "")
 
     def forget(self, minion: MinionId) -> None:
-        """The minion is gone."""
+        """Delete the row of this minion."""
         self._bank.delete(minion)
 
     def _follow(self) -> None:
@@ -281,7 +273,7 @@ class Registrations:
             refusals=value["refusals"],
             reasons=tuple(value["reasons"]),
             lost=frozenset(value["lost"]),
-            # What follows is not in rows that an earlier version wrote.
+            # Rows of earlier versions lack the following.
             claims=frozenset(value.get("claims", ())),
             missing={kind: Missing(*one) for kind, one in value.get("missing", {}).items()},
             reports={kind: read_report(one) for kind, one in value.get("reports", {}).items()},
@@ -299,8 +291,8 @@ def _wanted(row: Registered | None) -> frozenset[TargetId]:
 
 
 ASKED_MAX = 100
-"""Minions that are asked at once: each sends all that it manages, and one of them gets the resource. The others tell
-anyway, within minutes, what they hold."""
+"""Minions asked at once: each sends all its resources, and one of them gets the free one. The others register within
+minutes anyway."""
 
 
 class Asking(Protocol):
@@ -310,7 +302,7 @@ class Asking(Protocol):
 
 
 def ask_claimants(registrations: Registrations, link: Asking, free: Collection[TargetId], *, but: MinionId) -> None:
-    """Have minions register again whose claims on these resources were refused; not the one that gave them up."""
+    """Ask the minions that claim these free resources to register again, but not the one that released them."""
     if free:
         for minion in sorted(registrations.claimants(free) - {but})[:ASKED_MAX]:
             link.fetch(minion, "resources")

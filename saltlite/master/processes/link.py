@@ -1,8 +1,8 @@
-"""The link process: carries what the manager decides, between the network and the MWorkers.
+"""The link process: carries out the effects of the session manager, between the network and the MWorkers.
 
-It writes nothing to disk and runs no handler. It holds every batch of reports until an MWorker has committed it,
-so that an MWorker may die at any time; and it can die itself at any time, because the minions keep what was not
-acknowledged and the store keeps what was not delivered.
+It writes nothing to disk and runs no handler. It holds every batch of reports until an MWorker has committed it, so an
+MWorker may die at any time. It may die itself at any time, because minions keep what was not acknowledged, and the
+store keeps what was not delivered.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ from saltlite.wire.messages import FUNCTIONS_BYTES_MAX
 log = logging.getLogger(__name__)
 
 SPREAD_MS_PER_MINION = 5
-"""At a planned stop, minions are told to come back within so many milliseconds each."""
+"""At a planned stop, the window for reconnecting grows by this per minion."""
 SPREAD_MIN_MS = 1_000
-"""Nobody comes back to a master that is still on its way down."""
+"""No minion reconnects to a master that is still stopping."""
 SPREAD_MAX_MS = 60_000
 LINGER_S = 0.05
 LINGER_S_PER_MINION = 20e-6
-"""How long the last frames get to leave the machine. A minion that comes back in that time greets a master that does
-not answer any more, and has to begin again: with 200 ms it was one in five."""
+"""How long to wait for the last frames to be sent. A minion that reconnects in that time gets no answer and starts
+again: with 200 ms it was one in five."""
 REPORT_BYTES = 4 * KIB
-"""What a report counts for beside its body: a state with the longest reason takes half of it."""
+"""Bytes of a report beside its body: a state with the longest reason takes half of it."""
 STORE_RETRY_S = 1.0
-"""Reports that could not be stored are tried again after so long."""
-HOMES_MAX = 10_000
-"""Jobs of which it is known which MWorker published them."""
+"""After this time, reports that could not be stored are tried again."""
+PUBLISHERS_MAX = 10_000
+"""Jobs whose publishing MWorker is remembered."""
 WAKE_UP_S = 0.02
-"""Bells are passed on together after so long; they are for readers of other MWorkers' jobs."""
+"""Wake-ups are batched for this time; they are for streams in other MWorkers."""
 WAITING_MAX = 20_000
-"""Messages kept while no MWorker is there; past it they are dropped, and minions say them again."""
+"""Messages kept while there is no MWorker. More are dropped, and minions repeat them."""
 
 
 ForMWorkers = Report | Decide | Pull | Suspect
@@ -65,7 +65,7 @@ MakeChannel = Callable[[Callable[[list[bytes]], None], Callable[[str], None]], C
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Reports that an MWorker was given together, and when, in monotonic seconds."""
+    """Reports that an MWorker got together, and when, in monotonic seconds."""
 
     reports: list[Report]
     at: float
@@ -73,16 +73,16 @@ class Batch:
 
 @dataclass(eq=False, slots=True)
 class MWorkerChannel:
-    """One MWorker, and the batches that it has not committed yet."""
+    """The channel of one MWorker, with its uncommitted batches and unanswered requests."""
 
     channel: Channel
     batches: dict[int, Batch] = field(default_factory=dict)
-    asks: dict[tuple[int, int], MinionRequest] = field(default_factory=dict)
-    """Questions about files that it has not answered, by session and number."""
+    requests: dict[tuple[int, int], MinionRequest] = field(default_factory=dict)
+    """By session and number."""
 
 
 class LinkProcess:
-    """Joins manager, network and MWorkers."""
+    """Connects session manager, network and MWorkers."""
 
     def __init__(
         self, reactor: Reactor, manager: SessionManager, make_link: Callable[[LinkProcess], ServerLink]
@@ -99,7 +99,7 @@ class LinkProcess:
         self._stopping = False
         self._unstored: list[Report] = []
         self._left_out = 0
-        self._homes: OrderedDict[str, MWorkerChannel] = OrderedDict()
+        self._publishers: OrderedDict[str, MWorkerChannel] = OrderedDict()
         self._committers: set[MWorkerChannel] = set()
         self._tick()
 
@@ -111,31 +111,28 @@ class LinkProcess:
             return
         if not supervised(f"a frame from {address}", partial(self._manager.frame, route, connection, address, frame)):
             self._link.hang_up(connection, address)
-        self._soon()
+        self._schedule()
 
     def on_hangup(self, connection: int) -> None:
         """A connection of the network broke."""
         self._manager.hangup(connection)
-        self._soon()
+        self._schedule()
 
     def on_connect(self, connection: int, address: str) -> None:
         """A connection of the network was made."""
         self._manager.connected(connection, address)
-        self._soon()
+        self._schedule()
 
     # -- MWorkers
 
     def add_mworker(self, make_channel: MakeChannel, released: Callable[[], None]) -> None:
-        """A process of the master connected; what it gets depends on the role that it names.
-
-        `released` is called when the connection is over.
-        """
+        """A process of the master connected. Its `hello` names its role. `released` is called when it disconnects."""
         mworker: MWorkerChannel
 
         def on_batch(batch: list[bytes]) -> None:
             for data in batch:
                 supervised("a message of an MWorker", partial(self._from_mworker, mworker, unpack(data)))
-            self._soon()
+            self._schedule()
 
         def on_close(_reason: str) -> None:
             released()
@@ -144,7 +141,7 @@ class LinkProcess:
         mworker = MWorkerChannel(make_channel(on_batch, on_close))
 
     def stop(self) -> None:
-        """A planned stop: tell the minions, let the frames leave, end the loop."""
+        """Planned stop: tell the minions, wait for the frames to be sent, end the loop."""
         self._stopping = True
         count = len(self._manager.sessions.present())
         self._manager.leave(min(SPREAD_MAX_MS, max(SPREAD_MIN_MS, SPREAD_MS_PER_MINION * count)))
@@ -152,15 +149,15 @@ class LinkProcess:
         self._reactor.call_later(LINGER_S + LINGER_S_PER_MINION * count if count else 0.0, self._reactor.stop)
 
     def close(self) -> None:
-        """Give the network back."""
+        """Close the network socket."""
         self._link.close()
 
     # -- inside
 
     def _joined(self, mworker: MWorkerChannel) -> None:
-        """An MWorker is there: tell it who is up, and give it what waits."""
+        """An MWorker connected: send it presence, and the messages that wait."""
         self._mworkers.append(mworker)
-        # What the store believed of an earlier link's sessions is over; one MWorker says so.
+        # One MWorker records that the sessions of an earlier link process are over.
         mworker.channel.send(
             pack(ipc.presence(self._manager.sessions.present(), record=not self._recorded, whole=True))
         )
@@ -168,10 +165,10 @@ class LinkProcess:
         waiting, self._waiting = self._waiting, []
         self._to_mworker(waiting)
         unasked, self._unsent_requests = self._unsent_requests, []
-        self._ask_for_files(unasked)
+        self._pass_requests(unasked)
 
-    def _soon(self) -> None:
-        # One pass a turn, however many frames the turn brought: that is what makes batches.
+    def _schedule(self) -> None:
+        # One pass per turn of the loop, however many frames arrived, so that reports form batches.
         if not self._carrying:
             self._carrying = True
             self._reactor.call_soon(self._carry_out)
@@ -185,7 +182,7 @@ class LinkProcess:
         while effects := self._manager.take():
             for effect in effects:
                 if isinstance(effect, Send):
-                    # Behind a frame that found no room no other may slip through: jobs leave in their order.
+                    # After a frame that found no room, no other may pass it: jobs are sent in order.
                     blocked = effect.route in full
                     result = SendResult.FULL if blocked else self._link.send(effect.route, effect.frame)
                     if result is not SendResult.OK:
@@ -200,19 +197,19 @@ class LinkProcess:
                     for_mworkers.append(effect)
         self._announce(presence)
         self._to_mworker(for_mworkers)
-        self._ask_for_files(list(self._manager.files.due()))
+        self._pass_requests(list(self._manager.files.due()))
         if self._manager.files.has_responses:
-            self._soon()
+            self._schedule()
         if full:
             self._reactor.call_later(BLOCKED_RETRY_S, self._retry)
 
     def _retry(self) -> None:
         self._manager.tick()
-        self._soon()
+        self._schedule()
 
     def _tick(self) -> None:
         self._manager.tick()
-        self._soon()
+        self._schedule()
         self._reactor.call_later(TICK_S, self._tick)
 
     def _announce(self, presence: list[Presence]) -> None:
@@ -234,33 +231,33 @@ class LinkProcess:
             elif isinstance(item, Suspect):
                 self._least_busy().channel.send(pack(ipc.suspect(item)))
             elif isinstance(item, Pull):
-                # A fresh one must find what the presence before it changed, so it goes the same way.
+                # A fresh pull must see what the presence before it changed, so it takes the same way.
                 mworker = self._mworkers[0] if item.fresh else self._least_busy()
                 session = self._manager.sessions.presence(item.id) if item.fresh else None
                 mworker.channel.send(pack(ipc.pull(item.id, session, item.since)))
             else:
-                mworker = self._home(item)
+                mworker = self._publisher(item)
                 batches.setdefault(id(mworker), (mworker, []))[1].append(item)
         for mworker, batch in batches.values():
             self._send_batches(mworker, batch)
 
-    def _ask_for_files(self, asks: list[MinionRequest]) -> None:
-        """Who has hashed a file remembers it, so all questions about one go the same way."""
+    def _pass_requests(self, requests: list[MinionRequest]) -> None:
+        """All requests for one file go to the same MWorker, which remembers its hash."""
         if not self._mworkers:
-            self._unsent_requests += asks[: WAITING_MAX - len(self._unsent_requests)]
+            self._unsent_requests += requests[: WAITING_MAX - len(self._unsent_requests)]
             return
-        for ask in asks:
-            message = ask.message
-            about = f"{message.get('env', ask.id)}/{message.get('path') or message.get('kind')}"
+        for request in requests:
+            message = request.message
+            about = f"{message.get('env', request.id)}/{message.get('path') or message.get('kind')}"
             mworker = self._mworkers[zlib.crc32(about.encode()) % len(self._mworkers)]
-            mworker.asks[ask.session, ask.message["n"]] = ask
-            mworker.channel.send(pack(ipc.request(ask)))
+            mworker.requests[request.session, request.message["n"]] = request
+            mworker.channel.send(pack(ipc.request(request)))
 
-    def _home(self, report: Report) -> MWorkerChannel:
-        """Whoever published a job has the client that waits for it: its reports need no bell there."""
+    def _publisher(self, report: Report) -> MWorkerChannel:
+        """The MWorker that published the job: the client that waits is there, and needs no wake-up."""
         # Every id of a part or a segment starts with the jid.
-        home = self._homes.get(report.message.get("jid", "")[:JID_DIGITS])
-        return home if home in self._mworkers else self._least_busy()
+        publisher = self._publishers.get(report.message.get("jid", "")[:JID_DIGITS])
+        return publisher if publisher in self._mworkers else self._least_busy()
 
     def _send_batches(self, mworker: MWorkerChannel, reports: list[Report]) -> None:
         batch: list[Report] = []
@@ -279,11 +276,11 @@ class LinkProcess:
         mworker.batches[self._numbers] = Batch(batch, self._reactor.now())
         mworker.channel.send(pack(ipc.reports(self._numbers, batch)))
 
-    def _again_later(self, batch: list[Report]) -> None:
+    def _retry_later(self, batch: list[Report]) -> None:
         held = sum(map(_bytes_of, self._unstored))
         for report in batch:
             held += _bytes_of(report)
-            # What has no place is said again by its minion, which has it on disk, when it is asked anew.
+            # A report that does not fit is repeated by its minion after the next fresh pull.
             if held <= RETURN_MEMORY:
                 self._unstored.append(report)
         self._reactor.call_later(STORE_RETRY_S, self._try_unstored)
@@ -304,7 +301,7 @@ class LinkProcess:
         again = [report for batch in mworker.batches.values() for report in batch.reports]
         log.warning("an MWorker is gone; %d reports that it had not committed go to another", len(again))
         self._to_mworker(list(again))
-        self._ask_for_files(list(mworker.asks.values()))
+        self._pass_requests(list(mworker.requests.values()))
 
     def _from_mworker(self, mworker: MWorkerChannel, message: IpcMessage) -> None:
         manager = self._manager
@@ -318,7 +315,7 @@ class LinkProcess:
                     manager.committed(Fingerprint(key), jids)
             case "uncommitted":
                 batch = mworker.batches.pop(message["n"], None)
-                self._again_later(batch.reports if batch is not None else [])
+                self._retry_later(batch.reports if batch is not None else [])
             case "publish" | "pulled":
                 self._deliver(mworker, message)
             case "decided":
@@ -326,7 +323,7 @@ class LinkProcess:
             case "keys":
                 for key, state, minion in message["changes"]:
                     manager.key_changed(Fingerprint(key), state, minion)
-                # The sessions are gone from the table by now: no later frame of theirs is acted on (S5).
+                # The sessions have been removed: no later frame of theirs has an effect (S5).
                 mworker.channel.send(pack({"t": "keys_done", "n": message["n"]}))
             case "heard":
                 mworker.channel.send(
@@ -363,18 +360,18 @@ class LinkProcess:
             self._manager.deliver(message["id"], deliveries, starved=message["starved"], rest=message["rest"])
             return
         jid, body, signature, left_ms = message["job"]
-        self._homes[jid] = mworker
-        if len(self._homes) > HOMES_MAX:
-            self._homes.popitem(last=False)
+        self._publishers[jid] = mworker
+        if len(self._publishers) > PUBLISHERS_MAX:
+            self._publishers.popitem(last=False)
         for minion, part, srns, proof in message["items"]:
             self._manager.push(minion, [ipc.delivery((part, body, signature, proof, left_ms, srns), now)])
 
     def _committed_by(self, mworker: MWorkerChannel) -> None:
         if not self._committers:
-            self._reactor.call_later(WAKE_UP_S, self._ring)
+            self._reactor.call_later(WAKE_UP_S, self._wake_others)
         self._committers.add(mworker)
 
-    def _ring(self) -> None:
+    def _wake_others(self) -> None:
         ringers, self._committers = self._committers, set()
         for mworker in list(self._mworkers):
             if ringers != {mworker}:
@@ -383,7 +380,7 @@ class LinkProcess:
     def _for_minions(self, mworker: MWorkerChannel, message: IpcMessage) -> None:
         match message["t"]:
             case "response":
-                mworker.asks.pop((message["session"], message["message"]["n"]), None)
+                mworker.requests.pop((message["session"], message["message"]["n"]), None)
                 self._manager.files.answered(message["session"], message["message"])
             case "cancel":
                 self._manager.cancel(message["parts"])
@@ -394,6 +391,6 @@ class LinkProcess:
 
 
 def _bytes_of(report: Report) -> int:
-    """How much of a message it takes, or of memory while it waits: never less."""
+    """An upper bound of its size, in a message and in memory."""
     texts = FUNCTIONS_BYTES_MAX if report.message["t"] == "functions" else 0
     return len(report.body or b"") + texts + REPORT_BYTES

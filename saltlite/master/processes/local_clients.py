@@ -21,17 +21,17 @@ from saltlite.platform.reactor import Reactor, Timer
 from saltlite.platform.stream import CONNECTIONS_MAX
 
 GROUPS_S = 30.0
-"""How long the groups of a local user are believed: they may come from another machine."""
+"""How long the groups of a local user are cached: looking them up may query another machine."""
 SHARE = 0.25
 """The part of one CPU that one MWorker spends on one user who is no operator, on average."""
 BURST_S = 1.0
 """CPU seconds that such a user may use at once after a quiet time."""
 USER_CONNECTIONS_MAX = CONNECTIONS_MAX - 64
-"""Connections to one MWorker that all users together may have who are no operators: the others are for operators."""
+"""Connections to one MWorker for all users together; the others are for operators."""
 
 
 class LocalClients:
-    """Counts connections by uid, and makes principals of uids."""
+    """Counts connections of users by uid, and makes the principals of uids."""
 
     def __init__(self) -> None:
         self._connections: Counter[int] = Counter()
@@ -39,14 +39,14 @@ class LocalClients:
         """Of local users, by uid: until when, and which."""
 
     def is_full(self, uid: int) -> bool:
-        """Whether this user has as many connections as one may have: as many as are free.
+        """Whether this user has as many connections as are free.
 
-        So one who takes all that he gets has a half of them, two have a third each, and there are always some left.
+        So one greedy user gets half of them, two get a third each, and some are always left.
         """
         return self._connections[uid] >= USER_CONNECTIONS_MAX - self._connections.total()
 
     def came(self, uid: int, now: float, *, is_user: bool) -> Principal:
-        """One more connection of that user; `now` is monotonic seconds. Those of operators are not counted."""
+        """The principal of a new connection; `now` is monotonic seconds. Connections of operators are not counted."""
         if is_user:
             self._connections[uid] += 1
         name = name_of(uid)
@@ -56,14 +56,14 @@ class LocalClients:
         return Principal(name, uid, groups=known[1])
 
     def went(self, uid: int) -> None:
-        """One of them is over."""
+        """A connection of this user ended."""
         self._connections[uid] -= 1
         if not self._connections[uid]:
             del self._connections[uid]
 
 
 class Reading(Protocol):
-    """A connection whose reading can rest."""
+    """A connection whose reading can be paused."""
 
     def pause_reading(self) -> None: ...
 
@@ -72,29 +72,29 @@ class Reading(Protocol):
 
 @dataclass(eq=False, slots=True)
 class ClientQueue:
-    """One connection of a user, and what it has sent that was not carried out yet."""
+    """One connection of a user, and its requests that have not run yet."""
 
     channel: Reading
     user: Hashable
-    """Whose time its next request takes: that of the uid, or of the token that the last request had."""
+    """Who pays for its next request: the uid, or the token of its last request."""
     carry_out: Callable[[bytes], None]
     waiting: deque[bytes] = field(default_factory=deque)
 
 
 class RequestScheduler:
-    """The queues of one MWorker."""
+    """Runs the requests of all queues of one MWorker, fairly by user."""
 
     def __init__(self, reactor: Reactor, cpu_s: Callable[[], float] = time.process_time) -> None:
-        """`cpu_s` says how many seconds of a processor this process has used so far."""
+        """`cpu_s` returns the CPU seconds of this process so far."""
         self._reactor = reactor
         self._cpu_s = cpu_s
         self._shares = RateLimiter(SHARE, BURST_S)
         self._queues: dict[Hashable, deque[ClientQueue]] = {}
-        """Of each user those that wait, in the order of their turns."""
+        """By user: the queues with requests, in order."""
         self._timer: Timer | None = None
 
     def arrived(self, queue: ClientQueue, batch: list[bytes]) -> None:
-        """These came; nothing more is read from the connection until they are carried out."""
+        """Add requests; the connection is not read again until they have run."""
         queue.channel.pause_reading()
         is_new = not queue.waiting
         queue.waiting.extend(batch)
@@ -103,12 +103,12 @@ class RequestScheduler:
         self._next(0.0)
 
     def left(self, queue: ClientQueue) -> None:
-        """The connection is over: what it has sent is not carried out any more."""
+        """The connection ended: drop its requests."""
         queue.waiting.clear()
 
     @contextmanager
     def spending(self, user: Hashable) -> Iterator[None]:
-        """Something else is done for that user in this block, such as a message of a stream."""
+        """Charge the CPU time of this block to that user."""
         began = self._cpu_s()
         try:
             yield
@@ -116,7 +116,7 @@ class RequestScheduler:
             self._shares.spend(user, self._reactor.now(), self._cpu_s() - began)
 
     def wait_s(self, user: Hashable) -> float:
-        """How long that user has to wait for more of this worker's time."""
+        """Seconds until that user may use more CPU time here."""
         return self._shares.wait_s(user, self._reactor.now(), 0.0)
 
     def _next(self, wait_s: float) -> None:

@@ -30,24 +30,24 @@ log = logging.getLogger(__name__)
 
 EXPIRE_S = 2.0
 BATCH_S = 0.5
-"""A batch goes on when a return is stored; this is for what no return tells: places that wait, minions that come."""
+"""Batches continue with each return; this is for what no return triggers: expired slots, minions that connect."""
 SWEEP_S = 15.0
 PRUNE_S = 600.0
 CLEAN_S = 86_400.0
-"""How long files of a `saltlite cp` stay whose end nobody saw."""
-ROOM_S = 3.0
-ROOM_FROM = 0.9
-"""The oldest ended jobs go when the store has filled so much of its limit ..."""
-ROOM_TO = 0.8
-"""... until it fills no more than this, so that it is not done again at once."""
-ROOM_JOBS = 200
-"""Jobs of one transaction: writers wait for it."""
-ROOM_EVENTS = 10_000
-"""Events of one, when there are no ended jobs to drop: a minion that comes and goes all day fills a store as well."""
+"""How long files of an unfinished `saltlite cp` are kept."""
+SPACE_S = 3.0
+SPACE_FROM = 0.9
+"""The oldest ended jobs are deleted when the store has filled this part of its limit ..."""
+SPACE_TO = 0.8
+"""... until it fills no more than this."""
+SPACE_JOBS = 200
+"""Jobs per transaction, because writers wait for it."""
+SPACE_EVENTS = 10_000
+"""Events per transaction, if there are no ended jobs: a minion that reconnects all day fills a store as well."""
 
 
 class Maintenance:
-    """Expires what could not be delivered, has the link look again at what nobody acknowledged, drops old jobs."""
+    """Periodic work on the store: expiry, batches, repeated deliveries, deletion of old jobs."""
 
     def __init__(
         self,
@@ -60,8 +60,8 @@ class Maintenance:
         link: LinkChannel,
         clean: Sequence[Callable[[float], None]] = (),
     ) -> None:
-        """`keep_s`: how long ended jobs are kept; `store_max`: bytes that the store may fill, 0 for no limit; `clean`
-        are called now and then with the time before which what nobody uses any more is to be removed."""
+        """`keep_s`: how long ended jobs are kept. `store_max`: the limit of the store in bytes, 0 for none. `clean` are
+        called with the time before which unused files are to be removed."""
         self._reactor = reactor
         self._store = store
         self._clock = clock
@@ -73,12 +73,12 @@ class Maintenance:
         works = [(EXPIRE_S, self._expire), (BATCH_S, self._batches), (SWEEP_S, self._sweep), (PRUNE_S, self._prune)]
         works.append((PRUNE_S, self._clean_up))
         if store_max:
-            works.append((ROOM_S, self._make_room))
+            works.append((SPACE_S, self._free_space))
         for every_s, work in works:
             self.repeat(every_s, work)
 
     def repeat(self, every_s: float, work: Callable[[], None]) -> None:
-        """Have this done every so many seconds, first after as many. A SaltliteError of it is logged."""
+        """Do `work` every `every_s` seconds, and log its exceptions."""
 
         def run() -> None:
             try:
@@ -117,17 +117,17 @@ class Maintenance:
         for clean in self._clean:
             clean(self._clock.wall() - CLEAN_S)
 
-    def _make_room(self) -> None:
-        if self._store.size() < ROOM_FROM * self._store_max:
+    def _free_space(self) -> None:
+        if self._store.size() < SPACE_FROM * self._store_max:
             return
         deleted = 0
-        while self._store.size() > ROOM_TO * self._store_max:
+        while self._store.size() > SPACE_TO * self._store_max:
             with self._store.write() as store:
-                gone = store.prune_oldest(ROOM_JOBS)
-                dropped = gone or store.prune_events(ROOM_EVENTS)
+                gone = store.prune_oldest(SPACE_JOBS)
+                dropped = gone or store.prune_events(SPACE_EVENTS)
             deleted += gone
             if not dropped:
-                log.warning("the store fills %d%% of store_max with what cannot be dropped yet", self._filled())
+                log.warning("the store fills %d%% of store_max with what cannot be deleted yet", self._filled())
                 break
         if deleted:
             log.warning("the oldest %d jobs made room in the store, before keep_jobs: raise store_max", deleted)
@@ -137,33 +137,37 @@ class Maintenance:
 
 
 DROP_ARGUMENTS_S = 2.0
-"""How often ended jobs are looked for."""
+"""The interval of the search for ended jobs."""
 JOBS = 50
-"""Jobs of one transaction."""
+"""Jobs per transaction."""
 ROUNDS = 20
-"""Transactions in a row: the other work of maintenance waits for them."""
+"""Transactions in a row, because other maintenance waits for them."""
 SHARE = 0.05
-"""The part of the time that this may take: many open jobs may have to be looked at to find the few that have ended."""
+"""The part of the time that this may use: finding the few ended jobs may take a look at many open ones."""
 
 
 class EndedArguments:
-    """Drops the arguments of ended jobs. One process of a master has it."""
+    """Removes the arguments of ended jobs: secrets always, others unless `keep_job_args` is on.
+
+    A job has ended when every target is terminal, because then its body is not sent again. One whose minion is away,
+    whose batch continues, or whose kill is unconfirmed has not ended. Transactions are short, because writers wait.
+    """
 
     def __init__(self, store: Store, clock: Clock, *, keep: bool) -> None:
         self._store = store
         self._clock = clock
         self._keep = keep
         self._all_are_marked = keep
-        self._log_is_empty = False  # a master that was killed before this one may have left something in it
+        self._log_is_empty = False  # a killed master may have left arguments in it
         self._not_before = 0.0
 
     def drop(self) -> None:
-        """Take them out of the store, and then out of its log. Raises StoreError."""
+        """Remove arguments from the store, then from its log. Raises StoreError."""
         began = self._clock.monotonic()
         if began < self._not_before:
             return
         if not self._all_are_marked:
-            # Jobs that were published while the option was on.
+            # For jobs that were published while the option was on.
             with self._store.write() as store:
                 store.mark_reducible(None)
             self._all_are_marked = True
@@ -176,7 +180,7 @@ class EndedArguments:
         self._not_before = now + (now - began) / SHARE
 
     def _drop_some(self) -> bool:
-        """Whether there may be more."""
+        """Remove some; whether there may be more."""
         if not self._store.reducible(1):
             return False
         with self._store.write() as store:
@@ -191,19 +195,19 @@ class EndedArguments:
         try:
             return reduced(body, keep_arguments=self._keep)
         except RemoteProtocolError as error:
-            log.error("job %s in the store cannot be read, and stays as it is: %s", jid, error)  # noqa: TRY400 - a sentence
+            log.error("job %s in the store cannot be read and is not changed: %s", jid, error)  # noqa: TRY400 - a sentence
             return body
 
 
 REGISTRY_LOOK_S = 15.0
 ORPHANS_S = 600.0
 ASK_AGAIN_S = 600.0
-"""Who is asked to register and does not is asked again after LOOK_S, then after twice that, and so on up to this: what
-it sends may be large, and refused each time."""
+"""A minion that does not register is asked again after REGISTRY_LOOK_S, then after twice that, up to this: its
+registration may be large, and rejected each time."""
 
 
 class KeptRegistry(Protocol):
-    """What is needed of `saltlite.resources.registry.mmap.ResourceRegistry`."""
+    """The part of `saltlite.resources.registry.mmap.ResourceRegistry` that is used here."""
 
     def maybe_compact(self, *, force_check: bool = False) -> tuple[bool, dict[str, Any]]: ...
 
@@ -218,27 +222,30 @@ Opened = AbstractContextManager[tuple[KeptRegistry, Banks]]
 
 
 class RegistryMaintenance:
-    """One process of a master has it."""
+    """Compacts the resource registry, and repairs it from the minions.
+
+    Registry and banks are opened for each look and closed after it, because a million resources take a third of a
+    gigabyte of memory.
+    """
 
     def __init__(self, store: Store, clock: Clock, link: Asking, opened: Callable[[], Opened]) -> None:
         self._store = store
         self._clock = clock
         self._link = link
         self._opened = opened
-        self._told = False
+        self._reported = False
         self._asked: dict[MinionId, tuple[float, float]] = {}
-        """When a minion may be asked again, monotonic, and how long it was left alone until then."""
+        """By minion: when to ask again (monotonic seconds), and the pause before that."""
 
     def drop_pillars(self) -> None:
-        """Forget every pillar that the master kept: it is to keep none. Raises StoreError."""
+        """Delete all cached pillars. Raises StoreError."""
         with self._opened() as (_registry, banks):
             bank = banks.bank(PILLAR)
             for minion in bank.keys():  # noqa: SIM118 - a bank is no dict
                 bank.delete(minion)
 
     def look(self) -> None:
-        """Compact the registry when it is due. Where rows were lost to damage, ask their minions for them. Raises
-        StoreError."""
+        """Compact the registry when due, and ask minions for rows that damage destroyed. Raises StoreError."""
         with self._opened() as (registry, banks):
             done, stats = registry.maybe_compact(force_check=True)
             if done:
@@ -247,13 +254,13 @@ class RegistryMaintenance:
                 self._restore(registry, Registrations(banks))
 
     def drop_orphans(self) -> None:
-        """Release what belongs to minions without an accepted key: a disk was full when the key went. Raises
+        """Release resources of minions without an accepted key: the disk was full when it was deleted. Raises
         StoreError."""
         with self._opened() as (registry, banks):
             registrations = Registrations(banks)
             known = {*registry.views().by_minion, *(key for name in NAMES for key in banks.bank(name).keys())}  # noqa: SIM118 - a bank is no dict
             for minion in known.difference(self._store.accepted_ids()):
-                # Looked at again where no key can be accepted meanwhile: that one would have registered by now.
+                # Checked again in a transaction, so that no key is accepted meanwhile.
                 with self._store.write() as store:
                     if store.holder(MinionId(minion)) is not None:
                         continue
@@ -265,13 +272,13 @@ class RegistryMaintenance:
                 ask_claimants(registrations, self._link, free, but=MinionId(minion))
 
     def _restore(self, registry: KeptRegistry, registrations: Registrations) -> None:
-        """Ask every minion that has fewer resources than it registered, until there is none."""
+        """Ask each minion that has fewer resources than it registered, until there is none."""
         accepted = frozenset(self._store.accepted_ids())
-        waiting = sorted(_lacking(registry.views(), registrations, accepted))
+        waiting = sorted(_incomplete_minions(registry.views(), registrations, accepted))
         up = {row.id for row in self._store.minions() if row.up}
-        if not self._told:
-            self._told = True
-            self._say({"state": "incomplete", "waiting_for": len(waiting)})
+        if not self._reported:
+            self._reported = True
+            self._record_event({"state": "incomplete", "waiting_for": len(waiting)})
             log.error(
                 "the resource registry was damaged and lost rows: %d minions are asked to register their resources "
                 "anew. Targets miss these resources until then; `saltlite-run resource.stats` says when all is back",
@@ -279,30 +286,32 @@ class RegistryMaintenance:
             )
         if not waiting:
             registry.declare_complete()
-            self._told = False
-            self._say({"state": "complete", "waiting_for": 0})
+            self._reported = False
+            self._record_event({"state": "complete", "waiting_for": 0})
             log.warning("the resource registry is complete again")
-        # One of whom nothing is known may have had some: the banks can be lost as well.
+        # A minion without a row may have had resources: the banks can be lost as well.
         never = {minion for minion in up & accepted if registrations.of(minion) is None}
-        lacking = up.intersection(waiting) | never
-        self._asked = {minion: asked for minion, asked in self._asked.items() if minion in lacking}
-        for minion in lacking:
+        incomplete = up.intersection(waiting) | never
+        self._asked = {minion: asked for minion, asked in self._asked.items() if minion in incomplete}
+        for minion in incomplete:
             self._ask(minion)
 
     def _ask(self, minion: MinionId) -> None:
         now = self._clock.monotonic()
-        again_at, alone_s = self._asked.get(minion, (now, 0.0))
+        again_at, pause_s = self._asked.get(minion, (now, 0.0))
         if now >= again_at:
-            alone_s = min(max(REGISTRY_LOOK_S, 2 * alone_s), ASK_AGAIN_S)
-            self._asked[minion] = (now + alone_s, alone_s)
+            pause_s = min(max(REGISTRY_LOOK_S, 2 * pause_s), ASK_AGAIN_S)
+            self._asked[minion] = (now + pause_s, pause_s)
             self._link.fetch(minion, "resources")
 
-    def _say(self, data: Mapping[str, Any]) -> None:
+    def _record_event(self, data: Mapping[str, Any]) -> None:
         with self._store.write() as store:
             store.put_event(tag_resource_registry(), data, self._clock.wall())
 
 
-def _lacking(views: Views, registrations: Registrations, accepted: frozenset[MinionId]) -> Iterator[MinionId]:
+def _incomplete_minions(
+    views: Views, registrations: Registrations, accepted: frozenset[MinionId]
+) -> Iterator[MinionId]:
     for minion, row in registrations.rows():
         held = sum(len(one.ids) for one in views.by_minion.get(minion, {}).values())
         if minion in accepted and held < row.count:

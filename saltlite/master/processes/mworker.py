@@ -43,17 +43,17 @@ from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.messages import Message, response_message
 from saltlite.wire.signatures import signed
 
-# -- names of turns: the watchdog's log names the work, and its digest tells whether the same work comes again
+# -- names of turns: text for the log, and a digest that tells whether the same work comes again
 
 VALUE_BYTES = 1024
-"""So much of a value of bytes counts: pieces of files have 256 KiB, and a digest of all would slow them down."""
+"""Bytes of a value that are in the digest: digesting whole pieces of files, 256 KiB, would be slow."""
 _OF_ONE_SESSION = frozenset({"n", "nonce"})
 _ASKED_AGAIN = frozenset({"decide", "pull", "suspect"})
-"""Messages of the link process that it sends again to another MWorker, because a minion asks again."""
+"""Messages that the link process sends again, to another MWorker, because a minion asks again."""
 
 
 def turn_of_request(board: TurnBoard, principal: Principal, request: object) -> Turn:
-    """A client's. The same user's same request, with the same request id, is the same work, whatever its login."""
+    """A client's request. The same request of the same user is the same work, whatever its login token."""
     if not isinstance(request, dict):
         return Turn(f"a request of {principal}")
     asked = request.get("verb")
@@ -63,7 +63,7 @@ def turn_of_request(board: TurnBoard, principal: Principal, request: object) -> 
 
 
 def turn_of_question(board: TurnBoard, minion: MinionId, message: Message) -> Turn:
-    """A minion's, for a file or a document. Whoever asks for a file, it is the same work, for the file is the same."""
+    """A minion's request. For a file it is the same work whichever minion asks."""
     about = "file" if message["t"] == "file_request" else minion
     said = f"{message['t']} of {minion}"
     named = message.get("path") or message.get("kind") or message.get("tag") or ""
@@ -71,7 +71,7 @@ def turn_of_question(board: TurnBoard, minion: MinionId, message: Message) -> Tu
 
 
 def turn_of_link(board: TurnBoard, message: IpcMessage) -> Turn:
-    """A message of the link process that is neither reports nor a question."""
+    """Any other message of the link process."""
     kind, minion = message["t"], message.get("id", "")
     text = f"the message {kind} of the link" + (f" about {minion}" if minion else "")
     if kind not in _ASKED_AGAIN:
@@ -80,7 +80,7 @@ def turn_of_link(board: TurnBoard, message: IpcMessage) -> Turn:
 
 
 def turn_of_report(board: TurnBoard, report: Reported) -> Turn:
-    """One report: a job's is known by its job, any other by what it says."""
+    """A report: identified by its job if it has one, else by its content."""
     message = report.message
     jid = message.get("jid", "")
     which = jid.encode() if jid else _fields(message)
@@ -90,14 +90,14 @@ def turn_of_report(board: TurnBoard, report: Reported) -> Turn:
 
 
 def refuse_ended(board: TurnBoard, turn: Turn) -> None:
-    """Raises SaltliteError for work that held an MWorker until it was ended."""
+    """Raises SaltliteError if this work blocked an MWorker before."""
     ended = board.ended(turn.digest)
     if ended is not None:
         raise SaltliteError(refusal(ended))
 
 
 def refusal(ended: Ended) -> str:
-    """Why that work is not begun again."""
+    """The error message for work that is not repeated."""
     return (
         f"this request held an MWorker for {ended.held_s:.0f} s and was ended; the same one is not run again for "
         f"{REFUSED_S / 60:g} minutes: the master's log names what held it"
@@ -116,7 +116,7 @@ log = logging.getLogger(__name__)
 
 
 def settle(master: Master, reported: Sequence[Reported], passing: Passing, marks: Marks) -> Settled:
-    """Store what can be stored of these. Raises StoreError, and then none of them may be acknowledged."""
+    """Store the reports that can be stored. Raises StoreError; then none may be acknowledged."""
     if marks.board.is_careful():
         return _together(_alone(master, item, passing, marks) for item in reported)
     if not marks.board.is_refusing():
@@ -155,7 +155,7 @@ def _is_refused(item: Reported, marks: Marks) -> bool:
     ended = board.ended(turn_of_report(board, item).digest)
     if ended is None:
         return False
-    # Its minion offers it again and again, and each time it would hold an MWorker.
+    # Its minion sends it again and again, and each time it would block an MWorker.
     board.renew(ended)
     log.error("%s is left out, for it held %s for %.0f s: please report this", ended.text, ended.process, ended.held_s)
     return True
@@ -171,43 +171,43 @@ def _together(every: Iterable[Settled]) -> Settled:
 
 
 NEWS_S = 0.02
-"""A client is told at most so often; between two tellings news gather, and are one message."""
+"""The least interval between messages of a stream; what happens in between goes into one message."""
 LOOK_S = 1.0
-"""Streams are looked after so often without a bell, which may be lost with the link process."""
+"""How often streams are read without a wake-up, which can be lost with the link process."""
 PASSING_S = 0.1
-"""States that are soon overtaken are stored together after so long."""
+"""Intermediate states of jobs are stored together after this time."""
 LINK_WAIT_S = 1.0
-"""How long a new MWorker keeps clients waiting for the link to say who is up."""
+"""How long clients of a new MWorker wait for the presence of minions."""
 CLIENT_MESSAGE_MAX = 32 * 1024 * 1024
 USER_MESSAGE_MAX = 512 * 1024
-"""The largest request of who is no operator: a job with 64 KiB of arguments and a list of ten thousand targets."""
+"""The largest request of a user: a job with 64 KiB of arguments and a list of ten thousand targets."""
 RECHECK_S = 5.0
-"""How often the tokens of open streams are looked at."""
+"""How often the tokens of open streams are checked."""
 CLIENT_AHEAD_MAX = 16 * 1024 * 1024
-"""Bytes that may wait for a client before its stream waits for it."""
+"""Unsent bytes of a client above which its stream pauses."""
 CLIENT_BUFFER_MAX = 128 * 1024 * 1024
-"""A client that does not read is cut off; it comes back with its cursor and has lost nothing."""
+"""Unsent bytes above which a client is disconnected. It reconnects with its cursor, and loses nothing."""
 
 
 @dataclass(eq=False, slots=True)
 class Client:
-    """One connected client."""
+    """A connected client."""
 
     channel: Channel
     principal: Principal
     stream: Stream | None = None
     queue: ClientQueue | None = None
-    """Its requests in the order of their turns; an operator's are carried out when they come."""
+    """The queue of its requests; None for an operator, whose requests run when they arrive."""
     token: str = ""
-    """What the stream was opened with; it ends with it."""
-    told_at: float = 0.0
-    telling_due: bool = False
+    """The token of the stream, which ends with it."""
+    sent_at: float = 0.0
+    news_due: bool = False
     turn: Turn = NAMELESS
-    """The name of what is done for it: of its last request."""
+    """The turn of its last request."""
 
 
 class MWorker:
-    """Joins the store, the link, the clients and the file server. `master.link` is this MWorker's LinkChannel."""
+    """Connects store, link process, clients and file server. `master.link` is this MWorker's LinkChannel."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class MWorker:
         backends: Backends | None = None,
         marks: Marks | None = None,
     ) -> None:
-        """`backends` check passwords; without them nobody can log in. `marks` tell the supervisor of each turn."""
+        """`backends` check passwords; None disables logins. `marks` announce each turn to the watchdog."""
         self._marks = marks or TurnBoard([ipc.MWORKER]).marks(ipc.MWORKER)
         self._reactor = reactor
         self._link = LinkChannel(reactor, link, ipc.MWORKER, self._from_link)
@@ -234,13 +234,13 @@ class MWorker:
         self._passing_due = False
         self._listener: socket.socket | None = None
         self._acceptor: Acceptor | None = None
-        self._look()
-        self._recheck()
+        self._tick()
+        self._check_tokens()
 
     def serve(self, listener: socket.socket) -> None:
-        """Take clients from this shared listening socket, once the link has said who is up.
+        """Accept clients from this shared socket once the link process has sent the presence of minions.
 
-        Before that every minion would be called away. Without a link that is so, after a moment.
+        Before that, every minion would be called away. Without a link process clients are accepted after LINK_WAIT_S.
         """
         self._listener = listener
         self._reactor.call_later(LINK_WAIT_S, self._take_clients)
@@ -263,7 +263,7 @@ class MWorker:
                     for minion, key, said, body in message["items"]
                 ]
             else:
-                # A minion's words are in it: what they meet here must not end the MWorker (S8).
+                # It contains data of a minion, which must not end the MWorker (S8).
                 supervised(f"the message {message['t']} of the link", functools.partial(self._one_from_link, message))
         if numbers:
             self._reports(numbers, reported)
@@ -285,24 +285,24 @@ class MWorker:
             case "decide":
                 handle_decide(self._master, message)
             case "pull":
-                self._guarded(lambda: handle_pull(self._master, message))
+                self._logged(lambda: handle_pull(self._master, message))
             case "presence":
                 changes = [minions.Change(*row) for row in message["items"]]
                 minions.notice(self._master, changes, whole=message["whole"])
                 self._take_clients()
                 if message["record"]:
-                    self._guarded(lambda: minions.record(self._master, changes, whole=message["whole"]))
+                    self._logged(lambda: minions.record(self._master, changes, whole=message["whole"]))
                     self._committed()
             case "keys_done" | "heard" | "stats":
                 self._link.answered(message["n"], message)
             case "suspect":
-                self._guarded(lambda: handle_suspect(self._master, message))
+                self._logged(lambda: handle_suspect(self._master, message))
                 self._committed()
             case "wake_up":
-                self._ring()
+                self._wake_streams()
 
     def _ask(self, minion: MinionId, session: int, message: Message) -> None:
-        """A minion asks for a file or a document, or sends a piece of one."""
+        """Handle a request of a minion."""
         say = functools.partial(self._answer_minion, minion, session, message)
         turn = turn_of_question(self._marks.board, minion, message)
         ended = self._marks.board.ended(turn.digest)
@@ -329,10 +329,10 @@ class MWorker:
             self._committed()
 
     def _answer_minion(self, minion: MinionId, session: int, question: Message, said: Message) -> None:
-        # Signed here, so that the link process, which carries it, cannot say anything in the master's name.
+        # Signed here, so that the link process, which passes it on, cannot forge responses.
         self._link.respond(session, signed(self._master.identity.job_private, minion, question, said))
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    def _logged(self, work: Callable[[], None]) -> None:
         try:
             work()
         except StoreError as error:
@@ -344,15 +344,15 @@ class MWorker:
         try:
             settled = settle(self._master, reported, self._passing, self._marks)
         except StoreError as error:
-            # Not acknowledged: the minions keep their results, and the link tries again (G6).
+            # Not acknowledged: the minions keep their results, and the link process tries again (G6).
             log.error("%d reports cannot be stored for now: %s", len(reported), error)  # noqa: TRY400 - as above
             for number in numbers:
                 self._link.uncommitted(number)
             return
         if settled.moved:
-            self._guarded(lambda: self._release(settled.moved))
+            self._logged(lambda: self._release(settled.moved))
             self._committed()
-        # Behind that: clients wait for what their streams are told here, and nobody for an acknowledgement.
+        # Last, because clients wait for their streams, and nothing waits for an acknowledgement.
         for number in numbers[:-1]:
             self._link.committed(number, [])
         self._link.committed(numbers[-1], settled.acknowledge, settled.left_out)
@@ -378,8 +378,8 @@ class MWorker:
             self._committed()
 
     def _committed(self) -> None:
-        """Something was committed here: look for what our own clients wait for, and ring the others."""
-        self._ring()
+        """Something was committed here: send news to our own clients, and wake up the other MWorkers."""
+        self._wake_streams()
         self._link.wake_up()
 
     def _tell_left_out(self) -> None:
@@ -390,14 +390,14 @@ class MWorker:
         if tell_ended(self._master, self._marks):
             self._committed()
 
-    def _look(self) -> None:
-        self._guarded(self._tell_left_out)
-        self._guarded(self._tell_ended)
-        self._ring()
-        self._reactor.call_later(LOOK_S, self._look)
+    def _tick(self) -> None:
+        self._logged(self._tell_left_out)
+        self._logged(self._tell_ended)
+        self._wake_streams()
+        self._reactor.call_later(LOOK_S, self._tick)
 
-    def _recheck(self) -> None:
-        """End the streams whose token has expired or was revoked."""
+    def _check_tokens(self) -> None:
+        """End the streams whose token expired or was revoked."""
         for client in [client for client in self._clients if client.stream is not None and client.token]:
             try:
                 self._master.logins.holder(self._master.store, client.token, self._master.clock.wall())
@@ -406,17 +406,17 @@ class MWorker:
                 self._refuse(client, error)
             except StoreError as error:
                 log.error("tokens could not be looked at: %s", error)  # noqa: TRY400 - the sentence says it all
-        self._reactor.call_later(RECHECK_S, self._recheck)
+        self._reactor.call_later(RECHECK_S, self._check_tokens)
 
-    def _ring(self) -> None:
+    def _wake_streams(self) -> None:
         for client in list(self._clients):
-            if client.stream is None or client.telling_due:
+            if client.stream is None or client.news_due:
                 continue
-            wait_s = client.told_at + NEWS_S - self._reactor.now()
+            wait_s = client.sent_at + NEWS_S - self._reactor.now()
             if wait_s <= 0:
-                self._tell_news(client)
+                self._send_news(client)
             else:
-                self._tell_later(client, wait_s)
+                self._send_later(client, wait_s)
 
     # -- clients
 
@@ -465,12 +465,12 @@ class MWorker:
 
     def _request(self, client: Client, data: bytes) -> None:
         client.stream = None
-        client.told_at = 0.0
+        client.sent_at = 0.0
         client.token = ""
         try:
             request = codec.decode(data, codec.LOCAL)
         except ProtocolError as error:
-            self._say(client, {"ok": False, "exit": 2, "error": f"the request could not be read: {error}"})
+            self._send(client, {"ok": False, "exit": 2, "error": f"the request could not be read: {error}"})
             return
         client.turn = turn_of_request(self._marks.board, client.principal, request)
         self._supervised(client, lambda: self._handle(client, request))
@@ -478,7 +478,7 @@ class MWorker:
     def _handle(self, client: Client, request: object) -> None:
         refuse_ended(self._marks.board, client.turn)
         if client.queue is not None:
-            # Users of the API share a uid, and are told from each other by their tokens.
+            # Users of the API share a uid; their tokens distinguish them.
             token = request.get("token") if isinstance(request, dict) else None
             client.queue.user = token if isinstance(token, str) else client.principal.uid
         answer = handle_request(self._master, client.principal, request)
@@ -487,10 +487,7 @@ class MWorker:
         self._answer(client, answer)
 
     def _supervised(self, client: Client, work: Callable[[], None]) -> None:
-        """The supervision point around all that is done for a client: whatever goes wrong is its answer.
-
-        What a handler had begun in the store is undone, because its transaction ends with the exception.
-        """
+        """Do `work` for a client; any exception becomes its answer, and rolls back an open transaction."""
         with self._marks.named(client.turn):
             try:
                 work()
@@ -500,13 +497,13 @@ class MWorker:
             except Exception:  # noqa: BLE001 - named supervision point: a request costs its caller, not the MWorker
                 client.stream = None
                 log_defect(f"a request of {client.principal}")
-                self._say(client, {"ok": False, "exit": 1, "error": DEFECT})
+                self._send(client, {"ok": False, "exit": 1, "error": DEFECT})
 
     def _refuse(self, client: Client, error: SaltliteError) -> None:
         said = {"ok": False, "exit": error.exit_code, "error": str(error)}
-        self._say(client, {**said, "login": True} if isinstance(error, LoginError) else said)
+        self._send(client, {**said, "login": True} if isinstance(error, LoginError) else said)
         if isinstance(error, RefusedError):
-            # That a rule cannot be used is the operator's business; that somebody may not do something is not news.
+            # A rule that cannot be evaluated concerns the operator; a lack of rights is no news.
             log.log(logging.WARNING if isinstance(error, CostlyRuleError) else logging.INFO, "refused: %s", error)
 
     def _answer(self, client: Client, answer: Answer) -> None:
@@ -516,7 +513,7 @@ class MWorker:
         if question is not None:
 
             def done(said: IpcMessage | None) -> None:
-                self._supervised(client, lambda: self._say(client, {"ok": True, **question.fields(said)}))
+                self._supervised(client, lambda: self._send(client, {"ok": True, **question.fields(said)}))
 
             self._link.ask(question.message, done)
             return
@@ -525,19 +522,19 @@ class MWorker:
             return
         if answer.later is not None:
             answer.later.begin(
-                lambda fields: self._supervised(client, lambda: self._say(client, {"ok": True, **fields()}))
+                lambda fields: self._supervised(client, lambda: self._send(client, {"ok": True, **fields()}))
             )
             return
-        self._say(client, {"ok": True, **answer.fields})
+        self._send(client, {"ok": True, **answer.fields})
         if answer.follow is not None:
             client.stream = self._open_stream(answer.follow)
-            self._tell_news(client)
+            self._send_news(client)
 
     def _log_in(self, client: Client, login: LoginCheck) -> None:
         def let_in(verdict: Verdict) -> None:
             if not verdict.ok:
                 raise LoginError(verdict.reason or WRONG)
-            self._say(client, {"ok": True, **login.fields(verdict.groups)})
+            self._send(client, {"ok": True, **login.fields(verdict.groups)})
 
         def done(verdict: Verdict) -> None:
             self._supervised(client, lambda: let_in(verdict))
@@ -550,40 +547,40 @@ class MWorker:
     def _open_stream(self, wanted: Follow | Watch) -> Stream:
         return EventStream(self._master, wanted) if isinstance(wanted, Watch) else Follower(self._master, wanted)
 
-    def _tell_news(self, client: Client) -> None:
-        """One message of the client's stream; when there was one, another pass looks for the next."""
-        client.telling_due = False
+    def _send_news(self, client: Client) -> None:
+        """Send one message of the client's stream; if there was one, schedule the next."""
+        client.news_due = False
         if client.stream is None or client not in self._clients:
             return
         if client.channel.buffered > CLIENT_AHEAD_MAX:
-            self._tell_later(client, NEWS_S)
+            self._send_later(client, NEWS_S)
             return
         stream = client.stream
         if client.queue is None:
-            self._supervised(client, lambda: self._tell_next(client, stream))
+            self._supervised(client, lambda: self._send_next(client, stream))
             return
         wait_s = self._scheduler.wait_s(client.queue.user)
         if wait_s > 0:
-            self._tell_later(client, wait_s)
+            self._send_later(client, wait_s)
             return
         with self._scheduler.spending(client.queue.user):
-            self._supervised(client, lambda: self._tell_next(client, stream))
+            self._supervised(client, lambda: self._send_next(client, stream))
 
-    def _tell_next(self, client: Client, stream: Stream) -> None:
+    def _send_next(self, client: Client, stream: Stream) -> None:
         news = stream.news()
         if news is None:
             return
-        client.told_at = self._reactor.now()
-        self._say(client, news)
+        client.sent_at = self._reactor.now()
+        self._send(client, news)
         if news.get("end") or news.get("so_far"):
             client.stream = None
         else:
-            self._tell_later(client, 0.0)
+            self._send_later(client, 0.0)
 
-    def _tell_later(self, client: Client, wait_s: float) -> None:
-        client.telling_due = True
-        self._reactor.call_later(wait_s, functools.partial(self._tell_news, client))
+    def _send_later(self, client: Client, wait_s: float) -> None:
+        client.news_due = True
+        self._reactor.call_later(wait_s, functools.partial(self._send_news, client))
 
-    def _say(self, client: Client, message: dict[str, Any]) -> None:
-        # Our own answers: only encoded, not checked against the limits of what strangers may send.
+    def _send(self, client: Client, message: dict[str, Any]) -> None:
+        # Our own answers are encoded without the limits for data of strangers.
         client.channel.send(pack(message))

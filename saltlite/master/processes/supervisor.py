@@ -28,15 +28,11 @@ from saltlite.platform.turn_board import TurnBoard
 log = logging.getLogger(__name__)
 
 TURN_S = 0.5
-"""Between the restarts of two children: one starts in a fifth of that, so the others serve meanwhile."""
+"""Seconds between the restarts of two children, so that the others serve meanwhile."""
 
 
 class Supervisor:
-    """Keeps the children of a daemon and tells systemd how they are.
-
-    `what` is the daemon's name for people. `run()` returns "" after a planned stop, or the sentence of a child
-    that could not start.
-    """
+    """Runs the children of a daemon, and reports to systemd. `what` is the daemon's name in the log."""
 
     def __init__(
         self,
@@ -53,7 +49,7 @@ class Supervisor:
         self.children = Children(reactor, specs, on_ready=self._ready, on_failed=self._failed)
 
     def run(self) -> str:
-        """Start, and stay until SIGTERM or SIGINT."""
+        """Run until SIGTERM or SIGINT. Returns "", or the error of a child that could not start."""
         for signum in (signal.SIGTERM, signal.SIGINT):
             self._reactor.on_signal(signum, self._stop)
         self.children.start()
@@ -61,7 +57,7 @@ class Supervisor:
         return self._problem
 
     def every(self, seconds: float, work: Callable[[], None]) -> None:
-        """Do something again and again while the daemon runs."""
+        """Do `work` periodically while the daemon runs."""
 
         def run() -> None:
             work()
@@ -70,12 +66,12 @@ class Supervisor:
         self._reactor.call_later(seconds, run)
 
     def restart_in_turn(self, names: Sequence[str]) -> None:
-        """Have children end one after the other, as if by a planned stop; each is started again at once."""
+        """Restart these children, one after the other."""
         for number, name in enumerate(names):
             self._reactor.call_later(number * TURN_S, functools.partial(self._restart, name))
 
     def _restart(self, name: str) -> None:
-        log.info("%s starts anew", name)
+        log.info("%s restarts", name)
         self.children.signal(name, signal.SIGTERM)
 
     def _ready(self) -> None:
@@ -98,18 +94,18 @@ MAINTENANCE = "maintenance"
 HOOKS = "hooks"
 
 LOOK_S = 1.0
-"""How often the supervisor looks."""
+"""The interval of the watchdog."""
 TURN_MAX_S = 30.0
-"""How long a turn of an MWorker may take that computes."""
+"""How long a turn of an MWorker may compute."""
 TURN_CPU_S = 20.0
-"""How much of a processor it has to have used by then: twice what the longest honest turn uses."""
+"""CPU seconds that it must have used by then: twice those of the longest honest turn."""
 TURN_BLOCKED_S = 60.0
-"""How long a turn of an MWorker may take that waits."""
+"""How long a turn of an MWorker may wait."""
 OWN_TURN_TIMES = 20
-"""Maintenance and hooks may take so many times as long: what they do is the master's own, such as to delete a day's
-jobs in one transaction, and to end it half done would have it begin anew for ever."""
+"""Maintenance and hooks may take this many times as long: they do the master's own work, such as deleting a day's jobs
+in one transaction, which would start again forever if it were ended half done."""
 LOOK_COUNTS_S = 2 * LOOK_S
-"""What one look adds at most."""
+"""The most that one look counts for."""
 
 _STOPPED = "Tt"
 _WAITING = "SD"
@@ -125,7 +121,7 @@ class Watched(Protocol):
 
 @dataclass(slots=True)
 class _Held:
-    """One turn as it was seen at several looks. `cpu_s` is what its process had used before."""
+    """One turn seen at several looks. `cpu_s` is the CPU time of its process before."""
 
     pid: int
     number: int
@@ -140,13 +136,13 @@ def mworkers(count: int) -> list[str]:
 
 
 def board_of(count: int) -> TurnBoard:
-    """The board of a master with so many MWorkers. Make it before the fork."""
+    """The turn board of a master with `count` MWorkers; to be made before the fork."""
     return TurnBoard(mworkers(count), [MAINTENANCE, HOOKS])
 
 
 def without_board(specs: Sequence[Spec], board: TurnBoard) -> list[Spec]:
-    """These, where those that are not watched let go of the board: the link process, above all, which strangers talk
-    to, can neither read what others do nor have them ended."""
+    """`specs`, where each process that is not watched closes the board first, so that above all the link process, which
+    strangers talk to, can neither read the turns of others nor have them ended."""
 
     def run(spec: Spec, ready: Callable[[], None]) -> None:
         board.close()
@@ -156,7 +152,7 @@ def without_board(specs: Sequence[Spec], board: TurnBoard) -> list[Spec]:
 
 
 class Watchdog:
-    """Looks at every process that has a slot on the board."""
+    """Watches every process that has a slot on the board."""
 
     def __init__(
         self,
@@ -167,7 +163,7 @@ class Watchdog:
         cpu_s: Callable[[int], float] = cpu_seconds,
         state: Callable[[int], str] = state_of,
     ) -> None:
-        """`cpu_s(pid)`: seconds of a processor that a process has used; `state(pid)`: its letter in proc(5)."""
+        """`cpu_s(pid)`: CPU seconds of a process; `state(pid)`: its letter in proc(5)."""
         self._board = board
         self._children = children
         self._now = now
@@ -177,7 +173,7 @@ class Watchdog:
         self._looked_at = now()
 
     def look(self) -> None:
-        """End the processes whose turn is over its time."""
+        """End the processes whose turn took too long."""
         now = self._now()
         passed_s, self._looked_at = min(now - self._looked_at, LOOK_COUNTS_S), now
         for name, pid in self._children.pids().items():
@@ -204,7 +200,7 @@ class Watchdog:
         if not (computes or waits):
             return
         held.is_ended = True
-        # It is refused before it is ended: the link process hands on what the process had at the moment of its end.
+        # The work is refused before the process ends: then the link process passes its work to others.
         self._board.end(name, seen.turn, held.s)
         log.error(
             "%s (pid %d) was %.0f s in one turn and used %.0f s of a processor: %s; it is ended, and that work is not "
