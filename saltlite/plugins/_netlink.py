@@ -122,7 +122,7 @@ def _ask(kind: int, body: bytes, *, dump: bool = True) -> Iterator[bytes]:
             yield from _answers(link, kind + _ANSWER, dump=dump)
     except OSError as error:
         raise CommandExecutionError(
-            f"The kernel cannot be asked about the network: {error.strerror or error}."
+            f"The kernel's network tables cannot be read: {error.strerror or error}."
         ) from error
 
 

@@ -134,10 +134,10 @@ def test_a_zone_file_is_read(machine: Machine) -> None:
     [
         ("a. IN SOA b. c. ( 1 2 3\n", "The parenthesis of line 1 of the zone file is not closed."),
         ('\na. TXT "x\n', "Line 2 of the zone file has a quotation mark"),
-        ("a. A 192.0.2.1\nb. IN\n", "Line 2 of the zone file is no record: 'b. IN'."),
-        ("  A 192.0.2.1\n", "Line 1 of the zone file is no record"),
-        ("a. SOA b. c. 1 2 3 4 never\n", "'never' is no time in a zone file."),
-        ("a. MX 10\n", "Line 1 of the zone file is no record"),
+        ("a. A 192.0.2.1\nb. IN\n", "Line 2 of the zone file is not a record: 'b. IN'."),
+        ("  A 192.0.2.1\n", "Line 1 of the zone file is not a record"),
+        ("a. SOA b. c. 1 2 3 4 never\n", "'never' is not a time in a zone file."),
+        ("a. MX 10\n", "Line 1 of the zone file is not a record"),
     ],
 )
 def test_what_is_no_zone_file_is_refused_by_its_line(machine: Machine, text: str, sentence: str) -> None:

@@ -143,7 +143,7 @@ def test_a_copy_does_not_write_through_links_in_the_folder(source: Path, tmp_pat
     (copy / "deep/b").unlink()
     (copy / "deep").rmdir()
     (copy / "deep").symlink_to("..")
-    assert "is no folder" in refusal("copy", str(source), str(copy), recurse=True)
+    assert "is not a folder" in refusal("copy", str(source), str(copy), recurse=True)
     assert not (tmp_path / "b").exists()
 
 
@@ -163,7 +163,7 @@ def test_copies_that_make_no_sense_are_refused(source: Path, dst: str, kwargs: d
 
 
 def test_a_file_is_not_copied_over_a_folder_or_from_nowhere(source: Path, tmp_path: Path) -> None:
-    assert "give the copy's full path" in refusal("copy", f"{tmp_path}/outside", str(source), recurse=True)
+    assert "give the full path of the copy" in refusal("copy", f"{tmp_path}/outside", str(source), recurse=True)
     assert refusal("copy", f"{tmp_path}/no", f"{tmp_path}/copy") == f"ERROR: No such file or directory '{tmp_path}/no'"
 
 
@@ -367,7 +367,7 @@ def test_a_device_has_its_numbers(tmp_path: Path, function: str, kind: Any) -> N
     ("function", "args", "said"),
     [
         ("mknod", ("x",), "Node type unavailable: 'x'"),
-        ("mknod_chrdev", ("a", "b"), "are no numbers of a device"),
+        ("mknod_chrdev", ("a", "b"), "are not device numbers"),
         ("mknod_fifo", (None, None, "9"), "Invalid Mode 9"),
     ],
 )

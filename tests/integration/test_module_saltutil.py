@@ -185,7 +185,7 @@ def test_what_is_no_jid_or_signal_is_refused(tmp_path: Path, jid: str, sig: Any)
 
 def test_without_a_minion_there_is_a_sentence() -> None:
     outcome = call(Loader(INDEX, {}, {}, {}), "saltutil.running", (), {})
-    assert outcome.value == "ERROR: This call has no minion behind it, so there are no running jobs to look at."
+    assert outcome.value == "ERROR: This call runs without a minion, so there are no running jobs to look at."
 
 
 def test_all_jobs_are_ended_at_once(tmp_path: Path, job: subprocess.Popen[bytes]) -> None:

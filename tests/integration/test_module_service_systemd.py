@@ -301,7 +301,7 @@ def test_units_of_an_image_are_masked(image: str) -> None:
 @pytest.mark.parametrize("root", ["relative", "/nowhere", "/etc/passwd", "/tmp\n"])
 def test_a_root_that_is_no_folder_is_refused(root: str) -> None:
     outcome = run("service.get_enabled", root=root)
-    assert ("root is the absolute path of a folder" in outcome.value, outcome.retcode) == (True, 1)
+    assert ("root must be the absolute path of a folder" in outcome.value, outcome.retcode) == (True, 1)
 
 
 @pytest.mark.skipif(os.path.isdir("/run/systemd/system"), reason="systemd runs this machine")

@@ -251,7 +251,7 @@ def test_a_key_that_was_revoked_is_none_that_is_known(home: Path) -> None:
         ("rm_known_host", ("sltuser", "x"), {}, "does not exist"),
         ("hash_known_hosts", ("sltnosuch",), {}, "User sltnosuch does not exist"),
         ("set_known_host", ("sltuser", "x"), {"port": 2, "key": KEY}, "can not be used"),
-        ("set_known_host", ("sltuser", "x"), {"key": "no key", "hash_known_hosts": False}, "no public key"),
+        ("set_known_host", ("sltuser", "x"), {"key": "no key", "hash_known_hosts": False}, "not a public key"),
         ("set_known_host", ("sltuser", "x"), {"key": f"{KEY}\n{OTHER}"}, "one line"),
         ("set_known_host", ("sltuser", "x"), {"key": KEY, "enc": "a b"}, "is not a type of keys"),
         ("get_known_host_entries", (None, "x"), {"config": "relative"}, "Cannot determine absolute path"),

@@ -203,7 +203,7 @@ def test_the_end_of_a_certificate_is_seen_before_it_comes(pki: Path) -> None:
 @pytest.mark.parametrize(
     ("fun", "args", "words"),
     [
-        ("read_certificate", ("nothing",), "no certificate that can be read"),
+        ("read_certificate", ("nothing",), "not a readable certificate"),
         ("read_certificate", ("nosuch",), "neither a file"),
         ("read_certificate", ("a\0b; '",), "neither a file"),
         ("read_certificate", ("web.csr",), "A certificate is needed, and this is a certificate request"),
@@ -211,10 +211,10 @@ def test_the_end_of_a_certificate_is_seen_before_it_comes(pki: Path) -> None:
         ("read_crl", ("web.crt",), "A revocation list is needed"),
         ("get_public_key", ("nothing",), "Could not load key"),
         ("get_public_key", ("closed.key",), "has a passphrase, and none was given"),
-        ("get_private_key_size", ("closed.key", "wrong-" + PASSPHRASE), "no private key that can be read"),
+        ("get_private_key_size", ("closed.key", "wrong-" + PASSPHRASE), "not a readable private key"),
         ("get_private_key_size", ("web.key", PASSPHRASE), "has no passphrase"),
         ("get_private_key_size", ("web.crt",), "A private key is needed"),
-        ("get_pem_entry", ("nothing",), "no entry of PEM"),
+        ("get_pem_entry", ("nothing",), "no PEM entry"),
         ("get_pem_entry", ("web.key",), "private keys, whose type has to be named"),
         ("will_expire", ("web.crt", "soon"), "number of days"),
         ("will_expire", ("web.crt", float("nan")), "number of days"),
@@ -239,4 +239,4 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 def test_a_file_that_means_harm_takes_no_time_by_its_length_squared(tmp_path: Path, filler: bytes) -> None:
     file = tmp_path / "hostile.pem"
     file.write_bytes(b"-----BEGIN CERTIFICATE-----\n" + filler * 300_000)  # otherwise it is days
-    assert "no certificate" in run("read_certificate", str(file)).value
+    assert "not a readable certificate" in run("read_certificate", str(file)).value

@@ -231,11 +231,11 @@ def test_a_magic_packet_is_sent_to_the_network_of_a_machine(mac: str) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["00:11:22"], "'00:11:22' is no hardware address"),
-        (["08:00-27:13:69:77"], "is no hardware address"),
-        (["080027136977", "a.example"], "'a.example' is no IPv4 address."),
-        (["080027136977", "127.0.0.1", 0], "0 is no port."),
-        (["080027136977", "127.0.0.1", 65536], "65536 is no port."),
+        (["00:11:22"], "'00:11:22' is not a hardware address"),
+        (["08:00-27:13:69:77"], "is not a hardware address"),
+        (["080027136977", "a.example"], "'a.example' is not an IPv4 address."),
+        (["080027136977", "127.0.0.1", 0], "0 is not a port."),
+        (["080027136977", "127.0.0.1", 65536], "65536 is not a port."),
     ],
 )
 def test_what_no_machine_wakes_up_from_is_refused(args: list[Any], words: str) -> None:

@@ -80,7 +80,7 @@ def test_keys_are_listed_without_values() -> None:
     assert run("pillar.keys", "users").value == ["ann", "bob"]
 
 
-@pytest.mark.parametrize(("key", "sentence"), [("gone", "has no 'gone'"), ("port", "is no map")])
+@pytest.mark.parametrize(("key", "sentence"), [("gone", "has no 'gone'"), ("port", "is not a map")])
 def test_what_has_no_keys_is_said_to_have_none(key: str, sentence: str) -> None:
     outcome = run("pillar.keys", key)
     assert outcome.retcode != 0

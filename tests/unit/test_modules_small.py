@@ -74,7 +74,7 @@ def test_texts_are_hashed_encoded_and_signed(fun: str, args: tuple[Any, ...], ex
         ("digest", ("abc", "crc32"), "Hash func 'crc32' is not supported"),
         ("digest_file", ("/no/such",), "File path '/no/such' not found."),
         ("base64_encodefile", ("/no/such",), "File path '/no/such' not found."),
-        ("base64_b64decode", ("a",), "This is no base64"),
+        ("base64_b64decode", ("a",), "This is not base64"),
         ("github_signature", ("a", "b", "md5=c"), "A signature begins with"),
         ("github_signature", ("a", "b", "c"), "A signature begins with"),
         ("base64_decodefile", ("YQ==", "/no/such/folder"), "Parent directory not present"),
@@ -154,9 +154,9 @@ def test_a_dry_run_sets_nothing() -> None:
 @pytest.mark.parametrize(
     ("fun", "args", "kwargs", "said"),
     [
-        ("setval", ("a=b", "x"), {}, "is no name of a variable"),
-        ("setval", ("", "x"), {}, "is no name of a variable"),
-        ("setenv", ({"SLT_A": "x", "a\0": "x"},), {}, "is no name of a variable"),
+        ("setval", ("a=b", "x"), {}, "is not the name of a variable"),
+        ("setval", ("", "x"), {}, "is not the name of a variable"),
+        ("setenv", ({"SLT_A": "x", "a\0": "x"},), {}, "is not the name of a variable"),
         ("setval", ("SLT_A", "a\0b"), {}, "NUL character"),
         ("setval", ("SLT_A", "x"), {"permanent": True}, "permanent needs a registry"),
         ("setenv", ({},), {"permanent": "HKLM"}, "permanent needs a registry"),
@@ -199,7 +199,7 @@ def test_nothing_temporary_is_made_where_a_link_of_a_user_leads(fun: str, tmp_pa
     [
         ({"prefix": "../x"}, "cannot be a part of a name"),
         ({"suffix": "a\0"}, "cannot be a part of a name"),
-        ({"parent": "tmp"}, "is no absolute path"),
+        ({"parent": "tmp"}, "is not an absolute path"),
         ({"parent": "/no/such"}, "Nothing can be made in /no/such: No such file or directory."),
     ],
 )

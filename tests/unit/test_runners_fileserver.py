@@ -50,4 +50,4 @@ def test_what_is_served_is_listed_whole(fun: str, args: dict[str, Any], value: A
 @pytest.mark.parametrize("fun", ["envs", "file_list", "update", "clear_cache"])
 def test_backends_that_there_are_not_are_refused(fun: str, backend: Any) -> None:
     outcome = run(client(), f"fileserver.{fun}", backend=backend)
-    assert (outcome.retcode, "There is no backend" in outcome.value) == (1, True)
+    assert (outcome.retcode, "is not supported" in outcome.value) == (1, True)

@@ -77,7 +77,7 @@ def _is_me(user: str) -> bool:
     try:
         return pwd.getpwnam(user).pw_uid == os.geteuid()
     except KeyError:
-        raise CommandExecutionError(f"There is no user {user!r} here, whom option sudo_user names.") from None
+        raise CommandExecutionError(f"The user {user!r} of the option sudo_user does not exist.") from None
 
 
 def _packed(opts: Mapping[str, Any], data: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:

@@ -101,7 +101,7 @@ def _started(argv: Sequence[str], surroundings: Surroundings, **streams: Any) ->
     except FileNotFoundError as error:
         raise CommandNotFoundError(f"{argv[0]} (there is no such program on this minion)") from error
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "an argument is no text of UTF-8 without NUL"
+        reason = error.strerror if isinstance(error, OSError) else "an argument is not UTF-8 text, or contains a NUL"
         raise CommandExecutionError(f"{argv[0]} cannot be started: {reason}.") from error
 
 

@@ -134,7 +134,7 @@ def folder(root: Any) -> str | None:
         return None
     path = str(root)
     if not os.path.isabs(path) or _CONTROL.search(path) or not os.path.isdir(path):
-        raise SaltInvocationError(f"root is the absolute path of a folder, and {path!r} is none on this minion.")
+        raise SaltInvocationError(f"root must be the absolute path of a folder on this minion, not {path!r}.")
     return path
 
 

@@ -94,7 +94,7 @@ def ask(url: str, method: str, data: bytes | None, headers: Mapping[str, str], *
     except (http.client.InvalidURL, UnicodeError, ValueError) as error:
         if isinstance(error, SaltInvocationError):
             raise
-        raise SaltInvocationError(f"That is no request of HTTP: {error}") from error
+        raise SaltInvocationError(f"This is not a valid HTTP request: {error}") from error
     except (OSError, http.client.HTTPException, EOFError) as error:
         if over.is_set() or time.monotonic() > until:
             raise SilentError(f"There was no whole answer within {limits.whole_s:g} s.") from error

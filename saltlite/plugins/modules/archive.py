@@ -123,7 +123,7 @@ def list_(  # noqa: PLR0913, PLR0917 - Salt's arguments
         saltlite '*' archive.list salt://foo.tar.gz verbose=True
     """
     if options:
-        raise SaltInvocationError("There are no options: archives are read without a program here.")
+        raise SaltInvocationError("options is not supported, because archives are read without a program.")
     _refuse_web(source_hash, use_etag=use_etag)
     kind = archive_format or _guessed(name)
     readers = {"tar": _tar, "zip": _zip, "rar": _rar}
@@ -213,7 +213,7 @@ def _tar_by_program(name: str, path: str) -> Members:
     argv = ["tar", "--quoting-style=literal", "-tf", _operand(path)]
     done = __salt__["cmd.run_all"](argv, python_shell=False, ignore_retcode=True)
     if done["retcode"]:
-        raise CommandExecutionError(f"{name} is no tar archive that can be read here: {done['stderr'].strip()[:300]}")
+        raise CommandExecutionError(f"{name} is not a readable tar archive: {done['stderr'].strip()[:300]}")
     names = done["stdout"].splitlines()
     return [each for each in names if each.endswith("/")], [each for each in names if not each.endswith("/")], []
 
@@ -561,7 +561,7 @@ def unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
 def _absolute(name: Any) -> str:
     path = os.path.expanduser(str(name))
     if not os.path.isabs(path) or "\0" in path:
-        raise SaltInvocationError(f"{path!r} is no absolute path.")
+        raise SaltInvocationError(f"{path!r} is not an absolute path.")
     return path
 
 
@@ -609,7 +609,7 @@ def _tree(path: str, *, leave_out: str) -> Iterator[str]:
             if each == leave_out:
                 continue
             if not stat.S_ISREG(os.stat(each).st_mode):
-                raise CommandExecutionError(f"{each} is no file, and cannot be packed.")
+                raise CommandExecutionError(f"{each} is not a file, and cannot be packed.")
             yield each
 
 
@@ -665,7 +665,7 @@ def _unpack(archive: ZipFile, member: ZipInfo, into: int, secret: bytes | None, 
         place, fresh = PinnedPath(folder, parts[-1]), f".saltlite-{os.urandom(8).hex()}"
         there = place.status()
         if there is not None and stat.S_ISDIR(there.st_mode):
-            raise CommandExecutionError(f"There is a folder in the place of {member.filename!r}, which is none.")
+            raise CommandExecutionError(f"There is a folder in the place of the file {member.filename!r}.")
         try:
             if _is_link(member):
                 os.symlink(_aim(archive, member, secret), fresh, dir_fd=folder)

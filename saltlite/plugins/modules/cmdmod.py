@@ -132,7 +132,7 @@ def _rendered(text: str, template: str | None, saltenv: str) -> str:
         return text
     found = __salt__["file.apply_template_on_contents"](text, template, None, None, saltenv)
     if not isinstance(found, str):
-        raise SaltInvocationError(f"There are no templates of the format {template!r}: jinja is one.")
+        raise SaltInvocationError(f"The template format {template!r} is not supported; use jinja.")
     return found
 
 
@@ -537,7 +537,7 @@ def run_chroot(  # noqa: PLR0913 - Salt's arguments
         raise CommandExecutionError(f"There is no folder {root!r} to run a command in: give its absolute path.")
     folders = [str(path) for path in binds or []]
     if wrong := [path for path in folders if not os.path.isdir(path) or not os.path.isabs(path)]:
-        raise SaltInvocationError(f"binds are absolute paths of folders, and {wrong[0]!r} is none.")
+        raise SaltInvocationError(f"binds must be absolute paths of folders, not {wrong[0]!r}.")
     text = shlex.join(map(str, cmd)) if isinstance(cmd, list | tuple) else str(cmd)
     spec = f"{runas or ''}:{group or ''}" if group else runas or ""
     argv = ["unshare", "--mount", "--propagation", "private", "--", DEFAULT_SHELL, "-ec", _IN_CHROOT, "sh"]

@@ -39,7 +39,7 @@ def _matcher(patterns: Any) -> Callable[[str], bool]:
     try:
         each = [re.compile(text[2:] if text.startswith("E@") else rf"\A{fnmatch.translate(text)}") for text in texts]
     except re.error as error:
-        raise SaltInvocationError(f"{patterns!r} holds what is no regular expression: {error}.") from error
+        raise SaltInvocationError(f"{patterns!r} contains an invalid regular expression: {error}.") from error
     return lambda path: any(one.search(path) for one in each)
 
 
@@ -60,7 +60,7 @@ def _need_folder(folder: str, *, makedirs: bool) -> None:
     if makedirs:
         _make_folders(folder)
     elif not os.path.isdir(folder):
-        raise CommandExecutionError(f"There is no folder {folder}: makedirs=True makes it.")
+        raise CommandExecutionError(f"There is no folder {folder}: makedirs=True creates it.")
 
 
 def _write(dest: str, text: str, *, makedirs: bool) -> None:
@@ -470,7 +470,7 @@ def _rendered(text: str, template: str | None, saltenv: str, context: Any = None
     apply = __salt__["file.apply_template_on_contents"]
     found = apply(text, template, context, defaults, saltenv) if template else text
     if not isinstance(found, str):
-        raise SaltInvocationError(f"There are no templates of the format {template!r}: jinja is one.")
+        raise SaltInvocationError(f"The template format {template!r} is not supported; use jinja.")
     return found
 
 
@@ -482,7 +482,7 @@ def _client() -> Any:
 
 def _cachedir() -> str:
     if "cachedir" not in __opts__:
-        raise CommandExecutionError("This call has no minion behind it, so there is no folder for copies.")
+        raise CommandExecutionError("This call runs without a minion, so there is no folder for copies.")
     return str(__opts__["cachedir"])
 
 
@@ -515,7 +515,7 @@ def _env(saltenv: str) -> str:
 
 def _absolute(path: str) -> str:
     if not os.path.isabs(str(path)):
-        raise SaltInvocationError(f"{path!r} is no absolute path.")
+        raise SaltInvocationError(f"{path!r} is not an absolute path.")
     return str(path)
 
 

@@ -212,7 +212,7 @@ def format_(
         options += ["-E", f"lazy_itable_init={_count(lazy_itable_init)}"]
     if fat is not None and kind.endswith("fat"):
         if str(fat) not in {"12", "16", "32"}:
-            raise SaltInvocationError(f"{fat!r} is no size of a FAT: 12, 16 and 32 are.")
+            raise SaltInvocationError(f"{fat!r} is not a FAT size: use 12, 16 or 32.")
         options += ["-F", str(fat)]
     if force and (ext or xfs):
         options.append("-F" if ext else "-f")
@@ -312,5 +312,5 @@ def _device(value: Any) -> str:
 
 def _count(value: Any) -> str:
     if not re.fullmatch(r"[0-9]{1,12}", str(value)):
-        raise SaltInvocationError(f"{value!r} is no number of this kind; write digits.")
+        raise SaltInvocationError(f"{value!r} is not a valid number; write digits.")
     return str(value)

@@ -54,7 +54,7 @@ def _parse(text: str) -> dict[str, Any]:
         least = {"SOA": _SOA_FIELDS, "MX": 2}.get(rest[0].upper(), 1) if rest else 1
         if not owner or len(rest) <= least:
             raise CommandExecutionError(
-                f"Line {number} of the zone file is no record: {' '.join(words).strip()[:80]!r}."
+                f"Line {number} of the zone file is not a record: {' '.join(words).strip()[:80]!r}."
             )
         _add(found, owner, (rest[0].upper(), ttl, network), rest[1:])
     return found
@@ -113,7 +113,7 @@ def _full(name: str, origin: str) -> str:
 def _seconds(text: str) -> int:
     parts = re.findall(r"(\d+)([smhdw]?)", text, re.IGNORECASE)
     if not parts or "".join(map("".join, parts)) != text:
-        raise CommandExecutionError(f"{text[:40]!r} is no time in a zone file.")
+        raise CommandExecutionError(f"{text[:40]!r} is not a time in a zone file.")
     return min(_WHOLE_WEEK_S, sum(int(figure) * _SECONDS[unit.upper() or "S"] for figure, unit in parts))
 
 
@@ -150,7 +150,7 @@ def hosts_append(
     """
     address, names = str(ip_addr), _names(entries)
     if not check_ip(address):
-        raise SaltInvocationError(f"{ip_addr!r} is no address.")
+        raise SaltInvocationError(f"{ip_addr!r} is not an address.")
     text = _machinefiles.read_if_there(hostsfile)
     known = parse_hosts(hosts=text).get(address, [])
     missing = [name for name in names if name not in known]
@@ -272,7 +272,7 @@ def serial(zone: str = "", update: bool = False) -> str:
         saltlite ns1 dnsutil.serial example.com update=True
     """
     if not str(zone).isprintable():
-        raise SaltInvocationError(f"{zone!r} is no name of a zone.")
+        raise SaltInvocationError(f"{zone!r} is not the name of a zone.")
     key = f"dnsserial_{zone}" if zone else "dnsserial"
     first = time.strftime("%Y%m%d01")
     # A colon in the name would address another grain.

@@ -124,7 +124,7 @@ def items() -> dict[str, str]:
 
 def _name(key: Any) -> str:
     if not isinstance(key, str) or not key or "=" in key or "\0" in key:
-        raise SaltInvocationError(f"{key!r} is no name of a variable: it is a text without an equal sign and NUL.")
+        raise SaltInvocationError(f"{key!r} is not the name of a variable: names contain no equal sign and no NUL.")
     return key
 
 

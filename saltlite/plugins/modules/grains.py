@@ -112,9 +112,9 @@ def _read(path: str) -> tuple[str, dict[str, Any]]:
         raise CommandExecutionError(f"The grains file {path} cannot be read: {error.strerror}.") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise CommandExecutionError(f"The grains file {path} is not YAML, and stays as it is: {reason}") from error
+        raise CommandExecutionError(f"The grains file {path} is not YAML, and was not changed: {reason}") from error
     if len(text) > FILE_BYTES_MAX or not isinstance(found, dict | None):
-        raise CommandExecutionError(f"The grains file {path} is no map of grains, and stays as it is.")
+        raise CommandExecutionError(f"The grains file {path} is not a map of grains, and was not changed.")
     header = ""
     for line in text.splitlines(keepends=True):
         if not line.startswith("#"):

@@ -220,7 +220,7 @@ def _decoded(instr: str) -> bytes:
     try:
         return base64.b64decode(_bytes(instr))
     except binascii.Error as error:
-        raise SaltInvocationError(f"This is no base64: {error}.") from error
+        raise SaltInvocationError(f"This is not base64: {error}.") from error
 
 
 def _text_if_possible(content: bytes) -> str | bytes:

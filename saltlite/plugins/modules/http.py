@@ -219,7 +219,7 @@ def _from_yaml(text: str) -> Any:
     try:
         # A few aliases can expand to gigabytes.
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, loader)):
-            raise ValueError("it has aliases, which are not followed in what somebody else wrote")
+            raise ValueError("it has aliases, which are not expanded in foreign YAML")
         return yaml.load(text, loader)  # noqa: S506 - both are safe loaders
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from error
@@ -229,7 +229,7 @@ def _from_xml(text: str) -> list[Any]:
     from xml.etree import ElementTree
 
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        raise ValueError("it defines entities, which are not expanded in what somebody else wrote")
+        raise ValueError("it defines entities, which are not expanded in foreign XML")
     try:
         root = ElementTree.fromstring(text)  # noqa: S314 - without a document type there are no entities
     except ElementTree.ParseError as error:
@@ -260,7 +260,7 @@ def _with_params(url: str, params: Any) -> str:
     from urllib.parse import urlencode
 
     if not isinstance(url, str) or "://" not in url or url.endswith("://"):
-        raise SaltInvocationError(f"{url!r:.80} is no URL: it begins with http:// or https://.")
+        raise SaltInvocationError(f"{url!r:.80} is not a URL: it begins with http:// or https://.")
     if not params:
         return url
     pairs = list(params.items()) if isinstance(params, Mapping) else params

@@ -42,7 +42,7 @@ def hash(value: str, algorithm: str = "sha512") -> str:
     try:
         return hashlib.new(str(algorithm), _bytes(value), usedforsecurity=False).hexdigest()
     except (ValueError, TypeError) as error:
-        raise SaltInvocationError(f"You must specify a valid algorithm: {algorithm!r} is none.") from error
+        raise SaltInvocationError(f"You must specify a valid algorithm, not {algorithm!r}.") from error
 
 
 def str_encode(value: str, encoder: str = "base64") -> str | bytes:

@@ -250,7 +250,7 @@ def mount(
         saltlite '*' mount.mount /srv/foo /dev/sdz1 mkmnt=True
     """
     if util != "mount":
-        raise SaltInvocationError(f"There is no way of mounting {util!r} here; `mount` is the only one.")
+        raise SaltInvocationError(f"util={util!r} is not supported; `mount` is the only one.")
     point = _point(name)
     if mkmnt and not os.path.exists(point):
         _make_folder(point, user)
@@ -298,7 +298,7 @@ def umount(
         saltlite '*' mount.umount /srv/foo /dev/sdz1 lazy=True
     """
     if util != "mount":
-        raise SaltInvocationError(f"There is no way of unmounting {util!r} here; `mount` is the only one.")
+        raise SaltInvocationError(f"util={util!r} is not supported; `mount` is the only one.")
     point = _point(name)
     stacked = [each for each in _mounts.mounts() if each.point == point]
     if not stacked:

@@ -166,7 +166,7 @@ def keys(key: str, delimiter: str = ":") -> list[Any]:
     if value is _nested.MISSING:
         raise CommandExecutionError(f"The pillar has no {key!r}.")
     if not isinstance(value, Mapping):
-        raise CommandExecutionError(f"The value of {key!r} in the pillar is no map: it has no keys.")
+        raise CommandExecutionError(f"The value of {key!r} in the pillar is not a map: it has no keys.")
     return list(value)
 
 

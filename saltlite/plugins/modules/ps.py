@@ -227,7 +227,7 @@ def disk_usage(path: str) -> dict[str, Any]:
         found = os.statvfs(str(path))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise CommandExecutionError(f"The file system of {path!r} cannot be asked: {reason}.") from error
+        raise CommandExecutionError(f"The file system of {path!r} cannot be examined: {reason}.") from error
     used = (found.f_blocks - found.f_bfree) * found.f_frsize
     free = found.f_bavail * found.f_frsize
     return {
@@ -405,17 +405,17 @@ def _expression(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise SaltInvocationError(f"{text!r} is no regular expression: {error}.") from error
+        raise SaltInvocationError(f"{text!r} is not a regular expression: {error}.") from error
 
 
 def _pid(pid: Any) -> int:
     # For the kernel, 0 and negative numbers mean process groups.
     if not re.fullmatch(r"[1-9][0-9]{0,9}", str(pid)):
-        raise SaltInvocationError(f"{pid!r} is no id of a process.")
+        raise SaltInvocationError(f"{pid!r} is not a process id.")
     return int(pid)
 
 
 def _signal(which: Any) -> int:
     if not re.fullmatch(r"[0-9]{1,2}", str(which)) or int(which) > 64:
-        raise SaltInvocationError(f"{which!r} is no number of a signal.")
+        raise SaltInvocationError(f"{which!r} is not a signal number.")
     return int(which)

@@ -194,7 +194,7 @@ def _folder() -> str:
 
 def _data_dir() -> str:
     if "data_dir" not in __opts__:
-        raise CommandExecutionError("This call has no minion behind it, so there are no running jobs to look at.")
+        raise CommandExecutionError("This call runs without a minion, so there are no running jobs to look at.")
     return str(__opts__["data_dir"])
 
 
@@ -551,7 +551,7 @@ def _drop(path: str, oldest: float | None) -> None:
 
 def _option(name: str) -> Any:
     if name not in __opts__:
-        raise CommandExecutionError(f"This call has no minion behind it, so it has no {name}.")
+        raise CommandExecutionError(f"This call runs without a minion, so it has no {name}.")
     return __opts__[name]
 
 
@@ -580,5 +580,5 @@ def _refresh_after(kinds: Sequence[str]) -> None:
 
 def _client() -> Any:
     if not hasattr(__file_client__, "sync"):
-        raise CommandExecutionError("This call has no minion behind it, so there is nothing to sync with.")
+        raise CommandExecutionError("This call runs without a minion, so there is nothing to sync with.")
     return __file_client__

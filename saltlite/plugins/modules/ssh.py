@@ -647,7 +647,7 @@ def _given(hostname: str, port: int | None, enc: str | None, key: str) -> dict[s
     text = _one_line(key, "A key")
     kind = enc or _type_in(text)
     if kind is None or _fingerprint(text, None) is None or len(text.split()) != 1:
-        raise SaltInvocationError("That is no public key: the long word of a line of keys is needed.")
+        raise SaltInvocationError("This is not a public key: give the base64 part of a key line.")
     return {"hostname": _ssh_name(hostname, port), "enc": _word(kind, "a type of keys"), "key": text}
 
 

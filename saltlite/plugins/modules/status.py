@@ -334,7 +334,7 @@ def pid(sig: str) -> str:
     try:
         wanted = re.compile(str(sig))
     except re.error as error:
-        raise SaltInvocationError(f"{sig!r} is no regular expression: {error}.") from error
+        raise SaltInvocationError(f"{sig!r} is not a regular expression: {error}.") from error
     rows = ((pid, f"{row['user']} {pid} {row['cmd']}") for pid, row in procs().items())
     return "\n".join(pid for pid, row in rows if pid != str(os.getpid()) and wanted.search(row))
 

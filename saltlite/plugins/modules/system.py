@@ -53,7 +53,7 @@ def init(runlevel: str) -> str:
         saltlite '*' system.init 3
     """
     if not re.fullmatch(r"[0-9sSqQuUa-cA-C]", str(runlevel)):
-        raise SaltInvocationError(f"{runlevel!r} is no runlevel.")
+        raise SaltInvocationError(f"{runlevel!r} is not a runlevel.")
     return _programs.output(["init", str(runlevel)]).strip()
 
 
@@ -232,7 +232,7 @@ def set_computer_name(hostname: str, test: bool = False) -> bool:
 def _stop(flag: str, alone: str, at_time: str | int | None) -> str:
     when = str(at_time) if at_time else "now"
     if not _WHEN.fullmatch(when):
-        raise SaltInvocationError(f"{at_time!r} is no time: write minutes, HH:MM or `now`.")
+        raise SaltInvocationError(f"{at_time!r} is not a time: write minutes, HH:MM or `now`.")
     if when == "now" and not _programs.find("shutdown"):
         return _programs.output([alone]).strip()
     done = _programs.run(["shutdown", flag, when])
@@ -246,12 +246,12 @@ def _now(utc_offset: str | None) -> dates.datetime:
         return dates.datetime.now().astimezone()
     match = re.fullmatch(r"([+-]?)(\d\d)(\d\d)", str(utc_offset).strip("'\""))
     if match is None:
-        raise SaltInvocationError(f"{utc_offset!r} is no offset from UTC; write it as -0500.")
+        raise SaltInvocationError(f"{utc_offset!r} is not an offset from UTC; write it as -0500.")
     away = dates.timedelta(hours=int(match[2]), minutes=int(match[3]))
     try:
         return dates.datetime.now(dates.timezone(-away if match[1] == "-" else away))
     except ValueError as error:
-        raise SaltInvocationError(f"{utc_offset!r} is no offset from UTC: {error}.") from error
+        raise SaltInvocationError(f"{utc_offset!r} is not an offset from UTC: {error}.") from error
 
 
 def _parsed(text: Any, formats: tuple[str, ...]) -> dates.datetime:

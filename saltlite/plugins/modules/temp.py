@@ -51,7 +51,7 @@ def _check(suffix: str, prefix: str, parent: str | None) -> None:
         if "/" in str(part) or "\0" in str(part):
             raise SaltInvocationError(f"{part!r} cannot be a part of a name: give the folder as parent.")
     if parent and (not os.path.isabs(parent) or "\0" in parent):
-        raise SaltInvocationError(f"{parent!r} is no absolute path of a folder.")
+        raise SaltInvocationError(f"{parent!r} is not an absolute path of a folder.")
     if parent:
         refuse_strange_links(parent)
 

@@ -108,7 +108,7 @@ def flush(bank: str, key: str | None = None) -> bool:
     if key is None:
         return _clear([bank], "*", "glob")
     if not key.strip():
-        raise SaltInvocationError("An empty key is no minion; without one the whole bank is forgotten.")
+        raise SaltInvocationError("The key is empty; omit it to clear the whole bank.")
     return _clear([bank], key, "list")
 
 

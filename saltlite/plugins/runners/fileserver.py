@@ -122,7 +122,7 @@ def _require(backend: Any) -> None:
     words = backend.split(",") if isinstance(backend, str) else backend or []
     others = [str(word) for word in words if str(word).strip() not in _BACKENDS]
     if others:
-        raise SaltInvocationError(f"There is no backend {', '.join(others)[:80]} here: files are those of roots.")
+        raise SaltInvocationError(f"The backend {', '.join(others)[:80]} is not supported; roots is the only one.")
 
 
 def _names(act: str, env: str = "base") -> dict[str, str]:

@@ -102,7 +102,7 @@ def show(srn: str) -> dict[str, Any]:
     """
     rows = [row for row in __client__.call("resource_owner", id=srn)["resources"] if row["srn"] == srn]
     if not rows:
-        raise SaltInvocationError(f"nobody manages {srn!r}: saltlite-run resource.list has what there is")
+        raise SaltInvocationError(f"no minion manages {srn!r}; see saltlite-run resource.list")
     return {**rows[0], "grains": show_grains(srn)}
 
 

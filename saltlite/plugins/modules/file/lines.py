@@ -628,5 +628,5 @@ def _nanoseconds(value: Any, name: str) -> int:
         return int(float(value) * 10**9)
     except (TypeError, ValueError, OverflowError) as error:
         raise SaltInvocationError(
-            f"{name}={value!r} is no time in seconds since 1970: atime and mtime are numbers."
+            f"{name}={value!r} is not a time in seconds since 1970: atime and mtime are numbers."
         ) from error

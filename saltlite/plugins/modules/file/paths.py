@@ -90,7 +90,7 @@ def _copy(source: PinnedPath, dest: PinnedPath, path: str) -> None:
         _copy_folder(source, dest, path)
         return
     if _is_folder(dest):
-        raise CommandExecutionError(f"{shown(path)} is a folder, and what is to be copied there is none.")
+        raise CommandExecutionError(f"{shown(path)} is a folder, but the source is not.")
     if stat.S_ISREG(found.st_mode):
         fd = os.open(source.name, _READ, dir_fd=source.folder)
         try:
@@ -111,7 +111,7 @@ def _copy_folder(source: PinnedPath, dest: PinnedPath, path: str) -> None:
     if there is None:
         os.mkdir(dest.name, 0o700, dir_fd=dest.folder)
     elif not stat.S_ISDIR(there.st_mode):
-        raise CommandExecutionError(f"{shown(path)} is no folder, and what is to be copied there is one.")
+        raise CommandExecutionError(f"{shown(path)} is not a folder, but the source is one.")
     with _folder(source) as from_fd, _folder(dest) as to_fd:
         for name in sorted(os.listdir(from_fd)):
             _copy(PinnedPath(from_fd, name), PinnedPath(to_fd, name), os.path.join(path, name))
@@ -216,7 +216,9 @@ def copy(src: str, dst: str, recurse: bool = False, remove_existing: bool = Fals
     if any(folders) and not recurse:
         raise SaltInvocationError("Cannot copy overwriting a directory without recurse flag set to true!")
     if folders == (False, True):
-        raise SaltInvocationError(f"{shown(dest)} is a folder, and {shown(source)} is none: give the copy's full path.")
+        raise SaltInvocationError(
+            f"{shown(dest)} is a folder, but {shown(source)} is not: give the full path of the copy."
+        )
     if os.path.exists(dest) and os.path.samefile(source, dest):
         raise SaltInvocationError(f"{shown(source)} and {shown(dest)} are the same.")
     if folders[0] and _is_below(dest, source):
@@ -614,7 +616,7 @@ def _make(
     try:
         device = os.makedev(int(numbers[0]), int(numbers[1]))
     except (TypeError, ValueError, OverflowError) as error:
-        raise SaltInvocationError(f"{numbers[0]} and {numbers[1]} are no numbers of a device.") from error
+        raise SaltInvocationError(f"{numbers[0]} and {numbers[1]} are not device numbers.") from error
     if os.path.lexists(path):
         told["comment"] = f"File {shown(path)} exists and cannot be overwritten"
         return told

@@ -261,7 +261,7 @@ def access(path: str, mode: str | int) -> bool:
     if isinstance(mode, int) and mode in _ACCESS.values():
         return os.access(name, mode)
     if mode not in _ACCESS:
-        raise SaltInvocationError(f"Invalid mode specified: {mode!r} is none of f, r, w and x.")
+        raise SaltInvocationError(f"Invalid mode specified: {mode!r} is not one of f, r, w and x.")
     return os.access(name, _ACCESS[str(mode)])
 
 

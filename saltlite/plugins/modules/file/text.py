@@ -489,7 +489,7 @@ def psed(  # noqa: PLR0913, PLR0917 - Salt's signature
     place, suffix = checked_path(path), suffix_of(backup)
     unknown = sorted(set(flags) - {"g", *_PYTHON_FLAGS})
     if unknown:
-        raise SaltInvocationError(f"flags={flags!r}: {', '.join(unknown)} is none of g, I, L, M, S, U, X.")
+        raise SaltInvocationError(f"flags={flags!r}: {', '.join(unknown)} is not one of g, I, L, M, S, U, X.")
     wanted = re.RegexFlag(0)
     for letter in set(flags) - {"g"}:
         wanted |= _PYTHON_FLAGS[letter]

@@ -146,7 +146,7 @@ def _address4(column: str) -> str:
     try:
         return str(ipaddress.IPv4Address(struct.pack("=I", int(column, 16))))
     except (ValueError, struct.error) as error:
-        raise SaltInvocationError(f"{column!r} is no address of a route.") from error
+        raise SaltInvocationError(f"{column!r} is not an address of a route.") from error
 
 
 def _letters(flags: int) -> str:
@@ -284,16 +284,16 @@ def wol(mac: str, bcast: str = "255.255.255.255", destport: int = 9) -> bool:
         saltlite '*' network.wol 08:00:27:13:69:77 192.0.2.255 7
     """
     if not _MAC.fullmatch(str(mac)):
-        raise SaltInvocationError(f"{mac!r} is no hardware address: write it as 08:00:27:13:69:77.")
+        raise SaltInvocationError(f"{mac!r} is not a hardware address: write it as 08:00:27:13:69:77.")
     if not 0 < destport < PORTS:
-        raise SaltInvocationError(f"{destport} is no port.")
+        raise SaltInvocationError(f"{destport} is not a port.")
     address = bytes.fromhex(re.sub(r"[:.-]", "", str(mac)))
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
             sock.sendto(b"\xff" * 6 + address * 16, (str(ipaddress.IPv4Address(bcast)), destport))
     except ipaddress.AddressValueError:
-        raise SaltInvocationError(f"{bcast!r} is no IPv4 address.") from None
+        raise SaltInvocationError(f"{bcast!r} is not an IPv4 address.") from None
     except OSError as error:
         raise CommandExecutionError(f"The packet was not sent to {bcast}: {error.strerror}.") from error
     return True
@@ -301,7 +301,7 @@ def wol(mac: str, bcast: str = "255.255.255.255", destport: int = 9) -> bool:
 
 def _seconds(value: Any) -> str:
     if not re.fullmatch(r"[0-9]{1,6}", str(value)):
-        raise SaltInvocationError(f"{value!r} is no number of seconds.")
+        raise SaltInvocationError(f"{value!r} is not a number of seconds.")
     return str(value)
 
 

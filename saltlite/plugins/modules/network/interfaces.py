@@ -101,7 +101,7 @@ def address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     try:
         return ipaddress.ip_address(str(text))
     except ValueError as error:
-        raise SaltInvocationError(f"{text!r} is no address.") from error
+        raise SaltInvocationError(f"{text!r} is not an address.") from error
 
 
 def network(text: str) -> Network:
@@ -109,7 +109,7 @@ def network(text: str) -> Network:
     try:
         return ipaddress.ip_network(str(text), strict=False)
     except ValueError as error:
-        raise SaltInvocationError(f"{text!r} is no network: write it as 192.0.2.0/24.") from error
+        raise SaltInvocationError(f"{text!r} is not a network: write it as 192.0.2.0/24.") from error
 
 
 _ETHTOOL, _RING_SIZES = 0x8946, 0x10

@@ -71,7 +71,9 @@ def _file(path: str) -> bytes:
     except OSError as error:
         raise CommandExecutionError(f"{path} cannot be read: {error.strerror}.") from error
     if len(data) > FILE_BYTES_MAX:
-        raise CommandExecutionError(f"{path} has more than {FILE_BYTES_MAX} bytes: that is no certificate.")
+        raise CommandExecutionError(
+            f"{path} has more than {FILE_BYTES_MAX} bytes, which is too large for a certificate."
+        )
     return data
 
 
@@ -177,7 +179,7 @@ def _loaded(
         return der(data) if mine is None else pem(mine)
     except (ValueError, UnsupportedAlgorithm) as error:
         reason = str(error).split(". ")[0].rstrip(".")[:200]
-        raise SaltInvocationError(f"This is no {what} that can be read: {reason}.") from error
+        raise SaltInvocationError(f"This is not a readable {what}: {reason}.") from error
 
 
 # --- Public functions ---
@@ -415,7 +417,7 @@ def get_pem_entry(text: str, pem_type: str | None = None) -> bytes:
         if kind == pem_type or (pem_type is None and "PRIVATE KEY" not in kind):
             return entry
     wanted = f"of type {pem_type}" if pem_type else "but for private keys, whose type has to be named"
-    raise SaltInvocationError(f"There is no entry of PEM in it {wanted}.")
+    raise SaltInvocationError(f"It contains no PEM entry {wanted}.")
 
 
 def get_pem_entries(glob_path: str) -> dict[str, bytes]:
