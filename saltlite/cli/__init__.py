@@ -1,6 +1,5 @@
-"""The `saltlite` command: its grammar, its verbs, what it prints and the exit code it ends with.
+"""The `saltlite` command: its grammar, its verbs, its output and its exit codes.
 
-What belongs here: reading a command line, asking the master through `saltlite.client`, showing the answer.
-What does not: anything that decides (the master does), the store, keys on disk, sockets of its own. Nothing
-here is imported before it is needed: a job is published without loading any verb, outputter or YAML.
+It reads a command line, asks the master through `saltlite.client` and shows the answer; the master decides. A module is
+imported only when it is needed: publishing a job loads no verb, no outputter and no YAML.
 """

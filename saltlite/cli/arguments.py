@@ -1,22 +1,21 @@
-"""The arguments of a function, from words of the command line to values.
+"""Convert the words of a command line to the arguments of a function.
 
-Where the minions have said what the function takes, and agree on it, the annotation of a parameter decides:
+Where the targeted minions reported the function's signature and agree on it, the annotation of a parameter decides:
 
     str                   the word as it is: `1.10`, `true`, `0644` and `[a]` are text
     int, float            must be one; a float may be written `5`, `.5` or `1e3`
     bool                  true, false, yes, no, on, off, 1 or 0, in any case
-    list                  `[a, b]` in YAML's flow style or JSON; or words parted by commas, each of them text: `a,b`
+    list                  `[a, b]` in YAML's flow style or JSON; or text items separated by commas: `a,b`
     dict                  `{a: 1}` in YAML's flow style or JSON
     ... | None            also `None` and `null`
     str | others          one of the others where the word plainly is one, else text
 
-Anything else is refused before it is published. Without an annotation a word is text unless it plainly is something
-else: a whole number, a decimal number, `true`, `false`, `null` or `None`, a list or map in YAML's flow style
-(`[a, b]`, `{a: 1}`). As in Salt `name=value` is a keyword argument and `1_000`, `a: b` and anything with a tab or a
-newline stay text. Other than in Salt so do `yes`, `no`, `0644` and numbers of more than 64 bits: what would lose
-something is not converted. A name with hyphens or dots (`read-ahead=1`) is a keyword only where the function takes any
-keyword and has no place left for the word. Quotes that arrive here (`'"1.10"'` in a shell) make text of what would be a
-value.
+Anything else is refused before it is published. Without an annotation a word is text unless it plainly is a whole or
+decimal number, `true`, `false`, `null`, `None`, or a list or map in YAML's flow style. As in Salt, `name=value` is a
+keyword argument, and `1_000`, `a: b` and anything with a tab or a newline stay text. Unlike in Salt, so do `yes`, `no`,
+`0644` and numbers of more than 64 bits, because converting them loses something. A name with hyphens or dots
+(`read-ahead=1`) is a keyword only where the function takes any keyword and has no parameter left for the word. Quotes
+that arrive here (`'"1.10"'` in a shell) turn a value into text.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ def parse_arguments(words: Sequence[str], signatures: Sequence[str] = ()) -> tup
     """Positional and keyword arguments in `words`.
 
     `signatures` are the texts of `saltlite.model.signature` that the targeted minions reported for the function. A
-    parameter that they do not agree on is read as if it had no annotation.
-    Raises UsageError for a keyword that stands twice and for a word that is not of the parameter's type.
+    parameter on which they disagree is read as if it had no annotation.
+    Raises UsageError for a repeated keyword and for a word that does not have the parameter's type.
     """
     typed = _Typed(signatures)
     positional: list[Any] = []
@@ -71,17 +70,17 @@ def parse_arguments(words: Sequence[str], signatures: Sequence[str] = ()) -> tup
 
 
 def split_calls(function: str, words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """The calls of a compound job, as in `test.echo,test.ping hello ,`: functions with their words.
+    """The calls of a compound job such as `test.echo,test.ping hello ,`: functions with their words.
 
-    Where several functions stand, a word that is `,` or starts with one begins the arguments of the next function;
-    what follows the comma is the first of them. A single function keeps every word.
+    With several functions, a word that is `,` or starts with one begins the arguments of the next function; the rest of
+    the word is the first of them. A single function keeps every word.
     Raises UsageError for an empty function and for more commas than functions.
     """
     functions = function.split(",")
     if len(functions) == 1:
         return [(function, list(words))]
     if not all(functions):
-        raise UsageError(f"{function!r} has a comma without a function; functions are written test.ping,test.version")
+        raise UsageError(f"{function!r} has a comma without a function: write them as in test.ping,test.version")
     calls: list[tuple[str, list[str]]] = [(one, []) for one in functions]
     current = 0
     for word in words:
@@ -100,7 +99,7 @@ def split_calls(function: str, words: Sequence[str]) -> list[tuple[str, list[str
 
 
 class _Typed:
-    """What the known signatures of one function say about its arguments."""
+    """The arguments of one function, typed by its known signatures."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._function = function_of(texts[0]) if texts else ""
@@ -111,10 +110,10 @@ class _Typed:
                 self._signatures.append(signature)
 
     def is_name(self, name: str, given: int, keywords: Collection[str]) -> bool:
-        """Whether `name=value` behind `given` positional words is a keyword.
+        """Whether `name=value` after `given` positional words is a keyword.
 
-        One that Python could not spell (`read-ahead`) is where there is no place left that the word could have, and
-        any keyword is taken: a version (`foo-bar=1.2`) or a setting (`net.core.x=1`) stays the word that it is.
+        A name that is not a Python identifier (`read-ahead`) is one only where no parameter is left for the word and
+        any keyword is accepted. So a version (`foo-bar=1.2`) or a setting (`net.core.x=1`) stays a word.
         """
         if name.isidentifier():
             return True
@@ -146,7 +145,7 @@ class _Typed:
 
 
 def _typed_value(text: str, types: frozenset[str]) -> Any:
-    """The value of a word for a parameter with that annotation, or _MISFIT."""
+    """The value of a word for a parameter with these types, or _MISFIT."""
     if "None" in types and text in ("None", "null"):
         return None
     others = types - {"None", "str"}
@@ -171,7 +170,7 @@ def _int(text: str) -> Any:
 
 
 def _float(text: str) -> Any:
-    # What Python's float takes besides, as in `1_000`, `nan` and digits of other scripts, is none that people mean.
+    # Python's float also accepts `1_000`, `nan` and digits of other scripts, which no one means here.
     if not text.isascii() or not set(text) <= set("+-.0123456789eE"):
         return _MISFIT
     try:
@@ -194,7 +193,7 @@ def _list(text: str) -> Any:
 
 
 _CONVERT = {"int": _int, "float": _float, "bool": _bool, "dict": _dict, "list": _list}
-"""In the order in which a union is tried: a whole number is no truth value where numbers are taken."""
+"""In the order in which a union is tried: a whole number is not a truth value where numbers are accepted."""
 
 
 def parse_value(text: str) -> Any:
@@ -225,14 +224,14 @@ def _parse_number(text: str) -> str | int | float:
         return text
     if dot:
         return float(text) if decimals.isascii() and decimals.isdigit() else text
-    if len(whole) > 20:  # no need to convert a number of a million digits to see that it is too large
+    if len(whole) > 20:  # a number of a million digits is too large without converting it
         return text
     number = int(text)
     return number if _INT_MIN <= number <= _INT_MAX else text
 
 
 def _parse_flow(text: str) -> Any:
-    """A YAML list or map; what only looks like one, such as `{{ name }}` or `[ -f x ] && y`, stays text."""
+    """A YAML list or map; text that only looks like one, such as `{{ name }}` or `[ -f x ] && y`, stays text."""
     from saltlite.config.yamlfile import parse, value_of
 
     try:

@@ -161,7 +161,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 TAKES_DOTS = frozenset({"acl", "auth", "call", "cloud", "cp", "doc", "explain", "help", "lint", "match", "runner"})
-"""Commands whose first word may have a dot: a function after them makes no job."""
+"""Commands whose first word may contain a dot: a function after them does not make a job."""
 
 COMPLETE = "__complete"
 """What the shells' completion scripts call; no help text shows it. Its words are those of another command line."""
@@ -187,28 +187,28 @@ def parse_descriptor(text: str) -> int:
     """The number of an open descriptor. Raises UsageError."""
     if text.isascii() and text.isdigit() and len(text) < 6:
         return int(text)
-    raise UsageError(f"{text!r} is no number of a descriptor")
+    raise UsageError(f"{text!r} is not the number of a descriptor")
 
 
 CONFIG_DIR = Option(
     "-c", "--config-dir", metavar="DIR", convert=require_path, help="the master's configuration folder (/etc/saltlite)"
 )
 _ASK_THE_MASTER = ("acl explain", "auth token", "events", "job", "key", "match", "status")
-"""Commands, and groups of such, that can be run as whoever has logged in."""
+"""Commands, and groups of commands, that a logged-in user can run."""
 _ON_THE_DISK = ("key fleet",)
-"""Commands among them that work on files of this machine."""
+"""Those among them that work on files of this machine."""
 LOGIN_OPTIONS = (
     Option("-a", "--eauth", "--auth", metavar="BACKEND", help="log in: pam, file, sharedsecret"),
-    Option("-T", "--make-token", help="keep that login, and use it next time"),
-    Option("--username", metavar="NAME", help="the name to log in with (your own)"),
+    Option("-T", "--make-token", help="store that login for next time"),
+    Option("--username", metavar="NAME", help="the user name to log in with (yours)"),
     Option("--password-fd", metavar="N", convert=parse_descriptor, help="read the password there; 0 is stdin"),
 )
-"""What `saltlite.cli.connect` reads beside the configuration folder."""
+"""The options that `saltlite.cli.connect` reads, besides the configuration folder."""
 QUIET = Option("-q", "--quiet", help="print data and errors only")
 
 
 def command_table(name: str, *options: Option, formats: tuple[str, ...] = ("text", "json")) -> Table:
-    """The options of the command `name`: its own, and those that all have; `formats` are those of `--out`."""
+    """The options of the command `name`: its own and the shared ones; `formats` are those of `--out`."""
     usage, summary = COMMANDS[name]
     *first, last = formats
     out = Option("--out", metavar="FORMAT", convert=choice(*formats), help=f"{', '.join(first)} or {last}")
@@ -224,6 +224,6 @@ def members(group: str) -> list[str]:
 
 
 def command_lines(group: str = "") -> str:
-    """The commands of a group with what they do, as lines of a help text."""
+    """The commands of a group with their summaries, as lines of a help text."""
     names = [name for name in COMMANDS if not group or name.startswith(f"{group} ")]
     return "\n".join(f"  {name:<20}{COMMANDS[name][1]}" for name in names)

@@ -1,6 +1,11 @@
-"""What may stand at the end of a command line: options, a command, a target, a function, a value …
+"""Completion of command lines in bash, zsh and fish: what `saltlite __complete` prints.
 
-Pure: from the words before, and the word that was begun, to a place; nobody is asked anything.
+`read_line` and `place_of` decide, without IO, what may stand at the end of a command line. `answer` finds the words for
+it, in tables or in the master's store. It runs at every press of the tab key, so it imports nothing that publishing a
+job does not.
+
+Its output ends up on a command line, so words from the network pass only when every shell takes them as they stand
+(`is_plain`). Names of minions, functions and keys always do.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
 
 TARGET_LIST = ("-L", "--list")
 NO_IDS = frozenset(name for option in TARGET_OPTIONS for name in option.names).difference(TARGET_LIST)
-"""With these the target is no id."""
+"""With these options the target is not an id."""
 
 _BY_OPTION = {"--fun": "function", "--minion": "minion", "--id": "minion", "--explain": "target"}
 _BY_METAVAR = {"JID": "jid", "DIR": "folders", "FILE": "files", "PATH": "files", "ID": "minion", "MINION": "minion"}
@@ -37,15 +42,15 @@ _BY_KEY_COMMAND = {
     "key revoke": ("accepted",),
 }
 KEY_STATES = ("pending", "accepted", "rejected", "revoked", "conflict")
-"""The names of `saltlite.model.keys.KeyState`, whose import is not worth its time here."""
+"""The names of `saltlite.model.keys.KeyState`, which takes too long to import here."""
 
 
 class Place:
-    """One place. `kind` is options, words, or what the master is asked for: target, minion, function, argument, jid,
-    key.
+    """What may stand at one place. `kind` is options, words, or what the master is asked for: target, minion, function,
+    argument, jid, key.
 
-    `words` are those that are known here. `head` is the part of the begun word that stays as it is, `begun` the
-    rest, which is completed. `function` goes with argument, `states` with key.
+    `words` are those known without the master. `head` is the part of the typed word that stays; `begun` is the rest,
+    which is completed. `function` belongs to argument, `states` to key.
     """
 
     __slots__ = ("begun", "function", "head", "kind", "states", "words")
@@ -69,7 +74,7 @@ class Place:
 
 
 class Line:
-    """A command line up to the word that was begun: its command, its own words, its options."""
+    """A command line up to the typed word: its command, the command's words, its options."""
 
     __slots__ = ("_job", "_table_of", "begun", "free", "given", "name", "needs_value", "own")
 
@@ -86,12 +91,12 @@ class Line:
         """Whether `--` came, so that nothing is an option any more."""
 
     def table(self) -> Table | None:
-        """The options that may stand here. Asked for only when there is one: a command has to be imported for it."""
+        """The options that may stand here. It imports a command, so call it only for an option."""
         return self._table_of(self.name) if self.name in commands.COMMANDS and self.name else self._job
 
 
 def read_line(words: Sequence[str], job: Table, table_of: Callable[[str], Table | None]) -> Line:
-    """Read the words; the last one is that which was begun (it may be empty). `words` is not empty."""
+    """Read the words, which are not empty; the last one is the typed one, and may be empty."""
     line = Line(words[-1], job, table_of)
     for word in words[:-1]:
         if line.needs_value is not None:
@@ -141,7 +146,7 @@ def _read_command_word(line: Line, word: str) -> None:
 
 
 def place_of(line: Line) -> Place:
-    """What may stand where the line ends."""
+    """What may stand at the end of the line."""
     if line.needs_value is not None:
         return _value(line.needs_value, line.begun, head="")
     if line.begun.startswith("-") and not line.free:
@@ -238,7 +243,7 @@ def _wanted(name: str, index: int) -> str:
     return words[index].strip("[].")
 
 
-PATIENCE_S = 1.0
+TIMEOUT_S = 1.0
 """How long a person at the tab key waits for a master that hangs."""
 
 FILES, FOLDERS, NO_SPACE = ":files", ":folders", ":nospace"
@@ -249,14 +254,14 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+:-]*=?", re.ASCII)
 
 
 def is_plain(word: str) -> bool:
-    """Whether no shell does anything with the word but take it: no quotes, globs, expansions, options, blanks."""
+    """Whether no shell interprets the word: it has no quotes, globs, expansions, options or blanks."""
     return _PLAIN.fullmatch(word) is not None
 
 
 def answer(words: Sequence[str]) -> str:
-    """The lines for a command line, without the name of the program: `word TAB help`, then a directive or none.
+    """The lines for a command line without the name of the program: `word TAB help`, then a directive or none.
 
-    The last of `words` is the one that was begun.
+    The last of `words` is the typed one.
     """
     line = read_line([_unquoted(word) for word in words] or [""], JOB, _table_of)
     place = place_of(line)
@@ -279,7 +284,7 @@ def _topics() -> list[tuple[str, str]]:
 
 
 def _table_of(name: str) -> Table | None:
-    """The options of a command, as its own `--help` has them."""
+    """The options of a command, from its own `--help`."""
     try:
         commands.load(name)(["--help"], Console(None, None, None))
     except HelpAsked as asked:
@@ -288,8 +293,8 @@ def _table_of(name: str) -> Table | None:
 
 
 def _ask(place: Place, config_dir: str | None) -> list[str]:
-    """What the master knows; nothing when it cannot be asked, for a person who types is not to be disturbed."""
-    from saltlite.cli.connect import open_client  # half of the start-up time, and most words need no master
+    """What the master knows; nothing when it cannot be asked, so that a person who types is not disturbed."""
+    from saltlite.cli.connect import open_client  # half of the start-up time; most words need no master
 
     parsed = Parsed()
     if config_dir is not None:
@@ -300,7 +305,7 @@ def _ask(place: Place, config_dir: str | None) -> list[str]:
     if place.states:
         fields["states"] = list(place.states)
     old = signal.signal(signal.SIGALRM, _give_up)
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
+    signal.setitimer(signal.ITIMER_REAL, TIMEOUT_S)
     try:
         with open_client(parsed) as client:
             found: list[str] = client.call("complete", **fields)["words"]
@@ -313,11 +318,11 @@ def _ask(place: Place, config_dir: str | None) -> list[str]:
 
 
 def _give_up(_signum: int, _frame: object) -> None:
-    raise SaltliteError(f"the master did not answer in {PATIENCE_S:g}s")
+    raise SaltliteError(f"the master did not answer in {TIMEOUT_S:g}s")
 
 
 def _config_dir(words: Sequence[str]) -> str | None:
-    """The folder that `-c` names in the words before the begun one."""
+    """The folder that `-c` names in the words before the typed one."""
     for index, word in enumerate(words[:-1]):
         if word == "--":
             break
@@ -329,7 +334,7 @@ def _config_dir(words: Sequence[str]) -> str | None:
 
 
 def _unquoted(word: str) -> str:
-    """A word as the shell would hand it over, as far as quotes and backslashes go; variables stay as they are."""
+    """A word as the shell passes it on: without quotes and backslashes; variables stay as they are."""
     if not any(mark in word for mark in "'\"\\"):
         return word
     quote, out, escaped = "", [], False
@@ -349,7 +354,7 @@ def _unquoted(word: str) -> str:
 
 
 def run_complete(argv: Sequence[str], console: Console) -> int:
-    """Print the words that may stand in the place of the last one, a line each."""
+    """`saltlite __complete -- WORD... TYPED`: print the words that may replace the last one, a line each."""
     console.use_utf8()
     console.data(answer(argv[1:] if argv[:1] == ["--"] else argv))
     return exitcodes.OK

@@ -103,7 +103,7 @@ def read_password(descriptor: int) -> bytes:
 
 
 def ask_password(question: str) -> bytes:
-    """What a person types at the terminal. Raises UsageError without one."""
+    """Ask for a password at the terminal. Raises UsageError without one."""
     if not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask for the password: give it on a descriptor, as in --password-fd 0")
     import getpass

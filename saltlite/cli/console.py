@@ -1,4 +1,4 @@
-"""Where output goes: data on stdout, everything else on stderr; and questions to whoever sits there."""
+"""The streams of a command: data to stdout, everything else to stderr, and questions at the terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Self, TextIO
 
 END_OF_INPUT = "\x04"
-"""What Ctrl-D sends where a terminal hands over every key."""
+"""What Ctrl-D sends when a terminal passes on every key."""
 
 
 def _is_utf8(stream: TextIO | None) -> bool:
@@ -40,16 +40,16 @@ class Console:
         self._stderr = stderr
         self.now = now
         self.quiet = False
-        """Whether notes and the status are left out; errors and data are not."""
+        """Whether notes and the status line are suppressed; errors and data are not."""
         self._status_shown = False
 
     @classmethod
     def of_process(cls) -> Console:
-        """The streams that the process was started with; one that was closed is None."""
+        """The streams of this process; a closed one is None."""
         return cls(sys.stdin, sys.stdout, sys.stderr)
 
     def use_utf8(self) -> None:
-        """For formats that programs read: UTF-8 whatever the locale says."""
+        """Write UTF-8 whatever the locale says, for formats that programs read."""
         if isinstance(self._stdout, io.TextIOWrapper):
             self._stdout.reconfigure(encoding="utf-8")
 
@@ -64,7 +64,7 @@ class Console:
         return self._stdout is not None and self._stdout.isatty()
 
     def feeds_pipe(self) -> bool:
-        """Whether data goes to another program, which a Ctrl-C at the same terminal has ended too."""
+        """Whether data goes to another program, which a Ctrl-C at the same terminal has ended as well."""
         try:
             return self._stdout is not None and stat.S_ISFIFO(os.fstat(self._stdout.fileno()).st_mode)
         except (OSError, ValueError):
@@ -75,13 +75,13 @@ class Console:
         return _is_utf8(self._stdout)
 
     def wants_colors(self) -> bool:
-        """Whether stdout is a terminal whose owner did not ask for plain text (no-color.org, TERM=dumb)."""
+        """Whether stdout is a terminal and plain text was not requested (no-color.org, TERM=dumb)."""
         return self.shows_data() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     def data(self, text: str) -> None:
-        """Write to stdout, and have it there when this returns.
+        """Write to stdout and flush.
 
-        Raises BrokenPipeError when its reader is gone, SaltliteError when it cannot be written.
+        Raises BrokenPipeError when the reader is gone, SaltliteError when writing fails.
         """
         if self._stdout is None:
             raise SaltliteError("the output cannot be written: stdout is closed")
@@ -97,22 +97,22 @@ class Console:
             raise SaltliteError(f"the output cannot be written: {error.strerror}") from error
 
     def note(self, line: str) -> None:
-        """A line for a person, on stderr; left out with --quiet."""
+        """Write a line for a person to stderr, unless --quiet."""
         if not self.quiet:
             self.error(line)
 
     def error(self, text: str) -> None:
-        """Lines on stderr. A stderr that cannot be written is not worth an error of its own."""
+        """Write lines to stderr; a failure to write them is ignored."""
         self.clear_status()
-        self._tell("\n".join(printable(line) for line in text.split("\n")) + "\n")
+        self._write_err("\n".join(printable(line) for line in text.split("\n")) + "\n")
 
     def wants_status(self) -> bool:
-        """Whether stderr is a terminal on which a line can be drawn again and again."""
+        """Whether stderr is a terminal on which a status line can be redrawn."""
         on_terminal = self._stderr is not None and self._stderr.isatty()
         return on_terminal and not self.quiet and os.environ.get("TERM") != "dumb"
 
     def status_width(self) -> int:
-        """How many characters a status may have on this terminal: none in the last column, where some wrap."""
+        """How many characters a status line may have: none in the last column, where some terminals wrap."""
         try:
             columns = os.get_terminal_size(self._stderr.fileno()).columns if self._stderr is not None else 0
         except (OSError, ValueError):
@@ -120,19 +120,19 @@ class Console:
         return (columns or 80) - 1
 
     def status(self, line: str) -> None:
-        """Show this line at the bottom of stderr, in place of the one before, until data or an error is written."""
+        """Replace the status line at the bottom of stderr, until data or an error is written."""
         separator = " \u00b7 "
         shown = line if _is_utf8(self._stderr) else line.replace(separator, ", ")
-        self._tell(f"\r{printable(shown)}\x1b[K")
+        self._write_err(f"\r{printable(shown)}\x1b[K")
         self._status_shown = True
 
     def clear_status(self) -> None:
-        """Take the status away."""
+        """Erase the status line."""
         if self._status_shown:
             self._status_shown = False
-            self._tell("\r\x1b[K")
+            self._write_err("\r\x1b[K")
 
-    def _tell(self, text: str) -> None:
+    def _write_err(self, text: str) -> None:
         if self._stderr is not None:
             try:
                 self._stderr.write(text)
@@ -141,7 +141,7 @@ class Console:
                 return
 
     def can_ask(self) -> bool:
-        """Whether a person is there to answer: stdin and stderr are terminals."""
+        """Whether stdin and stderr are terminals, so that a person can answer."""
         return all(stream is not None and stream.isatty() for stream in (self._stdin, self._stderr))
 
     def ask(self, question: str) -> bool:
@@ -149,7 +149,7 @@ class Console:
         return self.answer(f"{question} [y/N]").lower() in ("y", "yes")
 
     def answer(self, question: str) -> str:
-        """The line that a person types behind the question, "" where nobody is there to ask."""
+        """The line that a person types after the question; "" without a terminal."""
         if self._stdin is None or self._stderr is None:
             return ""
         self._stderr.write(f"{printable(question)} ")
@@ -157,27 +157,26 @@ class Console:
         return self._stdin.readline().strip()
 
     def ask_key(self, question: str, keys: str) -> str:
-        """Ask on stderr; the first of `keys` that a person presses then, without Enter. "" at the end of the input.
+        """Ask on stderr; the first of `keys` that is pressed then, without Enter. "" at the end of the input.
 
-        What was typed before the question is thrown away. KeyboardInterrupt passes through, with the terminal as
-        it was.
+        Input typed before the question is discarded. KeyboardInterrupt passes through, with the terminal restored.
         """
         if self._stdin is None:
             return ""
         with _EveryKey(self._stdin.fileno()) as terminal:
-            self._tell("" if self._status_shown else "\n")  # behind the ^C that the terminal shows
+            self._write_err("" if self._status_shown else "\n")  # after the ^C that the terminal shows
             self.clear_status()
-            self._tell(f"{question} ")
+            self._write_err(f"{question} ")
             try:
                 key = terminal.read(keys)
             except KeyboardInterrupt:
-                self._tell("\n")
+                self._write_err("\n")
                 raise
-        self._tell(f"{key}\n")
+        self._write_err(f"{key}\n")
         return key
 
     def abandon_output(self) -> None:
-        """Point stdout at nothing, so that the interpreter's last flush does not fail on a closed pipe."""
+        """Redirect stdout to /dev/null, so that the interpreter's last flush does not fail on a closed pipe."""
         if self._stdout is sys.stdout and isinstance(self._stdout, io.TextIOWrapper):
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, self._stdout.fileno())
@@ -185,13 +184,13 @@ class Console:
 
 
 class _EveryKey:
-    """A context in which a terminal hands over every key that is pressed, Ctrl-C but as the signal that it is."""
+    """A context in which a terminal passes on every key that is pressed; Ctrl-C stays a signal."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def __enter__(self) -> Self:
-        import termios  # only here: nothing else needs to change how a terminal works
+        import termios  # only needed here
         import tty
 
         self._before = termios.tcgetattr(self._descriptor)

@@ -1,4 +1,4 @@
-"""Outputters that do not ship: files of operators, of packages and of Salt."""
+"""Outputters that do not ship with saltlite: files of operators, of packages and of Salt."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 def master_opts(config_dir: str) -> dict[str, Any]:
-    """The options of the master that is configured there; none on a machine without. Raises ConfigError."""
+    """The options of the master that is configured in a folder; empty without one. Raises ConfigError."""
     if not os.path.exists(os.path.join(config_dir, "master")):
         return {}
     return opts_of(load_master(config_dir).config, "")
 
 
-def own_outputter(name: str, opts: Mapping[str, Any], look: OutputStyle) -> Callable[..., Any]:
-    """The function `output` of that plug-in. Raises UsageError when there is none, or it did not load."""
-    # What Salt's own outputters read of `__opts__`.
-    given = {**opts, "color": look.color, "output_indent": look.indent, "strip_colors": True}
+def custom_outputter(name: str, opts: Mapping[str, Any], style: OutputStyle) -> Callable[..., Any]:
+    """The `output` function of a plug-in. Raises UsageError when there is none or it did not load."""
+    # Salt's own outputters read these from `__opts__`.
+    given = {**opts, "color": style.color, "output_indent": style.indent, "strip_colors": True}
     require_trusted(
         [*opts.get("module_dirs", ()), *opts.get("outputter_dirs", ()), opts.get("extension_modules") or ""]
     )
@@ -51,9 +51,9 @@ def own_outputter(name: str, opts: Mapping[str, Any], look: OutputStyle) -> Call
             text = str(function(data, **kwargs) or "")
         except SaltliteError:
             raise
-        except Exception as error:  # anybody's code
+        except Exception as error:  # third-party code
             raise SaltliteError(f"the outputter {name!r} failed: {type(error).__name__}: {error}") from error
-        # Salt prints what they return as a line, and so they end without one.
+        # Salt prints their text as a line, so it ends without a newline.
         return text if not text or text.endswith("\n") else f"{text}\n"
 
     return output

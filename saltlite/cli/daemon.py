@@ -1,4 +1,4 @@
-"""The command line that both daemons share, and how they report what they could not do."""
+"""The command line of the daemons, and how they report a failed start."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _folder(text: str) -> str:
 
 
 def reported(program: str, run: Callable[[], None]) -> int:
-    """Run the daemon; an error is one sentence on stderr, and its exit code."""
+    """Run the daemon; an error becomes one sentence on stderr and its exit code."""
     try:
         run()
     except SaltliteError as error:

@@ -1,4 +1,4 @@
-"""The exit codes of every saltlite command; the README has the same table."""
+"""The exit codes of every saltlite command; `saltlite help command-line` has the same table."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ OK = 0
 """Every target returned, and nothing failed."""
 
 INTERNAL = 1
-"""A defect in saltlite, or whoever read the output went away before its end."""
+"""A defect in saltlite, or the reader of the output went away before its end."""
 
 USAGE = 2
-"""The command line or the configuration was not understood."""
+"""The command line or the configuration is wrong."""
 
 NOTHING_MATCHED = 3
-"""No target, key or job was matched, so nothing was done."""
+"""No target, key or job matched, so nothing was done."""
 
 FAILED = 4
 """A function failed on a target: it raised, its retcode is not 0, or it was killed. Or `doctor` found a problem."""
@@ -27,7 +27,7 @@ UNREACHABLE = 7
 """The master cannot be reached."""
 
 INTERRUPTED = 130
-"""The person at the keyboard stopped waiting; a published job goes on."""
+"""The user stopped waiting; a published job goes on."""
 
 WORST_FIRST = (REFUSED, FAILED, MISSING)
-"""Which one is told when several hold for one job."""
+"""Which code a job gets when several apply."""

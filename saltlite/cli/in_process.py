@@ -1,4 +1,4 @@
-"""Functions that the command itself runs, in its own process: what `saltlite call` and `saltlite runner` share."""
+"""Run functions in the process of the command: shared by `saltlite call`, `saltlite runner` and others."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from saltlite.model.execution import Execution
 
 VALUE_MAX = 2**40
-"""Bytes of a value that never leaves this machine: no limit that anybody meets."""
+"""The size limit in bytes of a value that stays on this machine: practically none."""
 
 
 class Ran(NamedTuple):
-    """What was run, and what came of it: `outcome.value` is what a minion would have sent."""
+    """The calls that ran and their outcome: `outcome.value` is what a minion would have sent."""
 
     jid: Jid
     calls: Sequence[Call]
@@ -46,10 +46,10 @@ class Ran(NamedTuple):
 
 
 def read_calls(function: str, words: Sequence[str], index: Index, providers: Mapping[str, str]) -> list[Call]:
-    """The functions that a command line means, with their arguments typed by what the files say of them.
+    """The functions on a command line, with arguments typed by the files' signatures.
 
-    Raises UsageError for words that are no arguments, and for a call that the function's signature does not allow. A
-    function that no file promises is let through: the loader knows best why it is not there.
+    Raises UsageError for malformed arguments, and for a call that the signature does not allow. A function that no file
+    declares passes: the loader knows best why it is missing.
     """
     if "." not in function:
         raise UsageError(f"{function!r} is not a function: it is written MODULE.FUNCTION, as in test.ping")
@@ -72,7 +72,7 @@ def new_jid() -> Jid:
 
 
 def caller() -> str:
-    """The user that this process belongs to."""
+    """The user of this process."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -80,7 +80,7 @@ def caller() -> str:
 
 
 def find_grains(opts: Mapping[str, Any]) -> dict[str, Any]:
-    """The grains of this machine, as a minion finds them."""
+    """The grains of this machine, as its minion collects them."""
     with printing_to_stderr():
         grains = collect(opts)
         for found in custom_grains(opts, grains):
@@ -90,7 +90,7 @@ def find_grains(opts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def chain_of(loader: Loader, asked: Execution, *, threads: bool = False) -> Chain | None:
-    """The executors that a call goes through: those of the configuration, or what its user wants; None for none.
+    """The executors for a call: those of the configuration or of the command line; None for a direct call.
 
     `threads`: for resources.
     """
@@ -98,11 +98,10 @@ def chain_of(loader: Loader, asked: Execution, *, threads: bool = False) -> Chai
 
 
 def run_calls(loader: Loader, calls: Sequence[Call], jid: Jid, chain: Chain | None = None) -> Ran:
-    """Enter the functions, each through the executors of the chain.
+    """Run the functions through the executors of the chain. What they print goes to stderr, so stdout has only the
+    result.
 
-    What they print goes to stderr: stdout has nothing but the result.
-
-    Raises KeyboardInterrupt when somebody pressed Ctrl-C: the loader makes a result even of that.
+    Raises KeyboardInterrupt after Ctrl-C, which the loader alone would turn into a result.
     """
     interrupted = False
 
@@ -129,12 +128,12 @@ def run_calls(loader: Loader, calls: Sequence[Call], jid: Jid, chain: Chain | No
 
 
 def shown_value(ran: Ran) -> Any:
-    """The value as it would have arrived from a minion: whatever it is made of becomes plain data."""
+    """The value as it would have arrived from a minion: plain data."""
     return decode_return(encode_whole(ran.outcome.value, VALUE_MAX).body, VALUE_MAX)
 
 
 def exit_code(ran: Ran, *, passthrough: bool) -> int:
-    """FAILED when the function did; with `passthrough` its own return code, as far as a process can have it."""
+    """FAILED when the function failed; with `passthrough` its own return code, clipped to what a process can have."""
     retcode = ran.outcome.retcode
     if not passthrough:
         return exitcodes.FAILED if retcode else exitcodes.OK
@@ -143,7 +142,7 @@ def exit_code(ran: Ran, *, passthrough: bool) -> int:
 
 @contextlib.contextmanager
 def printing_to_stderr() -> Iterator[None]:
-    """Let file descriptor 1 be stderr: programs that a function starts inherit it too."""
+    """Make file descriptor 1 stderr, also for programs that a function starts."""
     if sys.stdout is None or sys.stderr is None:  # closed: the numbers 1 and 2 may stand for anything then
         yield
         return

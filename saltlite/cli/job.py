@@ -1,4 +1,7 @@
-"""`saltlite TARGET MODULE.FUNCTION …`: publish a job, print returns as they arrive, tell who is missing."""
+"""`saltlite TARGET MODULE.FUNCTION …`: publish a job, print its returns as they arrive, report the missing ones.
+
+`publish` sends the call, with consent for risks and `--test`; `saltlite.cli.following` follows the job.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from saltlite.cli import exitcodes, outcome
 from saltlite.cli.connect import open_client
 from saltlite.cli.following import Following, report_failures, report_missing, report_notes, report_skipped
 from saltlite.cli.job_options import TARGET_AND_FUNCTION
-from saltlite.cli.output import DEFAULT, FOR_PROGRAMS, STREAMS, Outputters, look_of, opened_output
+from saltlite.cli.output import DEFAULT, FOR_PROGRAMS, STREAMS, Outputters, opened_output, style_of
 from saltlite.cli.printers import EachEvent, EachReply, FullObject, OneObject, start_fields
 from saltlite.cli.targets import compound_hint, kinds_text, noun, target_kind, targets_text
 from saltlite.client.follower import Progress, WaitPolicy
@@ -25,20 +28,19 @@ if TYPE_CHECKING:
     from typing import Any
 
     from saltlite.cli.console import Console
-
-    Call = tuple[str, list[Any], dict[str, Any]]
     from saltlite.cli.options import Parsed
     from saltlite.cli.printers import Printer
     from saltlite.client.follower import Published
     from saltlite.client.local import LocalClient
 
+    Call = tuple[str, list[Any], dict[str, Any]]
 
 ORIGIN_MAX = 200
 """Characters."""
 
 
 def origin() -> str:
-    """As in `ssh 10.0.0.7, pts/3, sudo from alice`; "" when nothing is known."""
+    """Where the request comes from, as in `ssh 10.0.0.7, pts/3, sudo from alice`; recorded, never trusted."""
     address = os.environ.get("SSH_CONNECTION", "").partition(" ")[0]
     user = os.environ.get("SUDO_USER", "")
     parts = [f"ssh {address}" if address else "", _terminal(), f"sudo from {user}" if user else ""]
@@ -59,15 +61,15 @@ def require_consent(described: Mapping[str, Any], count: int, accepted: Sequence
     """Return when each risk of the described functions was accepted, by option or at the terminal.
 
     `described` is the master's answer to `describe`, `count` the number of targets. A risk that only some of the
-    targets declare is asked about too, for a fleet may have several providers of a function; it is told as theirs,
-    with a name, so that one minion that says what is not so is seen at once. Raises RefusedError.
+    targets declare counts too, because a fleet may have several providers of a function. The question names one of
+    them, so that a single minion with a false claim is noticed. Raises RefusedError.
     """
     rows = [(fun, row) for fun, known in described["functions"].items() for row in known["risks"]]
     risky = [(fun, row) for fun, row in rows if row["risk"] not in accepted]
     if not risky:
         return
     amount, kind = _amount(described, count), kind_of(described)
-    what = "; ".join(_told(fun, row, kind) for fun, row in risky)
+    what = "; ".join(_risk_text(fun, row, kind) for fun, row in risky)
     if not console.can_ask():
         names = ",".join(dict.fromkeys([*accepted, *(row["risk"] for _fun, row in risky)]))
         doubted = dict.fromkeys(row["one"] for _fun, row in risky if row["minions"] == 1 < row["of"])
@@ -81,24 +83,24 @@ def _amount(described: Mapping[str, Any], count: int) -> str:
     resources = described["resources"]
     if count == described["count"] or not resources:
         return targets_text(count - resources, resources)
-    return f"{count} target{'' if count == 1 else 's'}"  # some by chance: nobody knows yet which
+    return f"{count} target{'' if count == 1 else 's'}"  # random ones, not chosen yet
 
 
 def kind_of(described: Mapping[str, Any]) -> str:
-    """What many of the targets are called, by what the master's answer to `describe` counts."""
+    """The noun for the targets that the master's answer to `describe` counts."""
     return noun(described["count"] - described["resources"], described["resources"])
 
 
-def _told(fun: str, row: Mapping[str, Any], kind: str) -> str:
+def _risk_text(fun: str, row: Mapping[str, Any], kind: str) -> str:
     if row["minions"] == row["of"]:
         return f"{fun} carries the risk {row['risk']}"
     return f"{sayers(row, kind)} that {fun} carries the risk {row['risk']}"
 
 
 def sayers(row: Mapping[str, Any], kind: str) -> str:
-    """Those targets, of all that have a function, who say something of it, as the beginning of a sentence.
+    """The targets that report something about a function, as the beginning of a sentence.
 
-    `row` has `minions`, how many they are, `of` how many, and `one` of their ids; `kind` is what they are called.
+    `row` has `minions` (their number), `of` (how many have the function) and `one` (an id); `kind` is their noun.
     """
     few, of, one = row["minions"], row["of"], row["one"]
     return f"1 of {of} {kind} ({one}) says" if few == 1 else f"{few} of {of} {kind} ({one} is one of them) say"
@@ -108,11 +110,12 @@ PARAMETER = "test"
 
 
 def dry_run(calls: Sequence[Call], described: Mapping[str, Any]) -> list[Call]:
-    """The same calls (function, arguments, keyword arguments) with `test=True`.
+    """The same calls with `test=True`, for `--test`.
 
-    `described` is the master's answer to `describe`. Raises RefusedError when a target may have a form of
-    a function that does not know `test`, or has not said what the function takes; NoTargetError and UsageError
-    where there is no target, and none that has the function.
+    A function takes part when it has a parameter `test` of its own. `**kwargs` does not count: such a function may
+    ignore the word and do what was only to be tried. `described` is the master's answer to `describe`. Raises
+    RefusedError when a target may have a function without the parameter, or did not report its signature; NoTargetError
+    without any target, UsageError when no target has the function.
     """
     if not described["count"]:
         raise NoTargetError("nothing matches the target; nothing was published")
@@ -124,9 +127,7 @@ def dry_run(calls: Sequence[Call], described: Mapping[str, Any]) -> list[Call]:
         if refusal:
             raise RefusedError(refusal)
         if kwarg.get(PARAMETER, True) is not True:
-            raise RefusedError(
-                f"{fun} is given test={kwarg[PARAMETER]}, and --test says otherwise; leave one of them out"
-            )
+            raise RefusedError(f"{fun} is given test={kwarg[PARAMETER]}, and --test says otherwise; drop one of them")
     return [(fun, arg, {**kwarg, PARAMETER: True}) for fun, arg, kwarg in calls]
 
 
@@ -255,14 +256,14 @@ def _what_is_missing(words: Sequence[str]) -> str:
     if not words:
         return "say what to run where: saltlite TARGET MODULE.FUNCTION, as in saltlite '*' test.ping"
     if len(words) == 1:
-        sentence = f"{words[0]!r} is no command, and a target needs a function: saltlite {words[0]!r} test.ping"
+        sentence = f"{words[0]!r} is not a command, and a target needs a function: saltlite {words[0]!r} test.ping"
     else:
         sentence = f"{words[1]!r} is not a function: it is written MODULE.FUNCTION, as in test.ping"
     return sentence + _meant(words[0])
 
 
 def _meant(word: str) -> str:
-    """The command that somebody mistyped, perhaps."""
+    """A hint at the command that was perhaps mistyped."""
     from saltlite.cli.commands import members
     from saltlite.errors import nearest  # difflib is slow to import, and only errors need it
 
@@ -277,7 +278,7 @@ def _milliseconds(seconds: float | None) -> int | None:
 def _batch(parsed: Parsed) -> dict[str, Any] | None:
     if "batch" not in parsed.options:
         if alone := [name for name in ("batch_wait", "failhard") if parsed.on(name)]:
-            raise UsageError(f"--{alone[0].replace('_', '-')} needs --batch: it is about what follows a batch")
+            raise UsageError(f"--{alone[0].replace('_', '-')} needs --batch: it concerns the targets of a batch")
         return None
     size, percent = parsed.options["batch"]
     return {
@@ -289,11 +290,11 @@ def _batch(parsed: Parsed) -> dict[str, Any] | None:
 
 
 EXPIRY_S = 3.0
-"""How much later than the end of its delivery time the master surely has said that a job was not delivered."""
+"""How much later than the end of its delivery time the master has surely reported that a job was not delivered."""
 
 
 def run(parsed: Parsed, console: Console) -> int:
-    """Run one job, read with the table JOB; the exit code. Raises SaltliteError, and Detached when interrupted."""
+    """Run one job, parsed with the table JOB; the exit code. Raises SaltliteError, and Detached when interrupted."""
     console.quiet = parsed.on("quiet")
     _check(parsed)
     with opened_output(parsed, console) as output:
@@ -309,9 +310,9 @@ def run(parsed: Parsed, console: Console) -> int:
 
 
 def follow_job(client: LocalClient, published: Published, parsed: Parsed, console: Console) -> int:
-    """Follow a job, whose stream the client's connection carries, as the command that publishes one does.
+    """Follow a job whose stream the client's connection carries, as the command that publishes one does.
 
-    Of the options in `parsed` those of FOLLOW_OPTIONS count. The exit code; raises as `run` does.
+    Of the options in `parsed` those in FOLLOW_OPTIONS count. The exit code; raises as `run` does.
     """
     console.quiet = parsed.on("quiet")
     _check(parsed)
@@ -325,28 +326,28 @@ def _check(parsed: Parsed) -> None:
 
 
 class _Format:
-    """How the returns of a job are printed, and where. Raises UsageError when there is no such outputter."""
+    """How the returns of a job are printed, and where. Raises UsageError for an unknown outputter."""
 
     def __init__(self, parsed: Parsed, console: Console) -> None:
         self.console = console
-        self._look = look_of(parsed, console)
+        self._style = style_of(parsed, console)
         self._outputters = Outputters(lambda: _master_opts(parsed))
         self._asked: str = parsed.options.get("out", "")
         if self._asked and self._asked not in STREAMS:
-            self._outputters.find(self._asked, self._look)
+            self._outputters.find(self._asked, self._style)
         self.out = self._asked or DEFAULT
 
     def prefer(self, wanted: str) -> None:
-        """The function asks for this outputter, or for none."""
-        self.out = self._outputters.choose(self._asked, wanted, self._look)
+        """The outputter that the function asks for, or ""."""
+        self.out = self._outputters.choose(self._asked, wanted, self._style)
 
     def printer(self, progress: Progress) -> Printer:
-        console, look = self.console, self._look
+        console, style = self.console, self._style
         if self.out in FOR_PROGRAMS:
             console.use_utf8()
-        one_line = look.indent is not None and look.indent < 0
+        one_line = style.indent is not None and style.indent < 0
         if self.out == "json" and not one_line:
-            return OneObject(console, look.indent)
+            return OneObject(console, style.indent)
         if self.out == "json-full":
             return FullObject(console, progress)
         if self.out == "jsonl":
@@ -354,8 +355,8 @@ class _Format:
         if not self._asked and self.out == DEFAULT and console.shows_data() and len(progress.states) > 1:
             from saltlite.cli.printers import EqualAnswers
 
-            return EqualAnswers(console, color=look.color)
-        return EachReply(console, self.out, self._outputters, look)
+            return EqualAnswers(console, color=style.color)
+        return EachReply(console, self.out, self._outputters, style)
 
 
 def _master_opts(parsed: Parsed) -> dict[str, Any]:
@@ -374,9 +375,9 @@ class UnansweredInterrupt(KeyboardInterrupt):
 def _follow(client: LocalClient, published: Published, parsed: Parsed, form: _Format) -> int:
     console = form.console
     progress = Progress(published, now=time.monotonic())
-    _tell_start(published, parsed, console)
+    _report_start(published, parsed, console)
     printer = form.printer(progress)
-    code, missing = Following(client, progress, printer, console).run(_patience(published, parsed))
+    code, missing = Following(client, progress, printer, console).run(_wait_policy(published, parsed))
     if not printer.names_failures:
         report_failures(progress, console)
     report_notes(progress, console)
@@ -396,7 +397,7 @@ def _summary(progress: Progress, missing_count: int) -> str:
     )
 
 
-def _tell_start(published: Published, parsed: Parsed, console: Console) -> None:
+def _report_start(published: Published, parsed: Parsed, console: Console) -> None:
     if parsed.on("show_jid"):
         console.error(f"jid: {published.jid}")
     if parsed.on("verbose"):
@@ -406,13 +407,13 @@ def _tell_start(published: Published, parsed: Parsed, console: Console) -> None:
     report_skipped(published, console)
 
 
-def _patience(published: Published, parsed: Parsed) -> WaitPolicy:
+def _wait_policy(published: Published, parsed: Parsed) -> WaitPolicy:
     timeout_s = parsed.options.get("timeout")
     if timeout_s is not None:
         return WaitPolicy(timeout_s, away_quiet_s=timeout_s)
     if "deliver_by" not in parsed.options:
         return WaitPolicy(published.timeout_s)
-    # Who says how long the job may take to arrive waits so long for it to arrive.
+    # --deliver-by also says how long to wait for the delivery.
     whole_s = published.deliver_s + EXPIRY_S
     return WaitPolicy(max(published.timeout_s, whole_s), away_s=whole_s)
 

@@ -47,12 +47,12 @@ def parse_count(text: str) -> int:
     """A number of targets, 1 or more. Raises UsageError."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     if number < 1:
-        raise UsageError(f"{text!r} is no number of targets: say 1 or more")
+        raise UsageError(f"{text!r} is not a number of targets: say 1 or more")
     return number
 
 
 def parse_batch(text: str) -> tuple[int, bool]:
-    """A number of targets, or a share of them in percent: the number and whether it is a share. Raises UsageError."""
+    """A number of targets or a percentage: the number, and whether it is a percentage. Raises UsageError."""
     number = text.removesuffix("%")
     count, is_share = parse_count(number), number != text
     if is_share and count > 100:
@@ -100,7 +100,7 @@ FOLLOW_OPTIONS = (
         help="the master's configuration folder (/etc/saltlite)",
     ),
 )
-"""What `saltlite.cli.job.follow_job` reads."""
+"""The options that `saltlite.cli.job.follow_job` reads."""
 
 JOB = Table(
     "saltlite [options] TARGET MODULE.FUNCTION [ARGUMENT...] [NAME=VALUE...]",

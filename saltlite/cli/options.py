@@ -1,10 +1,10 @@
-"""Options of a command: one table makes the parser and the help text.
+"""Options of a command: one table makes the parser and the help text. Converters of option values are here, too.
 
-One rule holds for every command, and for every word wherever it stands: a word that begins with a hyphen is an option,
-and one that names no option is an error. So a mistyped option is never handed to a function as an argument. Behind a
-bare `--` every word is an argument. A lone hyphen is a word, and so are negative numbers where arguments stand.
+One rule holds for every command and every word: a word that begins with a hyphen is an option, and an unknown option is
+an error, so a mistyped option never reaches a function as an argument. After a bare `--` every word is an argument. A
+lone hyphen is a word, and so are negative numbers where arguments stand.
 
-Not argparse: it takes abbreviations, its help changes with the Python version, and this starts faster.
+It is not argparse, which accepts abbreviations, changes its help text between Python versions, and starts more slowly.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 _HELP_COLUMN = 26
 
 ARGUMENTS_TEXT = """\
-Options stand anywhere, behind the function too. A word that begins with a
-hyphen and is no option is an error; behind `--` every word is an argument, as
-in cmd.run -- -x. Negative numbers (-5) and NAME=--VALUE need no `--`."""
-"""What the help of commands that take the arguments of a function says of words and options."""
+Options may stand anywhere, also after the function. A word that begins with a
+hyphen and is not an option is an error; after `--` every word is an argument,
+as in cmd.run -- -x. Negative numbers (-5) and NAME=--VALUE need no `--`."""
+"""The rules of words and options, for the help of commands that take the arguments of a function."""
 
 
 class Option:
-    """One option. Without a metavar it is a switch; its value is stored under the long name's words.
+    """One option. Without a metavar it is a switch; its value is stored under the words of the long name.
 
-    Given several times the last value counts; of an option with `many` all of them do, as a list.
+    Of a repeated option the last value counts; with `many` the values become a list.
     """
 
     __slots__ = ("convert", "help", "many", "metavar", "names")
@@ -53,7 +53,7 @@ class Option:
 
     @property
     def key(self) -> str:
-        """The name under which the value is found: `--run-timeout` is `run_timeout`."""
+        """The name of the value: `run_timeout` for `--run-timeout`."""
         return self.names[-1].lstrip("-").replace("-", "_")
 
     def line(self) -> str:
@@ -66,10 +66,10 @@ class Option:
 HELP = Option("-h", "--help", help="show this text and end")
 
 
-class HelpAsked(Exception):  # noqa: N818 - it is not an error: the text of it is the output
-    """Somebody asked for a text instead of an action; the text goes to stdout and the exit code is 0.
+class HelpAsked(Exception):  # noqa: N818 - not an error: its text is the output
+    """The command line asks for a text instead of an action; the text goes to stdout and the exit code is 0.
 
-    `table` are the options that a help text is about, None for other texts.
+    `table` has the options that a help text is about, None for other texts.
     """
 
     def __init__(self, text: str, table: Table | None = None) -> None:
@@ -78,7 +78,7 @@ class HelpAsked(Exception):  # noqa: N818 - it is not an error: the text of it i
 
 
 class Parsed:
-    """What a command line says: `options` by key (switches True or absent), and the words in order."""
+    """A parsed command line: `options` by key (switches True or absent), and the words in order."""
 
     __slots__ = ("options", "words")
 
@@ -87,7 +87,7 @@ class Parsed:
         self.words: list[str] = []
 
     def on(self, key: str) -> bool:
-        """Whether the switch was given."""
+        """Whether the option was given."""
         return key in self.options
 
 
@@ -102,7 +102,7 @@ class Table:
         self._by_name = {name: option for option in self.options for name in option.names}
 
     def help(self) -> str:
-        """The help text, without a newline at its end."""
+        """The help text, without a final newline."""
         lines = [f"usage: {self.usage}", "", self.summary, "", "options:"]
         lines += [option.line() for option in self.options]
         return "\n".join([*lines, "", self.epilog] if self.epilog else lines)
@@ -116,8 +116,8 @@ class Table:
     def parse(self, argv: Sequence[str], *, words_before_arguments: int | None = None) -> Parsed:
         """Read a command line. Raises UsageError, or HelpAsked for `--help`.
 
-        `words_before_arguments`: behind so many words the arguments of a function begin, the last of these words being
-        its name; negative numbers are words there. None for a command that calls no function.
+        `words_before_arguments`: after that many words the arguments of a function begin, and negative numbers are
+        words. The last of the words before is the function's name. None for a command that calls no function.
         """
         parsed = Parsed()
         tokens = list(reversed(argv))
@@ -135,7 +135,7 @@ class Table:
         return parsed
 
     def _read(self, parsed: Parsed, token: str, tokens: list[str], function: str) -> None:
-        """Store what one token says: an option, or several switches in one as in `-Lq`, with a value as in `-qt5`."""
+        """Store one token: an option, or several switches in one as in `-Lq`, with a value as in `-qt5`."""
         found = self.find(token)
         if found is not None:
             self._store(parsed, found, tokens)
@@ -176,7 +176,7 @@ class Table:
 
     def _unknown(self, name: str, function: str, *, within: str = "") -> str:
         near = _nearest_option(name, self._by_name)
-        # Of the usage only the words that can be typed: a placeholder such as FILE|FOLDER... is a pipe to a shell.
+        # Only the words of the usage that can be typed: a shell reads a placeholder such as FILE|FOLDER... as a pipe.
         command = " ".join(takewhile(_can_be_typed, self.usage.split()))
         hint = f"did you mean {near}?" if near else f"`{command} --help` lists them"
         shown = name if within in ("", name) else f"{name}, as in {within}"
@@ -184,11 +184,11 @@ class Table:
         if not function:
             return sentence
         stop = "" if near else "."
-        return f"{sentence}{stop} To hand it to {function} as an argument, write it behind `--`"
+        return f"{sentence}{stop} To pass it to {function} as an argument, write it after `--`"
 
 
 def _next_value(option: Option, tokens: list[str]) -> str:
-    """The word behind an option, taken from `tokens`. What looks like an option is no value: one was forgotten."""
+    """The word after an option, taken from `tokens`. A word that looks like an option is not a value."""
     name = option.names[-1]
     if not tokens or tokens[-1] == "--":
         raise UsageError(f"{name} needs a value: {name} {option.metavar}")
@@ -203,11 +203,11 @@ def _can_be_typed(word: str) -> bool:
 
 
 _HYPHENS = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
-"""The hyphen, and the dashes that word processors and chats make of it."""
+"""The hyphen, and the dashes that word processors and chats turn it into."""
 
 
 def is_option(token: str) -> bool:
-    """Whether a token has the form of an option, if only with a dash for its hyphens; a lone hyphen is a word."""
+    """Whether a token has the form of an option, even with a dash for its hyphens; a lone hyphen is a word."""
     return len(token) > 1 and token[0] in _HYPHENS
 
 
@@ -227,7 +227,7 @@ _NUMBER_CHARACTERS = _NUMBER_STARTS.union("+-eE")
 
 
 class choice:  # noqa: N801 - it is called as the other converters are, which are functions
-    """A converter that takes one of these names. It raises UsageError with the nearest one."""
+    """A converter that accepts one of these names. It raises UsageError with the nearest one."""
 
     __slots__ = ("names",)
 
@@ -255,12 +255,12 @@ def _nearest(name: str, known: Iterable[str]) -> str | None:
 _DAY_S = 86400.0
 
 DURATION_MAX_S = 365 * _DAY_S
-"""The longest duration that is taken: a longer one is a mistyped one."""
+"""The longest accepted duration; a longer one is a typo."""
 
 
 def parse_duration(text: str) -> float:
     """Seconds in `30`, `30s`, `1.5m`, `2h`, `1d` or `250ms`, at most DURATION_MAX_S. Raises UsageError."""
-    from saltlite.config import values  # its regular expressions are not needed for a help text
+    from saltlite.config import values  # a help text does not need its regular expressions
 
     seconds = values.parse_duration(text)
     if seconds > DURATION_MAX_S:
@@ -279,7 +279,7 @@ def format_duration(seconds: float) -> str:
 
 
 def parse_moment(text: str, now: float) -> float:
-    """Seconds since 1970 of `2h` (so long before `now`), `2026-01-31`, `2026-01-31T23:59` or with an offset.
+    """Seconds since 1970 of `2h` (that long before `now`), `2026-01-31`, `2026-01-31T23:59` or with an offset.
 
     A time without an offset is local. Raises UsageError.
     """
@@ -288,9 +288,9 @@ def parse_moment(text: str, now: float) -> float:
     except UsageError:
         from datetime import datetime  # slow to import
     try:
-        return datetime.fromisoformat(text).timestamp()  # local time is what a person means without an offset
+        return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise UsageError(f"{text[:40]!r} is no time: write 30m, 2h, 1d, 2026-01-31 or 2026-01-31T23:59") from None
+        raise UsageError(f"{text[:40]!r} is not a time: write 30m, 2h, 1d, 2026-01-31 or 2026-01-31T23:59") from None
 
 
 def format_moment(when: float, now: float) -> str:

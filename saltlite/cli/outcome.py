@@ -1,6 +1,7 @@
 """How a job ended: the exit code, and for each target that did not return one true sentence and what to do.
 
-Of a resource it is its managing minion that is reached, acknowledges, refuses: the sentences say so, with its name.
+A resource is reached through its managing minion, so sentences about reaching, acknowledging and refusing name that
+minion.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
     from saltlite.client.follower import Progress, Published
 
 UNKNOWN = "unknown"
-"""The state of a name that was asked for and that neither an accepted minion nor a resource has."""
+"""The state of a requested name that no accepted minion or resource has."""
 
 LINES_MAX = 10
-"""So many targets have a line each for the same thing; of more there is one line for all."""
+"""At most this many targets have a line each for the same sentence; more share one line."""
 
 _WATCH = "saltlite job watch {jid}"
 _AGAIN = "saltlite job rerun {jid} --missing"
 
-# How each state other than `returned` is told, the exit code that it stands for, and what can be done.
+# For each state other than `returned`: the sentence, the exit code, and a command that helps.
 _STATES = {
     "planned": ("its turn in the batches has not come", exitcodes.MISSING, _WATCH),
     "queued": ("did not acknowledge the job", exitcodes.MISSING, _WATCH),
@@ -42,17 +43,17 @@ _STATES = {
 }
 
 _OF_ITS_MINION = frozenset({"queued", "received", "running", "refused", "expired"})
-"""States whose sentence is about the minion that manages a resource, and begins with its name."""
+"""States whose sentence is about the managing minion of a resource and begins with its name."""
 
 _ABOUT_ITS_MINION = frozenset({"lost", "revoked"})
-"""States whose reason is about that minion, and does not name it."""
+"""States whose reason is about that minion and does not name it."""
 
 _REASON_SAYS_ALL = frozenset({"cancelled", "timed_out", "interrupted", "revoked", "lost"})
 _OPEN = ("planned", "queued", "received", "running")
 
 
 class Known:
-    """What else is known when a job is summed up. `now` is seconds since 1970; the rest are durations in seconds."""
+    """What else is known when a job is summed up. `now` is seconds since 1970; the others are durations in seconds."""
 
     __slots__ = ("now", "seen_ago", "waited_s")
 
@@ -64,7 +65,7 @@ class Known:
 
 
 class Missing:
-    """One target, or name of none, without a return."""
+    """One target, or unknown name, without a return."""
 
     __slots__ = ("hint", "id", "last_seen", "name", "reason", "state")
 
@@ -73,11 +74,11 @@ class Missing:
     ) -> None:
         self.id = target
         self.name = name or target
-        """What people call it."""
+        """Its display name."""
         self.state = state
         self.reason = reason
         self.last_seen = last_seen
-        """When its minion was, in seconds since 1970; None where that is not known."""
+        """When its minion was last seen, in seconds since 1970; None if unknown."""
         self.hint = hint
         """A command that helps, or ""."""
 
@@ -94,18 +95,18 @@ def exit_code(progress: Progress) -> int:
 
 
 def open_targets(progress: Progress) -> list[str]:
-    """The targets on which the job may still go on, or begin."""
+    """The targets on which the job may still run."""
     return [target for target in progress.missing() if progress.states[target] in _OPEN]
 
 
 def amount(progress: Progress, targets: Sequence[str]) -> str:
-    """How many these are: `2 minions`, `1 resource`, `12 targets: 2 minions, 10 resources`."""
+    """The number of these targets: `2 minions`, `1 resource`, `12 targets: 2 minions, 10 resources`."""
     resources = sum(target in progress.published.managing for target in targets)
     return targets_text(len(targets) - resources, resources)
 
 
 def missing(progress: Progress, known: Known) -> list[Missing]:
-    """Who did not return and why, sorted by name."""
+    """The targets without a return and why, sorted by name."""
     found = [missing_one(progress, target, known) for target in progress.missing()]
     found += [Missing(name, UNKNOWN, reason) for name, reason in progress.published.unknown.items()]
     return sorted(found, key=lambda one: one.name)
@@ -124,29 +125,29 @@ def missing_one(progress: Progress, target: str, known: Known) -> Missing:
 
 
 def notes(progress: Progress) -> list[tuple[str, str]]:
-    """Targets that returned and said something beside their return, such as that a function will go away."""
-    told = sorted(progress.states.keys() - progress.missing())
-    return [(progress.published.name(one), note) for one in told if (note := progress.reasons.get(one, ""))]
+    """Targets that sent a note with their return, for example that a function is deprecated."""
+    returned = sorted(progress.states.keys() - progress.missing())
+    return [(progress.published.name(one), note) for one in returned if (note := progress.reasons.get(one, ""))]
 
 
 def failures(progress: Progress) -> list[tuple[str, str]]:
-    """Targets whose function failed, and how, sorted by id; their returns say more."""
+    """Targets whose function failed, and how, sorted by id."""
     return [
         (progress.published.name(target), f"failed with retcode {progress.retcodes[target]}")
         for target in progress.failed()
     ]
 
 
-def lines(told: Sequence[tuple[str, str]], kind: str = "minions") -> list[str]:
-    """`name: sentence` for each pair of them; more than LINES_MAX with the same sentence are one line.
+def lines(rows: Sequence[tuple[str, str]], kind: str = "minions") -> list[str]:
+    """`name: sentence` for each pair; more than LINES_MAX with the same sentence share one line.
 
-    `kind` is what many of them are called: minions, resources, targets.
+    `kind` is their noun: minions, resources, targets.
     """
     by_sentence: dict[str, list[str]] = {}
-    for name, sentence in told:
+    for name, sentence in rows:
         by_sentence.setdefault(sentence, []).append(name)
     many = {sentence for sentence, names in by_sentence.items() if len(names) > LINES_MAX}
-    shown = [f"{name}: {sentence}" for name, sentence in told if sentence not in many]
+    shown = [f"{name}: {sentence}" for name, sentence in rows if sentence not in many]
     if not many:
         return shown
     from saltlite.cli.targets import nodeset
@@ -155,8 +156,8 @@ def lines(told: Sequence[tuple[str, str]], kind: str = "minions") -> list[str]:
 
 
 def delivery_end(published: Published) -> float:
-    """Until when the job waits to reach its targets, in seconds since 1970: its id says when it was published."""
-    from calendar import timegm  # slow to import, and of no use where everybody is connected
+    """Until when the job waits to reach its targets, in seconds since 1970; its id has the time of the publish."""
+    from calendar import timegm  # slow to import, and not needed when all minions are connected
 
     jid = published.jid
     fields = [int(jid[start:end]) for start, end in ((0, 4), (4, 6), (6, 8), (8, 10), (10, 12), (12, 14))]
@@ -164,14 +165,15 @@ def delivery_end(published: Published) -> float:
 
 
 def moment(when: float, now: float) -> str:
-    """A time of day, with its date unless that is today's; local time."""
+    """The local time of day, with the date unless that is today's."""
     there, here = time.localtime(when), time.localtime(now)
     return time.strftime("%H:%M:%S" if there[:3] == here[:3] else "%Y-%m-%d %H:%M:%S", there)
 
 
 def summary(progress: Progress, missing_count: int) -> dict[str, int]:
-    """Counts: `targeted`, of these `resources`, `returned`, of these `failed`, and `missing`, which has names that
-    are no target too."""
+    """Counts: `targeted`, `resources` among them, `returned`, `failed` among them, and `missing`, which includes
+    unknown names.
+    """
     targeted = len(progress.states) + len(progress.published.unknown)
     return {
         "targeted": targeted,
@@ -192,14 +194,14 @@ def _why(progress: Progress, target: str, known: Known) -> str:
     reason = progress.reasons.get(target, "")
     if reason and state in _REASON_SAYS_ALL:
         return f"managed by {manager}: {reason}" if manager and state in _ABOUT_ITS_MINION else reason
-    said = _STATES[state][0] if state in _STATES else state
+    sentence = _STATES[state][0] if state in _STATES else state
     if state == "queued":
-        said, reason = _silent(progress.published.carrier(target), known), ""
+        sentence, reason = _silent(progress.published.carrier(target), known), ""
     elif state == "running" and target in progress.moved_at:
-        said = f"has the job, running for {format_duration(known.now - progress.moved_at[target])}"
+        sentence = f"has the job, running for {format_duration(known.now - progress.moved_at[target])}"
     if manager and state in _OF_ITS_MINION:
-        said = f"its managing minion {manager} {'was ' if state == 'expired' else ''}{said}"
-    return f"{said}: {reason}" if reason else said
+        sentence = f"its managing minion {manager} {'was ' if state == 'expired' else ''}{sentence}"
+    return f"{sentence}: {reason}" if reason else sentence
 
 
 def _away(last_seen: float | None, manager: str, known: Known) -> str:
@@ -210,8 +212,8 @@ def _away(last_seen: float | None, manager: str, known: Known) -> str:
 
 
 def _silent(minion: str, known: Known) -> str:
-    said = f"did not acknowledge the job within {format_duration(known.waited_s)}"
+    sentence = f"did not acknowledge the job within {format_duration(known.waited_s)}"
     if minion not in known.seen_ago:
-        return said
+        return sentence
     ago = known.seen_ago[minion]
-    return f"{said} ({'its connection is gone' if ago is None else f'last seen {format_duration(ago)} ago'})"
+    return f"{sentence} ({'its connection is gone' if ago is None else f'last seen {format_duration(ago)} ago'})"

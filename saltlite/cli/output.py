@@ -1,7 +1,7 @@
-"""Which outputter prints what: the ones that ship by name, and those of operators, of packages and of Salt.
+"""The output of commands: outputters, options of the output, --out-file, and aligned columns.
 
-The file of one that ships is imported on its first use, and nothing is looked for. Any other name is looked for as a
-plug-in of the type `output`: in `module_dirs`, among what was synced, in `outputter_dirs` and in packages.
+A shipped outputter is imported on its first use. Any other name is looked up as a plug-in of the type `output`: in
+`module_dirs`, among synced files, in `outputter_dirs` and in packages (`saltlite.cli.custom_output`).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 SHIPPED = ("nested", "json", "yaml", "txt", "raw", "pprint", "table", "key", "highstate", "no_return", "quiet")
 STREAMS = ("json-full", "jsonl")
-"""What `--out` takes beside them for a job: more than the returns (`saltlite.cli.printers`)."""
+"""What `--out` also accepts for a job: formats with more than the returns (`saltlite.cli.printers`)."""
 FOR_PROGRAMS = frozenset({"json", "json-full", "jsonl", "yaml"})
-"""Always UTF-8."""
+"""Formats that are always UTF-8."""
 
 DEFAULT = "nested"
 
 
 class OutputStyle:
-    """How output is to look: colours, and spaces a level (None: as the outputter has it)."""
+    """The style of the output: colours, and spaces per level (None: the outputter's default)."""
 
     __slots__ = ("color", "indent")
 
@@ -50,45 +50,47 @@ PLAIN = OutputStyle()
 
 
 class Outputters:
-    """`opts` gives the options in which folders of plug-ins are named; it is asked for a name that does not ship."""
+    """Finds outputters and renders data. `opts` returns the options that name folders of plug-ins; it is called on
+    demand.
+    """
 
     def __init__(self, opts: Callable[[], Mapping[str, Any]]) -> None:
         self._opts = opts
         self._found: dict[str, Outputter] = {}
 
-    def render(self, out: str, data: Any, look: OutputStyle = PLAIN, retcode: int = 0) -> str:
-        """`data` as text in the format `out`. Raises UsageError when there is no such outputter."""
-        return str(self.find(out, look)(data, color=look.color, indent=look.indent, _retcode=retcode) or "")
+    def render(self, out: str, data: Any, style: OutputStyle = PLAIN, retcode: int = 0) -> str:
+        """`data` as text in the format `out`. Raises UsageError for an unknown outputter."""
+        return str(self.find(out, style)(data, color=style.color, indent=style.indent, _retcode=retcode) or "")
 
-    def choose(self, asked: str, wanted: str | None, look: OutputStyle = PLAIN) -> str:
-        """The outputter that somebody asked for, or else the one that the function wants, where there is such a one."""
+    def choose(self, asked: str, wanted: str | None, style: OutputStyle = PLAIN) -> str:
+        """The outputter that the user asked for, or else the one that the function prefers, if it exists."""
         if asked or not wanted:
             return asked or DEFAULT
         try:
-            self.find(wanted, look)
+            self.find(wanted, style)
         except UsageError:
-            return DEFAULT  # a module's wish is no reason to keep its return from anybody
+            return DEFAULT  # an outputter that does not exist must not hide the return
         return wanted
 
-    def find(self, out: str, look: OutputStyle = PLAIN) -> Outputter:
-        """The function of that outputter. Raises UsageError when there is none."""
+    def find(self, out: str, style: OutputStyle = PLAIN) -> Outputter:
+        """The function of an outputter. Raises UsageError for an unknown one."""
         if out not in self._found:
             if out in SHIPPED:
                 self._found[out] = importlib.import_module(f"saltlite.plugins.output.{out}").output
             else:
-                from saltlite.cli.custom_output import own_outputter
+                from saltlite.cli.custom_output import custom_outputter
 
-                self._found[out] = own_outputter(out, self._opts(), look)
+                self._found[out] = custom_outputter(out, self._opts(), style)
         return self._found[out]
 
 
-def render(out: str, data: Any, look: OutputStyle = PLAIN) -> str:
-    """`data` as text by an outputter that ships."""
-    return Outputters(dict).render(out, data, look)
+def render(out: str, data: Any, style: OutputStyle = PLAIN) -> str:
+    """`data` as text by a shipped outputter."""
+    return Outputters(dict).render(out, data, style)
 
 
 class outputter:  # noqa: N801 - it is called as other converters of options are, which are functions
-    """A converter that takes the name of an outputter, whether it ships or not; `names` are those that it suggests."""
+    """A converter that accepts the name of any outputter, shipped or not; `names` are its suggestions."""
 
     __slots__ = ("names",)
 
@@ -96,19 +98,20 @@ class outputter:  # noqa: N801 - it is called as other converters of options are
         self.names = (*SHIPPED, *more)
 
     def __call__(self, text: str) -> str:
-        own = text.replace("_", "").isalnum() and text.isascii() and not text.startswith("_")
-        if text not in self.names and not own:
-            raise UsageError(f"no outputter can be called {text!r}: there are {', '.join(self.names)}, and one's own")
+        plausible = text.replace("_", "").isalnum() and text.isascii() and not text.startswith("_")
+        if text not in self.names and not plausible:
+            raise UsageError(
+                f"{text!r} cannot be the name of an outputter: there are {', '.join(self.names)}, and custom ones"
+            )
         return text
 
 
 class OutFile:
-    """A context whose value is the stream to write to; the file gets its name at the end of it.
+    """`--out-file`: a context whose value is the stream to write to. The file is complete or does not appear.
 
-    When an exception ends the context, what was written is gone and a file of that name is what it was before. With
-    `append` the output comes behind what is in the file, all of it at the end of the context.
-    A path that names something else than a file, a pipe for one, is written as it is.
-    Raises UsageError when it cannot be created, and SaltliteError when it cannot be completed.
+    When an exception ends the context, the output is deleted and an existing file stays unchanged. With `append` the
+    output is added to the file at the end of the context. A path to something other than a file, such as a pipe, is
+    written directly. Raises UsageError when the file cannot be created, SaltliteError when it cannot be completed.
     """
 
     def __init__(self, path: str, *, append: bool = False) -> None:
@@ -128,7 +131,7 @@ class OutFile:
 
     def _open(self) -> int:
         try:
-            # By the name that was given: then the kernel refuses a link that somebody else left in a shared folder.
+            # By the given name, so that the kernel refuses another user's link in a shared folder.
             old = os.stat(self._path)
         except FileNotFoundError:
             old = None
@@ -143,7 +146,7 @@ class OutFile:
         return descriptor
 
     def __exit__(self, kind: type[BaseException] | None, *unused: object) -> None:
-        assert self._stream is not None  # noqa: S101 - a context is left after it was entered
+        assert self._stream is not None  # noqa: S101 - __enter__ ran
         try:
             if kind is None:
                 self._complete(self._stream)
@@ -155,7 +158,7 @@ class OutFile:
     def _complete(self, stream: TextIO) -> None:
         stream.flush()
         if self._temporary:
-            os.fsync(stream.fileno())  # some file systems say only now that there is no room
+            os.fsync(stream.fileno())  # some file systems report only now that they are full
             if self._append and os.path.exists(self._final):
                 self._join(self._final)
                 return
@@ -180,7 +183,7 @@ class OutFile:
             try:
                 self._stream.close()
             except OSError:
-                self._stream = None  # of what is thrown away nothing needs to be written
+                self._stream = None  # discarded output need not be written
         if self._temporary:
             os.unlink(self._temporary)
 
@@ -189,11 +192,11 @@ class OutFile:
 
 
 INDENT_MAX = 64
-"""Spaces a level."""
+"""Spaces per level."""
 
 
 def _indent(text: str) -> int:
-    """For --out-indent; below 0 means that everything stands on one line, where the format can."""
+    """Convert --out-indent; below 0 everything is on one line, where the format can."""
     try:
         number = int(text)
     except ValueError:
@@ -203,37 +206,37 @@ def _indent(text: str) -> int:
     return number
 
 
-_LOOK = (
-    Option("--out-indent", metavar="N", convert=_indent, help="spaces a level; -1: one line, if it can"),
+_STYLE_OPTIONS = (
+    Option("--out-indent", metavar="N", convert=_indent, help="spaces per level; -1: one line, if it can"),
     Option(
         "--out-file", metavar="PATH", convert=require_path, help="write the output to this file, whole or not at all"
     ),
-    Option("--out-file-append", help="with --out-file: behind what is in it"),
+    Option("--out-file-append", help="with --out-file: append to the file"),
     Option("--no-color", help="no colours"),
     Option("--force-color", help="colours, whatever reads the output"),
 )
 OUTPUT_OPTIONS = (
     Option("--out", metavar="FORMAT", convert=outputter(), help="nested, json, yaml, txt, table, quiet ..."),
-    *_LOOK,
+    *_STYLE_OPTIONS,
 )
 """Of commands that print one value."""
 JOB_OUTPUT_OPTIONS = (
     Option("--out", metavar="FORMAT", convert=outputter(*STREAMS), help="nested, json, jsonl, yaml, txt, quiet ..."),
-    *_LOOK,
+    *_STYLE_OPTIONS,
 )
 """Of commands that follow a job."""
 
 
 FORMATS_TEXT = f"""\
 formats: {", ".join(SHIPPED[:8])},
-  {", ".join(SHIPPED[8:])}; and one's own, in outputter_dirs"""
+  {", ".join(SHIPPED[8:])}; and custom ones, in outputter_dirs"""
 JOB_FORMATS_TEXT = f"""\
 {FORMATS_TEXT};
   {" and ".join(STREAMS)} tell more than the returns"""
 
 
-def look_of(parsed: Parsed, console: Console) -> OutputStyle:
-    """What the options say of the look. Raises UsageError when they contradict each other."""
+def style_of(parsed: Parsed, console: Console) -> OutputStyle:
+    """The style that the options ask for. Raises UsageError when they contradict each other."""
     if parsed.on("no_color") and parsed.on("force_color"):
         raise UsageError("--no-color and --force-color exclude each other")
     color = parsed.on("force_color") or (not parsed.on("no_color") and console.wants_colors())
@@ -242,7 +245,7 @@ def look_of(parsed: Parsed, console: Console) -> OutputStyle:
 
 @contextlib.contextmanager
 def opened_output(parsed: Parsed, console: Console) -> Iterator[Console]:
-    """The console that data is to be written to: with --out-file one whose stdout is that file.
+    """The console for data: with --out-file one whose stdout is that file.
 
     Raises UsageError, and SaltliteError when the file cannot be created or completed.
     """
@@ -257,38 +260,38 @@ def opened_output(parsed: Parsed, console: Console) -> Iterator[Console]:
 
 
 class Printing:
-    """Prints values as the options say. `opts` gives the options that name folders of outputters.
+    """Prints values as the options say. `opts` returns the options that name folders of outputters.
 
-    Made before anything is done: raises UsageError when there is no such outputter.
+    Create it before any work: it raises UsageError for an unknown outputter.
     """
 
     def __init__(self, parsed: Parsed, console: Console, opts: Callable[[], Mapping[str, Any]]) -> None:
         self._console = console
         self._asked: str = parsed.options.get("out", "")
         self._outputters = Outputters(opts)
-        self._look = look_of(parsed, console)
+        self._style = style_of(parsed, console)
         if self._asked:
-            self._outputters.find(self._asked, self._look)
+            self._outputters.find(self._asked, self._style)
 
     def show(self, value: Any, wanted: str | None = None, retcode: int = 0) -> None:
-        """Print `value`, with the outputter that its function wants where nobody asked for another."""
-        out = self._outputters.choose(self._asked, wanted, self._look)
+        """Print `value`; `wanted` is the outputter that its function prefers."""
+        out = self._outputters.choose(self._asked, wanted, self._style)
         if out in FOR_PROGRAMS:
             self._console.use_utf8()
-        text = self._outputters.render(out, value, self._look, retcode)
+        text = self._outputters.render(out, value, self._style, retcode)
         if text:
             self._console.data(text)
 
 
 COLUMN_MIN = 8
-"""A column that is cut short keeps so many characters."""
+"""A column that is cut keeps at least this many characters."""
 
 CUT = "..."
 GAP = "  "
 
 
 def width_for(console: Console) -> int | None:
-    """The columns of the terminal that data goes to; None when it goes anywhere else."""
+    """The width of the terminal that data goes to; None when it goes elsewhere."""
     if not console.shows_data():
         return None
     try:
@@ -298,10 +301,10 @@ def width_for(console: Console) -> int | None:
 
 
 def columns(rows: Sequence[Sequence[str]], *, cut: Sequence[int], width: int | None) -> str:
-    """The rows, the first one being the heading, each line with a newline at its end.
+    """Rows as aligned lines; the first row is the heading.
 
-    Where they are wider than `width` (None: nothing is too wide), the columns with the numbers `cut` are cut
-    short, one after the other and none to less than COLUMN_MIN: a very narrow terminal wraps the rest.
+    Where they are wider than `width` (None: unlimited), the columns with the numbers `cut` are shortened in that order,
+    none below COLUMN_MIN; a very narrow terminal wraps the rest.
     """
     shown = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
@@ -313,12 +316,12 @@ def columns(rows: Sequence[Sequence[str]], *, cut: Sequence[int], width: int | N
 
 
 def shorter(text: str, length: int) -> str:
-    """The text, or its beginning and three dots, in so many characters."""
+    """The text, shortened to `length` characters with three dots at its end."""
     return text if len(text) <= length else text[: max(0, length - len(CUT))] + CUT
 
 
 def print_answer(value: Any, text: str, parsed: Parsed, console: Console) -> None:
-    """One answer on stdout: `value` as a JSON object with `--out json`, otherwise `text`."""
+    """Print one answer: `value` as a JSON object with `--out json`, otherwise `text`."""
     if parsed.options.get("out") == "json":
         from saltlite.plugins.output.json import document
 

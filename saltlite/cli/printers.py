@@ -1,7 +1,7 @@
-"""What becomes of replies on stdout: printed as they arrive, held for one document, or one line for each event.
+"""How the replies of a job are printed: as they arrive, as one document, one line per event, or equal answers together.
 
-A printer has `start`, `take` and `finish`. `finish` is called once, however the waiting ended: what has arrived is
-worth printing. The one for people, which groups equal answers, is in `saltlite.cli.printers`.
+`saltlite.cli.following` calls `start`, then `take` with each update, and `finish` once, however the waiting ended,
+because what has arrived is worth printing.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from saltlite.client.follower import Progress, Published, Reply, Update
 
     class Printer(Protocol):
-        """Where the returns of one job go."""
+        """Prints the returns of one job."""
 
         names_failures: bool
-        """Whether the output itself says which minions failed, so that nothing else needs to."""
+        """Whether the output itself names the targets that failed."""
 
         def start(self) -> None:
             """The job is published."""
 
         def take(self, update: Update, /) -> None:
-            """Something was heard of it; `Progress` knows it already."""
+            """`Progress` has applied this update."""
 
         def finish(self, missing: Sequence[Missing], code: int, /) -> None:
             """Nothing more comes; `code` is the exit code."""
@@ -38,34 +38,34 @@ if TYPE_CHECKING:
 
 
 SCHEMA = 1
-"""Of `json-full` and `jsonl`: keys may be added under one number, none is removed and none changes its meaning."""
+"""Of `json-full` and `jsonl`. Under one number keys may be added; none is removed or changes its meaning."""
 
 
 class EachReply:
-    """Formats whose text for many targets is that for each, one after the other."""
+    """Formats whose text for many targets is the concatenation of the texts for each."""
 
     names_failures = False
 
-    def __init__(self, console: Console, out: str, outputters: Outputters, look: OutputStyle) -> None:
+    def __init__(self, console: Console, out: str, outputters: Outputters, style: OutputStyle) -> None:
         self._console = console
         self._out = out
         self._outputters = outputters
-        self._look = look
+        self._style = style
 
     def start(self) -> None:
-        """Nothing to say yet."""
+        """Nothing to print yet."""
 
     def take(self, update: Update) -> None:
         """Print each return."""
         for reply in update.replies:
             if reply.has_value:
                 retcode = reply.retcode or int(reply.failed())
-                text = self._outputters.render(self._out, {reply.name: reply.value}, self._look, retcode)
+                text = self._outputters.render(self._out, {reply.name: reply.value}, self._style, retcode)
                 if text:
                     self._console.data(text)
 
     def finish(self, _missing: Sequence[Missing], _code: int) -> None:
-        """All of it is printed."""
+        """Everything is printed already."""
 
 
 class OneObject:
@@ -82,10 +82,10 @@ class OneObject:
         self._members: dict[str, str] = {}
 
     def start(self) -> None:
-        """Nothing to say yet."""
+        """Nothing to print yet."""
 
     def take(self, update: Update) -> None:
-        """Keep the text of each return."""
+        """Collect the text of each return."""
         for reply in update.replies:
             if reply.has_value:
                 self._members[reply.name] = self._json.value_text(reply.value, 1, self._indent)
@@ -96,7 +96,7 @@ class OneObject:
 
 
 class FullObject:
-    """`--out json-full`: returns with their retcodes, who is missing and why, counts."""
+    """`--out json-full`: returns with their retcodes, missing targets with reasons, counts."""
 
     names_failures = False
 
@@ -110,10 +110,10 @@ class FullObject:
         self._cut_short: dict[str, Any] = {}
 
     def start(self) -> None:
-        """Nothing to say yet."""
+        """Nothing to print yet."""
 
     def take(self, update: Update) -> None:
-        """Keep the text of each return, and what a job that was killed left."""
+        """Collect the text of each return, and what killed jobs left."""
         for reply in update.replies:
             if self._progress.states[reply.id] == "returned":
                 self._returns[reply.name] = self._json.value_text(return_fields(reply), 2)
@@ -142,7 +142,7 @@ class FullObject:
 
 
 class EachEvent:
-    """`--out jsonl`: a line for each event, written as it happens."""
+    """`--out jsonl`: a line for each event, as it happens."""
 
     names_failures = False
 
@@ -156,46 +156,46 @@ class EachEvent:
 
     def start(self) -> None:
         """`start`: the job and its targets."""
-        self._say("start", **start_fields(self._progress.published))
+        self._print("start", **start_fields(self._progress.published))
 
     def take(self, update: Update) -> None:
-        """`ack` for states in passing, `return`, and `missing` for those that ended otherwise."""
+        """`ack` for intermediate states, `return`, and `missing` for targets that ended otherwise."""
         published = self._progress.published
         killed = {reply.id: reply for reply in update.replies if self._progress.states[reply.id] != "returned"}
         for target in update.moved:
             state = self._progress.states[target]
             if state in ("received", "running"):
                 name, at = published.name(target), self._progress.moved_at.get(target)
-                self._say("ack", id=name, state=state, at=at, **resource_fields(target, published))
+                self._print("ack", id=name, state=state, at=at, **resource_fields(target, published))
             elif state not in ("planned", "queued", "returned"):
-                self._tell_end(target, killed.get(target))
+                self._print_end(target, killed.get(target))
         for reply in update.replies:
             if reply.id not in killed:
-                self._say("return", id=reply.name, **return_fields(reply))
+                self._print("return", id=reply.name, **return_fields(reply))
 
-    def _tell_end(self, target: str, reply: Reply | None) -> None:
+    def _print_end(self, target: str, reply: Reply | None) -> None:
         from saltlite.cli.outcome import Known, missing_one
 
         one = missing_one(self._progress, target, Known(now=self._console.now(), waited_s=0.0))
-        left = {"return": reply.value} if reply is not None and reply.has_value else {}
+        partial = {"return": reply.value} if reply is not None and reply.has_value else {}
         self._ended.add(target)
-        self._say("missing", id=one.name, **missing_fields(one, self._progress.published), **left)
+        self._print("missing", id=one.name, **missing_fields(one, self._progress.published), **partial)
 
     def finish(self, missing: Sequence[Missing], code: int) -> None:
-        """`missing` for each that was not told, and `end`."""
+        """`missing` for each target not reported yet, and `end`."""
         from saltlite.cli.outcome import summary
 
         for one in missing:
             if one.id not in self._ended:
-                self._say("missing", id=one.name, **missing_fields(one, self._progress.published))
-        self._say("end", summary=summary(self._progress, len(missing)), exit=code)
+                self._print("missing", id=one.name, **missing_fields(one, self._progress.published))
+        self._print("end", summary=summary(self._progress, len(missing)), exit=code)
 
-    def _say(self, kind: str, **fields: Any) -> None:
+    def _print(self, kind: str, **fields: Any) -> None:
         self._console.data(self._line({"type": kind, "jid": self._progress.published.jid} | fields))
 
 
 def start_fields(published: Published) -> dict[str, Any]:
-    """What there is to say of a job when it is published."""
+    """The fields of a job that was published."""
     return {
         "schema": SCHEMA,
         "jid": published.jid,
@@ -210,7 +210,7 @@ def start_fields(published: Published) -> dict[str, Any]:
 
 
 def return_fields(reply: Reply) -> dict[str, Any]:
-    """One entry of `returns`; `note` is there when the target has something to say beside the value."""
+    """One entry of `returns`; `note` is present when the target sent one."""
     fields = {
         "ok": not reply.failed(),
         "retcode": reply.retcode,
@@ -222,13 +222,13 @@ def return_fields(reply: Reply) -> dict[str, Any]:
 
 
 def missing_fields(one: Missing, published: Published) -> dict[str, Any]:
-    """One entry of `missing`; what is not known is null."""
+    """One entry of `missing`; unknown values are null."""
     fields = {"state": one.state, "reason": one.reason, "last_seen": one.last_seen, "hint": one.hint or None}
     return {**fields, **resource_fields(one.id, published)}
 
 
 def resource_fields(target: str, published: Published) -> dict[str, str]:
-    """What an entry has besides when it is about a resource: `resource_type`, `minion`, which manages it, and `srn`."""
+    """The additional fields of an entry about a resource: `resource_type`, `minion` (its manager) and `srn`."""
     return _of_resource(target, published.manager(target))
 
 
@@ -237,7 +237,7 @@ def _of_resource(srn: str, minion: str) -> dict[str, str]:
 
 
 class EqualAnswers:
-    """Holds every distinct answer as text until the job ends: large groups first, failures last."""
+    """For a person at a terminal: equal answers once, with all names. Large groups come first, failures last."""
 
     names_failures = True
 
@@ -253,10 +253,10 @@ class EqualAnswers:
         self._resources: set[str] = set()
 
     def start(self) -> None:
-        """Nothing to say yet."""
+        """Nothing to print yet."""
 
     def take(self, update: Update) -> None:
-        """Put each return to those that look the same."""
+        """Add each return to the group of equal ones."""
         for reply in update.replies:
             if reply.has_value:
                 text = self._body(reply.value, color=self._color, failed=reply.failed())

@@ -1,4 +1,4 @@
-"""How a target is read, as options say it, and how many targets there are, in words."""
+"""Targets on the command line: the options that say how one is read, and targets in words and as a nodeset."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ENGINE_AND_DELIMITER = 2
 
 
 def target_kind(parsed: Parsed) -> str:
-    """The name of the way in which the target is to be read. Raises UsageError when two are asked for."""
+    """How the target is read. Raises UsageError for two ways."""
     given = [kind for kind in _SHORT if parsed.on(kind)]
     if len(given) > 1:
         one, other = (f"--{kind.replace('_', '-')}" for kind in given[:2])
@@ -54,7 +54,7 @@ def written_target(target: str, kind: str) -> str:
 
 
 def compound_hint(target: str, kind: str) -> str:
-    """What is said of a glob that looks like a word of a compound target; "" of others."""
+    """A hint for a glob that looks like a compound target; "" for others."""
     letter, at, _pattern = target.partition(" ")[0].partition("@")
     looks_so = at and letter.isupper() and len(letter) <= _ENGINE_AND_DELIMITER
     return f"; with -C it is read as a compound target: -C {target!r}" if kind == GLOB and looks_so else ""
@@ -83,14 +83,14 @@ def kinds_text(minions: int, resources: int) -> str:
 
 
 def noun(minions: int, resources: int) -> str:
-    """What so many are called together: `minions`, `resources` or `targets`."""
+    """The common noun for these targets: `minions`, `resources` or `targets`."""
     return "targets" if minions and resources else "resources" if resources else "minions"
 
 
 def skipped_lines(skipped: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Which resources a job left out, and why, a line a type."""
+    """The resources that a job skipped, and why, one line per type."""
     return [
-        f"{resources_text(row['count'])} {'was' if row['count'] == 1 else 'were'} left out: "
+        f"{resources_text(row['count'])} {'was' if row['count'] == 1 else 'were'} skipped: "
         f"type {row['type']} has no {row['fun']}"
         for row in skipped
     ]
@@ -100,10 +100,11 @@ _DIGITS = frozenset("0123456789")
 
 
 def nodeset(names: Iterable[str]) -> str:
-    """The names, each once, numbers that follow one another as a range, in the order of their text.
+    """Many names as one short text: `db[01-40],web[1-3,7]`. Names that share nothing stand as they are.
 
-    Of several numbers in a name the one is folded that it shares its surroundings with most other names in, of
-    equals the last. A number with a leading zero only stands in a range with others of as many digits.
+    Each name counts once; consecutive numbers become a range; the order is that of the text. Of several numbers in a
+    name, the one that most other names share is folded, at equal counts the last. A number with a leading zero shares a
+    range only with numbers of as many digits.
     """
     numbers = {name: _numbers(name) for name in set(names)}
     sharing: dict[tuple[str, str], int] = {}
@@ -136,7 +137,7 @@ def _numbers(name: str) -> list[Number]:
 
 
 def _folded(before: str, digits: list[str], behind: str) -> str:
-    if len(digits) == 1:  # the others that share these surroundings are folded at another number
+    if len(digits) == 1:  # the others with this prefix and suffix are folded at another number
         return f"{before}{digits[0]}{behind}"
     padded_widths = {len(one) for one in digits if one[0] == "0" and len(one) > 1}
     by_width: dict[int, list[int]] = {}

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.e2e
         (("a", "test"), "saltlite: 'test' is not a function"),
         (("a", "test.ping.pong"), "saltlite: 'test.ping.pong' is not a function"),
         (("a", "../../etc.passwd"), "saltlite: '../../etc.passwd' is not a function"),
-        (("a",), "saltlite: 'a' is no command, and a target needs a function"),
+        (("a",), "saltlite: 'a' is not a command, and a target needs a function"),
         (("-E", "(", "test.ping"), "saltlite: '(' is not a regular expression: missing )"),
         (("-E", "-L", "a", "test.ping"), "saltlite: --pcre and --list exclude each other"),
         (("-t", "soon", "a", "test.ping"), "saltlite: --timeout: 'soon' is not a duration"),

@@ -93,7 +93,7 @@ def test_documentation_names_the_minions_that_lack_a_function(fleet: Fleet) -> N
     assert "from a module that is on minions only" in text
     assert "lacking: lacks - why: saltlite -L lacks sys.providers probe" in text
     listed = fleet.cli("doc", "probe")
-    assert (listed.code, "on minions only: saltlite MINION sys.doc probe.loud" in listed.out) == (0, True)
+    assert (listed.code, "only on minions: saltlite MINION sys.doc probe.loud" in listed.out) == (0, True)
 
 
 def test_a_report_shows_which_provider_the_fleet_has(shared: Fleet) -> None:

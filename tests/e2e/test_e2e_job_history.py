@@ -79,7 +79,7 @@ def test_a_secret_is_in_no_byte_of_the_store_when_its_job_has_ended(tmp_path: Pa
 
         wait_until(lambda: secret.encode() not in bytes_of_store(), "the secret has left the store")
         said = fleet.cli("job", "show", running)
-        assert "kept:     all arguments but secrets (***), which left the store when the job had ended\n" in said.out
+        assert "kept:     all arguments except secrets (***), which were deleted when the job ended\n" in said.out
         assert fleet.cli("job", "rerun", running).code == 6
         plain = fleet.publish("a", "test.echo", "plain-words")
         fleet.wait_state(plain, "a", "returned")
@@ -116,7 +116,7 @@ def test_a_job_for_a_minion_that_never_got_it_is_cancelled_at_once_and_never_run
     trace = tmp_path / "trace"
     jid = fleet.publish("web1", "probe.enter", str(trace))
     said = fleet.cli("job", "kill", jid)
-    assert (said.code, said.out) == (0, "web1: never got it, and will not\n")
+    assert (said.code, said.out) == (0, "web1: never received it, and will not\n")
     fleet.restart_minion("web1")
     fleet.wait_up("web1")
     assert fleet.cli("web1", "test.ping").code == 0
@@ -133,7 +133,7 @@ def test_one_kill_is_enough_for_a_minion_that_runs_the_job_and_is_away(fleet: Fl
     fleet.daemons["web1"].kill_whole()
     wait_until(lambda: not fleet.up(), "web1 is away")
     said = fleet.cli("job", "kill", jid)
-    assert (said.code, said.out) == (0, "web1: not connected; it is told when it is back\n")
+    assert (said.code, said.out) == (0, "web1: not connected; the kill reaches it when it is back\n")
     assert fleet.states(jid) == {"web1": "running"}, "nobody knows yet that it has ended"
     fleet.restart_minion("web1")
     fleet.wait_state(jid, "web1", "cancelled")

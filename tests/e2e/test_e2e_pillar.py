@@ -147,7 +147,7 @@ def test_call_makes_the_pillar_of_its_own_folders(webs: Fleet, tmp_path: Path) -
     config.write_text(f"{config.read_text()}pillar_roots: {json.dumps(roots)}\n")
     said = webs.cli("call", "pillar.get", "who", "--out", "json", master="web")
     assert said.json() == {"local": "web"}
-    assert "the pillar is not whole: Specified SLS 'gone'" in said.err
+    assert "the pillar is incomplete: Specified SLS 'gone'" in said.err
 
 
 def test_call_has_the_last_pillar_of_the_master_where_it_is_kept(webs: Fleet) -> None:

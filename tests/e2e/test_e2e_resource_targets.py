@@ -137,8 +137,8 @@ def test_resources_whose_type_lacks_the_function_are_left_out_and_counted(site: 
     said = site.cli("*", "cmd.run", "echo hi", "--out", "json")
     assert (said.code, said.json()) == (0, dict.fromkeys(("ma", "mb", "mc"), "hi"))
     assert said.err.splitlines() == [
-        "4 resources were left out: type dummy has no cmd.run",
-        "1 resource was left out: type twin has no cmd.run",
+        "4 resources were skipped: type dummy has no cmd.run",
+        "1 resource was skipped: type twin has no cmd.run",
     ]
     named = site.cli("dummy-1", "cmd.run", "echo hi")
     assert (named.code, named.out) == (2, "")

@@ -83,8 +83,8 @@ def test_a_wildcard_leaves_out_and_counts_the_resources_whose_types_lack_the_fun
     said = site.fleet.cli("--out", "json", "*", "cmd.run", "echo x")
     assert (said.code, said.json()) == (exitcodes.OK, dict.fromkeys(MINIONS, "x"))
     assert sorted(said.err.splitlines()) == [
-        "3 resources were left out: type probe has no cmd.run",
-        "5 resources were left out: type dummy has no cmd.run",
+        "3 resources were skipped: type probe has no cmd.run",
+        "5 resources were skipped: type dummy has no cmd.run",
     ]
 
 

@@ -82,10 +82,10 @@ def test_arguments_are_what_the_function_takes(tmp_path: Path) -> None:
         (["nginx", "--failhard"], {}, 2, "--failhard needs --batch"),
         (["nginx", "--batch-wait", "5"], {}, 2, "--batch-wait needs --batch"),
         (["nginx", "-v", "-q"], {}, 2, "exclude each other"),
-        (["nginx", "-b", "0"], {}, 2, "'0' is no number of targets"),
+        (["nginx", "-b", "0"], {}, 2, "'0' is not a number of targets"),
         (["nginx", "-b", "101%"], {}, 2, "more than all of them"),
-        (["nginx", "-b", "%"], {}, 2, "is no number of targets"),
-        (["nginx", "--subset", "many"], {}, 2, "'many' is no number of targets"),
+        (["nginx", "-b", "%"], {}, 2, "is not a number of targets"),
+        (["nginx", "--subset", "many"], {}, 2, "'many' is not a number of targets"),
     ],
 )
 def test_what_is_wrong_is_refused_and_nothing_is_published(

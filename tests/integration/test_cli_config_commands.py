@@ -56,7 +56,7 @@ def test_a_folder_of_modules_that_is_not_there_is_a_mistake(tmp_path: Path) -> N
     (tmp_path / "minion").write_text(f"id: a\nmodule_dirs: [{tmp_path}/there, {tmp_path}/here]\n")
     code, out, _ = config(tmp_path, "check", "minion")
     assert code == 2
-    assert out == "minion:2:1: 'module_dirs' names here, and there is no such folder; make it, or correct it\n"
+    assert out == "minion:2:1: 'module_dirs' names here, which does not exist: create it, or correct the path\n"
 
 
 def test_the_files_of_clouds_are_looked_at_where_there_are_any(tmp_path: Path) -> None:

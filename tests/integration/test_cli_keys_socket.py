@@ -104,7 +104,7 @@ def test_without_a_terminal_a_change_needs_yes(
 ) -> None:
     with FakeMaster(tmp_path, key_master) as master:
         assert main_key(["-c", master.config_dir, "accept", "web*"]) == exitcodes.USAGE
-    assert "would accept 2 keys, and nobody is there to ask" in capsys.readouterr().err
+    assert "would accept 2 keys, and there is no terminal to ask at" in capsys.readouterr().err
     assert [request["verb"] for request in master.requests] == ["key_list"]
 
 
@@ -179,7 +179,11 @@ def test_a_token_for_no_sensible_number_of_minions_is_refused(tmp_path: Path, us
 def test_job_kill_says_of_each_minion_what_it_means_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with FakeMaster(tmp_path, fixed({"ok": True, "ids": ["b"], "away": ["a"], "cancelled": ["c"]})) as master:
         assert main(["-c", master.config_dir, "job", "kill", JID]) == 0
-    told = ["a: not connected; it is told when it is back", "b: asked to kill it", "c: never got it, and will not"]
+    told = [
+        "a: not connected; the kill reaches it when it is back",
+        "b: asked to kill it",
+        "c: never received it, and will not",
+    ]
     assert capsys.readouterr().out.splitlines() == told
     assert master.requests == [{"v": 1, "verb": "job_kill", "jid": JID}]
 

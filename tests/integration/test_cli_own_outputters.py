@@ -59,8 +59,8 @@ def test_an_outputter_that_is_not_there_keeps_no_return_from_anybody(site: Path)
     [
         ("lout", "there is no outputter 'lout'; did you mean loud?"),
         ("absent", "the outputter 'absent' cannot be used: 'absent' __virtual__ returned False: needs a bell"),
-        ("../x", "no outputter can be called '../x'"),
-        ("_paint", "no outputter can be called '_paint'"),
+        ("../x", "'../x' cannot be the name of an outputter"),
+        ("_paint", "'_paint' cannot be the name of an outputter"),
     ],
 )
 def test_one_that_cannot_be_used_is_refused_before_anything_runs(site: Path, out: str, sentence: str) -> None:

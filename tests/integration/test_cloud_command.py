@@ -75,7 +75,7 @@ def sentence(said: subprocess.CompletedProcess[str]) -> str:
 def test_a_listing_takes_no_names_and_says_what_does(lab: Lab) -> None:
     said = lab.run("-F", "web1")
     assert said.returncode == 2
-    assert "--full-query takes no further word, and has 'web1': `--provider NAME` asks one provider" in said.stderr
+    assert "--full-query takes no words, and has 'web1': `--provider NAME` asks one provider" in said.stderr
 
 
 def test_providers_and_profiles_are_listed_without_asking_anybody(lab: Lab) -> None:
@@ -106,7 +106,7 @@ def test_a_setting_of_a_profile_that_is_missing_is_named_with_its_file(lab: Lab)
     ("words", "code", "said"),
     [
         (("-p", "larg", "web1"), 2, "there is no profile 'larg': there are small"),
-        (("-p", "small"), 2, "say what the machines are to be called"),
+        (("-p", "small"), 2, "name the machines"),
         (("-p", "small", "a/b"), 2, "is no name for a machine"),
         (("-p", "small", "a", "a"), 2, "is to be made twice"),
         (("-a", "show_instance", "nobody"), 4, "no provider has a machine nobody"),
@@ -266,7 +266,7 @@ def test_what_destroys_asks_a_person_and_does_nothing_without_a_yes(lab: Lab) ->
     finally:
         os.close(ours)
         os.close(theirs)
-    assert (done.returncode, "to be destroyed: web1" in shown) == (6, True)
+    assert (done.returncode, "will be destroyed: web1" in shown) == (6, True)
     assert json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"].keys() == {"web1"}
 
 
@@ -310,7 +310,7 @@ def test_clean_asks_before_it_destroys_and_has_a_row_for_every_run(lab: Lab) -> 
     listed = json.loads(lab.run("--unfinished").stdout)
     assert set(listed) == {"web1 (r1)", "web1 (r2)"}
     said = lab.run("--clean")
-    assert (said.returncode, "to be destroyed, where they are there: web1 (" in sentence(said)) == (2, True)
+    assert (said.returncode, "will be destroyed, if they exist: web1 (" in sentence(said)) == (2, True)
     assert set(json.loads((lab.folder / "machines/machines.json").read_text())) == {"web1"}
     assert lab.run("--clean", "-y").returncode == 0
     assert (lab.folder / "machines/machines.json").read_text() == "{}"
@@ -340,7 +340,7 @@ def test_what_the_command_refuses_is_what_the_execution_module_says(lab: Lab) ->
         functions["cloud.profile"]("nosuch", "web1")
     with pytest.raises(SaltInvocationError, match="'a b' cannot be the name of a setting"):
         functions["cloud.action"]("stop", "web1", **{"a b": "c"})
-    with pytest.raises(CommandExecutionError, match="destroy is no action here"):
+    with pytest.raises(CommandExecutionError, match="destroy is not an action here"):
         functions["cloud.action"]("destroy", "web1")
     with pytest.raises(CommandExecutionError, match="userdata_file"):
         functions["cloud.function"]("show_image", PROVIDER, userdata_file="/etc/shadow")

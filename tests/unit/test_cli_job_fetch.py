@@ -67,14 +67,14 @@ def test_a_file_gets_all_of_it_and_stdout_nothing(tmp_path: Path, minion: Minion
 
 def test_a_return_that_came_damaged_is_not_written(tmp_path: Path, minion: Minion) -> None:
     minion.whole = encode_return("x" * 2499 + "y")
-    with pytest.raises(SaltliteError, match="came damaged from web1"):
+    with pytest.raises(SaltliteError, match="arrived damaged from web1"):
         fetch(tmp_path, "--out-file", str(tmp_path / "whole"))
     assert not (tmp_path / "whole").exists()
 
 
 def test_a_return_that_came_short_is_not_written(tmp_path: Path, minion: Minion) -> None:
     minion.size += 1
-    with pytest.raises(SaltliteError, match="came damaged"):
+    with pytest.raises(SaltliteError, match="arrived damaged"):
         fetch(tmp_path)
 
 
@@ -101,14 +101,14 @@ def test_a_minion_that_sends_crumbs_is_not_asked_for_ever(tmp_path: Path, monkey
         return {"size": job.WHOLE_MAX, "sha256": "", "data": b"xx" if offset == 0 else b"x"}
 
     monkeypatch.setattr(job, "_part", part)
-    with pytest.raises(SaltliteError, match="came damaged"):
+    with pytest.raises(SaltliteError, match="arrived damaged"):
         fetch(tmp_path)
     assert len(asked) == 2
 
 
 def test_a_return_that_fits_into_no_memory_is_not_fetched(tmp_path: Path, minion: Minion) -> None:
     minion.size = job.WHOLE_MAX + 1
-    with pytest.raises(SaltliteError, match="no more than"):
+    with pytest.raises(SaltliteError, match="at most"):
         fetch(tmp_path)
     assert minion.asked == [0]
 
@@ -117,7 +117,7 @@ def test_a_return_that_fits_into_no_memory_is_not_fetched(tmp_path: Path, minion
     ("targets", "sentence"),
     [
         ([{"id": "web1"}, {"id": "ssh:x", "minion": "web1"}], "ran on 2 targets: 1 minion, 1 resource: say which"),
-        ([{"id": "ssh:x", "minion": "web1"}], "ssh:x is a resource, and of resources no whole return is kept"),
+        ([{"id": "ssh:x", "minion": "web1"}], "ssh:x is a resource, and whole returns of resources are not stored"),
     ],
 )
 def test_without_a_minion_the_job_has_to_have_run_on_one_only(

@@ -48,7 +48,7 @@ def test_a_moment_is_so_long_ago_or_a_local_time(text: str, moment: float) -> No
 
 @pytest.mark.parametrize("text", ["", "noon", "2026-13-01", "-2h", "99999d", "99999-01-01", "2h ago"])
 def test_what_is_no_moment_is_refused_with_examples(text: str) -> None:
-    with pytest.raises(UsageError, match="is no time: write 30m"):
+    with pytest.raises(UsageError, match="is not a time: write 30m"):
         parse_moment(text, NOW)
 
 

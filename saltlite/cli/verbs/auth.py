@@ -1,4 +1,4 @@
-"""`saltlite auth entry`."""
+"""`saltlite auth`: logins and the file of password hashes; `saltlite acl explain`: what a user may do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[^\s:#,][^\s:,]*")
 
 
 def run_entry(argv: Sequence[str], console: Console) -> int:
-    """Print the line of a user for the file that master option auth_file names; the password is asked for, or read."""
+    """Print a user's line for the file that the master's option auth_file names."""
     parsed = Table(
         *COMMANDS["auth entry"],
         (
@@ -63,7 +63,7 @@ def _new_password(console: Console) -> bytes:
 
 
 def run_token_list(argv: Sequence[str], console: Console) -> int:
-    """Show who is logged in: an operator sees everybody, others see their own logins."""
+    """Show the logins: an operator sees all of them, other users see their own."""
     parsed = command_table("auth token list").parse(argv)
     console.quiet = parsed.on("quiet")
     if parsed.words:
@@ -80,7 +80,7 @@ def run_token_list(argv: Sequence[str], console: Console) -> int:
 
 
 def run_token_revoke(argv: Sequence[str], console: Console) -> int:
-    """End logins by the ids that `auth token list` shows. Raises NoTargetError when one of them is none."""
+    """End logins by the ids that `auth token list` shows. Raises NoTargetError for an unknown id."""
     parsed = command_table("auth token revoke").parse(argv)
     console.quiet = parsed.on("quiet")
     if not parsed.words:
@@ -98,7 +98,7 @@ _ACL_WORDS = 3
 
 
 def run_explain(argv: Sequence[str], console: Console) -> int:
-    """Say whether a user may have a function run there, and by which rule; 0 when he may, 6 when not."""
+    """Say whether a user may run a function, and by which rule; the exit code is 6 when not."""
     parsed = command_table(
         "acl explain",
         *TARGET_OPTIONS,
@@ -127,12 +127,12 @@ def run_explain(argv: Sequence[str], console: Console) -> int:
 
 
 def _acl_signatures(client: LocalClient, target: str, tgt_type: str, fun: str) -> Sequence[str]:
-    """By what a job of the asker would read its arguments."""
+    """The signatures that would type the arguments of a job by the asking user."""
     if target.startswith("@"):
         return ()
     try:
         described = client.call("describe", tgt=target, tgt_type=tgt_type, funs=[fun])
-    except RefusedError:  # who may not have it run with any arguments is told so by the answer, whatever they are
+    except RefusedError:  # the answer says whether the user may run it with any arguments
         return ()
     signatures: list[str] = described["functions"][fun]["signatures"]
     return signatures
@@ -143,7 +143,7 @@ def _acl_text(answer: Mapping[str, Any], target: str) -> str:
     if answer["reason"]:
         lines.append(f"because:  {answer['reason']}")
     if answer["operator"]:
-        lines.append("because:  this user is an operator, who may everything")
+        lines.append("because:  this user is an operator and may do everything")
     if not target.startswith("@"):
         lines.append(f"targets:  {answer['targets']}")
     if answer["refused"]:

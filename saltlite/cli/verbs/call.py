@@ -1,4 +1,4 @@
-"""`saltlite call`, which is `saltlite-call` too: a function on this machine, with the configuration of its minion."""
+"""`saltlite call`, also `saltlite-call`: run a function on this machine with the configuration of its minion."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 
 class ThroughDaemon:
-    """Hands events to the minion whose folder `data_dir` is."""
+    """Sends events through the minion with the folder `data_dir`, which has the session with the master."""
 
     def __init__(self, data_dir: str) -> None:
         self._path = os.path.join(data_dir, SOCKET_NAME)
 
     def event(self, message: Mapping[str, Any], patience_s: float) -> dict[str, Any] | None:
-        """What the master says to an `event`, None when it says nothing in that time.
+        """The master's answer to an `event`, None when there is none in that time.
 
         Raises CommandExecutionError when no minion runs here, or this user may not speak for it.
         """
@@ -60,27 +60,27 @@ class ThroughDaemon:
                 connection.close()
         except (UnreachableError, RefusedError) as error:
             raise CommandExecutionError(
-                f"The event was not sent: that takes a running saltlite-minion here, and its user's rights "
+                f"The event was not sent: that requires a running saltlite-minion here, and the rights of its user "
                 f"({self._path})."
             ) from error
 
 
 LOCAL = "local"
-"""What stands in the place of a minion's id, as in Salt."""
+"""The key in the place of a minion's id, as in Salt."""
 
 _EPILOG = f"""\
 {ARGUMENTS_TEXT}
 
 Several functions are called as in a job: test.ping,test.echo , hello
 
-Nobody else takes part. Modules, grains and module configuration are those of
-the minion's configuration, salt:// is its file_roots, and the pillar is made of
-its pillar_roots, or the last of its master where minion_pillar_cache keeps it;
-there is no run timeout, no journal, and the master hears nothing of it but
-what event.send hands to the running minion. So --local changes nothing. The
-function has the rights of whoever calls it. With --resources the return is a
-map by id, or that of the one target; TYPE is glob, list, pcre, grain, pillar,
-ipcidr, compound ...
+Everything happens on this machine. Modules, grains and module configuration are
+those of the minion's configuration, salt:// is its file_roots, and the pillar
+is compiled from its pillar_roots, or the last one of its master where
+minion_pillar_cache keeps it. There is no run timeout and no journal, and the
+master learns only what event.send passes to the running minion. So --local
+changes nothing. The function has the rights of its caller. With --resources the
+return is a map by id, or that of the one target; TYPE is glob, list, pcre,
+grain, pillar, ipcidr, compound ...
 
 {FORMATS_TEXT}
 
@@ -128,7 +128,7 @@ def _table() -> Table:
 
 
 def run(argv: Sequence[str], console: Console) -> int:
-    """Run one function, or several, here. Raises UsageError, ConfigError, KeyboardInterrupt."""
+    """Run functions here. Raises UsageError, ConfigError, KeyboardInterrupt."""
     parsed = _table().parse(argv, words_before_arguments=1)
     console.quiet = parsed.on("quiet")
     _check(parsed)
@@ -153,11 +153,11 @@ def run(argv: Sequence[str], console: Console) -> int:
 
 
 def _ran(parsed: Parsed, config: MinionConfig, opts: dict[str, Any], grains: dict[str, Any], console: Console) -> Ran:
-    """The calls, made."""
+    """Make the calls."""
     index = _index(opts, with_more="module_dirs" in parsed.options)
     pillar = _pillar(config, opts["id"], grains)
     for mistake in pillar.get(ERRORS, ()):
-        console.note(f"saltlite: the pillar is not whole: {mistake}")
+        console.note(f"saltlite: the pillar is incomplete: {mistake}")
     loader = Loader(index, opts, grains, pillar, more=_given(config))
     if parsed.on("resources"):
         from saltlite.cli.verbs.call_resources import Machine, run_on_targets  # most calls are for this machine only
@@ -182,9 +182,9 @@ def _execution(parsed: Parsed) -> Execution:
 
 def _check(parsed: Parsed) -> None:
     if parsed.on("resources") and (parsed.on("doc") or parsed.on("grains")):
-        raise UsageError("--resources runs functions: it goes with neither --doc nor --grains")
+        raise UsageError("--resources runs functions: it excludes --doc and --grains")
     if not parsed.on("resources") and ("tgt" in parsed.options or "tgt_type" in parsed.options):
-        raise UsageError("--tgt and --tgt-type say which resources are meant: they need --resources")
+        raise UsageError("--tgt and --tgt-type select resources: they need --resources")
     if parsed.on("grains") and (parsed.words or parsed.on("doc")):
         raise UsageError("--grains stands alone: it runs no function")
     if not (parsed.words or parsed.on("grains") or parsed.on("doc")):
@@ -194,14 +194,14 @@ def _check(parsed: Parsed) -> None:
 def _opts(config: MinionConfig, parsed: Parsed) -> dict[str, Any]:
     opts = opts_of(config, parsed.options.get("id") or _own_id(config))
     folders = [os.path.abspath(folder) for folder in parsed.options.get("module_dirs", ())]
-    # The list of modules that jobs may call is for those who are elsewhere.
+    # The list of modules that jobs may call applies to remote callers.
     return {**opts, "module_dirs": [*config.module_dirs, *folders], "whitelist_modules": []}
 
 
 def _index(opts: dict[str, Any], *, with_more: bool) -> Index:
-    """The index of modules; `with_more` than the minion has it is not worth remembering.
+    """The index of modules; one `with_more` folders than the minion's is not cached.
 
-    What the minion has remembered is used by its own user only: another one's folder is no place to write to.
+    Only the minion's own user reads and writes its cached index, because another user's folder is not safe to write to.
     """
     layers, cachedir = search_layers(opts), opts["cachedir"]
     kept = not with_more and is_own_folder(cachedir)
@@ -209,12 +209,12 @@ def _index(opts: dict[str, Any], *, with_more: bool) -> Index:
 
 
 def _given(config: MinionConfig) -> dict[str, Any]:
-    """What modules see beside the usual names."""
+    """The additional dunder names of modules."""
     return {**_files(config), "__events__": EventSender(ThroughDaemon(config.data_dir))}
 
 
 def _files(config: MinionConfig) -> dict[str, Any]:
-    """`__file_client__` over the folders of file_roots, when there are any."""
+    """`__file_client__` over the folders of file_roots, if there are any."""
     if not config.file_roots:
         return {}
     from saltlite.files.client import FileClient  # most calls need no files
@@ -226,8 +226,9 @@ def _files(config: MinionConfig) -> dict[str, Any]:
 
 
 def _pillar(config: MinionConfig, minion: str, grains: Mapping[str, Any]) -> dict[str, Any]:
-    """What the folders of pillar_roots have for this minion, as a master with these folders would give it; without
-    such folders what the minion was given last and keeps."""
+    """The pillar that a master with the folders of pillar_roots would compile; without such folders the minion's cached
+    one.
+    """
     if not config.pillar_roots:
         if not config.minion_pillar_cache:
             return {}
@@ -243,13 +244,13 @@ def _pillar(config: MinionConfig, minion: str, grains: Mapping[str, Any]) -> dic
 
 
 def _own_id(config: MinionConfig) -> str:
-    """The id of the minion here, as far as this user can tell; nothing is written down."""
+    """The id of the minion here, as far as this user can tell; nothing is written."""
     if config.id:
         return config.id
     try:
         kept = read_secret(os.path.join(config.pki_dir, "minion_id"))
     except StartupError:
-        kept = None  # another user's: that one sees it, and this one is told what the host is called
+        kept = None  # it belongs to another user; this one uses the host name
     return kept.decode(errors="replace").strip() if kept else str(names()["fqdn"]).lower()
 
 

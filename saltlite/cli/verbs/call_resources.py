@@ -1,4 +1,4 @@
-"""`saltlite call --resources`: functions on the resources of this machine's pillar, and on the machine itself."""
+"""`saltlite call --resources`: functions on the resources in this machine's pillar, and on the machine itself."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class Machine:
 
 
 def run_on_targets(machine: Machine, declared: Declared, target: Target, words: Sequence[str], asked: Execution) -> Ran:
-    """Run a function, or several, on what the target selects: its value is that of the one target, or a map of all.
+    """Run functions on what the target selects; the value is that of the only target, or a map of all.
 
-    `words` are as on the command line. What a resource lacks is left out, unless the target names that resource.
-    Raises UsageError for a target or words that are none, NoTargetError when nothing is selected.
+    `words` are as on the command line. A resource without the function is skipped, unless the target names it. Raises
+    UsageError for a malformed target or words, NoTargetError when nothing is selected.
     """
     began, jid = time.monotonic(), new_jid()
     returns = Returns(machine.id, VALUE_MAX, "", 0)

@@ -1,6 +1,6 @@
-"""`saltlite cloud`, which is `saltlite-cloud` too: machines of clouds, from a profile to an accepted minion and back.
+"""`saltlite cloud`, also `saltlite-cloud`: machines of clouds, from a profile to an accepted minion and back.
 
-What a command does is decided by one option, as in Salt; what it does it to by the words.
+As in Salt, one option says what to do, and the words say to which machines. `saltlite cloud-check` tests a driver.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ _KEY = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 
 
 def printed(value: Any, parsed: Parsed, console: Console) -> None:
-    """Print data in the format that was asked for."""
+    """Print data in the chosen format."""
     printing(parsed, console).show(value)
 
 
 def printing(parsed: Parsed, console: Console) -> Printing:
-    """How it is printed. Raises UsageError when there is no such outputter."""
+    """The printer for the chosen format. Raises UsageError for an unknown outputter."""
     return Printing(parsed, console, lambda: master_opts(config_dir_of(parsed)))
 
 
 def confirm(what: str, parsed: Parsed, console: Console) -> None:
-    """Return when a person agrees, or -y did. Raises RefusedError, and UsageError where nobody is there to ask."""
+    """Return when a person, or -y, agrees. Raises RefusedError, and UsageError without a terminal."""
     if parsed.on("assume_yes"):
         return
     if not console.can_ask():
-        raise UsageError(f"{what} Nobody is there to ask: add -y, and it is done")
+        raise UsageError(f"{what} There is no terminal to ask at: add -y to do it")
     console.error(what)
     if not console.ask("Proceed?"):
         raise RefusedError("nothing was done")
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Names, and the settings behind them as `KEY=VALUE`; values are texts. Raises UsageError for a key twice."""
+    """Names, and the settings after them as `KEY=VALUE`; values are text. Raises UsageError for a repeated key."""
     names: list[str] = []
     settings: dict[str, str] = {}
     for word in words:
@@ -80,7 +80,7 @@ def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 
 
 def print_explanation(rows: Mapping[str, Any], parsed: Parsed, console: Console) -> None:
-    """Print what `explanation` found: a line for each setting, or data where a format is asked for."""
+    """Print an explanation: a line for each setting, or data with --out."""
     if "out" in parsed.options:
         printed(rows, parsed, console)
         return
@@ -90,7 +90,7 @@ def print_explanation(rows: Mapping[str, Any], parsed: Parsed, console: Console)
 
 
 def explanation(program: Program, profile: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """`{setting: {value, from, over}}` of a machine of this profile; secrets are told of and not shown."""
+    """`{setting: {value, from, over}}` of a machine of this profile; secrets are hidden."""
     wanted = program.catalogue.profile(profile)
     rows = {}
     for row in explain(wanted, program.levels(wanted, None, given)):
@@ -104,7 +104,7 @@ def explanation(program: Program, profile: str, given: Mapping[str, Any]) -> dic
 
 
 def errors_of(program: Program) -> list[str]:
-    """Sentences about settings that drivers have missed."""
+    """Sentences about settings that drivers found missing."""
     return [
         f"{where}: {shown} lacks the setting {' and '.join(map(repr, missing))}"
         for what, missing in program.lacking.items()
@@ -113,7 +113,7 @@ def errors_of(program: Program) -> list[str]:
 
 
 def _place_of(program: Program, what: str) -> tuple[str, str]:
-    """Where `alias:driver`, or `profile NAME`, is written, and how it is called."""
+    """Where `alias:driver`, or `profile NAME`, is written, and its display name."""
     alias, _, driver = what.partition(":")
     provider = program.catalogue.providers.get(alias, {}).get(driver)
     if provider is not None:
@@ -131,34 +131,34 @@ _ACTS = (
     Option("-a", "--action", metavar="ACTION", help="an action for machines, such as show_instance"),
     Option("-f", "--function", metavar="FUNCTION", help="a function for the provider of this name"),
     Option("-Q", "--query", help="list machines: id, image, size, state, addresses"),
-    Option("-F", "--full-query", help="list machines, with all that there is to say of them"),
+    Option("-F", "--full-query", help="list machines with all their fields"),
     Option("-S", "--select-query", help="list machines, with the fields of query.selection"),
     Option("--list-providers", help="list the providers that are configured"),
     Option("--list-profiles", metavar="PROVIDER", help="list the profiles of a provider, or of all"),
-    Option("--list-locations", metavar="PROVIDER", help="list what its locations are, or those of all"),
+    Option("--list-locations", metavar="PROVIDER", help="list its locations, or those of all"),
     Option("--list-images", metavar="PROVIDER", help="list what machines can be made from"),
     Option("--list-sizes", metavar="PROVIDER", help="list how large machines can be"),
-    Option("--unfinished", help="list what commands that died have left half done"),
-    Option("--clean", help="take back what is half made (of these names, or all)"),
+    Option("--unfinished", help="list what interrupted commands left half done"),
+    Option("--clean", help="roll back what is half made (these names, or all)"),
     Option("--resume", help="go on with machines that wait for their minion"),
-    Option("-u", "--update-bootstrap", help="say which script makes machines minions"),
+    Option("-u", "--update-bootstrap", help="show the script that makes machines minions"),
 )
 _HOW = (
     Option("-P", "--parallel", help="several machines at the same time"),
     Option("-y", "--assume-yes", help="do not ask"),
-    Option("--explain", help="with -p: show which setting holds, and where it stands"),
-    Option("--no-deploy", help="make machines, and no minions of them"),
-    Option("--keep", help="keep a machine that did not become what it should be"),
+    Option("--explain", help="with -p: show each setting, and where it is written"),
+    Option("--no-deploy", help="make machines without minions"),
+    Option("--keep", help="keep a machine whose deployment failed"),
     Option("-k", "--keep-tmp", help="keep what was uploaded to a machine to deploy it"),
     Option("--script-args", metavar="TEXT", help="arguments of the deploy script"),
     Option("--provider", metavar="PROVIDER", help="ask this provider only"),
     Option("--foreign", help="-a, -f: no files of this host in settings, no destroy"),
-    Option("--cached", help="with -Q: what was known last, without asking"),
+    Option("--cached", help="with -Q: the last known state, without asking"),
 )
 _SHARED = (
     Option("--eauth", "--auth", metavar="BACKEND", help="log in: pam, file, sharedsecret"),
-    Option("-T", "--make-token", help="keep that login, and use it next time"),
-    Option("--username", metavar="NAME", help="the name to log in with (your own)"),
+    Option("-T", "--make-token", help="store that login for next time"),
+    Option("--username", metavar="NAME", help="the user name to log in with (yours)"),
     Option("--password-fd", metavar="N", convert=parse_descriptor, help="read the password there; 0 is stdin"),
     Option("-l", "--log-level", metavar="LEVEL", convert=choice(*logs.LEVELS), help="log to stderr: warning"),
     *OUTPUT_OPTIONS,
@@ -167,20 +167,20 @@ _SHARED = (
 )
 
 _EPILOG = f"""\
-Settings of actions and functions are KEY=VALUE behind the names.
+Settings of actions and functions are KEY=VALUE after the names.
 
 {FORMATS_TEXT}
 
-exit codes: 0 all is well, 2 usage or configuration, 4 something failed and is
-  told, 6 refused, 7 the master cannot be reached, 130 interrupted: what was
-  half made is taken back, or listed by --unfinished"""
+exit codes: 0 all is well, 2 usage or configuration, 4 something failed,
+  6 refused, 7 the master cannot be reached, 130 interrupted: what was half made
+  is rolled back, or listed by --unfinished"""
 
 _READS = ("show_", "list_", "get_", "avail_")
-"""Actions that change nothing begin so, and need no confirmation."""
+"""Actions with these prefixes change nothing and need no confirmation."""
 
 _LISTS = ("query", "full_query", "select_query", "list_providers", "list_profiles", "list_locations", "list_images",
           "list_sizes", "update_bootstrap")  # fmt: skip
-"""Acts that are for no machine."""
+"""Options that concern no particular machine."""
 
 
 def _table() -> Table:
@@ -194,31 +194,31 @@ def run(argv: Sequence[str], console: Console) -> int:
     console.quiet = parsed.on("quiet")
     act = _act_of(parsed)
     with opened_output(parsed, console) as output, open_client(parsed) as client:
-        printing(parsed, output)  # before anything is done for nothing
+        printing(parsed, output)  # check it before any work
         program = app.open_program(config_dir_of(parsed), client, _progress(parsed, console))
         logs.configure(parsed.options.get("log_level", program.config.log_level))
         conceal_logs(program.secrets)
         signal.signal(signal.SIGTERM, _interrupt)
         for path in program.exposed():
-            console.note(f"saltlite: others can read {path}, which has secrets: chmod 600 {path}")
+            console.note(f"saltlite: others can read {path}, which contains secrets: chmod 600 {path}")
         try:
             return _HANDLERS[act](program, parsed, output)
         except SaltliteError as error:
-            raise _concealed(error, program) from None
+            raise _without_secrets(error, program) from None
 
 
 def _act_of(parsed: Parsed) -> str:
     given = [name for name in _HANDLERS if parsed.on(name)]
     if "map" in given and len(given) == 2:
-        given.remove("map")  # which machines, and not what to do with them
+        given.remove("map")  # it says which machines, not what to do with them
     if len(given) != 1:
         what = "one of them" if given else "what to do"
         raise UsageError(f"say {what}: -p, -m, -d, -a, -f, -Q, -F, -S, --list-...; `saltlite cloud --help` has them")
     act = given[0]
     if parsed.words and act in _LISTS:
         raise UsageError(
-            f"--{act.replace('_', '-')} takes no further word, and has {parsed.words[0]!r}: "
-            "`--provider NAME` asks one provider, `-a show_instance NAME` tells of one machine"
+            f"--{act.replace('_', '-')} takes no words, and has {parsed.words[0]!r}: "
+            "`--provider NAME` asks one provider, `-a show_instance NAME` describes one machine"
         )
     return act
 
@@ -233,15 +233,15 @@ def _interrupt(_signum: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _concealed(error: SaltliteError, program: Program) -> SaltliteError:
+def _without_secrets(error: SaltliteError, program: Program) -> SaltliteError:
     """The same error without secrets."""
-    told = SaltliteError("\n".join(_lacks(program, program.secrets.text(str(error)))))
-    told.exit_code = error.exit_code
-    return told
+    concealed = SaltliteError("\n".join(_with_missing_settings(program, program.secrets.text(str(error)))))
+    concealed.exit_code = error.exit_code
+    return concealed
 
 
-def _lacks(program: Program, text: str) -> list[str]:
-    """The text, and which settings drivers have missed meanwhile."""
+def _with_missing_settings(program: Program, text: str) -> list[str]:
+    """The text, and the settings that drivers found missing meanwhile."""
     return [text, *errors_of(program)]
 
 
@@ -252,10 +252,10 @@ def _make(program: Program, parsed: Parsed, console: Console) -> int:
         print_explanation(explanation(program, profile, given), parsed, console)
         return exitcodes.OK
     if not parsed.words:
-        raise UsageError(f"say what the machines are to be called: saltlite cloud -p {profile} NAME...")
+        raise UsageError(f"name the machines: saltlite cloud -p {profile} NAME...")
     with printing_to_stderr():
         done = app.make_machines(program, profile, parsed.words, given, parallel=parsed.on("parallel"))
-    return _told(program, done, parsed, console)
+    return _print_done(program, done, parsed, console)
 
 
 def _make_map(program: Program, parsed: Parsed, console: Console) -> int:
@@ -264,14 +264,14 @@ def _make_map(program: Program, parsed: Parsed, console: Console) -> int:
         there = app.there_of_map(program, machines)
     missing = [one for one in machines if one.name not in there]
     if not missing:
-        console.note("saltlite: all machines of the map are there")
+        console.note("saltlite: all machines of the map exist")
         printed({}, parsed, console)
         return exitcodes.OK
     rows = [f"{one.name} ({one.profile})" for one in missing]
-    confirm(f"These machines are to be made: {', '.join(rows)}.", parsed, console)
+    confirm(f"These machines will be made: {', '.join(rows)}.", parsed, console)
     with printing_to_stderr():
         done = app.make_map(program, machines, _given(parsed), there, parallel=parsed.on("parallel"))
-    return _told(program, done, parsed, console)
+    return _print_done(program, done, parsed, console)
 
 
 def _destroy(program: Program, parsed: Parsed, console: Console) -> int:
@@ -284,18 +284,18 @@ def _destroy(program: Program, parsed: Parsed, console: Console) -> int:
         names += [name for name in there if name not in names]
         providers = [program.catalogue.provider(name) for name in dict.fromkeys(there.values())] or providers
         if not names:
-            console.note("saltlite: no machine of the map is there")
+            console.note("saltlite: no machine of the map exists")
             printed({}, parsed, console)
             return exitcodes.OK
     if not names:
-        raise UsageError("say which machines: saltlite cloud -d NAME...")
+        raise UsageError("name the machines: saltlite cloud -d NAME...")
     names = list(dict.fromkeys(names))
     with printing_to_stderr():
         app.find(program, names, providers)
-    confirm(f"These machines are to be destroyed: {', '.join(names)}.", parsed, console)
+    confirm(f"These machines will be destroyed: {', '.join(names)}.", parsed, console)
     with printing_to_stderr():
         done = app.destroy_machines(program, names, providers, parallel=parsed.on("parallel"))
-    return _told(program, done, parsed, console)
+    return _print_done(program, done, parsed, console)
 
 
 def _action(program: Program, parsed: Parsed, console: Console) -> int:
@@ -304,14 +304,14 @@ def _action(program: Program, parsed: Parsed, console: Console) -> int:
     if parsed.on("foreign"):
         require_foreign(kwargs)
         if action == "destroy":
-            raise RefusedError("destroy is no action here: machines are destroyed by cloud.destroy")
+            raise RefusedError("destroy is not an action here: use cloud.destroy")
     if not names:
-        raise UsageError(f"say for which machines: saltlite cloud -a {action} NAME... [KEY=VALUE...]")
+        raise UsageError(f"name the machines: saltlite cloud -a {action} NAME... [KEY=VALUE...]")
     providers = _providers(program, parsed)
     if not action.startswith(_READS):
         with printing_to_stderr():
             app.find(program, names, providers)
-        confirm(f"{action} is to be done with {', '.join(names)}.", parsed, console)
+        confirm(f"{action} will be done with {', '.join(names)}.", parsed, console)
     with printing_to_stderr():
         answers = app.action(program, action, names, kwargs, providers)
     return _answered(program, answers, parsed, console)
@@ -322,9 +322,7 @@ def _function(program: Program, parsed: Parsed, console: Console) -> int:
     if parsed.on("foreign"):
         require_foreign(kwargs)
     if len(names) != 1:
-        raise UsageError(
-            f"say for which provider: saltlite cloud -f {parsed.options['function']} PROVIDER [KEY=VALUE...]"
-        )
+        raise UsageError(f"name the provider: saltlite cloud -f {parsed.options['function']} PROVIDER [KEY=VALUE...]")
     provider = program.catalogue.provider(names[0])
     with printing_to_stderr():
         answers = app.function(program, parsed.options["function"], provider, kwargs)
@@ -395,7 +393,7 @@ def _clean(program: Program, parsed: Parsed, console: Console) -> int:
     runs = _unfinished_of(program, parsed)
     machines = lifecycle.destroys(runs)
     if machines:
-        confirm(f"These machines are to be destroyed, where they are there: {', '.join(machines)}.", parsed, console)
+        confirm(f"These machines will be destroyed, if they exist: {', '.join(machines)}.", parsed, console)
     return _take_up(program, runs, parsed, console, lifecycle.clean)
 
 
@@ -421,7 +419,7 @@ def _take_up(
                 done.answers[name] = do(program, one)
             except SaltliteError as error:
                 done.errors[name] = error
-    return _told(program, done, parsed, console)
+    return _print_done(program, done, parsed, console)
 
 
 def _update_bootstrap(program: Program, parsed: Parsed, console: Console) -> int:
@@ -437,7 +435,7 @@ def _providers(program: Program, parsed: Parsed) -> list[Provider]:
 
 
 def _given(parsed: Parsed) -> dict[str, Any]:
-    """What the command line says of machines; it wins over everything."""
+    """The settings on the command line, which override all others."""
     given: dict[str, Any] = {}
     if parsed.on("no_deploy"):
         given["deploy"] = False
@@ -450,8 +448,8 @@ def _given(parsed: Parsed) -> dict[str, Any]:
     return given
 
 
-def _told(program: Program, done: Done, parsed: Parsed, console: Console) -> int:
-    """Print what came of each machine. What a driver says of a new machine may hold the only copy of its password."""
+def _print_done(program: Program, done: Done, parsed: Parsed, console: Console) -> int:
+    """Print the result for each machine, which may hold the only copy of a new machine's password."""
     for error in done.errors.values():
         console.error(f"saltlite: {program.secrets.text(str(error))}")
     for line in errors_of(program) if done.errors else ():
@@ -495,7 +493,7 @@ def run_check(argv: Sequence[str], console: Console) -> int:
     parsed = command_table("cloud-check").parse(argv)
     console.quiet = parsed.on("quiet")
     if len(parsed.words) != 1:
-        raise UsageError("say which driver or provider: saltlite cloud-check DRIVER")
+        raise UsageError("name a driver or provider: saltlite cloud-check DRIVER")
     with open_client(parsed) as client:
         program = app.open_program(config_dir_of(parsed), client, Lines(console.note))
         rows, lines, bad = [], [], 0

@@ -1,4 +1,7 @@
-"""`saltlite completion`."""
+"""`saltlite completion`: the scripts for bash, zsh and fish, which call `saltlite __complete`.
+
+None of them evaluates a word of the answer: bash reads it into an array, and zsh and fish quote what they insert.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +124,7 @@ SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
 def run(argv: Sequence[str], console: Console) -> int:
-    """Print the script of one shell; its first lines say how it is used."""
+    """Print the script of one shell; its first lines say how to use it."""
     parsed = command_table("completion").parse(argv)
     if len(parsed.words) != 1 or parsed.words[0] not in SCRIPTS:
         raise UsageError(f"say for which shell: saltlite completion {'|'.join(SCRIPTS)}")

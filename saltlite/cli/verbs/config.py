@@ -1,4 +1,4 @@
-"""`saltlite config check`."""
+"""`saltlite config`: check and show the configuration files."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 CLOUD = "cloud"
-"""What is said for the files of `saltlite cloud` alone."""
+"""The word for the files of `saltlite cloud` alone."""
 API = "api"
-"""What is said for the file of `saltlite-api` alone."""
+"""The word for the file of `saltlite-api` alone."""
 
 
 def run_check(argv: Sequence[str], console: Console) -> int:
-    """Read the files as the daemons do, and print every problem; the daemons need not run."""
+    """Read the files as the daemons do, which need not run, and print every problem."""
     parsed = command_table("config check").parse(argv)
     console.quiet = parsed.on("quiet")
     config_dir = config_dir_of(parsed)
@@ -57,7 +57,7 @@ def run_check(argv: Sequence[str], console: Console) -> int:
 
 
 def _sides(words: Sequence[str], config_dir: str, *, alone: bool) -> Sequence[str]:
-    """The sides besides the files of clouds and of the API, which may be all that there is."""
+    """The sides to check besides the files of clouds and of the API."""
     if alone and (words in ([CLOUD], [API]) or not any(is_configured(config_dir, side) for side in SIDES)):
         return ()
     return sides_of(words, config_dir)
@@ -94,7 +94,7 @@ def _problems(config_dir: str, side: str) -> list[str]:
 
 
 def _wrong_nodegroups(loaded: Loaded[MasterConfig] | Loaded[MinionConfig]) -> list[str]:
-    """Nodegroups that select nothing but an error. The master starts with them: they are read when used."""
+    """Nodegroups with errors. The master starts with them, because it reads them when they are used."""
     groups = getattr(loaded.config, "nodegroups", None) or {}
     found = []
     for name in groups:
@@ -106,19 +106,19 @@ def _wrong_nodegroups(loaded: Loaded[MasterConfig] | Loaded[MinionConfig]) -> li
 
 
 HIDDEN = "***"
-"""What stands in the place of a secret."""
+"""Printed in place of a secret."""
 
 DEFAULT = "default"
 
 _SECRET_WORDS = ("pass", "secret", "token", "key", "credential")
-"""Module configuration has no descriptors, so what is named like a secret is taken for one."""
+"""Module configuration has no option descriptors, so a name with one of these counts as a secret."""
 
 Row = tuple[str, Any, str, str]
-"""Name of an option, its value, the value as YAML, and where it comes from."""
+"""Name of an option, its value, the value as YAML, and its origin."""
 
 
 def run_show(argv: Sequence[str], console: Console) -> int:
-    """Print the values that a daemon started now would have. Raises ConfigError for files that cannot be used."""
+    """Print the values that a daemon would have if it started now. Raises ConfigError for unusable files."""
     parsed = command_table(
         "config show",
         Option("--origin", help="with each value, the file and line that set it"),
@@ -145,7 +145,7 @@ def _rows(loaded: Loaded[MasterConfig] | Loaded[MinionConfig]) -> Iterator[Row]:
 
 
 def without_secrets(name: str, value: Any) -> Any:
-    """A value of a module's configuration; what is named like a secret, at any depth, is hidden."""
+    """A value of a module's configuration; values that are named like secrets, at any depth, are hidden."""
     if isinstance(value, dict):
         return {key: without_secrets(key, inner) for key, inner in value.items()}
     if isinstance(value, list):

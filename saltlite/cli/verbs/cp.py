@@ -1,6 +1,6 @@
 """`saltlite cp`: copy files of this machine to minions.
 
-They go to the master first, and each minion fetches them from there as it does any file: in pieces, compared by digest.
+They are uploaded to the master, and each minion fetches them from there like any file: in pieces, compared by digest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from saltlite.client.local import LocalClient
 
 PIECE = 1024 * 1024
-"""Bytes that the master is handed at once."""
+"""Bytes of one upload."""
 
 OPTIONS = (
     # Salt's salt-cp has -C for something else.
@@ -38,24 +38,24 @@ OPTIONS = (
 
 
 def run(argv: Sequence[str], console: Console) -> int:
-    """Copy, and tell for each minion which files it has now; the exit code is that of the job."""
+    """Copy the files, and report what each minion has; the exit code is that of the job."""
     parsed = Table(*COMMANDS["cp"], OPTIONS).parse(argv)
     if len(parsed.words) < 3:
-        raise UsageError("say to whom, what and where to: saltlite cp TARGET SOURCE... DEST")
+        raise UsageError("name the target, the files and the destination: saltlite cp TARGET SOURCE... DEST")
     target, *sources, dest = parsed.words
     if not dest.startswith("/"):
-        raise UsageError(f"{dest!r} is a path on minions, and has to be absolute")
+        raise UsageError(f"{dest!r} is a path on minions and must be absolute")
     files = list(_files(sources))
     with open_client(parsed) as client:
         area, jid = client.call("copy_begin")["area"], ""
         try:
             for path, name in files:
-                _hand_over(client, area, path, name)
+                _upload(client, area, path, name)
             published = client.publish(_job(parsed, target, [area, dest]), follow=True)
             jid = published.jid
             return follow_job(client, published, parsed, console)
         finally:
-            # What is left of it goes by itself, a day later.
+            # The master deletes the rest a day later.
             with contextlib.suppress(SaltliteError):
                 client.call("copy_end", area=area, jid=jid)
 
@@ -72,8 +72,8 @@ def _job(parsed: Parsed, target: str, arguments: list[str]) -> JobCall:
     )
 
 
-def _hand_over(client: LocalClient, area: str, path: str, name: str) -> None:
-    """Give the master one file."""
+def _upload(client: LocalClient, area: str, path: str, name: str) -> None:
+    """Upload one file."""
     try:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode & 0o777
@@ -101,7 +101,7 @@ def _files(sources: Sequence[str]) -> Iterator[tuple[str, str]]:
             raise UsageError(f"there is no file {source}")
         for path, name in pairs:
             if seen.setdefault(name, path) != path:
-                raise UsageError(f"{seen[name]} and {path} would have the same place on the minions")
+                raise UsageError(f"{seen[name]} and {path} would have the same path on the minions")
             yield path, name
     if not seen:
-        raise UsageError("there is no file to copy in there")
+        raise UsageError("there is no file to copy")

@@ -1,4 +1,4 @@
-"""`saltlite demo`: a fleet to try things on; with a command it runs that and is gone."""
+"""`saltlite demo`: a fleet in a temporary folder to try things on, or to run one command."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def run(argv: Sequence[str], console: Console) -> int:
-    """Start the fleet, run the command behind `--` (or wait for Ctrl-C), stop it; the command's exit code."""
+    """Start the fleet, run the command after `--` (or wait for Ctrl-C), stop it; the command's exit code."""
     own, job = _split(argv)
     parsed = command_table("demo").parse(own)
     if parsed.words:
-        raise UsageError(f"what the demo fleet is to run stands behind --, as in: demo -- {' '.join(parsed.words)}")
+        raise UsageError(f"write the command for the demo fleet after --, as in: demo -- {' '.join(parsed.words)}")
     _check(job)
     console.note("starting a master and three minions in a temporary folder ...")
     with DemoFleet() as fleet:
@@ -46,7 +46,7 @@ def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _check(job: Sequence[str]) -> None:
-    """Raise what is wrong with the options of a job before a fleet is started for it."""
+    """Raise for wrong options of the job before a fleet is started for it."""
     name, rest = split_command(job)
     if name is None:
         JOB.parse(rest, words_before_arguments=TARGET_AND_FUNCTION)
@@ -67,7 +67,7 @@ def _stay(fleet: DemoFleet, console: Console) -> int:
         console.note(f"  {command} {example}")
     console.note("")
     console.note("Ctrl-C stops the fleet and removes it.")
-    # A closed terminal or a `kill` is as good as Ctrl-C: nothing may be left behind.
+    # A closed terminal or a `kill` cleans up, too.
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
     signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGINT))
     try:

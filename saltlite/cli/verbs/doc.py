@@ -1,4 +1,6 @@
-"""`saltlite doc`: what functions do, from the files of this machine, and which minions lack one, from the store."""
+"""`saltlite doc`: what functions do, read from the files of this machine without importing them, and which minions have
+them.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _GONE = (SyntaxError, OSError, ArchiveError)
-"""A file that was there a moment ago, and cannot be read any more."""
+"""A file that can no longer be read."""
 
 
 class Provided(NamedTuple):
@@ -43,7 +45,7 @@ class Provided(NamedTuple):
     layer: str
     path: str
     signature: str
-    """For people; the name alone where the text of the file does not tell what it takes."""
+    """For people; only the name where the file's text does not show the parameters."""
     risk: str
     doc: str
 
@@ -57,7 +59,7 @@ def index_of(opts: Mapping[str, Any]) -> Index:
 
 
 def providers_of(index: Index, fun: str) -> list[Provided]:
-    """The function in each file that may provide it, first asked first."""
+    """The function in each file that may provide it, in order of precedence."""
     module, _, function = fun.partition(".")
     found = []
     for file in index.all_claimants(module):
@@ -73,7 +75,7 @@ def providers_of(index: Index, fun: str) -> list[Provided]:
 
 
 def function_summaries(index: Index, module: str) -> dict[str, str]:
-    """`module.function` -> the first line of its docstring, for every function that some file promises; sorted."""
+    """`module.function` -> the first line of its docstring, for every declared function; sorted."""
     found: dict[str, str] = {}
     for file in index.all_claimants(module):
         described = _descriptions(file)
@@ -112,7 +114,7 @@ def _descriptions(file: ModuleFile) -> dict[str, Description]:
 
 
 def run(argv: Sequence[str], console: Console) -> int:
-    """Show one function, one module, or all modules. Raises UsageError for a name that nobody knows."""
+    """Show one function, one module, or all modules. Raises UsageError for an unknown name."""
     parsed = command_table("doc").parse(argv)
     console.quiet = parsed.on("quiet")
     if len(parsed.words) > 1:
@@ -129,7 +131,7 @@ def run(argv: Sequence[str], console: Console) -> int:
 
 
 def _opts(config_dir: str) -> dict[str, Any]:
-    """The options of the side that is configured here, the master's if both are; none on a machine without."""
+    """The options of the configured side, the master's if both are; empty without one."""
     for side in ("master", "minion"):
         if is_configured(config_dir, side):
             return opts_of(load_side(config_dir, side).config, "")
@@ -151,13 +153,15 @@ def _show_module(module: str, index: Index, parsed: Parsed, console: Console) ->
 
 
 def _functions_on_minions(module: str, parsed: Parsed) -> dict[str, str]:
-    """The functions of a module that only minions have, each with where to read on; none when nobody can be asked."""
+    """The functions of a module that only minions have, each with where to read on; empty when the master cannot be
+    asked.
+    """
     try:
         with open_client(parsed) as client:
             names = client.call("complete", kind="function", prefix=f"{module}.")["words"]
     except SaltliteError:
         return {}
-    return {name: f"on minions only: saltlite MINION sys.doc {name}" for name in names}
+    return {name: f"only on minions: saltlite MINION sys.doc {name}" for name in names}
 
 
 def _table(rows: Mapping[str, str], console: Console) -> str:
@@ -177,19 +181,19 @@ def _show_function(fun: str, index: Index, parsed: Parsed, console: Console) -> 
     }
     first = [_provider_text(one) for one in providers[:1]]
     others = [f"{one.signature}\n    {_origin(one)}\n" for one in providers[1:]]
-    told = [] if providers else [_only_on_minions(fun, (fleet or {})["signatures"])]
-    text = "\n".join([*first, *others, *told, *([_fleet_text(fun, fleet)] if fleet else [])])
+    rows = [] if providers else [_only_on_minions(fun, (fleet or {})["signatures"])]
+    text = "\n".join([*first, *others, *rows, *([_fleet_text(fun, fleet)] if fleet else [])])
     print_answer(answer, text, parsed, console)
 
 
 def _ask(fun: str, parsed: Parsed, console: Console) -> dict[str, Any] | None:
-    """What the master knows of the function on its minions; None when it cannot be asked."""
+    """What the master knows about the function on its minions; None when it cannot be asked."""
     try:
         with open_client(parsed) as client:
             lacking = client.call("lacking", fun=fun)
             described = client.call("describe", tgt="*", tgt_type="glob", funs=[fun])["functions"][fun]
     except SaltliteError as error:
-        console.note(f"saltlite: which minions have it is not known here: {error}")
+        console.note(f"saltlite: it is unknown which minions have it: {error}")
         return None
     return {
         **{name: lacking[name] for name in ("count", "lacking", "names", "unknown", "unknown_names")},
@@ -199,7 +203,7 @@ def _ask(fun: str, parsed: Parsed, console: Console) -> dict[str, Any] | None:
 
 def _provider_text(one: Provided) -> str:
     doc = textwrap.indent("\n".join(printable(line) for line in one.doc.splitlines()), "    ")
-    risk = f"    Risk: {one.risk}. Whoever runs it types the number of minions, or passes --accept-risk.\n"
+    risk = f"    Risk: {one.risk}. To run it, type the number of minions, or pass --accept-risk.\n"
     return f"{one.signature}\n    {_origin(one)}\n{risk if one.risk else ''}\n{doc or '    It has no docstring.'}\n"
 
 
@@ -213,7 +217,7 @@ def _only_on_minions(fun: str, signatures: Sequence[str]) -> str:
         for _fun, signature, _risk in map(parse_signature, signatures)
     ]
     lines = "".join(f"{line}\n" for line in shown)
-    return f"{lines}    from a module that is on minions only: saltlite MINION sys.doc {fun}\n"
+    return f"{lines}    from a module that only minions have: saltlite MINION sys.doc {fun}\n"
 
 
 def _fleet_text(fun: str, fleet: Mapping[str, Any]) -> str:
@@ -235,6 +239,6 @@ def _fleet_text(fun: str, fleet: Mapping[str, Any]) -> str:
 def _unknown(name: str, known: Sequence[str]) -> UsageError:
     near = nearest(name, known)
     return UsageError(
-        f"there is no {name!r} in the modules that are known here; "
+        f"there is no {name!r} in the modules here; "
         + (f"did you mean {near}?" if near else "`saltlite doc` lists them")
     )

@@ -1,4 +1,4 @@
-"""`saltlite events`."""
+"""`saltlite events`: show events as they come."""
 
 from __future__ import annotations
 
@@ -22,21 +22,25 @@ if TYPE_CHECKING:
     from saltlite.cli.options import Parsed
 
 CURSOR_DIGITS = 18
-"""Digits that a cursor may have: it fits into 63 bits."""
+"""A cursor fits into 63 bits."""
 
 SKIPPED_S = 1.0
-"""Seconds after which it is said that events cannot be read, when no other event comes."""
+"""Seconds without another event after which unreadable ones are reported."""
 
 
 def run(argv: Sequence[str], console: Console) -> int:
-    """Show events until Ctrl-C, or until `--count` of them were shown."""
+    """Show events until Ctrl-C, or until `--count` of them."""
     table = command_table(
         "events",
-        Option("--since", metavar="FROM", help="begin behind this number of an event, or then: 2h"),
+        Option("--since", metavar="FROM", help="begin after this event number, or at this time: 2h"),
         Option(
-            "--data", metavar="FIELD=GLOB", many=True, convert=_field, help="only with this in them: data.env=prod*"
+            "--data",
+            metavar="FIELD=GLOB",
+            many=True,
+            convert=_field,
+            help="only matching events: data.env=prod*",
         ),
-        Option("--count", metavar="N", convert=_whole, help="end after so many events"),
+        Option("--count", metavar="N", convert=_whole, help="end after that many events"),
         formats=("text", "json", "jsonl"),
     )
     parsed = table.parse(argv)
@@ -47,20 +51,20 @@ def run(argv: Sequence[str], console: Console) -> int:
     with open_client(parsed) as client:
         reader = EventReader(client, pattern, **_begin(parsed, console))
         if reader.gone:
-            console.note("saltlite: the first of these events are deleted already (keep_jobs, store_max)")
+            console.note("saltlite: the first of these events have been deleted (keep_jobs, store_max)")
         return _show(reader, parsed, console)
 
 
 def _field(text: str) -> tuple[str, str]:
     field, equals, glob = text.partition("=")
     if not field or not equals:
-        raise UsageError(f"{text[:40]!r} is no field and glob: write --data retcode=0, or --data data.env='prod*'")
+        raise UsageError(f"{text[:40]!r} is not a field and glob: write --data retcode=0, or --data data.env='prod*'")
     return field, glob
 
 
 def _whole(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < len(text) <= CURSOR_DIGITS):
-        raise UsageError(f"{text[:40]!r} is no whole number")
+        raise UsageError(f"{text[:40]!r} is not a whole number")
     return int(text)
 
 
@@ -103,7 +107,7 @@ def _show(reader: EventReader, parsed: Parsed, console: Console) -> int:
 
 
 def _next(reader: EventReader, console: Console) -> dict[str, Any]:
-    """The next event; those that cannot be read are named on stderr as soon as it is known."""
+    """The next event; unreadable ones are reported on stderr at once."""
     while (event := reader.within(SKIPPED_S)) is None:
         _report_skipped(reader, console)
     _report_skipped(reader, console)
@@ -113,7 +117,7 @@ def _next(reader: EventReader, console: Console) -> dict[str, Any]:
 def _report_skipped(reader: EventReader, console: Console) -> None:
     for one in reader.skipped:
         console.note(
-            f"saltlite: event {one['seq']} ({printable(str(one['tag']))}) cannot be read and is left out: "
+            f"saltlite: event {one['seq']} ({printable(str(one['tag']))}) cannot be read and is skipped: "
             f"{printable(str(one['reason']))}"
         )
     reader.skipped.clear()

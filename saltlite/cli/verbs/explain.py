@@ -1,4 +1,4 @@
-"""`saltlite explain`: which file provides a module, why the others do not, and how it keeps to its interface."""
+"""`saltlite explain`: which file provides a module, why others do not, and how it implements its interface."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from saltlite.cli.options import Parsed
 
 CALLS = ("sys.providers", "smi.conformance")
-"""What is asked: one answer for both."""
+"""Called in one job."""
 
 Answer = dict[str, Any]
 
@@ -54,7 +54,7 @@ def _ask(module: str, minion: str, parsed: Parsed) -> Answer:
     with open_client(parsed) as client:
         published = client.publish(job, follow=True)
         if minion in published.away:
-            raise UnreachableError(f"{minion} is not connected: ask it when it is back")
+            raise UnreachableError(f"{minion} is not connected: try again when it is back")
         progress = Progress(published, now=time.monotonic())
         for reply in client.watch(progress, WaitPolicy(published.timeout_s)):
             return _checked(minion, reply.value)
@@ -62,10 +62,10 @@ def _ask(module: str, minion: str, parsed: Parsed) -> Answer:
 
 
 def _checked(minion: str, value: object) -> Answer:
-    """What the minion said, if it has the shape of an answer."""
+    """The minion's answer. Raises NoTargetError when it is malformed."""
     if isinstance(value, dict) and all(isinstance(value.get(fun), dict) for fun in CALLS):
         return value
-    raise NoTargetError(f"{minion} could not say: {value if isinstance(value, str) else 'it has another version'}")
+    raise NoTargetError(f"{minion} could not answer: {value if isinstance(value, str) else 'it runs another version'}")
 
 
 def _look_here(module: str, parsed: Parsed) -> Answer:

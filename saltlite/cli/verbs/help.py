@@ -1,4 +1,4 @@
-"""`saltlite help`."""
+"""`saltlite help`: the pages of the documentation in `saltlite/docs`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _ENDING = ".md"
 
 
 def titles() -> dict[str, str]:
-    """The name of each page and its title, in the order of their names."""
+    """The name of each page and its title, sorted by name."""
     names = sorted(name.removesuffix(_ENDING) for name in os.listdir(DOCS) if name.endswith(_ENDING))
     return {name: page(name).partition("\n")[0].removeprefix("# ") for name in names}
 
 
 def page(name: str) -> str:
-    """The text of a page that `titles` names, in Markdown."""
+    """The text of a page that `titles` has, in Markdown."""
     with open(os.path.join(DOCS, name + _ENDING), encoding="utf-8") as file:
         return file.read()
 

@@ -1,4 +1,4 @@
-"""Interfaces that a command line names: by the virtual name of one that ships, or by a file."""
+"""`saltlite interface`: show, compare and generate interfaces of modules, from their text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def read_interface(word: str) -> SourceInterface:
-    """The interface that a word means. Raises UsageError when there is none, or a file has several."""
+    """The interface that a word names: one that ships, or one in a file. Raises UsageError."""
     shipped = shipped_interfaces()
     if not os.path.exists(word):
         parts = by_module(shipped).get(word)
@@ -42,7 +42,7 @@ def read_interface(word: str) -> SourceInterface:
 
 
 def run_show(argv: Sequence[str], console: Console) -> int:
-    """Show what the functions of an interface take, return, and where they are to be had."""
+    """Show the functions of an interface: signatures, returns, platforms."""
     parsed = command_table("interface show").parse(argv)
     if len(parsed.words) != 1:
         raise UsageError("say one interface: saltlite interface show pkg")
@@ -83,7 +83,7 @@ def _where(row: Mapping[str, Any]) -> str:
 
 
 def run_diff(argv: Sequence[str], console: Console) -> int:
-    """Show what changed from one interface to the other. FAILED when the later one's version does not fit that."""
+    """Show the changes between two interfaces. FAILED when the later version number does not fit them."""
     parsed = command_table("interface diff").parse(argv)
     if len(parsed.words) != 2:
         raise UsageError("say two interfaces, the older one first: saltlite interface diff pkg pkg_new.py")
@@ -108,7 +108,7 @@ def run_diff(argv: Sequence[str], console: Console) -> int:
 
 
 def run_generate(argv: Sequence[str], console: Console) -> int:
-    """Print the source of an interface that the named modules keep to."""
+    """Print the source of an interface for the named modules."""
     parsed = _table().parse(argv)
     name, *files = [*parsed.words[:1], *parsed.options.get("from", ()), *parsed.words[1:]] or [""]
     if not name.isidentifier() or not files:

@@ -1,4 +1,8 @@
-"""What the job verbs share: which job is meant, and how a job is described."""
+"""`saltlite job`: list, show, watch, fetch, kill and rerun jobs of the past and the present.
+
+`fetch` brings the whole of a return that was too large to travel, in parts, one job each, and compares length and
+SHA-256 before it writes anything.
+"""
 
 from __future__ import annotations
 
@@ -37,16 +41,16 @@ JobRow = dict[str, Any]
 """One job as the master lists it: jid, fun, tgt, tgt_type, user, origin, created_at, counts, outcomes ..."""
 
 TARGET_MAX = 40
-"""Characters of a target in a list of jobs: a list target may have thousands."""
+"""Characters of a target in a list of jobs; a list target may have thousands."""
 
 CALL_MAX = 2000
-"""Characters of one call in a text for people."""
+"""Characters of one printed call."""
 
 _OUTCOMES = ("ok", "failed", "missing", "open")
 
 
 def jid_in(parsed: Parsed, verb: str) -> Jid:
-    """The one word of the command line, which is a job id. Raises UsageError."""
+    """The only word of the command line, a job id. Raises UsageError."""
     if len(parsed.words) != 1:
         raise UsageError(f"say which job: saltlite job {verb} JID")
     return parse_jid(parsed.words[0])
@@ -58,13 +62,13 @@ def target_text(job: Mapping[str, Any]) -> str:
 
 
 def amount(targets: Sequence[Mapping[str, Any]]) -> str:
-    """How many targets these are, of the rows of `job_show`: `12 targets: 2 minions, 10 resources`."""
+    """The number of these rows of `job_show`: `12 targets: 2 minions, 10 resources`."""
     resources = sum("minion" in row for row in targets)
     return targets_text(len(targets) - resources, resources)
 
 
 def names_of(job: JobRow) -> dict[str, str]:
-    """What people call each target of a job, as `job_show` tells it."""
+    """The display name of each target of a job, from `job_show`."""
     ids: tuple[list[str], list[str]] = ([], [])
     for row in job["targets"]:
         ids["minion" in row].append(row["id"])
@@ -98,7 +102,7 @@ def _word(value: Any) -> str:
 
 
 COUNT = 50
-"""Jobs that are listed unless `-n` says another number."""
+"""Listed jobs without `-n`."""
 COUNT_MAX = 1000
 
 
@@ -129,16 +133,16 @@ def run_list(argv: Sequence[str], console: Console) -> int:
         answer = client.call("job_list", **_list_fields(parsed, console.now()))
     _print_list(answer, parsed, console)
     if not answer["jobs"]:
-        console.note("saltlite: there is no such job")
+        console.note("saltlite: no job matches")
     elif answer["more"]:
-        console.note(f"saltlite: there are more: add --before {answer['jobs'][-1]['jid']}")
+        console.note(f"saltlite: there are more jobs: add --before {answer['jobs'][-1]['jid']}")
     return exitcodes.OK
 
 
 def _list_count(text: str) -> int:
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     if not 1 <= number <= COUNT_MAX:
-        raise UsageError(f"{text!r} is no number of jobs: say 1 to {COUNT_MAX}")
+        raise UsageError(f"{text!r} is not a number of jobs: say 1 to {COUNT_MAX}")
     return number
 
 
@@ -178,15 +182,15 @@ def _list_table(jobs: Sequence[JobRow], console: Console) -> str:
 
 
 _WITHHELD = {
-    "secrets": "all arguments but secrets (***), which left the store when the job had ended",
-    "arguments": "no arguments (***): they left the store when the job had ended (keep_job_args: false)",
+    "secrets": "all arguments except secrets (***), which were deleted when the job ended",
+    "arguments": "no arguments (***): they were deleted when the job ended (keep_job_args: false)",
 }
 RETURNS_S = 10.0
-"""How long the master may take to send the next of the returns that it has."""
+"""How long the master may take to send the next stored return."""
 
 
 def run_show(argv: Sequence[str], console: Console) -> int:
-    """Show one job; with `--returns` what came back for it so far, too."""
+    """Show one job; with `--returns` also its returns so far."""
     parsed = command_table("job show", Option("--returns", help="show the returns, too")).parse(argv)
     console.quiet = parsed.on("quiet")
     jid = jid_in(parsed, "show")
@@ -195,7 +199,7 @@ def run_show(argv: Sequence[str], console: Console) -> int:
         returns = _returns(client, job) if parsed.on("returns") else None
     text = _show_text(job, console)
     if "unreadable" in job:
-        console.note(f"saltlite: what job {jid} calls cannot be read any more: {printable(job['unreadable'])}")
+        console.note(f"saltlite: the calls of job {jid} can no longer be read: {printable(job['unreadable'])}")
     if returns is None:
         print_answer(job, text, parsed, console)
     else:
@@ -205,7 +209,7 @@ def run_show(argv: Sequence[str], console: Console) -> int:
 
 
 def _returns(client: LocalClient, job: JobRow) -> dict[str, Any]:
-    """The returns that the master has; of a job that goes on there may be more by now, and they are shown too."""
+    """The stored returns; those that arrive meanwhile are included."""
     wanted = {target["id"] for target in job["targets"] if target["retcode"] is not None}
     progress = Progress(Published(client.call("follow", jid=job["jid"], after=0)), now=time.monotonic())
     returns: dict[str, Any] = {}
@@ -246,7 +250,7 @@ def _show_text(job: JobRow, console: Console) -> str:
 
 
 def _targets_table(job: JobRow, now: float, console: Console) -> str:
-    """Minions first; then resources, by the minion that manages them, which has a column if there are any."""
+    """Minions first, then resources by their managing minion, which has a column if there are any."""
     names, manages = names_of(job), any("minion" in row for row in job["targets"])
     rows = [("TARGET" if manages else "MINION", "MANAGED BY", "STATE", "RETCODE", "TOOK", "SINCE", "REASON")]
     for row in sorted(job["targets"], key=lambda row: (row.get("minion", ""), names[row["id"]])):
@@ -267,7 +271,7 @@ def _targets_table(job: JobRow, now: float, console: Console) -> str:
 
 
 def run_watch(argv: Sequence[str], console: Console) -> int:
-    """Follow a job from its beginning, as the command that published it did; the exit code of that."""
+    """Follow a job from its beginning, as the command that published it did; the same exit code."""
     parsed = Table(*COMMANDS["job watch"], FOLLOW_OPTIONS).parse(argv)
     jid = jid_in(parsed, "watch")
     with open_client(parsed) as client:
@@ -280,13 +284,13 @@ FUNCTION = "saltutil.kept_return"
 PART_BYTES = 4 * 1024 * 1024
 """Bytes that one job brings."""
 WHOLE_MAX = 1024 * 1024 * 1024
-"""Bytes of a return that is fetched: it is held in memory until its checksum was compared."""
+"""Bytes of a fetched return, which is held in memory until its checksum is verified."""
 CONTAINERS_MAX = 10_000_000
-"""Lists and maps in it, which take a GiB."""
+"""Lists and maps in it; they take a GiB."""
 
 
 def run_fetch(argv: Sequence[str], console: Console) -> int:
-    """Fetch the return of a job on one minion; a text and bytes are written as they are, the rest as JSON."""
+    """Fetch the return of a job on one minion; text and bytes are written as they are, anything else as JSON."""
     parsed = command_table(
         "job fetch",
         Option("--out-file", metavar="PATH", convert=require_path, help="write it to this file, whole or not at all"),
@@ -312,28 +316,28 @@ def _only_target(job: JobRow) -> str:
         raise UsageError(f"job {jid} ran on {amount(targets)}: say which, saltlite job fetch {jid} MINION")
     target: str = targets[0]["id"]
     if "minion" in targets[0]:
-        raise UsageError(f"{target} is a resource, and of resources no whole return is kept")
+        raise UsageError(f"{target} is a resource, and whole returns of resources are not stored")
     return target
 
 
 def _fetch(client: LocalClient, jid: str, minion: str, console: Console) -> bytes:
-    """All of the kept return. Raises SaltliteError when what came is not what was kept."""
+    """The whole stored return. Raises SaltliteError when the parts do not fit the checksum."""
     whole = bytearray()
     part = _part(client, jid, minion, 0)
     size, digest, part_bytes = part["size"], part["sha256"], len(part["data"])
     if size > WHOLE_MAX:
-        raise SaltliteError(f"{minion} says that the return has {size} bytes, and no more than {WHOLE_MAX} are fetched")
+        raise SaltliteError(f"{minion} says that the return has {size} bytes; at most {WHOLE_MAX} are fetched")
     while True:
         whole += part["data"]
         if console.wants_status():
             console.status(f"{len(whole) // 1024} of {size // 1024} KiB")
-        # All parts but the last are equally long: a minion that sends crumbs must not make us ask for ever.
+        # All parts but the last have the same size, so that a minion cannot make us ask forever.
         if len(whole) >= size or not part_bytes or len(part["data"]) < part_bytes:
             break
         part = _part(client, jid, minion, len(whole))
     console.clear_status()
     if len(whole) != size or hashlib.sha256(whole).hexdigest() != digest:
-        raise SaltliteError(f"the return of job {jid} came damaged from {minion}: fetch it again")
+        raise SaltliteError(f"the return of job {jid} arrived damaged from {minion}: fetch it again")
     return bytes(whole)
 
 
@@ -360,7 +364,7 @@ def _is_part(value: object) -> bool:
 def _write(data: str | bytes, out_file: str, console: Console) -> None:
     if not out_file:
         text = data if isinstance(data, str) else data.decode(errors="backslashreplace")
-        # A file or a pipe gets it as it was returned; a terminal must not obey what a minion sends.
+        # A file or a pipe gets the raw text; a terminal must not interpret what a minion sends.
         console.data("\n".join(map(printable, text.split("\n"))) if console.shows_data() else text)
         return
     with OutFile(out_file) as stream:
@@ -369,14 +373,14 @@ def _write(data: str | bytes, out_file: str, console: Console) -> None:
 
 _SENTENCES = {
     "ids": "asked to kill it",
-    "away": "not connected; it is told when it is back",
-    "cancelled": "never got it, and will not",
+    "away": "not connected; the kill reaches it when it is back",
+    "cancelled": "never received it, and will not",
 }
-"""What is said of the targets in each list of the answer."""
+"""The sentence for the targets in each list of the answer."""
 
 
 def run_kill(argv: Sequence[str], console: Console) -> int:
-    """End the job on every target that has not ended it; prints what that means for each."""
+    """Kill the job where it has not ended, and print what that means for each target."""
     parsed = command_table("job kill").parse(argv)
     jid = jid_in(parsed, "kill")
     with open_client(parsed) as client:
@@ -385,15 +389,15 @@ def run_kill(argv: Sequence[str], console: Console) -> int:
         if not any(found.values()):
             raise NoTargetError(f"job {jid} has ended everywhere: there is nothing to kill")
         names = _names(client, jid, [target for targets in found.values() for target in targets])
-    told = sorted((names[target], _SENTENCES[name]) for name, targets in found.items() for target in targets)
-    text = "".join(f"{line}\n" for line in outcome.lines(told, "targets"))
+    rows = sorted((names[target], _SENTENCES[name]) for name, targets in found.items() for target in targets)
+    text = "".join(f"{line}\n" for line in outcome.lines(rows, "targets"))
     shown = {name: [names[target] for target in targets] for name, targets in found.items()}
     print_answer({"jid": jid, **shown}, text, parsed, console)
     return exitcodes.OK
 
 
 def _names(client: LocalClient, jid: str, targets: Sequence[str]) -> dict[str, str]:
-    """What people call these targets. That of a resource depends on the other targets of the job."""
+    """The display names of these targets; that of a resource depends on the job's other targets."""
     if any(":" in target for target in targets):
         return names_of(client.call("job_show", jid=jid)["job"])
     return {target: target for target in targets}
@@ -411,7 +415,7 @@ OPTIONS = (
 
 
 def run_rerun(argv: Sequence[str], console: Console) -> int:
-    """Publish the same calls again, as a new job, and follow it; the exit code of that job."""
+    """Publish the same calls as a new job and follow it; the exit code of that job."""
     parsed = Table(*COMMANDS["job rerun"], OPTIONS).parse(argv)
     console.quiet = parsed.on("quiet")
     jid = jid_in(parsed, "rerun")
@@ -440,7 +444,7 @@ def run_rerun(argv: Sequence[str], console: Console) -> int:
             accept_risks(published, len(ids), accepted, console)
             published = client.publish_or_ask(call, accepted, follow=follow)
         if job["outcomes"].get("open"):
-            console.note(f"saltlite: it has not ended on {_open(job)}, where it is not run again")
+            console.note(f"saltlite: it has not ended on {_open(job)}, and is not run again there")
         if parsed.on("async"):
             console.data(f"{published.jid}\n")
             return exitcodes.OK
@@ -451,7 +455,7 @@ def run_rerun(argv: Sequence[str], console: Console) -> int:
 
 def _refuse_unreadable(job: JobRow) -> None:
     if "unreadable" in job:
-        raise UsageError(f"what job {job['jid']} called cannot be read any more: publish it anew")
+        raise UsageError(f"the calls of job {job['jid']} can no longer be read: publish a new job")
 
 
 def _refuse_hidden(job: JobRow) -> None:
@@ -462,13 +466,13 @@ def _refuse_hidden(job: JobRow) -> None:
         )
     if job.get("hides"):
         raise RefusedError(
-            f"job {job['jid']} has secrets among its arguments, which nobody is shown again; nothing was published. "
+            f"job {job['jid']} has secrets among its arguments, which are not shown again; nothing was published. "
             "Type the call anew, with -L and the targets."
         )
 
 
 def _targets(job: JobRow, parsed: Parsed) -> list[str]:
-    """Where it is to run again. Where it has not ended it would run twice at once, and so it is left out."""
+    """The targets to run on again. Those that have not ended are skipped, or they would run twice at once."""
     wanted = {name for name in ("failed", "missing") if parsed.on(name)} or ENDS
     ids = [target["id"] for target in job["targets"] if target["outcome"] in wanted]
     if ids:

@@ -1,6 +1,6 @@
-"""What the key verbs share: which keys are meant, what is shown, the question, and the change itself.
+"""`saltlite key`: list, accept, reject, revoke, delete and pre-accept keys, fingerprints, and join tokens.
 
-A change names exact fingerprints, those that were shown: a key that came in between is never touched.
+A change names exact fingerprints, those that were shown, so a key that arrives meanwhile is never affected.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ Row = dict[str, Any]
 
 
 class Change(NamedTuple):
-    """One of the changes that an operator makes to keys."""
+    """One kind of change to keys."""
 
     action: str
     by_glob: frozenset[KeyState]
-    """States in which a glob finds keys; narrower than by id, for a glob is easily too wide."""
+    """States in which a glob finds keys; fewer than by id, because a glob is easily too wide."""
     by_id: frozenset[KeyState]
     one_key_an_id: bool = False
-    """Whether several keys of one id are a question for the operator."""
+    """Whether several keys of one id need a choice by --fingerprint."""
 
 
 def run_change(argv: Sequence[str], console: Console, change: Change) -> int:
-    """The whole verb `saltlite key <action>`; the exit code."""
+    """Run the verb `saltlite key <action>`."""
     parsed = command_table(
         f"key {change.action}",
         Option(
@@ -55,7 +55,7 @@ def run_change(argv: Sequence[str], console: Console, change: Change) -> int:
         Option("-y", "--yes", help="do not ask"),
     ).parse(argv)
     if not parsed.words:
-        raise UsageError(f"say which keys to {change.action}: an id, or a glob such as 'web*'")
+        raise UsageError(f"name the keys to {change.action}: an id, or a glob such as 'web*'")
     console.quiet = parsed.on("quiet")
     with open_client(parsed) as client:
         rows = select(client.call("key_list")["keys"], parsed.words, change, parsed.options.get("fingerprint"))
@@ -67,10 +67,10 @@ def run_change(argv: Sequence[str], console: Console, change: Change) -> int:
 
 
 def select(rows: Sequence[Row], patterns: Sequence[str], change: Change, fingerprint: str | None) -> list[Row]:
-    """The keys that are meant, in the order of `rows`.
+    """The chosen keys, in the order of `rows`.
 
-    Raises NoTargetError when a pattern finds none, RefusedError when none of them has the fingerprint, and
-    UsageError when several keys of one id are found and the change takes one.
+    Raises NoTargetError when a pattern finds none, RefusedError when none has the fingerprint, and UsageError for
+    several keys of one id where the change allows one.
     """
     chosen = {row["fingerprint"]: row for pattern in patterns for row in _matches(rows, pattern, change)}
     if fingerprint is not None:
@@ -121,7 +121,7 @@ def count(rows: Sequence[Row]) -> str:
 
 def _agreed(rows: Sequence[Row], action: str, console: Console) -> bool:
     if not console.can_ask():
-        raise UsageError(f"this would {action} {count(rows)}, and nobody is there to ask: say -y to do it")
+        raise UsageError(f"this would {action} {count(rows)}, and there is no terminal to ask at: add -y to do it")
     console.error(table(rows, console.now()).rstrip("\n"))
     return console.ask(f"{action} {count(rows)}?")
 
@@ -182,7 +182,7 @@ def run_revoke(argv: Sequence[str], console: Console) -> int:
 
 
 def run_finger(argv: Sequence[str], console: Console) -> int:
-    """Fingerprints of the fleet and the master; with patterns those of minion keys, each with its state."""
+    """Show the fingerprints of the fleet and the master, or of the minion keys that match."""
     parsed = command_table("key finger").parse(argv)
     with open_client(parsed) as client:
         if parsed.words:
@@ -229,7 +229,7 @@ def run_preaccept(argv: Sequence[str], console: Console) -> int:
     """Accept one key in advance."""
     parsed = command_table("key preaccept").parse(argv)
     if len(parsed.words) != 2:
-        raise UsageError("say the minion id and the fingerprint of its key: saltlite key preaccept ID FINGERPRINT")
+        raise UsageError("give the minion id and the fingerprint of its key: saltlite key preaccept ID FINGERPRINT")
     minion, fingerprint = parse_minion_id(parsed.words[0]), parse_fingerprint(parsed.words[1])
     with open_client(parsed) as client:
         client.call("key_preaccept", id=minion, fingerprint=fingerprint)
@@ -240,19 +240,19 @@ def run_preaccept(argv: Sequence[str], console: Console) -> int:
 
 DEFAULT_EXPIRY_S = 3600.0
 USES_MAX = 1_000_000
-"""A token that more minions could use is better made twice."""
+"""For more minions make another token."""
 
 
 def run_token_create(argv: Sequence[str], console: Console) -> int:
-    """Make a token. It is the only thing on stdout, so that a script can take it."""
+    """Make a token; stdout has nothing else, for scripts."""
     parsed = command_table(
         "key token create",
         Option("--uses", metavar="N", convert=_uses, help="how many minions may join with it (1)"),
-        Option("--expires", metavar="TIME", convert=parse_duration, help="how long it is good for (1h)"),
-        Option("--id", metavar="GLOB", help="the minion ids that it is good for (*)"),
+        Option("--expires", metavar="TIME", convert=parse_duration, help="how long it is valid (1h)"),
+        Option("--id", metavar="GLOB", help="the minion ids that may use it (*)"),
     ).parse(argv)
     if parsed.words:
-        raise UsageError(f"{parsed.words[0]!r} is too much: the minion ids of a token are given with --id")
+        raise UsageError(f"{parsed.words[0]!r} is not expected: give the minion ids of a token with --id")
     given = parsed.options
     with open_client(parsed) as client:
         answer = client.call(

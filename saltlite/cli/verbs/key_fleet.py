@@ -1,7 +1,7 @@
-"""What the verbs `saltlite key fleet ...` share: the master's configuration, and waiting until the master uses a key.
+"""`saltlite key fleet`: show, change and replace the fleet key.
 
-They work on the files of this machine's master and run as their owner, root: the fleet key is in no process that
-could be asked for it.
+These verbs work on the files of this machine's master and run as their owner, root, because no process has the fleet
+key.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 
 USED_S = 30.0
-"""How long a running master may take until it shows another fleet key."""
+"""How long a running master may take to use another fleet key."""
 PROBE_S = 2.0
 AGAIN_S = 0.2
 
 
 def config_of(parsed: Parsed) -> MasterConfig:
-    """The configuration of the master that the command is about. Raises ConfigError, and UsageError for words."""
+    """The configuration of this machine's master. Raises ConfigError, and UsageError for words."""
     if parsed.words:
-        raise UsageError(f"{parsed.words[0]!r} is too much: this command is about the master of this machine")
+        raise UsageError(f"{parsed.words[0]!r} is not expected: this command concerns the master of this machine")
     return load_master(config_dir_of(parsed)).config
 
 
@@ -54,7 +54,7 @@ def runs(config: MasterConfig) -> bool:
 
 
 def shown_fleet(config: MasterConfig) -> Fingerprint | None:
-    """The fleet that the master proves on its port; None when it proves nothing there."""
+    """The fleet that the master proves on its port; None without a proof."""
     try:
         return probe_master(own_address(config), PROBE_S).fleet
     except (LinkError, RemoteProtocolError):
@@ -62,7 +62,7 @@ def shown_fleet(config: MasterConfig) -> Fingerprint | None:
 
 
 def wait_until_used(config: MasterConfig, fleet: Fingerprint, console: Console) -> None:
-    """Return when the master that runs here, if one does, proves that fleet. Raises SaltliteError after USED_S."""
+    """Return when the running master, if any, proves that fleet. Raises SaltliteError after USED_S."""
     if not runs(config):
         console.note("The master does not run here: it uses the new key from its next start on.")
         return
@@ -77,8 +77,20 @@ def wait_until_used(config: MasterConfig, fleet: Fingerprint, console: Console) 
     console.note("The running master uses it.")
 
 
+def _confirmed(parsed: Parsed, console: Console, warning: str, question: str) -> bool:
+    """Whether -y or a person agrees. Raises UsageError with the warning when there is no terminal to ask at."""
+    if parsed.on("yes"):
+        return True
+    if not console.can_ask():
+        raise UsageError(f"{warning}, and there is no terminal to ask at: add -y to do it")
+    if agreed := console.ask(question):
+        return agreed
+    console.error("saltlite: nothing was changed")
+    return False
+
+
 def run_new(argv: Sequence[str], console: Console) -> int:
-    """Make another fleet key that no minion knows yet. Refused where the old one is there."""
+    """Make a fleet key that no minion knows. Refused while the old key exists."""
     parsed = command_table(
         "key fleet new",
         Option("--lost", help="say that the key and its backups are lost"),
@@ -91,12 +103,9 @@ def run_new(argv: Sequence[str], console: Console) -> int:
             "no minion believes a new fleet: say --lost if the fleet key and its backups are lost; to change one that "
             "is there use `saltlite key fleet rotate`"
         )
-    if not parsed.on("yes"):
-        if not console.can_ask():
-            raise UsageError("every minion needs a new pin afterwards, and nobody is there to ask: say -y to do it")
-        if not console.ask("make a new fleet, whose fingerprint has to be set on each minion?"):
-            console.error("saltlite: nothing was changed")
-            return exitcodes.INTERRUPTED
+    question = "make a new fleet, whose fingerprint has to be set on each minion?"
+    if not _confirmed(parsed, console, "every minion needs a new pin afterwards", question):
+        return exitcodes.INTERRUPTED
     private_dir(config.pki_dir, os.geteuid(), os.getegid())
     fleet = identity.replace_lost(config.pki_dir, identity.name_of(config), console.now())
     wait_until_used(config, fleet, console)
@@ -109,29 +118,26 @@ def run_new(argv: Sequence[str], console: Console) -> int:
 
 
 def run_rotate(argv: Sequence[str], console: Console) -> int:
-    """Make a successor of the fleet key, and have the running master use it."""
+    """Make a successor of the fleet key, and wait until the running master uses it."""
     parsed = command_table("key fleet rotate", Option("-y", "--yes", help="do not ask")).parse(argv)
     console.quiet = parsed.on("quiet")
     config = config_of(parsed)
-    if not parsed.on("yes"):
-        if not console.can_ask():
-            raise UsageError("this changes the key of the whole fleet, and nobody is there to ask: say -y to do it")
-        if not console.ask("change the key of the whole fleet?"):
-            console.error("saltlite: nothing was changed")
-            return exitcodes.INTERRUPTED
+    warning = "this changes the key of the whole fleet"
+    if not _confirmed(parsed, console, warning, "change the key of the whole fleet?"):
+        return exitcodes.INTERRUPTED
     record = identity.rotate(config.pki_dir, identity.name_of(config), console.now())
     old, new = fingerprint(record.old_public), fingerprint(record.new_public)
     wait_until_used(config, new, console)
     print_answer({"fleet": new, "former": old, "serial": record.serial}, f"fleet: {new}\n", parsed, console)
     console.note(
         f"Minions of {old} follow when they next meet this master. Other masters of the fleet\n"
-        f"need fleet.chain and fleet.key of {config.pki_dir} too. Join tokens that were made before stay good."
+        f"need fleet.chain and fleet.key of {config.pki_dir} too. Existing join tokens stay valid."
     )
     return exitcodes.OK
 
 
 def run_show(argv: Sequence[str], console: Console) -> int:
-    """Show the fleet key, the certificate, and which keys followed each other. FAILED when they do not fit."""
+    """Show the fleet key, the certificate and the former keys. FAILED when they do not fit."""
     parsed = command_table("key fleet show").parse(argv)
     config = config_of(parsed)
     found = identity.fleet_files(config.pki_dir)
@@ -162,9 +168,9 @@ def _text(found: FleetFiles, fleet: Fingerprint | None, until: int | None) -> st
     if until is not None and found.certificate is not None:
         lines.append(f"certificate: of {found.certificate.name}, valid until {_date(until)}")
     for record in reversed(found.chain):
-        lines.append(f"{_date(record.time)}  took the place of {fingerprint(record.old_public)}")
+        lines.append(f"{_date(record.time)}  replaced {fingerprint(record.old_public)}")
     if len(found.chain) > FLEET_CHAIN_RECORDS:
-        lines.append(f"minions that pin an older one than the last {FLEET_CHAIN_RECORDS} need a new pin")
+        lines.append(f"minions that pin a key older than the last {FLEET_CHAIN_RECORDS} need a new pin")
     return "".join(f"{line}\n" for line in lines)
 
 

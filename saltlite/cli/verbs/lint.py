@@ -1,4 +1,4 @@
-"""`saltlite lint`: plug-in files and interfaces, looked at as text."""
+"""`saltlite lint`: check the text of plug-in files and interfaces."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FORMATS = ("text", "json", "sarif")
 
 
 def run(argv: Sequence[str], console: Console) -> int:
-    """Look at the files and print what was found. FAILED when there are errors; warnings and notes are told only."""
+    """Check the files and print the findings. FAILED for errors, not for warnings and notes."""
     parsed = _table().parse(argv)
     if not parsed.words:
         raise UsageError("say which files or folders: saltlite lint /srv/salt/_modules")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def run(argv: Sequence[str], console: Console) -> int:
-    """Show what matches, or why one id does or does not; the exit code is 3 when it does not."""
+    """Show what matches, or why one id does or does not; the exit code is 3 when nothing matches."""
     parsed = command_table(
         "match",
         *TARGET_OPTIONS,
@@ -58,7 +58,7 @@ def run(argv: Sequence[str], console: Console) -> int:
 
 
 def _selection(answer: Mapping[str, Any]) -> str:
-    """A line for the minions, one for the resources of each managing minion, and how many these are."""
+    """A line for the minions, one for the resources of each manager, and the total."""
     minions, resources, away = answer["minions"], answer["resources"], answer["away"]
     rows = [(minions_text(len(minions)), nodeset(minions))] if minions else []
     rows += [(f"{len(srns)} of {owner}", nodeset(srns)) for owner, srns in resources.items()]
@@ -71,7 +71,7 @@ def _selection(answer: Mapping[str, Any]) -> str:
 
 
 def _explanation(found: Mapping[str, Any]) -> str:
-    """The verdict, the target as it was read, and a line for each of its terms."""
+    """The verdict, the target as it was read, and a line for each term."""
     owner = found["owner"]
     who = found["id"] if owner is None else f"{found['id']}, managed by {owner}"
     terms = [(term["word"], _place(term), "yes" if term["true"] else "no", term["why"]) for term in found["terms"]]
@@ -82,7 +82,7 @@ def _explanation(found: Mapping[str, Any]) -> str:
 
 
 def _place(term: Mapping[str, Any]) -> str:
-    """Where the word stands; "" for that of a target that is one word."""
+    """Where the word stands; "" in a target of one word."""
     if term["group"]:
         return f"nodegroup {term['group']}"
     column = f", column {term['column']}" if term["column"] else ""

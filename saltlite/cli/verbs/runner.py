@@ -1,8 +1,7 @@
-"""`saltlite runner`, which is `saltlite-run` too: a function about the fleet, in this process.
+"""`saltlite runner`, also `saltlite-run`: run a function about the fleet in this process.
 
-Runners are plug-ins, and run with the rights of whoever asks: the master's own processes never load one, and a runner
-can ask of the master what its operator could ask without it. Watchers learn of it by the events salt/run/<jid>/new
-and salt/run/<jid>/ret.
+Runners are plug-ins and run with the rights of the caller: the master's processes never load one, and a runner can ask
+the master only for what its operator may ask. The events salt/run/<jid>/new and salt/run/<jid>/ret report a run.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ if TYPE_CHECKING:
     from saltlite.loader.index import Index
 
 RUNNERS = "runners"
-"""The type of plug-ins."""
+"""The type of these plug-ins."""
 _ELSEWHERE = {
     "state.event": "`saltlite events` shows events as they come (saltlite events 'salt/job/*/ret/*'), and "
     "`saltlite-run event.listen` returns some of them"
 }
-"""Runners of Salt whose work another command does here."""
+"""Runners of Salt that another command replaces here."""
 
 _EPILOG = f"""\
 {ARGUMENTS_TEXT}
@@ -77,7 +76,7 @@ runners that come with saltlite (saltlite runner -d shows what they do):
 {FORMATS_TEXT}
 
 exit codes: 0 all is well, 2 usage or configuration, 4 the runner failed or is
-  not there, 6 refused, 7 the runner failed for the master cannot be reached,
+  not there, 6 refused, 7 the runner failed because the master is unreachable,
   130 interrupted"""
 
 
@@ -142,17 +141,17 @@ def _point_elsewhere(loader: Loader, calls: Sequence[Call]) -> None:
 
 
 def _opts(config: MasterConfig) -> dict[str, Any]:
-    """The master's options; its cachedir gives way to a folder of the operator's own.
+    """The master's options, with a cachedir that belongs to the operator.
 
-    An operator is mostly root, and cachedir belongs to the master's user: root writes to no folder of a user who is not
-    (S10).
+    The operator is usually root, and the configured cachedir belongs to the master's user: root does not write to
+    another user's folder (S10).
     """
     own = os.path.join(config.extension_modules, ".cache") if config.extension_modules else ""
     return {**opts_of(config, f"{config.master_name or socket.gethostname()}_master"), "cachedir": own}
 
 
 def _loader(index: Index, opts: dict[str, Any], own: dict[str, Any], files: dict[str, Any]) -> Loader:
-    """The loader of runners. Beside the usual names these see `own`, and both they and execution modules `files`."""
+    """The loader of runners. Besides the usual names, runners see `own` and `files`, execution modules `files`."""
     grains = find_grains(opts)
 
     def execution() -> Loader:
@@ -163,7 +162,7 @@ def _loader(index: Index, opts: dict[str, Any], own: dict[str, Any], files: dict
 
 
 def _files(config: MasterConfig, cachedir: str) -> dict[str, Any]:
-    """`__file_client__` over the files that minions may fetch, read from disk, where there is a place for copies."""
+    """`__file_client__` over the files that minions may fetch, if there is a cache folder."""
     if not cachedir:
         return {}
     roots = DiskFileRoots(config.file_roots, ignore=config.file_ignore_glob, largest=config.fileserver_max * MIB)
@@ -171,13 +170,13 @@ def _files(config: MasterConfig, cachedir: str) -> dict[str, Any]:
 
 
 def _run(loader: Loader, calls: Sequence[Call], client: LocalClient, console: Console) -> Ran:
-    """Run it, with an event before and one behind it. Raises RefusedError when the caller is no operator."""
+    """Run it, with an event before and after. Raises RefusedError when the caller is not an operator."""
     jid, funs = new_jid(), [fun for fun, _args, _kwargs in calls]
     try:
         client.call("runner_event", jid=jid, funs=funs)
     except UnreachableError as error:
-        # Many a runner needs no master, and somebody may want one just because there is none.
-        console.note(f"saltlite: nobody is told of this runner: {error}")
+        # Many runners need no master, and may be wanted just when there is none.
+        console.note(f"saltlite: no event reports this runner: {error}")
         return run_calls(loader, calls, jid)
     retcode, began = exitcodes.INTERRUPTED, time.monotonic()
     try:
@@ -187,8 +186,8 @@ def _run(loader: Loader, calls: Sequence[Call], client: LocalClient, console: Co
         try:
             duration_ms = round((time.monotonic() - began) * 1000)
             client.call("runner_event", jid=jid, funs=funs, retcode=retcode, duration_ms=duration_ms)
-        except SaltliteError as error:  # what was done is done, and its result is here
-            console.note(f"saltlite: the master was not told that the runner has ended: {error}")
+        except SaltliteError as error:  # the result is here nevertheless
+            console.note(f"saltlite: the master did not learn that the runner has ended: {error}")
     return ran
 
 

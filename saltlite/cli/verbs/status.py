@@ -1,4 +1,4 @@
-"""`saltlite status`."""
+"""`saltlite status`: the master, its queues and its minions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIB = 1024 * 1024
 
 
 def run(argv: Sequence[str], console: Console) -> int:
-    """Show the master's own figures, and every minion; that some are away is not an error of this command."""
+    """Show the master's figures and every minion; minions that are away are not an error here."""
     parsed = command_table("status").parse(argv)
     console.quiet = parsed.on("quiet")
     if parsed.words:
