@@ -154,7 +154,7 @@ def test_a_configuration_that_needs_real_yaml_names_the_socket_too(tmp_path: Pat
         (["*"], 2, "needs a function"),
         (["-q"], 2, "say what to run where"),
         (["web1", "ping"], 2, "'ping' is not a function"),
-        (["key", "accept"], 2, "say which keys"),
+        (["key", "accept"], 2, "name the keys"),
     ],
 )
 def test_an_error_is_one_sentence_on_stderr(
