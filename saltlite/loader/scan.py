@@ -9,6 +9,7 @@ therefore makes its signature unknown: a decorator outside SIGNATURE_KEEPING, a 
 
 A package is read as one text. Functions that its `__init__.py` imports from a file beside it (`from .lines import
 line`) and lists in `__all__` or `__load__` count as its own, with that file's TypedDicts and its entries in `__risk__`.
+So do those that a shipped package imports from a shared file (`from saltlite.plugins.modules._rpm import verify`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import saltlite
 from saltlite.errors import RemoteProtocolError
 from saltlite.model.signature import (
     OMITTED,
@@ -536,6 +538,9 @@ def _answer(part: ast.expr) -> Iterator[object]:
 
 MAIN = "__init__.py"
 
+SHARED = "saltlite.plugins.modules._"
+"""Names of shared files begin so: a shipped package may offer their functions as its own."""
+
 ReadPart = Callable[[str], tuple[bytes, str] | None]
 """Name of a submodule, such as `lines` -> its text and path; None if there is no such file."""
 
@@ -558,13 +563,13 @@ def joined_tree(tree: ast.Module, read: ReadPart) -> ast.Module:
 
 
 def named_parts(tree: ast.Module) -> Iterator[tuple[str, dict[str, str]]]:
-    """Submodule -> the functions that the module takes from it, each with its name in the module."""
+    """Submodule or shared file -> the functions that the module takes from it, each with its name in the module."""
     constants = module_constants(tree)
     listed = constants.get("__load__", constants.get("__all__"))
     if not isinstance(listed, list | tuple):
         return  # without a list, imported functions are not the module's own
     for statement in tree.body:
-        if isinstance(statement, ast.ImportFrom) and statement.level == 1 and statement.module:
+        if isinstance(statement, ast.ImportFrom) and statement.module and _is_part(statement):
             names = {alias.name: alias.asname or alias.name for alias in statement.names}
             yield statement.module, {name: shown for name, shown in names.items() if shown in listed}
 
@@ -580,8 +585,14 @@ def part_text(folder: str, name: str) -> tuple[bytes, str] | None:
 
 
 def part_path(folder: str, name: str) -> str:
-    """The path of a submodule."""
+    """The path of a submodule, or of a shared file of the shipped modules."""
+    if name.startswith(SHARED):
+        folder, name = os.path.dirname(saltlite.__file__), name.removeprefix("saltlite.")
     return os.path.join(folder, *name.split(".")) + ".py"
+
+
+def _is_part(statement: ast.ImportFrom) -> bool:
+    return statement.level == 1 or (statement.level == 0 and str(statement.module).startswith(SHARED))
 
 
 def _taken(part: ast.Module, names: dict[str, str]) -> Iterator[ast.stmt]:

@@ -116,3 +116,13 @@ def test_attributes_are_given_for_each_version() -> None:
     bind = _rpm.Package("bind", "32", "9.16.23", "18.el9", "x86_64", 0)
     found = _rpm.list_pkgs({"bind": [bind]}, False, "epoch,version,install_date")
     assert found == {"bind": [{"epoch": "32", "version": "9.16.23", "install_date": "1970-01-01T00:00:00Z"}]}
+
+
+def test_the_providers_offer_the_functions_of_their_shared_file() -> None:
+    texts = {file.stem: file.texts for file in build_index(search_layers({})).files}
+    taken = "ignore_types:str|list|None=None,verify_options:str|list|None=None,root:str|None=None"
+    for stem in ("yumpkg", "zypperpkg"):
+        assert (
+            "verify(*names:str,ignore_types:str|list|None=None,verify_options:str|list|None=None,root:str|None=None)"
+            in texts[stem]
+        )

@@ -307,19 +307,6 @@ def info(names: Sequence[Any], *, root: str = "", attr: Any = None, all_versions
     return report
 
 
-def info_installed(names: Sequence[Any], *, failhard: bool, **choice: Any) -> dict[str, Any]:
-    """The result of `pkg.info_installed`. Raises CommandExecutionError for packages that are not installed."""
-    found = info(names, **choice)
-    missing = [str(name) for name in names if not _packages.select(found, [name])]
-    if missing and failhard:
-        raise CommandExecutionError(f"Not installed: {', '.join(missing)}")
-    for rows in found.values():
-        for row in rows if isinstance(rows, list) else [rows]:
-            if "source_rpm" in row:
-                row["source"] = row.pop("source_rpm")
-    return found
-
-
 _ATTRIBUTES = {*_TAGS, "edition", "name", "build_date", "install_date"}
 
 
@@ -357,49 +344,6 @@ def list_pkgs(packages: Mapping[str, Sequence[Package]], versions_as_list: bool,
     return found
 
 
-def verify(
-    names: Sequence[Any], *, root: str = "", ignore_types: Any = (), verify_options: Any = ()
-) -> dict[str, dict[str, Any]]:
-    """`{path: {"mismatch": [what], "type": kind}}`, or `{path: {"missing": True}}`, of files that differ from their
-    package.
-
-    Raises CommandExecutionError for a package that is not installed, SaltInvocationError for an invalid option.
-    """
-    ignored = _texts(ignore_types)
-    found: dict[str, dict[str, Any]] = {}
-    for match in _verified(names, root, _texts(verify_options)):
-        row: dict[str, Any] = {"missing": True} if match["flags"] == "missing" else {}
-        if not row:
-            row["mismatch"] = [_MISMATCHES[flag] for flag in match["flags"] if flag in _MISMATCHES]
-        if match["type"] in _FILE_TYPES:
-            row["type"] = _FILE_TYPES[match["type"]]
-        if row.get("type") not in ignored:
-            found[match["path"]] = row
-    return found
-
-
-def modified(names: Sequence[Any], *, root: str = "", **wanted: bool) -> dict[str, list[str]]:
-    """`{path: [what changed]}` of the changed files of packages; a missing file has the change `missing`.
-
-    `wanted` selects files by changes that they must have (True) or must not have (False).
-    """
-    found: dict[str, list[str]] = {}
-    for match in _verified(names, root, ()):
-        flags = match["flags"]
-        changes = ["missing"] if flags == "missing" else [_CHANGES[flag] for flag in flags if flag in _CHANGES]
-        if match["type"] == "c":
-            changes.append("config")
-        if all((change in changes) == bool(must) for change, must in wanted.items()):
-            found[match["path"]] = changes
-    return found
-
-
-def changes_asked(flags: Mapping[str, Any]) -> dict[str, bool]:
-    """The keyword arguments of `modified`. Raises SaltInvocationError for unknown ones."""
-    taken = _packages.take(flags, *_CHANGES.values(), "missing", "config")
-    return {change: bool(must) for change, must in taken.items() if must is not None}
-
-
 def _verified(names: Sequence[Any], root: str, options: Sequence[str]) -> list[re.Match[str]]:
     for option in options:
         if not re.fullmatch(_OPTION, option):
@@ -418,24 +362,6 @@ def _texts(given: Any) -> list[str]:
     if not isinstance(given, str | list | tuple | None):
         raise SaltInvocationError(f"{given!r} is neither a list nor a comma-separated string.")
     return _packages.words(given)
-
-
-def file_list(names: Sequence[Any], root: str = "") -> dict[str, list[str]]:
-    """The result of `pkg.file_list`."""
-    return _packages.file_list(file_dict(names, root))
-
-
-def file_dict(names: Sequence[Any], root: str = "") -> dict[str, Any]:
-    """The result of `pkg.file_dict`."""
-    found = files(checked_names(names), root)
-    lost = [f"Package {name} is not installed." for name in names if not _packages.select(found, [name])]
-    return {"errors": lost, "packages": found}
-
-
-def owner(paths: Sequence[Any], root: str = "") -> str | dict[str, str]:
-    """The result of `pkg.owner`: a name for one path, a dict for several."""
-    found = {str(path): owners(path, root) for path in paths}
-    return found if len(paths) > 1 else next(iter(found.values()), "")
 
 
 def downloaded(folders: Sequence[str], native: str) -> dict[str, Any]:
@@ -519,6 +445,140 @@ def _unpacked(package_file: str, path: str) -> bytes:
 
 def _padded(offset: int) -> int:
     return (offset + 3) & ~3
+
+
+# --- functions of `pkg` that yumpkg and zypperpkg offer unchanged
+
+
+def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
+    """Compare two versions as rpm does: -1, 0 or 1 when the first is older, equal or newer.
+
+    CLI Example: ``saltlite '*' pkg.version_cmp '0.2-001' '0.2.0.1-002'``
+    """
+    return _packages.compare(compare, pkg1, pkg2, ignore_epoch)
+
+
+def parse_arch(name: str) -> dict[str, str | None]:
+    """The name and the architecture in a package name: ``{"name": name, "arch": arch or None}``.
+
+    CLI Example: ``saltlite '*' pkg.parse_arch zsh.x86_64``
+    """
+    return dict(zip(("name", "arch"), split_architecture(str(name)), strict=True))
+
+
+def info_installed(
+    *names: str,
+    attr: str | list[str] | None = None,
+    all_versions: bool = False,
+    failhard: bool = True,
+    root: str | None = None,
+) -> dict[str, Any]:
+    """Information about the named packages, or about all installed ones.
+
+    ``attr`` limits the answer to some of version, vendor, release, epoch, build_date, install_date, build_host, group,
+    source_rpm, size, arch, license, signature, packager, url, summary and description. With ``all_versions`` each
+    package has a list, newest first. ``failhard=False`` skips packages that are not installed instead of raising an
+    error.
+
+    CLI Example::
+
+        saltlite '*' pkg.info_installed bash
+        saltlite '*' pkg.info_installed bash kernel all_versions=True
+    """
+    found = info(names, root=root_folder(root), attr=attr, all_versions=all_versions)
+    missing = [name for name in names if not _packages.select(found, [name])]
+    if missing and failhard:
+        raise CommandExecutionError(f"Not installed: {', '.join(missing)}")
+    for rows in found.values():
+        for row in rows if isinstance(rows, list) else [rows]:
+            if "source_rpm" in row:
+                row["source"] = row.pop("source_rpm")
+    return found
+
+
+def owner(*paths: str, root: str | None = None) -> str | dict[str, str]:
+    """The package that a file belongs to, or a dict for several files; an empty string for none.
+
+    CLI Example::
+
+        saltlite '*' pkg.owner /usr/bin/rpm
+        saltlite '*' pkg.owner /usr/bin/rpm /usr/bin/basename
+    """
+    folder = root_folder(root)
+    found = {str(path): owners(path, folder) for path in paths}
+    return found if len(paths) > 1 else next(iter(found.values()), "")
+
+
+def file_list(*packages: str, root: str | None = None) -> dict[str, Any]:
+    """The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
+
+    CLI Example: ``saltlite '*' pkg.file_list hostname``
+    """
+    return _packages.file_list(file_dict(*packages, root=root))
+
+
+def file_dict(*packages: str, root: str | None = None) -> dict[str, Any]:
+    """The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
+
+    CLI Example: ``saltlite '*' pkg.file_dict hostname``
+    """
+    found = files(checked_names(packages), root_folder(root))
+    lost = [f"Package {name} is not installed." for name in packages if not _packages.select(found, [name])]
+    return {"errors": lost, "packages": found}
+
+
+def verify(
+    *names: str,
+    ignore_types: str | list[str] | None = None,
+    verify_options: str | list[str] | None = None,
+    root: str | None = None,
+) -> dict[str, Any]:
+    """The files that differ from their packages: ``{path: {"mismatch": [what], "type": kind}}`` or ``{path: {"missing":
+    True}}``.
+
+    ``ignore_types`` skips some of config, doc, ghost, license and readme; ``verify_options`` skips checks, as in
+    ``nodeps,nofiles``.
+
+    CLI Example::
+
+        saltlite '*' pkg.verify
+        saltlite '*' pkg.verify httpd ignore_types='[config, doc]'
+    """
+    ignored = _texts(ignore_types)
+    found: dict[str, dict[str, Any]] = {}
+    for match in _verified(names, root_folder(root), _texts(verify_options)):
+        row: dict[str, Any] = {"missing": True} if match["flags"] == "missing" else {}
+        if not row:
+            row["mismatch"] = [_MISMATCHES[flag] for flag in match["flags"] if flag in _MISMATCHES]
+        if match["type"] in _FILE_TYPES:
+            row["type"] = _FILE_TYPES[match["type"]]
+        if row.get("type") not in ignored:
+            found[match["path"]] = row
+    return found
+
+
+def modified(*packages: str, root: str | None = None, **flags: Any) -> dict[str, list[str]]:
+    """The changed files of the named packages, or of all: ``{path: [what changed]}``.
+
+    Keyword arguments select files by a change that they must have (True) or must not have (False): size, mode,
+    checksum, device, symlink, owner, group, time, capabilities, missing, config.
+
+    CLI Example::
+
+        saltlite '*' pkg.modified httpd
+        saltlite '*' pkg.modified httpd checksum=True config=False
+    """
+    taken = _packages.take(flags, *_CHANGES.values(), "missing", "config")
+    wanted = {change: bool(must) for change, must in taken.items() if must is not None}
+    found: dict[str, list[str]] = {}
+    for match in _verified(packages, root_folder(root), ()):
+        state = match["flags"]
+        changes = ["missing"] if state == "missing" else [_CHANGES[flag] for flag in state if flag in _CHANGES]
+        if match["type"] == "c":
+            changes.append("config")
+        if all((change in changes) == must for change, must in wanted.items()):
+            found[match["path"]] = changes
+    return found
 
 
 # --- repository files (NAME.repo): comments, order and unknown lines are preserved

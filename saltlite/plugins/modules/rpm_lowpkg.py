@@ -84,8 +84,7 @@ def verify(
         saltlite '*' lowpkg.verify
         saltlite '*' lowpkg.verify httpd ignore_types='[config, doc]'
     """
-    folder = _rpm.root_folder(root)
-    return _rpm.verify(packages, root=folder, ignore_types=ignore_types, verify_options=verify_options)
+    return _rpm.verify(*packages, ignore_types=ignore_types, verify_options=verify_options, root=root)
 
 
 def modified(*packages: str, root: str | None = None, **flags: Any) -> dict[str, list[str]]:
@@ -99,7 +98,7 @@ def modified(*packages: str, root: str | None = None, **flags: Any) -> dict[str,
         saltlite '*' lowpkg.modified httpd
         saltlite '*' lowpkg.modified httpd checksum=True config=False
     """
-    return _rpm.modified(packages, root=_rpm.root_folder(root), **_rpm.changes_asked(flags))
+    return _rpm.modified(*packages, root=root, **flags)
 
 
 def file_list(*packages: str, root: str | None = None) -> dict[str, list[str]]:
@@ -107,7 +106,7 @@ def file_list(*packages: str, root: str | None = None) -> dict[str, list[str]]:
 
     CLI Example: ``saltlite '*' lowpkg.file_list httpd``
     """
-    return _rpm.file_list(packages, _rpm.root_folder(root))
+    return _rpm.file_list(*packages, root=root)
 
 
 def file_dict(*packages: str, root: str | None = None) -> dict[str, Any]:
@@ -115,7 +114,7 @@ def file_dict(*packages: str, root: str | None = None) -> dict[str, Any]:
 
     CLI Example: ``saltlite '*' lowpkg.file_dict httpd``
     """
-    return _rpm.file_dict(packages, _rpm.root_folder(root))
+    return _rpm.file_dict(*packages, root=root)
 
 
 def owner(*paths: str, root: str | None = None) -> str | dict[str, str]:
@@ -126,7 +125,7 @@ def owner(*paths: str, root: str | None = None) -> str | dict[str, str]:
         saltlite '*' lowpkg.owner /usr/bin/apachectl
         saltlite '*' lowpkg.owner /usr/bin/apachectl /etc/httpd/conf/httpd.conf
     """
-    return _rpm.owner(paths, _rpm.root_folder(root))
+    return _rpm.owner(*paths, root=root)
 
 
 def diff(package_path: str, path: str, root: str | None = None) -> str:
@@ -142,7 +141,7 @@ def version_cmp(ver1: str, ver2: str, ignore_epoch: bool = False) -> int:
 
     CLI Example: ``saltlite '*' lowpkg.version_cmp '0.2-001' '0.2.0.1-002'``
     """
-    return _packages.compare(_rpm.compare, ver1, ver2, ignore_epoch)
+    return _rpm.version_cmp(ver1, ver2, ignore_epoch)
 
 
 def bin_pkg_info(path: str, saltenv: str = "base") -> dict[str, Any]:

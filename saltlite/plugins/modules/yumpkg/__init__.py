@@ -14,11 +14,20 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from saltlite.plugins.modules._rpm import (
+    file_dict,
+    file_list,
+    info_installed,
+    modified,
+    owner,
+    parse_arch,
+    verify,
+    version_cmp,
+)
+
 from . import dnf
 from .packages import (
     autoremove,
-    file_dict,
-    file_list,
     get_locked_packages,
     group_diff,
     group_info,
@@ -26,23 +35,17 @@ from .packages import (
     group_list,
     groupinstall,
     hold,
-    info_installed,
     install,
     list_holds,
     list_installed,
     list_pkgs,
-    modified,
     normalize_name,
-    owner,
-    parse_arch,
     purge,
     remove,
     unhold,
     update,
     upgrade,
-    verify,
     version,
-    version_cmp,
 )
 from .repositories import (
     available_version,

@@ -128,113 +128,12 @@ def version(*names: str, versions_as_list: bool = False, root: str | None = None
     return _packages.versions(list_pkgs(versions_as_list, root=root), asked)
 
 
-def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
-    """Compare two versions as rpm does: -1, 0 or 1 when the first is older, equal or newer.
-
-    CLI Example: ``saltlite '*' pkg.version_cmp '0.2-001' '0.2.0.1-002'``
-    """
-    return _packages.compare(_rpm.compare, pkg1, pkg2, ignore_epoch)
-
-
 def normalize_name(name: str) -> str:
     """The name of a package without its architecture, if that is the architecture of this machine.
 
     CLI Example: ``saltlite '*' pkg.normalize_name zsh.x86_64``
     """
     return _rpm.normalised(str(name), _rpm.native_architecture(__grains__))
-
-
-def parse_arch(name: str) -> dict[str, str | None]:
-    """The name and the architecture in a package name: ``{"name": name, "arch": arch or None}``.
-
-    CLI Example: ``saltlite '*' pkg.parse_arch zsh.x86_64``
-    """
-    return dict(zip(("name", "arch"), _rpm.split_architecture(str(name)), strict=True))
-
-
-def info_installed(
-    *names: str,
-    attr: str | list[str] | None = None,
-    all_versions: bool = False,
-    failhard: bool = True,
-    root: str | None = None,
-) -> dict[str, Any]:
-    """Information about the named packages, or about all installed ones.
-
-    ``attr`` limits the answer to some of version, vendor, release, epoch, build_date, install_date, build_host, group,
-    source_rpm, size, arch, license, signature, packager, url, summary and description. With ``all_versions`` each
-    package has a list, newest first. ``failhard=False`` skips packages that are not installed instead of raising an
-    error.
-
-    CLI Example::
-
-        saltlite '*' pkg.info_installed bash
-        saltlite '*' pkg.info_installed bash kernel all_versions=True
-    """
-    folder = _rpm.root_folder(root)
-    return _rpm.info_installed(names, failhard=failhard, root=folder, attr=attr, all_versions=all_versions)
-
-
-def owner(*paths: str, root: str | None = None) -> str | dict[str, str]:
-    """The package that a file belongs to, or a dict for several files; an empty string for none.
-
-    CLI Example::
-
-        saltlite '*' pkg.owner /usr/bin/rpm
-        saltlite '*' pkg.owner /usr/bin/rpm /usr/bin/basename
-    """
-    return _rpm.owner(paths, _rpm.root_folder(root))
-
-
-def file_list(*packages: str, root: str | None = None) -> dict[str, Any]:
-    """The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
-
-    CLI Example: ``saltlite '*' pkg.file_list hostname``
-    """
-    return _rpm.file_list(packages, _rpm.root_folder(root))
-
-
-def file_dict(*packages: str, root: str | None = None) -> dict[str, Any]:
-    """The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
-
-    CLI Example: ``saltlite '*' pkg.file_dict hostname``
-    """
-    return _rpm.file_dict(packages, _rpm.root_folder(root))
-
-
-def verify(
-    *names: str,
-    ignore_types: str | list[str] | None = None,
-    verify_options: str | list[str] | None = None,
-    root: str | None = None,
-) -> dict[str, Any]:
-    """The files that differ from their packages: ``{path: {"mismatch": [what], "type": kind}}`` or ``{path: {"missing":
-    True}}``.
-
-    ``ignore_types`` skips some of config, doc, ghost, license and readme; ``verify_options`` skips checks, as in
-    ``nodeps,nofiles``.
-
-    CLI Example::
-
-        saltlite '*' pkg.verify
-        saltlite '*' pkg.verify httpd ignore_types='[config, doc]'
-    """
-    folder = _rpm.root_folder(root)
-    return _rpm.verify(names, root=folder, ignore_types=ignore_types, verify_options=verify_options)
-
-
-def modified(*packages: str, root: str | None = None, **flags: Any) -> dict[str, list[str]]:
-    """The changed files of the named packages, or of all: ``{path: [what changed]}``.
-
-    Keyword arguments select files by a change that they must have (True) or must not have (False): size, mode,
-    checksum, device, symlink, owner, group, time, capabilities, missing, config.
-
-    CLI Example::
-
-        saltlite '*' pkg.modified httpd
-        saltlite '*' pkg.modified httpd checksum=True config=False
-    """
-    return _rpm.modified(packages, root=_rpm.root_folder(root), **_rpm.changes_asked(flags))
 
 
 # --- changes

@@ -14,28 +14,31 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from .packages import (
-    clean_locks,
+from saltlite.plugins.modules._rpm import (
     file_dict,
     file_list,
-    hold,
     info_installed,
+    modified,
+    owner,
+    parse_arch,
+    verify,
+    version_cmp,
+)
+
+from .packages import (
+    clean_locks,
+    hold,
     install,
     list_holds,
     list_installed,
     list_locks,
     list_pkgs,
-    modified,
     normalize_name,
-    owner,
-    parse_arch,
     purge,
     remove,
     unhold,
     upgrade,
-    verify,
     version,
-    version_cmp,
 )
 from .repositories import (
     available_version,
