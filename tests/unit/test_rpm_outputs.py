@@ -120,7 +120,6 @@ def test_attributes_are_given_for_each_version() -> None:
 
 def test_the_providers_offer_the_functions_of_their_shared_file() -> None:
     texts = {file.stem: file.texts for file in build_index(search_layers({})).files}
-    taken = "ignore_types:str|list|None=None,verify_options:str|list|None=None,root:str|None=None"
     for stem in ("yumpkg", "zypperpkg"):
         assert (
             "verify(*names:str,ignore_types:str|list|None=None,verify_options:str|list|None=None,root:str|None=None)"
