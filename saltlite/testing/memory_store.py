@@ -123,15 +123,7 @@ class MemoryHistory(ABC):
         cancelled_at, cancelled_by = self._tables.cancels.get(job.jid, (None, ""))
         details = self.target_details(job.jid)
         return JobSummary(
-            jid=job.jid,
-            fun=job.fun,
-            target=job.target,
-            user=job.user,
-            uid=job.uid,
-            origin=job.origin,
-            created_at=job.created_at,
-            deliver_ms=job.deliver_ms,
-            run_ms=job.run_ms,
+            **{field.name: getattr(job, field.name) for field in fields(JobSummary) if hasattr(job, field.name)},
             cancelled_at=cancelled_at,
             cancelled_by=cancelled_by,
             counts=dict(Counter(detail.state for detail in details)),

@@ -25,7 +25,7 @@ from saltlite.master.processes.returner import (
     PAGE,
     WANTED_MAX,
     Returner,
-    Wanted,
+    Subscription,
 )
 from saltlite.model.ids import MinionId
 from saltlite.platform.clock import ManualClock
@@ -35,13 +35,13 @@ from tests.support.master import Office
 from tests.support.store import commit
 from tests.support.store import ret as returned
 
-EVENTS = Wanted("one", events=True)
+EVENTS = Subscription("one", events=True)
 
 
 class Desk:
     """A returner over a store in memory."""
 
-    def __init__(self, folder: Path, wanted: Wanted = EVENTS) -> None:
+    def __init__(self, folder: Path, wanted: Subscription = EVENTS) -> None:
         self.store = MemoryStore()
         self.wanted = wanted
         self.cursor = CursorFile(str(folder / "returners/one.json"))
@@ -171,7 +171,7 @@ def test_planned_stops_are_no_deaths(tmp_path: Path) -> None:
 
 
 def test_a_call_has_a_page_of_events_at_most_and_only_those_that_are_wanted(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, Wanted("one", events=True, tags=["app/*"], not_tags=["app/secret*"]))
+    desk = Desk(tmp_path, Subscription("one", events=True, tags=["app/*"], not_tags=["app/secret*"]))
     desk.say(*range(PAGE + 1))
     desk.say(-1, tag="app/secret")
     desk.say(-2, tag="other")
@@ -181,7 +181,7 @@ def test_a_call_has_a_page_of_events_at_most_and_only_those_that_are_wanted(tmp_
 
 
 def test_of_so_many_jobs_is_remembered_that_they_named_it(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, Wanted("one"))
+    desk = Desk(tmp_path, Subscription("one"))
     with desk.store.write() as store:
         for number in range(WANTED_MAX + 1):
             store.put_event(f"salt/job/{number}/returners", {"jid": str(number), "returners": ["one"]}, 1.0)
@@ -226,7 +226,7 @@ def test_a_return_that_is_no_value_keeps_back_no_other(tmp_path: Path, body: byt
         office.store,
         office.clock,
         {"one.return_many": taken.extend, "one.returner": taken.append},
-        Wanted("one", every_return=True),
+        Subscription("one", every_return=True),
         cursor,
         pause=lambda _seconds: None,
     )

@@ -21,7 +21,7 @@ from saltlite.master.handlers.jobs import Follower
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Follow, Watch
 from saltlite.master.processes.hooks import Hooks
-from saltlite.master.processes.returner import Returner, Wanted
+from saltlite.master.processes.returner import Returner, Subscription
 from saltlite.master.store import banks
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState
@@ -119,7 +119,9 @@ def test_a_returner_drops_and_tells_what_cannot_be_read_and_delivers_the_rest(si
     taken: list[int] = []
     functions = {"one.event_return": lambda events: taken.extend(event["seq"] for event in events)}
     waited: list[float] = []
-    returner = Returner(site.store, site.clock, functions, Wanted("one", events=True), cursor, pause=waited.append)
+    returner = Returner(
+        site.store, site.clock, functions, Subscription("one", events=True), cursor, pause=waited.append
+    )
     assert returner.step()
     assert taken == [first, last]
     assert cursor.read()["seq"] == last
@@ -135,7 +137,7 @@ def test_a_returner_gets_past_a_job_that_cannot_be_read(site: Site, tmp_path: Pa
     damage(site, f"UPDATE jobs SET {sql}")  # noqa: S608 - constants
     waited: list[float] = []
     returner = Returner(
-        site.store, site.clock, {"one.returner": lambda _ret: None}, Wanted("one", every_return=True), cursor,
+        site.store, site.clock, {"one.returner": lambda _ret: None}, Subscription("one", every_return=True), cursor,
         pause=waited.append,
     )  # fmt: skip
     last = site.store.last_seq()

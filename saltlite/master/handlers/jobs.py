@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from saltlite.auth.acl import KILL_OF_OTHERS, RUNNER, Principal, may, sees_jobs_of_others
@@ -158,19 +158,16 @@ def _target_id(text: str) -> TargetId:
     )
 
 
+_ROW = [field.name for field in fields(JobSummary) if field.name not in ("uid", "target", "counts", "outcomes")]
+
+
 def _row(job: JobSummary) -> dict[str, Any]:
     return {
         "jid": job.jid,
         "fun": job.fun,
         "tgt": job.target.expression,
         "tgt_type": str(job.target.kind),
-        "user": job.user,
-        "origin": job.origin,
-        "created_at": job.created_at,
-        "deliver_ms": job.deliver_ms,
-        "run_ms": job.run_ms,
-        "cancelled_at": job.cancelled_at,
-        "cancelled_by": job.cancelled_by,
+        **{name: getattr(job, name) for name in _ROW},
         "counts": {str(state): count for state, count in job.counts.items()},
         "outcomes": {str(outcome): count for outcome, count in job.outcomes.items()},
     }

@@ -48,13 +48,13 @@ log = logging.getLogger(__name__)
 
 PAGE = 200
 LOOK_S = 0.2
-"""How often the event log is looked at."""
+"""The interval of reading the event log."""
 AGAIN_S = 2.0
-"""After so long a store that failed is asked again."""
+"""After this time a failed read of the store is repeated."""
 STALE_S = 600.0
-"""An event that is older no hook fires for: the master was away, and what it was about is over."""
+"""No hook fires for an older event: the master was down, and its cause is over."""
 LIMITED_S = 60.0
-"""That a hook is held back by its rate is told so often at most."""
+"""The least interval between events that tell that a hook exceeds its rate."""
 
 MINUTE_S = 60.0
 """What the bucket of a hook holds, in seconds; each firing takes its part of it."""
@@ -72,7 +72,7 @@ class Runners(Protocol):
 
 
 class Hooks:
-    """Fires hooks. `bell` tells the other processes that something was committed."""
+    """Fires hooks. `wake_up` tells the other processes that something was committed."""
 
     def __init__(
         self,
@@ -94,12 +94,12 @@ class Hooks:
         self._rate = RateLimiter(1.0, MINUTE_S)
         self._depths = Depths()
         self._limited: dict[str, tuple[float, int]] = {}
-        # Hooks that are new are for what comes.
+        # New hooks fire for new events only.
         self._after = int(cursor.read().get("seq", master.store.last_seq()))
         self._save(self._after)
 
     def look(self) -> None:
-        """Fire for what is new, and again in a moment."""
+        """Fire for new events, and schedule the next look."""
         wait_s = LOOK_S
         try:
             while self._page():
@@ -113,15 +113,15 @@ class Hooks:
         events = self._master.store.events(self._after, PAGE)
         for event in events:
             if event.damage:
-                log.error("hooks leave out event %d (%s), which cannot be read: %s", event.seq, event.tag, event.damage)
+                log.error("hooks skip event %d (%s), which cannot be read: %s", event.seq, event.tag, event.damage)
             else:
-                self._heed(event)
+                self._fire_for(event)
             self._after = event.seq
         if events:
             self._save(self._after)
         return bool(events)
 
-    def _heed(self, event: Event) -> None:
+    def _fire_for(self, event: Event) -> None:
         try:
             self._depths.note(event.tag, event.data)
             for hook in self._hooks:
@@ -138,38 +138,38 @@ class Hooks:
     def _event(self, hook: Hook, event: Event) -> None:
         about = {"seq": event.seq, "tag": event.tag, "as": hook.user}
         if self._master.clock.wall() - event.at > STALE_S:
-            self._tell(hook, "stale", about)
+            self._record_event(hook, "stale", about)
             return
         depth = self._depths.of(event.tag, event.data)
         if depth >= DEPTH_MAX:
-            self._tell(hook, "loop", {**about, "reason": f"{depth} hooks in a row have led to this event"})
+            self._record_event(hook, "loop", {**about, "reason": f"{depth} hooks in a row have led to this event"})
             return
         if self._rate.take(hook.name, self._master.clock.monotonic(), MINUTE_S / hook.rate):
-            self._hold_back(hook, about)
+            self._limit(hook, about)
             return
         try:
-            self._tell(hook, "fired", {**about, **self._fire(hook, event, depth + 1)})
+            self._record_event(hook, "fired", {**about, **self._fire(hook, event, depth + 1)})
         except StoreError:
             raise
         except SaltliteError as error:
-            self._tell(hook, "refused", {**about, "reason": str(error)[:500]})
+            self._record_event(hook, "refused", {**about, "reason": str(error)[:500]})
         except Exception:  # noqa: BLE001 - named supervision point: this hook is refused, and the next one fires
             log_defect(f"hook {hook.name}")
-            self._tell(hook, "refused", {**about, "reason": DEFECT})
+            self._record_event(hook, "refused", {**about, "reason": DEFECT})
 
-    def _hold_back(self, hook: Hook, about: Mapping[str, Any]) -> None:
+    def _limit(self, hook: Hook, about: Mapping[str, Any]) -> None:
         now = self._master.clock.monotonic()
         told_at, count = self._limited.get(hook.name, (-LIMITED_S, 0))
         if now - told_at < LIMITED_S:
             self._limited[hook.name] = told_at, count + 1
             return
         self._limited[hook.name] = now, 0
-        self._tell(hook, "limited", {**about, "count": count + 1, "rate": hook.rate})
+        self._record_event(hook, "limited", {**about, "count": count + 1, "rate": hook.rate})
 
     def _fire(self, hook: Hook, event: Event, depth: int) -> dict[str, Any]:
         principal, wanted = principal_of(hook.user), firing(hook, event.tag, event.data)
         if wanted.tgt is None:
-            # For this process, too: when the store fails after the runner has begun, it does not begin again.
+            # Set here, too: if the store fails after the runner began, it must not begin again.
             self._after = event.seq
             self._save(event.seq)
             jid = self._runner(principal, hook, wanted)
@@ -208,7 +208,7 @@ class Hooks:
         self._runners.run(hook, wanted, jid, ended)
         return jid
 
-    def _tell(self, hook: Hook, what: str, data: Mapping[str, Any]) -> None:
+    def _record_event(self, hook: Hook, what: str, data: Mapping[str, Any]) -> None:
         level = logging.INFO if what == "fired" else logging.WARNING
         log.log(level, "hook %s, event %s: %s %s", hook.name, data["seq"], what, data.get("reason", ""))
         with self._master.store.write() as store:
@@ -217,7 +217,7 @@ class Hooks:
 
 
 def principal_of(user: str) -> Principal:
-    """Who `as` means: a local user, or `backend:user`, who has no groups here, for these are said at a login.
+    """The principal of `as`: a local user, or `backend:user`, without the groups that only a login tells.
 
     Raises RefusedError when there is no such local user.
     """
@@ -231,22 +231,22 @@ def principal_of(user: str) -> Principal:
 
 
 AT_ONCE_MAX = 4
-"""Runners of hooks that run at the same moment."""
+"""Concurrent runners of hooks."""
 WAITING_MAX = 64
-"""Runners of hooks that were begun and have not ended; more are refused."""
+"""Runners of hooks that have not ended; more are refused."""
 RUN_S = 600.0
-"""How long a runner of a hook may take; then it is killed."""
+"""Seconds until a runner is killed."""
 MESSAGE_MAX = 1024 * 1024
-"""Bytes of what one runner is run with; the starter believes nobody who says more."""
+"""Bytes of one message to the starter, which stops reading after a larger one."""
 FAILED = 1
 TITLE = "hook runners"
 MODULE = "saltlite.api.runner_process"
-"""What runs one runner: the call on its stdin, the end on its stdout."""
+"""The program of one runner: the call on stdin, the result on stdout."""
 _KEPT_NAMES = ("PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LANG", "LC_ALL", "TZ")
 
 
 class HookRunners:
-    """The side of the process of hooks."""
+    """The client of the starter, in the process of hooks."""
 
     def __init__(self, reactor: Reactor, sock: socket.socket) -> None:
         self._open: dict[int, Callable[[int], None]] = {}
@@ -261,7 +261,7 @@ class HookRunners:
         )
 
     def run(self, hook: Hook, wanted: Firing, jid: str, ended: Callable[[int], None]) -> None:
-        """Have it run; `ended` gets its retcode. RefusedError: too many have not ended, or too large."""
+        """Run the runner of a hook; `ended` gets its retcode. Raises RefusedError: too many, or too large."""
         if len(self._open) >= WAITING_MAX:
             raise RefusedError(f"{WAITING_MAX} runners of hooks have not ended yet")
         self._numbers += 1
@@ -279,7 +279,7 @@ class HookRunners:
 
 
 class Starter:
-    """The side with rights: its own process. `serve` returns when the process of hooks is gone."""
+    """The starter, which keeps its rights. `serve` returns when the process of hooks has ended."""
 
     def __init__(self, sock: socket.socket, hooks: tuple[Hook, ...], config_dir: str) -> None:
         self._socket = sock
@@ -289,7 +289,7 @@ class Starter:
         self._saying = threading.Lock()
 
     def serve(self) -> None:
-        """Start what is asked for."""
+        """Run what the process of hooks asks for."""
         while data := read_frame(self._socket.recv, MESSAGE_MAX):
             threading.Thread(target=self._one, args=(unpack(data),), daemon=True).start()
 
@@ -330,7 +330,7 @@ class Starter:
             try:
                 out, err = process.communicate(pack(wanted), timeout=RUN_S)
             finally:
-                # What the runner started goes with it.
+                # This also ends what the runner started.
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
         if err:
@@ -342,7 +342,7 @@ class Starter:
 
 
 def start_starter(hooks: tuple[Hook, ...], config_dir: str) -> socket.socket | None:
-    """Fork the starter, which ends with this process; the way to it. None where no hook has a runner."""
+    """Fork the starter, which ends with this process; returns its socket, None if no hook has a runner."""
     if all(hook.tgt is not None for hook in hooks):
         return None
     ours, theirs = socket.socketpair()
@@ -362,7 +362,7 @@ def start_starter(hooks: tuple[Hook, ...], config_dir: str) -> socket.socket | N
 
 
 def _identity(user: str) -> dict[str, Any]:
-    """What makes a program that user's. Raises OSError when this process may not: it was not started as root."""
+    """Arguments of Popen to run as that user. Raises OSError if this process is not root."""
     entry = pwd.getpwnam(user)
     if entry.pw_uid == os.geteuid():
         return {}

@@ -48,19 +48,19 @@ log = logging.getLogger(__name__)
 
 DAY_S = 86_400
 RENEW_DAYS = 30
-"""A certificate with less than that left is made anew."""
+"""A certificate that expires sooner is renewed."""
 KEY_BYTES = 32
 CHAIN_KEPT = SECRET_MAX // SUCCESSION_BYTES
-"""Changes of the fleet key that are kept on the disk; the newest of them travel to minions."""
+"""Successions kept on disk; minions get the newest of them."""
 FLEET_FILES = ("fleet.key", "fleet.chain", "fleet.id", "master.cert")
-"""What says of which fleet this master is."""
+"""The files that define the fleet of this master."""
 LOST = ".lost"
-"""What is behind the names of files that a lost fleet key left."""
+"""The suffix of files of a lost fleet key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetFiles:
-    """What a folder says of its master's fleet. `accepted` are the minions' keys that the store has accepted."""
+    """The fleet files of a folder. `accepted` is the number of accepted keys in the store."""
 
     folder: str
     key: bytes | None
@@ -68,7 +68,7 @@ class FleetFiles:
     certificate: MasterCertificate | None
     id: Fingerprint | None
     present: tuple[str, ...]
-    """Names of those of FLEET_FILES that are there, whether they can be understood or not."""
+    """The FLEET_FILES that exist, readable or not."""
     accepted: int = 0
 
     @property
@@ -77,7 +77,7 @@ class FleetFiles:
         return ed25519_public(self.key) if self.key is not None and len(self.key) == KEY_BYTES else None
 
     def behind(self) -> tuple[str, ...]:
-        """The files that name another fleet key than the present one; without a problem it is a former one."""
+        """The files that name another fleet key than the present one: a former one, if there is no problem."""
         if self.public is None:
             return ()
         fleet = fingerprint(self.public)
@@ -90,7 +90,7 @@ class FleetFiles:
         return fingerprint(self.certificate.fleet_public) if self.certificate is not None else None
 
     def problem(self) -> str:
-        """Why no master may run with these, in one sentence with the way out; "" when nothing is in the way."""
+        """Why no master may run with these files, and the remedy; "" if it may."""
         where = os.path.join(self.folder, "fleet.key")
         public = self.public
         if public is None:
@@ -133,7 +133,7 @@ def name_of(config: MasterConfig) -> str:
 
 
 def fleet_files(pki_dir: str, accepted: int = 0) -> FleetFiles:
-    """Read what says of which fleet this master is; nothing is changed. Raises StartupError for what cannot be read."""
+    """Read the fleet files of a folder. Raises StartupError for an unreadable one."""
     raw = {name: read_secret(_path(pki_dir, name)) for name in FLEET_FILES if name != "fleet.id"}
     raw["fleet.id"] = _public_file(_path(pki_dir, "fleet.id"))
     try:
@@ -159,10 +159,10 @@ def fleet_files(pki_dir: str, accepted: int = 0) -> FleetFiles:
 
 
 def ensure_identity(pki_dir: str, name: str, now: float, accepted: int = 0) -> bool:
-    """Make what is missing and renew what runs out; whether the certificate is a new one.
+    """Create missing keys and renew the certificate; whether the certificate is new.
 
-    `now` is seconds since 1970, `accepted` how many keys of minions the store has accepted. Raises StartupError for
-    keys that are damaged, that others may read, or that are missing where they cannot be made anew.
+    `now` is seconds since 1970, `accepted` the number of accepted keys in the store. Raises StartupError for keys that
+    are damaged, readable by others, or missing and not replaceable.
     """
     with _alone(pki_dir):
         return _ensure(pki_dir, name, now, accepted)
@@ -188,9 +188,9 @@ def rotate(pki_dir: str, name: str, now: float) -> Succession:
 
 
 def replace_lost(pki_dir: str, name: str, now: float) -> Fingerprint:
-    """Begin a new fleet where the fleet key is lost; its fingerprint. What was there is kept under other names.
+    """Create a new fleet after the loss of the fleet key; its fingerprint. Old files are renamed.
 
-    Raises UsageError where a fleet key is there that the files beside it do not contradict.
+    Raises UsageError if the fleet key is not lost.
     """
     with _alone(pki_dir):
         found = fleet_files(pki_dir)
@@ -198,7 +198,7 @@ def replace_lost(pki_dir: str, name: str, now: float) -> Fingerprint:
             raise UsageError(
                 f"the fleet key in {pki_dir} is not lost: `saltlite key fleet rotate` changes it, and minions follow"
             )
-        # The key last: until then the folder is one without its key, which stops the master and not this.
+        # The key last: until then the folder lacks its key, which stops the master, but not a repetition of this.
         for lost in ("fleet.key.next", "fleet.chain", "master.cert", "fleet.key"):
             with suppress(FileNotFoundError):
                 os.rename(_path(pki_dir, lost), _path(pki_dir, lost + LOST))
@@ -210,7 +210,7 @@ def replace_lost(pki_dir: str, name: str, now: float) -> Fingerprint:
 
 
 def stamps(pki_dir: str) -> tuple[tuple[int, int] | None, ...]:
-    """Which versions of FLEET_FILES are there: whoever changes one puts another file in its place."""
+    """Identifies the versions of the fleet files: a change replaces the file."""
 
     def stamp(path: str) -> tuple[int, int] | None:
         try:
@@ -236,7 +236,7 @@ def chain_of(pki_dir: str) -> bytes:
 
 
 def link_key(pki_dir: str) -> bytes:
-    """The key that the link process proves itself with."""
+    """The key that authenticates the link process."""
     return _key(pki_dir, "master.key")
 
 
@@ -281,7 +281,7 @@ def _terms(pki_dir: str, name: str, now: int, old: MasterCertificate | None) -> 
         job_public=ed25519_public(_key(pki_dir, "job.key")),
         name=name,
         serial=int.from_bytes(secrets.token_bytes(7), "big"),
-        # A renewal does not make the certificates before it unbelievable, least of all those of the other masters.
+        # A renewal does not invalidate earlier certificates, nor those of other masters.
         epoch=old.epoch if old is not None else 1,
         not_before=now - DAY_S,
         not_after=now - DAY_S + CERTIFICATE_MAX_DAYS * DAY_S,
@@ -289,7 +289,7 @@ def _terms(pki_dir: str, name: str, now: int, old: MasterCertificate | None) -> 
 
 
 def _still_good(old: MasterCertificate | None, fleet_public: bytes, terms: CertificateTerms) -> bool:
-    """Whether the old certificate says what a new one would, and for RENEW_DAYS more."""
+    """Whether the old certificate equals a new one, and is valid for RENEW_DAYS more."""
     if old is None:
         return False
     now = terms.not_before + DAY_S
@@ -299,7 +299,7 @@ def _still_good(old: MasterCertificate | None, fleet_public: bytes, terms: Certi
 
 
 def _finish_rotation(pki_dir: str) -> None:
-    """Go on where a change of the fleet key was interrupted, or back."""
+    """Complete an interrupted rotation of the fleet key, or roll it back."""
     path = _path(pki_dir, "fleet.key.next")
     successor = read_secret(path)
     if successor is None:
@@ -311,7 +311,7 @@ def _finish_rotation(pki_dir: str) -> None:
 
 
 def _ensure_own(pki_dir: str, name: str, *, renewed: bool) -> None:
-    """Make a missing key of the master itself; `renewed` says that it had one."""
+    """Create a missing key of the master itself; `renewed`: it had one before."""
     path = _path(pki_dir, name)
     key = read_secret(path)
     if key is not None and len(key) != KEY_BYTES:
@@ -333,7 +333,7 @@ def _write_id(pki_dir: str, fleet_public: bytes) -> None:
 
 @contextmanager
 def _alone(pki_dir: str) -> Iterator[None]:
-    """One at a time: the master looks at its certificate while a command may be changing the fleet key."""
+    """An exclusive lock: a command may rotate the fleet key while the master renews its certificate."""
     try:
         folder = os.open(pki_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -350,7 +350,7 @@ def _path(pki_dir: str, name: str) -> str:
 
 
 def _public_file(path: str) -> bytes | None:
-    """The content of a file that others may read, None when there is none. Raises StartupError."""
+    """The content of a public file, None if it does not exist. Raises StartupError."""
     try:
         with open(path, "rb") as file:
             return file.read(SECRET_MAX)
@@ -375,14 +375,16 @@ def _decoded(raw: bytes | None) -> MasterCertificate | None:
 
 
 RENEW_S = 12 * 3600.0
-"""How often the certificate is looked at: minions believe one for 90 days at most."""
+"""How often the certificate is checked; minions accept one for at most 90 days."""
 PKI_LOOK_S = 2.0
-"""How often the files of the fleet are looked at for a change: one stat(2) each."""
+"""How often the fleet files are checked for changes: one stat(2) each."""
 
 
 class Renewal:
-    """`ensure` makes and renews what is needed in `pki_dir`, or raises SaltliteError; `restart` has the processes that
-    show the certificate start anew."""
+    """Renews the certificate, and restarts the processes that present it, which read it when they start.
+
+    `ensure` creates and renews what is needed in `pki_dir`, or raises SaltliteError; `restart` restarts the processes.
+    """
 
     def __init__(self, pki_dir: str, ensure: Callable[[], None], restart: Callable[[], None]) -> None:
         self._pki_dir = pki_dir
@@ -392,16 +394,16 @@ class Renewal:
         self._seen = stamps(pki_dir)
 
     def look(self) -> None:
-        """Whether somebody changed the fleet key, or began to."""
+        """Renew if a fleet file has changed."""
         if stamps(self._pki_dir) != self._seen:
             self.renew()
 
     def renew(self) -> None:
-        """Renew what runs out, and use what is new. What stands in the way is logged: the old one serves on."""
+        """Renew and use the certificate. After an error, which is logged, the old one stays in use."""
         seen = stamps(self._pki_dir)
         try:
             self._ensure()
-            # Before the certificate is read: a change that comes in between is seen the next time, or used now.
+            # Read before the certificate, so that a change in between is noticed the next time.
             seen = stamps(self._pki_dir)
             certificate = certificate_of(self._pki_dir)
         except SaltliteError as error:

@@ -45,29 +45,28 @@ from saltlite.wire.job_body import decode_record
 log = logging.getLogger(__name__)
 
 PAGE = 200
-"""Events that are read at once, and so what is handed on in one call at most."""
+"""Events per read, and so the most that one call gets."""
 BATCH_BYTES = 8 * 1024 * 1024
-"""A call has no further return once the bodies of its returns have so many bytes."""
+"""Bytes of returns after which a call gets no further one."""
 LOOK_S = 0.2
-"""How often an idle returner looks for news."""
+"""The interval of reading the event log when idle."""
 AGAIN_S, AGAIN_MAX_S = 1.0, 60.0
-"""Pauses before something is offered again: the first, and the longest; each is twice the one before."""
+"""The first and the longest pause before a retry; each is twice the one before."""
 WANTED_MAX = 10_000
-"""Jobs of which is remembered that they named this returner (--return)."""
+"""Remembered jobs that named this returner (--return)."""
 JOBS_KEPT = 16
 DEATHS_ALONE, DEATHS_MAX = 3, 6
-"""Once its process has died so often without getting on, it is handed one event after the other; then that one is
-dropped."""
+"""After so many deaths of its process without progress, it gets single events; after more, that event is dropped."""
 UNREADABLE_CODE = 1
-"""The retcode of a return whose bytes are no value, when it has none."""
+"""The retcode of an unreadable return without one."""
 OWN = "salt/returner/"
 
 Functions = Mapping[str, Callable[..., Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What one returner is to have. `tags` and `not_tags` are globs of event tags; no `tags` are all."""
+class Subscription:
+    """What one returner gets. `tags` and `not_tags` are globs of event tags; no `tags` means all."""
 
     name: str
     every_return: bool = False
@@ -76,7 +75,7 @@ class Wanted:
     not_tags: Sequence[str] = ()
 
     def event(self, tag: str) -> bool:
-        """Whether it is to have an event. What is told of returners stays apart, or one could keep itself busy."""
+        """Whether it gets an event. Events about returners are excluded, because they would cause more."""
         if not self.events or tag.startswith(OWN) or any(fnmatchcase(tag, glob) for glob in self.not_tags):
             return False
         return not self.tags or any(fnmatchcase(tag, glob) for glob in self.tags)
@@ -97,7 +96,7 @@ class Returner:
         store: Store,
         clock: Clock,
         functions: Functions,
-        wanted: Wanted,
+        wanted: Subscription,
         cursor: CursorFile,
         *,
         pause: Callable[[float], None] = time.sleep,
@@ -111,16 +110,16 @@ class Returner:
         self._again_s = 0.0
         self._jobs: dict[Jid, Job | None] = {}
         kept = cursor.read()
-        # One that is new begins with what comes, and not with a week of old returns.
+        # A new returner begins with new events, not with a week of old returns.
         self._after = int(kept.get("seq", store.last_seq()))
         self._named: dict[str, None] = dict.fromkeys(kept.get("jobs", ()))
         self._deaths = int(kept.get("starts", 0))
         if self._deaths >= DEATHS_MAX:
-            self._give_up_one()
+            self._drop_fatal_event()
         self._save(starts=self._deaths + 1)
 
     def run(self) -> None:
-        """Go on until somebody raises SystemExit here: a planned stop, that counts as no death."""
+        """Run until SystemExit: a planned stop, which does not count as a death."""
         try:
             while True:
                 if not self.step():
@@ -129,7 +128,7 @@ class Returner:
             self._save()
 
     def step(self) -> bool:
-        """Hand on the next events; whether there were any. What cannot be handed on yet is waited for."""
+        """Deliver the next events; whether there were any. Pauses after an error."""
         try:
             self._notice_gap()
             events = self._store.events(self._after, PAGE if self._deaths < DEATHS_ALONE else 1)
@@ -162,24 +161,26 @@ class Returner:
     def _notice_gap(self) -> None:
         first = self._store.first_seq()
         if 0 < self._after + 1 < first:
-            self._tell("lost", {"count": first - self._after - 1, "reason": "deleted before they were delivered"})
+            self._record_event(
+                "lost", {"count": first - self._after - 1, "reason": "deleted before they were delivered"}
+            )
             self._after = first - 1
             self._save()
 
-    def _give_up_one(self) -> None:
-        """The next event has killed the process often enough."""
+    def _drop_fatal_event(self) -> None:
+        """Drop the event that killed the process too often."""
         doomed = self._store.events(self._after, 1)
         self._deaths = 0
         if doomed:
             reason = f"its process died of event {doomed[0].seq} ({doomed[0].tag}) {DEATHS_MAX} times"
-            self._tell("dropped", {"count": 1, "reason": reason})
+            self._record_event("dropped", {"count": 1, "reason": reason})
             self._after = doomed[0].seq
 
     def _gather(self, events: Sequence[Event]) -> tuple[_Batch, int]:
         batch = _Batch()
         for event in events:
             if event.damage:
-                self._leave_out(event, event.damage)
+                self._skip(event, event.damage)
                 continue
             self._note(event)
             if self._wanted.event(event.tag):
@@ -187,7 +188,7 @@ class Returner:
             try:
                 ret = self._return_of(event)
             except (ProtocolError, DamagedError) as error:
-                self._leave_out(event, str(error))
+                self._skip(event, str(error))
                 continue
             if ret is not None:
                 batch.rets.append(ret[0])
@@ -196,13 +197,13 @@ class Returner:
                 return batch, event.seq
         return batch, events[-1].seq
 
-    def _leave_out(self, event: Event, why: str) -> None:
-        """Nobody can read it, now or later: it is counted, told, and the cursor goes on behind it."""
+    def _skip(self, event: Event, why: str) -> None:
+        """Skip an unreadable event: it is counted and reported."""
         reason = f"event {event.seq} ({event.tag}) cannot be read: {why}"
-        self._tell("dropped", {"count": 1, "reason": reason[:500]})
+        self._record_event("dropped", {"count": 1, "reason": reason[:500]})
 
     def _note(self, event: Event) -> None:
-        """Remember a job that named this returner."""
+        """Remember the job if it named this returner."""
         named = event.data.get("returners", ())
         if event.tag.startswith("salt/job/") and isinstance(named, list) and self._wanted.name in named:
             self._named[event.tag.split("/")[2]] = None
@@ -251,11 +252,11 @@ class Returner:
     # -- handing on
 
     def _offer(self, alone: str, together: str, records: Sequence[dict[str, Any]]) -> None:
-        """Raises SaltliteError when it is to be offered again."""
+        """Call the returner. Raises SaltliteError for a retry."""
         many = f"{self._wanted.name}.{together}"
         if together == alone or many in self._functions:
             try:
-                self._enter(many, records)
+                self._call(many, records)
             except SaltInvocationError as error:
                 if len(records) == 1:
                     self._drop(error)
@@ -265,23 +266,23 @@ class Returner:
             return
         for record in records:
             try:
-                self._enter(f"{self._wanted.name}.{alone}", record)
+                self._call(f"{self._wanted.name}.{alone}", record)
             except SaltInvocationError as error:
                 self._drop(error)
 
-    def _enter(self, name: str, what: Any) -> None:
+    def _call(self, name: str, what: Any) -> None:
         try:
             self._functions[name](what)
         except SaltliteError:
             raise
         except Exception as error:
-            # Named supervision point: a plug-in may raise anything, and its events must not be lost for it.
+            # A plug-in may raise anything, and its events must not be lost.
             raise SaltliteError(f"it raised {type(error).__name__}: {error}") from error
 
     def _drop(self, error: SaltInvocationError) -> None:
-        self._tell("dropped", {"count": 1, "reason": str(error)[:500]})
+        self._record_event("dropped", {"count": 1, "reason": str(error)[:500]})
 
-    def _tell(self, what: str, data: Mapping[str, Any]) -> None:
+    def _record_event(self, what: str, data: Mapping[str, Any]) -> None:
         log.error("returner %s: %d %s: %s", self._wanted.name, data["count"], what, data["reason"])
         with self._store.write() as store:
             store.put_event(tag_returner(self._wanted.name, what), data, self._clock.wall())
@@ -291,10 +292,7 @@ class Returner:
 
 
 def _value(body: bytes) -> tuple[Any, bool]:
-    """The value of a return, and whether it could be read.
-
-    Its bytes stand in the store as the minion sent them: one that sends no value must not keep back what others said.
-    """
+    """The value of a return, and whether it is readable: the store has its bytes as the minion sent them."""
     try:
         return (codec.decode(body, codec.RETURN) if body else None), True
     except RemoteProtocolError as error:
@@ -312,16 +310,13 @@ def run_returner(
     clock: Clock,
     ready: Callable[[], None],
 ) -> None:
-    """The process of that returner, until it is told to stop, which may be at any moment.
-
-    Raises StartupError when there is no such returner.
-    """
+    """Run the process of a returner until SIGTERM. Raises StartupError when there is no such returner."""
     functions = _loaded(config, name)
     drop_to(config.user)
-    # Whatever its function does at that moment: what it has not acknowledged comes again.
+    # At any moment: what was not delivered is delivered again.
     signal.signal(signal.SIGTERM, lambda _signum, _frame: sys.exit(0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    wanted = Wanted(
+    wanted = Subscription(
         name,
         every_return=name in config.master_returners,
         events=name in config.event_return,
@@ -334,7 +329,7 @@ def run_returner(
 
 
 def _loaded(config: MasterConfig, name: str) -> Mapping[str, Callable[..., Any]]:
-    """Its functions, loaded: afterwards the process may have no way to their files."""
+    """Its functions, loaded while the process can still read their files."""
     opts = opts_of(config, "master")
     try:
         require_trusted([*config.module_dirs, *config.returner_dirs, config.extension_modules])

@@ -12,6 +12,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
@@ -33,6 +34,28 @@ UNDECODED = "Could not decode to UTF-8"
 """What SQLite's module says of text that is damaged."""
 
 Values = Sequence[str | bytes | int | float]
+
+
+def columns(record: type, *without: str) -> tuple[str, ...]:
+    """The fields of a dataclass, except those `without`: its table has a column of each name."""
+    return tuple(field.name for field in fields(record) if field.name not in without)
+
+
+def select(names: Sequence[str], table: str) -> str:
+    """A SELECT of these columns."""
+    return f"SELECT {', '.join(names)} FROM {table}"  # noqa: S608 - names are those of dataclasses
+
+
+def insert(names: Sequence[str], table: str) -> str:
+    """An INSERT of one row of these columns."""
+    marks = ", ".join("?" * len(names))
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608 - as above
+
+
+def row_of(record: object, names: Sequence[str]) -> tuple[Any, ...]:
+    """The values of these fields."""
+    return tuple(getattr(record, name) for name in names)
+
 
 _SETTINGS = (
     # What is deleted or overwritten is zeroed in the file, in pages that become free, too: it may be a secret.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from saltlite.master.store.invariants import RANK, runs_like
-from saltlite.master.store.sqlite.connection import Values, readable
+from saltlite.master.store.sqlite.connection import Values, columns, readable, select
 from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail
 from saltlite.model.ids import Jid, TargetId
 from saltlite.model.job import TERMINAL, Target, TargetKind, TargetState
@@ -21,10 +21,8 @@ STATE_OF_RANK = {rank: state for state, rank in RANK.items() if state not in TER
 _STATES = {str(state): state for state in TargetState}
 _OUTCOME_OF_CODE = {code: outcome for outcome, code in OUTCOME_CODE.items()}
 
-_SUMMARY = (
-    "SELECT jid, fun, tgt, tgt_type, user, uid, origin, created_at, deliver_ms, run_ms, cancelled_at, cancelled_by"
-    " FROM jobs"
-)
+_SUMMARY_COLUMNS = columns(JobSummary, "target", "counts", "outcomes")
+_SUMMARY = select((*_SUMMARY_COLUMNS, "tgt", "tgt_type"), "jobs")
 _SUMMARY_BY_JID = _SUMMARY + " WHERE jid = ?"
 _BAD = (
     "EXISTS (SELECT 1 FROM job_targets AS t INDEXED BY job_targets_bad"
@@ -152,22 +150,9 @@ def _detail(row: Any) -> TargetDetail:
 
 
 def _summary(row: Any, counts: dict[TargetState, int], outcomes: dict[Outcome, int]) -> JobSummary:
-    jid, fun, tgt, tgt_type, user, uid, origin, created_at, deliver_ms, run_ms, cancelled_at, cancelled_by = row
-    return JobSummary(
-        jid=jid,
-        fun=fun,
-        target=Target(tgt, TargetKind(tgt_type)),
-        user=user,
-        uid=uid,
-        origin=origin,
-        created_at=created_at,
-        deliver_ms=deliver_ms,
-        run_ms=run_ms,
-        cancelled_at=cancelled_at,
-        cancelled_by=cancelled_by,
-        counts=counts,
-        outcomes=outcomes,
-    )
+    *plain, tgt, kind = row
+    named = dict(zip(_SUMMARY_COLUMNS, plain, strict=True))
+    return JobSummary(**named, target=Target(tgt, TargetKind(kind)), counts=counts, outcomes=outcomes)
 
 
 def _target_conditions(target: TargetId | None, outcome: Outcome | None) -> Iterator[tuple[str, tuple[str | int, ...]]]:

@@ -23,7 +23,16 @@ from saltlite.master.store.ports import (
     TargetRow,
     TokenRecord,
 )
-from saltlite.master.store.sqlite.connection import Transaction, Values, leave_out, readable, reading
+from saltlite.master.store.sqlite.connection import (
+    Transaction,
+    columns,
+    insert,
+    leave_out,
+    readable,
+    reading,
+    row_of,
+    select,
+)
 from saltlite.master.store.sqlite.history import OUTCOME_CODE, STATE_OF_RANK, HistoryReader, Queries
 from saltlite.model.events import Event
 from saltlite.model.history import Outcome
@@ -288,11 +297,9 @@ def _open_job(
 
 # -- login tokens
 
-_TOKENS = "SELECT token_id, backend, user, groups, created_at, expires_at, seal FROM auth_tokens"
-_PUT = (
-    "INSERT INTO auth_tokens (token_id, backend, user, groups, created_at, expires_at, seal)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?)"
-)
+_LOGIN_COLUMNS = columns(AuthToken)
+_TOKENS = select(_LOGIN_COLUMNS, "auth_tokens")
+_PUT = insert(_LOGIN_COLUMNS, "auth_tokens")
 _TOO_MANY = (
     "DELETE FROM auth_tokens WHERE backend = ? AND user = ? AND token_id NOT IN (SELECT token_id FROM auth_tokens"
     " WHERE backend = ? AND user = ? ORDER BY created_at DESC, token_id LIMIT ?)"
@@ -314,17 +321,8 @@ class AuthTokenReader:
 
 def put_auth_token(transaction: Transaction, token: AuthToken, most: int) -> None:
     """Insert it, and forget the oldest of that user above `most`."""
-    groups = json.dumps(token.groups)
-    row: Values = (
-        token.token_id,
-        token.backend,
-        token.user,
-        groups,
-        token.created_at,
-        token.expires_at,
-        token.seal,
-    )
-    transaction.run(_PUT, row)
+    row = dict(zip(_LOGIN_COLUMNS, row_of(token, _LOGIN_COLUMNS), strict=True))
+    transaction.run(_PUT, tuple({**row, "groups": json.dumps(token.groups)}.values()))
     who = (token.backend, token.user)
     transaction.run(_TOO_MANY, (*who, *who, most))
 
@@ -340,25 +338,26 @@ def expire_auth_tokens(transaction: Transaction, now: float) -> None:
 
 
 def _token(row: Sequence[Any]) -> AuthToken:
-    token_id, backend, user, groups, created_at, expires_at, seal = row
-    return AuthToken(token_id, backend, user, tuple(json.loads(groups)), created_at, expires_at, seal)
+    named = dict(zip(_LOGIN_COLUMNS, row, strict=True))
+    return AuthToken(**{**named, "groups": tuple(json.loads(named["groups"]))})
 
 
-_KEY = "SELECT id, fingerprint, public, state, address, first_seen, changed_at, epoch, how FROM keys"
-_MINION = "SELECT id, fingerprint, address, version, boot_id, incarnation, functions, up, last_seen FROM minions"
+KEY_COLUMNS = columns(KeyRecord)
+TOKEN_COLUMNS = columns(TokenRecord)
+JOB_COLUMNS = columns(Job, "target", "minions", "resources", "batch")
+MORE_JOB_COLUMNS = ("tgt", "tgt_type", "batch_size", "batch_wait_ms", "batch_failhard", "minions", "resources")
+_MINION_COLUMNS = columns(MinionRow)
+_KEY = select(KEY_COLUMNS, "keys")
+_MINION = select(_MINION_COLUMNS, "minions")
 _KEY_BY_FINGERPRINT = _KEY + " WHERE fingerprint = ?"
 _KEY_HOLDER = _KEY + " WHERE id = ? AND state = 'accepted'"
 _KEYS_IN_STATES = _KEY + " WHERE state IN (?, ?, ?, ?, ?) ORDER BY id, first_seen, fingerprint"
 _MINION_BY_ID = _MINION + " WHERE id = ?"
 _MINIONS_ACCEPTED = (
-    "SELECT m.id, m.fingerprint, m.address, m.version, m.boot_id, m.incarnation, m.functions, m.up,"
-    " m.last_seen FROM minions AS m JOIN keys AS k ON k.fingerprint = m.fingerprint AND k.id = m.id"
-    " WHERE k.state = 'accepted' ORDER BY m.id"
+    select([f"m.{name}" for name in _MINION_COLUMNS], "minions")
+    + " AS m JOIN keys AS k ON k.fingerprint = m.fingerprint AND k.id = m.id WHERE k.state = 'accepted' ORDER BY m.id"
 )
-_JOB = (
-    "SELECT jid, request_id, user, uid, fun, tgt, tgt_type, created_at, deliver_ms, run_ms,"
-    " batch_size, batch_wait_ms, batch_failhard, origin, body, signature, minions, resources FROM jobs WHERE jid = ?"
-)
+_JOB = select((*JOB_COLUMNS, *MORE_JOB_COLUMNS), "jobs") + " WHERE jid = ?"
 _RETURNS = (
     "SELECT jid, target, state, retcode, body, started_at, duration_ms, reason, seq FROM returns"
     " WHERE jid = ? AND seq > ? ORDER BY seq LIMIT ?"
@@ -417,11 +416,7 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         return [PendingKey(*row) for row in self._queries.rows(sql)]
 
     def token(self, token_id: str) -> TokenRecord | None:
-        sql = (
-            "SELECT token_id, public, id_glob, uses_left, created_at, expires_at, created_by"
-            " FROM tokens WHERE token_id = ?"
-        )
-        rows = self._queries.rows(sql, (token_id,))
+        rows = self._queries.rows(select(TOKEN_COLUMNS, "tokens") + " WHERE token_id = ?", (token_id,))
         return TokenRecord(*rows[0]) if rows else None
 
     def preaccepted(self, minion: MinionId) -> Fingerprint | None:
@@ -539,28 +534,18 @@ def _key_record(row: tuple[Any, ...]) -> KeyRecord:
 
 
 def _minion_row(row: tuple[Any, ...]) -> MinionRow:
-    minion, fingerprint, address, version, boot_id, incarnation, functions, up, last_seen = row
-    return MinionRow(minion, fingerprint, address, version, boot_id, incarnation, functions, bool(up), last_seen)
+    named = dict(zip(_MINION_COLUMNS, row, strict=True))
+    return MinionRow(**{**named, "up": bool(named["up"])})
 
 
 def _job(row: tuple[Any, ...]) -> Job:
-    jid, request_id, user, uid, fun, tgt, tgt_type, *numbers, origin, body, signature, minions, resources = row
-    created_at, deliver_ms, run_ms, size, wait_ms, failhard = numbers
+    *plain, tgt, kind, size, wait_ms, failhard, minions, resources = row
+    named = dict(zip(JOB_COLUMNS, plain, strict=True))
     audience = Audience((minions, resources))
     return Job(
-        jid=jid,
-        request_id=request_id,
-        user=user,
-        uid=uid,
-        fun=fun,
-        target=Target(tgt, TargetKind(tgt_type)),
-        created_at=created_at,
-        deliver_ms=deliver_ms,
-        run_ms=run_ms,
-        body=body,
-        signature=signature,
+        **named,
+        target=Target(tgt, TargetKind(kind)),
         minions=audience.minions,
         resources=audience.resources,
         batch=Batch(size, wait_ms, bool(failhard)) if size is not None else None,
-        origin=origin,
     )

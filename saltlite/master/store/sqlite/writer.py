@@ -29,9 +29,17 @@ from saltlite.master.store.invariants import (
 )
 from saltlite.master.store.ports import FunctionSet, MinionRow, PartRow, ReturnCommit, Stored, TargetRow, TokenRecord
 from saltlite.master.store.sqlite import reader
-from saltlite.master.store.sqlite.connection import Transaction, Values
+from saltlite.master.store.sqlite.connection import Transaction, Values, insert, row_of
 from saltlite.master.store.sqlite.history import OUTCOME_CODE
-from saltlite.master.store.sqlite.reader import UNDELIVERED, SqliteReader, pack_targets
+from saltlite.master.store.sqlite.reader import (
+    JOB_COLUMNS,
+    KEY_COLUMNS,
+    MORE_JOB_COLUMNS,
+    TOKEN_COLUMNS,
+    UNDELIVERED,
+    SqliteReader,
+    pack_targets,
+)
 from saltlite.model.history import Outcome, outcome_of, outcome_of_return
 from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import Job, Return, TargetState, split_part
@@ -41,22 +49,12 @@ VACUUM_PAGES = 4_096
 """Free pages (of 4 KiB) that one prune gives back to the file system: bounded, as writers wait meanwhile."""
 
 _PUT_KEY = (
-    "INSERT INTO keys (id, fingerprint, public, state, address, first_seen, changed_at, epoch, how)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    " ON CONFLICT (fingerprint) DO UPDATE SET id = excluded.id, public = excluded.public,"
-    " state = excluded.state, address = excluded.address, first_seen = excluded.first_seen,"
-    " changed_at = excluded.changed_at, epoch = excluded.epoch, how = excluded.how"
+    insert(KEY_COLUMNS, "keys")
+    + " ON CONFLICT (fingerprint) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in KEY_COLUMNS if name != "fingerprint")
 )
-_PUT_TOKEN = (
-    "INSERT OR REPLACE INTO tokens"  # noqa: S105 - SQL about tokens, not a token
-    " (token_id, public, id_glob, uses_left, created_at, expires_at, created_by)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?)"
-)
-_PUT_JOB = (
-    "INSERT INTO jobs (seq, jid, request_id, user, uid, origin, fun, tgt, tgt_type, created_at, deliver_ms, run_ms,"
-    " batch_size, batch_wait_ms, batch_failhard, signature, body, minions, resources)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
+_PUT_TOKEN = insert(TOKEN_COLUMNS, "tokens").replace("INSERT", "INSERT OR REPLACE")
+_PUT_JOB = insert(("seq", *JOB_COLUMNS, *MORE_JOB_COLUMNS), "jobs")
 _PUT_TARGET = (
     "INSERT INTO job_targets (jid, target, minion, part, rank, state, reason, changed_at)"
     " VALUES (?, ?, ?, ?, ?, ?, '', ?)"
@@ -71,7 +69,7 @@ _MOVE_TARGET = (
     "UPDATE job_targets SET state = ?, rank = ?, reason = ?, changed_at = ?, outcome = ?"
     " WHERE jid = ? AND target = ? AND rank < ?"
 )
-# The same for all targets of a part, with what is effective_state of those that run (rank 2), whatever the others are.
+# The same for all targets of a part, with the effective state of those that run (rank 2).
 _MOVE_PART = (
     "SET state = CASE rank WHEN 2 THEN ? ELSE ? END, reason = CASE rank WHEN 2 THEN ? ELSE ? END,"
     " outcome = CASE rank WHEN 2 THEN ? ELSE ? END, rank = ?, changed_at = ?"
@@ -131,18 +129,7 @@ class SqliteWriter(SqliteReader):
             holder = self.holder(record.id)
             if holder is not None and holder.fingerprint != record.fingerprint:
                 raise StoreError(f"{record.id} already has an accepted key; revoke or delete that one first")
-        row = (
-            record.id,
-            record.fingerprint,
-            record.public,
-            record.state,
-            record.address,
-            record.first_seen,
-            record.changed_at,
-            record.epoch,
-            record.how,
-        )
-        self._transaction.run(_PUT_KEY, row)
+        self._transaction.run(_PUT_KEY, row_of(record, KEY_COLUMNS))
 
     def delete_key(self, fingerprint: Fingerprint) -> None:
         self._transaction.run("DELETE FROM keys WHERE fingerprint = ?", (fingerprint,))
@@ -152,16 +139,7 @@ class SqliteWriter(SqliteReader):
         return int(self._transaction.value("SELECT epoch FROM store"))
 
     def put_token(self, token: TokenRecord) -> None:
-        row = (
-            token.token_id,
-            token.public,
-            token.id_glob,
-            token.uses_left,
-            token.created_at,
-            token.expires_at,
-            token.created_by,
-        )
-        self._transaction.run(_PUT_TOKEN, row)
+        self._transaction.run(_PUT_TOKEN, row_of(token, TOKEN_COLUMNS))
 
     def use_token(self, token_id: str) -> bool:
         sql = "UPDATE tokens SET uses_left = uses_left - 1 WHERE token_id = ? AND uses_left > 0"
@@ -195,25 +173,9 @@ class SqliteWriter(SqliteReader):
             raise StoreError(f"this request already made job {made}; nothing was stored")
         tag, data = job_event(job)
         seq = self.put_event(tag, data, job.created_at)
-        row = (
-            seq,
-            job.jid,
-            job.request_id,
-            job.user,
-            job.uid,
-            job.origin,
-            job.fun,
-            job.target.expression,
-            job.target.kind,
-            job.created_at,
-            job.deliver_ms,
-            job.run_ms,
-            *((job.batch.size, job.batch.wait_ms, job.batch.failhard) if job.batch else (None, None, None)),
-            job.signature,
-            job.body,
-            *pack_targets(job.minions, job.resources),
-        )
-        self._transaction.run(_PUT_JOB, row)
+        batch = (job.batch.size, job.batch.wait_ms, job.batch.failhard) if job.batch else (None, None, None)
+        more = (job.target.expression, job.target.kind, *batch, *pack_targets(job.minions, job.resources))
+        self._transaction.run(_PUT_JOB, (seq, *row_of(job, JOB_COLUMNS), *more))
         state = first_state(job)
         end = (RANK[state], state, job.created_at)
         rows = [(job.jid, target, minion, part, *end) for minion, part, ids in parts_of(job) for target in ids]
