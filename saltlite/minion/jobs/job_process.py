@@ -46,70 +46,68 @@ from saltlite.wire.messages import REASON_MAX
 log = logging.getLogger(__name__)
 
 HELD_RESULT_MAX = CHUNK
-"""Bytes of a result that can be handed over without a disk: it travels in one message."""
+"""Bytes of a result that can be passed on without a disk: it travels in one message."""
 
 TITLE = "saltlite-job"
 DONE = b"."
-"""What the process says when its result is on disk; that it ends is then no news."""
+"""The report that the result is on disk."""
 UNWRITTEN = b"!"
-"""What it says when the disk did not take it; the length of a report follows, and the report."""
+"""The report that the disk did not take the result; the length of the details follows, and the details."""
 NO_RESULT = 1
-"""Exit status of a process that could not leave its result."""
+"""Exit status of a process that could not deliver its result."""
 REPORT_MAX = HELD_RESULT_MAX + 4096
-"""Bytes of a report or question: a result that is small enough to be held or a piece of a file, and the words around
-it."""
+"""Bytes of a report or request: a small result or a piece of a file, with its envelope."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobCall:
-    """What to run."""
+    """A job to run."""
 
     jid: str
     calls: Sequence[tuple[str, Sequence[Any], Mapping[str, Any]]]
-    """Function, arguments and keyword arguments; each is entered when the one before has ended."""
+    """Function, arguments and keyword arguments; they run one after the other."""
     user: str
     execution: Execution = DIRECTLY
-    """The executors that were asked for."""
+    """The requested executors."""
 
     @classmethod
     def of(cls, jid: str, body: JobBody) -> JobCall:
-        """What the body of a job says."""
+        """The call for the body of a job."""
         calls = [(one.fun, one.args, one.kwargs) for one in body.calls]
         return cls(jid, calls, body.user, Execution(body.executors, body.executor_opts))
 
     @property
     def fun(self) -> str:
-        """The names of its functions, as Salt writes them: joined by commas."""
+        """The names of its functions in Salt's form, joined by commas."""
         return ",".join(fun for fun, _args, _kwargs in self.calls)
 
 
 @dataclass(slots=True)
 class JobContext:
-    """What every job of this minion finds: configuration, grains, pillar, the index of modules, where results go."""
+    """The environment of every job: configuration, grains, pillar, index of modules, spool."""
 
     opts: dict[str, Any]
     grains: dict[str, Any]
     index: Callable[[], Index]
-    """The index as the files are now; unchanged files are not read again."""
+    """The current index; unchanged files are not read again."""
     spool_dir: str
     returns: Returns
-    """How a return becomes bytes, and what is done with one that is too large."""
+    """Encodes returns."""
     phase_is: Callable[[str, str], None]
-    """Told where the connection is, for `systemctl status`."""
+    """Called with the phase of the connection, for `systemctl status`."""
     refresh: Callable[[str, Callable[[IpcMessage], None]], None] = lambda _what, done: done({})
-    """Looks at "modules", "grains" or "pillar" anew, and calls back when that is done."""
+    """Refreshes "modules", "grains" or "pillar", and calls back."""
     pillar: dict[str, Any] = field(default_factory=dict)
     hooks: DocumentCallbacks = field(default_factory=DocumentCallbacks)
-    """Who is told of pillar and resources."""
+    """Callbacks for pillar and resources."""
     alarm: Callable[[int], None] = lambda _refused: None
-    """Told how many answers were refused, for no master had signed them."""
+    """Called with the number of refused answers that no master had signed."""
     _made: tuple[tuple[object, ...], Loader] | None = field(default=None, init=False, repr=False)
     _executors: Index | None = field(default=None, init=False, repr=False)
 
     def loader(self) -> Loader:
-        """A loader over what there is now, the same one until that changes. The job server makes it and forks: what the
-        process of a job then does not make itself, it need not pay for. Only such a process may load modules with it.
-        """
+        """The loader for the current files; the same object until they change. The job server creates it before the
+        fork, so that the process of a job inherits the work. Only that process may load modules with it."""
         made_of = (self.index(), self.grains, self.pillar)
         if self._made is None or any(old is not new for old, new in zip(self._made[0], made_of, strict=True)):
             self._made = made_of, Loader(made_of[0], self.opts, self.grains, self.pillar)
@@ -118,11 +116,11 @@ class JobContext:
         return self._made[1]
 
     def last_loader(self) -> Loader:
-        """What `loader` answered last: without another look at the files."""
+        """The last result of `loader`, without a check of the files."""
         return self._made[1] if self._made is not None else self.loader()
 
     def chain(self, loader: Loader, asked: Execution) -> Chain | None:
-        """The executors that a job goes through; None when its functions are only called. For the process of a job."""
+        """The executors of a job; None if its functions are called directly. For the process of a job."""
         if is_direct(self.opts, asked):
             return None
         self._executors = executors_index(self.opts, self._executors)
@@ -130,39 +128,37 @@ class JobContext:
 
 
 class JobProcess:
-    """A process that waits for its job, as the job server sees it. `loader` is what it was forked with, if anything."""
+    """The job server's handle of a prefork process. `loader` is the one that it was forked with, if any."""
 
     def __init__(self, pid: int, sock: socket.socket, loader: Loader | None = None) -> None:
         self.pid = pid
         self.socket = sock
         self.loader = loader
         self.ticks = start_ticks(pid) or 0
-        """Its start time, which no later process with this pid shares."""
+        """Its start time, which no later process with the same pid has."""
         self.on_ask: Callable[[bytes], None] = lambda _raw: None
-        """Called with every question."""
+        """Called with each request."""
         self._heard = bytearray()
         self._ahead = ""
 
     def load_ahead(self, module: str) -> None:
-        """Have it load the module that its job may be about, if that ships with saltlite; it is the next to get one."""
+        """Make it load the module that its job will probably use, if that module ships with saltlite."""
         if self._ahead != module:
             self._ahead = module
             self.put(self.framed(msgpack.packb(module)))
 
     def go(self, job: JobCall) -> None:
-        """Let it enter the function. A process that has died meanwhile is reported by its exit."""
+        """Send it its job. If it has died meanwhile, its exit reports that."""
         data: bytes = msgpack.packb(
             [job.jid, list(job.calls), job.user, job.execution.executors, job.execution.options]
         )
-        # It reads all of it before it does anything else, so this waits for no longer than the copying takes.
+        # It reads everything before it does anything else, so this blocks only for the copy.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.socket.sendall(self.framed(data))
 
     def hear(self) -> bytes | None:
-        """What it says: DONE, or a report for `read_report`; b"" when it went without a word, None for not yet.
-
-        Its questions go to `on_ask`.
-        """
+        """Its report: DONE, or details for `read_report`; b"" if it ended without one, None if there is none yet.
+        Requests go to `on_ask`."""
         with contextlib.suppress(ConnectionResetError):
             try:
                 while chunk := self.socket.recv(REPORT_MAX, socket.MSG_DONTWAIT):
@@ -180,15 +176,15 @@ class JobProcess:
         return b""
 
     def _whole(self, kind: bytes) -> bytes | None:
-        """Take the message of that kind from the front of what was heard, if it is there and whole."""
+        """Take a complete message of that kind from the front of the received bytes, if there is one."""
         return take_frame(self._heard, len(kind)) if self._heard.startswith(kind) else None
 
     def framed(self, message: bytes) -> bytes:
-        """A message for the process as it travels."""
+        """A message in the form that the process reads."""
         return framed(message)
 
     def put(self, data: bytes) -> bytes:
-        """Send what the socket takes at once; the rest. Nothing is left of it when the process is gone."""
+        """Send what the socket takes at once; returns the rest. It is empty when the process is gone."""
         try:
             return data[self.socket.send(data, socket.MSG_DONTWAIT) :]
         except BlockingIOError:
@@ -197,15 +193,13 @@ class JobProcess:
             return b""
 
     def close(self) -> None:
-        """Let go of the socket; a process that has no job yet ends."""
+        """Close the socket; a process without a job exits."""
         self.socket.close()
 
 
 def fork_waiting(context: JobContext) -> JobProcess:
-    """Make a process that waits for its job, with the loader that there was last.
-
-    Raises OSError when there is no room for another process.
-    """
+    """Fork a process that waits for its job, with the last loader. Raises OSError when there is no room for another
+    process."""
     loader = context.last_loader()
     ours, theirs = socket.socketpair()
     try:
@@ -221,7 +215,7 @@ def fork_waiting(context: JobContext) -> JobProcess:
 
 
 def _become(context: JobContext, waiting: int) -> None:
-    """The process's whole life; it never returns."""
+    """The life of the process; it never returns."""
     status = NO_RESULT
     try:
         stand_alone(waiting)
@@ -237,7 +231,7 @@ def _become(context: JobContext, waiting: int) -> None:
     except JournalError as error:
         sys.stderr.write(f"the result of a job is lost: {error}\n")
     except BrokenPipeError:
-        # The job server is gone; the result is where the next one will find it.
+        # The job server is gone; the next one will find the result in the spool.
         status = 0
     except BaseException:  # noqa: BLE001 - named supervision point: the last frame of a job's process
         traceback.print_exc()
@@ -246,9 +240,9 @@ def _become(context: JobContext, waiting: int) -> None:
 
 
 def stand_alone(*keeping: int) -> None:
-    """Leave the daemon: own session and group, no descriptor of it but these and those of the log."""
+    """Detach from the daemon: a new session and group, no descriptors but these and those of the log."""
     os.setsid()
-    # Whatever a job starts can be found below it for as long as it runs.
+    # All descendants of a job can be found below it for as long as it runs.
     adopt_orphans()
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(signum, signal.SIG_DFL)
@@ -259,15 +253,15 @@ def stand_alone(*keeping: int) -> None:
     os.dup2(null, 0)
     os.close(null)
     for name in ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"):
-        # What systemd gave the minion is not for the programs that jobs start.
+        # The environment that systemd set for the minion is not for programs of jobs.
         os.environ.pop(name, None)
-    # What a module prints belongs to the log, and must not be taken for anything else.
+    # Output of modules belongs to the log, and must not mix with messages.
     os.dup2(2, 1)
     set_title(TITLE)
 
 
 def _next_job(waiting: int, loader: Loader) -> JobCall | None:
-    """The job, or None when the job server went away or needs this process no more."""
+    """The job, or None when the job server is gone or no longer needs this process."""
     while (data := read_frame(partial(os.read, waiting))) is not None:
         match msgpack.unpackb(data, strict_map_key=False):
             case str(module):
@@ -284,7 +278,7 @@ def _write_all(waiting: int, data: bytes) -> None:
 
 
 def _run(job: JobCall, context: JobContext, loader: Loader, spool: DiskSpool, rpc: RpcClient) -> bytes:
-    """Enter the functions and leave the result; what to say then."""
+    """Run the functions and write the result; returns the report."""
     started, began = time.time(), time.monotonic()
     loader.provide("__events__", EventSender(rpc, job.jid))
     calls = job.calls
@@ -316,14 +310,15 @@ def _file_client(opts: Mapping[str, Any], rpc: RpcClient) -> FileClient:
 
 
 def _report(jid: str, entry: SpoolEntry, why: str) -> bytes:
-    """Why the result is not on disk, with the result itself when it is small."""
+    """The reason why the result is not on disk, with the result itself if it is small."""
     small = encode(jid, entry) if len(entry.body) <= HELD_RESULT_MAX else b""
     packed: bytes = msgpack.packb([why, small])
     return packed
 
 
 def read_report(jid: str, report: bytes) -> tuple[str, SpoolEntry | None]:
-    """What `_report` made. Raises ValueError for anything else: a module can write to every descriptor."""
+    """Decode a report of `_report`. Raises ValueError for anything else, because a module can write to every
+    descriptor."""
     match msgpack.unpackb(report):
         case [str(why), bytes(small)]:
             return why, decode(jid, small) if small else None
@@ -334,19 +329,17 @@ def read_report(jid: str, report: bytes) -> tuple[str, SpoolEntry | None]:
 
 
 SPARES_MAX = 8
-"""Processes made in advance at once while jobs come fast: after each fork the job server has to copy every page
-that it writes to, and several forks in a row share that cost."""
+"""Processes forked at once while jobs come fast: after each fork the job server copies every page that it writes to,
+and several forks in a row share that cost."""
 SPARES_SOON_S = 0.5
-"""Processes that were used up sooner than this are replaced by twice as many."""
+"""If the pool was used up within this time, twice as many processes are forked."""
 SPARES_IDLE_S = 5.0
-"""After so long without a new one, all spares but one are let go."""
+"""After this time without a new job, all but one waiting process are released."""
 
 
 class PreforkPool:
-    """`make` forks a waiting process; it raises OSError when there is no room for another one.
-
-    `loader` is what a process of this moment must have: it looks at the files of modules.
-    """
+    """Forks waiting processes. `make` forks one, and raises OSError when there is no room. `loader` returns the current
+    loader after a check of the module files."""
 
     def __init__(self, reactor: Reactor, make: Callable[[], JobProcess], loader: Callable[[], Loader]) -> None:
         self._reactor = reactor
@@ -359,23 +352,23 @@ class PreforkPool:
         self._module = ""
 
     def take(self) -> JobProcess:
-        """A process that waits: a spare, or a new one if modules have changed since those were made. Raises OSError."""
+        """A waiting process: one of the pool, or a new one if modules have changed since. Raises OSError."""
         loader = self._loader()
         if self._waiting and self._waiting[-1].loader is not loader:
             self.let_go(keep=0)
         return self._waiting.pop() if self._waiting else self._make()
 
     def began(self, module: str) -> None:
-        """A job of that module has begun. Whoever asks for many jobs mostly asks for the same: the next spare loads it.
+        """Note the module of a started job. The next job often uses the same one, so the next process loads it ahead.
 
-        Only the next: several at once would take the CPU from the job that runs.
+        Only the next one does: several at once would take the CPU from the running job.
         """
         self._module = module
         if self._waiting:
             self._waiting[-1].load_ahead(module)
 
     def top_up(self) -> None:
-        """Make new ones when none is left, as many as jobs come fast."""
+        """Fork new processes if none is left, as many as the rate of jobs needs."""
         self._wanted = True
         if self._waiting:
             return
@@ -395,19 +388,19 @@ class PreforkPool:
             self._reactor.call_later(SPARES_IDLE_S, lambda: self._trim(now))
 
     def renew(self) -> None:
-        """Exchange them, because they have what there was when they were made: the next job has what there is now."""
+        """Replace the processes, because grains or pillar have changed."""
         self.let_go(keep=0)
         if self._wanted:
             self.top_up()
 
     def ended(self, process: JobProcess) -> None:
-        """That process is gone; one that waited here is no spare any more."""
+        """Handle the exit of a process, which may have waited in the pool."""
         if process in self._waiting:
             self._waiting.remove(process)
             process.close()
 
     def let_go(self, *, keep: int) -> None:
-        """Let all go but so many."""
+        """Release all but `keep` processes."""
         for process in self._waiting[keep:]:
             process.close()
         del self._waiting[keep:]

@@ -71,13 +71,13 @@ log = logging.getLogger(__name__)
 
 
 class JobSignals:
-    """Remembers what was found below a job's process, for as long as that process is not reaped."""
+    """Signals to the processes of jobs. It remembers the descendants of a process until that process is reaped."""
 
     def __init__(self) -> None:
         self._trees: dict[int, ProcessTree] = {}
 
     def signal(self, jid: str, pid: int, signum: int) -> None:
-        """Signal the process of that job, its group, and every descendant."""
+        """Signal the process of the job, its group, and every descendant."""
         with log_context(jid=jid):
             log.info("signal %d to its processes", signum)
             try:
@@ -86,7 +86,7 @@ class JobSignals:
                 log.warning("its process group cannot be signalled: %s; run the minion as that user", error.strerror)
 
     def over(self, pid: int) -> None:
-        """That process was reaped."""
+        """Forget a process that was reaped."""
         self._trees.pop(pid, None)
 
 
@@ -94,7 +94,7 @@ class JobSignals:
 
 
 class RunningNotes:
-    """Writes and removes the notes. None of this may fail a job, so an error is only told to the log."""
+    """Writes and deletes the notes. An error is only logged, because it must not fail a job."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -106,14 +106,14 @@ class RunningNotes:
             os.unlink(os.path.join(self._folder, name))
 
     def note(self, call: JobCall, pid: int, started: float) -> None:
-        """Say once that this job runs; `started` is wall-clock seconds."""
+        """Write the note of a running job once; `started` is wall-clock seconds."""
         if call.jid in self._noted:
             return
         self._noted.add(call.jid)
         path = os.path.join(self._folder, call.jid)
         row = {"jid": call.jid, "fun": call.fun, "user": call.user, "pid": pid, "started": started}
         try:
-            # Hidden until it is whole; readers skip names that are no jid.
+            # Hidden until it is complete; readers skip names that are not jids.
             with open(path + ".new", "w", encoding="utf-8") as file:
                 json.dump(row, file)
             os.rename(path + ".new", path)
@@ -123,7 +123,7 @@ class RunningNotes:
             log.warning("saltutil.running will not list it: %s; make room in %s", error.strerror, self._folder)
 
     def forget(self, jid: str) -> None:
-        """It runs no more."""
+        """Delete the note of a job that ended."""
         self._noted.discard(jid)
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(self._folder, jid))
@@ -133,12 +133,13 @@ class RunningNotes:
 
 
 RUNNING_S = 0.03
-"""That a job runs is told, and noted for `saltutil.running`, after so long; most jobs have returned by then, and their
-return says it all."""
+"""RUNNING is reported, and noted for `saltutil.running`, after this delay. Most jobs have returned by then, and the
+return makes the report unnecessary."""
 
 
 class StateCoalescer:
-    """`tell` hands a message to the network process; `note` is called with the jid of a job that is told to run."""
+    """Delays RUNNING. `tell` sends a message to the network process; `note` is called with the jid when RUNNING is
+    reported."""
 
     def __init__(self, reactor: Reactor, tell: Callable[[IpcMessage], None], note: Callable[[str], None]) -> None:
         self._reactor = reactor
@@ -147,7 +148,7 @@ class StateCoalescer:
         self._starting: dict[str, IpcMessage] = {}
 
     def state(self, jid: str, state: TargetState, reason: str) -> None:
-        """Tell that state; of a job that runs, in a moment."""
+        """Report a state; RUNNING is delayed."""
         message = ipc.state(jid, str(state), reason)
         if state is not TargetState.RUNNING:
             self.overtaken(jid)
@@ -158,7 +159,7 @@ class StateCoalescer:
         self._starting[jid] = message
 
     def overtaken(self, jid: str) -> None:
-        """What is said next of that job says more than that it runs."""
+        """Drop a delayed RUNNING, because a later state of the job is about to be reported."""
         self._starting.pop(jid, None)
 
     def _tell_running(self) -> None:
@@ -176,14 +177,14 @@ class StateCoalescer:
 
 NO_RESOURCES = "this minion manages no resources"
 RESTARTED = "the minion was restarted while it ran"
-"""How a part ended whose process was an earlier job server's."""
+"""The reason of a part whose process belonged to an earlier job server."""
 
 MakeRuns = Callable[[RunCallbacks], ResourceRuns]
 
 
 class PartRuns:
-    """Until `use` has said what runs them, no part is taken. `changed` is called when the jobs machine wants something
-    done; `fail` when the disk fails."""
+    """Parts for resources. It accepts none before `use`. `changed` is called when the job state machine has new
+    effects, `fail` when the disk fails."""
 
     def __init__(
         self,
@@ -203,8 +204,8 @@ class PartRuns:
         self._begun: set[PartId] = set()
 
     def use(self, make: MakeRuns) -> None:
-        """This minion manages resources: `make` makes what runs functions on them."""
-        # In a turn of their own: the jobs machine may be in the middle of what it has ordered.
+        """Manage resources: `make` creates what runs functions on them."""
+        # In a later turn: the job state machine may still be handing out effects.
         call_soon = self._reactor.call_soon
         runs = RunCallbacks(
             segment=lambda segment: call_soon(lambda: self._produced(segment)),
@@ -213,7 +214,7 @@ class PartRuns:
         self._runs = make(runs)
 
     def begin(self, call: JobCall, srns: Sequence[TargetId]) -> None:
-        """Have the part wait where it will run, or say why it cannot."""
+        """Reserve a process for the part, or report why there is none."""
         if self._runs is None:
             self._jobs.not_forked(call.jid, NO_RESOURCES)
             return
@@ -226,20 +227,20 @@ class PartRuns:
         self._jobs.forked(call.jid, pid, ticks)
 
     def go(self, part: PartId) -> None:
-        """Let it begin."""
+        """Start the part."""
         if self._runs is not None:
             self._runs.go(part)
 
     def end(self, effect: EndPart) -> None:
-        """End it early. One of an earlier job server is ended already."""
+        """End the part early. A part of an earlier job server has ended already."""
         if self._runs is not None and effect.jid in self._begun:
             self._runs.cancel(effect.jid, late=effect.late)
 
     def ended(self, part: PartId, how: str) -> None:
-        """The part is over: everybody has answered, or `how` says why not."""
+        """Handle the end of a part: all resources answered, or `how` says why not."""
         try:
             if how:
-                # Its process may have died before it said what it had written.
+                # Its process may have died between writing a segment and reporting it.
                 for segment in self._results.segments_of(part):
                     self._notice(segment)
         except JournalError as error:
@@ -266,7 +267,7 @@ class PartRuns:
 
 
 def recovered_job(entry: JournalEntry) -> RecoveredJob:
-    """The entry for the jobs machine, with whether the process of the job still runs."""
+    """The journal's entry for the job state machine, with the information whether the process of the job is alive."""
     alive = entry.step is Step.STARTED and entry.ticks != 0 and start_ticks(entry.pid) == entry.ticks
     return RecoveredJob(
         jid=entry.jid,
@@ -284,29 +285,29 @@ def recovered_job(entry: JournalEntry) -> RecoveredJob:
 
 
 Believe = Callable[[MasterCertificate, bytes, int], None]
-"""certificate, encoded successions, seconds since 1970: pins their fleet, or raises RemoteProtocolError."""
+"""Takes a certificate, its encoded successions and the time in seconds since 1970. It pins their fleet, or raises
+RemoteProtocolError."""
 
 STATUS_S = 1.0
-"""Heartbeats are seconds apart: what they report need not be fresher."""
+"""Heartbeats are seconds apart, so the reported status need not be newer."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobStorage:
-    """What the job server keeps on disk. `running_dir` has one file a running job, for `saltutil.running`."""
+    """The job server's files. `running_dir` has one file for each running job, for `saltutil.running`."""
 
     journal: Journal
     spool: Spool
     running_dir: str
     path: str
-    """Where all of it is, for messages."""
+    """The folder that contains all of it, for messages."""
 
 
 class JobServer:
-    """Joins the jobs machine, the disk, the processes of jobs and the network process.
+    """Joins the job state machine, the disk, the processes of jobs and the network process.
 
-    `believe` takes a certificate that a master showed, the encoded successions that came with it, and the time in
-    seconds since 1970: it pins their fleet, or raises RemoteProtocolError. `fail` is called when the disk fails: what
-    cannot be remembered must not be run, so the daemon ends. A full disk only has new jobs refused until there is room.
+    `believe` verifies the certificate of a master. `fail` is called when the disk fails, and ends the daemon: a job
+    that cannot be recorded must not run. A full disk only makes it refuse new jobs until there is space.
     """
 
     def __init__(
@@ -350,7 +351,7 @@ class JobServer:
     # -- start
 
     def replay(self) -> None:
-        """Read journal and spool, and go on where an earlier job server was stopped. Raises JournalError."""
+        """Read journal and spool, and continue where the earlier job server stopped. Raises JournalError."""
         journal, spool = self._disk.journal, self._disk.spool
         remembered = [recovered_job(entry) for entry in journal.open()]
         spool.open()
@@ -367,40 +368,41 @@ class JobServer:
         self._something_ended()
 
     def grains_are(self, grains: dict[str, Any]) -> None:
-        """The grains were found: the next job sees these."""
+        """Use these grains from the next job on."""
         self._context.grains = grains
         self._pool.renew()
 
     def pillar_is(self, pillar: dict[str, Any]) -> None:
-        """The pillar was fetched: the next job sees this one."""
+        """Use this pillar from the next job on."""
         if pillar != self._context.pillar:
             self._context.pillar = pillar
             self._pool.renew()
 
     def open(self) -> None:
-        """Grains and pillar are there: jobs may start."""
+        """Start jobs: grains and pillar are available."""
         self._pool.top_up()
         self._jobs.open()
         self._carry_out()
 
     def manage_resources(self, make: MakeRuns) -> None:
-        """Take parts of jobs for resources: `make` makes what runs them. To be called before `replay`."""
+        """Accept parts for resources: `make` creates what runs them. Call it before `replay`."""
         self._parts.use(make)
 
     def attach(self, channel: Channel) -> None:
-        """A network process was started; `channel` leads to it."""
+        """Connect to a new network process through `channel`."""
         self._channel = channel
         self._session = 0
         self._tell_status()
 
     def functions_are(self, message: Message) -> None:
-        """The modules changed; `message` is what the master is told of them."""
+        """Report the functions of the minion, after modules changed."""
         self._tell(ipc.functions(message))
 
     # -- the network process
 
     def on_batch(self, batch: list[bytes]) -> None:
-        """Messages of the network process arrived. Nonsense from it costs it its life: it is started anew."""
+        """Handle messages of the network process. An invalid one ends the connection, and the network process is
+        restarted."""
         for data in batch:
             try:
                 self._from_network(unpack(data))
@@ -471,19 +473,19 @@ class JobServer:
         self._arm()
 
     def _in_order(self, effects: list[Effect]) -> None:
-        """Carry effects out in order; neighbouring records share a sync, and are on disk before what follows."""
+        """Carry out effects in order. Adjacent records share a sync, and are on disk before the next effect."""
         unwritten: list[Write] = []
         for effect in effects:
             if isinstance(effect, Write):
                 unwritten.append(effect)
                 continue
-            # A fork only makes a process that waits: it may share the sync of the record that lets it go.
+            # A fork only creates a waiting process, so it may share the sync of the record that starts the job.
             if not isinstance(effect, Fork):
                 self._write(unwritten)
                 unwritten = []
             self._one(effect)
             if isinstance(effect, Fork):
-                # Its answer belongs right behind it, before anything that follows it in this list.
+                # Its answer comes directly after it, before any later effect of this list.
                 following = self._jobs.take()
                 unwritten = self._after_fork(unwritten, following)
         self._write(unwritten)
@@ -509,19 +511,19 @@ class JobServer:
             self._disk.journal.sync()
 
     def _not_written(self, writes: list[Write], why: str) -> None:
-        """The disk is full: new jobs are refused, and of the rest is written what fits."""
+        """Handle a full disk: refuse new jobs, and write those remaining records that fit."""
         for write in writes:
             if write.step in (Step.RECEIVED, Step.STARTED):
                 self._jobs.unwritten(write.step, write.jid, why)
                 continue
-            # What these say is remembered for as long as this process lives, and found out again by the next.
+            # What these record stays in memory for the life of this process, and the next process finds it out again.
             with suppress(UnwrittenError):
                 self._disk.journal.append([Record(write.step, write.jid, write.fields)])
 
     def _one(self, effect: Effect) -> None:
         match effect:
             case Fork(jid) | Go(jid) | Tell(jid, TargetState.RECEIVED | TargetState.RUNNING) if self._jobs.refused(jid):
-                # The record that stands before it could not be written.
+                # The record before it could not be written.
                 pass
             case Fork(jid, body, srns):
                 self._fork(JobCall.of(jid, body), srns)
@@ -566,7 +568,7 @@ class JobServer:
         process, call = self._running[jid]
         process.go(call)
         self._pool.began(call.calls[0][0].partition(".")[0])
-        # Made while the job runs, so that the next one does not wait for a fork.
+        # Created while the job runs, so that the next one does not wait for a fork.
         self._reactor.call_soon(self._pool.top_up)
 
     def _make_process(self) -> JobProcess:
@@ -586,7 +588,7 @@ class JobServer:
         self._children[pid] = Child(self._reactor, pid, ended)
 
     def _end_leftover(self, pid: int, parts: list[str]) -> None:
-        """A process for resources of an earlier job server: nobody hears it, and what it does is not wanted."""
+        """End a process of resources that belonged to an earlier job server: it has no connection to this one."""
 
         def ended(_status: int | None) -> None:
             del self._children[pid]
@@ -598,7 +600,8 @@ class JobServer:
         self._kill(parts[0], pid, SIGKILL)
 
     def _says(self, jid: str, process: JobProcess) -> None:
-        """The result is on disk, or could not be written, or the process is about to be reported as ended."""
+        """Handle a report of a job's process: the result is on disk, or could not be written, or the process is about
+        to exit."""
         said = process.hear()
         if said is None:
             return
@@ -636,7 +639,7 @@ class JobServer:
         self._something_ended()
 
     def _take_over(self, jid: str, report: bytes) -> str:
-        """Hold the result that a job's process could not write; why it could not."""
+        """Hold the result that a job's process could not write; returns why it could not."""
         try:
             why, entry = read_report(jid, report)
         except (ValueError, JournalError) as error:
@@ -650,7 +653,7 @@ class JobServer:
     def _kill(self, jid: str, pid: int, signum: int) -> None:
         self._signals.signal(jid, pid, signum)
         if signum == SIGKILL and pid in self._children:
-            # One that was only just made may lead no group yet.
+            # A process that was just created may not lead a group yet.
             self._children[pid].signal(signum)
 
     # -- results
@@ -704,7 +707,7 @@ class JobServer:
 
 
 def _believed(raw: bytes, chain: bytes, believe: Believe, now: int) -> MasterCertificate | None:
-    """The certificate in `raw`, when its fleet has signed it and it is valid; None otherwise."""
+    """The certificate in `raw`, if its fleet has signed it and it is valid; None otherwise."""
     try:
         certificate = MasterCertificate.decode(raw)
         believe(certificate, chain, now)

@@ -25,11 +25,11 @@ from saltlite.wire.limits import CHUNK
 log = logging.getLogger(__name__)
 
 HELD_BYTES = 1024 * 1024
-"""Bytes of all results that are held. What does not fit is lost, and its job is reported as interrupted."""
+"""Bytes of all results held in memory. A result beyond it is lost, and its job is reported as interrupted."""
 
 
 class Results:
-    """The spool, and what it could not take. Errors are those of the spool."""
+    """The spool, and the results that it could not take. Errors are those of the spool."""
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
@@ -37,7 +37,7 @@ class Results:
         self._why = ""
 
     def hold(self, jid: str, entry: SpoolEntry, why: str) -> bool:
-        """Hold a result that the disk did not take for the reason `why`; False when there is no room for it."""
+        """Hold a result that the disk did not take because of `why`; False if there is no memory left for it."""
         self._why = why
         size = len(entry.body)
         if size > HELD_RESULT_MAX or size + sum(len(held.body) for held in self._held.values()) > HELD_BYTES:
@@ -46,7 +46,7 @@ class Results:
         return True
 
     def keep(self, jid: str, entry: SpoolEntry) -> None:
-        """Write the ending of a job that left no result; held when that cannot be, as it has no body."""
+        """Write the ending of a job without a result; hold it if the disk is full, since it has no body."""
         try:
             self._spool.write(jid, entry)
         except UnwrittenError as error:
@@ -55,7 +55,7 @@ class Results:
             self.hold(jid, entry, error.why)
 
     def retry(self) -> None:
-        """Write what is held, as far as the disk takes it now."""
+        """Write what is held, as far as the disk takes it."""
         for jid, entry in list(self._held.items()):
             try:
                 self._spool.write(jid, entry)
@@ -67,11 +67,10 @@ class Results:
                 log.info("its result is on the disk now")
 
     def read(self, jid: str) -> SpoolEntry:
-        """The result of that job."""
         return self._held.get(jid) or self._spool.read(jid)
 
     def remove(self, jid: str) -> None:
-        """Forget a result that the master has confirmed."""
+        """Delete a result that the master has confirmed."""
         if self._held.pop(jid, None) is None:
             self._spool.remove(jid)
 
@@ -80,23 +79,23 @@ class Results:
         return sorted({*self._spool.jids(), *self._held})
 
     def segments_of(self, part: PartId) -> list[str]:
-        """The segments of that part that are in the spool."""
+        """The segments of that part in the spool."""
         return [one for one in self._spool.jids() if one != part and part_of_segment(one) == part]
 
     def noticed(self, jid: str, *, said: bool = False) -> bool:
-        """Whether the job, whose process has ended, has a result; `said` is that the process said it is on disk."""
+        """Whether a job whose process ended has a result; `said`: the process reported that it is on disk."""
         return jid in self._held or self._spool.noticed(jid, said=said)
 
     def count(self) -> int:
-        """How many results wait."""
+        """The number of waiting results."""
         return self._spool.usage()[0] + len(self._held)
 
     def has_room(self) -> bool:
-        """Whether another job may be accepted, by the limits of the spool."""
+        """Whether the limits of the spool allow another job."""
         return self._spool.has_room()
 
     def full(self) -> str:
-        """Why the disk may not take another result; "" when it may."""
+        """Why the disk may not take another result; "" if it may."""
         return self._why if self._held else self._spool.full()
 
     @property
@@ -109,11 +108,12 @@ class Results:
 
 
 OFFERS_OPEN = 32
-"""Results handed to the network process and not acknowledged; the rest wait in the spool."""
+"""Results sent to the network process without an acknowledgement; the rest wait in the spool."""
 
 
 class ResultQueue:
-    """`tell` hands a message to the network process; `unreadable` is told of each result that the disk has lost."""
+    """Sends results to the network process. `tell` sends a message; `unreadable` is called for each result that the
+    disk has lost."""
 
     def __init__(self, results: Results, tell: Callable[[IpcMessage], None], unreadable: Callable[[str], None]) -> None:
         self._results = results
@@ -123,25 +123,25 @@ class ResultQueue:
         self._offered: set[str] = set()
 
     def connected(self) -> None:
-        """A new session: nothing is on its way in it."""
+        """Start a session: nothing is in flight."""
         self._offered.clear()
         self._waiting.clear()
 
     def offer(self, result: str) -> None:
-        """Hand it over in its turn. What was handed over before is taken as lost, and must not hold a place."""
+        """Queue a result. An earlier attempt is taken as lost, and must not occupy a place."""
         self._offered.discard(result)
         self._waiting[result] = None
 
     def acknowledged(self, result: str) -> None:
-        """The master has it; it may have been offered anew just before."""
+        """Handle an acknowledgement; the result may have been queued again just before."""
         self._offered.discard(result)
 
     def forget(self, result: str) -> None:
-        """It is in the spool no more."""
+        """Remove a result that is no longer in the spool."""
         self._waiting.pop(result, None)
 
     def hand_over(self) -> None:
-        """Hand over as many as may be on their way."""
+        """Send as many results as may be in flight."""
         while self._waiting and len(self._offered) < OFFERS_OPEN:
             result, _ = self._waiting.popitem(last=False)
             entry = self._read(result)
@@ -150,7 +150,7 @@ class ResultQueue:
                 self._tell(ipc.result(result, entry, inline_max=CHUNK))
 
     def grant(self, result: str) -> None:
-        """The master has room for the body of that result."""
+        """Send the body of a result, for which the master has reserved memory."""
         entry = self._read(result)
         if entry is not None:
             self._tell(ipc.body(result, entry.body))
@@ -169,11 +169,11 @@ class ResultQueue:
 
 
 HELD_RETRY_S = 5.0
-"""Between two attempts to write results that the disk did not take."""
+"""Seconds between two attempts to write results that the disk did not take."""
 
 
 class DiskQuota:
-    """`path` is where all of it is, for messages."""
+    """Free space of the minion. `path` is the folder, for messages."""
 
     def __init__(self, reactor: Reactor, jobs: JobMachine, journal: Journal, results: Results, path: str) -> None:
         self._reactor = reactor
@@ -185,7 +185,7 @@ class DiskQuota:
         self._retrying = False
 
     def look(self) -> None:
-        """Tell the jobs machine whether there is room now."""
+        """Tell the job state machine whether there is space now."""
         full = self._journal.full() or self._results.full()
         if full and not self._full:
             log.warning("new jobs are refused, because the disk is full (%s); make room in %s", full, self._path)
@@ -195,7 +195,7 @@ class DiskQuota:
         self._jobs.room(in_spool=self._results.has_room(), full=full)
 
     def write_later(self) -> None:
-        """Write what is held in memory, as soon as the disk takes it."""
+        """Write the results held in memory, as soon as the disk takes them."""
         if self._results.holding and not self._retrying:
             self._retrying = True
             self._reactor.call_later(HELD_RETRY_S, self._write)

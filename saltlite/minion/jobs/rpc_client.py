@@ -24,17 +24,17 @@ from saltlite.wire.limits import EVENT_DATA_MAX, EVENT_TAG_MAX, FILE_ASKS_MAX
 from saltlite.wire.messages import Message
 
 ASK = b"?"
-"""What a process says to ask the minion for something; the length of a message follows, and it."""
+"""The prefix of a request on the socket; its length and the message follow."""
 PATIENCE_S = 600.0
-"""How long a question waits for its answer: a master may be restarted meanwhile, and its minions come back slowly."""
+"""Seconds to wait for an answer: a master may restart meanwhile, and its minions reconnect slowly."""
 REFRESH_S = 150.0
-"""How long a new look is waited for: longer than a resource type may take to say what it has."""
+"""Seconds to wait for a refresh: longer than a resource type may take for discovery."""
 BUSY_S = 0.5
-"""After so long a piece that the master had no room for is offered again."""
+"""Seconds until a request that the master was too busy for is sent again."""
 
 
 class RpcClient:
-    """What one process of a job has asked. `fd` is its socket."""
+    """The requests of one process of a job. `fd` is its socket."""
 
     def __init__(self, fd: int, patience_s: float = PATIENCE_S) -> None:
         self._fd = fd
@@ -48,9 +48,9 @@ class RpcClient:
         self._hearing = threading.Lock()
 
     def ask(self, questions: Iterable[Message]) -> Iterator[Message]:
-        """The answers of the master to `file_request` and `file_put` messages (whose `n` is set here), in order.
+        """Send `file_request` and `file_put` messages (`n` is set here) and return the answers of the master, in order.
 
-        Several are on their way at once. Raises CommandExecutionError when the minion or the master stays silent.
+        Several are in flight at once. Raises CommandExecutionError when the minion or the master does not answer.
         """
         ahead: deque[tuple[int, Message]] = deque()
         try:
@@ -64,8 +64,8 @@ class RpcClient:
             self._unwanted.update(number for number, _question in ahead)
 
     def event(self, message: Message, patience_s: float) -> Message | None:
-        """What the master says to an `event` (whose `n` is set here), None when it says nothing in that time: it may
-        write the event down nevertheless, for the minion goes on asking."""
+        """Send an `event` (`n` is set here); the answer of the master, None without one in that time. The minion keeps
+        sending it, so the master may still store it."""
         number = self._say(message)
         answer = self._answer_within(number, patience_s)
         if answer is None:
@@ -73,10 +73,9 @@ class RpcClient:
         return answer
 
     def refresh(self, what: str) -> IpcMessage:
-        """Have the minion look anew at its "modules", "grains", "pillar" or "resources", and return when it has, with
-        what it tells about that.
+        """Have the minion refresh its "modules", "grains", "pillar" or "resources"; its report about the refresh.
 
-        Raises CommandExecutionError when that takes longer than REFRESH_S; it goes on nevertheless.
+        Raises CommandExecutionError when it takes longer than REFRESH_S; the refresh continues nevertheless.
         """
         number = self._say({"t": "refresh", "what": what})
         patience_s = min(REFRESH_S, self._patience_s)
@@ -147,11 +146,11 @@ def _minion_gone() -> CommandExecutionError:
 # -- Events: what execution modules know as `__events__`
 
 
-"""After so long an event that the master did not take yet is offered again."""
+"""Seconds until an event that the master was too busy for is sent again."""
 
 
 class EventTransport(Protocol):
-    """Takes an `event` message to the master: its answer, None when there is none in so many seconds."""
+    """Sends an `event` message; the answer of the master, None without one in `patience_s` seconds."""
 
     def event(self, message: Message, patience_s: float) -> Message | None: ...
 
@@ -164,10 +163,9 @@ class EventSender:
         self._jid = jid
 
     def send(self, tag: str, data: Mapping[str, Any], timeout_s: float) -> None:
-        """Have the master write the event down; it is in its event log when this returns.
+        """Send an event; it is in the master's event log when this returns.
 
-        Raises SaltInvocationError for what is no event, CommandExecutionError when the master cannot be asked in
-        `timeout_s` seconds.
+        Raises SaltInvocationError for an invalid event, CommandExecutionError without an answer in `timeout_s` seconds.
         """
         message = event_message(tag, data, self._jid)
         give_up_at = time.monotonic() + timeout_s
@@ -185,14 +183,14 @@ class EventSender:
 
 
 def event_message(tag: str, data: Mapping[str, Any], jid: str) -> Message:
-    """The `event` message, with its limits. Raises SaltInvocationError."""
+    """The `event` message, within its limits. Raises SaltInvocationError."""
     try:
         parse_tag(tag)
     except UsageError as error:
         raise SaltInvocationError(str(error)) from error
     if len(tag) > EVENT_TAG_MAX:
         raise SaltInvocationError(f"The tag of an event has at most {EVENT_TAG_MAX} characters.")
-    # As a return: whatever it is made of becomes plain values.
+    # Encoded like a return, so that any value becomes plain.
     plain = decode_return(encode_whole(dict(data), RETURN_MAX).body, 2 * RETURN_MAX)
     try:
         encoded = codec.encode_checked(plain, codec.EVENT)

@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 
 
 class AnswerCheck:
-    """`keys` are the job keys that are trusted now, `entropy` gives random bytes; `alarm` is told how many answers were
-    refused since this process began, after each."""
+    """Adds nonces to requests and verifies answers. `keys` returns the trusted job keys, `entropy` random bytes;
+    `alarm` is called with the number of refused answers since the start."""
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class AnswerCheck:
         self._refused = 0
 
     def outgoing(self, question: Message) -> Message:
-        """The question as the network process gets it."""
+        """The request to send, with a nonce where its answer has to be signed."""
         return with_nonce(question, self._entropy)
 
     def incoming(self, question: Message, answer: Message) -> Message:
-        """The answer to a question that was sent like this; in place of one that nobody signed, one that says so."""
+        """The answer to that request, or one with the state FORGED if it is not signed by a trusted master."""
         if is_believed(self._keys(), self._minion, question, answer):
             return answer
         self._refused += 1
@@ -74,32 +74,33 @@ class AnswerCheck:
 
 
 NUMBERS = 2**31
-"""Numbers of questions go round here."""
+"""Request numbers wrap around here."""
 
 Refresh = Callable[[str, Callable[[IpcMessage], None]], None]
-"""Look at "modules", "grains" … anew, and call back when that is done, with what there is to tell."""
+"""Refreshes "modules", "grains" …, and calls back with a report."""
 Answered = Callable[[Message], None]
 
 
 @dataclass(slots=True)
 class _Request:
-    """One question and what the master gets. Either of a process (None when that has ended) under the number that it
-    has there, or of the minion itself, which wants it `answered`."""
+    """One request to the master: of a process (None after its exit), which knows it as number `own`, or of the minion
+    itself, which gets the answer through `answered`."""
 
     message: Message
     process: JobProcess | None = None
     own: int = 0
     answered: Answered | None = None
     again: bool = False
-    """Whether it is asked again in the next session, as those of processes are."""
+    """Whether it is sent again in the next session, like those of processes."""
     whose: object = None
-    """Somebody who may go away before it was asked."""
+    """The owner, for `forget`."""
     sent: Message = field(default_factory=dict)
-    """The message as it was asked last, under a number and with a nonce of its own."""
+    """The message as it was last sent, with its number and nonce."""
 
 
 class RpcServer:
-    """`tell` hands a message to the network process; `check` says which answers are believed."""
+    """Requests of processes and of the minion to the master. `tell` sends a message to the network process; `check`
+    verifies answers."""
 
     def __init__(
         self, reactor: Reactor, tell: Callable[[IpcMessage], None], refresh: Refresh, check: AnswerCheck
@@ -115,19 +116,19 @@ class RpcServer:
         self._numbers = 0
 
     def ask(self, message: Message, answered: Answered, *, again: bool = False, whose: object = None) -> None:
-        """The minion itself asks. A session that ends takes the question with it: it is not answered then, unless it
-        is to be asked `again`. `whose` it is may be told to `forget`."""
+        """Send a request of the minion itself. It is dropped, unanswered, when the session ends, unless `again` is set.
+        `whose` names its owner for `forget`."""
         self._waiting.append(_Request(dict(message), answered=answered, again=again, whose=whose))
         self._ask()
 
     def forget(self, whose: object) -> None:
-        """Nobody waits for answers to these any more: those that have not been asked are not."""
+        """Drop the requests of this owner that were not sent yet."""
         self._waiting = deque(ask for ask in self._waiting if ask.whose is not whose)
         for ask in self._open.values():
             ask.again = ask.again and ask.whose is not whose
 
     def on_request(self, process: JobProcess, raw: bytes) -> None:
-        """A process asks. What it must not ask is not answered: it is its own fault, and waits in vain."""
+        """Handle a request of a process. An invalid one is logged and not answered."""
         try:
             asked = unpack(raw)
             own = int(asked["n"])
@@ -144,7 +145,7 @@ class RpcServer:
             self._ask()
 
     def on_response(self, message: Message) -> None:
-        """The master answered."""
+        """Handle an answer of the master."""
         ask = self._open.pop(message["n"], None)
         if ask is not None:
             message = self._check.incoming(ask.sent, message)
@@ -155,14 +156,14 @@ class RpcServer:
         self._ask()
 
     def connected(self) -> None:
-        """A new session: the master knows nothing of what it was asked before."""
+        """Start a session: send the open requests again, because the new master does not have them."""
         asked = [*self._open.values(), *self._waiting]
         self._open.clear()
         self._waiting = deque(ask for ask in asked if ask.process is not None or ask.again)
         self._ask()
 
     def ended(self, process: JobProcess) -> None:
-        """That process asks nothing more. What the master was asked for it keeps its place until it is answered."""
+        """Drop the requests of a process that ended. Those already sent keep their place until the answer arrives."""
         self._waiting = deque(ask for ask in self._waiting if ask.process is not process)
         self._refreshing = [one for one in self._refreshing if one[0] is not process]
         for ask in self._open.values():
@@ -209,7 +210,7 @@ class RpcServer:
 SOCKET_NAME = "events.ipc"
 SOCKET_MODE = 0o600
 CALLERS_MAX = 64
-"""Processes that are served at once; others wait in the kernel."""
+"""Processes served at once; others wait in the kernel."""
 _MESSAGE_MAX = EVENT_DATA_MAX + 4096
 
 
@@ -224,7 +225,7 @@ class LocalEvents:
         self._acceptor: Acceptor | None = None
 
     def start(self) -> None:
-        """Listen. Where no socket can be made, `saltlite call` sends no events, and the log says why."""
+        """Listen. If the socket cannot be created, `saltlite call` sends no events, and the log says why."""
         try:
             self._listener = listen_unix(self._path, SOCKET_MODE)
         except StartupError as error:
@@ -268,11 +269,11 @@ class LocalEvents:
         self._rpc_server.ask(message, answered, again=True, whose=channel)
 
     def _gone(self, channel: Channel) -> None:
-        # It has told its user that the event was not sent, and while the master is away nothing would end this.
+        # Its user was told that the event was not sent; without this, the request would stay while the master is away.
         self._rpc_server.forget(channel)
         self._released()
 
     def _released(self) -> None:
         if self._acceptor is not None:
-            # In a later turn: it may be the acceptor that calls.
+            # In a later turn, because the acceptor may be the caller.
             self._reactor.call_soon(self._acceptor.released)

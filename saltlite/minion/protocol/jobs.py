@@ -68,21 +68,21 @@ from saltlite.wire.messages import REASON_MAX
 
 
 QUEUE_MAX = 1000
-"""Jobs that wait on the minion for a free place. A further one is refused. Parts for resources count by themselves."""
+"""Jobs that wait for a free slot. A further one is refused. Parts for resources count separately."""
 
 
 @dataclass(slots=True)
 class SlotQueue:
-    """The jobs of one kind; `limit` of them run at once."""
+    """The jobs of one kind, of which `limit` run at once."""
 
     limit: int
     waiting: deque[str] = field(default_factory=deque)
     active: set[str] = field(default_factory=set)
-    """Those that have a place: from the order to make a process until it has ended."""
+    """Jobs that occupy a slot: from the fork to the exit of the process."""
 
     @property
     def is_full(self) -> bool:
-        """Whether all places are taken."""
+        """Whether all slots are occupied."""
         return len(self.active) >= self.limit
 
     @property
@@ -92,34 +92,34 @@ class SlotQueue:
 
 
 class JobSlots:
-    """The lanes of a minion, of which `processes` jobs of its own run at once."""
+    """The slots of a minion, of which `processes` are for its own jobs."""
 
     def __init__(self, processes: int) -> None:
         self._processes = SlotQueue(processes)
         self._parts = SlotQueue(PARTS_RUNNING_PER_MINION)
 
     def of(self, jid: str) -> SlotQueue:
-        """The lane that the job is in."""
+        """The queue of that job."""
         return self._parts if is_resource_part(jid) else self._processes
 
     @property
     def active(self) -> frozenset[str]:
-        """All that have a place."""
+        """All jobs with a slot."""
         return frozenset(self._processes.active | self._parts.active)
 
     @property
     def waiting(self) -> list[str]:
-        """All that wait for one."""
+        """All jobs that wait for one."""
         return [*self._processes.waiting, *self._parts.waiting]
 
     def next(self) -> Iterator[str]:
-        """Those that may start now, in order; each must be given its place before the next is asked for."""
+        """The jobs that may start now, in order; give each its slot before you ask for the next."""
         for lane in (self._processes, self._parts):
             while lane.waiting and not lane.is_full:
                 yield lane.waiting.popleft()
 
     def drop(self, jid: str) -> None:
-        """It waits no more, and has no place."""
+        """Remove a job from its slot or its queue."""
         lane = self.of(jid)
         if jid in lane.waiting:
             lane.waiting.remove(jid)
@@ -139,18 +139,18 @@ class TrustedKeys:
         self._until: dict[bytes, float] = {}
 
     def trust(self, job_key: bytes, until_s: float, now_s: float) -> None:
-        """Believe that key up to its certificate's last second; forget those whose time is over."""
+        """Trust that key until its certificate expires, and drop expired keys."""
         self._until = {key: until for key, until in self._until.items() if now_s <= until}
         self._until[job_key] = max(until_s, self._until.get(job_key, 0.0))
 
     def valid(self, now_s: float) -> list[bytes]:
-        """The keys that are believed now."""
+        """The trusted keys."""
         return [key for key, until in self._until.items() if now_s <= until]
 
     def check(self, delivery: Delivery, now_s: float) -> tuple[JobBody, bytes]:
-        """The job and the key that signed it, if that is a trusted one, for this minion and not long ago.
+        """Verify a delivery; returns the body and the key that signed it.
 
-        A part for resources is signed for exactly these. Raises RemoteProtocolError with the reason
+        A part for resources is signed for exactly these resources. Raises RemoteProtocolError with the reason
         `bad-job-signature`, `wrong-jid`, `bad-part`, `not-in-audience`, `too-old`, or one of `decode_body`.
         """
         signer = next((key for key in self.valid(now_s) if _signed(key, delivery)), None)
@@ -170,7 +170,7 @@ class TrustedKeys:
 
 
 def body_of(job: RecoveredJob) -> JobBody | None:
-    """The body as it was received, None when it was not kept or cannot be read any more."""
+    """The recorded body, None if it was not kept or cannot be read."""
     try:
         return decode_body(job.body) if job.body else None
     except RemoteProtocolError:
@@ -179,17 +179,17 @@ def body_of(job: RecoveredJob) -> JobBody | None:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How this minion stands when a job arrives: what it has forgotten, and whether it can take more."""
+    """What decides whether a new job is accepted: the floor of the journal, and the free capacity."""
 
     floor: str
     has_room: bool
-    """In its spool."""
+    """In the spool."""
     is_crowded: bool
-    """So many wait already that no further one may."""
+    """Whether the queue is full."""
 
 
 def refused_at_once(jid: str, deliver_ms: int, standing: Capacity) -> tuple[TargetState, str] | None:
-    """Why a job that may run here does not, None when it does. `deliver_ms` is what is left of its delivery time."""
+    """Why a valid job is refused, None if it is accepted. `deliver_ms` is the rest of its delivery time."""
     if jid <= standing.floor:
         return TargetState.REFUSED, "the job is older than this minion's journal"
     if deliver_ms <= 0:
@@ -202,9 +202,9 @@ def refused_at_once(jid: str, deliver_ms: int, standing: Capacity) -> tuple[Targ
 
 
 def refused_after_restart(job: RecoveredJob, waited_ms: int, *, is_readable: bool) -> tuple[TargetState, str] | None:
-    """Why a job that had not started is not started now; None when it is."""
+    """Why a job that had not started is not started after a restart, None if it is."""
     if not 0 <= waited_ms <= job.deliver_ms:
-        # A clock that was set back or far forward counts as expired: not running it is the safe side.
+        # A clock that was set back or far ahead counts as expired: not to run the job is the safe side.
         return TargetState.EXPIRED, "the minion was down past its delivery time"
     if not is_readable:
         return TargetState.REFUSED, "this version of the minion cannot read the job"
@@ -220,7 +220,7 @@ def _signed(key: bytes, delivery: Delivery) -> bool:
 
 
 def _ordered_at(body: JobBody) -> float:
-    """When the job was made, by the master's clock, as its jid says."""
+    """The time of the job by the master's clock, from its jid."""
     try:
         return datetime.strptime(body.jid, "%Y%m%d%H%M%S%f").replace(tzinfo=UTC).timestamp()
     except ValueError:
@@ -228,20 +228,18 @@ def _ordered_at(body: JobBody) -> float:
 
 
 KILL_GRACE_S = 2.0
-"""Between the signal that asks a job to end and the one that ends it."""
+"""Seconds from SIGTERM to SIGKILL."""
 UNWRITTEN_MAX = 10_000
-"""Refusals that are remembered in memory only, as the disk is full or they are not for it. The oldest goes first."""
+"""Refusals remembered in memory only, because the disk is full or they are not written. The oldest is dropped first."""
 CANCELS_AHEAD_MAX = 1000
-"""Jobs that the journal has as cancelled before they arrived. Such a cancel is not signed, so the process that
-reads
-the network could make it up; further ones are remembered in memory only."""
+"""Jobs that the journal has as cancelled before they arrived. Such a cancel is not signed, so the network process could
+forge it; further ones are remembered in memory only."""
 
 
 class JobMachine:
-    """The machine. `minion` is this minion's id, `limit` how many processes run at once, `longest_s` the local run
-    time cap (0 for none). A jid here is the id of a part of a job. No method raises for anything that a master or the
-    network sent.
-    """
+    """The state machine. `minion` is the id of this minion, `limit` the number of concurrent processes, `longest_s` the
+    local run time limit (0 for none). A jid here is the id of a part of a job. No method raises because of input from a
+    master or the network."""
 
     def __init__(self, minion: str, clock: Clock, *, limit: int, longest_s: float) -> None:
         self.minion = minion
@@ -266,12 +264,12 @@ class JobMachine:
         self._effects.append(effect)
 
     def take(self) -> list[Effect]:
-        """The effects since the last call, in the order in which they must be carried out."""
+        """The effects since the last call, to be carried out in this order."""
         effects, self._effects = self._effects, []
         return effects
 
     def deadline(self) -> float:
-        """Monotonic time at which `tick()` has something to do; infinity for never."""
+        """Monotonic time at which `tick()` is due; infinity for never."""
         moments = [self._entries[jid].expires for jid in self._places.waiting]
         for entry in (self._entries[jid] for jid in self._places.active):
             moments.append(min(entry.limit, entry.kill_at))
@@ -279,13 +277,13 @@ class JobMachine:
 
     @property
     def running(self) -> list[str]:
-        """The jids whose process was started and has not ended, sorted."""
+        """The jids with a running process, sorted."""
         return sorted(jid for jid in self._places.active if self._entries[jid].step is Step.STARTED)
 
     # -- what happens
 
     def replay(self, remembered: Iterable[RecoveredJob], spooled: Collection[str], floor: str) -> None:
-        """The journal and the spool as they were found at the start."""
+        """Load the journal and the spool at the start."""
         self._floor = floor
         for segment in filter(is_segment_id, spooled):
             self._segments.found(segment)
@@ -307,21 +305,18 @@ class JobMachine:
                         self._cancelled_ahead.add(job.jid)
 
     def open(self) -> None:
-        """The grains are there: jobs may start."""
+        """Start jobs: the grains are available."""
         self._open = True
         self._start_queued()
 
     def room(self, *, in_spool: bool, full: str = "") -> None:
-        """Whether the spool can take more results, and why the disk cannot; while it is so, new jobs are refused."""
+        """Report whether the spool can take more results, and why the disk is full; new jobs are refused meanwhile."""
         self._quota = in_spool
         self._full = full
 
     def trust(self, job_key: bytes, until_s: float) -> None:
-        """A master certificate was verified against the pinned fleet: jobs signed by its key may run.
-
-        `until_s` is the certificate's last second, wall clock: after it the key counts no more. Until the next call
-        it is this master that results are offered to.
-        """
+        """Trust the job key of a verified master certificate until `until_s` (wall clock). Results are offered to this
+        master until the next call."""
         self._offers.master = job_key
         self._keys.trust(job_key, until_s, self._clock.wall())
 
@@ -330,14 +325,14 @@ class JobMachine:
         return self._keys.valid(self._clock.wall())
 
     def connected(self, spooled: Iterable[str]) -> None:
-        """The minion is READY: offer every result that the master has not acknowledged."""
+        """Handle a READY session: offer every result without an acknowledgement."""
         self._offers.clear()
         active = self._places.active
         for jid in (jid for jid in spooled if jid not in active):
             self._offer(jid)
 
     def received(self, delivery: Delivery) -> None:
-        """A job arrived, for the first time or again."""
+        """Handle a delivery, which may be a repeated one."""
         entry = self._entries.get(delivery.jid)
         if entry is not None:
             self._received_again(entry)
@@ -345,7 +340,7 @@ class JobMachine:
         try:
             body, issuer = self._keys.check(delivery, self._clock.wall())
         except RemoteProtocolError as error:
-            # Not journaled: what was not signed by a master must not be able to use a jid up.
+            # Not written: a job that no master signed must not use up a jid.
             self._tell(delivery.jid, TargetState.REFUSED, f"the job was not accepted: {error}")
             return
         deliver_ms = min(delivery.deliver_ms, body.deliver_ms)
@@ -370,10 +365,10 @@ class JobMachine:
             self._tell(delivery.jid, TargetState.RECEIVED)
 
     def forked(self, jid: str, pid: int, ticks: int) -> None:
-        """The job's process waits under this pid; `ticks` is its start time, which no later process shares."""
+        """Note the process of a job, which waits; `ticks` is its start time, which no later process shares."""
         entry = self._entries[jid]
         if entry.ending is not None:
-            # Cancelled while it was being made: it waits, and is never let into the function.
+            # Cancelled during the fork: the process waits, and never enters the function.
             entry.pid = pid
             self._effects.append(entry.end(SIGKILL, late=False))
             self._not_started(jid, entry.ending, entry.reason)
@@ -386,22 +381,22 @@ class JobMachine:
         self._tell(jid, TargetState.RUNNING)
 
     def not_forked(self, jid: str, reason: str) -> None:
-        """The machine has no room for another process: the job was not run, and says so."""
+        """Refuse a job, because the machine has no room for another process."""
         entry = self._entries[jid]
         self._not_started(jid, entry.ending or TargetState.REFUSED, entry.reason or reason)
 
     def unwritten(self, step: Step, jid: str, why: str) -> None:
-        """The disk had no room for a record that says the job was received, or started: it will not run.
+        """Handle a RECEIVED or STARTED record that the disk did not take: the job will not run.
 
-        `why` is a phrase such as "No space left on device". Ask `refused` before you carry out what stands behind
-        the record. Other records may be missing: what they say is found out again.
+        `why` is a phrase such as "No space left on device". Check `refused` before you carry out later effects of the
+        job. Records of other steps may be missing; their content is found out again.
         """
         entry = self._entries.get(jid)
         if entry is None or entry.step not in (Step.RECEIVED, Step.STARTED):
             return
         self._places.drop(jid)
         if entry.step is Step.STARTED:
-            # It waits, and is never let into the function.
+            # The process waits, and never enters the function.
             self._effects.append(entry.end(SIGKILL, late=False))
         self._refuse_unwritten(jid, TargetState.REFUSED, disk_full(why))
         if step is Step.STARTED:
@@ -409,15 +404,15 @@ class JobMachine:
         self._start_queued()
 
     def refused(self, jid: str) -> bool:
-        """Whether this job is refused for good: neither a process nor a word that it runs may follow."""
+        """Whether this job is refused for good: it gets no process and no RUNNING state."""
         entry = self._entries.get(jid)
         return entry is not None and entry.step is Step.REFUSED
 
     def exited(self, jid: str, *, left_result: bool, how: str, unwritten: str = "") -> None:
-        """The job's process ended; `how` is a phrase such as "exit status 1".
+        """Handle the exit of a job's process; `how` is a phrase such as "exit status 1".
 
-        `unwritten` says why the disk did not take its result; with `left_result` it is in memory, for as long as
-        this job server lives.
+        `unwritten` says why the disk did not take its result; with `left_result` the result is in memory for the life
+        of this job server.
         """
         entry = self._entries.get(jid)
         if entry is None or entry.step is not Step.STARTED:
@@ -430,21 +425,19 @@ class JobMachine:
         if entry.ending is not None:
             self._effects.append(Kill(jid, entry.pid, SIGKILL))
         entry.step = Step.DONE
-        # With the reason, so that a result which never reaches the disk is not taken for one that was handed over.
+        # With the reason, so that a result which never reaches the disk is not taken for a delivered one.
         self._effects.append(Write(Step.DONE, jid, {"reason": noted} if noted else {}, lazy=True))
         self._offer(jid)
         self._start_queued()
 
     def produced(self, segment: str) -> None:
-        """What some resources of a part have answered is in the spool, under this id."""
+        """Handle a new segment in the spool."""
         if self._segments.found(segment):
             self._offer(segment)
 
     def part_ended(self, part: str, how: str) -> None:
-        """Every resource of the part has answered; or, as a phrase in `how` says, its process ended before that.
-
-        All that they answered was `produced`.
-        """
+        """Handle the end of a part for resources: all answered, or its process ended before, and `how` is a phrase for
+        it. Each segment was `produced` before."""
         entry = self._entries.get(part)
         if entry is None or entry.step is not Step.STARTED:
             return
@@ -453,14 +446,12 @@ class JobMachine:
         self._start_queued()
 
     def unreadable(self, segment: str) -> None:
-        """The disk lost a segment: of those whose answers were in it nothing is known.
-
-        Of the result of a minion itself the master is told when it asks next.
-        """
+        """Handle a segment that the disk lost: the answers in it are unknown. A lost result of the minion itself is
+        reported when the master asks again."""
         self._segments.unreadable(segment, self._entries.get(part_of_segment(segment)))
 
     def acknowledged(self, jid: str) -> None:
-        """The master has committed the return, or the segment of one."""
+        """Handle the master's commit of a return or of a segment."""
         entry = self._entries.get(part_of_segment(jid))
         if is_segment_id(jid):
             self._segments.acknowledged(jid, entry)
@@ -474,7 +465,7 @@ class JobMachine:
         self._effects.append(Forget(jid))
 
     def cancel(self, jid: str) -> None:
-        """An operator ends the job. One that has not arrived will not run when it does."""
+        """Cancel a job for an operator. If it has not arrived yet, it will not run."""
         entry = self._entries.get(jid)
         if entry is None:
             self._cancel_ahead(jid)
@@ -489,7 +480,7 @@ class JobMachine:
             self._report(entry)
 
     def forgotten(self, floor: str) -> None:
-        """The journal was compacted: what ended up to this jid is forgotten, and refused if it comes again."""
+        """Handle a compaction of the journal: jobs up to this jid are forgotten, and refused if they arrive again."""
         self._floor = max(self._floor, floor)
         gone = [entry.jid for entry in self._entries.values() if entry.jid <= floor and entry.step in ENDED]
         for jid in gone:
@@ -497,7 +488,7 @@ class JobMachine:
         self._cancelled_ahead.difference_update(gone)
 
     def tick(self) -> None:
-        """Time has passed: end what has run too long, drop what waited too long, offer again."""
+        """Handle time: end what has run too long, drop what waited too long, offer again."""
         now = self._clock.monotonic()
         for jid in sorted(self._places.active):
             entry = self._entries[jid]
@@ -522,13 +513,13 @@ class JobMachine:
 
     def _refuse(self, jid: str, state: TargetState, reason: str) -> None:
         if jid > self._floor or jid in self._entries:
-            # An unknown job at or below the floor is refused without being remembered.
+            # An unknown job at or below the floor is refused without a record.
             self._entries[jid] = JobEntry(jid, Step.REFUSED, ending=state, reason=reason)
             self._effects.append(Write(Step.REFUSED, jid, {"reason": spelled(state, reason)}))
         self._tell(jid, state, reason)
 
     def _cancel_ahead(self, jid: str) -> None:
-        # One of the future is never written: once the journal forgets it, real jobs would count as older.
+        # A jid of the future is never written: after the journal forgets it, real jobs would count as older.
         latest = jid_at(int((self._clock.wall() + CLOCK_SLACK_S) * 1_000_000))
         if jid > latest or len(self._cancelled_ahead) >= CANCELS_AHEAD_MAX:
             self._refuse_unwritten(jid, TargetState.CANCELLED, CANCELLED_AHEAD)
@@ -548,12 +539,12 @@ class JobMachine:
 
     def _received_again(self, entry: JobEntry) -> None:
         if entry.issuer not in (b"", self._offers.master):
-            # Two masters made the same jid in the same microsecond. What is known of one says nothing of the other.
+            # Two masters made the same jid in the same microsecond. The state of one is unrelated to the other.
             self._tell(entry.jid, TargetState.REFUSED, "another master gave this job id to another job: publish again")
             return
         if entry.step is Step.DONE and self._segments.any_offered(entry.jid):
-            # Its result is on its way, but an answer there must be now: until then this job has a place in the
-            # master's window, and jobs behind it wait.
+            # Its result is in flight, but the answer must be immediate: until then this job has a place in the master's
+            # window, and jobs behind it wait.
             self._tell(entry.jid, TargetState.RUNNING)
         self._report(entry)
 
@@ -564,7 +555,7 @@ class JobMachine:
             case Step.STARTED:
                 self._tell(entry.jid, TargetState.RUNNING)
             case Step.DONE:
-                # Only what is not on its way already: two transfers of one result would meet each other.
+                # Only what is not in flight already: two transfers of one result would collide.
                 for jid in self._segments.of(entry.jid) or [entry.jid]:
                     if jid not in self._offers:
                         self._offer(jid)
@@ -599,7 +590,7 @@ class JobMachine:
             self._effects.append(entry.end(SIGTERM, late=state is TargetState.TIMED_OUT))
 
     def _keep(self, entry: JobEntry, why: str) -> str:
-        """Have a result kept for a job that left none; what the journal says of it."""
+        """Store an ending for a job without a result; returns its reason for the journal."""
         kept = entry.keep(why, int(self._clock.wall() * 1000))
         self._effects.append(kept)
         return spelled(kept.state, kept.reason)
@@ -632,12 +623,12 @@ class JobMachine:
         self._effects.append(Write(Step.DONE, job.jid, {"reason": noted} if noted else {}))
 
     def _replay_done(self, entry: JobEntry, reason: str) -> None:
-        """It has ended, and the spool has no result under its own id."""
+        """The job has ended, and the spool has no result under its own id."""
         if self._segments.of(entry.jid):
             entry.owed = reason
         elif reason:
             entry.ending, why = read_spelled(reason)
             self._keep(entry, why)
         else:
-            # It was handed over; the record of that needed no sync and was lost.
+            # It was delivered; the record of that needed no sync and was lost.
             entry.step = Step.ACKED
