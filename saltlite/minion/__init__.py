@@ -1,1 +1,1 @@
-"""The minion: its protocol, its jobs, its processes, and what it keeps in step with the master."""
+"""The minion: its protocol, jobs, processes, resources, and synchronisation with the master."""

@@ -1,12 +1,11 @@
 """The minion's journal: one file in a private folder, appended to and synced before each step of a job.
 
-Rules of this file: the file under its name is always one that was synced whole before it got the name; what
-`open()` reports is on disk; after a failed sync nothing is believed any more, because the kernel may call
-pages clean that never reached the disk.
+Rules: the file gets its name only after it was synced as a whole. What `open()` returns is on disk. After a failed sync
+the journal is unusable, because the kernel may mark pages clean that never reached the disk.
 
-A full disk harms nothing. JOURNAL_RESERVE bytes behind the end of the file belong to it in advance, so that what
-becomes of the jobs that were taken can be written when nobody else can write; while they cannot be set aside, no new
-job is taken. On a file system that sets nothing aside (ZFS, for one) each record finds out for itself.
+A full disk is harmless. JOURNAL_RESERVE bytes are preallocated behind the end of the file, so that the progress of
+accepted jobs can still be written; while they cannot be, no new job is accepted. On a file system without preallocation
+(such as ZFS) each record finds out by itself.
 """
 
 from __future__ import annotations
@@ -37,10 +36,8 @@ REWRITE = "journal.tmp"
 
 
 class DiskJournal:
-    """The port `saltlite.minion.protocol.effects.Journal` over a folder.
-
-    `entropy(n)` gives n random bytes; it is asked once, when the journal is created.
-    """
+    """The port `saltlite.minion.protocol.effects.Journal` over a folder. `entropy(n)` returns n random bytes for a new
+    journal."""
 
     def __init__(self, folder: Folder, *, entropy: Callable[[int], bytes]) -> None:
         self.incarnation = ""
@@ -91,13 +88,13 @@ class DiskJournal:
         self._entries.update(changed)
 
     def full(self) -> str:
-        """See the port. Asking costs a system call only while the reserve is incomplete."""
+        """See the port. It makes a system call only while the reserve is incomplete."""
         if self._full and self._handle is not None and not self._dead:
             self._reserve(self._handle, 0)
         return self._full
 
     def sync(self) -> None:
-        """fdatasync, when there is something to sync; see the port."""
+        """Call fdatasync if something is unsynced; see the port."""
         handle = self._living()
         if self._synced == self._size:
             return
@@ -108,15 +105,14 @@ class DiskJournal:
         self._synced = self._size
 
     def entry(self, jid: str) -> JournalEntry | None:
-        """What is known of that job; see the port."""
         return self._entries.get(jid)
 
     def should_compact(self) -> bool:
-        """See the port. A file that stays large is rewritten when it has doubled."""
+        """See the port. A file that stays large is compacted when it has doubled."""
         return self._size > self._compact_above
 
     def compact(self, now_ms: int) -> None:
-        """Write what stays into a new file and give it the name; see the port."""
+        """Write the remaining entries into a new file and rename it; see the port."""
         old = self._living()
         staying, floor = kept(self._entries.values(), now_ms, self.floor)
         before, self.floor = self.floor, floor
@@ -124,7 +120,7 @@ class DiskJournal:
             self._rewrite(staying)
         except OSError as error:
             self.floor = before
-            # Not before it has doubled: trying again at every job would only keep the disk busy.
+            # Not before it has doubled: a new attempt for every job would only load the disk.
             self._compact_above = max(JOURNAL_COMPACT_BYTES, 2 * self._size)
             with suppress(OSError):
                 self._folder.remove(REWRITE)
@@ -135,7 +131,7 @@ class DiskJournal:
         self._entries = {entry.jid: entry for entry in staying}
 
     def close(self) -> None:
-        """Give the file back; what was not synced is as safe as it was. A second close does nothing."""
+        """Close the file, without a sync. A second close does nothing."""
         if self._handle is not None:
             self._handle.close()
         self._handle = None
@@ -156,7 +152,7 @@ class DiskJournal:
                 f"the journal {self._path} ended in a record that was never finished: "
                 f"{len(data) - found.end} bytes were cut off at byte {found.end}"
             )
-        # A killed process may have written records without a sync; from here on they are acted on.
+        # A killed process may have written records without a sync; from here on they have effects.
         self._handle.sync()
         self._synced = found.end
         self._reserve(self._handle, 0)
@@ -169,11 +165,10 @@ class DiskJournal:
         self._seed = int.from_bytes(self._header[-4:], "big")
 
     def _rewrite(self, entries: Iterable[JournalEntry]) -> None:
-        """Put a new file in place of the journal. Raises OSError while the old one is still the journal."""
+        """Replace the journal by a new file. Raises OSError while the old one is still in use."""
         parts = [self._header]
         size = len(self._header)
-        # Each record calls what is before it synced: the file gets its name only after that has become true.
-        # The floor comes last, so that there is a later record for every entry, should the disk lose one.
+        # Each record declares what is before it as synced: the file is renamed only after that is true.
         for payload in [*map(kept_map, entries), {"k": FLOOR, "j": self.floor}]:
             line = frame(payload, seed=self._seed, synced=size)
             parts.append(line)
@@ -197,13 +192,13 @@ class DiskJournal:
         self._reserve(handle, 0)
 
     def _reserve(self, handle: Handle, further: int) -> None:
-        """Set room aside for `further` bytes and the reserve: twice over, so that few records have to ask."""
+        """Preallocate `further` bytes and the reserve, twice over, so that few records need a system call."""
         needed = self._size + further + JOURNAL_RESERVE
         for wanted in (needed + JOURNAL_RESERVE, needed):
             try:
                 handle.reserve(wanted)
             except OSError as error:
-                # Where nothing can be set aside there is nothing to wait for either.
+                # Without preallocation there is nothing to wait for either.
                 self._full = (error.strerror or "it is full") if error.errno in FULL else ""
             else:
                 self._full, self._reserved = "", wanted
@@ -215,7 +210,7 @@ class DiskJournal:
         return self._handle
 
     def _not_written(self, handle: Handle, error: OSError) -> NoReturn:
-        """Take the part of a record away that a full disk let in; any other error is the end of this journal."""
+        """Remove the part of a record that a full disk accepted; any other error disables this journal."""
         if error.errno not in FULL:
             self._die(f"a write failed: {error.strerror}", error)
         self._reserved = 0

@@ -41,7 +41,7 @@ class OversizedReturns:
         self._limit = limit
 
     def keep(self, jid: str, whole: bytes) -> bool:
-        """Keep a return; False when it is larger than the limit, or the disk does not take it."""
+        """Keep a return; False if it is larger than the limit, or the disk does not take it."""
         size = HEADER_BYTES + len(whole)
         if size > self._limit:
             return False
@@ -63,7 +63,7 @@ class OversizedReturns:
             with suppress(FileNotFoundError):
                 sizes[name] = self._folder.size(name)
         over = sum(sizes.values()) + size - self._limit
-        # Jids sort by time. What a killed process left unfinished goes in its turn.
+        # Jids sort by time. Unfinished files of killed processes are deleted in their turn.
         for name in sorted(sizes):
             if over <= 0:
                 return
@@ -83,12 +83,12 @@ class OversizedReturns:
 
 
 NOTICE_BYTES = 1024
-"""Kept free of the limit for the line or the map that says what was cut."""
+"""Reserved for the line or the map that describes the truncation."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedReturn:
-    """The encoded return, and what its reason has to say of it ("" when it is whole)."""
+    """The encoded return, and a note about truncation for its reason ("" if it is whole)."""
 
     body: bytes
     note: str = ""
@@ -96,8 +96,8 @@ class EncodedReturn:
 
 @dataclass(frozen=True, slots=True)
 class Returns:
-    """How the returns of one minion are sealed: `limit` bytes travel, `kept_max` bytes of cut ones stay in
-    `kept_dir`; 0 keeps none."""
+    """Encodes the returns of one minion: up to `limit` bytes are sent, up to `kept_max` bytes of truncated ones stay in
+    `kept_dir` (0 keeps none)."""
 
     minion: str
     limit: int
@@ -105,7 +105,7 @@ class Returns:
     kept_max: int
 
     def seal(self, jid: str, value: Any) -> EncodedReturn:
-        """Encode a value; nothing that a module returns makes this fail."""
+        """Encode a value; no value of a module makes this fail."""
         whole = encode_whole(value, max(self.kept_max, self.limit))
         if whole.fits(self.limit):
             return EncodedReturn(whole.body)
@@ -137,6 +137,6 @@ def _note(size: int, rest: str) -> str:
 
 
 def _joined(said: dict[str, Any], head: bytes) -> bytes:
-    """The map of `said` with one more entry, `head`, that is encoded already."""
+    """The map `said` with one more entry `head`, which is encoded already."""
     ((key, entry),) = said.items()
     return b"\x82" + encode_return(key) + encode_return(entry) + encode_return("head") + head

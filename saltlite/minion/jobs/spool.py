@@ -1,13 +1,12 @@
-"""The minion's spool: one file a result, `<id>.ret`, until the master has confirmed that it stored it.
+"""The minion's spool: one file for each result, `<id>.ret`, until the master has confirmed that it stored it.
 
     file    magic(4) | u32 format | u32 crc32 of id and map | msgpack map            all integers big endian
 
-Rules of this file: a result has its name only when its content is on disk, and `write` returns only when the
-name is, too (G6); file names are made from validated ids of parts and segments; what cannot be read is put aside,
-never deleted.
+Rules: a file gets its name only when its content is on disk, and `write` returns only when the name is, too (G6). File
+names are validated ids of parts and segments. Unreadable files are renamed, never deleted.
 
-`reserve` is an empty file to which SPOOL_RESERVE bytes of the disk belong. Whoever finds the disk full removes it and
-writes into the room that it leaves; until it can be made again the spool calls itself full.
+`reserve` is an empty file with SPOOL_RESERVE preallocated bytes. A writer that finds the disk full deletes it and uses
+its space; until it can be created again, the spool reports that it is full.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _FIELDS: dict[str, type] = {
 
 
 class DiskSpool:
-    """The port `saltlite.minion.protocol.effects.Spool` over a folder of its own."""
+    """The port `saltlite.minion.protocol.effects.Spool` over a folder."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -54,7 +53,7 @@ class DiskSpool:
         self._bytes = 0
 
     def open(self) -> None:
-        """Remove unfinished files and count the finished ones; see the port."""
+        """Delete unfinished files and count the others; see the port."""
         try:
             for name in self._folder.names():
                 if _id_of(name, UNFINISHED):
@@ -99,7 +98,7 @@ class DiskSpool:
             raise JournalError(f"the result {path} is damaged ({error}); it was renamed to {jid}{DAMAGED}") from error
 
     def remove(self, jid: str) -> None:
-        """Remove one result, without a sync: one that comes back is offered again, and that is harmless."""
+        """Delete one result, without a sync: if it reappears it is offered again, which is harmless."""
         try:
             self._folder.remove(_checked(jid) + RESULT)
         except FileNotFoundError:
@@ -111,7 +110,7 @@ class DiskSpool:
         self._count(jid, 0)
 
     def jids(self) -> list[str]:
-        """Look what is there; see the port."""
+        """List the folder; see the port."""
         try:
             found = {jid: self._size(jid) for name in self._folder.names() if (jid := _id_of(name, RESULT))}
         except OSError as error:
@@ -121,7 +120,7 @@ class DiskSpool:
         return sorted(self._sizes)
 
     def noticed(self, jid: str, *, said: bool = False) -> bool:
-        """Ask the file for its size; see the port."""
+        """Get the size of the file; see the port."""
         known = _checked(jid)
         try:
             there = self._size(known)
@@ -134,11 +133,11 @@ class DiskSpool:
         return there > 0
 
     def usage(self) -> tuple[int, int]:
-        """Number and bytes as last counted; see the port."""
+        """The last counted usage; see the port."""
         return len(self._sizes), self._bytes
 
     def full(self) -> str:
-        """Make the reserve again where it is gone; see the port."""
+        """Restore the reserve if it is gone; see the port."""
         try:
             self._folder.size(RESERVE)
         except FileNotFoundError:
@@ -151,7 +150,7 @@ class DiskSpool:
         return ""
 
     def has_room(self) -> bool:
-        """Whether both SPOOL_RESULTS and SPOOL_BYTES leave room; see the port."""
+        """Whether SPOOL_RESULTS and SPOOL_BYTES both allow more; see the port."""
         return len(self._sizes) < SPOOL_RESULTS and self._bytes < SPOOL_BYTES
 
     # -- inside
@@ -161,7 +160,7 @@ class DiskSpool:
         try:
             handle.reserve(SPOOL_RESERVE)
         except OSError as error:
-            # A file system that sets nothing aside is not full for that.
+            # A file system without preallocation is not full for that reason.
             if error.errno in FULL:
                 self._folder.remove(RESERVE)
                 raise
@@ -169,7 +168,7 @@ class DiskSpool:
             handle.close()
 
     def _store_somehow(self, jid: str, data: bytes) -> None:
-        """Put a new result on disk, in the reserve if there is no other room. Raises OSError."""
+        """Store a new result, in the space of the reserve if necessary. Raises OSError."""
         try:
             self._store(jid, data)
         except OSError as error:
@@ -180,7 +179,7 @@ class DiskSpool:
             self._store(jid, data)
 
     def _store(self, jid: str, data: bytes) -> None:
-        """Put a new result on disk. Raises OSError, and then there is none."""
+        """Store a new result. Raises OSError, without any effect."""
         handle = self._create(jid + UNFINISHED)
         try:
             handle.write(data)
@@ -204,13 +203,13 @@ class DiskSpool:
             return self._folder.create(unfinished)
 
     def _put_aside(self, jid: str) -> None:
-        # A disk that refuses even this leaves the file where it is, and the next reader meets the same error.
+        # If even this fails the file stays, and the next reader gets the same error.
         with suppress(OSError):
             self._folder.rename(jid + RESULT, jid + DAMAGED)
             self._count(jid, 0)
 
     def _size(self, jid: str) -> int:
-        """Bytes of that result, 0 when it is gone."""
+        """The size of that result in bytes, 0 if it is gone."""
         try:
             return self._folder.size(jid + RESULT)
         except FileNotFoundError:
@@ -223,7 +222,7 @@ class DiskSpool:
 
 
 def encode(jid: str, result: SpoolEntry) -> bytes:
-    """The bytes of a result. Raises JournalError when its state is not terminal."""
+    """The encoded result. Raises JournalError when its state is not terminal."""
     if result.state not in TERMINAL:
         raise JournalError(f"job {jid} is {result.state}: only what has ended has a result")
     values: dict[str, Any] = {name: getattr(result, name) for name in _FIELDS}
@@ -232,9 +231,9 @@ def encode(jid: str, result: SpoolEntry) -> bytes:
 
 
 def decode(jid: str, data: bytes) -> SpoolEntry:
-    """The result that `encode` made for that jid. Raises ValueError for anything else, with what is wrong.
+    """Decode the result of that jid.
 
-    Raises JournalError for a format of another version: such a file is not damaged.
+    Raises ValueError with the reason for invalid data, and JournalError for another format, which is not damage.
     """
     if len(data) < HEADER.size or not data.startswith(MAGIC):
         raise ValueError("it does not begin as a result does")
@@ -252,18 +251,18 @@ def decode(jid: str, data: bytes) -> SpoolEntry:
         raise ValueError("its fields are not those of a result")
     state, unfit = TargetState(values["state"]), unfit_field(values)
     if unfit or state not in TERMINAL:
-        # Its master would end the session for it, at every try.
+        # The master would end the session because of it, each time.
         raise ValueError(f"no result has such a {unfit or 'state'}")
     return SpoolEntry(**values | {"state": state})
 
 
 def _checksum(jid: str, payload: bytes | memoryview) -> int:
-    # The jid is in it, so that a file under another name is not taken for another job's result.
+    # The jid is covered, so that a renamed file is not taken for another job's result.
     return zlib.crc32(payload, zlib.crc32(jid.encode("ascii")))
 
 
 def _checked(text: str) -> str:
-    """`text`, when it is the id of a part or a segment. Raises UsageError."""
+    """`text`, if it is the id of a part or a segment. Raises UsageError."""
     return text if is_segment_id(text) else parse_part_id(text)
 
 

@@ -1,8 +1,8 @@
-"""One function, called by this process for another one: the order comes on stdin, the answer goes to stdout.
+"""One function, run by this program for another process: the order comes on stdin, the answer goes to stdout.
 
-The executor `sudo` starts this file as another user, by its path, so that the code is the one of whoever asks: that
-user may have no way, or another one, to import it. Both messages are msgpack. The order: opts, grains, pillar, fun,
-args, kwargs, jid, user. The answer: value, retcode, warnings.
+The executor `sudo` starts this file as another user, by its path, so that this user runs the code of the minion even if
+it cannot import it. Both messages are msgpack. Order: opts, grains, pillar, fun, args, kwargs, jid, user. Answer:
+value, retcode, warnings.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     saltlite-minion     the job server: journal, spool, loader index; keeps its rights, has no network socket
       minion link       the one connection to the master; started as root it runs as `user`, and writes nothing
-      saltlite-job      one a job, its own process group; enters the function, leaves its result in the spool
+      saltlite-job      one for each job, in a process group; runs the function, leaves its result in the spool
 
-What belongs here: these processes, what they say to each other, and `app`, the only place that builds adapters
-for them. What does not: decisions (`saltlite.minion.protocol`), the wire format (`saltlite.wire`), execution modules.
+`app` builds their adapters, and `ipc_messages` has the messages between them. Decisions are in
+`saltlite.minion.protocol`, the wire format in `saltlite.wire`.
 """

@@ -1,8 +1,7 @@
-"""The minion's composition root: the only place that builds adapters for its processes.
+"""The minion's composition root: the only module that builds adapters for its processes.
 
-The job server is the first process and the parent of the others, because only a process without threads, sockets
-of the network and module code may be forked from again and again, and because it keeps the rights that a network
-process which died must not need to get back.
+The job server is the first process and the parent of the others. Only a process without threads, network sockets and
+module code may be forked repeatedly, and a network process that died can be restarted without rights of its own.
 """
 
 from __future__ import annotations
@@ -60,11 +59,11 @@ from saltlite.wire.messages import Message, functions_message
 log = logging.getLogger(__name__)
 
 FILES_LOOK_S = 3.0
-"""How often folders of modules are looked at for changes; looking at a hundred files takes a millisecond."""
+"""Seconds between two checks of the module folders; a check of a hundred files takes a millisecond."""
 
 
 def run_minion(config: MinionConfig, on_ready: Callable[[], None] = lambda: None) -> None:
-    """Run the minion until it is told to stop. Raises StartupError when it cannot start."""
+    """Run the minion until it is stopped. Raises StartupError when it cannot start."""
     clock = SystemClock()
     me, account = Account("", os.geteuid(), os.getegid()), account_of(config.user)
     for folder in (config.pki_dir, config.data_dir, config.cachedir):
@@ -97,7 +96,7 @@ class _Minion:
         self._fleet = identity.Fleet(config, token)
         self._fleet.keep()
         self._boot = clock.entropy(16).hex()
-        # Made here, and only the proof is handed on: the network process never sees the secret of a token.
+        # Made here; only the proof is passed on, so the network process never sees the secret of a token.
         self._proof = identity.join_proof(config.pki_dir, clock, token, self._id)
         self._reactor = Reactor()
         self._problem = ""
@@ -141,7 +140,7 @@ class _Minion:
         )
 
     def run(self) -> None:
-        """Start, and stay until SIGTERM or SIGINT. Raises StartupError."""
+        """Run until SIGTERM or SIGINT. Raises StartupError."""
         try:
             self._server.replay()
         except JournalError as error:
@@ -182,20 +181,21 @@ class _Minion:
 
     def _functions(self) -> Message:
         texts = with_interfaces(self._index.function_texts(self._config.providers), self._opts)
-        # An executor that did not come with us may know what to do with functions that are not there.
+        # A custom executor may handle functions that are not installed.
         own = not KNOWING.issuperset(self._config.module_executors)
         return functions_message(texts, whole=self._index.whole and not own)
 
     def _look_at_files(self) -> None:
-        """Tell the master when modules changed, for it refuses calls by what it knows of them; and when somebody set
-        grains beside this minion: by hand, or by `saltlite call`."""
+        """Report changed modules to the master, which checks calls against them, and use grains that were set by hand
+        or by `saltlite call`."""
         if self._config.module_dirs or self._config.extension_modules:
             self._tell_of_modules()
         self._grains.find_if_somebody_set_some()
         self._reactor.call_later(FILES_LOOK_S, self._look_at_files)
 
     def _tell_of_modules(self) -> None:
-        # JobMachine look at the folders too, and tell nobody: what counts is the index that the master was told of.
+        # Job processes check the folders too, and report nothing: only the index that was reported to the master
+        # counts.
         self._index = build_index(search_layers(self._opts), self._index)
         if self._index is not self._told:
             self._told = self._index
@@ -214,7 +214,7 @@ class _Minion:
         write_status(self._config.data_dir, self._status)
 
     def _refresh(self, what: str, done: Callable[[IpcMessage], None]) -> None:
-        """A job changed plug-ins, the machine, or what its pillar is made of: look at once, and not when it is time."""
+        """A job changed plug-ins, the machine, or its pillar: check at once."""
         documents = self._server.documents
 
         def looked() -> None:
@@ -232,7 +232,7 @@ class _Minion:
                 done({})
 
     def _resources_told(self) -> IpcMessage:
-        """What somebody is told who had resources looked for."""
+        """The report for an explicit discovery of resources."""
         types = {name: report.shown() for name, report in self._resources.reports().items()}
         return {"types": types, "looked_at": self._resources.looked_at(), "kept_back": self._kept_back}
 
@@ -347,7 +347,7 @@ class _Minion:
             send_buffer_max=ipc.BUFFER_MAX,
         )
         reactor.on_signal(signal.SIGTERM, network.stop)
-        # Ctrl-C reaches the whole group; the job server is who decides.
+        # Ctrl-C reaches the whole group; the job server decides.
         reactor.on_signal(signal.SIGINT, lambda: None)
         ready()
         network.start(channel)
@@ -368,7 +368,7 @@ class _Minion:
     def _stop(self) -> None:
         systemd.notify(["STOPPING=1"])
         self._write_status(phase=STOPPED, reason=self._problem, at=self._clock.wall())
-        # Nothing is to arrive while resource types shut down.
+        # Nothing may arrive while resource types shut down.
         self._children.stop(lambda: self._resources.stop(self._reactor.stop))
 
 
@@ -379,12 +379,12 @@ def masters_of(config: MinionConfig) -> tuple[str, ...]:
 
 
 def _types_before(data_dir: str) -> Mapping[str, TypeReport]:
-    """What was told of resource types before this start."""
+    """The reports of resource types before this start."""
     status = read_status(data_dir)
     return status.types if status is not None else {}
 
 
 def _import_for_jobs() -> None:
-    """Import once what almost every job needs, so that each finds it in the memory it shares with us."""
+    """Import what almost every job needs once, so that forked processes share the memory."""
     for name in ("grp", "pwd", "selectors", "shlex", "shutil", "subprocess", "tempfile"):
         importlib.import_module(name)

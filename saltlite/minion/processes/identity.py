@@ -1,8 +1,8 @@
-"""Who this minion is: its key, its id, and the fleet that it belongs to.
+"""The identity of this minion: its key, its id, and the fleet that it belongs to.
 
-minion.key    X25519, 32 bytes, made on the first start; it never leaves
-minion_id     the id of the first start, so that a changed host name does not make another minion
-fleet.pin     the fleet that this minion has joined, and its former keys; the network process cannot write it
+minion.key    X25519, 32 bytes, created on the first start; it never leaves the minion
+minion_id     the id of the first start, so that a changed host name does not change the id
+fleet.pin     the fleet of this minion, and its former keys; the network process cannot write it
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FORMER_KEPT = 1000
 
 
 def minion_key(pki_dir: str, clock: Clock) -> bytes:
-    """The private key, made if there is none. Raises StartupError."""
+    """The private key, created if there is none. Raises StartupError."""
     path = os.path.join(pki_dir, "minion.key")
     key = read_secret(path)
     if key is None:
@@ -50,7 +50,7 @@ def minion_key(pki_dir: str, clock: Clock) -> bytes:
 
 
 def minion_id(config: MinionConfig, fqdn: str) -> MinionId:
-    """The configured id; else the one of the first start; else the host name, which is kept from now on."""
+    """The configured id, else the id of the first start, else the host name, which is stored."""
     if config.id:
         return parse_minion_id(config.id)
     path = os.path.join(config.pki_dir, "minion_id")
@@ -66,7 +66,7 @@ def minion_id(config: MinionConfig, fqdn: str) -> MinionId:
 
 
 def join_token(config: MinionConfig) -> JoinToken | None:
-    """The join token of the configuration. Raises StartupError; the token is in no message."""
+    """The join token of the configuration. Raises StartupError, without the token in its message."""
     if config.join_token:
         return parse_token(config.join_token)
     if not config.join_token_file:
@@ -81,17 +81,17 @@ def join_token(config: MinionConfig) -> JoinToken | None:
 
 
 def join_proof(pki_dir: str, clock: Clock, token: JoinToken | None, name: MinionId) -> bytes:
-    """What lets this minion's key in by its join token; b"" without one. Makes the key if there is none."""
+    """The proof of the join token for this minion's key; b"" without a token. Creates the key if there is none."""
     private = minion_key(pki_dir, clock)
     return prove(token, name, public_of(private)) if token is not None else b""
 
 
 class Fleet:
-    """The fleet that this minion belongs to, how it came to know it, and the fleets of which it is the successor.
+    """The fleet of this minion, how it was learnt, and the former keys of this fleet.
 
-    The file names the pinned fleet in its first line, and in the others the former ones that led there, newest first.
-    A former one in the configuration or in a join token means the present one: whoever holds a former fleet key, which
-    may be why it was changed, can never have this minion back.
+    The first line of the file is the pinned fleet; the others are its former keys, newest first. A former key in the
+    configuration or in a join token stands for the present one: a holder of a former key, which may be the reason for
+    the change, can never take this minion back.
     """
 
     def __init__(self, config: MinionConfig, token: JoinToken | None) -> None:
@@ -119,11 +119,12 @@ class Fleet:
             )
 
     def raw(self) -> bytes | None:
-        """The 25 bytes to prove against, None for a first contact."""
+        """The pinned fingerprint (25 bytes), None for a first contact."""
         return unspell_fingerprint(self.pinned) if self.pinned is not None else None
 
     def believe(self, certificate: MasterCertificate, chain: bytes, now_s: int) -> None:
-        """Verify what a master showed, and pin its fleet: at first contact, or as the successor of the pinned one.
+        """Verify the certificate of a master, and pin its fleet at first contact, or as the successor of the pinned
+        one.
 
         `chain` holds the encoded successions, `now_s` is seconds since 1970. Raises RemoteProtocolError.
         """
@@ -141,11 +142,11 @@ class Fleet:
             try:
                 self._write(fleet)
             except StartupError as error:
-                # In memory it holds already; the next handshake tries again.
+                # It is valid in memory already; the next handshake tries again.
                 log.error("the pinned fleet is not on the disk yet: %s", error)  # noqa: TRY400 - a sentence
 
     def keep(self) -> None:
-        """Remember a fleet that came by token, so that the token may be removed. Raises StartupError."""
+        """Store a fleet that came with a token, so that the token may be removed. Raises StartupError."""
         if self.pinned is not None and self._kept is None:
             self._write(self.pinned)
 
@@ -155,7 +156,7 @@ class Fleet:
 
 
 def read_pin(path: str) -> tuple[Fingerprint | None, tuple[Fingerprint, ...]]:
-    """The pinned fleet that the file names, and the former ones, newest first. Raises StartupError."""
+    """The pinned fleet in the file, and its former keys, newest first. Raises StartupError."""
     raw = read_secret(path)
     if raw is None:
         return None, ()
@@ -167,7 +168,7 @@ def read_pin(path: str) -> tuple[Fingerprint | None, tuple[Fingerprint, ...]]:
 
 
 def pinned_fleet(config: MinionConfig, kept: Fingerprint | None, former: tuple[Fingerprint, ...]) -> Fingerprint | None:
-    """The fleet that a minion belongs to which keeps these: the configured one, unless that is a former one."""
+    """The fleet to use: the configured one, unless it is a former one of the stored fleet."""
     if not config.fleet:
         return kept
     configured = parse_fingerprint(config.fleet)

@@ -19,30 +19,30 @@ from saltlite.wire.messages import Message
 
 MESSAGE_MAX = RETURN_MAX + 1024 * 1024
 FORGED = "forged"
-"""The state of an answer that stands for one which no master signed. It is in no table: nobody can send it."""
+"""The state of an answer without a valid signature. It is not in the protocol, so no peer can send it."""
 BUFFER_MAX = 64 * 1024 * 1024
-"""Bytes that may wait between the two; results beyond it wait in the spool."""
+"""Bytes that may be queued between the two; further results wait in the spool."""
 
 
 # -- from the network process
 
 
 def ready(session: int) -> IpcMessage:
-    """The connection is READY: offer what the master has not acknowledged.
+    """The connection is READY: offer results without an acknowledgement.
 
-    `session` counts the sessions of this network process from 1. What the job server says carries it back as `session`,
-    so that a result which was on its way to one master never reaches the next: that one would have it forgotten (G6).
+    `session` numbers the sessions of this network process from 1. Messages of the job server carry it, so that a result
+    for one master never reaches the next one, which would have it deleted (G6).
     """
     return {"t": "ready", "session": session}
 
 
 def trust(certificate: bytes, chain: bytes) -> IpcMessage:
-    """A master proved itself with this certificate, and these successions; the job server verifies both again."""
+    """A master authenticated with this certificate and these successions; the job server verifies both again."""
     return {"t": "trust", "cert": certificate, "chain": chain}
 
 
 def phase(name: str, reason: str) -> IpcMessage:
-    """Where the connection is, for `systemctl status`."""
+    """The phase of the connection, for `systemctl status`."""
     return {"t": "phase", "phase": name, "reason": reason}
 
 
@@ -50,12 +50,12 @@ def phase(name: str, reason: str) -> IpcMessage:
 
 
 def state(jid: str, name: str, reason: str) -> IpcMessage:
-    """How far a job has come."""
+    """The state of a job."""
     return {"t": "state", "jid": jid, "state": name, "reason": reason}
 
 
 def result(jid: str, entry: SpoolEntry, *, inline_max: int) -> IpcMessage:
-    """A result; its body travels along when it is small, and is fetched otherwise."""
+    """A result; a small body is included, a large one is requested later."""
     size = len(entry.body)
     return {
         "t": "result",
@@ -76,15 +76,15 @@ def body(jid: str, content: bytes) -> IpcMessage:
 
 
 def status(running: Sequence[str], spooled: int) -> IpcMessage:
-    """What heartbeats report."""
+    """The content of heartbeats."""
     return {"t": "status", "running": list(running), "spooled": spooled}
 
 
 def functions(message: Message) -> IpcMessage:
-    """The modules changed: `message` is what the master is told from now on."""
+    """Changed functions; `message` is sent to masters from now on."""
     return {"t": "functions", "message": dict(message)}
 
 
 def ask(message: Message) -> IpcMessage:
-    """A process of a job asks the master for a file, or sends a piece of one."""
+    """A request of a process for the master."""
     return {"t": "ask", "message": dict(message)}

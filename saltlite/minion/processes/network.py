@@ -1,6 +1,6 @@
-"""The network process of a minion: joins the connection machine, the link, and the job server.
+"""The network process of a minion: connects the connection state machine, the link and the job server.
 
-Whoever takes this process over can delay jobs and see what passes, and no more: it holds no right, writes
+An attacker who controls this process can delay jobs and read its traffic, and no more: it has no rights, writes
 nothing, and cannot make the job server run what no master signed for this minion.
 """
 
@@ -25,12 +25,12 @@ from saltlite.wire.messages import Message
 log = logging.getLogger(__name__)
 
 FULL_RETRY_S = 0.02
-"""The link does not say when it has room again; it is asked so often."""
+"""Seconds between two attempts when the link is full, because it does not report free space."""
 
 
 @dataclass(slots=True)
 class Transfer:
-    """A large result on its way, part by part."""
+    """A large result in transfer, chunk by chunk."""
 
     jid: str
     body: bytes
@@ -38,7 +38,7 @@ class Transfer:
 
 
 class NetworkProcess:
-    """`functions` is the message with what this minion's modules promise, `key` the fingerprint of its key."""
+    """`functions` is the message with the functions of this minion, `key` the fingerprint of its key."""
 
     def __init__(
         self,
@@ -71,22 +71,19 @@ class NetworkProcess:
     # -- the link
 
     def on_up(self) -> None:
-        """The link is connected."""
         self._connection.link_up()
         self._carry_out()
 
     def on_frame(self, frame: bytes) -> None:
-        """A frame of the master arrived."""
         self._connection.frame(frame)
         self._carry_out()
 
     def on_down(self, reason: str) -> None:
-        """The link is gone, or could not be made."""
+        """Handle the loss of the link, or a failed connection."""
         self._connection.link_down(reason)
         self._carry_out()
 
     def stop(self) -> None:
-        """A planned stop."""
         self._connection.close("the minion is stopping")
         self._carry_out()
         self._reactor.call_later(0.05, self._reactor.stop)
@@ -94,20 +91,20 @@ class NetworkProcess:
     # -- the job server
 
     def on_batch(self, batch: list[bytes]) -> None:
-        """Messages of the job server arrived."""
+        """Handle messages of the job server."""
         for data in batch:
             self._from_job_server(unpack(data))
         self._carry_out()
 
     def on_closed(self, reason: str) -> None:
-        """The job server is gone: this process has no purpose without it."""
+        """Stop: the job server is gone."""
         log.error("the job server is gone: %s", reason)
         self._reactor.stop()
 
     def _from_job_server(self, message: IpcMessage) -> None:
         kind, session = message.pop("t"), message.pop("session")
         if kind in ("state", "result", "body", "ask") and session != self._sessions:
-            # Said to the master of an earlier session; whatever this one must know it is told when it asks.
+            # From an earlier session; this master asks for what it needs.
             return
         match kind:
             case "state":
@@ -159,19 +156,19 @@ class NetworkProcess:
 
     def _changed(self, phase: Phase, reason: str) -> None:
         if phase is Phase.PENDING:
-            # Whoever accepts it has to compare what the master shows with something.
+            # The operator who accepts the key has to compare the fingerprint.
             reason += f"; its fingerprint is {self._key}"
         level = logging.WARNING if reason else logging.INFO
         self._sessions += phase is Phase.READY
-        # The number makes the line of each session another one, or the log would hold it back as a repeat and
-        # end with a state that is over.
+        # The number makes the message unique for each session, or the log would suppress it as a repeat and end with an
+        # outdated state.
         session = f" [session {self._sessions}]" if self._sessions else ""
         log.log(level, "connection: %s%s%s", phase, f" ({reason})" if reason else "", session)
         self._tell(ipc.phase(phase, reason))
         if phase is Phase.READY:
             self._tell(ipc.ready(self._sessions))
             if self._untold:
-                # The handshake may have begun before they changed.
+                # The handshake may have started before they changed.
                 self._untold = not self._connection.send(self._functions)
 
     def _deliver(self, message: Message) -> None:
@@ -187,7 +184,7 @@ class NetworkProcess:
     # -- sending
 
     def _send(self, frame: bytes) -> None:
-        # Sealed frames are numbered, so they leave in their order or not at all.
+        # Sealed frames are numbered, so they must be sent in order.
         if self._backlog or self._link.send(frame) is SendResult.FULL:
             self._backlog.append(frame)
             self._retry_later()
@@ -208,7 +205,7 @@ class NetworkProcess:
         self._carry_out()
 
     def _pump(self) -> None:
-        """Send parts of large results as long as the link takes them."""
+        """Send chunks of large results as long as the link takes them."""
         while self._transfers and not self._backlog:
             transfer = self._transfers[0]
             data = transfer.body[transfer.offset : transfer.offset + CHUNK]

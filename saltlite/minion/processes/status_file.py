@@ -17,33 +17,33 @@ NAME = "status.json"
 STOPPED = "stopped"
 """The phase after a planned stop; the others are those of `saltlite.minion.protocol.connection.Phase`."""
 READY = "ready"
-"""The one of those in which there is a session."""
+"""The phase with a session."""
 
 TEXT_MAX = 512
-"""Characters of each of its texts: the process that looks at what strangers send says them."""
+"""Characters of each text: the exposed network process supplies them."""
 
 _FILE_MAX = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`phase` since `at` (wall-clock seconds since 1970), and a sentence why, "" where there is nothing to say."""
+    """`phase` since `at` (wall-clock seconds since 1970), with a sentence why, "" for none."""
 
     phase: str
     reason: str
     at: float
     resources: str = ""
-    """Why the master did not take the resources of this minion, or not all of them; "" when it has them."""
+    """Why the master refused the resources of this minion, or some of them; "" if it has them all."""
     refused: int = 0
-    """Answers that this daemon did not believe, for no master had signed them."""
+    """The number of refused answers that no master had signed."""
     types: Mapping[str, TypeReport] = field(default_factory=dict)
-    """What there is to tell of each resource type."""
+    """The report of each resource type."""
     looked_at: str = ""
-    """Why there is no resource type, "" when there is one."""
+    """Why there is no resource type, "" if there is one."""
 
 
 def write_status(data_dir: str, status: Status) -> None:
-    """Put the file there, whole; longer texts than TEXT_MAX are cut."""
+    """Write the file atomically; longer texts than TEXT_MAX are truncated."""
     path = os.path.join(data_dir, NAME)
     temporary = f"{path}.new"
     texts = {name: getattr(status, name)[:TEXT_MAX] for name in ("phase", "reason", "resources", "looked_at")}
@@ -57,7 +57,7 @@ def write_status(data_dir: str, status: Status) -> None:
 
 
 def read_status(data_dir: str) -> Status | None:
-    """What the file says; None when there is none, or none that can be read."""
+    """The content of the file; None if there is none, or it cannot be read."""
     try:
         with open(os.path.join(data_dir, NAME), encoding="utf-8") as file:
             said = json.loads(file.read(_FILE_MAX))

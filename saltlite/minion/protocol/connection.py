@@ -1,11 +1,11 @@
-"""The minion's connection to its masters, as a state machine without a socket.
+"""The minion's connection to its masters, as a state machine without IO.
 
     state       leaves on                                             to
     ---------   ---------------------------------------------------   --------------------------------
     CONNECT     link up                                               HANDSHAKE
                 link down, 10 s                                       BACKOFF
     HANDSHAKE   WELCOME accepted | pending                            READY | PENDING
-                WELCOME rejected | revoked | conflict | clone         REFUSED
+                WELCOME rejected | revoked | conflict | duplicate_key REFUSED
                 WELCOME busy, bad proof, link down, 10 s              BACKOFF
                 BUSY n                                                BACKOFF (n, +- 25 %)
     PENDING     STATE accepted                                        READY, in the same session
@@ -13,13 +13,13 @@
     READY       STATE deleted | replaced, a bad frame, link down,
                 2.5 heartbeats of silence                             BACKOFF
                 session age                                           BACKOFF (0 .. 1 s)
-                LAME spread                                           BACKOFF (0 .. spread)
+                RECONNECT spread                                      BACKOFF (0 .. spread)
     REFUSED     10 min, +- 50 %                                       CONNECT
     BACKOFF     min(60 s, uniform(1 s, 3 x the last one))             CONNECT, with the next master
 
-Rules of this file: it never ends by itself, it says nothing of itself before the master has proved itself,
-and a failed proof changes nothing but the time of the next try (R5). The back-off starts over after 60 s of
-READY. Whatever arrives in another state than the table says is a bad frame.
+Rules: it never ends by itself. It sends nothing about the minion before the master has authenticated. A failed proof
+changes only the time of the next attempt (R5). The back-off is reset after 60 s of READY. Anything that the table does
+not list for a state is a bad frame.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SILENCE_BEATS = 2.5
 
 
 FOR_JOBS = frozenset({"job", "cancel", "return_ack", "grant", "fetch", "response"})
-"""The verbs of an accepted session that are handed on; the others are about the session itself."""
+"""The messages of an accepted session that go to the job server; the others concern the session itself."""
 
 
 _REFUSALS = {
@@ -67,7 +67,7 @@ _REFUSALS = {
 
 
 class Phase(StrEnum):
-    """Where the connection is; the words are shown in logs and in `systemctl status`."""
+    """The state of the connection; the names are shown in logs and in `systemctl status`."""
 
     CONNECT = "connect"
     HANDSHAKE = "handshake"
@@ -79,7 +79,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Make a new link to this `host:port`; whatever link there was is gone."""
+    """Open a new link to this `host:port`; any old link is gone."""
 
     address: str
 
@@ -91,21 +91,21 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class SendFrame:
-    """Put this frame on the link."""
+    """Send this frame."""
 
     frame: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """A message of the master for the job side, checked."""
+    """A verified message of the master for the job server."""
 
     message: Message
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The phase changed. `reason` is a sentence for people, "" where there is nothing to say."""
+    """The phase has changed. `reason` is a sentence for people, "" for none."""
 
     phase: Phase
     reason: str
@@ -113,9 +113,9 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """This fleet's certificate was verified: hand it to the job side, which pins the fleet.
+    """The certificate of this fleet was verified: pass it to the job server, which pins the fleet.
 
-    `fleet` is the 25-byte fingerprint of the key that signed the certificate, `chain` leads there from what was pinned.
+    `fleet` is the 25-byte fingerprint of the key that signed the certificate, `chain` leads to it from the pinned one.
     """
 
     fleet: bytes
@@ -128,7 +128,7 @@ Effect = Open | Close | SendFrame | Deliver | Changed | Trust
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the minion says of itself, and the private key (32 bytes, X25519) that proves it."""
+    """What the minion reports about itself, and the private key (32 bytes, X25519) that proves its identity."""
 
     id: str
     private: bytes
@@ -136,16 +136,16 @@ class Identity:
     incarnation: str
     version: str
     functions: str
-    """`functions_digest` of its execution module functions; the master asks for those it does not know."""
+    """`functions_digest` of its functions; the master requests those that it does not know."""
     token: bytes = b""
-    """The proof of a join token (`saltlite.wire.signatures`); sent only after the master has proved itself."""
+    """The proof of a join token (`saltlite.wire.signatures`); sent only after the master has authenticated."""
 
 
 class Connection:
-    """The machine. Feed it, then carry out what `take()` returns, in order.
+    """The state machine: give it input, then carry out what `take()` returns, in order.
 
-    `fleet` is the pinned fleet fingerprint (25 bytes), or None to trust the first fleet that answers: that is
-    allowed only where the configuration says so by name. `masters` are `host:port`, tried in turn.
+    `fleet` is the pinned fleet fingerprint (25 bytes), or None to trust the first fleet that answers, which needs an
+    explicit option. `masters` are `host:port`, tried in turn.
     """
 
     def __init__(self, identity: Identity, masters: tuple[str, ...], fleet: bytes | None, clock: Clock) -> None:
@@ -173,12 +173,12 @@ class Connection:
     # -- what the driver asks
 
     def take(self) -> list[Effect]:
-        """The effects since the last call, in the order in which they must be carried out."""
+        """The effects since the last call, to be carried out in this order."""
         effects, self._effects = self._effects, []
         return effects
 
     def deadline(self) -> float:
-        """Monotonic time at which `tick()` has something to do."""
+        """Monotonic time at which `tick()` is due."""
         if self._session is not None and self.phase in (Phase.PENDING, Phase.READY):
             return min(self._beat_due, self._last_heard + SILENCE_BEATS * self._beat_s, self._session_ends)
         return self._deadline
@@ -186,11 +186,11 @@ class Connection:
     # -- what happens
 
     def start(self) -> None:
-        """Begin: connect to the first master."""
+        """Connect to the first master."""
         self._connect(self._clock.monotonic())
 
     def link_up(self) -> None:
-        """The link is there: prove and be proved."""
+        """Start the handshake on a new link."""
         if self.phase is not Phase.CONNECT:
             return
         self._enter(Phase.HANDSHAKE, "")
@@ -201,14 +201,14 @@ class Connection:
             self._hello(self._claimed)
 
     def link_down(self, reason: str) -> None:
-        """The link broke, or could not be made."""
+        """Handle the loss of the link, or a failed connection."""
         if self.phase not in (Phase.BACKOFF, Phase.REFUSED):
             if self.phase is Phase.HANDSHAKE:
                 reason += ", before it proved itself: `saltlite doctor` here says whether it is of another fleet"
             self._back_off(reason)
 
     def frame(self, raw: bytes) -> None:
-        """A frame arrived. A bad one costs the session, never the process."""
+        """Handle a frame. A bad one ends the session, never the process."""
         try:
             self._frame(frames.parse(raw))
         except ProtocolError as error:
@@ -216,7 +216,7 @@ class Connection:
                 self._back_off(f"the master's frame was refused ({error})")
 
     def tick(self) -> None:
-        """Time has passed."""
+        """Handle timeouts."""
         now = self._clock.monotonic()
         if self.phase in (Phase.BACKOFF, Phase.REFUSED):
             if now >= self._deadline:
@@ -232,18 +232,18 @@ class Connection:
             self._beat(now)
 
     def send(self, message: Mapping[str, Any]) -> bool:
-        """Seal a message for the master; False, and nothing happens, while not READY."""
+        """Seal a message for the master; False, without effect, while not READY."""
         if self.phase is not Phase.READY or self._session is None:
             return False
         self._effects.append(SendFrame(self._session.seal(codec.encode(message))))
         return True
 
     def functions_are(self, digest: str) -> None:
-        """The minion has other functions than it said: what it says of itself in the next handshake."""
+        """Note a new digest of the functions, for the next handshake."""
         self._identity = replace(self._identity, functions=digest)
 
     def close(self, reason: str) -> None:
-        """Say good-bye, for a planned stop."""
+        """Send `bye`, for a planned stop."""
         if self._session is not None and self.phase in (Phase.READY, Phase.PENDING):
             bye = {"t": "bye", "reason": reason[:REASON_MAX]}
             self._effects.append(SendFrame(self._session.seal(codec.encode(bye))))
@@ -276,7 +276,7 @@ class Connection:
             wait_s = min(frame.retry_ms / 1000, BACKOFF_MAX_S)
             self._back_off("the master is busy", wait_s=wait_s * self._clock.uniform(0.75, 1.25))
         elif isinstance(frame, frames.Fleet) and self._claimed is None:
-            # Nobody has proved it yet: it is believed for this one handshake.
+            # Not authenticated yet: used for this one handshake only.
             self._claimed = fingerprint_bytes(frame.public)
             self._hello(self._claimed)
         else:

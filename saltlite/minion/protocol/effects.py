@@ -21,31 +21,31 @@ from saltlite.wire.messages import REASON_MAX
 
 
 JOURNAL_KEEP_S = 7 * 86_400
-"""Seconds for which an ended job is remembered, at least."""
+"""Seconds for which the journal keeps an ended job, at least."""
 
 JOURNAL_KEEP_ENTRIES = 10_000
-"""This many jobs, the ones with the highest jids, are remembered however old they are."""
+"""The journal keeps this many jobs, those with the highest jids, whatever their age."""
 
 JOURNAL_MOST_ENTRIES = 50_000
-"""Above this many the ended jobs with the lowest jids are forgotten, however young: memory is finite."""
+"""Above this number the ended jobs with the lowest jids are deleted, whatever their age: memory is finite."""
 
 JOURNAL_COMPACT_BYTES = 16 * 1024 * 1024
-"""Bytes of the journal above which it wants to be rewritten."""
+"""Size of the journal in bytes above which it should be compacted."""
 
 JOURNAL_RECORD_MAX = 128 * 1024
-"""Bytes of one encoded record: job body, SRNs, signature and proof, with room. A longer one is refused."""
+"""Bytes of one encoded record: job body, SRNs, signature and proof, with a margin. A longer one is refused."""
 
 
 JOURNAL_RESERVE = 128 * 1024
-"""Bytes that the journal sets aside ahead of its end. When it cannot, no new job is taken; the records of those that
-were taken still fit."""
+"""Bytes preallocated behind the journal's end. When this fails, no new job is accepted; the records of accepted jobs
+still fit."""
 
 SPOOL_RESERVE = 256 * 1024
-"""Bytes that the spool sets aside, given up for the results of jobs that run when the disk becomes full."""
+"""Bytes that the spool preallocates, released for the results of running jobs when the disk is full."""
 
 
 class Step(StrEnum):
-    """How far a job has come, as the journal says it; `saltlite.minion.protocol.journal_format` has the moves."""
+    """The progress of a job in the journal; `saltlite.minion.protocol.journal_format` has the transitions."""
 
     RECEIVED = "received"
     STARTED = "started"
@@ -56,10 +56,8 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line of the journal; `jid` is the id of a part of a job.
-
-    The fields of each step are the table `journal_rules.FIELDS`, exactly.
-    """
+    """One record of the journal; `jid` is the id of a part of a job. `journal_format.FIELDS` lists the exact fields of
+    each step."""
 
     step: Step
     jid: str
@@ -68,36 +66,34 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """What the journal knows of one part of a job: its furthest step, and what that step still needs.
+    """The journal's state of one part of a job: its last step and the data that this step needs.
 
-    Body, signature, proof and SRNs are there until the job is past STARTED; `pid` and `ticks` (start time of that
-    process, in clock ticks since boot, which no later process with its pid shares) only while it is STARTED.
+    Body, signature, proof and SRNs are present until the job is past STARTED. `pid` and `ticks` (start time in clock
+    ticks since boot, which no later process with the same pid shares) are present only while it is STARTED.
     """
 
     jid: PartId
     step: Step
     received_wall_ms: int = 0
-    """0 for a job that was refused without having been received."""
+    """0 for a job that was refused without being received."""
     deliver_ms: int = 0
     body: bytes = b""
     signature: bytes = b""
     proof: tuple[bytes, ...] = ()
     issuer: bytes = b""
-    """The job key of the master that signed it, to which the result belongs; empty when it is not known."""
+    """The job key of the master that signed the job and gets the result; empty if unknown."""
     pid: int = 0
     ticks: int = 0
     started_wall_ms: int = 0
     reason: str = ""
     srns: tuple[str, ...] = ()
-    """The resources that the part is for; none for a part of the minion itself."""
+    """The resources of the part; empty for the minion itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpoolEntry:
-    """A result as it waits for the master's commit-ack: of a part of a job, or of some of its resources (a segment).
-
-    `state` is a terminal one; `body` is the return value as the job's process encoded it, or the segment.
-    """
+    """A result that waits for the master's acknowledgement, of a part of a job or of a segment of its resources.
+    `state` is a terminal one; `body` is the encoded return value, or the segment."""
 
     state: TargetState
     code: int
@@ -108,47 +104,47 @@ class SpoolEntry:
 
 
 class Journal(Protocol):
-    """What this minion was asked to run, so that nothing runs twice (G4). One writer."""
+    """The record of the jobs of this minion, so that nothing runs twice (G4). One writer."""
 
     incarnation: str
-    """32 hexadecimal digits made when the journal was created: another disk, another incarnation."""
+    """32 hexadecimal digits made with the journal, so that another disk has another incarnation."""
 
     floor: str
-    """The highest jid that was forgotten, "" for none: an unknown job at or below it may have run before."""
+    """The highest deleted jid, "" for none: an unknown job at or below it may have run before."""
 
     repaired: str
-    """A sentence about the unfinished end that `open()` cut off, "" when there was none."""
+    """A sentence about the unfinished end that `open()` cut off, "" if there was none."""
 
     def open(self) -> list[JournalEntry]:
-        """Read the journal, or create it; what is remembered, in jid order, and all of it on disk.
+        """Read or create the journal; returns its entries in jid order, all of them on disk.
 
-        Raises JournalError when it cannot be read, is damaged other than by an interrupted write at its end,
-        or was written in a format that this version does not know.
+        Raises JournalError when it cannot be read, is damaged other than by an interrupted write at its end, or has an
+        unknown format.
         """
         ...
 
     def append(self, records: Sequence[Record]) -> None:
-        """Add all of these records or none; they are safe only after `sync()`.
+        """Append all of these records or none; they are on disk only after `sync()`.
 
-        Raises UnwrittenError when the disk is full; then it is as if it had not been called. Raises JournalError
-        for a disk that fails in another way, after which every later call raises, and for a move that the table
-        does not have: a job that was started is never started again.
+        Raises UnwrittenError when the disk is full, without any effect. Raises JournalError for another failure of the
+        disk, after which every call raises, and for a transition that is not in the table: a started job is never
+        started again.
         """
         ...
 
     def full(self) -> str:
-        """Why no new job may be taken ("No space left on device"); "" when there is room, asked for anew."""
+        """Why no new job may be accepted ("No space left on device"); "" if there is space. Each call checks again."""
         ...
 
     def sync(self) -> None:
-        """Return when all that was appended is on disk.
+        """Return when all appended records are on disk.
 
-        Raises JournalError. After that nothing is known of what the disk holds, and every later call raises.
+        Raises JournalError. The content of the disk is unknown after that, and every later call raises.
         """
         ...
 
     def entry(self, jid: str) -> JournalEntry | None:
-        """What is known of that job."""
+        """The entry of that job, if there is one."""
         ...
 
     def should_compact(self) -> bool:
@@ -156,9 +152,9 @@ class Journal(Protocol):
         ...
 
     def compact(self, now_ms: int) -> None:
-        """Forget what is old by the rule of `journal_rules.kept`, and write the rest anew.
+        """Delete old entries by the rule of `journal_format.kept`, and rewrite the rest. `now_ms` is the wall clock.
 
-        `now_ms` is the wall clock. Raises JournalError; the old file is then still in use.
+        Raises JournalError; the old file is then still in use.
         """
         ...
 
@@ -166,61 +162,59 @@ class Journal(Protocol):
 
 
 class Spool(Protocol):
-    """Results that the master has not confirmed yet (G6). Job processes, forked later, may write into it.
+    """Results without a confirmation of the master (G6). Processes of jobs, forked later, may write into it.
 
-    A result goes by the id of its part of a job, or by that of the segment.
+    The key of a result is the id of its part of a job, or of the segment.
     """
 
     def open(self) -> None:
-        """Remove what interrupted writers left, and count what is there. Raises JournalError."""
+        """Delete what interrupted writers left, and count the results. Raises JournalError."""
         ...
 
     def write(self, jid: str, result: SpoolEntry) -> bool:
-        """Keep a result; it is on disk when this returns. False when that job has one: the first one stands.
+        """Store a result; it is on disk when this returns. False if that job has one: the first one stays.
 
-        One process at a time writes for one job: whoever writes on its behalf has ended it before. Raises
-        UnwrittenError when the disk does not take it, the reserve given up; then nothing was kept.
+        One process at a time writes for one job: a later writer has ended the earlier one. Raises UnwrittenError when
+        the disk does not take it even without the reserve; then nothing was stored.
         """
         ...
 
     def read(self, jid: str) -> SpoolEntry:
-        """The result of that job.
-
-        Raises JournalError when there is none, or when it is damaged; then it is put aside as `<jid>.bad`.
-        """
+        """The result of that job. Raises JournalError if there is none, or if it is damaged; it is then renamed to
+        `<jid>.bad`."""
         ...
 
     def remove(self, jid: str) -> None:
-        """Forget a result that the master has confirmed; one that is not there is no error."""
+        """Delete a result that the master has confirmed; a missing one is no error."""
         ...
 
     def jids(self) -> list[str]:
-        """The ids of the results on disk, whoever wrote it, sorted; counts them anew."""
+        """The ids of all results on disk, sorted; counts them again."""
         ...
 
     def noticed(self, jid: str, *, said: bool = False) -> bool:
-        """Count the result of a job whose process has ended; whether it left one. If so, it is on disk.
+        """Count the result of a job whose process has ended; returns whether there is one, which is then on disk.
 
-        `said` is that its process has said so: its `write` had returned. Raises JournalError.
+        `said`: the process has reported it, so its `write` had returned. Raises JournalError.
         """
         ...
 
     def usage(self) -> tuple[int, int]:
-        """Number of results and their bytes."""
+        """The number of results, and their bytes."""
         ...
 
     def full(self) -> str:
-        """Why the disk may not take the result of another job; "" when the reserve is there, or there again."""
+        """Why the disk may not take the result of another job; "" if the reserve exists or could be restored."""
         ...
 
     def has_room(self) -> bool:
-        """Whether another job may be accepted. Results of jobs that run already are kept in any case."""
+        """Whether another job may be accepted. Results of running jobs are stored in any case."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Append to the journal. Neighbouring ones may share one sync; `lazy` ones need none."""
+    """Append to the journal. Adjacent ones may share a sync; `lazy` ones need none."""
 
     step: Step
     jid: str
@@ -230,9 +224,9 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Make the job's process, which waits; answer with `forked()` or `not_forked()`.
+    """Fork the process of a job, which waits; reply with `forked()` or `not_forked()`.
 
-    A part for resources has their SRNs, and waits where these are run.
+    A part for resources has their SRNs and waits in the process of their type.
     """
 
     jid: str
@@ -242,17 +236,17 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """Let the waiting process enter the function."""
+    """Let the waiting process start."""
 
     jid: str
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Signal the job's whole process group; it is no error that it is gone.
+    """Signal the job's process group; it may be gone already.
 
-    One may follow `exited()`, for what the job left behind: reap the process after that, not before, or its
-    pid may belong to somebody else by then.
+    This may come after `exited()`, for processes that the job left behind: reap its process after that, or its pid may
+    be reused by then.
     """
 
     jid: str
@@ -262,7 +256,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class EndPart:
-    """Have the part for resources ended: an operator wants it, or with `late` its run time limit has passed."""
+    """End a part for resources: an operator cancels it, or with `late` its run time limit has passed."""
 
     jid: str
     late: bool
@@ -270,7 +264,7 @@ class EndPart:
 
 @dataclass(frozen=True, slots=True)
 class KeepResult:
-    """Put a result in the spool for a job that left none itself, or for what of a part for resources has none."""
+    """Store a result for a job that left none, or for the resources of a part that have none."""
 
     jid: str
     state: TargetState
@@ -282,14 +276,14 @@ class KeepResult:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """The master has the result: remove it from the spool."""
+    """Delete the result from the spool: the master has it."""
 
     jid: str
 
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Report a state to the master. While there is no READY session it is dropped: the next one asks anew."""
+    """Report a state to the master. Dropped while no session is READY, because the next session asks again."""
 
     jid: str
     state: TargetState
@@ -298,7 +292,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The result or the segment is in the spool, for the master to have; dropped while no session is READY."""
+    """Offer the result or segment in the spool to the master; dropped while no session is READY."""
 
     jid: str
 
@@ -308,7 +302,7 @@ Effect = Write | Fork | Go | Kill | EndPart | KeepResult | Forget | Tell | Offer
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A part of a job as it arrived: the signed body, its signature, the proof that the part is in its audience."""
+    """A part of a job as it arrived: signed body, signature, proof that the part is in the audience."""
 
     jid: str
     body: bytes
@@ -320,7 +314,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class RecoveredJob:
-    """One part of a job as the journal remembers it after a restart. `alive`: its process still runs."""
+    """One part of a job from the journal after a restart. `alive`: its process still runs."""
 
     jid: str
     step: Step
@@ -336,7 +330,7 @@ class RecoveredJob:
 
 
 def received(delivery: Delivery, issuer: bytes, deliver_ms: int, *, wall_ms: int) -> Write:
-    """The record of a job that was taken in at `wall_ms`, signed with the job key `issuer`."""
+    """The record of a job that was accepted at `wall_ms`, signed by the job key `issuer`."""
     fields: dict[str, Any] = {
         "body": delivery.body,
         "sig": delivery.signature,
@@ -359,7 +353,7 @@ CANCELLED_CODE = 143
 TIMED_OUT_CODE = 124
 INTERRUPTED_CODE = 1
 CANCELLED_AHEAD = "cancelled before it arrived"
-"""The reason of a job that was cancelled before the minion had heard of it."""
+"""The reason of a job that was cancelled before it arrived."""
 SEGMENT_UNREADABLE = "its result could not be read again from the minion's disk"
 """The reason of resources whose answers were lost with a segment."""
 
@@ -367,21 +361,21 @@ _DECIDED: dict[TargetState | None, tuple[TargetState, int, str]] = {
     TargetState.TIMED_OUT: (TargetState.TIMED_OUT, TIMED_OUT_CODE, "killed: it reached its run time limit"),
     TargetState.CANCELLED: (TargetState.CANCELLED, CANCELLED_CODE, "killed by an operator"),
 }
-"""What a job that was killed returns when it left nothing itself."""
+"""What a killed job returns if it left no result."""
 
 
 def ending(decided: TargetState | None, why: str) -> tuple[TargetState, int, str]:
-    """State, code and reason of a job that left no result: as it was decided, or interrupted with `why`."""
+    """State, code and reason of a job without a result: as decided, or interrupted with `why`."""
     return _DECIDED.get(decided, (TargetState.INTERRUPTED, INTERRUPTED_CODE, why[:REASON_MAX]))
 
 
 def spelled(state: TargetState, reason: str) -> str:
-    """What a record of the journal has as its reason."""
+    """The reason field of a journal record for that ending."""
     return f"{state}:{reason[:REASON_MAX]}"
 
 
 def read_spelled(text: str) -> tuple[TargetState, str]:
-    """State and reason from what `spelled` made; other text is a refusal for that reason."""
+    """State and reason from a field made by `spelled`; other text is the reason of a refusal."""
     state, _, reason = text.partition(":")
     try:
         return TargetState(state), reason
@@ -390,17 +384,17 @@ def read_spelled(text: str) -> tuple[TargetState, str]:
 
 
 def disk_full(why: str) -> str:
-    """The reason of a job that was refused because nothing can be remembered of it."""
+    """The reason of a job that was refused because it cannot be recorded."""
     return f"the minion's disk is full ({why})"
 
 
 def without_result(how: str) -> str:
-    """The reason of a job whose process left nothing; `how` is a phrase such as "killed by SIGKILL"."""
+    """The reason of a job whose process left no result; `how` is a phrase such as "killed by SIGKILL"."""
     return f"its process ended without a result ({how})"
 
 
 def result_unwritten(why: str) -> str:
-    """The reason of a job whose result was made, and did not reach the disk."""
+    """The reason of a job whose result could not be written."""
     return f"its result could not be written: {why}"
 
 
@@ -414,12 +408,12 @@ NEVER = float("inf")
 
 @dataclass(slots=True)
 class JobEntry:
-    """What is known of one part. Times of waiting and running are monotonic seconds."""
+    """The state of one part. Times of waiting and running are monotonic seconds."""
 
     jid: str
     step: Step
     issuer: bytes = b""
-    """The job key of the master that asked for it; empty when it is not known."""
+    """The job key of the master that sent it; empty if unknown."""
     body: JobBody | None = None
     srns: tuple[str, ...] = ()
     pid: int = 0
@@ -427,33 +421,33 @@ class JobEntry:
     expires: float = NEVER
     limit: float = NEVER
     ending: TargetState | None = None
-    """What it becomes, once that is decided and its process has not ended yet; or why it was refused."""
+    """The decided ending while its process has not ended yet, or the state of a refusal."""
     kill_at: float = NEVER
     reason: str = ""
     owed: str = ""
-    """How a part for resources ended that not all of them answered. It is said when the master has what they did."""
+    """The ending of a part for resources that did not all answer. It is sent after the master has the answers."""
 
     @property
     def is_for_resources(self) -> bool:
-        """Whether it runs on resources, and in no process of its own."""
+        """Whether it runs on resources, in the process of their type."""
         return is_resource_part(self.jid)
 
     def fork(self, body: JobBody) -> Fork:
-        """What makes it wait to be let go."""
+        """The effect that makes its process."""
         return Fork(self.jid, body, self.srns)
 
     def end(self, signum: int, *, late: bool) -> Kill | EndPart:
-        """What ends it, or what it left behind; `late` says that its run time limit has passed."""
+        """The effect that ends it, or what it left behind; `late`: its run time limit has passed."""
         return EndPart(self.jid, late) if self.is_for_resources else Kill(self.jid, self.pid, signum)
 
     def keep(self, why: str, wall_ms: int) -> KeepResult:
-        """What keeps a result for a job that left none; `why` it did not."""
+        """The effect that stores an ending for a job without a result; `why` there is none."""
         state, code, reason = ending(self.ending, why)
         ran_ms = max(0, wall_ms - self.started_wall_ms) if self.started_wall_ms else 0
         return KeepResult(self.jid, state, code, reason, self.started_wall_ms, ran_ms)
 
 
 def longest_s(body: JobBody | None, most_s: float) -> float:
-    """How long a job may run, by its own limit and that of its minion (0 for none)."""
+    """The run time limit in seconds, from the job's own and that of the minion (0 for none)."""
     wanted_s = body.run_ms / 1000 if body is not None and body.run_ms else NEVER
     return min(wanted_s, most_s or NEVER)

@@ -39,9 +39,9 @@ from saltlite.model.job import parse_part_id
 from saltlite.wire.framing import pack, unpack
 
 CLOCK_SLACK_S = 86_400.0
-"""By how much the clocks of master and minion may differ before a job counts as one from the past."""
+"""Seconds by which the clocks of master and minion may differ; a job beyond it counts as old."""
 
-# An ack may find the job still STARTED: the DONE record could not be written when the disk was full.
+# An acknowledgement may find the job still STARTED: the DONE record could not be written when the disk was full.
 MOVES: dict[Step | None, frozenset[Step]] = {
     None: frozenset({Step.RECEIVED, Step.REFUSED}),
     Step.RECEIVED: frozenset({Step.STARTED, Step.REFUSED}),
@@ -60,7 +60,7 @@ FIELDS: dict[Step, dict[str, type]] = {
     Step.ACKED: {},
     Step.REFUSED: {"reason": str},
 }
-# A job that left no result on disk is DONE with the reason: "state:text", as a REFUSED record has it.
+# A job without a result on disk is DONE with the reason "state:text", as in a REFUSED record.
 _MAY_BE_LEFT_OUT: dict[Step, dict[str, type]] = {
     Step.RECEIVED: {"issuer": bytes, "srns": list},
     Step.DONE: {"reason": str},
@@ -68,7 +68,7 @@ _MAY_BE_LEFT_OUT: dict[Step, dict[str, type]] = {
 
 
 def advance(entry: JournalEntry | None, record: Record, floor: str) -> JournalEntry:
-    """The entry after that record. Raises JournalError for a move or a field that the tables do not have."""
+    """The entry after that record. Raises JournalError for a transition or a field that is not in the tables."""
     step, fields, wanted = record.step, record.fields, FIELDS[record.step]
     known = wanted | _MAY_BE_LEFT_OUT.get(step, {})
     if step not in MOVES[None if entry is None else entry.step]:
@@ -111,7 +111,7 @@ def _first(record: Record, jid: PartId, floor: str) -> JournalEntry:
 def changes(
     entries: Mapping[PartId, JournalEntry], records: Iterable[Record], floor: str
 ) -> dict[PartId, JournalEntry]:
-    """The entries that these records change, as they are after the last one. Raises as `advance` does."""
+    """The changed entries after these records. Raises as `advance` does."""
     changed: dict[PartId, JournalEntry] = {}
     for record in records:
         known = changed.get(record.jid) or entries.get(record.jid)
@@ -120,11 +120,11 @@ def changes(
 
 
 def kept(entries: Iterable[JournalEntry], now_ms: int, floor: str) -> tuple[list[JournalEntry], str]:
-    """What stays in the journal at wall-clock time `now_ms`, in the order of their ids, and the floor after that.
+    """The entries that stay at wall-clock time `now_ms`, in the order of their ids, and the new floor.
 
-    A time far in the future counts as old: the clock was wrong when it was written. The jobs with the highest
-    jids stay whatever their time says, so a master whose clock ran ahead for a while does not raise the floor
-    above the jobs that come after it. Nor does a jid that lies further ahead of this clock than clocks may differ.
+    A time far in the future counts as old, because the clock was wrong. The jobs with the highest jids stay whatever
+    their time, so a master whose clock ran ahead does not raise the floor above later jobs. Nor does a jid that is
+    ahead of this clock by more than clocks may differ.
     """
     latest = jid_at(int((now_ms / 1000 + CLOCK_SLACK_S) * 1_000_000))
     ordered = sorted(entries, key=lambda entry: entry.jid)
@@ -149,13 +149,13 @@ FORMAT = 1
 HEADER = struct.Struct(">8sI16sI")
 FRAME = struct.Struct(">IIQ")
 
-# Kinds that only a rewrite makes, beside the steps of a job.
+# Kinds that only compaction writes, besides the steps of a job.
 KEPT = "kept"
 FLOOR = "floor"
 
 _STEPS: dict[str, Step] = {step.value: step for step in Step}
 
-# Short names of what a kept entry needs beside jid and step; an empty value is left out.
+# Short names of the fields of a kept entry besides jid and step; empty values are omitted.
 _KEPT_FIELDS = {
     "wall_ms": "received_wall_ms",
     "deliver_ms": "deliver_ms",
@@ -181,7 +181,7 @@ _KEPT_TYPES: dict[str, type] = dict.fromkeys(_KEPT_FIELDS, int) | {
 
 @dataclass(slots=True)
 class Replay:
-    """What a journal says: the bytes up to `end` are good, and what is behind them was never synced."""
+    """The content of a journal: the bytes up to `end` are valid, and later ones were never synced."""
 
     incarnation: bytes
     seed: int
@@ -197,7 +197,7 @@ def header(incarnation: bytes) -> bytes:
 
 
 def frame(payload: Mapping[str, Any], *, seed: int, synced: int) -> bytes:
-    """One record. `seed` is the checksum in the journal's header. Raises JournalError when it is too long."""
+    """One encoded record. `seed` is the checksum in the journal's header. Raises JournalError when it is too long."""
     packed = pack(dict(payload))
     if len(packed) > JOURNAL_RECORD_MAX:
         raise JournalError(f"a journal record has at most {JOURNAL_RECORD_MAX} bytes, not {len(packed)}")
@@ -207,12 +207,12 @@ def frame(payload: Mapping[str, Any], *, seed: int, synced: int) -> bytes:
 
 
 def record_map(record: Record) -> dict[str, Any]:
-    """The map of a record, as `frame` takes it."""
+    """The payload of a record, for `frame`."""
     return {"k": record.step.value, "j": record.jid, **record.fields}
 
 
 def kept_map(entry: JournalEntry) -> dict[str, Any]:
-    """The map that brings a whole entry back, as `frame` takes it."""
+    """The payload that restores a whole entry, for `frame`."""
     values = {name: getattr(entry, attribute) for name, attribute in _KEPT_FIELDS.items()}
     return {"k": KEPT, "j": entry.jid, "s": entry.step.value} | {name: v for name, v in values.items() if v}
 
@@ -220,8 +220,7 @@ def kept_map(entry: JournalEntry) -> dict[str, Any]:
 def replay(data: bytes, where: str) -> Replay:
     """Read a whole journal; `where` names it in errors.
 
-    Raises JournalError for a header that is not one, for another format, and for damage (see above): never
-    for a write that was cut short.
+    Raises JournalError for an invalid header, another format, and damage (see above), but not for an interrupted write.
     """
     result = _read_header(data, where)
     view = memoryview(data)
@@ -248,7 +247,7 @@ def _read_header(data: bytes, where: str) -> Replay:
 
 
 def _record_end(view: memoryview, start: int, seed: int) -> int | None:
-    """Where the good record at `start` ends; None when there is none."""
+    """The end of the valid record at `start`; None if there is none."""
     body = start + FRAME.size
     if body > len(view):
         return None
@@ -261,7 +260,7 @@ def _record_end(view: memoryview, start: int, seed: int) -> int | None:
 
 
 def _was_on_disk(view: memoryview, bad: int, seed: int) -> bool:
-    """Whether a good record behind the bad place says that the place was on disk before it."""
+    """Whether a valid record after the bad place declares it as synced."""
     for start in range(bad + 1, len(view) - FRAME.size):
         length, _, synced = FRAME.unpack_from(view, start)
         plausible = 0 < length <= JOURNAL_RECORD_MAX and bad < synced <= start

@@ -26,21 +26,21 @@ from saltlite.model.ids import PartId, jid_at
 from saltlite.model.job import part_of_segment
 
 FOREIGN_S = 7 * 86_400.0
-"""A result is kept for the master that asked for it; after so long any master of the fleet may have it."""
+"""Seconds for which a result is reserved for the master that sent the job; later any master of the fleet may get it."""
 OFFER_AGAIN_S = 600.0
-"""A result that was not acknowledged for so long is offered again: the master could not store it."""
+"""Seconds without an acknowledgement after which a result is offered again."""
 AWAITED_AGAIN_S = 15.0
 """The same for a segment that the ending of its part waits for."""
 
 
 class Offers:
-    """`do` takes effects; `master` is the job key of the master that results are offered to."""
+    """Offered results. `do` takes effects; `master` is the job key of the master that gets the offers."""
 
     def __init__(self, clock: Clock, do: Callable[[Effect], None]) -> None:
         self.master = b""
         self._clock = clock
         self._do = do
-        # All of one kind are offered again after the same time, so the first of each is the next.
+        # All of one kind have the same delay, so the first one of each is due first.
         self._usual: dict[str, float] = {}
         self._awaited: dict[str, float] = {}
 
@@ -48,7 +48,7 @@ class Offers:
         return result in self._usual or result in self._awaited
 
     def offer(self, result: str, entry: JobEntry | None) -> None:
-        """Offer it, if it is for this master; `entry` is what is known of its part."""
+        """Offer a result if it is for this master; `entry` is the state of its part."""
         self.drop(result)
         if self._belongs_elsewhere(result, entry):
             return
@@ -59,32 +59,32 @@ class Offers:
         self._do(Offer(result))
 
     def hurry(self, result: str) -> None:
-        """Something waits for the acknowledgement from now on."""
+        """Offer it again sooner, because an ending waits for its acknowledgement."""
         if self._usual.pop(result, None) is not None:
             self._awaited[result] = self._clock.monotonic() + AWAITED_AGAIN_S
 
     def drop(self, result: str) -> None:
-        """It was acknowledged, or is there no more."""
+        """Remove a result that was acknowledged or is gone."""
         self._usual.pop(result, None)
         self._awaited.pop(result, None)
 
     def clear(self) -> None:
-        """A new session: nothing is on its way."""
+        """Start a session: nothing is in flight."""
         self._usual.clear()
         self._awaited.clear()
 
     def next(self) -> float:
-        """When the next is offered again, in monotonic seconds; infinity for never."""
+        """When the next offer is due, in monotonic seconds; infinity for never."""
         return min((next(iter(kind.values())) for kind in (self._usual, self._awaited) if kind), default=NEVER)
 
     def due(self) -> Iterator[str]:
-        """Those to be offered again now; each must be before the next is asked for."""
+        """The results that are due; offer each before you ask for the next."""
         for kind in (self._usual, self._awaited):
             while kind and self._clock.monotonic() >= next(iter(kind.values())):
                 yield next(iter(kind))
 
     def _belongs_elsewhere(self, result: str, entry: JobEntry | None) -> bool:
-        """Another master asked for it, and a master that does not know the job would have it thrown away (G6)."""
+        """Whether the result is for another master: one that does not know the job would discard it (G6)."""
         issuer = entry.issuer if entry is not None else b""
         recent = result > jid_at(int((self._clock.wall() - FOREIGN_S) * 1_000_000))
         return issuer not in (b"", self.master) and recent
@@ -97,7 +97,7 @@ class Offers:
 
 
 class PartSegments:
-    """Segments in the spool, by part. `entry` below is what is known of the part."""
+    """Segments in the spool, by part. `entry` below is the state of the part."""
 
     def __init__(self, clock: Clock, offers: Offers, do: Callable[[Effect], None]) -> None:
         self._clock = clock
@@ -106,14 +106,14 @@ class PartSegments:
         self._of: dict[PartId, set[str]] = {}
 
     def found(self, segment: str) -> bool:
-        """It is in the spool; whether that is news."""
+        """Note a segment in the spool; returns whether it is new."""
         known = self._of.setdefault(part_of_segment(segment), set())
         is_new = segment not in known
         known.add(segment)
         return is_new
 
     def gone(self, segment: str) -> bool:
-        """It is not in the spool any more; whether it was."""
+        """Note that a segment left the spool; returns whether it was there."""
         self._offers.drop(segment)
         part = part_of_segment(segment)
         known = self._of.get(part, set())
@@ -124,44 +124,44 @@ class PartSegments:
         return was_there
 
     def of(self, part: PartId) -> list[str]:
-        """Those of that part, in the order in which they were made."""
+        """The segments of that part, in the order of their numbers."""
         return sorted(self._of.get(part, ()), key=lambda segment: int(segment.rpartition(".")[2]))
 
     def any_offered(self, part: PartId) -> bool:
-        """Whether anything of that part is on its way to the master."""
+        """Whether anything of that part is in flight."""
         return any(result in self._offers for result in (part, *self._of.get(part, ())))
 
     def acknowledged(self, segment: str, entry: JobEntry | None) -> None:
-        """The master has committed it."""
+        """Handle the master's commit of a segment."""
         if self.gone(segment):
             self._do(Forget(segment))
             if entry is not None:
                 self.settle(entry)
 
     def owe(self, entry: JobEntry, why: str) -> None:
-        """Note how a part ends that not all answered; the first reason stands."""
+        """Note the ending of a part that did not get all answers; the first reason counts."""
         kept = entry.keep(why, int(self._clock.wall() * 1000))
         entry.owed = entry.owed or spelled(kept.state, kept.reason)
         for segment in self.of(entry.jid):
             self._offers.hurry(segment)
 
     def ended(self, entry: JobEntry, how: str) -> None:
-        """The part is over: all have answered, or `how` it ended before is a phrase such as "killed by SIGKILL"."""
+        """Handle the end of a part: all resources answered, or `how` is a phrase such as "killed by SIGKILL"."""
         if how:
             self.owe(entry, without_result(how))
         entry.step = Step.DONE
-        # With the reason, so that the next job server knows that not all have answered.
+        # With the reason, so that the next job server knows that answers are missing.
         self._do(Write(Step.DONE, entry.jid, {"reason": entry.owed} if entry.owed else {}, lazy=True))
         self.settle(entry)
 
     def unreadable(self, segment: str, entry: JobEntry | None) -> None:
-        """The disk has lost it."""
+        """Handle a segment that the disk lost."""
         if self.gone(segment) and entry is not None:
             self.owe(entry, SEGMENT_UNREADABLE)
             self.settle(entry)
 
     def settle(self, entry: JobEntry) -> None:
-        """Say what is left to be said of a part that has ended, when the master has every segment of it."""
+        """Send the ending of a part, or close it, when the master has all its segments."""
         if entry.step is not Step.DONE or self._of.get(entry.jid) or entry.jid in self._offers:
             return
         if entry.owed:

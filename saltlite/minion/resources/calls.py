@@ -39,14 +39,14 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 STUCK_S = 0.002
-"""A call that lasts longer waits for its device."""
+"""A call that lasts longer is waiting for its device."""
 
 
 class Calls(Generic[Result]):
-    """`run` makes one call, and never raises; `answered` gets what it returns, unless the call was given up.
+    """The thread pool. `run` makes one call and never raises; `answered` gets its result, unless the call was given up.
 
-    `failed` says of an answer whether the device may be dead. `given_up` hears of every call that gets no answer. All
-    are called from several threads at once. `now` is a monotonic clock, seconds: that of `devices`.
+    `failed` tells from an answer whether the device may be dead. `given_up` gets every call without an answer. All are
+    called from several threads at once. `now` is the monotonic clock of `devices`, in seconds.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Calls(Generic[Result]):
         self._now = now
         self._changed = threading.Condition()
         self._threads = 0
-        """Those that are in no call which was given up."""
+        """Threads that are not in an abandoned call."""
         self._resting = 0
-        """Those of them that wait to be told of a call."""
+        """Threads that wait for a call."""
         self._paused = False
 
     def add(self, part: PartId, devices: Iterable[TargetId]) -> None:
-        """Make one call of that part for each of these devices."""
+        """Queue one call of that part for each of these devices."""
         with self._changed:
             given_up = self._devices.add(part, devices)
             if not self._devices.running:
@@ -81,7 +81,7 @@ class Calls(Generic[Result]):
         self._tell(given_up)
 
     def cancel(self, part: PartId) -> None:
-        """Make no more calls of that part, and give up those that run."""
+        """Drop the queued calls of that part, and give up the running ones."""
         with self._changed:
             before = self._devices.hung
             self._devices.cancel(part)
@@ -89,22 +89,20 @@ class Calls(Generic[Result]):
         self.tick()
 
     def limit(self, turn: DeviceCall, limit_s: float) -> None:
-        """That call, which runs, may take so many seconds from its beginning; 0: as long as it wants.
-
-        Whoever waits for the next `tick` has to make it at once.
-        """
+        """Limit a running call to so many seconds from its start; 0 is no limit. A thread that waits for the next
+        `tick` has to call it at once."""
         with self._changed:
             self._devices.limit(turn, limit_s)
 
     def pause(self, *, begin_nothing: bool) -> None:
-        """Begin nothing, until it is said again that it may."""
+        """Stop to start calls, or resume."""
         with self._changed:
             self._paused = begin_nothing
             if not begin_nothing:
                 self._more(1)
 
     def tick(self) -> float:
-        """Look at what takes long; when to look again, by the clock: infinite when nothing can happen by itself."""
+        """Give up overdue calls; returns the time of the next tick, infinity for none."""
         with self._changed:
             now = self._now()
             before = self._devices.hung
@@ -120,18 +118,18 @@ class Calls(Generic[Result]):
 
     @property
     def idle(self) -> bool:
-        """Whether no call runs or waits; calls that were given up do not count."""
+        """Whether no call runs or waits; abandoned calls do not count."""
         with self._changed:
             return self._devices.idle
 
     @property
     def hung(self) -> int:
-        """Calls that were given up and have not ended."""
+        """The number of abandoned calls that have not ended."""
         with self._changed:
             return self._devices.hung
 
     def _more(self, threads: int) -> None:
-        """Let so many threads more look for a call, as far as there are places, unless some are about to."""
+        """Add threads, as far as there are free slots, unless enough are about to look for a call."""
         if self._threads > self._devices.running + self._resting:
             return
         threads = min(threads, self._devices.places)
@@ -157,7 +155,7 @@ class Calls(Generic[Result]):
                 counts = self._devices.ended(turn, self._now(), failed=failed)
                 following = self._begin() if counts else None
             if not counts:
-                # Another thread has taken its place.
+                # Another thread has replaced this one.
                 return
             self._answered(turn, answer)
             turn = following
@@ -169,7 +167,7 @@ class Calls(Generic[Result]):
         with self._changed:
             while (turn := self._begin()) is None:
                 self._resting += 1
-                # Whoever wakes a thread counts it as one that does not rest.
+                # The thread that wakes another one already counts it as active.
                 self._changed.wait()
             return turn
 
@@ -183,10 +181,8 @@ class Calls(Generic[Result]):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What the executors of a part want: how long each call is to wait, and how long one may take (0: no limit).
-
-    `problem` is what they raised in place of an answer.
-    """
+    """The executors' requests for the calls of a part: delays, and a time limit for each call (0 for none). `problem`
+    is their error message."""
 
     delays: Mapping[TargetId, float] = field(default_factory=dict)
     limit_s: float = 0.0
@@ -202,7 +198,7 @@ def shorter_limit(one_s: float, other_s: float) -> float:
 
 
 def chain_timing(chain: Chain | None, srns: Sequence[TargetId]) -> Timing:
-    """What the executors of the chain want for these resources; never raises."""
+    """The timing that the executors of the chain want for these resources; never raises."""
     if chain is None or chain.problem:
         return AT_ONCE
     try:
@@ -213,7 +209,7 @@ def chain_timing(chain: Chain | None, srns: Sequence[TargetId]) -> Timing:
 
 
 class DelayedCalls:
-    """Calls that wait for their moment; `begin` gets those of a part whose moment has come."""
+    """Delayed calls; `begin` gets those of a part that are due."""
 
     def __init__(self, begin: Callable[[PartId, Sequence[TargetId]], None]) -> None:
         self._begin = begin
@@ -222,11 +218,10 @@ class DelayedCalls:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits."""
         return not self._calls
 
     def add(self, part: PartId, srns: Sequence[TargetId], timing: Timing, now: float) -> None:
-        """Begin one call for each of these resources, now or when it has waited. `now`: monotonic, seconds."""
+        """Start one call for each of these resources, now or after its delay. `now`: monotonic seconds."""
         at_once = [srn for srn in srns if srn not in timing.delays]
         for srn, delay in timing.delays.items():
             heapq.heappush(self._calls, (now + delay, next(self._numbers), part, srn))
@@ -234,12 +229,12 @@ class DelayedCalls:
             self._begin(part, at_once)
 
     def cancel(self, part: PartId) -> None:
-        """Begin none of that part."""
+        """Drop the calls of that part."""
         self._calls = [call for call in self._calls if call[2] != part]
         heapq.heapify(self._calls)
 
     def tick(self, now: float) -> float:
-        """Begin what is due; when something will be due again, infinite for never."""
+        """Start what is due; returns when the next one is due, infinity for never."""
         due: dict[PartId, list[TargetId]] = {}
         while self._calls and self._calls[0][0] <= now:
             _moment, _number, part, srn = heapq.heappop(self._calls)
@@ -259,13 +254,13 @@ RETCODE_MAX = 2**31 - 1
 
 
 class GrainsError(Exception):
-    """The grains of a resource could not be collected; the text says why."""
+    """The grains of a resource could not be collected; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a resource has answered. `raised`: a function did not return, as when the device is not reached; one that
-    returns a code which is not 0 was there."""
+    """The answer of a resource. `raised`: a function raised, as when the device cannot be reached. A return code other
+    than 0 alone shows that the device is alive."""
 
     row: SegmentRow
     raised: bool
@@ -273,18 +268,18 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a part asks of its resources."""
+    """The work of a part on its resources."""
 
     jid: str
     calls: Sequence[Call]
     user: str
     chain: Chain | None = None
-    """The executors that its calls go through; None for none."""
+    """The executors of its calls, if any."""
     timing: Timing = AT_ONCE
 
 
 def unavailable(kind: str, why: str) -> str:
-    """What a resource answers whose type did not load."""
+    """The answer of a resource whose type did not load."""
     return f"No resource loader available for type '{kind}'" + (f": {why}" if why else "")
 
 
@@ -306,7 +301,7 @@ def call_resource(
         dur_ms=int((time.monotonic() - began) * 1000),
         reason=" ".join([sealed.note, *outcome.warnings]).strip()[:REASON_MAX],
     )
-    # Of several functions it is not known which one the code is of.
+    # With several functions, it is unknown which one the code belongs to.
     raised = outcome.retcode != 0 and (outcome.out == ERROR_OUTPUTTER or len(work.calls) > 1)
     return Answer(row, raised)
 
@@ -314,8 +309,8 @@ def call_resource(
 def call_limit(
     loaded: ResourceType, srn: TargetId, calls: Sequence[Call], grains: Mapping[str, Any], default_s: float
 ) -> float:
-    """Seconds that these calls may take on that resource; 0 is no limit. The type may name one for each call: those
-    are added up, and one without has `default_s`."""
+    """The time limit of these calls on that resource in seconds; 0 is no limit. The type may give a limit for each
+    call; these are added up, with `default_s` for calls without one."""
     if not loaded.has_timeout:
         return default_s
     with log_context(srn=srn), loaded.entered(srn.partition(":")[2], grains):
@@ -343,23 +338,23 @@ def _called(loaded: ResourceType, srn: TargetId, work: Work) -> Outcome:
 
 
 def failed_row(srn: TargetId, text: str) -> SegmentRow:
-    """The answer of a resource that cannot be asked: a text, as from a function that failed."""
+    """The row of a resource that cannot be called: a text, as of a function that failed."""
     return SegmentRow(srn, TargetState.RETURNED, 1, encode_return(text), int(time.time() * 1000), 0)
 
 
 def timeout_reason(limit_s: float) -> str:
-    """Why there is no answer of a call that was given up."""
+    """The reason of a call that was given up."""
     return f"it did not answer within {limit_s:g} s"
 
 
 def timed_out_row(srn: TargetId, reason: str, dur_s: float) -> SegmentRow:
-    """The row of a resource that has not answered in time."""
+    """The row of a resource that did not answer in time."""
     dur_ms = int(dur_s * 1000)
     return SegmentRow(srn, TargetState.TIMED_OUT, 1, b"", int(time.time() * 1000) - dur_ms, dur_ms, reason)
 
 
 def collect_grains(loaded: ResourceType, srn: TargetId, before: Mapping[str, Any]) -> dict[str, Any]:
-    """The grains of that resource, as plain data. Raises GrainsError."""
+    """The grains of that resource as plain data. Raises GrainsError."""
     with log_context(srn=srn), loaded.entered(srn.partition(":")[2], before):
         try:
             found = loaded.grains()
@@ -376,7 +371,7 @@ def collect_grains(loaded: ResourceType, srn: TargetId, before: Mapping[str, Any
 
 
 def _ready(loaded: ResourceType) -> Outcome | None:
-    """Why the type cannot be called; None when it can."""
+    """Why the type cannot be called; None if it can."""
     try:
         ready, why = loaded.initialized(), "initialized() says no"
     except BaseException as error:  # noqa: BLE001 - supervision point: it is the type's own code
@@ -388,12 +383,12 @@ def _ready(loaded: ResourceType) -> Outcome | None:
 
 
 LOOK_S = 0.05
-"""How long a call that has ended may go unnoticed."""
+"""Seconds after which a call that has ended is noticed at the latest."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalContext:
-    """What resources are found and called with."""
+    """What discovery and calls need."""
 
     opts: Mapping[str, Any]
     grains: Mapping[str, Any]
@@ -403,15 +398,15 @@ class LocalContext:
 
 
 class LocalType:
-    """One resource type in this process: what it has, and its calls. Raises TypeUnavailableError."""
+    """One resource type in this process. Raises TypeUnavailableError."""
 
     def __init__(self, name: str, here: LocalContext, *, places: int, timeout_s: float) -> None:
         self.name = name
         self.grains: dict[TargetId, dict[str, Any]] = {}
-        """Of each of its resources; empty where they cannot be collected."""
+        """By resource; empty if they could not be collected."""
         files = find_type(name, here.opts)
         self.texts = files.function_texts()
-        """The text of `saltlite.model.signature` for each function of its slots."""
+        """The signature text (`saltlite.model.signature`) of each of its functions."""
         self._returns = here.returns
         self._places = places
         self._timeout_s = timeout_s
@@ -429,7 +424,6 @@ class LocalType:
         )
 
     def run(self, srns: Sequence[TargetId], work: Work) -> dict[TargetId, SegmentRow]:
-        """Call the functions on each of these resources."""
         rows: dict[TargetId, SegmentRow] = {}
 
         def call(srn: TargetId) -> bool:
@@ -441,11 +435,11 @@ class LocalType:
             rows[srn] = timed_out_row(srn, why, limit_s)
 
         self._each(srns, work, call, late)
-        # A call that was given up may still end while its row is read.
+        # An abandoned call may still end while its row is read.
         return dict(rows)
 
     def close(self) -> None:
-        """Let the type shut down."""
+        """Shut the type down."""
         try:
             self._type.shutdown()
         except Exception as error:  # noqa: BLE001 - supervision point: it is the type's own code
@@ -466,7 +460,7 @@ class LocalType:
         call: Callable[[TargetId], bool],
         late: Callable[[TargetId, str, float], None],
     ) -> None:
-        """Call for all of them, as many at once as there may be; `late` for those that take too long."""
+        """Call for all of them, in parallel; `late` for those that time out."""
         ended: queue.SimpleQueue[AbandonedCall | TargetId] = queue.SimpleQueue()
 
         def run(turn: DeviceCall) -> bool:
@@ -498,7 +492,7 @@ class LocalType:
 
 
 def local_types(declared: Declared, here: LocalContext) -> list[LocalType]:
-    """The types that the pillar declares; one that cannot be used is left out, with a warning."""
+    """The types that the pillar declares; an unusable one is skipped with a warning."""
     found = []
     for name in declared.types_in(here.pillar):
         try:

@@ -1,13 +1,13 @@
-"""Whose turn it is among the devices of one resource type: which calls may begin, and which are given up.
+"""The queue of calls for the devices of one resource type: which calls may start, and which are given up.
 
-A device has one call at a time; calls for it wait for each other, and for nobody else's. Parts of jobs take turns, so
-that a job for one device does not wait for one that is for ten thousand. A call that takes too long cannot be stopped:
-it is given up, which frees its place but not its device, because what it does there may go on.
+A device has one call at a time. Parts of jobs take turns, so that a job for one device does not wait for a job for ten
+thousand. A call that takes too long cannot be stopped: it is given up, which frees its slot but not its device, because
+the call may still act on it.
 
-Dead devices hold a place for as long as it takes to find out. So those whose last call was given up, or failed after
-a while, have half of the places at most, and devices that answer never wait for all of them.
+Dead devices occupy a slot until their calls time out. So devices whose last call was given up, or failed after a while,
+get at most half of the slots, and the others never wait for all of them.
 
-Nothing here calls anything or knows the time: both are told.
+Nothing here makes calls or reads a clock.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from saltlite.model.ids import PartId, TargetId
 
 HUNG_MOST = 200
-"""Calls that were given up and have not ended. With more of them nothing is begun any more: each keeps a thread."""
+"""Abandoned calls that have not ended. Above it no call is started, because each occupies a thread."""
 
 DOUBT_S = 1.0
-"""A device whose call failed after so long may be dead; one that fails at once holds no place."""
+"""A device whose call failed after this time may be dead; one that fails at once occupies no slot."""
 
 HANGS = "an earlier call still hangs on this device, so it was not asked"
 MANY_HANG = f"{HUNG_MOST} calls of this type hang, so this device was not asked"
@@ -34,7 +34,7 @@ _Ready = OrderedDict[PartId, deque[TargetId]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceCall:
-    """A call that runs."""
+    """A running call."""
 
     part: PartId
     device: TargetId
@@ -43,8 +43,7 @@ class DeviceCall:
 
 @dataclass(frozen=True, slots=True)
 class AbandonedCall:
-    """A call that gets no answer. `began` is None when it never ran; then `why` says the reason. `limit_s` is what it
-    had."""
+    """A call without an answer. `began` is None if it never started because of `why`. `limit_s` is its time limit."""
 
     part: PartId
     device: TargetId
@@ -54,56 +53,55 @@ class AbandonedCall:
 
 
 class DeviceQueue:
-    """`most` calls run at once. What runs longer than `timeout_s`, or its own `limit`, is given up; 0 is never."""
+    """The queue; `most` calls run at once. A call over `timeout_s`, or its own `limit`, is given up; 0 is no limit."""
 
     def __init__(self, most: int, timeout_s: float) -> None:
         self._most = most
         self._timeout_s = timeout_s
         self._ready: _Ready = OrderedDict()
         self._set_back: _Ready = OrderedDict()
-        """Those of them that are for doubtful devices, as far as that is known."""
+        """Those of them for doubtful devices, as far as known."""
         self._behind: dict[TargetId, deque[PartId]] = {}
         self._busy: dict[TargetId, DeviceCall] = {}
-        # In the order in which they began; with their limits.
+        # In the order of their start, with their limits.
         self._running: dict[DeviceCall, float] = {}
         self._hung: set[DeviceCall] = set()
         self._doubtful: set[TargetId] = set()
         self._tried: set[DeviceCall] = set()
-        """Those that run, and began when their device was doubtful."""
+        """Running calls whose device was doubtful at their start."""
         self._tried_last = False
 
     @property
     def hung(self) -> int:
-        """Calls that were given up and have not ended."""
+        """The number of abandoned calls that have not ended."""
         return len(self._hung)
 
     @property
     def running(self) -> int:
-        """Calls that run and were not given up."""
+        """The number of running calls that were not given up."""
         return len(self._running)
 
     @property
     def places(self) -> int:
-        """How many more calls may run at once."""
+        """The number of free slots."""
         return self._most - len(self._running)
 
     @property
     def latest(self) -> float:
-        """When the youngest of the running calls began; minus infinity without one."""
+        """When the youngest running call started; minus infinity without one."""
         return next(reversed(self._running)).began if self._running else -math.inf
 
     @property
     def queued(self) -> bool:
-        """Whether a call waits that may begin when there is a place."""
+        """Whether a call is ready to start when a slot is free."""
         return bool(self._ready or (self._set_back and self._may_try))
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs or waits."""
         return not (self._running or self._ready or self._set_back or self._behind)
 
     def add(self, part: PartId, devices: Iterable[TargetId]) -> list[AbandonedCall]:
-        """Queue one call for each of these devices; those that are not asked at all, because they hang."""
+        """Queue one call for each of these devices; returns calls that are refused because their device hangs."""
         given_up = []
         ready: deque[TargetId] = deque()
         for device in devices:
@@ -113,14 +111,14 @@ class DeviceQueue:
             else:
                 ready.append(device)
         if ready:
-            # Of one part there may be calls already: those that are to wait first come a few at a time.
+            # The part may have calls already: delayed ones arrive a few at a time.
             self._ready.setdefault(part, deque()).extend(ready)
         return [*given_up, *self._enough_hang()]
 
     def take(self, now: float) -> DeviceCall | None:
-        """Begin a call, if there is one and a place for it."""
+        """Start a call, if one is ready and a slot is free."""
         while self.places > 0:
-            # In turns, so that neither waits for the other for good.
+            # Alternately, so that neither kind starves.
             tries = bool(self._set_back) and self._may_try and not (self._ready and self._tried_last)
             if not tries and not self._ready:
                 return None
@@ -135,12 +133,12 @@ class DeviceQueue:
         return None
 
     def limit(self, turn: DeviceCall, limit_s: float) -> None:
-        """That call has a limit of its own, seconds from its beginning; 0 is none."""
+        """Set the limit of that call, in seconds from its start; 0 is none."""
         if turn in self._running:
             self._running[turn] = limit_s
 
     def ended(self, turn: DeviceCall, now: float, *, failed: bool = False) -> bool:
-        """That call has ended. False when it was given up before: its answer is nobody's."""
+        """Note the end of that call. False if it was given up before: its answer is dropped."""
         counts = turn in self._running
         self._running.pop(turn, None)
         self._tried.discard(turn)
@@ -158,7 +156,7 @@ class DeviceQueue:
         return counts
 
     def cancel(self, part: PartId) -> None:
-        """Begin nothing more of that part, and give up what runs of it."""
+        """Drop the queued calls of that part, and give up the running ones."""
         self._ready.pop(part, None)
         self._set_back.pop(part, None)
         for device, behind in list(self._behind.items()):
@@ -171,7 +169,7 @@ class DeviceQueue:
             self._give_up(turn)
 
     def overdue(self, now: float) -> list[AbandonedCall]:
-        """Give up what has run for too long, and what waits behind it."""
+        """Give up overdue calls, and the queued calls for their devices."""
         given_up = []
         for turn, limit_s in list(self._running.items()):
             if _deadline(turn, limit_s) <= now:
@@ -184,12 +182,12 @@ class DeviceQueue:
         return [*given_up, *self._enough_hang()]
 
     def deadline(self) -> float:
-        """When the next call has run for too long; infinite without one."""
+        """When the next call is overdue; infinity without one."""
         return min((_deadline(turn, limit_s) for turn, limit_s in self._running.items()), default=math.inf)
 
     @property
     def _may_try(self) -> bool:
-        """Whether doubtful devices have a place."""
+        """Whether a slot is free for doubtful devices."""
         return len(self._tried) < max(1, self._most // 2)
 
     def _begin(self, turn: DeviceCall) -> DeviceCall:
@@ -208,7 +206,7 @@ class DeviceQueue:
         self._hung.add(turn)
 
     def _enough_hang(self) -> list[AbandonedCall]:
-        """Everything that waits, when too many hang."""
+        """Give up all queued calls when too many hang."""
         if len(self._hung) < HUNG_MOST:
             return []
         queues = (*self._ready.items(), *self._set_back.items())
@@ -221,7 +219,7 @@ class DeviceQueue:
 
 
 def _pop(ready: _Ready) -> tuple[PartId, TargetId]:
-    """The next of the first part, whose turn is last then."""
+    """The next call of the first part, which moves to the end."""
     part, waiting = next(iter(ready.items()))
     device = waiting.popleft()
     if waiting:

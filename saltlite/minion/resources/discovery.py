@@ -29,21 +29,21 @@ from saltlite.wire.framing import IpcMessage
 log = logging.getLogger(__name__)
 
 DISCOVER_S = 60.0
-"""How long `discover` may take."""
+"""Seconds that `discover` may take."""
 GRAINS_S = 60.0
-"""When no resource has given its grains for so long, the others are not waited for."""
+"""Seconds without new grains after which the missing ones are not awaited any longer."""
 REPORT_S = 0.5
-"""While grains are awaited, those that have come are told after so long, and then after twice as long …"""
+"""While grains are awaited, those found are reported after this time; the delay doubles …"""
 REPORT_MAX_S = 30.0
-"""… and at last every so many seconds: the whole document travels each time."""
+"""… up to this maximum: each report contains the whole document."""
 IDS_NAMED = 5
-"""Of what is no id, and of what has too many grains, so many are named in the log."""
+"""Invalid ids, and resources with too many grains, that the log names."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryContext:
-    """What the look needs of its process: `collect` has the grains of these collected, and the answers come back to
-    `Finding.answered`; `give_up` lets that be. `post` has something done in the main thread."""
+    """What discovery needs of its process: `collect` starts to collect grains, whose answers come to
+    `Discovery.answered`; `give_up` stops it. `post` runs a function in the main thread."""
 
     collect: Callable[[Sequence[TargetId]], None]
     give_up: Callable[[], None]
@@ -60,15 +60,15 @@ class _Attempt:
     awaited: set[TargetId] = field(default_factory=set)
     stale: list[TargetId] = field(default_factory=list)
     fresh: dict[TargetId, Mapping[str, Any]] = field(default_factory=dict)
-    """What was not told yet."""
+    """Grains that were not reported yet."""
     too_many: list[TargetId] = field(default_factory=list)
-    """Those whose grains had no room."""
+    """Resources whose grains did not fit."""
     report_at: float = 0.0
     report_s: float = REPORT_S
 
 
 class Discovery:
-    """Lives in the main thread. `grains` are those that were found last, by SRN; it keeps them up to date."""
+    """Lives in the main thread. `grains` are the last known ones by SRN, which it keeps up to date."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Discovery:
         self._sizes = {srn: _size_of(one) for srn, one in self.grains.items()}
         self._total = sum(self._sizes.values())
         self._asked: set[TargetId] = set()
-        """Those that are being asked, for this look or the one before."""
+        """Resources with a call in progress, for this discovery or the one before."""
         self._type = loaded
         self._functions = functions
         self._ways = ways
@@ -89,20 +89,20 @@ class Discovery:
 
     @property
     def busy(self) -> bool:
-        """Whether a look is under way."""
+        """Whether a discovery is running."""
         return self._look is not None
 
     def find(self, number: int, *, faulty: bool) -> None:
-        """Begin a look; it is told as `found` and then as `grains` once or several times, with this number.
+        """Start a discovery; it reports `found` and then `grains` once or several times, with this number.
 
-        `faulty`: the type can find its resources, if it can, but not be called. A look that is under way is given up;
-        resources that it still asks are not asked a second time.
+        `faulty`: the type may find its resources, but cannot be called. A running discovery is replaced; resources with
+        a call in progress are not called a second time.
         """
         self._look = look = _Attempt(number, time.monotonic() + DISCOVER_S, faulty=faulty)
         threading.Thread(target=self._discover, args=(look,), daemon=True).start()
 
     def answered(self, srn: TargetId, grains: dict[str, Any] | str) -> None:
-        """The grains of a resource, or why there are none."""
+        """Take the grains of a resource, or the reason why there are none."""
         self._asked.discard(srn)
         look = self._look
         if look is None or srn not in look.awaited:
@@ -119,7 +119,7 @@ class Discovery:
         self._complete(look)
 
     def tick(self, now: float) -> float:
-        """Give up what takes too long; when to look again."""
+        """Give up what takes too long; returns the time of the next tick."""
         look = self._look
         if look is None:
             return math.inf
@@ -168,7 +168,7 @@ class Discovery:
         self._complete(look)
 
     def _has_room(self, srn: TargetId, grains: Mapping[str, Any]) -> bool:
-        """Count the grains of a resource, if there is room for them."""
+        """Count the grains of a resource, if they fit."""
         size = _size_of(grains)
         total = self._total - self._sizes.get(srn, 0) + size
         if total > RESOURCE_GRAINS_TOTAL_MAX:
@@ -177,7 +177,7 @@ class Discovery:
         return True
 
     def _report(self, look: _Attempt, now: float) -> float:
-        """Tell the grains that have come, if it is time; when it will be."""
+        """Report the new grains if it is time; returns when it will be."""
         if not look.fresh:
             return math.inf
         if now < look.report_at:
@@ -208,7 +208,7 @@ def _size_of(grains: Mapping[str, Any]) -> int:
 
 
 def good_ids(kind: str, found: Iterable[Any]) -> list[str]:
-    """The bare ids among what `discover` returned, sorted. What cannot be one is left out, with a warning."""
+    """The valid bare ids in the result of `discover`, sorted. Invalid ones are skipped with a warning."""
     listed = list(found)
     try:
         ids = check_resource_ids(listed)
@@ -231,14 +231,14 @@ def good_ids(kind: str, found: Iterable[Any]) -> list[str]:
 
 
 KEYS_SHOWN = 10
-"""Keys of the pillar of a type that a sentence names …"""
+"""Keys of a type's pillar that a message names …"""
 KEY_SHOWN = 40
 """… and the characters of one of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What the configuration says of resources: see the options of these names."""
+    """The options for resources, under their names in the configuration."""
 
     pillar_key: str
     places: int
@@ -246,7 +246,7 @@ class Declared:
     type_limits: Mapping[str, int]
 
     def types_in(self, pillar: Mapping[str, Any]) -> list[str]:
-        """The names of the types that the pillar declares, sorted. What is none is left out, with a warning."""
+        """The names of the types that the pillar declares, sorted. Invalid ones are skipped with a warning."""
         key = self._key()
         if not self.pillar_key:
             log.warning("option resource_pillar_key is empty, and %s is used", key)
@@ -262,12 +262,12 @@ class Declared:
         return sorted(names)
 
     def settings_of(self, name: str, pillar: Mapping[str, Any]) -> Any:
-        """What the pillar says of that type; None without it."""
+        """The pillar of that type; None without one."""
         declared = pillar.get(self._key())
         return declared.get(name) if isinstance(declared, Mapping) else None
 
     def looked_at(self, name: str, pillar: Mapping[str, Any]) -> str:
-        """Which key of the pillar declares the resources of a type, and what is there; for people."""
+        """For people: the pillar key that declares the resources of a type, and its content."""
         settings = self.settings_of(name, pillar)
         if isinstance(settings, Mapping) and settings:
             keys = [str(key)[:KEY_SHOWN] for key in settings]
@@ -280,7 +280,7 @@ class Declared:
         return f"pillar {self._key()}:{name}, {what}"
 
     def nothing_declared(self, pillar: Mapping[str, Any] | None) -> str:
-        """Why there is no type; for people."""
+        """For people: why there is no type."""
         if pillar is None:
             return "no pillar has come from the master yet"
         there = "declares no resource types" if self._key() in pillar else "is not there"
@@ -295,7 +295,6 @@ class Declared:
 
 
 def declared_by(config: MinionConfig) -> Declared:
-    """What this configuration says."""
     return Declared(
         config.resource_pillar_key, config.resource_workers, config.resource_timeout, config.resource_type_limits
     )

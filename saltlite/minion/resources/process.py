@@ -68,23 +68,24 @@ from saltlite.wire.segment import SegmentRow, encode_segment
 log = logging.getLogger(__name__)
 
 FLUSH_S = 0.05
-"""An answer is written after so long, with all that came meanwhile."""
+"""Seconds until an answer is written, together with later ones."""
 SEGMENT_BYTES = 48 * 1024
-"""Bytes of answers that are written at once; a larger answer is a segment of its own."""
+"""Bytes of answers in one segment; a larger answer gets its own segment."""
 RETRY_S = 5.0
-"""Between two attempts to write to a disk that was full."""
+"""Seconds between two attempts to write to a full disk."""
 LOOK_BYTES = 8 * 1024 * 1024
-"""After so many bytes, or LOOK_SEGMENTS, the spool is looked at: others write to it, and the job server empties it."""
+"""The spool is checked after so many bytes, or LOOK_SEGMENTS, because other processes write to it and the job server
+empties it."""
 LOOK_SEGMENTS = 200
 CROWDED_S = 1.0
-"""Between two looks at a spool that has as much as it may."""
+"""Seconds between two checks of a full spool."""
 
 _ROW_BYTES = 64
-"""What a row takes beside its result."""
+"""The size of a row without its result."""
 
 
 class SegmentStore(Protocol):
-    """Where segments go: the port `saltlite.minion.protocol.effects.Spool`, as far as it is needed."""
+    """The methods of the port `saltlite.minion.protocol.effects.Spool` that segments need."""
 
     def write(self, jid: str, result: SpoolEntry) -> bool: ...
 
@@ -95,22 +96,22 @@ class SegmentStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SegmentCallbacks:
-    """Who hears of it; called from the thread that writes."""
+    """Called from the thread that writes."""
 
     segment: Callable[[PartId, str], None]
     """A segment of the part is in the spool, under this id."""
     done: Callable[[PartId, str], None]
-    """Every answer of the part is in the spool; or it was ended before, how is said."""
+    """Every answer of the part is in the spool, or the part ended early with this reason."""
     full: Callable[[bool], None]
-    """Whether there is no room for more: nothing is to be begun until there is."""
+    """Whether the spool is full: no calls may start until it is not."""
 
 
 @dataclass(slots=True)
 class _Part:
     number: int
-    """Of its next segment."""
+    """The number of its next segment."""
     awaited: int
-    """Answers that have not come."""
+    """The number of missing answers."""
     rows: list[SegmentRow] = field(default_factory=list)
     size: int = 0
     due: float = 0.0
@@ -118,7 +119,7 @@ class _Part:
 
 
 class SegmentWriter:
-    """`now` is a monotonic clock, seconds."""
+    """Writes segments. `now` is a monotonic clock, in seconds."""
 
     def __init__(self, spool: SegmentStore, told: SegmentCallbacks, now: Callable[[], float]) -> None:
         self._spool = spool
@@ -127,18 +128,18 @@ class SegmentWriter:
         self._parts: dict[PartId, _Part] = {}
         self._changed = threading.Condition()
         self._closing = False
-        # Only the thread that writes has these. Nothing is known of the spool yet: the first write looks.
+        # Used by the writing thread only. The state of the spool is unknown: the first write checks it.
         self._unseen_bytes, self._unseen_segments = LOOK_BYTES, 0
         self._crowded = False
         self._look_at = math.inf
 
     def begin(self, part: PartId, number: int, awaited: int) -> None:
-        """So many answers of that part will come; its first segment has this number."""
+        """Expect so many answers of that part; its first segment gets this number."""
         with self._changed:
             self._parts[part] = _Part(number, awaited)
 
     def put(self, part: PartId, row: SegmentRow) -> None:
-        """An answer. That of a part which was ended meanwhile is nobody's."""
+        """Add an answer; it is dropped if the part has ended."""
         with self._changed:
             one = self._parts.get(part)
             if one is None or not one.awaited:
@@ -155,7 +156,7 @@ class SegmentWriter:
                 self._changed.notify()
 
     def end(self, part: PartId, how: str) -> None:
-        """Nothing more will come: what is there is written, then the part is done."""
+        """End a part: write what is there, then report it as done."""
         with self._changed:
             one = self._parts.get(part)
             if one is not None:
@@ -164,12 +165,12 @@ class SegmentWriter:
 
     @property
     def idle(self) -> bool:
-        """Whether every part is done, and said to be."""
+        """Whether every part is done and reported."""
         with self._changed:
             return not self._parts
 
     def run(self) -> None:
-        """Write until `close`; the life of the thread that does it."""
+        """Write until `close`; runs in a thread."""
         while True:
             with self._changed:
                 part = self._wait_for_one()
@@ -201,7 +202,7 @@ class SegmentWriter:
             self._changed.notify()
 
     def _wait_for_one(self) -> PartId | None:
-        """The part whose answers are to be written now; None when there will be none, or it is time to look."""
+        """The part to write now; None at the end, or when it is time to check the spool."""
         while True:
             now = self._now()
             waiting = {name: one.due for name, one in self._parts.items() if one.rows or not one.awaited}
@@ -214,14 +215,14 @@ class SegmentWriter:
             self._changed.wait(None if math.isinf(until) else until - now)
 
     def _count(self, rows: Sequence[SegmentRow]) -> None:
-        """Something was written: look at the spool, when that was enough for it."""
+        """Count written bytes, and check the spool when they are enough."""
         self._unseen_bytes += sum(map(_size_of, rows))
         self._unseen_segments += 1
         if not self._crowded and (self._unseen_bytes >= LOOK_BYTES or self._unseen_segments >= LOOK_SEGMENTS):
             self._look()
 
     def _look(self) -> None:
-        """Find out whether the spool has as much as it may, and tell when that has changed."""
+        """Check whether the spool is full, and report a change."""
         self._unseen_bytes = self._unseen_segments = 0
         try:
             self._spool.jids()
@@ -237,7 +238,7 @@ class SegmentWriter:
             self._told.full(crowded)
 
     def _write(self, name: str, rows: Sequence[SegmentRow]) -> bool:
-        """Write a segment, however long the disk is full; False when it was still full at the end of this process."""
+        """Write a segment, however long the disk is full; False if it was still full at the end of this process."""
         entry = SpoolEntry(TargetState.RETURNED, 0, encode_segment(rows), rows[0].start_ms, 0)
         held = False
         while True:
@@ -263,7 +264,7 @@ def _size_of(row: SegmentRow) -> int:
 
 
 def _pieces(rows: Sequence[SegmentRow]) -> list[list[SegmentRow]]:
-    """The rows in groups of SEGMENT_BYTES at most; a larger one is alone."""
+    """The rows in groups of at most SEGMENT_BYTES; a larger row is alone."""
     pieces: list[list[SegmentRow]] = []
     size = 0
     for row in rows:
@@ -276,22 +277,22 @@ def _pieces(rows: Sequence[SegmentRow]) -> list[list[SegmentRow]]:
 
 
 INIT_S = 60.0
-"""How long `init` may take; until then calls wait, and after it they are told so."""
+"""Seconds that `init` may take; calls wait for it, and fail after that time."""
 SHUTDOWN_S = 5.0
-"""How long `shutdown` may take."""
+"""Seconds that `shutdown` may take."""
 HUNG_MAX = 16
-"""With more calls that hang, this process asks to be replaced at once, and not only when it has nothing else to do."""
+"""With more hanging calls, this process asks to be replaced at once, and not only when it is idle."""
 
 GRAINS = "grains"
-"""In the place of a part's id, for calls that collect grains."""
+"""Used in place of a part id for calls that collect grains."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What the process of a type begins with. Grains of the minion and the pillar may be others later.
+    """The initial state of a type's process; grains of the minion and the pillar may change later.
 
-    `grains` are those of its resources by SRN, as they were last found. `places` calls run at once, one of them for
-    `timeout_s` seconds at most (0: as long as it wants).
+    `grains` are the last known ones of its resources by SRN. `places` calls run at once, each for at most `timeout_s`
+    seconds (0: no limit).
     """
 
     name: str
@@ -303,7 +304,7 @@ class Start:
 
 
 class TypeProcess:
-    """The job server's end of one such process: `socket` for messages, `rpc` as any process of a job has them."""
+    """The job server's end of such a process: `socket` for messages, `rpc` as for any process of a job."""
 
     def __init__(self, pid: int, sock: socket.socket, rpc: JobProcess) -> None:
         self.pid = pid
@@ -312,7 +313,7 @@ class TypeProcess:
 
 
 def fork_type(start: Start) -> TypeProcess:
-    """Start the process of a type. Raises OSError when there is no room for another process."""
+    """Fork the process of a type. Raises OSError when there is no room for another process."""
     ours, theirs = socket.socketpair()
     our_errands, their_errands = socket.socketpair()
     parent = os.getpid()
@@ -330,10 +331,10 @@ def fork_type(start: Start) -> TypeProcess:
 
 
 def _become(start: Start, said: int, rpc: int, parent: int) -> None:
-    """The process's whole life; it never returns."""
+    """The life of the process; it never returns."""
     status = 1
     try:
-        # It knows what its resources are asked by the job server alone, and has nobody to tell without it.
+        # It gets calls from the job server only, and without it there is no receiver for results.
         set_parent_death_signal(signal.SIGKILL, parent)
         stand_alone(said, rpc)
         set_title(f"salt-{start.name}")
@@ -350,7 +351,7 @@ def _become(start: Start, said: int, rpc: int, parent: int) -> None:
 
 
 class _Life:
-    """The process from within."""
+    """The process itself."""
 
     def __init__(self, start: Start, said: int, rpc: int) -> None:
         self._start = start
@@ -364,7 +365,7 @@ class _Life:
         self._returns = replace(start.context.returns, kept_max=0)
         self._work: dict[PartId, Work] = {}
         self._early: list[IpcMessage] | None = []
-        """What was asked for before the type was ready."""
+        """Messages that came before the type was ready."""
         self._why = ""
         """Why the type cannot be called."""
         self._initialised = False
@@ -393,7 +394,7 @@ class _Life:
         self._executors: Executors | None = None
 
     def live(self) -> None:
-        """Load the type, then hear and answer until the job server says that it is enough, or is gone."""
+        """Load the type, then serve the job server until it stops this process or is gone."""
         threading.Thread(target=self._segments.run, daemon=True).start()
         self._load()
         poll = select.poll()
@@ -406,7 +407,7 @@ class _Life:
             self._hear()
         self._segments.close()
         self._shut_down()
-        # Programs that calls have started and that nobody waits for any more.
+        # Programs started by calls, which have no parent any more.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.killpg(os.getpgrp(), signal.SIGTERM)
 
@@ -451,7 +452,7 @@ class _Life:
         return f"Resource type '{self._start.name}' is not initialised: {why}" if why else ""
 
     def _is_ready(self, why: str) -> None:
-        """The type can be called, or why it cannot."""
+        """Note that the type can be called, or why it cannot."""
         if why and self._type is not None:
             log.error("%s", why)
         self._ready_by, self._why = math.inf, why
@@ -531,7 +532,7 @@ class _Life:
         elif find_type(self._start.name, self._start.context.opts, self._files) is not self._files:
             self._say({"t": "changed"})
         else:
-            # Its resources are known also when it cannot be called, and say so when they are.
+            # Its resources are found even if it cannot be called, and return the reason when they are called.
             self._finding.find(number, faulty=bool(self._why))
 
     def _begin(self, message: IpcMessage) -> None:
@@ -548,7 +549,7 @@ class _Life:
         self._later.add(part, srns, timing, time.monotonic())
 
     def _chain(self, asked: Execution) -> Chain | None:
-        """The executors that a part goes through, as their files are now."""
+        """The executors of a part, from the current files."""
         if self._minion is None or is_direct(self._minion.opts, asked):
             return None
         index = executors_index(self._minion.opts, self._executors.index if self._executors is not None else None)
@@ -599,7 +600,7 @@ class _Life:
             self._finding.answered(srn, grains)
 
     def _given_up(self, one: AbandonedCall) -> None:
-        """From the main thread."""
+        """Runs in the main thread."""
         late = timeout_reason(one.limit_s)
         if one.part == GRAINS:
             self._its_grains(one.device, one.why or late)
@@ -631,7 +632,7 @@ class _Life:
     # -- time, and what other threads leave for the main one
 
     def _look(self) -> float:
-        """Do what is due; when something will be due again."""
+        """Do what is due; returns when something is due again."""
         now = time.monotonic()
         if now >= self._ready_by:
             self._is_ready(self._not_initialised(f"init() has not ended within {INIT_S:g} s"))

@@ -27,30 +27,30 @@ from saltlite.wire.segment import SegmentRow, encode_segment
 
 @dataclass(frozen=True, slots=True)
 class RunCallbacks:
-    """What becomes of parts: called from the job server's reactor."""
+    """Callbacks about parts, called from the job server's reactor."""
 
     segment: Callable[[str], None]
-    """The results of some resources of a part are in the spool, under this segment id."""
+    """Results of resources of a part are in the spool, under this segment id."""
     done: Callable[[PartId, str], None]
-    """Every resource of the part has answered (and "" is given), or its process has ended first, how is said."""
+    """The part has ended: every resource has answered (""), or its process ended first, with this reason."""
 
 
 class ResourceRuns(Protocol):
-    """Runs parts for resources. One part is for resources of one type; `call.jid` is the id of the part."""
+    """Runs parts for resources of one type each; `call.jid` is the id of the part."""
 
     def begin(self, call: JobCall, srns: Sequence[TargetId]) -> tuple[int, int]:
-        """Find a process for the part, and hold the part there; its pid, and its start time in clock ticks.
+        """Reserve a process for the part; returns its pid, and its start time in clock ticks.
 
         Raises OSError when the machine has no room for a process.
         """
         ...
 
     def go(self, part: PartId) -> None:
-        """Run what was begun: it is in the journal now."""
+        """Run a reserved part, after the journal has recorded it."""
         ...
 
     def cancel(self, part: PartId, *, late: bool) -> None:
-        """End the part: what has not begun will not, what runs is told and given up. `done` follows.
+        """End the part: queued calls are dropped, running ones given up. `done` follows.
 
         `late`: its run time limit has passed; otherwise an operator ends it.
         """
@@ -60,12 +60,12 @@ class ResourceRuns(Protocol):
 log = logging.getLogger(__name__)
 
 REGISTER_SOON_S = 1.0
-"""When grains take longer, what was found is registered without them, and again as they come."""
+"""If grains take longer, resources are registered without them, and again when they arrive."""
 PILLAR_WAIT_S = 60.0
-"""How long a part waits for the first pillar, which says what types there are."""
+"""Seconds that a part waits for the first pillar, which declares the types."""
 LOOK_AGAIN_S = 120.0
-"""When the master wants to be sure that resources are gone, the minion looks again after so long: an inventory that was
-read half-way, or a pillar that somebody is writing, is whole again by then."""
+"""Seconds until another discovery when the master wants to be sure that resources are gone. An inventory that was read
+while it was written is complete by then."""
 NO_PILLAR = "this minion has no pillar yet, so it does not know which resources it manages"
 NOT_OURS = "this minion does not manage it"
 ENDED = "ended on demand"
@@ -73,23 +73,20 @@ ENDED = "ended on demand"
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """The minion around it."""
+    """The parts of the minion that resources need."""
 
     rpc_server: RpcServer
-    """Who answers what functions ask of the minion."""
+    """Handles requests of functions."""
     registration: Callable[[bytes], None]
-    """Told the document that registers all resources."""
+    """Called with the document that registers all resources."""
     inventory: Callable[[dict[str, list[str]]], None]
-    """Told type -> bare ids, of those types that have any, when that has changed."""
+    """Called with type -> bare ids, when they have changed."""
     before: Mapping[str, int] = field(default_factory=dict)
-    """Type -> how many resources were found before the minion was started, where that is known."""
+    """Type -> the number of resources before the minion was started, if known."""
 
 
 class ResourceServer:
-    """Implements the port `saltlite.minion.resources.server.ResourceRuns`.
-
-    Until the first pillar is here, and until a type has been looked at for the first time, its parts wait.
-    """
+    """Implements `ResourceRuns`. Parts wait until the first pillar has arrived and their type was discovered once."""
 
     def __init__(
         self,
@@ -125,21 +122,19 @@ class ResourceServer:
     # -- parts
 
     def begin(self, call: JobCall, srns: Sequence[TargetId]) -> tuple[int, int]:
-        """See the port. A part that waits for its process waits in this one."""
+        """See the port. A part without a process waits in this one."""
         self._held[call.jid] = PartCall(call, srns)
         keeper = self._keepers.get(parse_srn(srns[0]).type or "")
         pid, ticks = keeper.process if keeper is not None else (0, 0)
         return (pid, ticks) if pid else (os.getpid(), start_ticks(os.getpid()) or 0)
 
     def go(self, part: PartId) -> None:
-        """See the port."""
         self._waiting[part] = self._held.pop(part)
         if self._pillar is None:
             self._reactor.call_later(PILLAR_WAIT_S, lambda: self._without_pillar(part))
         self._run_waiting()
 
     def cancel(self, part: PartId, *, late: bool) -> None:  # noqa: ARG002 - the jobs machine says why it ended
-        """See the port."""
         if self._held.pop(part, None) is not None or self._waiting.pop(part, None) is not None:
             self._runs.done(part, ENDED)
             return
@@ -150,10 +145,9 @@ class ResourceServer:
     # -- what there is
 
     def pillar_is(self, pillar: Mapping[str, Any]) -> None:
-        """The pillar was fetched. Another one than before is a reason to look for resources.
+        """Use a new pillar, and start a discovery if it has changed.
 
-        Types of which it says something else get fresh processes, the others see it in the ones that they have. The
-        same pillar is no reason for anything: it is fetched in every session.
+        Types whose part of the pillar has changed get new processes; the others get the pillar in their current ones.
         """
         if pillar == self._pillar:
             return
@@ -173,22 +167,22 @@ class ResourceServer:
         self.refresh(lambda: None)
 
     def grains_are(self, grains: Mapping[str, Any]) -> None:
-        """The grains of the minion were found anew."""
+        """Use new grains of the minion."""
         for keeper in self._keepers.values():
             keeper.minion_is(grains)
 
     def refresh(self, done: Callable[[], None]) -> None:
-        """Look for all resources and their grains; `done` when the resources were handed over for registration.
+        """Discover all resources and their grains; `done` is called when the resources were sent for registration.
 
-        Grains that take longer than REGISTER_SOON_S are handed over as they come. While resources are being looked
-        for, another look follows.
+        Grains that take longer than REGISTER_SOON_S are sent as they come. If a discovery is running, another one
+        follows.
         """
         self._next.append(done)
         if not any(keeper.finding for keeper in self._keepers.values()):
             self._look()
 
     def looked(self, done: Callable[[], None]) -> None:
-        """Call `done` when what the look finds that was asked for last is handed over; without one, look."""
+        """Call `done` when the result of the last requested discovery was sent; start one if there is none."""
         under_way = self._soon is not None or any(keeper.finding for keeper in self._keepers.values())
         if under_way and not self._next:
             self._done.append(done)
@@ -196,7 +190,7 @@ class ResourceServer:
             self.refresh(done)
 
     def look_again(self) -> None:
-        """The master wants to be sure that what was not found is gone: look once more, in a while."""
+        """Discover once more after a while: the master wants to be sure that missing resources are gone."""
         self._was_asked_again = True
         if self._again is None:
             self._again = self._reactor.call_later(LOOK_AGAIN_S, self._looks_again)
@@ -206,7 +200,7 @@ class ResourceServer:
         self.refresh(lambda: None)
 
     def reports(self) -> dict[str, TypeReport]:
-        """Type -> what is to be told of it."""
+        """Type -> its report."""
         pillar = self._pillar or {}
         return {
             name: keeper.found.report(self._declared.looked_at(name, pillar))
@@ -214,11 +208,11 @@ class ResourceServer:
         }
 
     def looked_at(self) -> str:
-        """Why there is no type at all, "" when there is one."""
+        """Why there is no type, "" if there is one."""
         return "" if self._keepers else self._declared.nothing_declared(self._pillar)
 
     def stop(self, done: Callable[[], None]) -> None:
-        """Have every type shut down; `done` when their processes are gone."""
+        """Shut every type down; `done` is called when their processes are gone."""
         self._stopped = done
         for keeper in (*self._keepers.values(), *self._leaving):
             keeper.stop(self._look_whether_stopped)
@@ -290,7 +284,7 @@ class ResourceServer:
             self._runs.done(part.call.jid, "")
 
     def _refuse(self, part: PartId, srns: Sequence[TargetId], why: str) -> None:
-        """Answer in the place of resources. Raises JournalError when the disk does not take it."""
+        """Answer for resources that cannot be called. Raises JournalError when the disk does not take it."""
         now_ms = int(time.time() * 1000)
         rows = [SegmentRow(srn, TargetState.REFUSED, 1, b"", now_ms, 0, why) for srn in srns]
         name = segment_id(part, 0)
@@ -318,7 +312,7 @@ class ResourceServer:
         self._look_at_it()
 
     def _look_at_it(self) -> None:
-        """Something was found, or nothing for a while; or a type began to look by itself."""
+        """Register after a discovery step, or after a timeout; or because a type started a discovery itself."""
         self._run_waiting()
         keepers = self._keepers.values()
         grains_awaited = any(keeper.looking for keeper in keepers)
@@ -327,7 +321,7 @@ class ResourceServer:
         if not self._looking or (grains_awaited and self._soon is not None):
             return
         if any(keeper.finding for keeper in keepers):
-            # A type of which nothing is known yet would lose all that it had.
+            # A type with an unknown state would lose all its resources.
             if all(keeper.found.known for keeper in keepers):
                 self._register()
             return
@@ -336,7 +330,7 @@ class ResourceServer:
             self._soon.cancel()
             self._soon = None
         if self._keepers or self._was_asked_again:
-            # A minion without types says the same after each start: nothing is sent then.
+            # A minion without types reports the same after each start: nothing is sent then.
             self._look_name = os.urandom(LOOK_BYTES).hex()
         self._register()
         self._settle()

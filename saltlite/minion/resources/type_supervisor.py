@@ -1,7 +1,7 @@
-"""One resource type as the job server sees it: its process, what was found with it, and which parts it runs.
+"""The supervisor of one resource type in the job server: its process, the result of discovery, and its parts.
 
 A process is replaced when it asks for that (calls hang in it), when its files or its part of the pillar have changed,
-and when it dies. The fresh one gets what comes from then on; the old one ends what it has, and goes.
+and when it dies. The new one gets all later work; the old one finishes its work and exits.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ log = logging.getLogger(__name__)
 RESTART_MIN_S = 0.05
 RESTART_MAX_S = 60.0
 STEADY_S = 10.0
-"""A process that lived so long starts over with the shortest pause."""
+"""A process that lived so long resets the restart delay."""
 AGAIN_S = 60.0
-"""A type that could not be used, or not find its resources, is tried again after so long."""
+"""Seconds until a type that could not load, or not discover its resources, is tried again."""
 STOP_S = SHUTDOWN_S + 1.0
-"""Between asking a process to end and ending it."""
+"""Seconds from the request to stop a process to its kill."""
 
 LISTEN_S = 20.0
-"""A process that has something to do is asked after so long whether it is there."""
+"""Seconds between liveness checks of a busy process."""
 SILENT_MAX = 3
-"""One that was asked so often and has not said a word is killed, for a call holds up all its threads: to ask once would
-do, if no machine were ever that busy."""
+"""Unanswered checks after which a process is killed, because a call blocks all its threads. More than one, for busy
+machines."""
 
 LAST_WORDS_S = 0.5
-"""What a process said before it ended is read for so long: somebody that it started may keep its socket open."""
+"""Seconds in which the last messages of a dead process are read: a program that it started may hold its socket open."""
 STOPPED = "the minion was stopped, or has this type no more"
-"""How parts end whose process was told to."""
+"""The reason of parts whose process was stopped."""
 FIRST = 1
 """The number of the first segment of a process; 0 is the job server's own."""
 LOOK_BYTES = 8
-"""Random bytes of the name of a look: two looks never have the same one."""
+"""Random bytes of the name of a discovery, which makes it unique."""
 MESSAGE_MAX = 2 * DOC_MAX
 """Bytes of one message; the largest has the grains of all resources of a type."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartCall:
-    """A part of a job that is to be run, by resources of one type that are managed here."""
+    """A part of a job for resources of one type."""
 
     call: JobCall
     srns: Sequence[TargetId]
@@ -64,7 +64,7 @@ class PartCall:
 
 @dataclass(slots=True)
 class FoundResources:
-    """What was found with a type. `known`: a look has ended, whatever came of it."""
+    """The result of discovery. `known`: a discovery has ended, successful or not."""
 
     known: bool = False
     ids: Sequence[str] = ()
@@ -73,18 +73,18 @@ class FoundResources:
     grains: Mapping[TargetId, Mapping[str, Any]] = field(default_factory=dict)
     stale: Sequence[TargetId] = ()
     why: str = ""
-    """Why nothing was found, "" otherwise."""
+    """Why the discovery failed, "" otherwise."""
     loaded: bool = False
     initialised: bool = False
     unusable: str = ""
-    """Why the type cannot be called, "" when it can."""
+    """Why the type cannot be called, "" if it can."""
     was: int | None = None
-    """How many the last successful look but one found."""
+    """The number of resources of the last but one successful discovery."""
     look: str = ""
-    """The name of the last successful look."""
+    """The name of the last successful discovery."""
 
     def report(self, looked_at: str) -> TypeReport:
-        """What the master and operators are told; `looked_at`: which keys of the pillar declare its resources."""
+        """The report for the master and operators; `looked_at`: which pillar keys declare the resources."""
         return TypeReport(
             loaded=self.loaded,
             initialised=self.initialised,
@@ -98,20 +98,20 @@ class FoundResources:
 
 @dataclass(frozen=True, slots=True)
 class TypeCallbacks:
-    """Who is told: of parts as in `saltlite.minion.resources.server.Runs`, and of what was found."""
+    """Callbacks about parts, as in `saltlite.minion.resources.server.RunCallbacks`, and about discovery."""
 
     segment: Callable[[str], None]
     done: Callable[[PartId, str], None]
     found: Callable[[], None]
-    """A step of the look is done: see `TypeSupervisor.looking` and `FoundResources`."""
+    """A step of discovery is done: see `TypeSupervisor.looking` and `FoundResources`."""
     asked: Callable[[TypeProcess, bytes], None]
-    """The process asks the minion for something."""
+    """The process has sent a request."""
     ended: Callable[[TypeProcess], None]
-    """It asks nothing more."""
+    """The process sends no more requests."""
 
 
 class _Running:
-    """One process, and the parts that it has."""
+    """One process and its parts."""
 
     def __init__(self, process: TypeProcess, child: Child, channel: Channel, began: float) -> None:
         self.process = process
@@ -121,9 +121,9 @@ class _Running:
         self.ticks = start_ticks(process.pid) or 0
         self.parts: set[PartId] = set()
         self.listened = False
-        """Whether somebody listens for it."""
+        """Whether a liveness check is scheduled."""
         self.silent = 0
-        """How often it was asked since it said something."""
+        """Unanswered liveness checks."""
         self.faulty = False
         self.stopping = False
         self.status: int | None = None
@@ -135,7 +135,8 @@ class _Running:
 
 
 class TypeSupervisor:
-    """`make` forks a process that knows these grains; it raises OSError when there is no room for one."""
+    """Supervises the process of one type. `make` forks a process with these grains, and raises OSError when there is no
+    room."""
 
     def __init__(
         self,
@@ -145,14 +146,14 @@ class TypeSupervisor:
         events: TypeCallbacks,
         was: int | None = None,
     ) -> None:
-        """`was`: how many resources were found before the minion was started, where that is known."""
+        """`was`: the number of resources before the minion was started, if known."""
         self.name = name
         self.found = FoundResources()
         self._was = was
         self.looking = False
-        """Whether a look is under way: until the grains are there."""
+        """Whether a discovery is running, until its grains have arrived."""
         self.finding = False
-        """Whether a look is under way that has not found the resources yet."""
+        """Whether a discovery is running that has not found the resources yet."""
         self._reactor = reactor
         self._make = make
         self._events = events
@@ -167,7 +168,7 @@ class TypeSupervisor:
 
     @property
     def process(self) -> tuple[int, int]:
-        """Pid and start time of the process that gets new parts; zeros while there is none."""
+        """Pid and start time of the process that gets new parts; zeros if there is none."""
         return (self._current.process.pid, self._current.ticks) if self._current else (0, 0)
 
     @property
@@ -178,7 +179,7 @@ class TypeSupervisor:
     # -- parts
 
     def run(self, part: PartCall) -> None:
-        """Run it, at once or when there is a process that can."""
+        """Run a part, now or when there is a process."""
         if self._current is None:
             self._waiting[part.call.jid] = part
             return
@@ -191,7 +192,7 @@ class TypeSupervisor:
         self._listen(self._current)
 
     def cancel(self, part: PartId, why: str) -> bool:
-        """End that part; it is told as done. False when it is not here."""
+        """End that part; it is reported as done. False if it is not here."""
         if self._waiting.pop(part, None) is not None:
             self._reactor.call_soon(lambda: self._events.done(part, why))
             return True
@@ -204,7 +205,7 @@ class TypeSupervisor:
     # -- the look
 
     def find(self) -> None:
-        """Look for resources and their grains anew, in a fresh process when the type could not be used until now."""
+        """Discover resources and their grains, in a new process if the type was unusable until now."""
         self._number += 1
         self.looking = self.finding = True
         if self._current is not None and self._current.faulty:
@@ -213,24 +214,24 @@ class TypeSupervisor:
             self._say_find(self._current)
 
     def minion_is(self, grains: Mapping[str, Any]) -> None:
-        """The grains of the minion were found anew."""
+        """Use new grains of the minion."""
         for running in self._all:
             running.say({"t": "minion", "grains": dict(grains)})
 
     def pillar_is(self, pillar: Mapping[str, Any]) -> None:
-        """The pillar has changed, and not in what it says of this type."""
+        """Use a changed pillar whose part for this type is the same."""
         if self._current is not None:
             self._current.say({"t": "pillar", "pillar": dict(pillar)})
 
     def replace(self) -> None:
-        """Let a fresh process have what comes from now on."""
+        """Use a new process from now on."""
         old, self._current = self._current, None
         if old is not None:
             self._let_go(old)
         self._start()
 
     def stop(self, done: Callable[[], None] = lambda: None) -> None:
-        """End all its processes; those parts that run are told as done. `done` when they are gone."""
+        """End all processes; running parts are reported as done. `done` is called when they are gone."""
         self._stopped = done
         self._current = None
         for running in self._all:
@@ -296,7 +297,7 @@ class TypeSupervisor:
             self._pause_s = min(2 * self._pause_s, RESTART_MAX_S)
 
     def _let_go(self, running: _Running) -> None:
-        """End it when it has nothing more to do."""
+        """End the process when it is idle."""
         if not running.parts:
             self._end(running)
 
@@ -308,7 +309,7 @@ class TypeSupervisor:
         self._reactor.call_later(STOP_S, lambda: self._kill(running, "does not end"))
 
     def _listen(self, running: _Running) -> None:
-        """See to it that the process says something, for as long as it has something to do."""
+        """Check that a busy process responds."""
         if not running.listened:
             running.listened, running.silent = True, 0
             self._reactor.call_later(LISTEN_S, lambda: self._ask(running))
@@ -340,7 +341,7 @@ class TypeSupervisor:
             self._reactor.call_later(LAST_WORDS_S, lambda: self._gone(running))
 
     def _gone(self, running: _Running) -> None:
-        """It has ended, and all that it said was heard."""
+        """Handle the end of the process, after its last message."""
         if running not in self._all:
             return
         self._all.remove(running)
@@ -416,7 +417,7 @@ class TypeSupervisor:
         self._events.found()
 
     def _found_grains(self, message: IpcMessage) -> None:
-        """More grains have come; those that were told before are still right."""
+        """Add more grains; those reported before stay valid."""
         found = self.found
         found.grains = {**found.grains, **message["grains"]}
         found.stale = message["stale"] if message["last"] else sorted(found.srns - found.grains.keys())
@@ -424,14 +425,14 @@ class TypeSupervisor:
         self._events.found()
 
     def _nothing_found(self, why: str) -> None:
-        """The look came to nothing: what was found before stays."""
+        """Handle a failed discovery: the old result stays."""
         log.warning("resource type %s: its resources could not be looked for: %s", self.name, why)
         self.found.known, self.found.why = True, why
         self.looking = self.finding = False
         self._events.found()
 
     def _look_again(self, faulty: _Running | None = None) -> None:
-        """It is time for another attempt, unless the process that was `faulty` has been replaced since."""
+        """Try again, unless the process that was `faulty` has been replaced since."""
         if faulty in (None, self._current) and not self.looking and self._stopped is None:
             self.find()
             self._events.found()

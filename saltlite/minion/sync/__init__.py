@@ -1,1 +1,1 @@
-"""What the minion keeps in step with the master: grains, resources and pillar."""
+"""Synchronisation with the master: grains, resources and pillar."""

@@ -29,36 +29,36 @@ log = logging.getLogger(__name__)
 Kind = Literal["grains", "resources"]
 Done = Callable[[], None]
 Ask = Callable[[Message, Callable[[Message], None]], None]
-"""Asks the master something, and calls back with its `response`; never when the session ends before."""
+"""Sends a request to the master, and calls back with the `response`; never if the session ends first."""
 
 AGAIN_S = 1.0
-"""A master that could not take or give a document is asked again after so long, then after twice as long …"""
+"""Seconds until a document that the master could not take or give is tried again; the delay doubles …"""
 AGAIN_MAX_S = 60.0
-"""… and at last every so many seconds."""
+"""… up to this maximum."""
 HOLDS_S = 300.0
-"""The master is told again what there is after so long: it may have lost its copy, or allow now what it refused."""
+"""Seconds after which digests are sent again: the master may have lost its copy, or accept now what it refused."""
 
 
 class Timers(Protocol):
-    """What is needed of the reactor."""
+    """What is used of the reactor."""
 
     def call_later(self, seconds: float, callback: Done) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentCallbacks:
-    """Who is told. `pillar` gets each pillar that was fetched, also one like the last; `registered` whether the master
-    took the resources, and the reasons why not, or why some of them not."""
+    """`pillar` gets each fetched pillar, changed or not. `registered` gets whether the master accepted the resources,
+    and the reasons against all or some of them."""
 
     pillar: Callable[[dict[str, Any]], None] = lambda _pillar: None
     registered: Callable[[bool, Sequence[str]], None] = lambda _ok, _reasons: None
     look_again: Callable[[], None] = lambda: None
-    """The master wants another look at the resources before it believes that some are gone."""
+    """The master wants another discovery before it believes that some resources are gone."""
 
 
 @dataclass(slots=True)
 class _Document:
-    """One document of this minion. `told` is the digest that the master knows of in this session, "" for none."""
+    """One document of this minion. `told` is the digest that the master knows in this session, "" for none."""
 
     data: bytes = b""
     digest: str = ""
@@ -70,22 +70,22 @@ class _Document:
 
 @dataclass(slots=True)
 class _Pillar:
-    """The pillar as it arrives. `asked`: somebody wants one that is newer than the one on its way."""
+    """The pillar in transfer. `asked`: a newer one than the one in transfer is needed."""
 
     data: bytearray = field(default_factory=bytearray)
     sha256: bytes = b""
     size: int = 0
-    """Both as the first piece says, which is signed; the others are covered by them."""
+    """Both are from the first piece, which is signed and covers the later ones."""
     fetching: bool = False
     asked: bool = False
     wait_s: float = AGAIN_S
     now: list[Done] = field(default_factory=list)
-    """Told when the one on its way is here."""
+    """Called when the one in transfer has arrived."""
     next: list[Done] = field(default_factory=list)
 
 
 class Documents:
-    """`ask` asks the master, `tell` says something that needs no answer."""
+    """`ask` sends a request to the master, `tell` a message without a response."""
 
     def __init__(self, timers: Timers, ask: Ask, tell: Callable[[Message], None], hooks: DocumentCallbacks) -> None:
         self._timers = timers
@@ -101,7 +101,7 @@ class Documents:
     # -- what happens
 
     def connected(self) -> None:
-        """A new session: this master knows nothing yet, and what was under way is lost."""
+        """Start a session: this master knows nothing yet, and transfers are lost."""
         self._session += 1
         for document in self._documents.values():
             document.told, document.sending, document.wait_s = "", False, AGAIN_S
@@ -110,19 +110,19 @@ class Documents:
         self._holds()
         for what, document in self._documents.items():
             if document.settled:
-                # Somebody waits for an answer, and none comes to what this master may have already.
+                # A caller waits for an answer, which will not come for a document that this master may already have.
                 self._send(what)
         self._in_session(HOLDS_S, self._holds_again)
         self._pillar.asked = True
         self._fetch()
 
     def wanted(self, what: str) -> None:
-        """The master asks for one of them."""
+        """Send a document that the master requests."""
         if what in self._documents:
             self._send(what)
 
     def grains_are(self, grains: Mapping[str, Any]) -> None:
-        """The grains were found."""
+        """Send new grains."""
         try:
             data = encode_document(grains)
         except LocalProtocolError as error:
@@ -132,7 +132,7 @@ class Documents:
         self._fetch()
 
     def resources_are(self, data: bytes) -> None:
-        """Resources were found; `data` is the document that registers them."""
+        """Send new resources; `data` is the document that registers them."""
         if len(data) > DOC_MAX:
             reason = f"its resources make a document of {len(data)} bytes, the limit is {DOC_MAX}"
             self._registered(document_digest(data), [reason], ok=False)
@@ -140,13 +140,13 @@ class Documents:
         self._is_now("resources", data)
 
     def refresh_pillar(self, done: Done) -> None:
-        """Fetch the pillar anew, in the next session if there is none now; `done` is called when it is here."""
+        """Fetch the pillar, in the next session if there is none; `done` is called when it has arrived."""
         self._pillar.next.append(done)
         self._pillar.asked = True
         self._fetch()
 
     def settled(self, what: Kind, done: Done) -> None:
-        """Call `done` when the master has answered to the newest grains or resources: at once if it has."""
+        """Call `done` when the master has answered to the newest grains or resources; at once if it has."""
         document = self._documents[what]
         if document.sending:
             document.settled.append(done)
@@ -154,8 +154,8 @@ class Documents:
             done()
 
     def registered(self, done: Done) -> None:
-        """Call `done` when the master has answered to the resources as they are now; they are sent for that, also when
-        it has them already. Without a session that is in the next one."""
+        """Call `done` when the master has answered to the current resources. They are sent for that in any case,
+        without a session in the next one."""
         document = self._documents["resources"]
         if document.data:
             document.settled.append(done)
@@ -174,7 +174,7 @@ class Documents:
         if document.told:
             self._send(what)
         else:
-            # Most minions that come back have nothing new: asking costs less than sending.
+            # Most minions that reconnect have nothing new, and a digest is cheaper than the document.
             self._holds()
 
     def _holds(self) -> None:
@@ -244,7 +244,7 @@ class Documents:
     # -- the pillar
 
     def _fetch(self) -> None:
-        """Begin to fetch the pillar, if somebody wants it and nothing hinders it."""
+        """Start to fetch the pillar, if it is needed and nothing prevents it."""
         pillar = self._pillar
         if not self._session or not pillar.asked or pillar.fetching or not self._documents["grains"].data:
             return
@@ -284,7 +284,7 @@ class Documents:
             self._pillar_later("it came to an end too early")
 
     def _was_made_without(self, grains: Sequence[str]) -> bool:
-        """Whether the master made it with other grains than these; then it is fetched again once it has them."""
+        """Whether the master compiled it with other grains than these; it is fetched again once the master has them."""
         mine = self._documents["grains"].digest
         if not grains or grains[0] == mine or self._sent_for_pillar == mine:
             return False
@@ -326,18 +326,18 @@ class Documents:
         self._put_question(message, lambda said: answered(said) if session == self._session else None)
 
     def _in_session(self, seconds: float, callback: Done) -> None:
-        """Later, unless this session has ended by then."""
+        """Call back later, unless this session has ended by then."""
         session = self._session
         self._timers.call_later(seconds, lambda: callback() if session == self._session else None)
 
 
 GRAIN = "salt_resources"
 INVENTORY_BYTES_MAX = 128 * 1024
-"""Bytes of all ids: with more of them the grains would be larger than a master takes, and there is no such grain."""
+"""Bytes of all ids. With more, the grain is dropped, because the grains would be too large for a master."""
 
 
 def inventory_grain(inventory: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """{GRAIN: {type: [bare ids]}}, or nothing for no resources, and for more than fit."""
+    """{GRAIN: {type: [bare ids]}}; empty without resources, and for too many."""
     if not inventory:
         return {}
     size = sum(len(bare_id.encode()) + 2 for ids in inventory.values() for bare_id in ids)
@@ -356,7 +356,7 @@ FILE = "pillar"
 
 
 def keep_pillar(cachedir: str, pillar: Mapping[str, Any]) -> None:
-    """Keep it in place of the one before. Raises CommandExecutionError when it cannot be written."""
+    """Store the pillar in place of the old one. Raises CommandExecutionError when it cannot be written."""
     path = os.path.join(cachedir, FILE)
     fresh = f"{path}.new"
     try:
@@ -370,13 +370,13 @@ def keep_pillar(cachedir: str, pillar: Mapping[str, Any]) -> None:
 
 
 def forget_pillar(cachedir: str) -> None:
-    """Keep none."""
+    """Delete the copy."""
     with contextlib.suppress(OSError):
         os.unlink(os.path.join(cachedir, FILE))
 
 
 def kept_pillar(cachedir: str) -> dict[str, Any]:
-    """What is kept; nothing when nothing is. Raises CommandExecutionError when it is there and cannot be read."""
+    """The copy; empty if there is none. Raises CommandExecutionError when it exists and cannot be read."""
     path = os.path.join(cachedir, FILE)
     try:
         with open(path, "rb") as stream:
@@ -394,11 +394,11 @@ def kept_pillar(cachedir: str) -> dict[str, Any]:
 
 
 PILLAR_WAIT_S = 5.0
-"""How long jobs wait for the first pillar, from the first session on."""
+"""Seconds that jobs wait for the first pillar, from the first session on."""
 
 
 class JobGate:
-    """`open_jobs` is called once."""
+    """Calls `open_jobs` once."""
 
     def __init__(self, timers: Timers, open_jobs: Callable[[], None]) -> None:
         self._timers = timers
@@ -409,17 +409,15 @@ class JobGate:
         self._open = False
 
     def grains_found(self) -> None:
-        """The grains are there."""
         self._grains = True
         self._look()
 
     def pillar_came(self) -> None:
-        """A pillar is there."""
         self._pillar = True
         self._look()
 
     def connected(self) -> None:
-        """A session began: the pillar is on its way."""
+        """Start the limit for the first pillar."""
         if not self._connected:
             self._connected = True
             self._timers.call_later(PILLAR_WAIT_S, self._without_pillar)

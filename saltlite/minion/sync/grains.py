@@ -34,13 +34,13 @@ from saltlite.plugins.grains.collect import collect, static_grains, static_grain
 log = logging.getLogger(__name__)
 
 FUNCTION_S = 10.0
-"""How long one function may take."""
+"""Seconds that one function may take."""
 AGAIN_S = 1.0
-"""A function that swallows the alarm hears it again after so long."""
+"""Seconds between two alarms for a function that swallows them."""
 
 
 class LateError(BaseException):
-    """The function did not end in time. No Exception, so that its own `except Exception` does not swallow it."""
+    """The function did not end in time. Not an Exception, so that `except Exception` in it does not swallow it."""
 
 
 def custom_grains(opts: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -61,9 +61,9 @@ def custom_grains(opts: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator
 
 
 def _of_salt(loader: Loader, others: Collection[str], grains: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What the functions beside the others find that nobody has found."""
+    """Grains of Salt's functions that no other function has found."""
     for name in sorted(set(loader).difference(others)):
-        # Salt's own functions say so that they have found nothing.
+        # Salt's own functions return None for no grains.
         given = _found(loader, name, grains, of_none=logging.DEBUG)
         found = {grain: value for grain, value in given.items() if grain not in grains}
         grains.update(found)
@@ -72,7 +72,7 @@ def _of_salt(loader: Loader, others: Collection[str], grains: dict[str, Any]) ->
 
 
 def _found(loader: Loader, name: str, grains: Mapping[str, Any], *, of_none: int = logging.WARNING) -> dict[str, Any]:
-    """What the function returns; `of_none` is the level at which it is logged that this was nothing."""
+    """The result of the function; `of_none` is the log level for a function that returned nothing."""
     try:
         function = loader[name]
         wants = "grains" in inspect.signature(function).parameters
@@ -94,7 +94,7 @@ def _found(loader: Loader, name: str, grains: Mapping[str, Any], *, of_none: int
 
 @contextlib.contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
-    """Raises LateError inside the block when it takes longer."""
+    """Raise LateError inside the block when it takes longer."""
     before = signal.signal(signal.SIGALRM, _ring)
     signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
     try:
@@ -109,13 +109,13 @@ def _ring(_signum: int, _frame: FrameType | None) -> None:
 
 
 DEADLINE_S = 30.0
-"""How long finding the grains may take; then jobs start with those that were found."""
+"""Seconds for all grains; then jobs start with those found so far."""
 
 _READ_BYTES = 65_536
 
 
 class GrainFinder:
-    """`found` gets all grains, each time that they were looked for; those of the configuration, and the id, win."""
+    """Finds grains. `found` gets all of them each time; those of the configuration, and the id, take precedence."""
 
     def __init__(self, reactor: Reactor, opts: Mapping[str, Any], found: Callable[[dict[str, Any]], None]) -> None:
         self._reactor = reactor
@@ -126,13 +126,13 @@ class GrainFinder:
         self._kept: tuple[int, ...] = ()
 
     def find(self, done: Callable[[], None] = lambda: None) -> None:
-        """Look for them; `done` is called when `found` has them. While a look is under way, another follows it."""
+        """Find the grains; `done` is called after `found`. If a search is running, another one follows it."""
         self._next.append(done)
         if not self._looking:
             self._look()
 
     def find_if_somebody_set_some(self) -> None:
-        """Look for them if the file of those that are set has changed since the last look."""
+        """Find them if the file of set grains has changed since the last time."""
         if self._kept != static_grains_version(self._opts):
             self.find()
 
@@ -193,7 +193,7 @@ def _fork_finder(opts: Mapping[str, Any], writing: int) -> int:
 
 
 def _grains_in(raw: bytes) -> dict[str, Any]:
-    """What the process said, as far as it came."""
+    """The grains in what the process has reported so far."""
     grains: dict[str, Any] = {}
     pieces = msgpack.Unpacker(strict_map_key=False, max_buffer_size=0)
     pieces.feed(raw)
@@ -208,7 +208,7 @@ def _grains_in(raw: bytes) -> dict[str, Any]:
 
 
 def _read(fd: int) -> bytes | None:
-    """What is there to read, b"" at the end, None for nothing yet."""
+    """The available bytes, b"" at the end, None for none yet."""
     try:
         return os.read(fd, _READ_BYTES)
     except BlockingIOError:
