@@ -1,4 +1,4 @@
-"""Files of rpm repositories: one repository is changed, and all else stays as it is."""
+"""Files of rpm repositories: one repository is changed, and everything else is preserved."""
 
 from __future__ import annotations
 
