@@ -1,6 +1,6 @@
-"""Looking at plug-in files and interfaces as text: nothing of them is imported or run.
+"""Check and compare the text of plug-in files and interfaces; nothing of them is imported or run.
 
-What belongs here: reading functions, signatures and declarations from syntax trees, the rules of `saltlite lint` and
-their codes, and what `saltlite interface` makes of sources: generating, comparing. What does not: how a function stands
-on a machine (`saltlite.interfaces.smi`), printing (`saltlite.cli`).
+`source` reads functions, signatures and declarations from syntax trees, `rules` has the rules of `saltlite lint` and
+their codes, `run` applies them, `interface` generates and compares interfaces. How a function performs on a machine is
+in `saltlite.interfaces.smi`.
 """

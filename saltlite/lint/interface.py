@@ -1,10 +1,13 @@
-"""What changes for callers and providers between two versions of an interface.
+"""Generate an interface from modules, and compare two versions of one.
 
-change                                                       kind         wants
-a function or an optional parameter more                     additive     a higher minor version
-documentation, platforms more, a narrower return             compatible   -
-a function or a parameter less, renamed, or needed now       breaking     a higher major version
-another default, another type, platforms less, a wider return   breaking  a higher major version
+change                                                          kind         required version a new function or optional
+parameter                            additive     a higher minor version documentation, more platforms, a narrower
+return                compatible   - a function or parameter removed, renamed, or newly required     breaking     a
+higher major version another default or type, fewer platforms, a wider return        breaking     a higher major version
+
+A generated interface has the functions of all modules. Of a shared function it takes the parameters that all of them
+have, with the most common default. A function that only some have gets `supported` for the platforms of its providers:
+the grains that their `__virtual__` compares, or those given by the caller.
 """
 
 from __future__ import annotations
@@ -22,19 +25,19 @@ from saltlite.lint.source import Declaration, SourceFunction, SourceInterface, S
 
 _BREAKING = {
     "renamed": "{other} was called {parameter}",
-    "moved": "{parameter} is another argument by its place",
+    "moved": "{parameter} moved to another position",
     "missing": "{parameter} is gone",
     "swallowed": "{parameter} is gone, and goes to **kwargs",
-    "required": "{other} has to be given",
-    "default_differs": "the default of {parameter} is another one: {detail}",
-    "type_differs": "{parameter} takes other types: {detail}",
+    "required": "{other} is required now",
+    "default_differs": "the default of {parameter} changed: {detail}",
+    "type_differs": "the type of {parameter} changed: {detail}",
     "no_varargs": "only so many positional arguments are taken",
     "fewer_keywords": "only certain keyword arguments are taken",
 }
 
 
 class Kind(StrEnum):
-    """What a change means for those who keep to the older version."""
+    """What a change means for users of the older version."""
 
     BREAKING = "breaking"
     ADDITIVE = "additive"
@@ -55,19 +58,19 @@ class Change:
 
 
 def changes_between(before: SourceInterface, after: SourceInterface) -> list[Change]:
-    """Every change, the breaking ones first, then by function."""
+    """Every change, breaking ones first, then by function."""
     found = list(_changes(before, after))
     order = list(Kind)
     return sorted(found, key=lambda one: (order.index(one.kind), one.function, one.text))
 
 
 def version_problem(before: SourceInterface, after: SourceInterface, changes: list[Change]) -> str:
-    """Why the version of the later one does not fit its changes, or ""."""
+    """Why the later version number does not fit the changes, or ""."""
     old, new = _version(before.version), _version(after.version)
     if any(one.kind is Kind.BREAKING for one in changes) and new[:1] <= old[:1]:
-        return f"breaking changes want version {old[0] + 1}.0, and it says {after.version}"
+        return f"breaking changes require version {old[0] + 1}.0, and it has {after.version}"
     if any(one.kind is Kind.ADDITIVE for one in changes) and new <= old:
-        return f"additions want a version above {before.version}, and it says {after.version}"
+        return f"additions require a version above {before.version}, and it has {after.version}"
     return ""
 
 
@@ -97,7 +100,7 @@ def _in_function(old: Declaration, new: Declaration) -> Iterator[tuple[Kind, str
     yield from _of_platforms("supported", old.supported, new.supported, fewer=Kind.BREAKING)
     yield from _of_platforms("not applicable", old.not_applicable, new.not_applicable, fewer=Kind.COMPATIBLE)
     if old.function.doc != new.function.doc:
-        yield Kind.COMPATIBLE, "the documentation is another one"
+        yield Kind.COMPATIBLE, "the documentation changed"
 
 
 def _of_returns(old: str, new: str) -> tuple[Kind, str]:
@@ -114,7 +117,7 @@ def _of_platforms(
     now = {f"{grain}={value}" for grain, values in new.items() for value in values}
     if what == "supported" and bool(was) != bool(now):
         where = "everywhere" if was else f"where {', '.join(sorted(now))} only"
-        yield (Kind.COMPATIBLE if was else Kind.BREAKING), f"it is to be had {where}"
+        yield (Kind.COMPATIBLE if was else Kind.BREAKING), f"it is available {where}"
         return
     if gone := sorted(was - now):
         yield fewer, f"it is no longer {what} where {', '.join(gone)}"
@@ -154,8 +157,8 @@ Platforms = Mapping[str, Sequence[str]]
 def generate(name: str, modules: Sequence[SourceModule], platforms: Mapping[str, Platforms]) -> str:
     """The text of a file with the interface of the virtual module `name`.
 
-    `platforms`: file name of a module -> where it is used; one that is not named is asked by its text. Raises
-    UsageError for a module whose platform is not known, when it has a function that another one lacks.
+    `platforms`: file name of a module -> where it is used; other modules are read. Raises UsageError for a module with
+    an unknown platform and a function that another module lacks.
     """
     shown = f"{name.title().replace('_', '')}Interface"
     lines = [f'"""The interface of `{name}`."""', "", "from __future__ import annotations", ""]
@@ -171,7 +174,7 @@ def generate(name: str, modules: Sequence[SourceModule], platforms: Mapping[str,
 
 
 def platform_of(module: SourceModule) -> Platforms:
-    """The grains that the `__virtual__` of a module compares with texts; empty when it compares none."""
+    """The grains that a module's `__virtual__` compares with text; empty without a comparison."""
     found: dict[str, list[str]] = {}
     for part in ast.walk(module.tree):
         if isinstance(part, ast.FunctionDef) and part.name == "__virtual__":
@@ -193,7 +196,7 @@ def _compared(part: ast.Compare) -> Iterator[tuple[str, str]]:
 
 
 def _by_function(modules: Sequence[SourceModule]) -> dict[str, list[SourceModule]]:
-    """Function -> the modules that have it: those of all first, then by how many have them, then by name."""
+    """Function -> the modules that have it, the most common first, then by name."""
     names = {fun for module in modules for fun in module.functions}
     having = {fun: [module for module in modules if fun in module.functions] for fun in names}
     return dict(sorted(having.items(), key=lambda item: (-len(item[1]), item[0])))
@@ -204,7 +207,7 @@ def _decorator(fun: str, having: Sequence[SourceModule], places: Mapping[str, Pl
     for module in having:
         if not places[module.stem]:
             raise UsageError(
-                f"{fun} is not in every module, and {module.path} does not say its platform: "
+                f"{fun} is not in every module, and the platform of {module.path} is unknown: "
                 f"name it with --platform {module.stem}:os_family=Debian"
             )
         for grain, values in places[module.stem].items():
@@ -230,7 +233,7 @@ def _method(fun: str, functions: Sequence[SourceFunction]) -> list[str]:
 
 
 def shared_signature(signatures: Sequence[inspect.Signature]) -> inspect.Signature:
-    """What callers of all of them may give: the parameters that each has, in the order of the first."""
+    """The parameters that all signatures have, in the order of the first."""
     first = signatures[0]
     shared: list[inspect.Parameter] = []
     for parameter in first.parameters.values():
@@ -260,7 +263,7 @@ def _joined(parameters: Sequence[inspect.Parameter]) -> inspect.Parameter:
 
 
 def _is_plain(annotation: str) -> bool:
-    """Whether an annotation means the same in another file: it names built-in types only."""
+    """Whether an annotation means the same in another file: it names only built-in types."""
     try:
         parts = list(ast.walk(ast.parse(annotation, mode="eval")))
     except (SyntaxError, ValueError):
@@ -290,7 +293,7 @@ def _written(signature: inspect.Signature) -> str:
 
 
 def _value(default: object) -> str:
-    """A default as source text; a name of the provider's own file means nothing in the interface's."""
+    """A default as source text; a name from the provider's file becomes None."""
     return "None" if isinstance(default, Unread) else repr(default).replace("'", '"')
 
 

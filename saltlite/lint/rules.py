@@ -1,4 +1,6 @@
-"""What `saltlite lint` finds, and its codes. A code never changes its meaning, and none is used again."""
+"""The rules of `saltlite lint` for modules, executors and interfaces, and their codes. A code never changes its meaning
+or returns.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from saltlite.lint.source import FunctionDefinition, SourceFunction, SourceInter
 
 
 class Severity(StrEnum):
-    """How bad a finding is. Errors fail the command."""
+    """Errors fail the command."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -28,7 +30,7 @@ CODES: dict[str, tuple[Severity, str]] = {
     "SMI002": (Severity.ERROR, "__virtual__ returns another name than __virtualname__"),
     "SMI003": (Severity.ERROR, "the interface describes another module"),
     "SMI004": (Severity.WARNING, "functions of the interface are missing"),
-    "SMI005": (Severity.WARNING, "the function is no part of the interface"),
+    "SMI005": (Severity.WARNING, "the function is not part of the interface"),
     "SMI006": (Severity.ERROR, "a call that is valid for the interface fails here"),
     "SMI007": (Severity.NOTE, "the function is not called on some platforms"),
     "SMI008": (Severity.WARNING, "the signature differs from the interface"),
@@ -38,13 +40,13 @@ CODES: dict[str, tuple[Severity, str]] = {
     "SMI012": (Severity.ERROR, "the decorators contradict each other"),
     "SMI013": (Severity.WARNING, "__salt__ is used while the module is loaded"),
     "SMI014": (Severity.WARNING, "a default is changed for all later calls"),
-    "SMI015": (Severity.WARNING, "a shell gets what callers give"),
+    "SMI015": (Severity.WARNING, "a shell gets the caller's input"),
     "SMI016": (Severity.WARNING, "__virtualname__ without __virtual__ has no effect"),
     "SMI017": (Severity.WARNING, "__virtual__ may return None"),
-    "SMI018": (Severity.ERROR, "the file is no executor"),
-    "SMI019": (Severity.WARNING, "the executor does not say which options callers may give"),
+    "SMI018": (Severity.ERROR, "the file is not an executor"),
+    "SMI019": (Severity.WARNING, "the executor does not declare which options callers may pass"),
 }
-"""Code -> its severity, and what it says of a file."""
+"""Code -> its severity and meaning."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -58,7 +60,7 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """That of its code."""
+        """The severity of its code."""
         return CODES[self.code][0]
 
     def sentence(self) -> str:
@@ -72,7 +74,7 @@ def codes_table() -> str:
 
 
 FIELDS = ("maintainer", "maturity", "depends", "platform")
-"""Fields that a module's docstring may have, each `:name: text` on a line of its own."""
+"""Fields of a module's docstring, each `:name: text` on its own line."""
 
 _FIELD = re.compile(r"^\s*:(\w+)(:?)(\s*)(.*)$", re.MULTILINE)
 _LOGGERS = {"log", "logger", "logging", "LOG"}
@@ -83,7 +85,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def check_module(module: SourceModule) -> Iterator[Finding]:
-    """What is wrong with the file by itself."""
+    """Problems of a module file, whatever its interface."""
     yield from _names(module)
     yield from _documentation(module)
     yield from _while_loading(module)
@@ -124,7 +126,7 @@ def _documentation(module: SourceModule) -> Iterator[Finding]:
         if not colon or (text and not space):
             yield Finding(module.path, 1, "SMI010", f"the field is written `:{name}: text`")
         elif not text and name in ("depends", "platform"):
-            yield Finding(module.path, 1, "SMI010", f"the field {name} is empty: list what is meant, with commas")
+            yield Finding(module.path, 1, "SMI010", f"the field {name} is empty: list its items, separated by commas")
     for function in module.functions.values():
         if not function.doc:
             yield Finding(function.path or module.path, function.line, "SMI010", f"{function.name} has no docstring")
@@ -141,7 +143,7 @@ def _while_loading(module: SourceModule) -> Iterator[Finding]:
                     yield Finding(module.path, part.lineno, "SMI011", text)
     for part in parts:
         if isinstance(part, ast.Name) and part.id == "__salt__":
-            text = "other modules may not be there yet: use __salt__ in the functions"
+            text = "other modules may not be loaded yet: use __salt__ in the functions"
             yield Finding(module.path, part.lineno, "SMI013", text)
 
 
@@ -165,7 +167,7 @@ def _shells(module: SourceModule) -> Iterator[Finding]:
             for keyword in part.keywords
         )
         if not literal and (shell or name in _SHELLS):
-            text = "give a list of arguments without a shell: what a caller types could be a command of its own"
+            text = "pass a list of arguments without a shell: a caller's input could contain a command"
             yield Finding(module.path, part.lineno, "SMI015", text)
 
 
@@ -193,7 +195,7 @@ def _body_parts(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _own_parts(function: FunctionDefinition) -> Iterator[ast.AST]:
-    """The parts of a function without those of functions inside it."""
+    """The parts of a function, without those of nested functions."""
     pending: list[ast.AST] = list(function.body)
     while pending:
         part = pending.pop(0)
@@ -211,7 +213,7 @@ def _is_none(value: ast.expr) -> bool:
 
 
 def _ends(body: list[ast.stmt]) -> bool:
-    """Whether the end of these statements is never reached."""
+    """Whether the end of these statements is unreachable."""
     last = body[-1]
     match last:
         case ast.Return() | ast.Raise():
@@ -236,13 +238,13 @@ FOLDERS = frozenset({"executors", "_executors"})
 
 
 def is_executor(path: str) -> bool:
-    """Whether the file stands where executors are looked for."""
+    """Whether the file is in a folder of executors."""
     folder, name = os.path.split(os.path.abspath(path))
     return os.path.basename(os.path.dirname(folder) if name == "__init__.py" else folder) in FOLDERS
 
 
 def check_executor(module: SourceModule) -> Iterator[Finding]:
-    """What the loader would not take, and what callers would be surprised by."""
+    """Problems of an executor for the loader and its callers."""
     execute = module.functions.get("execute")
     if execute is None:
         yield Finding(module.path, 1, "SMI018", "there is no function execute(opts, data, func, args, kwargs)")
@@ -253,7 +255,7 @@ def check_executor(module: SourceModule) -> Iterator[Finding]:
         text = "execute is called with five arguments: opts, data, func, args, kwargs"
         yield Finding(module.path, execute.line, "SMI018", text)
     if not any(_declares(part) for part in module.tree.body):
-        text = "without SAFE_OPTS = {name: type} every option that a caller gives reaches it"
+        text = "without SAFE_OPTS = {name: type} it gets every option that a caller passes"
         yield Finding(module.path, execute.line, "SMI019", text)
 
 
@@ -273,13 +275,13 @@ GRAINS = frozenset(
     productname ps pythonexecutable pythonpath pythonversion role roles saltlite_version saltpath saltversion
     saltversioninfo selinux serialnumber server_id shell ssds swap_total systemd systempath timezone uid
     username uuid virtual virtual_subtype virtualized zfs_support
-    """.split()  # noqa: SIM905 - a hundred names are read better so
+    """.split()  # noqa: SIM905 - a hundred names are easier to read like this
 )
-"""Grains that minions have, or that are usually set by hand; of a nested one the first part counts."""
+"""Grains that minions have or that operators usually set; of a nested one the first part counts."""
 
 
 def check_interface(interface: SourceInterface) -> Iterator[Finding]:
-    """What is wrong with a declaration by itself."""
+    """Problems of a declaration alone."""
     if not interface.module and not interface.extends and not interface.name.startswith("_"):
         text = f"{interface.name} has no __modulename__ that is a plain text: say which virtual module it describes"
         yield Finding(interface.path, interface.line, "SMI003", text)
@@ -289,7 +291,7 @@ def check_interface(interface: SourceInterface) -> Iterator[Finding]:
             yield Finding(interface.path, line, "SMI010", f"{name} has no docstring")
         for grain in {**declared.supported, **declared.not_applicable}:
             if grain.partition(":")[0] not in GRAINS:
-                text = f"{name} asks for the grain {grain!r}, which minions do not have by themselves"
+                text = f"{name} asks for the grain {grain!r}, which minions do not have by default"
                 yield Finding(interface.path, line, "SMI009", text)
         for grain in declared.supported.keys() & declared.not_applicable.keys():
             both = {one.casefold() for one in declared.supported[grain]} & {
@@ -299,14 +301,14 @@ def check_interface(interface: SourceInterface) -> Iterator[Finding]:
                 text = f"{name} is supported and not applicable where {grain} is {', '.join(sorted(both))}"
                 yield Finding(interface.path, line, "SMI012", text)
         if name in interface.reserved:
-            text = f"{name} was removed from the interface before, and may not come back with another meaning"
+            text = f"{name} was removed from the interface and may not return with another meaning"
             yield Finding(interface.path, line, "SMI012", text)
 
 
 def check_against(module: SourceModule, interfaces: Mapping[str, Sequence[SourceInterface]]) -> Iterator[Finding]:
-    """How the module keeps to the interfaces of the names that it may answer to.
+    """How a module implements the interfaces of the names that it may answer to.
 
-    `interfaces`: virtual name -> its interface, and what extends it.
+    `interfaces`: virtual name -> its interface and its extensions.
     """
     names = [name for name in module.claims if name in interfaces]
     if not names:
@@ -330,7 +332,7 @@ def _against(module: SourceModule, parts: Sequence[SourceInterface]) -> Iterator
                 function.path or module.path,
                 function.line,
                 "SMI005",
-                f"{fun} is no part of {title}: callers are warned",
+                f"{fun} is not part of {title}: callers get a warning",
             )
             continue
         for one in compare(declared[fun].function.signature, function.signature):

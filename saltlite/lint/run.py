@@ -1,4 +1,4 @@
-"""Linting files and folders: which are modules, executors or interfaces, and what the rules say of them."""
+"""Apply the lint rules to files and folders, and format the report as text, data or SARIF 2.1.0."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ SHIPPED = os.path.join(os.path.dirname(saltlite.__file__), "interfaces")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was looked at, and what was found, sorted by place."""
+    """The files, and the findings sorted by place."""
 
     files: tuple[str, ...]
     findings: tuple[Finding, ...]
 
     def count(self, severity: Severity) -> int:
-        """How many findings are that bad."""
+        """The number of findings of this severity."""
         return sum(one.severity is severity for one in self.findings)
 
 
 def lint(paths: Sequence[str]) -> Report:
-    """Look at files, and at every `.py` file below folders. Raises UsageError for a path that cannot be read.
+    """Check files, and every `.py` file below folders. Raises UsageError for a path that cannot be read.
 
-    A finding is left out where its line says `# noqa: SMI005`.
+    A finding is skipped where its line says `# noqa: SMI005`.
     """
     files = [file for path in paths for file in _files(path)]
     classes: dict[str, SourceInterface] = {one.name: one for one in shipped_interfaces()}
@@ -79,7 +79,7 @@ def shipped_interfaces() -> list[SourceInterface]:
 
 
 def by_module(interfaces: Sequence[SourceInterface]) -> dict[str, list[SourceInterface]]:
-    """Virtual name -> its interface and what extends it. A later one that does not extend takes the earlier's place."""
+    """Virtual name -> its interface and its extensions. A later interface replaces an earlier one."""
     found: dict[str, list[SourceInterface]] = {}
     for one in interfaces:
         if one.extends:
@@ -118,7 +118,7 @@ def _is_allowed(finding: Finding) -> bool:
 
 
 def as_text(report: Report) -> str:
-    """One line a finding, and a count."""
+    """One line per finding, and the counts."""
     lines = [one.sentence() for one in report.findings]
     counts = ", ".join(f"{report.count(one)} {one}{'' if report.count(one) == 1 else 's'}" for one in Severity)
     files = f"{len(report.files)} file{'' if len(report.files) == 1 else 's'}"
@@ -126,7 +126,7 @@ def as_text(report: Report) -> str:
 
 
 def as_data(report: Report) -> dict[str, Any]:
-    """`files`, `findings` with path, line, code, severity and text, and how many of each severity."""
+    """`files`, `findings` with path, line, code, severity and text, and the counts by severity."""
     findings = [
         {"path": one.path, "line": one.line, "code": one.code, "severity": str(one.severity), "text": one.text}
         for one in report.findings

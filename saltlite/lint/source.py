@@ -1,4 +1,4 @@
-"""Modules and interfaces as their text has them: names, signatures, where each stands."""
+"""Read modules and interfaces from their text: names, signatures, positions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FunctionDefinition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Unread:
-    """A default that is no literal: its text."""
+    """A default that is not a literal: its text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -49,7 +49,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class SourceFunction:
-    """One function: what it takes (as texts, annotations too), what it returns as text, and its docstring."""
+    """One function: parameters (with annotations as text), return annotation, docstring."""
 
     name: str
     signature: inspect.Signature
@@ -57,7 +57,7 @@ class SourceFunction:
     doc: str
     line: int
     path: str = ""
-    """Of its file, when that is another one than the module's: a part of a package."""
+    """Its file, if that is not the module's: a part of a package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class SourceInterface:
-    """One class of an interface, with what it inherits from classes that were read before."""
+    """One class of an interface, with what it inherits from classes read before."""
 
     name: str
     path: str
@@ -96,7 +96,7 @@ class SourceModule:
 
 
 def read_tree(path: str) -> ast.Module:
-    """The syntax tree of a file. Raises SyntaxError, UsageError when it cannot be read."""
+    """The syntax tree of a file. Raises SyntaxError, or UsageError when it cannot be read."""
     try:
         with open(path, "rb") as stream:
             return parse_module(stream.read(MODULE_BYTES_MAX + 1), path)
@@ -105,7 +105,7 @@ def read_tree(path: str) -> ast.Module:
 
 
 def read_module(path: str, stem: str, tree: ast.Module) -> SourceModule:
-    """The module in a file, under the file name `stem`."""
+    """The module in a file named `stem`."""
     constants, places = module_constants(tree), {}
     folder, name = os.path.split(path)
     if name == MAIN:
@@ -123,7 +123,7 @@ def read_module(path: str, stem: str, tree: ast.Module) -> SourceModule:
 
 
 def read_interfaces(path: str, tree: ast.Module, known: Mapping[str, SourceInterface]) -> list[SourceInterface]:
-    """The interfaces that a file declares. `known` are those of files before, by the name of their class."""
+    """The interfaces that a file declares. `known` are those of earlier files, by class name."""
     found: dict[str, SourceInterface] = {}
     for part in tree.body:
         if isinstance(part, ast.ClassDef):
@@ -193,7 +193,7 @@ def _function(name: str, function: FunctionDefinition) -> SourceFunction:
 
 
 def signature_of(arguments: ast.arguments) -> inspect.Signature:
-    """What a function takes, by its text."""
+    """The signature of a function from its text."""
     placed: list[tuple[ast.arg, inspect._ParameterKind]] = []
     placed += [(one, _KINDS.POSITIONAL_ONLY) for one in arguments.posonlyargs]
     placed += [(one, _KINDS.POSITIONAL_OR_KEYWORD) for one in arguments.args]

@@ -84,7 +84,7 @@ def test_without_a_word_the_master_and_the_api_beside_it_are_looked_at(tmp_path:
 @pytest.mark.parametrize(
     ("executors", "severity", "sentence"),
     [
-        (["splay"], "problem", "no function is called, for nothing of splay calls one; put direct_call at the end"),
+        (["splay"], "problem", "no function is called, because none of splay calls one; put direct_call at the end"),
         (["direct_call", "audit"], "problem", "audit is never reached: direct_call has a result for every call"),
         (["splya", "direct_call"], "problem", "no function can be called: Executor 'splya' is not available"),
     ],
@@ -97,7 +97,7 @@ def test_executors_that_cannot_do_what_is_configured_are_told(
     rows = [row for row in doctor(fleet, "minion", "w")[1] if row["check"] == "executors"]
     assert [row["severity"] for row in rows] == [severity, "warning"]
     assert sentence in rows[0]["sentence"]
-    assert "executors_allowed has 'nic', which nobody can ask for" in rows[1]["sentence"]
+    assert "executors_allowed has 'nic', which cannot be used" in rows[1]["sentence"]
 
 
 def test_a_certificate_that_has_run_out_and_a_key_of_another_are_told(fleet: Fleet) -> None:
@@ -112,7 +112,7 @@ def test_a_certificate_that_has_run_out_and_a_key_of_another_are_told(fleet: Fle
     more = folder / "api.d/tls.conf"
     more.write_text(f"user: root\nssl_crt: {folder}/old.pem\n")
     said = [row["sentence"] for row in doctor(fleet, "api", "api")[1] if row["check"] == "tls"]
-    assert [f"{folder}/old.pem ran out 2d" in sentence for sentence in said] == [True]
+    assert [f"{folder}/old.pem expired 2d" in sentence for sentence in said] == [True]
     more.write_text(f"user: root\nssl_crt: {folder}/old.pem\nssl_key: {folder}/new.pem\n")
     said = [row["sentence"] for row in doctor(fleet, "api", "api")[1] if row["check"] == "tls"]
     assert [("mismatch" in sentence.lower(), "cannot start with it" in sentence) for sentence in said] == [(True, True)]
@@ -232,7 +232,7 @@ def test_a_port_that_is_something_elses(fleet: Fleet) -> None:
             found = only(doctor(fleet, "minion", "web1"), "master ")
         finally:
             other.kill()
-    assert "does not prove to be a master" in found["sentence"]
+    assert "does not prove that it is a master" in found["sentence"]
 
 
 def test_modules_that_do_not_load_are_named_with_their_reason(fleet: Fleet) -> None:

@@ -68,7 +68,7 @@ def test_fireworks_are_not_supported_elsewhere(fleet: Fleet) -> None:
 def test_a_function_that_the_interface_does_not_have_works_and_the_person_is_told(fleet: Fleet) -> None:
     said = fleet.cli("plan9", "pkg.hold", "vim")
     assert "vim: hold" in " ".join(said.out.split())
-    assert "plan9: 'pkg.hold' is no part of the interface pkg 1.0, and may be removed one day." in said.err
+    assert "plan9: 'pkg.hold' is not part of the interface pkg 1.0, and may be removed one day." in said.err
     assert said.code == 0
 
 

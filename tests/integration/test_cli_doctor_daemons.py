@@ -145,7 +145,7 @@ def test_a_folder_with_nothing_in_it_is_a_mistake_of_the_command(
     assert main(["doctor", "-c", str(config)]) == 2
     assert f"{config} has neither a configuration nor keys of a master, a minion or an API" in capsys.readouterr().err
     assert main(["doctor", "-c", str(config), "cloud"]) == 2
-    assert "'cloud' is not known here: say master, minion, api or all" in capsys.readouterr().err
+    assert "'cloud' is not a daemon: say master, minion, api or all" in capsys.readouterr().err
 
 
 # --- chains of executors ---
@@ -170,8 +170,8 @@ EXECUTORS = {
 @pytest.mark.parametrize(
     ("names", "sentence"),
     [
-        (["splay"], "no function is called, for nothing of splay calls one; put direct_call at the end"),
-        (["audit", "nice", "timeout", "splay", "own"], "nothing of audit, nice, timeout, splay, own calls one"),
+        (["splay"], "no function is called, because none of splay calls one; put direct_call at the end"),
+        (["audit", "nice", "timeout", "splay", "own"], "none of audit, nice, timeout, splay, own calls one"),
         (["direct_call", "audit"], "audit is never reached: direct_call has a result for every call"),
         (["dry", "direct_call"], "direct_call is never reached: dry has a result for every call"),
         (["splay", "sudo", "nice", "audit"], "nice, audit is never reached: sudo has"),

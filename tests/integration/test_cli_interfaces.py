@@ -77,7 +77,7 @@ def test_diff_tells_breaking_changes_and_wants_a_new_version(tmp_path: Path) -> 
     old, new = str(tmp_path / "old.py"), str(tmp_path / "new.py")
     code, out, err = cli("interface", "diff", old, new)
     assert (code, out) == (4, "breaking    f: a is gone\n")
-    assert "breaking changes want version 2.0, and it says 1.0" in err
+    assert "breaking changes require version 2.0, and it has 1.0" in err
     assert json.loads(cli("interface", "diff", new, old, "--out", "json")[1])["kind"] == "additive"
     assert cli("interface", "diff", old, old)[:2] == (0, "no change\n")
 

@@ -9,7 +9,7 @@ import pytest
 
 from saltlite.cli.verbs.doctor.api import check_api
 from saltlite.cli.verbs.doctor.checks import Finding, Severity
-from saltlite.cli.verbs.doctor.host import ApiEvidence, DiskSeen, PathSeen, Sort, Surroundings, TlsSeen, UnitSeen
+from saltlite.cli.verbs.doctor.host import ApiEvidence, DiskSeen, HostEvidence, PathSeen, Sort, TlsSeen, UnitSeen
 from saltlite.config.api import ApiConfig
 
 NOW = 1_800_000_000.0
@@ -20,7 +20,7 @@ OWN = {
     "pki_dir": PathSeen("/pki", Sort.FOLDER, 0o700, 0),
     "pki_dir/self-signed.pem": PathSeen("/pki/self-signed.pem", Sort.FILE, 0o600, 0),
 }
-AROUND = Surroundings(
+AROUND = HostEvidence(
     config_dir="/etc/saltlite",
     now=NOW,
     euid=0,
@@ -79,7 +79,7 @@ def test_an_api_that_is_well_has_only_good_findings(seen: ApiEvidence) -> None:
 
 
 PROBLEMS: list[tuple[ApiEvidence, str, str, str]] = [
-    (around(user_uid=None), "user", "no user 'saltlite-api'", "useradd --system --no-create-home saltlite-api"),
+    (around(user_uid=None), "user", "the user 'saltlite-api'", "useradd --system --no-create-home saltlite-api"),
     (replace(around(pid=None), port_problem="x"), "api", "the API does not run here", "saltlite-api &"),
     (replace(WELL, port_problem="refused"), "api", "pid 100), and does not answer on 127.0.0.1:8000: refused", "ss"),
     (
@@ -90,18 +90,18 @@ PROBLEMS: list[tuple[ApiEvidence, str, str, str]] = [
     ),
     (replace(WELL, master_problem="/s: No such file"), "master", "answered 503: the master does not answer on /s", ""),
     (replace(PLAIN, config=ApiConfig(disable_ssl=True)), "tls", "unencrypted, on 0.0.0.0; set `interface", ""),
-    (with_path("ssl_crt", sort=Sort.MISSING), "tls", "'ssl_crt' names /crt, and there is no such file", ""),
-    (with_path("ssl_key", sort=Sort.MISSING), "tls", "'ssl_key' names /key, and there is no such file", ""),
+    (with_path("ssl_crt", sort=Sort.MISSING), "tls", "'ssl_crt' names /crt, which does not exist", ""),
+    (with_path("ssl_key", sort=Sort.MISSING), "tls", "'ssl_key' names /key, which does not exist", ""),
     (with_path("ssl_key", mode=0o640), "tls", "private key in /key (mode 0640)", "chmod 600 /key"),
     (with_own(mode=0o644), "keys", "others may use /pki/self-signed.pem", "chmod 600 /pki/self-signed.pem"),
     (with_tls(problem="the key is another's", not_after=None), "tls", "another's: the API cannot start with it", ""),
-    (with_tls(not_after=int(NOW) - DAY), "tls", "/crt ran out 1d", ""),
-    (with_tls(not_before=int(NOW) + DAY), "tls", "/crt is good from 1d", ""),
+    (with_tls(not_after=int(NOW) - DAY), "tls", "/crt expired 1d", ""),
+    (with_tls(not_before=int(NOW) + DAY), "tls", "/crt is not valid for another 1d", ""),
 ]
 WARNINGS: list[tuple[ApiEvidence, str, str, str]] = [
-    (with_tls(not_after=int(NOW) + 20 * DAY), "tls", "/crt runs out in 20d", ""),
+    (with_tls(not_after=int(NOW) + 20 * DAY), "tls", "/crt expires in 20d", ""),
     (replace(WELL, served="bb"), "tls", "has another certificate than /crt", "saltlite-api &"),
-    (with_own(sort=Sort.MISSING), "tls", "makes one for itself", ""),
+    (with_own(sort=Sort.MISSING), "tls", "makes one when it starts", ""),
 ]
 
 

@@ -10,12 +10,12 @@ import pytest
 from saltlite.cli.verbs.doctor.checks import Finding, Severity, rows_of, text_of
 from saltlite.cli.verbs.doctor.host import (
     DiskSeen,
+    HostEvidence,
     MasterSeen,
     MinionEvidence,
     ModulesSeen,
     PathSeen,
     Sort,
-    Surroundings,
 )
 from saltlite.cli.verbs.doctor.minion import check_minion
 from saltlite.config.minion import MinionConfig
@@ -37,7 +37,7 @@ PATHS = {
     "data_dir/journal": PathSeen("/data/journal", Sort.FILE, 0o600, 0),
     "data_dir/spool": PathSeen("/data/spool", Sort.FOLDER, 0o700, 0),
 }
-AROUND = Surroundings(
+AROUND = HostEvidence(
     config_dir="/etc/saltlite",
     now=NOW,
     euid=0,
@@ -117,10 +117,10 @@ PROBLEMS: list[tuple[MinionEvidence, str, str, str]] = [
     (replace(WELL, refused_answers=3), "signatures", "3 answers about files or the pillar were not signed", ""),
     (with_master(dns_problem="Name or service not known", proof=None), AT, "no address", "getent hosts m.example"),
     (with_master(tcp_problem="timed out", proof=None), AT, "192.0.2.1: timed out", "nc -vz -w 5 m.example 4515"),
-    (with_master(proof=None, proof_problem="closed"), AT, "not prove to be a master: closed", ""),
+    (with_master(proof=None, proof_problem="closed"), AT, "not prove that it is a master: closed", ""),
     (with_proof(fleet=OTHER), AT, f"fleet {OTHER}, and this minion belongs to {FLEET}", ""),
     (replace(WELL, pinned=""), AT, "knows no fleet", f"echo 'fleet: {FLEET}' >> /etc/saltlite/minion"),
-    (with_proof(not_after=int(NOW) - DAY), "certificate", "ran out", ""),
+    (with_proof(not_after=int(NOW) - DAY), "certificate", "expired", ""),
     (with_proof(not_before=int(NOW) + DAY), "certificate", "clock", "timedatectl set-ntp true"),
     (with_path("pki_dir/minion.key", mode=0o644), "keys", "/pki/minion.key", "chmod 600 /pki/minion.key"),
     (with_path("data_dir", uid=7), "data_dir", "belongs to user 7", "chown -R 0 /data"),
@@ -135,13 +135,13 @@ PROBLEMS: list[tuple[MinionEvidence, str, str, str]] = [
 ]
 
 WARNINGS: list[tuple[MinionEvidence, str, str, str]] = [
-    (replace(WELL, phase=""), "minion", "has not said yet", ""),
+    (replace(WELL, phase=""), "minion", "has not reported yet", ""),
     (with_proof(ahead_s=60.0), AT, "1m ahead of the master's", "timedatectl set-ntp true"),
     (with_proof(ahead_s=-7200.0), AT, "2h behind the master's", "timedatectl set-ntp true"),
-    (replace(WELL, pinned="", config=MinionConfig(trust_on_first_use=True)), AT, "unseen", ""),
+    (replace(WELL, pinned="", config=MinionConfig(trust_on_first_use=True)), AT, "on first use", ""),
     (replace(WELL, spool_results=SPOOL_RESULTS // 2 + 1), "spool", "more than half full", ""),
-    (replace(WELL, spool_damaged=("/data/spool/1.bad",)), "spool", "put aside", "rm /data/spool/1.bad"),
-    (replace(WELL, modules=ModulesSeen(1, {}, {"x": "no y"}, 5)), "modules", "x.py offers nothing: no y", ""),
+    (replace(WELL, spool_damaged=("/data/spool/1.bad",)), "spool", "set aside", "rm /data/spool/1.bad"),
+    (replace(WELL, modules=ModulesSeen(1, {}, {"x": "no y"}, 5)), "modules", "x.py has no functions: no y", ""),
     (replace(WELL, modules=ModulesSeen(offered=1)), "grains", "none", ""),
 ]
 
@@ -174,7 +174,7 @@ def test_modules_that_refuse_a_machine_are_told_and_are_no_problem() -> None:
 
 def test_the_last_word_of_a_minion_that_is_gone_is_told() -> None:
     seen = replace(around(pid=None), phase="backoff", reason="no route")
-    assert "its last word, 1m ago, was backoff (no route)" in bad(seen)[0].sentence
+    assert "its last report, 1m ago, was backoff (no route)" in bad(seen)[0].sentence
 
 
 def test_what_is_hidden_is_not_taken_for_a_minion_that_does_not_run() -> None:

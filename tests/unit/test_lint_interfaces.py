@@ -123,11 +123,11 @@ def changes(before: str, after: str) -> list[str]:
         ("def f(self): ...", "def f(self, a=1): ...", ["additive    f: a is taken"]),
         ("def f(self, a=1): ...", "def f(self): ...", ["breaking    f: a is gone"]),
         ("def f(self, a): ...", "def f(self, b): ...", ["breaking    f: b was called a"]),
-        ("def f(self): ...", "def f(self, a): ...", ["breaking    f: a has to be given"]),
+        ("def f(self): ...", "def f(self, a): ...", ["breaking    f: a is required now"]),
         (
             "def f(self, a=1): ...",
             "def f(self, a=2): ...",
-            ["breaking    f: the default of a is another one: a=2 now, 1 before"],
+            ["breaking    f: the default of a changed: a=2 now, 1 before"],
         ),
         (
             "def f(self) -> str: ...",
@@ -143,7 +143,7 @@ def changes(before: str, after: str) -> list[str]:
         (
             "def f(self): ...",
             "@Interface.supported(os=['A'])\ndef f(self): ...",
-            ["breaking    f: it is to be had where os=A only"],
+            ["breaking    f: it is available where os=A only"],
         ),
         (
             "@Interface.supported(os=['A'])\ndef f(self): ...",
@@ -155,7 +155,7 @@ def changes(before: str, after: str) -> list[str]:
             "@Interface.not_applicable(os=['A'])\ndef f(self): ...",
             ["breaking    f: it is not applicable where os=A"],
         ),
-        ("def f(self): 'a'", "def f(self): 'b'", ["compatible  f: the documentation is another one"]),
+        ("def f(self): 'a'", "def f(self): 'b'", ["compatible  f: the documentation changed"]),
         (
             "def f(self): ...\ndef g(self): ...",
             "__reserved__ = ['g']\ndef f(self): ...",
@@ -181,9 +181,9 @@ def test_a_function_that_goes_is_to_be_reserved() -> None:
 @pytest.mark.parametrize(
     ("after", "version", "problem"),
     [
-        ("def f(self, a): ...", "1.1", "breaking changes want version 2.0, and it says 1.1"),
+        ("def f(self, a): ...", "1.1", "breaking changes require version 2.0, and it has 1.1"),
         ("def f(self, a): ...", "2.0", ""),
-        ("def f(self, a=1): ...", "1.0", "additions want a version above 1.0, and it says 1.0"),
+        ("def f(self, a=1): ...", "1.0", "additions require a version above 1.0, and it has 1.0"),
         ("def f(self, a=1): ...", "1.10", ""),
         ("def f(self): 'other'", "1.0", ""),
     ],

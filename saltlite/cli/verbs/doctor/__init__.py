@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from saltlite.cli.verbs.doctor.host import Signs
 
 ELSEWHERE_MAX = 3
-"""Processes of one daemon with other configuration folders that are named."""
+"""At most this many processes of a daemon with other configuration folders are named."""
 
 
 def run(argv: Sequence[str], console: Console) -> int:
-    """Look at each daemon that is on this machine, running or not. FAILED when there is a problem."""
+    """Examine each daemon on this machine, running or not. FAILED when there is a problem."""
     parsed = command_table("doctor").parse(argv)
     console.quiet = parsed.on("quiet")
     config_dir = config_dir_of(parsed)
-    looked_at, left_out = _daemons(parsed.words, config_dir)
+    looked_at, not_examined = _daemons(parsed.words, config_dir)
     found = {daemon: _examine(config_dir, daemon) for daemon in looked_at}
     text = "".join(f"{daemon} ({config_dir})\n{text_of(_shown(of, console))}" for daemon, of in found.items())
     counts = {
@@ -46,22 +46,22 @@ def run(argv: Sequence[str], console: Console) -> int:
     answer = {
         "sides": {daemon: rows_of(of) for daemon, of in found.items()},
         "looked_at": looked_at,
-        "not_looked_at": left_out,
+        "not_looked_at": not_examined,
         "problems": problems,
         "warnings": warnings,
     }
     total = f"{_count(problems, 'problem')}, {_count(warnings, 'warning')}\n"
-    print_answer(answer, f"{text}{_scope(looked_at, left_out)}{total}", parsed, console)
+    print_answer(answer, f"{text}{_scope(looked_at, not_examined)}{total}", parsed, console)
     return exitcodes.FAILED if problems else exitcodes.OK
 
 
 def _daemons(words: Sequence[str], config_dir: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Which daemons are looked at, and which not, each with why.
+    """Which daemons are examined and which not, each with the reason.
 
-    Raises UsageError for another word, ConfigError when there is nothing to look at.
+    Raises UsageError for another word, ConfigError when there is nothing to examine.
     """
     if len(words) > 1 or (words and words[0] not in (*DAEMONS, ALL)):
-        raise UsageError(f"{' '.join(words)!r} is not known here: say master, minion, api or all")
+        raise UsageError(f"{' '.join(words)!r} is not a daemon: say master, minion, api or all")
     asked = words[0] if words and words[0] != ALL else ""
     signs = find_daemons(config_dir)
     looked_at = {
@@ -69,13 +69,13 @@ def _daemons(words: Sequence[str], config_dir: str) -> tuple[dict[str, str], dic
         for one in signs
         if one.daemon == asked or (not asked and one.here)
     }
-    left_out = {one.daemon: _why_not(one, asked) for one in signs if one.daemon not in looked_at}
+    not_examined = {one.daemon: _why_not(one, asked) for one in signs if one.daemon not in looked_at}
     if not looked_at:
         raise ConfigError(_nothing(signs, config_dir))
     for one in signs:
         if one.daemon in looked_at and one.elsewhere:
-            left_out[f"another {one.daemon}"] = _told(one)
-    return looked_at, left_out
+            not_examined[f"another {one.daemon}"] = _elsewhere(one)
+    return looked_at, not_examined
 
 
 def _nothing(signs: Sequence[Signs], config_dir: str) -> str:
@@ -83,19 +83,19 @@ def _nothing(signs: Sequence[Signs], config_dir: str) -> str:
         f"{config_dir} has neither a configuration nor keys of a master, a minion or an API, and none of them runs "
         "with it: make a file 'master' or 'minion' there (it may be empty), or name another folder with -c"
     )
-    return "\n".join([sentence, *(f"{one.daemon}: {_told(one)}" for one in signs if one.elsewhere)])
+    return "\n".join([sentence, *(f"{one.daemon}: {_elsewhere(one)}" for one in signs if one.elsewhere)])
 
 
 def _why_not(signs: Signs, asked: str) -> str:
     if asked:
         return "not asked for"
-    return _told(signs) if signs.elsewhere else "no configuration, no keys, no process here"
+    return _elsewhere(signs) if signs.elsewhere else "no configuration, no keys, no process here"
 
 
-def _told(signs: Signs) -> str:
-    """Which processes have another folder, and how to look at them."""
+def _elsewhere(signs: Signs) -> str:
+    """The processes with another folder, and how to examine them."""
     shown = [
-        # Whoever may start a process here chooses its command line.
+        # Any user who may start a process chooses its command line.
         printable(
             f"process {one.pid} has another folder: saltlite doctor {signs.daemon} -c {shlex.quote(one.config_dir)}"
         )
@@ -105,9 +105,11 @@ def _told(signs: Signs) -> str:
     return "; ".join([*shown, *([f"and {more} more"] if more > 0 else [])])
 
 
-def _scope(looked_at: Mapping[str, str], left_out: Mapping[str, str]) -> str:
-    """What was looked at and what not, a line each."""
-    rows = [("looked at", *row) for row in looked_at.items()] + [("not looked at", *row) for row in left_out.items()]
+def _scope(looked_at: Mapping[str, str], not_examined: Mapping[str, str]) -> str:
+    """What was examined and what not, a line each."""
+    rows = [("looked at", *row) for row in looked_at.items()] + [
+        ("not looked at", *row) for row in not_examined.items()
+    ]
     return "".join(f"{verdict + ':':<15}{daemon}: {why}\n" for verdict, daemon, why in rows)
 
 
@@ -126,7 +128,7 @@ def _examine(config_dir: str, daemon: str) -> list[Finding]:
 
 
 def _shown(findings: Sequence[Finding], console: Console) -> list[Finding]:
-    """With --quiet only what somebody should look at."""
+    """With --quiet only what needs attention."""
     return [one for one in findings if not (console.quiet and one.severity is Severity.OK)]
 
 

@@ -1,4 +1,4 @@
-"""Looking at the API of this machine: its configuration, its certificate, its port, the socket of its master."""
+"""`doctor` for the API: collect evidence from its configuration, certificate and sockets, and check it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from saltlite.errors import ConfigError, StartupError
 from saltlite.platform.tls_files import OWN_FILE, read_tls
 
 CONNECT_S = 5.0
-"""How long the port, and the socket of the master, may take to answer."""
+"""How long the port, and the master's socket, may take to answer."""
 
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - nothing listens here
 
 
 def look_at_api(config_dir: str) -> ApiEvidence:
-    """Everything that the checks of an API want to know. Raises nothing that could have been foreseen."""
+    """The evidence for the checks of an API. Foreseeable errors become evidence."""
     try:
         config = load_api(config_dir).config
     except ConfigError as error:
@@ -55,7 +55,7 @@ def _paths(config: ApiConfig) -> dict[str, str]:
 
 
 def _tls(config: ApiConfig) -> TlsSeen | None:
-    """The certificate as the API will read it; it makes one where none is configured."""
+    """The certificate as the API will read it; the API makes one where none is configured."""
     certificate, key = config.ssl_crt, config.ssl_key
     if not certificate:
         certificate, key = os.path.join(config.pki_dir, OWN_FILE), ""
@@ -77,7 +77,7 @@ def _tls(config: ApiConfig) -> TlsSeen | None:
 
 
 def _port(host: str, config: ApiConfig) -> tuple[str, str]:
-    """The fingerprint of the certificate that answers, and why nothing does."""
+    """The fingerprint of the certificate on the port, and why there is none."""
     try:
         with socket.create_connection((host, config.port), CONNECT_S) as plain:
             if config.disable_ssl:
@@ -89,7 +89,7 @@ def _port(host: str, config: ApiConfig) -> tuple[str, str]:
 
 
 def _any_certificate() -> ssl.SSLContext:
-    """A client that believes every certificate: which one it is, is what is asked. Nothing secret is sent."""
+    """A client context that accepts every certificate, because only its fingerprint is wanted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -103,18 +103,18 @@ def _fingerprint(certificate: bytes) -> str:
 
 
 def _master(where: str) -> str:
-    """Why the socket of the master does not answer."""
+    """Why the master's socket does not answer."""
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-            line.settimeout(CONNECT_S)
-            line.connect(where)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(CONNECT_S)
+            connection.connect(where)
     except OSError as error:
         return f"{where}: {error.strerror or error}"
     return ""
 
 
 LOOPBACK = ("127.", "::1", "localhost")
-"""How an address begins that only this machine reaches."""
+"""Prefixes of addresses that only this machine reaches."""
 
 _RESTART = "saltlite-api"
 
@@ -154,12 +154,12 @@ def _check_plain(seen: ApiEvidence) -> Iterator[Finding]:
         yield problem(
             "tls",
             f"disable_ssl: passwords and tokens cross the network unencrypted, on {seen.config.interface}; set "
-            "`interface: 127.0.0.1` behind a proxy, or take disable_ssl out",
+            "`interface: 127.0.0.1` behind a proxy, or remove disable_ssl",
         )
 
 
 def _check_files(seen: ApiEvidence) -> Iterator[Finding]:
-    """Whether the files of TLS are there, kept from others, and can be used."""
+    """Whether the files of TLS exist, are private, and can be used."""
     if seen.config is None or seen.config.disable_ssl:
         return
     if not seen.config.ssl_crt:
@@ -167,7 +167,7 @@ def _check_files(seen: ApiEvidence) -> Iterator[Finding]:
     for name in ("ssl_crt", "ssl_key"):
         found = seen.around.paths.get(name)
         if found is not None and found.sort is Sort.MISSING and (name == "ssl_crt" or seen.config.ssl_key):
-            yield problem("tls", f"'{name}' names {found.path}, and there is no such file: the API cannot start")
+            yield problem("tls", f"'{name}' names {found.path}, which does not exist: the API cannot start")
             return
     key = seen.around.paths.get("ssl_key")
     if key is not None:
@@ -179,21 +179,21 @@ def _check_files(seen: ApiEvidence) -> Iterator[Finding]:
 def _own_file(seen: ApiEvidence) -> Iterator[Finding]:
     yield from checks.check_secrets(seen.around, "pki_dir", (OWN_FILE,))
     if seen.around.paths[f"pki_dir/{OWN_FILE}"].sort is Sort.MISSING:
-        yield warning("tls", "there is no certificate yet: the API makes one for itself when it starts")
+        yield warning("tls", "there is no certificate yet: the API makes one when it starts")
 
 
 def _key_file(key: PathSeen) -> Iterator[Finding]:
     if key.sort is Sort.FILE and key.mode & checks.OTHERS:
         yield problem(
             "tls",
-            f"others may read the private key in {key.path} (mode {key.mode:04o}); make it private, and have a new one "
-            "if somebody else can have read it",
+            f"others may read the private key in {key.path} (mode {key.mode:04o}); make it private, and replace it "
+            "if someone may have read it",
             f"chmod 600 {shlex.quote(key.path)}",
         )
 
 
 def _check_certificate(seen: ApiEvidence) -> Iterator[Finding]:
-    """Whether callers believe the certificate, and whether the one that is served is the one in the file."""
+    """Whether callers accept the certificate, and whether the one in the file is served."""
     tls = seen.tls
     if tls is None or tls.not_before is None or tls.not_after is None:
         return
@@ -201,14 +201,14 @@ def _check_certificate(seen: ApiEvidence) -> Iterator[Finding]:
     if seen.around.now < tls.not_before:
         wait = format_duration(tls.not_before - seen.around.now)
         yield problem(
-            "tls", f"{tls.certificate} is good from {wait} from now only: it, or this machine's clock, is wrong"
+            "tls", f"{tls.certificate} is not valid for another {wait}: it, or this machine's clock, is wrong"
         )
     elif left < 0:
-        yield problem("tls", f"{tls.certificate} ran out {format_duration(-left)} ago: callers refuse it")
+        yield problem("tls", f"{tls.certificate} expired {format_duration(-left)} ago: callers refuse it")
     elif left < checks.CERTIFICATE_LOW_S:
-        yield warning("tls", f"{tls.certificate} runs out in {format_duration(left)}")
+        yield warning("tls", f"{tls.certificate} expires in {format_duration(left)}")
     else:
-        yield ok("tls", f"{tls.certificate} and its key belong together, and are good for {format_duration(left)} more")
+        yield ok("tls", f"{tls.certificate} and its key fit and are valid for another {format_duration(left)}")
     if seen.served and seen.served != tls.fingerprint:
         yield warning(
             "tls",
@@ -235,7 +235,7 @@ CHECKS: tuple[Callable[[ApiEvidence], Iterator[Finding]], ...] = (
 
 
 def check_api(seen: ApiEvidence) -> list[Finding]:
-    """What all checks find. Without a configuration there is nothing else to look at."""
+    """The findings of all checks; without a valid configuration only those about it."""
     if seen.config is None:
         return list(_check_config(seen))
     return [finding for check in CHECKS for finding in check(seen)]

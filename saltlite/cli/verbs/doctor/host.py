@@ -1,6 +1,8 @@
-"""What was seen, as plain data: a check reads nothing else. `None` is what could not be seen or is not there.
+"""What `doctor` sees of a host, as plain data: paths, disks, systemd units, processes, and the daemons that are
+present.
 
-Times are wall-clock seconds since 1970, sizes are bytes.
+Looking changes nothing. `None` means that something could not be seen or does not exist. Times are wall-clock seconds
+since 1970, sizes are bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from saltlite.platform.master_probe import MasterProof
 
 
 class Sort(StrEnum):
-    """What is at a path."""
+    """The kind of a path."""
 
     MISSING = "missing"
     HIDDEN = "hidden"
@@ -40,7 +42,7 @@ class Sort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PathSeen:
-    """One path, without following a link at its end."""
+    """One path; a link at its end is not followed."""
 
     path: str
     sort: Sort
@@ -51,7 +53,7 @@ class PathSeen:
 
 @dataclass(frozen=True, slots=True)
 class DiskSeen:
-    """The file system below a path: what an ordinary user may still take, and how much there is."""
+    """The file system of a path: space for an ordinary user, and its size."""
 
     path: str
     free: int
@@ -62,7 +64,7 @@ class DiskSeen:
 
 @dataclass(frozen=True, slots=True)
 class UnitSeen:
-    """A systemd unit. All words are systemd's."""
+    """A systemd unit, in systemd's words."""
 
     name: str
     load: str
@@ -82,8 +84,8 @@ class ProcessSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What both sides have."""
+class HostEvidence:
+    """What all daemons have."""
 
     config_dir: str
     now: float
@@ -91,22 +93,22 @@ class Surroundings:
     user: str
     """The option `user`, "" when the configuration could not be read."""
     user_uid: int | None
-    """Its uid; None when there is no such user."""
+    """Its uid; None when the user does not exist."""
     config_files: int
     config_problems: Sequence[str]
     unit: UnitSeen | None
-    """None where systemd does not run."""
+    """None without systemd."""
     pid: int | None
-    """The daemon's first process, None when it does not run (or cannot be seen)."""
+    """The daemon's first process; None when it does not run or cannot be seen."""
     paths: Mapping[str, PathSeen]
-    """By a short name: the name of an option, or that of a file in its folder, as in `pki_dir/fleet.key`."""
+    """By short name: that of an option, or of a file in its folder, as in `pki_dir/fleet.key`."""
     disks: Mapping[str, DiskSeen]
     """By the name of an option."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetSeen:
-    """What the files of a master say of its fleet."""
+    """What a master's files say about its fleet."""
 
     fingerprint: str
     """That of fleet.key; "" without one."""
@@ -121,12 +123,12 @@ class FleetSeen:
 class MasterEvidence:
     """One master."""
 
-    around: Surroundings
+    around: HostEvidence
     config: MasterConfig | None
     status: Mapping[str, Any] | None
-    """The answer of the verb `status`."""
+    """The answer to the verb `status`."""
     keys: Sequence[Mapping[str, Any]] | None
-    """The answer of the verb `key_list`."""
+    """The answer to the verb `key_list`."""
     certificate_until: int | None
     certificate_from: int | None
     silence: str
@@ -137,9 +139,9 @@ class MasterEvidence:
     probe_problem: str
     processes: Sequence[ProcessSeen]
     link_uid: int | None = None
-    """The uid of `link_user`; None when there is no such user."""
+    """The uid of `link_user`; None when the user does not exist."""
     fleet: FleetSeen | None = None
-    """None where the files could not be read."""
+    """None when the files could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,53 +158,53 @@ class MasterSeen:
 
 @dataclass(frozen=True, slots=True)
 class TlsSeen:
-    """The certificate with which the API is to serve, and its key."""
+    """The certificate and key with which the API serves."""
 
     certificate: str
     key: str
-    """The file of the private key, which may be that of the certificate."""
+    """The file of the private key, possibly that of the certificate."""
     problem: str
     """Why they cannot be used; "" when they can, or when this user may not read them."""
     not_before: int | None
     not_after: int | None
     fingerprint: str
-    """Of the certificate in the file, "" where that could not be read."""
+    """That of the certificate in the file, "" when it could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiEvidence:
     """One API."""
 
-    around: Surroundings
+    around: HostEvidence
     config: ApiConfig | None
     tls: TlsSeen | None
-    """None where the API speaks HTTP without TLS, and where there is no certificate yet."""
+    """None without TLS, and when there is no certificate yet."""
     address: str
     """Where this machine tried to reach the port."""
     port_problem: str
     served: str
-    """The fingerprint of the certificate that answers on the port; "" without TLS."""
+    """The fingerprint of the certificate on the port; "" without TLS."""
     master_problem: str
     """Why the master's socket does not answer; "" when it does."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModulesSeen:
-    """What became of the execution modules and the grains when they were tried out."""
+    """The result of trying out the execution modules and the grains."""
 
     offered: int = 0
-    """Modules that serve here."""
+    """How many modules work here."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """File name -> sentence: modules that say themselves that they are not for this machine."""
+    """File name -> sentence, for modules that are not for this machine."""
     broken: Mapping[str, str] = field(default_factory=dict)
-    """File name -> sentence: modules that cannot be loaded."""
+    """File name -> sentence, for modules that cannot be loaded."""
     grains: int = 0
     no_chain: str = ""
-    """Why no function can be called through the executors that are configured; empty when they can be used."""
+    """Why no function can be called through the configured executors; "" when one can."""
     idle_chain: str = ""
-    """Why the chain that is configured does not do what it says, though it can be used; empty when it does."""
+    """Why the configured chain has no effect, though it loads; "" when it has one."""
     unknown_executors: Mapping[str, str] = field(default_factory=dict)
-    """Name -> sentence: executors of `executors_allowed` that cannot be used."""
+    """Name -> sentence, for unusable executors in `executors_allowed`."""
     problem: str = ""
 
 
@@ -210,30 +212,30 @@ class ModulesSeen:
 class MinionEvidence:
     """One minion."""
 
-    around: Surroundings
+    around: HostEvidence
     config: MinionConfig | None
     id: str
     pinned: str
-    """The fingerprint of the fleet, "" when none is known."""
+    """The fingerprint of the fleet, "" when unknown."""
     pin_source: str
     masters: Sequence[MasterSeen]
     phase: str
-    """Where the connection was when the minion last said so, "" when it never did."""
+    """The state of the connection by the minion's last report, "" without one."""
     reason: str
     phase_at: float
     resources_problem: str
     refused_answers: int
-    """How many answers of its master the daemon that runs did not believe, for no master had signed them."""
+    """How many unsigned answers the running daemon rejected."""
     """Why the master did not take the resources, or not all; "" when it did."""
     journal_problem: str
-    """"" when it is readable, or was not there."""
+    """"" when the journal is readable or does not exist."""
     journal_jobs: int | None
     spool_results: int | None
     spool_bytes: int
     spool_damaged: Sequence[str]
     modules: ModulesSeen | None
     types: Mapping[str, TypeReport] = field(default_factory=dict)
-    """What the minion tells of its resource types."""
+    """The minion's report about its resource types."""
     looked_at: str = ""
     """Why there is no resource type, "" when there is one."""
 
@@ -242,22 +244,22 @@ DAEMONS = ("master", "minion", "api")
 """In the order in which `doctor` looks at them."""
 
 CMDLINE_MAX = 4096
-"""Bytes of a command line that are read; the words of a daemon are far fewer."""
+"""Bytes of a command line that are read; a daemon's has far fewer."""
 
 
 class Running(NamedTuple):
-    """The first process of a daemon, and the configuration folder that it was started with."""
+    """The first process of a daemon, and its configuration folder."""
 
     pid: int
     config_dir: str
 
 
 class Signs(NamedTuple):
-    """What there is of one daemon. With neither signs nor processes it is not on this machine."""
+    """The signs of one daemon. Without signs and processes it is not on this machine."""
 
     daemon: str
     here: tuple[str, ...]
-    """What belongs to the folder that is looked at, in words: `a configuration`, `keys`, `process 123`."""
+    """What belongs to the examined folder, in words: `a configuration`, `keys`, `process 123`."""
     elsewhere: tuple[Running, ...]
     """Processes with another folder."""
 
@@ -268,12 +270,12 @@ def find_daemons(config_dir: str) -> list[Signs]:
 
 
 def pid_of(daemon: str, config_dir: str) -> int | None:
-    """The process of a daemon that was started with this folder; None where none can be seen."""
+    """The process of a daemon that was started with this folder; None when none can be seen."""
     return next((one.pid for one in running(daemon) if _same(one.config_dir, config_dir)), None)
 
 
 def running(daemon: str) -> Sequence[Running]:
-    """The processes of `saltlite-<daemon>` on this machine, those of its containers left out."""
+    """The processes of `saltlite-<daemon>` on this machine, without those in containers."""
     found = dict(_processes(f"saltlite-{daemon}"))
     return [Running(pid, where) for pid, where in sorted(found.items()) if _parent(pid) not in found]
 
@@ -290,7 +292,7 @@ def _signs(config_dir: str, daemon: str) -> Signs:
 
 
 def _pki_dir(config_dir: str, daemon: str) -> str:
-    """Where the keys of a daemon are; below the folder that is looked at, where no configuration says."""
+    """The folder of a daemon's keys; by default below the configuration folder."""
     load: Mapping[str, Callable[[str], Loaded[Any]]] = {"master": load_master, "minion": load_minion, "api": load_api}
     try:
         return str(load[daemon](config_dir).config.pki_dir)
@@ -299,7 +301,7 @@ def _pki_dir(config_dir: str, daemon: str) -> str:
 
 
 def _has_keys(folder: str) -> bool:
-    """Whether there is anything in the folder; a folder that this user may not look into counts."""
+    """Whether the folder has any file; an unreadable folder counts."""
     try:
         return bool(os.listdir(folder))
     except PermissionError:
@@ -309,7 +311,7 @@ def _has_keys(folder: str) -> bool:
 
 
 def _processes(program: str) -> Iterator[tuple[int, str]]:
-    """(pid, configuration folder) of every process that runs a program, its children included."""
+    """(pid, configuration folder) of every process of a program, its children included."""
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -324,7 +326,7 @@ def _processes(program: str) -> Iterator[tuple[int, str]]:
 
 
 def _options_of(words: Sequence[str], program: str) -> Sequence[str] | None:
-    """The words behind the program, which Python may stand in front of; None for another program."""
+    """The words after the program, which may follow Python; None for another program."""
     if not words:
         return None
     index = _index_of_program(words) if os.path.basename(words[0]).startswith("python") else 0
@@ -334,7 +336,7 @@ def _options_of(words: Sequence[str], program: str) -> Sequence[str] | None:
 
 
 def _index_of_program(words: Sequence[str]) -> int:
-    """Where the script or the module stands that Python runs."""
+    """The index of the script or module that Python runs."""
     index = 1
     while index < len(words) and words[index].startswith("-"):
         index += 1
@@ -344,7 +346,7 @@ def _index_of_program(words: Sequence[str]) -> int:
 
 
 def _config_dir(words: Sequence[str]) -> str:
-    """The folder that a daemon's command line names; relative as it was written."""
+    """The folder that a daemon's command line names, relative as it was written."""
     for index, word in enumerate(words):
         if word in ("-c", "--config-dir") and index + 1 < len(words):
             return words[index + 1]
@@ -359,11 +361,11 @@ def _working_folder(pid: str) -> str:
     try:
         return os.readlink(f"/proc/{pid}/cwd")
     except OSError:
-        return "/"  # another user's; a service is started there
+        return "/"  # another user's process; services start there
 
 
 def _is_of_this_machine(pid: str) -> bool:
-    """Whether a process has the root folder of this one; one that may not be looked at counts."""
+    """Whether a process has the same root folder; an unreadable one counts."""
     try:
         return os.path.samestat(os.stat(f"/proc/{pid}/root"), os.stat("/"))
     except OSError:
@@ -393,9 +395,9 @@ def look_around(
     config: MasterConfig | MinionConfig | ApiConfig | None,
     paths: Mapping[str, str],
     problems: list[str],
-) -> Surroundings:
-    """What all daemons have: `daemon` is master, minion or api; `paths` are looked at under their names."""
-    return Surroundings(
+) -> HostEvidence:
+    """What all daemons have: `daemon` is master, minion or api; `paths` are examined under their names."""
+    return HostEvidence(
         config_dir=config_dir,
         now=time.time(),
         euid=os.geteuid(),
@@ -434,7 +436,7 @@ def _sort(mode: int) -> Sort:
 
 
 def look_at_disk(where: str) -> DiskSeen | None:
-    """The file system of a folder; of the nearest one above it that is there."""
+    """The file system of a folder, or of the nearest existing one above it."""
     folder = where
     while not os.path.isdir(folder) and folder != "/":
         folder = os.path.dirname(folder)
@@ -446,7 +448,7 @@ def look_at_disk(where: str) -> DiskSeen | None:
         where,
         found.f_bavail * found.f_frsize,
         found.f_blocks * found.f_frsize,
-        # Some file systems have no table of them, and say 0 of 0.
+        # Some file systems have no inode table and report 0 of 0.
         found.f_favail if found.f_files else 1_000_000,
         not found.f_flag & os.ST_RDONLY,
     )
@@ -470,20 +472,20 @@ def read_unit(name: str) -> UnitSeen | None:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=SYSTEMCTL_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    said = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
-    return UnitSeen(name, *(said.get(key, "") for key in wanted))
+    shown = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    return UnitSeen(name, *(shown.get(key, "") for key in wanted))
 
 
 def _pid(daemon: str, config_dir: str, config: MasterConfig | MinionConfig | ApiConfig | None) -> int | None:
     if config is None:
         return None
-    if isinstance(config, ApiConfig):  # which has nothing of its own to lock
+    if isinstance(config, ApiConfig):  # it has no lock of its own
         return pid_of(daemon, config_dir)
     return daemon_pid(os.path.join(config.data_dir, "lock"))
 
 
 def daemon_pid(lock: str) -> int | None:
-    """The process that holds the lock of a daemon, if it lives."""
+    """The process that holds a daemon's lock, if it is alive."""
     try:
         with open(lock, encoding="ascii") as file:
             pid = int(file.read(20))
@@ -494,7 +496,7 @@ def daemon_pid(lock: str) -> int | None:
 
 
 def children(pid: int) -> list[ProcessSeen]:
-    """The processes that a daemon started."""
+    """The child processes of a daemon."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
             pids = [int(word) for word in file.read().split()]
@@ -514,7 +516,7 @@ def _process(pid: int) -> ProcessSeen | None:
 
 
 def _uid(pid: int) -> int | None:
-    """The effective user. Not the owner of its folder in /proc, which is root for who gave rights up."""
+    """The effective user; the owner of the folder in /proc is root for a process that dropped its rights."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
             return int(next(line for line in file if line.startswith("Uid:")).split()[2])

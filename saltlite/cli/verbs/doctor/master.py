@@ -1,4 +1,4 @@
-"""Looking at the master of this machine: its configuration, its folders, its socket, its port."""
+"""`doctor` for the master: collect evidence from its configuration, folders, socket and port, and check it."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ KEY_FILES = ("fleet.key", "fleet.chain", "master.key", "job.key", "master.cert")
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}  # noqa: S104 - nothing listens here
 
 
-class _Said(NamedTuple):
-    """What the running master answered."""
+class _Answers(NamedTuple):
+    """The answers of the running master."""
 
     status: dict[str, Any] | None = None
     keys: list[dict[str, Any]] | None = None
@@ -41,30 +41,30 @@ class _Said(NamedTuple):
 
 
 def look_at_master(config_dir: str) -> MasterEvidence:
-    """Everything that the checks of a master want to know. Raises nothing that could have been foreseen."""
+    """The evidence for the checks of a master. Foreseeable errors become evidence."""
     config, problems = _read_config(config_dir)
     if config is None:
         around = look_around("master", config_dir, None, {}, problems)
         return MasterEvidence(around, None, None, None, None, None, "", "", None, "", ())
     around = look_around("master", config_dir, config, _paths(config), problems)
-    said = _ask(master_socket(config.sock_dir))
+    answers = _ask(master_socket(config.sock_dir))
     address = own_address(config)
     proof, probe_problem = _probe(address)
     since, until = _certificate(os.path.join(config.pki_dir, "master.cert"))
     return MasterEvidence(
         around=around,
         config=config,
-        status=said.status,
-        keys=said.keys,
+        status=answers.status,
+        keys=answers.keys,
         certificate_from=since,
-        certificate_until=said.until if until is None else until,
-        silence=said.silence,
+        certificate_until=answers.until if until is None else until,
+        silence=answers.silence,
         address=address,
         proof=proof,
         probe_problem=probe_problem,
         processes=children(around.pid) if around.pid is not None else [],
         link_uid=uid_of(config.link_user),
-        fleet=_fleet(config.pki_dir, sum(row["state"] == KeyState.ACCEPTED for row in said.keys or ())),
+        fleet=_fleet(config.pki_dir, sum(row["state"] == KeyState.ACCEPTED for row in answers.keys or ())),
     )
 
 
@@ -76,7 +76,7 @@ def _read_config(config_dir: str) -> tuple[MasterConfig | None, list[str]]:
 
 
 def _fleet(pki_dir: str, accepted: int) -> FleetSeen | None:
-    """What the files say of the fleet; `accepted` is how many minions the running master has let in."""
+    """What the files say about the fleet; `accepted` is how many minions the running master accepted."""
     try:
         found = fleet_files(pki_dir, accepted)
     except StartupError as error:
@@ -100,16 +100,16 @@ def _paths(config: MasterConfig) -> dict[str, str]:
     }
 
 
-def _ask(socket: str) -> _Said:
+def _ask(socket: str) -> _Answers:
     try:
         with LocalClient(socket) as client:
-            return _Said(
+            return _Answers(
                 status=client.call("status"),
                 keys=client.call("key_list")["keys"],
                 until=client.call("key_finger")["master"]["not_after"],
             )
     except SaltliteError as error:
-        return _Said(silence=str(error))
+        return _Answers(silence=str(error))
 
 
 def own_address(config: MasterConfig) -> str:
@@ -126,7 +126,7 @@ def _probe(address: str) -> tuple[MasterProof | None, str]:
 
 
 def _certificate(where: str) -> tuple[int | None, int | None]:
-    """From when and until when the certificate on the disk is good; Nones where it cannot be read."""
+    """From when and until when the certificate on disk is valid; Nones when it cannot be read."""
     try:
         with open(where, "rb") as file:
             certificate = MasterCertificate.decode(file.read(4096))
@@ -136,18 +136,18 @@ def _certificate(where: str) -> tuple[int | None, int | None]:
 
 
 AWAY_S = 86_400.0
-"""A minion that has been away for longer than this is worth a word."""
+"""A minion that has been away for longer is reported."""
 
 FILES_BESIDES_MINIONS = 200
-"""Descriptors of the link process that are no minion: connections that begin, its own files."""
+"""File descriptors of the link process besides minions: new connections and its own files."""
 
 LINK_TITLE = "master link"
-"""What the link process is called among the processes of the machine."""
+"""The title of the link process."""
 NAMES_SHOWN = 5
 LAG_S = 5.0
-"""Reports that wait for so long to be stored mean that the store does not keep up."""
+"""When reports wait this long to be stored, the store does not keep up."""
 READER_LAG_S = 60.0
-"""A returner or hooks that are so far behind the event log wait for something."""
+"""When a returner or hooks are this far behind the event log, they are blocked."""
 
 
 def _check_config(seen: MasterEvidence) -> Iterator[Finding]:
@@ -184,17 +184,17 @@ def _check_folders(seen: MasterEvidence) -> Iterator[Finding]:
     if pki.sort is Sort.MISSING:
         yield warning("pki_dir", f"there is no {pki.path}: this master was never started", "")
     yield from checks.check_secrets(around, "pki_dir", KEY_FILES)
-    # Started as root it works in these as `user`, else as whoever starts it, whose keys these are.
+    # Started as root it works in these as `user`, otherwise as the user who starts it and owns the keys.
     uid = around.user_uid if pki.uid == 0 else pki.uid
     if uid is not None and pki.sort is Sort.FOLDER:
         names = ("data_dir", "data_dir/store.sqlite", "sock_dir")
         bad = [finding for name in names for finding in checks.check_owner(around.paths[name], name, uid)]
-        yield from bad or [ok("data_dir", f"{around.paths['data_dir'].path} belongs to whom it should")]
+        yield from bad or [ok("data_dir", f"{around.paths['data_dir'].path} has the right owner")]
     store = around.paths["data_dir/store.sqlite"]
     if store.sort is Sort.FILE and store.mode & checks.OTHERS:
         yield problem(
             "data_dir/store.sqlite",
-            f"others may read {store.path} (mode {store.mode:04o}), and returns are in it",
+            f"others may read {store.path} (mode {store.mode:04o}), which contains returns",
             f"chmod 600 {shlex.quote(store.path)}",
         )
 
@@ -204,7 +204,7 @@ _LOGIN_FILES = {"auth_file": "file", "sharedsecret_file": "sharedsecret"}
 
 
 def _check_logins(seen: MasterEvidence) -> Iterator[Finding]:
-    """The files by which users log in: a backend refuses a file that others may read, and then lets nobody in."""
+    """The files of logins: a backend refuses a file that others may read, and then no one can log in."""
     backends = seen.config.external_auth if seen.config is not None else {}
     for name, backend in _LOGIN_FILES.items():
         found = seen.around.paths.get(name)
@@ -222,23 +222,23 @@ def _login_file(seen: MasterEvidence, name: str, found: PathSeen) -> Iterator[Fi
     owners = (0, seen.around.paths["pki_dir"].uid)
     where = shlex.quote(found.path)
     if found.sort is not Sort.FILE:
-        yield problem(name, f"{found.path} is no plain file, so nobody can log in by it")
+        yield problem(name, f"{found.path} is not a regular file, so no one can log in with it")
     elif found.mode & checks.OTHERS:
         yield problem(
             name,
-            f"others may use {found.path} (mode {found.mode:04o}), and it holds what logs in: make it private, and "
-            "change its passwords if somebody else can have read it",
+            f"others may use {found.path} (mode {found.mode:04o}), which contains credentials: make it private, and "
+            "change its passwords if someone may have read it",
             f"chmod 600 {where}",
         )
     elif found.uid not in owners:
         yield problem(
             name,
-            f"{found.path} belongs to user {found.uid}, who could let anybody in; it has to be root's, or that of "
-            "whoever starts the master",
+            f"{found.path} belongs to user {found.uid}, who could let anyone in; it must belong to root or "
+            "to the user who starts the master",
             f"chown {owners[1]} {where}",
         )
     else:
-        yield ok(name, f"{found.path} belongs to its owner alone")
+        yield ok(name, f"{found.path} is private")
 
 
 def _check_fleet(seen: MasterEvidence) -> Iterator[Finding]:
@@ -260,7 +260,7 @@ def _check_fleet(seen: MasterEvidence) -> Iterator[Finding]:
             )
     elif fleet.behind:
         names = " and ".join(fleet.behind)
-        yield warning("fleet", f"{names} still name a former fleet key: the master renews them when it runs")
+        yield warning("fleet", f"{names} still name a former fleet key: the running master renews them")
     elif seen.proof is not None and seen.proof.fleet != fleet.fingerprint:
         yield problem(
             "fleet",
@@ -282,7 +282,7 @@ def _check_pillar(seen: MasterEvidence) -> Iterator[Finding]:
         if around:
             yield problem(
                 "pillar_roots",
-                f"{folder} is inside {around[0]}, one of file_roots: every minion may fetch what is meant for one",
+                f"{folder} is inside {around[0]}, one of file_roots: every minion may fetch the pillar of the others",
             )
 
 
@@ -294,8 +294,8 @@ def _check_disks(seen: MasterEvidence) -> Iterator[Finding]:
     if store["limit"] and store["size"] > 0.9 * store["limit"]:
         yield warning(
             "store",
-            f"it has {store['size'] / 2**20:,.0f} of the {store['limit'] / 2**20:,.0f} MiB of `store_max`: "
-            "old jobs make room for new ones; raise it, or lower keep_jobs",
+            f"it uses {store['size'] / 2**20:,.0f} of the {store['limit'] / 2**20:,.0f} MiB of `store_max`: "
+            "old jobs are deleted for new ones; raise it, or lower keep_jobs",
         )
 
 
@@ -329,13 +329,13 @@ def _check_processes(seen: MasterEvidence) -> Iterator[Finding]:
 
 
 def _check_link_user(seen: MasterEvidence) -> Iterator[Finding]:
-    """Whether the link process could touch what the others own, were it taken over."""
+    """Whether a compromised link process could change what the others own."""
     if seen.config is None:
         return
     if seen.around.euid == 0 and seen.link_uid is None:
         yield problem(
             "link_user",
-            f"there is no user {seen.config.link_user!r}, which the link process is to become",
+            f"the user {seen.config.link_user!r}, as which the link process runs, does not exist",
             f"useradd --system --no-create-home {shlex.quote(seen.config.link_user)}",
         )
         return
@@ -344,11 +344,11 @@ def _check_link_user(seen: MasterEvidence) -> Iterator[Finding]:
     if link & others:
         yield warning(
             "link_user",
-            "the link process and the MWorkers run as one user: a stranger who took it over could change the store, "
-            "and with it keys and jobs; start the master as root, with a `link_user` of its own",
+            "the link process and the MWorkers run as the same user: whoever takes over the link process could change "
+            "the store, and with it keys and jobs; start the master as root, with a separate `link_user`",
         )
     elif link:
-        yield ok("link_user", "the link process has a user of its own, who owns nothing of the master")
+        yield ok("link_user", "the link process runs as a separate user, who owns nothing of the master")
 
 
 def _check_open_files(seen: MasterEvidence) -> Iterator[Finding]:
@@ -360,7 +360,7 @@ def _check_open_files(seen: MasterEvidence) -> Iterator[Finding]:
     if limits[0] < needed:
         yield problem(
             "open files",
-            f"the link process may open {limits[0]} files and needs one a minion: {needed} for {minions} minions",
+            f"the link process may open {limits[0]} files and needs one per minion: {needed} for {minions} minions",
             "systemctl edit saltlite-master   # [Service] LimitNOFILE=65536",
         )
     else:
@@ -375,7 +375,7 @@ def _check_keys(seen: MasterEvidence) -> Iterator[Finding]:
         yield problem(
             "keys",
             f"another key claims the id of a minion that has one: {_names(by_state['conflict'])}; "
-            "it was set up anew, or it is a stranger",
+            "it was reinstalled, or it is an impostor",
             checks.command(seen.around, "key list conflict"),
         )
     if by_state["pending"]:
@@ -394,8 +394,8 @@ def _check_minions(seen: MasterEvidence) -> Iterator[Finding]:
     rows = [row for row in seen.status["minions"] if row["state"] != "pending"]
     versions = Counter(row["version"] for row in rows if row["version"])
     if len(versions) > 1:
-        told = ", ".join(f"{count} have {version}" for version, count in versions.most_common())
-        yield warning("versions", f"minions differ: {told}", checks.command(seen.around, "status"))
+        listed = ", ".join(f"{count} have {version}" for version, count in versions.most_common())
+        yield warning("versions", f"minions differ: {listed}", checks.command(seen.around, "status"))
     lost = [
         row["id"]
         for row in rows
@@ -404,7 +404,7 @@ def _check_minions(seen: MasterEvidence) -> Iterator[Finding]:
     if lost:
         yield warning(
             "minions",
-            f"away for more than a day: {_names(lost)}; a machine that is gone for good should lose its key",
+            f"away for more than a day: {_names(lost)}; delete the key of a machine that is gone for good",
             checks.command(seen.around, f"key delete {shlex.quote(lost[0])}"),
         )
     up = sum(row["state"] == "up" for row in rows)
@@ -419,7 +419,7 @@ def _check_resources(seen: MasterEvidence) -> Iterator[Finding]:
     if found["incomplete"]:
         yield warning(
             "resources",
-            "the registry was damaged: targets miss resources until every minion has registered its own again",
+            "the registry was damaged: targets miss resources until every minion has registered again",
             stats,
         )
     if found["refused"]:
@@ -429,10 +429,10 @@ def _check_resources(seen: MasterEvidence) -> Iterator[Finding]:
             stats,
         )
     for minion, kinds in found["missing"].items():
-        told = ", ".join(f"{count} of type {kind}" for kind, count in kinds.items())
+        listed = ", ".join(f"{count} of type {kind}" for kind, count in kinds.items())
         yield warning(
             "resources",
-            f"{minion} does not find {told} any more: they go when further looks agree, or when you confirm it",
+            f"{minion} no longer finds {listed}: they are removed when further looks agree, or when you confirm it",
             checks.command(seen.around, f"runner resource.confirm {shlex.quote(minion)}"),
         )
     for kind, one in found["types"].items():
@@ -450,10 +450,10 @@ def _check_readers(seen: MasterEvidence) -> Iterator[Finding]:
         yield warning(
             "event log",
             f"{name} is {lag['behind']} events behind, the first has waited for {format_duration(lag['lag_s'])}: "
-            "the master's log says why; what keep_jobs deletes meanwhile it never gets",
+            "the master's log says why; it never gets what keep_jobs deletes meanwhile",
         )
     if not late:
-        yield ok("event log", f"{', '.join(seen.status['readers'])} read what happens as it does")
+        yield ok("event log", f"{', '.join(seen.status['readers'])} are up to date")
 
 
 CHECKS: tuple[Callable[[MasterEvidence], Iterator[Finding]], ...] = (
@@ -477,7 +477,7 @@ CHECKS: tuple[Callable[[MasterEvidence], Iterator[Finding]], ...] = (
 
 
 def check_master(seen: MasterEvidence) -> list[Finding]:
-    """What all checks find. Without a configuration there is nothing else to look at."""
+    """The findings of all checks; without a valid configuration only those about it."""
     if seen.config is None:
         return list(_check_config(seen))
     return [finding for check in CHECKS for finding in check(seen)]

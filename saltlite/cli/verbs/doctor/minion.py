@@ -1,4 +1,4 @@
-"""Looking at the minion of this machine: its configuration, its folders, its masters, its modules."""
+"""`doctor` for the minion: collect evidence from its configuration, folders, masters and modules, and check it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KEY_FILES = ("minion.key", "fleet.pin", "minion_id")
 
 
 class _Spool(NamedTuple):
-    """What lies in the spool. `results` is None when it cannot be seen."""
+    """The contents of the spool. `results` is None when it cannot be seen."""
 
     results: int | None = None
     size: int = 0
@@ -44,7 +44,7 @@ class _Spool(NamedTuple):
 
 
 def look_at_minion(config_dir: str) -> MinionEvidence:
-    """Everything that the checks of a minion want to know. Raises nothing that could have been foreseen."""
+    """The evidence for the checks of a minion. Foreseeable errors become evidence."""
     config, problems = _read_config(config_dir)
     around = look_around("minion", config_dir, config, {} if config is None else _paths(config), problems)
     if config is None:
@@ -53,7 +53,7 @@ def look_at_minion(config_dir: str) -> MinionEvidence:
     status = read_status(config.data_dir) or Status("", "", 0.0)
     journal_problem, jobs = _journal(os.path.join(config.data_dir, "journal"))
     kept = _spool(os.path.join(config.data_dir, "spool"))
-    # Before ZeroMQ, whose threads no new process should be made beside.
+    # Before ZeroMQ, because no process should be forked beside its threads.
     modules = try_modules(config_dir)
     return MinionEvidence(
         around=around,
@@ -100,7 +100,7 @@ def _paths(config: MinionConfig) -> dict[str, str]:
 
 
 def _read_id(config: MinionConfig) -> str:
-    """The id that the minion has, or will take when it is started."""
+    """The id that the minion has, or takes at its next start."""
     if config.id:
         return config.id
     try:
@@ -111,7 +111,7 @@ def _read_id(config: MinionConfig) -> str:
 
 
 def _pinned(config: MinionConfig) -> tuple[str, str]:
-    """The fingerprint of the fleet that this minion belongs to, and where that is written; as the minion does."""
+    """The fingerprint of this minion's fleet, and where it is written."""
     where = os.path.join(config.pki_dir, "fleet.pin")
     try:
         kept, former = read_pin(where)
@@ -142,7 +142,7 @@ def _master(host: str, port: int, pinned: str) -> MasterSeen:
 
 
 def _proof(address: str, pinned: str) -> MasterProof:
-    """What the master proves: of the pinned fleet, or one that took its place; else of its own."""
+    """What the master proves: the pinned fleet, or one that succeeded it; otherwise its own."""
     proof = probe_master(address, CONNECT_S)
     if not pinned or proof.fleet == pinned:
         return proof
@@ -153,7 +153,7 @@ def _proof(address: str, pinned: str) -> MasterProof:
 
 
 def _journal(where: str) -> tuple[str, int | None]:
-    """What is wrong with the journal, and how many jobs it remembers; None when it is not there or hidden."""
+    """What is wrong with the journal, and how many jobs it has; None when it does not exist or is hidden."""
     try:
         with open(where, "rb") as file:
             return "", len(journal_format.replay(file.read(), where).entries)
@@ -175,7 +175,7 @@ def _spool(where: str) -> _Spool:
 
 
 SKEW_S = 5.0
-"""Clocks that differ by more than this make the times of returns and logs misleading."""
+"""Clocks that differ by more make the times of returns and logs misleading."""
 
 _NTP = "timedatectl set-ntp true"
 
@@ -198,7 +198,7 @@ def _check_running(seen: MinionEvidence) -> Iterator[Finding]:
     if pid is None and seen.around.paths["data_dir/journal"].sort is Sort.HIDDEN:
         yield warning("minion", "this user cannot see whether it runs")
     elif pid is None:
-        last = f"; its last word, {since} ago, was {seen.phase}" if seen.phase not in ("", STOPPED) else ""
+        last = f"; its last report, {since} ago, was {seen.phase}" if seen.phase not in ("", STOPPED) else ""
         why = f" ({seen.reason})" if seen.reason else ""
         yield problem("minion", f"it does not run here{last}{why}", checks.start(seen.around, "saltlite-minion"))
     elif seen.phase == Phase.READY:
@@ -212,19 +212,19 @@ def _check_running(seen: MinionEvidence) -> Iterator[Finding]:
     elif seen.phase == Phase.REFUSED:
         yield problem(
             "minion",
-            f"{seen.reason}, it said {since} ago; delete the key there if this minion is to be let in again",
+            f"{seen.reason}, as of {since} ago; delete the key there to let this minion in again",
             f"saltlite key delete {shlex.quote(seen.id)}   # on the master",
         )
     elif seen.phase in (Phase.CONNECT, Phase.HANDSHAKE, Phase.BACKOFF):
         yield problem("minion", f"it runs (pid {pid}) without a connection: {seen.reason or seen.phase}, {since} ago")
     else:
-        yield warning("minion", f"it runs (pid {pid}), and has not said yet whether it is connected")
+        yield warning("minion", f"it runs (pid {pid}), and has not reported yet whether it is connected")
     yield from checks.check_unit(seen.around, runs=pid is not None)
 
 
 def _check_resources(seen: MinionEvidence) -> Iterator[Finding]:
     if seen.resources_problem:
-        yield problem("resources", f"the master did not take the resources, or not all: {seen.resources_problem}")
+        yield problem("resources", f"the master did not accept the resources, or not all: {seen.resources_problem}")
     for name, report in sorted(seen.types.items()):
         trouble, was = report.problem(), "" if report.was is None else f" (was {report.was})"
         if trouble:
@@ -254,16 +254,16 @@ def _check_master(seen: MinionEvidence, master: MasterSeen) -> Iterator[Finding]
     host, _, port = master.address.rpartition(":")
     host = shlex.quote(host.strip("[]"))
     if master.dns_problem:
-        yield problem(check, f"its name leads to no address: {master.dns_problem}", f"getent hosts {host}")
+        yield problem(check, f"its name has no address: {master.dns_problem}", f"getent hosts {host}")
     elif master.tcp_problem:
         where = ", ".join(master.resolved)
         yield problem(
             check,
-            f"no TCP connection to {where}: {master.tcp_problem}; the master does not run, or a firewall is between",
+            f"no TCP connection to {where}: {master.tcp_problem}; the master does not run, or a firewall blocks it",
             f"nc -vz -w 5 {host} {port}",
         )
     elif master.proof is None:
-        yield problem(check, f"what listens there does not prove to be a master: {master.proof_problem}")
+        yield problem(check, f"what listens there does not prove that it is a master: {master.proof_problem}")
     else:
         proof = master.proof
         yield from _check_fleet(seen, check, proof)
@@ -276,7 +276,7 @@ def _check_fleet(seen: MinionEvidence, check: str, proof: MasterProof) -> Iterat
     if not seen.pinned:
         first_use = seen.config is not None and seen.config.trust_on_first_use
         if first_use:
-            yield warning(check, f"the master {name} proves itself; this minion will take its fleet {fleet} unseen")
+            yield warning(check, f"the master {name} proves itself; this minion will trust fleet {fleet} on first use")
         else:
             yield problem(
                 check,
@@ -284,12 +284,12 @@ def _check_fleet(seen: MinionEvidence, check: str, proof: MasterProof) -> Iterat
                 f"echo 'fleet: {fleet}' >> {shlex.quote(seen.around.config_dir)}/minion",
             )
     elif proof.former == seen.pinned:
-        yield ok(check, f"the master {name} proves that {fleet} took the place of this minion's fleet, which follows")
+        yield ok(check, f"the master {name} proves that {fleet} succeeds this minion's fleet; the minion follows")
     elif fleet != seen.pinned:
         yield problem(
             check,
             f"it is of fleet {fleet}, and this minion belongs to {seen.pinned} (by {seen.pin_source}); correct "
-            "`master`, or have the minion join the other fleet if it really moves",
+            "`master`, or have the minion join the other fleet if it is to move",
         )
     else:
         yield ok(check, f"the master {name} proves itself, and is of this minion's fleet")
@@ -313,7 +313,7 @@ def _check_folders(seen: MinionEvidence) -> Iterator[Finding]:
             for name in ("data_dir", "data_dir/journal", "data_dir/spool")
             for finding in checks.check_owner(around.paths[name], name, pki.uid)
         ]
-        yield from bad or [ok("data_dir", f"{around.paths['data_dir'].path} belongs to whom it should")]
+        yield from bad or [ok("data_dir", f"{around.paths['data_dir'].path} has the right owner")]
     token = around.paths.get("join_token_file")
     if token is not None and token.sort is Sort.FILE and token.mode & checks.OTHERS:
         yield problem(
@@ -329,9 +329,9 @@ def _check_journal(seen: MinionEvidence) -> Iterator[Finding]:
     if seen.journal_problem:
         yield problem("journal", seen.journal_problem)
     elif seen.journal_jobs is not None:
-        yield ok("journal", f"it is whole, and remembers {seen.journal_jobs} jobs")
+        yield ok("journal", f"it is intact and has {seen.journal_jobs} jobs")
     for path in seen.spool_damaged:
-        yield warning("spool", f"a result could not be read and was put aside: {path}", f"rm {shlex.quote(path)}")
+        yield warning("spool", f"a result could not be read and was set aside: {path}", f"rm {shlex.quote(path)}")
     if seen.spool_results is None:
         return
     size = f"{seen.spool_results} results of {seen.spool_bytes / 2**20:.1f} MiB wait for the master"
@@ -351,11 +351,11 @@ def _check_modules(seen: MinionEvidence) -> Iterator[Finding]:
         yield problem("modules", tried.problem)
         return
     for stem, sentence in sorted(tried.broken.items()):
-        yield warning("modules", f"{stem}.py offers nothing: {sentence}")
+        yield warning("modules", f"{stem}.py has no functions: {sentence}")
     if tried.refused:
-        told = "; ".join(sentence for _, sentence in sorted(tried.refused.items()))
-        yield ok("modules", f"not for this machine, as they say themselves: {told}")
-    yield ok("modules", f"{tried.offered} serve here")
+        listed = "; ".join(sentence for _, sentence in sorted(tried.refused.items()))
+        yield ok("modules", f"not for this machine, by their own report: {listed}")
+    yield ok("modules", f"{tried.offered} work here")
     if tried.no_chain:
         yield problem(
             "executors", f"no function can be called: {tried.no_chain}; correct module_executors or sudo_user"
@@ -363,7 +363,7 @@ def _check_modules(seen: MinionEvidence) -> Iterator[Finding]:
     elif tried.idle_chain:
         yield problem("executors", f"module_executors: {tried.idle_chain}")
     for name, sentence in sorted(tried.unknown_executors.items()):
-        yield warning("executors", f"executors_allowed has {name!r}, which nobody can ask for: {sentence}")
+        yield warning("executors", f"executors_allowed has {name!r}, which cannot be used: {sentence}")
     if not tried.grains:
         yield warning("grains", "none could be collected: targets and modules that ask for them find nothing")
     else:
@@ -390,7 +390,7 @@ CHECKS: tuple[Callable[[MinionEvidence], Iterator[Finding]], ...] = (
 
 
 def check_minion(seen: MinionEvidence) -> list[Finding]:
-    """What all checks find. Without a configuration there is nothing else to look at."""
+    """The findings of all checks; without a valid configuration only those about it."""
     if seen.config is None:
         return list(_check_config(seen))
     return [finding for check in CHECKS for finding in check(seen)]

@@ -1,8 +1,7 @@
-"""Tries out the execution modules and grains of a minion: `python -P -m saltlite.cli.verbs.doctor.modules CONFIG_DIR`.
+"""Try out the execution modules and grains of a minion: `python -P -m saltlite.cli.verbs.doctor.modules CONFIG_DIR`.
 
-A process of its own, because modules and grains are anybody's code: one that hangs or ends the process costs
-the doctor this one finding. It prints one line of JSON, which the doctor reads; whatever else the code prints
-goes to stderr.
+It runs in a separate process, because modules and grains are third-party code: one that hangs or exits costs only this
+finding. It prints one line of JSON for `doctor`; other output of the code goes to stderr.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ TRY_S = 30.0
 """How long all of them together may take."""
 
 _REFUSED = "' __virtual__ returned False"
-"""How the loader's sentence of a module that is not for this machine goes on."""
+"""How the loader's sentence about a module that is not for this machine continues."""
 
 
 def try_modules(config_dir: str) -> ModulesSeen:
@@ -41,12 +40,12 @@ def try_modules(config_dir: str) -> ModulesSeen:
     argv = [sys.executable, "-P", "-m", __name__, config_dir]
     try:
         done = subprocess.run(argv, capture_output=True, timeout=TRY_S, check=True, stdin=subprocess.DEVNULL)
-        said: dict[str, Any] = json.loads(done.stdout)
+        seen: dict[str, Any] = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
         return ModulesSeen(problem=f"trying out the execution modules took longer than {TRY_S:g} s")
     except (OSError, subprocess.CalledProcessError, ValueError):
         return ModulesSeen(problem="the process that tried out the execution modules died")
-    return ModulesSeen(**said)
+    return ModulesSeen(**seen)
 
 
 def main(config_dir: str) -> None:
@@ -78,19 +77,19 @@ def main(config_dir: str) -> None:
 
 
 def _executors(executors: Executors, chain: Chain, allowed: Sequence[str]) -> dict[str, Any]:
-    """What is wrong with the executors that the configuration names."""
+    """Problems of the configured executors."""
     unknown = {name: sentence for name in allowed if (sentence := executors.problem_of(name))}
     return {"no_chain": chain.problem, "idle_chain": idle_chain(chain.steps()), "unknown_executors": unknown}
 
 
 def idle_chain(steps: Sequence[tuple[str, Callable[..., Any]]]) -> str:
-    """What of a chain is without effect, though all of it can be loaded; "" when all of it counts.
+    """The part of a chain that has no effect, though all of it loads; "" without one.
 
     `steps` are names of executors with their functions `execute`.
     """
     names = [name for name, _execute in steps]
     if names and all(_passes_on(execute) for _name, execute in steps):
-        return f"no function is called, for nothing of {', '.join(names)} calls one; put {DIRECT} at the end"
+        return f"no function is called, because none of {', '.join(names)} calls one; put {DIRECT} at the end"
     caller = next((index for index, name in enumerate(names) if name in CALLERS), len(names))
     behind = [name for name in names[caller + 1 :] if name != names[caller]]
     if behind:
@@ -99,11 +98,11 @@ def idle_chain(steps: Sequence[tuple[str, Callable[..., Any]]]) -> str:
 
 
 def _passes_on(execute: Callable[..., Any]) -> bool:
-    """Whether an executor returns nothing but None, so that it never has a result."""
+    """Whether an executor returns only None, so that it never has a result."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(execute)))
     except (OSError, TypeError, SyntaxError):
-        return False  # compiled: nobody can tell
+        return False  # compiled, so unknown
     returned = [item.value for item in ast.walk(tree) if isinstance(item, ast.Return)]
     return all(value is None or (isinstance(value, ast.Constant) and value.value is None) for value in returned)
 
