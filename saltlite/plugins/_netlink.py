@@ -48,7 +48,7 @@ class Assigned(NamedTuple):
     secondary: bool
 
 
-class Way(NamedTuple):
+class Route(NamedTuple):
     """The next step to a destination."""
 
     gateway: str | None
@@ -99,7 +99,7 @@ def neighbours(version: int) -> dict[str, str]:
     return found
 
 
-def way_to(address: Address) -> Way:
+def route_to(address: Address) -> Route:
     """Return the route to an address. Raises CommandExecutionError when there is none."""
     raw = address.packed
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
@@ -108,7 +108,7 @@ def way_to(address: Address) -> Way:
     for body in _ask(_GET_ROUTE, request, dump=False):
         data = _attributes(body[12:])
         (index,) = struct.unpack("=i", data.get(4, b"\0" * 4))
-        return Way(_address(data.get(5)), index, _address(data.get(7)))
+        return Route(_address(data.get(5)), index, _address(data.get(7)))
     raise CommandExecutionError(f"The kernel did not answer how to reach {address}.")
 
 

@@ -65,12 +65,12 @@ def execute(
     if _is_me(user):
         value = func(*args, **kwargs)
         return RETURNED_NONE if value is None else value
-    told = _said(user, _packed(opts, data, args, kwargs))
-    for sentence in told["warnings"]:
+    report = _said(user, _packed(opts, data, args, kwargs))
+    for sentence in report["warnings"]:
         note(sentence)
-    if told["retcode"]:
-        __context__["retcode"] = told["retcode"]
-    return RETURNED_NONE if told["value"] is None else told["value"]
+    if report["retcode"]:
+        __context__["retcode"] = report["retcode"]
+    return RETURNED_NONE if report["value"] is None else report["value"]
 
 
 def _is_me(user: str) -> bool:
@@ -108,8 +108,8 @@ def _said(user: str, order: bytes) -> dict[str, Any]:
         if process.poll() is None:
             _end(process)
     try:
-        told = msgpack.unpackb(out, strict_map_key=False)
-        return {"value": told["value"], "retcode": int(told["retcode"]), "warnings": list(told["warnings"])}
+        report = msgpack.unpackb(out, strict_map_key=False)
+        return {"value": report["value"], "retcode": int(report["retcode"]), "warnings": list(report["warnings"])}
     except (ValueError, TypeError, KeyError, msgpack.UnpackException):
         text = errors.decode(errors="replace").strip()[-ERRORS_SHOWN:]
         raise CommandExecutionError(

@@ -43,7 +43,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class CommandContext:
     """The environment of a command; `identity` is user, group, extra_groups and umask, as for `subprocess`."""
 
     cwd: str
@@ -65,39 +65,37 @@ class Finished:
     timed_out: bool
 
 
-def run_to_end(argv: Sequence[str], surroundings: Surroundings) -> Finished:
+def run_to_end(argv: Sequence[str], context: CommandContext) -> Finished:
     """Run a command until it has ended and closed its output, or until its time limit.
 
     Raises CommandNotFoundError and CommandExecutionError when it cannot be started.
     """
     with contextlib.ExitStack() as stack:
         source: Any = subprocess.DEVNULL
-        if surroundings.stdin is not None:
+        if context.stdin is not None:
             source = stack.enter_context(tempfile.TemporaryFile())
-            source.write(surroundings.stdin)
+            source.write(context.stdin)
             source.seek(0)
-        stderr = subprocess.STDOUT if surroundings.redirect_stderr else subprocess.PIPE
-        process = _started(argv, surroundings, stdin=source, stdout=subprocess.PIPE, stderr=stderr)
-        return _watch(stack.enter_context(process), surroundings.timeout_s)
+        stderr = subprocess.STDOUT if context.redirect_stderr else subprocess.PIPE
+        process = _started(argv, context, stdin=source, stdout=subprocess.PIPE, stderr=stderr)
+        return _watch(stack.enter_context(process), context.timeout_s)
 
 
-def start(argv: Sequence[str], surroundings: Surroundings) -> int:
+def start(argv: Sequence[str], context: CommandContext) -> int:
     """Start a command without input or output in its own session; return its pid.
 
     Raises CommandNotFoundError and CommandExecutionError when it cannot be started.
     """
     nothing = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = _started(argv, surroundings, **nothing, start_new_session=True)
+    process = _started(argv, context, **nothing, start_new_session=True)
     # No one waits for it, and Python warns about running children that are garbage-collected.
     process.returncode = 0
     return process.pid
 
 
-def _started(argv: Sequence[str], surroundings: Surroundings, **streams: Any) -> subprocess.Popen[bytes]:
+def _started(argv: Sequence[str], context: CommandContext, **streams: Any) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(
-            list(argv), cwd=surroundings.cwd, env=surroundings.env, **streams, **surroundings.identity
-        )
+        return subprocess.Popen(list(argv), cwd=context.cwd, env=context.env, **streams, **context.identity)
     except FileNotFoundError as error:
         raise CommandNotFoundError(f"{argv[0]} (there is no such program on this minion)") from error
     except (OSError, ValueError) as error:

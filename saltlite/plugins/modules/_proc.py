@@ -291,19 +291,9 @@ def _rows() -> dict[str, int]:
 # --- Sockets ---
 
 _STATES = (
-    "ESTABLISHED",
-    "SYN_SENT",
-    "SYN_RECV",
-    "FIN_WAIT1",
-    "FIN_WAIT2",
-    "TIME_WAIT",
-    "CLOSE",
-    "CLOSE_WAIT",
-    "LAST_ACK",
-    "LISTEN",
-    "CLOSING",
-    "NEW_SYN_RECV",
-)
+    "ESTABLISHED", "SYN_SENT", "SYN_RECV", "FIN_WAIT1", "FIN_WAIT2", "TIME_WAIT", "CLOSE", "CLOSE_WAIT", "LAST_ACK",
+    "LISTEN", "CLOSING", "NEW_SYN_RECV",
+)  # fmt: skip
 """Connection state by the kernel's number, from 1."""
 
 

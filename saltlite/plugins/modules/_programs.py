@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
-from saltlite.plugins.modules._command import OUTPUT_BYTES_MAX, Output, Surroundings, run_to_end
+from saltlite.plugins.modules._command import OUTPUT_BYTES_MAX, CommandContext, Output, run_to_end
 
 REASON_LINES_MAX = 3
 """Lines of a program's output that an error quotes."""
@@ -50,7 +50,7 @@ def run(argv: Sequence[Any], *, stdin: str | None = None, timeout_s: float | Non
     than OUTPUT_BYTES_MAX.
     """
     words = [str(part) for part in argv]
-    surroundings = Surroundings(
+    context = CommandContext(
         cwd="/",
         env={**os.environ, **_ENVIRONMENT, "PATH": _path()},
         stdin=None if stdin is None else stdin.encode(errors="surrogateescape"),
@@ -59,7 +59,7 @@ def run(argv: Sequence[Any], *, stdin: str | None = None, timeout_s: float | Non
         identity={},
     )
     try:
-        done = run_to_end(words, surroundings)
+        done = run_to_end(words, context)
     except CommandExecutionError as error:
         # An unreadable folder of PATH causes PermissionError even if the program is in none.
         if isinstance(error.__cause__, PermissionError) and "/" not in words[0] and find(words[0]) is None:

@@ -31,7 +31,7 @@ _FOR_ALL = frozenset({"accept", "accept-charset", "accept-encoding", "accept-lan
 """Headers for other servers; any other may be a secret, such as `X-Api-Key`."""
 
 
-class SilentError(Exception):
+class NoAnswerError(Exception):
     """There is no complete answer; the message is the reason."""
 
 
@@ -56,7 +56,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Transport:
     """How to reach a server: a factory of the TLS context (loading authorities takes 20 ms), the proxy (a URL or
     empty), and handlers of cookies."""
 
@@ -65,10 +65,12 @@ class Way:
     more: Iterable[urllib.request.BaseHandler] = ()
 
 
-def ask(url: str, method: str, data: bytes | None, headers: Mapping[str, str], *, way: Way, limits: Limits) -> Answer:
+def send(
+    url: str, method: str, data: bytes | None, headers: Mapping[str, str], *, transport: Transport, limits: Limits
+) -> Answer:
     """Send a request and return the answer with any status.
 
-    Raises SaltInvocationError for an invalid request, SilentError without a complete answer.
+    Raises SaltInvocationError for an invalid request, NoAnswerError without a complete answer.
     """
     until = time.monotonic() + limits.whole_s
     connections: list[http.client.HTTPConnection] = []
@@ -88,7 +90,7 @@ def ask(url: str, method: str, data: bytes | None, headers: Mapping[str, str], *
         request = urllib.request.Request(url, data=data, method=method)  # noqa: S310 - the opener has no other scheme
         for name, value in headers.items():
             request.add_unredirected_header(name, value)
-        with _opened(request, way, connections, min(limits.connect_s, limits.whole_s)) as stream:
+        with _opened(request, transport, connections, min(limits.connect_s, limits.whole_s)) as stream:
             found = _answer(stream, limits.body_bytes, lambda: over.is_set() or time.monotonic() > until)
         _raise_if(over.is_set())  # an answer that was cut off in its headers looks like an empty one
     except (http.client.InvalidURL, UnicodeError, ValueError) as error:
@@ -97,8 +99,8 @@ def ask(url: str, method: str, data: bytes | None, headers: Mapping[str, str], *
         raise SaltInvocationError(f"This is not a valid HTTP request: {error}") from error
     except (OSError, http.client.HTTPException, EOFError) as error:
         if over.is_set() or time.monotonic() > until:
-            raise SilentError(f"There was no whole answer within {limits.whole_s:g} s.") from error
-        raise SilentError(_reason(error)) from error
+            raise NoAnswerError(f"There was no whole answer within {limits.whole_s:g} s.") from error
+        raise NoAnswerError(_reason(error)) from error
     else:
         return found
     finally:
@@ -112,14 +114,14 @@ def _raise_if(late: bool) -> None:
 
 @contextlib.contextmanager
 def _opened(
-    request: urllib.request.Request, way: Way, connections: list[http.client.HTTPConnection], timeout: float
+    request: urllib.request.Request, transport: Transport, connections: list[http.client.HTTPConnection], timeout: float
 ) -> Iterator[Any]:
     opener = urllib.request.OpenerDirector()
     opener.addheaders = []
-    proxies = {"http": way.proxy, "https": way.proxy} if way.proxy else {}
+    proxies = {"http": transport.proxy, "https": transport.proxy} if transport.proxy else {}
     for handler in (
-        urllib.request.ProxyHandler(proxies), _Plain(connections), _Protected(connections, way.tls), _Redirects(),
-        urllib.request.HTTPDefaultErrorHandler(), urllib.request.HTTPErrorProcessor(), _NoOther(), *way.more,
+        urllib.request.ProxyHandler(proxies), _Plain(connections), _Protected(connections, transport.tls), _Redirects(),
+        urllib.request.HTTPDefaultErrorHandler(), urllib.request.HTTPErrorProcessor(), _NoOther(), *transport.more,
     ):  # fmt: skip
         opener.add_handler(handler)
     try:
@@ -133,15 +135,15 @@ def _opened(
 def _answer(stream: Any, most: int, is_over: Any) -> Answer:
     length = stream.headers.get("Content-Length", "")
     if length.isdecimal() and int(length) > most:
-        raise SilentError(f"The answer has {length} bytes, and {most} are the limit.")
+        raise NoAnswerError(f"The answer has {length} bytes, and {most} are the limit.")
     body = bytearray()
     while block := stream.read1(_BLOCK) if hasattr(stream, "read1") else stream.read(_BLOCK):
         body += block
         if len(body) > most:
-            raise SilentError(f"The answer has more than {most} bytes.")
+            raise NoAnswerError(f"The answer has more than {most} bytes.")
         _raise_if(is_over())
     if length.isdecimal() and len(body) < int(length):
-        raise SilentError(f"The answer broke off after {len(body)} of {length} bytes.")
+        raise NoAnswerError(f"The answer broke off after {len(body)} of {length} bytes.")
     headers: dict[str, str] = {}
     for name, value in stream.headers.items():
         key = name.lower()
@@ -161,9 +163,9 @@ def _unpacked(body: bytes, coding: str, most: int) -> bytes:
     try:
         plain = unpacker.decompress(body, most + 1)
     except zlib.error as error:
-        raise SilentError(f"The answer cannot be unpacked: {error}.") from error
+        raise NoAnswerError(f"The answer cannot be unpacked: {error}.") from error
     if len(plain) > most:
-        raise SilentError(f"The answer has more than {most} bytes when it is unpacked.")
+        raise NoAnswerError(f"The answer has more than {most} bytes when it is unpacked.")
     return plain
 
 

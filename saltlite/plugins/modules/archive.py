@@ -448,8 +448,10 @@ def _lines(argv: list[str], cwd: str | None, runas: str | None, fine: tuple[int,
     )
     lines: list[str] = done["stdout"].splitlines()
     if done["retcode"] not in fine:
-        said = "; ".join(line.strip() for line in lines if line.strip())[:500]
-        raise CommandExecutionError(f"{argv[0]} failed (return code {done['retcode']}): {said or 'it gave no reason'}")
+        answer = "; ".join(line.strip() for line in lines if line.strip())[:500]
+        raise CommandExecutionError(
+            f"{argv[0]} failed (return code {done['retcode']}): {answer or 'it gave no reason'}"
+        )
     return lines
 
 

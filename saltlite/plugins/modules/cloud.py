@@ -136,10 +136,10 @@ def profile(name: str, names: str | list[str], parallel: bool = False) -> dict[s
     """
     found = _run(f"--profile={name}", "-y", *(["-P"] if parallel else []), "--", *_names(names))
     return {
-        machine: {field: said[field] for field in (*_FIELDS, "deployed") if field in said}
-        if isinstance(said, dict)
-        else said
-        for machine, said in found.items()
+        machine: {field: reply[field] for field in (*_FIELDS, "deployed") if field in reply}
+        if isinstance(reply, dict)
+        else reply
+        for machine, reply in found.items()
     }
 
 
@@ -182,18 +182,18 @@ def _config_dir() -> str:
 def _run(*words: str) -> dict[str, Any]:
     # -I: import nothing from the folders of this process.
     argv = [sys.executable, "-I", "-m", "saltlite", "cloud", "-c", _config_dir(), "--out", "json", *words]
-    said = __salt__["cmd.run_all"](argv, python_shell=False, ignore_retcode=True, redirect_stderr=False)
-    if said["retcode"] and not said["stdout"].strip():
-        raise CommandExecutionError(said["stderr"].strip() or f"saltlite cloud ended with {said['retcode']}")
+    reply = __salt__["cmd.run_all"](argv, python_shell=False, ignore_retcode=True, redirect_stderr=False)
+    if reply["retcode"] and not reply["stdout"].strip():
+        raise CommandExecutionError(reply["stderr"].strip() or f"saltlite cloud ended with {reply['retcode']}")
     try:
-        found = json.loads(said["stdout"] or "{}")
+        found = json.loads(reply["stdout"] or "{}")
     except ValueError:
-        raise CommandExecutionError(f"saltlite cloud printed no JSON: {said['stderr'].strip()}") from None
+        raise CommandExecutionError(f"saltlite cloud printed no JSON: {reply['stderr'].strip()}") from None
     if not isinstance(found, dict):
         raise CommandExecutionError("saltlite cloud printed no JSON object")
-    if said["retcode"]:
-        __context__["retcode"] = said["retcode"]
-        found[_ERRORS] = said["stderr"].strip().splitlines()
+    if reply["retcode"]:
+        __context__["retcode"] = reply["retcode"]
+        found[_ERRORS] = reply["stderr"].strip().splitlines()
     return found
 
 

@@ -47,7 +47,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._command import OUTPUT_BYTES_MAX, Output, Surroundings, run_to_end, start
+from saltlite.plugins.modules._command import OUTPUT_BYTES_MAX, CommandContext, Output, run_to_end, start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +96,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class RunAs:
     """The working folder and user of a command; `user` is None for the minion's own user."""
 
     cwd: str
@@ -104,7 +104,7 @@ class Who:
     gid: int | None
 
 
-def _execute(cmd: Any, stdin: str | None, who: Who, given: dict[str, Any]) -> dict[str, Any]:
+def _execute(cmd: Any, stdin: str | None, who: RunAs, given: dict[str, Any]) -> dict[str, Any]:
     options, argv = _prepared(cmd, who, given)
     result = _spawn(argv, stdin, who, options)
     code = 0 if _counts_as_success(result, options) else result["retcode"]
@@ -120,10 +120,10 @@ def _execute(cmd: Any, stdin: str | None, who: Who, given: dict[str, Any]) -> di
     return result
 
 
-def _execute_in_background(cmd: Any, who: Who, given: dict[str, Any]) -> int:
+def _execute_in_background(cmd: Any, who: RunAs, given: dict[str, Any]) -> int:
     """Start a command that outlives its job; return its pid."""
     options, argv = _prepared(cmd, who, given)
-    return start(argv, _surroundings(None, who, options))
+    return start(argv, _command_context(None, who, options))
 
 
 def _rendered(text: str, template: str | None, saltenv: str) -> str:
@@ -136,7 +136,7 @@ def _rendered(text: str, template: str | None, saltenv: str) -> str:
     return found
 
 
-def _prepared(cmd: Any, who: Who, given: dict[str, Any]) -> tuple[Options, list[str]]:
+def _prepared(cmd: Any, who: RunAs, given: dict[str, Any]) -> tuple[Options, list[str]]:
     options = _options(given)
     argv = _argv(cmd, options)
     if options.output_loglevel != "quiet":
@@ -185,7 +185,7 @@ def _argv(cmd: Any, options: Options) -> list[str]:
         raise SaltInvocationError(f"The command cannot be split into words: {error}.") from error
 
 
-def _circumstances(cwd: str | None, runas: str | None, group: str | None) -> Who:
+def _run_as(cwd: str | None, runas: str | None, group: str | None) -> RunAs:
     user = _user(runas)
     try:
         gid = grp.getgrnam(str(group)).gr_gid if group else None
@@ -194,10 +194,10 @@ def _circumstances(cwd: str | None, runas: str | None, group: str | None) -> Who
     if cwd is None:
         home = user.pw_dir if user else os.path.expanduser("~")
         # A service may inherit the HOME of another user, which it cannot enter.
-        return Who(home if os.path.isdir(home) and os.access(home, os.X_OK) else "/", user, gid)
+        return RunAs(home if os.path.isdir(home) and os.access(home, os.X_OK) else "/", user, gid)
     if not os.path.isabs(cwd) or not os.path.isdir(cwd):
         raise CommandExecutionError(f"Specified cwd '{cwd}' either not absolute or does not exist")
-    return Who(cwd, user, gid)
+    return RunAs(cwd, user, gid)
 
 
 def _user(runas: str | None) -> pwd.struct_passwd | None:
@@ -214,7 +214,7 @@ def _user(runas: str | None) -> pwd.struct_passwd | None:
     return entry
 
 
-def _environment(who: Who, options: Options) -> dict[str, str]:
+def _environment(who: RunAs, options: Options) -> dict[str, str]:
     layers = options.env if isinstance(options.env, list | tuple) else [options.env or {}]
     given: dict[str, str] = {}
     for layer in layers:
@@ -235,16 +235,16 @@ def _environment(who: Who, options: Options) -> dict[str, str]:
     return environment
 
 
-def _spawn(argv: list[str], stdin: str | None, who: Who, options: Options) -> dict[str, Any]:
-    finished = run_to_end(argv, _surroundings(stdin, who, options))
+def _spawn(argv: list[str], stdin: str | None, who: RunAs, options: Options) -> dict[str, Any]:
+    finished = run_to_end(argv, _command_context(stdin, who, options))
     stdout, stderr = _text(finished.stdout, options), _text(finished.stderr, options)
     if finished.timed_out:
         stdout = f"{stdout}\n{shlex.join(argv)} : Timed out after {options.timeout} seconds".lstrip("\n")
     return {"pid": finished.pid, "retcode": finished.retcode, "stdout": stdout, "stderr": stderr}
 
 
-def _surroundings(stdin: str | None, who: Who, options: Options) -> Surroundings:
-    return Surroundings(
+def _command_context(stdin: str | None, who: RunAs, options: Options) -> CommandContext:
+    return CommandContext(
         cwd=who.cwd,
         env=_environment(who, options),
         stdin=None if stdin is None else str(stdin).encode(errors="surrogateescape"),
@@ -254,7 +254,7 @@ def _surroundings(stdin: str | None, who: Who, options: Options) -> Surroundings
     )
 
 
-def _identity(who: Who, options: Options) -> dict[str, Any]:
+def _identity(who: RunAs, options: Options) -> dict[str, Any]:
     identity: dict[str, Any] = {}
     if who.user:
         groups = os.getgrouplist(who.user.pw_name, who.user.pw_gid)
@@ -294,7 +294,7 @@ def _several(value: Any) -> list[Any]:
 
 
 @contextlib.contextmanager
-def _private_copy(body: bytes, who: Who) -> Iterator[str]:
+def _private_copy(body: bytes, who: RunAs) -> Iterator[str]:
     """Write the bytes to a temporary file that only the user of the command can read and run."""
     descriptor, path = tempfile.mkstemp(prefix="saltlite-script-")
     try:
@@ -397,7 +397,7 @@ def run(
         run_bg(cmd, cwd, runas, group, **kwargs)
         return ""
     kwargs.setdefault("redirect_stderr", True)
-    result: str = _execute(cmd, stdin, _circumstances(cwd, runas, group), kwargs)["stdout"]
+    result: str = _execute(cmd, stdin, _run_as(cwd, runas, group), kwargs)["stdout"]
     return result
 
 
@@ -452,7 +452,7 @@ def run_all(
         saltlite '*' cmd.run_all 'ls -l /etc/hosts'
     """
     kwargs.setdefault("redirect_stderr", False)
-    return _execute(cmd, stdin, _circumstances(cwd, runas, group), kwargs)
+    return _execute(cmd, stdin, _run_as(cwd, runas, group), kwargs)
 
 
 def retcode(
@@ -508,7 +508,7 @@ def run_bg(
     """
     if kwargs.get("timeout") is not None:
         raise SaltInvocationError("What runs in the background has no time limit: put `timeout 60` before the command.")
-    return {"pid": _execute_in_background(cmd, _circumstances(cwd, runas, group), kwargs)}
+    return {"pid": _execute_in_background(cmd, _run_as(cwd, runas, group), kwargs)}
 
 
 def run_chroot(  # noqa: PLR0913 - Salt's arguments
@@ -577,7 +577,7 @@ def script(  # noqa: PLR0913 - Salt's arguments
     """
     if kwargs.get("python_shell"):
         raise SaltInvocationError("cmd.script starts the script itself: python_shell does not apply to it.")
-    who = _circumstances(cwd, runas, group)
+    who = _run_as(cwd, runas, group)
     words = [str(word) for word in args] if isinstance(args, list | tuple) else shlex.split(str(args or ""))
     path = _place(str(source), saltenv)
     if not path:
@@ -647,7 +647,7 @@ def exec_code_all(
     """
     text = "\n".join(str(line) for line in code) if isinstance(code, list | tuple) else str(code)
     words = [str(word) for word in args] if isinstance(args, list | tuple) else shlex.split(str(args or ""))
-    who = _circumstances(cwd, kwargs.pop("runas", None), kwargs.pop("group", None))
+    who = _run_as(cwd, kwargs.pop("runas", None), kwargs.pop("group", None))
     stdin = kwargs.pop("stdin", None)
     options = {"redirect_stderr": False, **kwargs, "python_shell": False}
     with _private_copy(text.encode(), who) as copy:

@@ -26,19 +26,9 @@ _FIGURE = r"\s+(-|-?[\d.,]+[A-Za-z]*)"
 _DF_ROW = re.compile(rf"(.+?){_FIGURE}{_FIGURE}{_FIGURE}\s+(-|\d+%)\s+(/.*)")
 _BLKID_PAIR = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _DUMP = (
-    "getro",
-    "getsz",
-    "getss",
-    "getpbsz",
-    "getiomin",
-    "getioopt",
-    "getalignoff",
-    "getmaxsect",
-    "getsize",
-    "getsize64",
-    "getra",
-    "getfra",
-)
+    "getro", "getsz", "getss", "getpbsz", "getiomin", "getioopt", "getalignoff", "getmaxsect", "getsize", "getsize64",
+    "getra", "getfra",
+)  # fmt: skip
 _TUNE = {
     "read-ahead": ("setra", "getra"),
     "filesystem-read-ahead": ("setfra", "getfra"),

@@ -173,8 +173,8 @@ def hosts_remove(hostsfile: str = "/etc/hosts", entries: str | None = None, test
     lines = []
     text = _machinefiles.read(hostsfile)
     for line in text.splitlines(keepends=True):
-        said, mark, comment = line.partition("#")
-        address, *names = said.split() or [""]
+        entry, mark, comment = line.partition("#")
+        address, *names = entry.split() or [""]
         if not gone & set(names):
             lines.append(line)
             continue
@@ -355,5 +355,5 @@ def _names(entries: Any) -> list[str]:
     text = ",".join(map(str, entries)) if isinstance(entries, list) else str(entries or "")
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names or any(bad in name for name in names for bad in " \t\n\r\0#"):
-        raise SaltInvocationError(f"{entries!r} cannot be a list of host names, parted by commas.")
+        raise SaltInvocationError(f"{entries!r} cannot be a list of host names, separated by commas.")
     return names

@@ -144,7 +144,7 @@ def _locked(folder: str) -> Iterator[None]:
         give_up_at = time.monotonic() + LOCK_S
         while not _lock(fd):
             if time.monotonic() > give_up_at:
-                raise CommandExecutionError(f"Somebody else has been changing the grains in {folder} for {LOCK_S:g} s.")
+                raise CommandExecutionError(f"Another process has locked the grains in {folder} for {LOCK_S:g} s.")
             time.sleep(_LOOK_S)
         yield
     finally:

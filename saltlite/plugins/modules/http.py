@@ -107,8 +107,8 @@ def query(url: str, method: str = "GET", *, test: bool = False, **options: Unpac
             return found
         url, found["test"] = str(options["test_url"]), True
     _check_decoding(options)
-    answer = _asked(url, str(method).upper(), options, found)
-    return found if answer is None else _told(answer, options, found)
+    answer = _send(url, str(method).upper(), options, found)
+    return found if answer is None else _result(answer, options, found)
 
 
 def wait_for_successful_query(url: str, wait_for: float = 300, **kwargs: Any) -> dict[str, Any]:
@@ -124,13 +124,13 @@ def wait_for_successful_query(url: str, wait_for: float = 300, **kwargs: Any) ->
     interval = max(0.0, float(more.pop("request_interval", 1)))
     give_up_at = time.monotonic() + float(wait_for)
     while True:
-        said = query(url, **more)
-        if "error" not in said or time.monotonic() + interval > give_up_at:
-            return said
+        reply = query(url, **more)
+        if "error" not in reply or time.monotonic() + interval > give_up_at:
+            return reply
         time.sleep(interval)
 
 
-def _asked(url: str, method: str, options: Options, found: dict[str, Any]) -> _web.Answer | None:
+def _send(url: str, method: str, options: Options, found: dict[str, Any]) -> _web.Answer | None:
     """Return the answer, or None with `error` in `found`."""
     from urllib.parse import urlsplit
 
@@ -151,10 +151,10 @@ def _asked(url: str, method: str, options: Options, found: dict[str, Any]) -> _w
         int(own.get("http_max_body", BODY_BYTES_MAX)),
     )  # fmt: skip
     jar = _cookie_jar(options)
-    way = _web.Way(partial(_tls, options), _proxy(whole, own), _cookie_handlers(jar))
+    transport = _web.Transport(partial(_tls, options), _proxy(whole, own), _cookie_handlers(jar))
     try:
-        answer = _web.ask(whole, method, data, headers, way=way, limits=limits)
-    except _web.SilentError as error:
+        answer = _web.send(whole, method, data, headers, transport=transport, limits=limits)
+    except _web.NoAnswerError as error:
         if options.get("status"):
             found["status"] = 0
         found["error"] = str(error)
@@ -164,7 +164,7 @@ def _asked(url: str, method: str, options: Options, found: dict[str, Any]) -> _w
     return answer
 
 
-def _told(answer: _web.Answer, options: Options, found: dict[str, Any]) -> dict[str, Any]:
+def _result(answer: _web.Answer, options: Options, found: dict[str, Any]) -> dict[str, Any]:
     text = answer.body.decode(_codec(answer.charset), "replace")
     found["body"] = text if options.get("decode_body", True) else answer.body
     if not 200 <= answer.status < 300 and options.get("raise_error", True):
@@ -180,8 +180,8 @@ def _told(answer: _web.Answer, options: Options, found: dict[str, Any]) -> dict[
     if options.get("decode"):
         kind = options.get("decode_type", "auto")
         if kind == "auto":
-            said = answer.headers.get("content-type", "application/json")
-            kind = next((each for each in ("xml", "json", "yaml") if each in said), "plain")
+            content_type = answer.headers.get("content-type", "application/json")
+            kind = next((each for each in ("xml", "json", "yaml") if each in content_type), "plain")
         if kind == "plain":
             wants_text = True
         else:
@@ -325,8 +325,8 @@ def _data(options: Options) -> Any:
     name, file = (str(options.get(key) or "") for key in ("formdata_fieldname", "formdata_filename"))
     if any(character in name + file for character in '"\r\n'):
         raise SaltInvocationError("Names in a form have no quotation marks and no line ends.")
-    said = f'form-data; name="{name}"' + (f'; filename="{file}"' if file else "")
-    head = f"--{mark}\r\nContent-Disposition: {said}\r\n\r\n".encode()
+    disposition = f'form-data; name="{name}"' + (f'; filename="{file}"' if file else "")
+    head = f"--{mark}\r\nContent-Disposition: {disposition}\r\n\r\n".encode()
     return head + (raw or b"") + f"\r\n--{mark}--\r\n".encode(), f"multipart/form-data; boundary={mark}"
 
 

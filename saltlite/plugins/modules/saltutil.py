@@ -499,10 +499,10 @@ def refresh_resources() -> dict[str, Any]:
 
         saltlite '*' saltutil.refresh_resources
     """
-    told: dict[str, Any] = _client().refresh("resources")
-    if told["kept_back"] or any("error" in one for one in told["types"].values()):
+    outcome: dict[str, Any] = _client().refresh("resources")
+    if outcome["kept_back"] or any("error" in one for one in outcome["types"].values()):
         __context__["retcode"] = 1
-    return told if told["looked_at"] else {name: value for name, value in told.items() if name != "looked_at"}
+    return outcome if outcome["looked_at"] else {name: value for name, value in outcome.items() if name != "looked_at"}
 
 
 def list_extmods() -> dict[str, list[str]]:

@@ -282,14 +282,16 @@ def set_auth_key_from_file(
     lines = _source(source, saltenv)
     if not lines:
         return "fail"
-    said = [
+    results = [
         set_auth_key(
             user, line.key, line.enc, line.comment, options or line.options, config,
             fingerprint_hash_type=fingerprint_hash_type,
         )
         for line in lines
     ]  # fmt: skip
-    return next(each for each in ("fail", "Invalid public key", "replace", "new", "no change", *said) if each in said)
+    return next(
+        each for each in ("fail", "Invalid public key", "replace", "new", "no change", *results) if each in results
+    )
 
 
 def rm_auth_key(user: str, key: str, config: str = _CONFIG, fingerprint_hash_type: str | None = None) -> str:  # noqa: ARG001 - Salt's argument
@@ -325,8 +327,8 @@ def rm_auth_key_from_file(
     lines = _source(source, saltenv)
     if not lines:
         return "fail"
-    said = {rm_auth_key(user, line.key, config, fingerprint_hash_type) for line in lines}
-    return "Key removed" if "Key removed" in said else "Key not present"
+    results = {rm_auth_key(user, line.key, config, fingerprint_hash_type) for line in lines}
+    return "Key removed" if "Key removed" in results else "Key not present"
 
 
 _NO_KEY = KeyLine([], "", "", "")
@@ -597,10 +599,10 @@ def _changed(user: str | None, config: str | None, words: list[str], status: str
     data = _safe_files.read_user_file(path, owner)
     if data is None:
         return _error(f"Known hosts file {path} does not exist")
-    said, after = _keygen(words, data, shown=path)
+    reply, after = _keygen(words, data, shown=path)
     if after != data:
         _safe_files.write_user_file(path, owner, after, mode=0o600)
-    return {"status": status, "comment": said}
+    return {"status": status, "comment": reply}
 
 
 def _keygen(words: list[str], data: bytes, shown: str = "") -> tuple[str, bytes]:
@@ -612,12 +614,12 @@ def _keygen(words: list[str], data: bytes, shown: str = "") -> tuple[str, bytes]
         done = __salt__["cmd.run_all"](
             ["ssh-keygen", *words, "-f", copy], python_shell=False, ignore_retcode=True, redirect_stderr=bool(shown)
         )
-        said = "\n".join(line for line in done["stdout"].splitlines() if ".old" not in line)
+        reply = "\n".join(line for line in done["stdout"].splitlines() if ".old" not in line)
         # Status 1: nothing was found.
         if done["retcode"] > 1 or done["retcode"] < 0:
             raise CommandExecutionError(f"ssh-keygen failed: {done['stderr'] or done['stdout']}")
         with open(copy, "rb") as stream:
-            return said.replace(copy, shown), stream.read()
+            return reply.replace(copy, shown), stream.read()
 
 
 def _entries(text: str, hash_type: str | None) -> Iterator[dict[str, str]]:

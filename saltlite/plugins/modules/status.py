@@ -24,39 +24,14 @@ __func_alias__ = {"time_": "time"}
 
 _CPU_COLUMNS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _DISK_COLUMNS = (
-    "major",
-    "minor",
-    "device",
-    "reads_issued",
-    "reads_merged",
-    "sectors_read",
-    "ms_spent_reading",
-    "writes_completed",
-    "writes_merged",
-    "sectors_written",
-    "ms_spent_writing",
-    "io_in_progress",
-    "ms_spent_in_io",
+    "major", "minor", "device", "reads_issued", "reads_merged", "sectors_read", "ms_spent_reading", "writes_completed",
+    "writes_merged", "sectors_written", "ms_spent_writing", "io_in_progress", "ms_spent_in_io",
     "weighted_ms_spent_in_io",
-)
+)  # fmt: skip
 _INTERFACE_COLUMNS = (
-    "rx_bytes",
-    "rx_packets",
-    "rx_errs",
-    "rx_drop",
-    "rx_fifo",
-    "rx_frame",
-    "rx_compressed",
-    "rx_multicast",
-    "tx_bytes",
-    "tx_packets",
-    "tx_errs",
-    "tx_drop",
-    "tx_fifo",
-    "tx_colls",
-    "tx_carrier",
-    "tx_compressed",
-)
+    "rx_bytes", "rx_packets", "rx_errs", "rx_drop", "rx_fifo", "rx_frame", "rx_compressed", "rx_multicast", "tx_bytes",
+    "tx_packets", "tx_errs", "tx_drop", "tx_fifo", "tx_colls", "tx_carrier", "tx_compressed",
+)  # fmt: skip
 
 
 def procs() -> dict[str, dict[str, str]]:

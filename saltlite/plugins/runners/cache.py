@@ -115,11 +115,11 @@ def flush(bank: str, key: str | None = None) -> bool:
 def _values(bank: str, tgt: str, tgt_type: str, **how: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     cursor: dict[str, str] = {}
     while True:
-        said = __client__.call("cached", bank=bank, tgt=tgt, tgt_type=tgt_type, **how, **cursor)
-        yield from said["values"].items()
-        if not said["more"]:
+        answer = __client__.call("cached", bank=bank, tgt=tgt, tgt_type=tgt_type, **how, **cursor)
+        yield from answer["values"].items()
+        if not answer["more"]:
             return
-        cursor = {"after": max(said["values"])}
+        cursor = {"after": max(answer["values"])}
 
 
 def _clear(banks: list[str], tgt: str, tgt_type: str) -> bool:

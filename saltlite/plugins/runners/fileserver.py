@@ -129,8 +129,8 @@ def _names(act: str, env: str = "base") -> dict[str, str]:
     found: dict[str, str] = {}
     after: dict[str, str] = {}
     while True:
-        said = __client__.call("served", operation=act, env=env, **after)
-        found.update(said["names"])
-        if not said["more"]:
+        answer = __client__.call("served", operation=act, env=env, **after)
+        found.update(answer["names"])
+        if not answer["more"]:
             return found
-        after = {"after": max(said["names"])}
+        after = {"after": max(answer["names"])}

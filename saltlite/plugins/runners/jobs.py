@@ -236,8 +236,8 @@ def _outputter(job: dict[str, Any]) -> str:
     fun = job["calls"][0][0]
     # An operator without the right to describe the function still gets the return.
     with contextlib.suppress(CommandExecutionError):
-        said = __client__.call("describe", tgt=one, tgt_type="list", funs=[fun])
-        return next(iter({outputter_of(text) for text in said["functions"][fun]["signatures"]}), "")
+        reply = __client__.call("describe", tgt=one, tgt_type="list", funs=[fun])
+        return next(iter({outputter_of(text) for text in reply["functions"][fun]["signatures"]}), "")
     return ""
 
 

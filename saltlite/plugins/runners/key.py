@@ -185,22 +185,22 @@ def _refuse_hash(hash_type: str) -> None:
         raise SaltInvocationError("fingerprints are made with sha256 only")
 
 
-def _change(action: str, match: str, states: Sequence[str], told_as: str) -> dict[str, list[str]]:
+def _change(action: str, match: str, states: Sequence[str], list_name: str) -> dict[str, list[str]]:
     try:
-        return _carry_out(action, keys.chosen(_rows(), match, states), told_as)
+        return _change_rows(action, keys.chosen(_rows(), match, states), list_name)
     except UsageError as error:
         raise SaltInvocationError(str(error)) from error
 
 
-def _change_named(action: str, match: dict[str, Any], told_as: str) -> dict[str, list[str]]:
+def _change_named(action: str, match: dict[str, Any], list_name: str) -> dict[str, list[str]]:
     try:
-        return _carry_out(action, keys.chosen_by_name(_rows(), match), told_as)
+        return _change_rows(action, keys.chosen_by_name(_rows(), match), list_name)
     except UsageError as error:
         raise SaltInvocationError(str(error)) from error
 
 
-def _carry_out(action: str, rows: Sequence[keys.Row], told_as: str) -> dict[str, list[str]]:
+def _change_rows(action: str, rows: Sequence[keys.Row], list_name: str) -> dict[str, list[str]]:
     if not rows:
         return {}
     fingerprints = [row["fingerprint"] for row in rows]
-    return keys.changed(__client__.call("key_change", action=action, fingerprints=fingerprints), told_as)
+    return keys.changed(__client__.call("key_change", action=action, fingerprints=fingerprints), list_name)

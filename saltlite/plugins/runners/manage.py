@@ -67,7 +67,7 @@ def down(
 def status(
     tgt: str = "*",
     tgt_type: str = "glob",
-    timeout: float | None = None,  # noqa: ARG001 - Salt's, and nobody is waited for
+    timeout: float | None = None,  # noqa: ARG001 - in Salt, the time to wait for minions
     gather_job_timeout: float | None = None,  # noqa: ARG001 - as above
 ) -> dict[str, list[str]]:
     """Return the connected and the disconnected minions.

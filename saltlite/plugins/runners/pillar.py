@@ -35,8 +35,8 @@ def show_top(minion: str) -> dict[str, list[str]]:
 
         saltlite-run pillar.show_top web1
     """
-    said = __client__.call("pillar_show", id=minion)
-    if said["mistakes"]:
-        raise CommandExecutionError(" ".join(said["mistakes"]))
-    top: dict[str, list[str]] = said["top"]
+    answer = __client__.call("pillar_show", id=minion)
+    if answer["mistakes"]:
+        raise CommandExecutionError(" ".join(answer["mistakes"]))
+    top: dict[str, list[str]] = answer["top"]
     return top

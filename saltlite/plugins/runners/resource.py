@@ -53,11 +53,11 @@ def list_grains() -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     after = ""
     while True:
-        said = __client__.call("resource_list_grains", after=after)
-        found.update(said["resources"])
-        if not said["more"]:
+        answer = __client__.call("resource_list_grains", after=after)
+        found.update(answer["resources"])
+        if not answer["more"]:
             return dict(sorted(found.items()))
-        after = said["last"]
+        after = answer["last"]
 
 
 def refresh(minion: str, timeout: float = 60.0) -> dict[str, Any]:
@@ -71,12 +71,12 @@ def refresh(minion: str, timeout: float = 60.0) -> dict[str, Any]:
     known = {row["id"] for row in __client__.call("minions")["minions"]}
     if minion not in known:
         raise SaltInvocationError(f"there is no minion {minion!r} with an accepted key")
-    told = __client__.cmd(minion, _REFRESH, (), None, "list", timeout).get(minion)
-    if not isinstance(told, dict):
-        raise CommandExecutionError(f"{minion} has not refreshed its resources: {told or 'it did not return'}")
-    if told.get("kept_back") or any("error" in one for one in told.get("types", {}).values()):
+    report = __client__.cmd(minion, _REFRESH, (), None, "list", timeout).get(minion)
+    if not isinstance(report, dict):
+        raise CommandExecutionError(f"{minion} has not refreshed its resources: {report or 'it did not return'}")
+    if report.get("kept_back") or any("error" in one for one in report.get("types", {}).values()):
         __context__["retcode"] = 1
-    return told
+    return report
 
 
 def confirm(minion: str, type: str = "") -> dict[str, int]:
@@ -145,8 +145,8 @@ def match(tgt: str, tgt_type: str = "compound") -> dict[str, Any]:
         saltlite-run resource.match 'T@ssh and not G@env:staging'
         saltlite-run resource.match 'web*' tgt_type=glob
     """
-    said = __client__.call("match", tgt=tgt, tgt_type=tgt_type)
-    return {name: said[name] for name in ("minions", "resources", "away", "unknown")}
+    answer = __client__.call("match", tgt=tgt, tgt_type=tgt_type)
+    return {name: answer[name] for name in ("minions", "resources", "away", "unknown")}
 
 
 def transfer(srn: str, minion: str) -> str:
@@ -170,8 +170,8 @@ def stats() -> dict[str, Any]:
 
         saltlite-run resource.stats
     """
-    said = __client__.call("resource_stats")
-    return {name: said[name] for name in ("registry", "types", "minions", "refused", "missing", "reports")}
+    answer = __client__.call("resource_stats")
+    return {name: answer[name] for name in ("registry", "types", "minions", "refused", "missing", "reports")}
 
 
 def compact() -> dict[str, int]:
@@ -181,8 +181,8 @@ def compact() -> dict[str, int]:
 
         saltlite-run resource.compact
     """
-    said = __client__.call("resource_compact")
-    return {name: said[name] for name in ("before", "after")}
+    answer = __client__.call("resource_compact")
+    return {name: answer[name] for name in ("before", "after")}
 
 
 def verify() -> dict[str, Any]:
@@ -193,8 +193,8 @@ def verify() -> dict[str, Any]:
 
         saltlite-run resource.verify
     """
-    said = __client__.call("resource_verify")
-    return {name: said[name] for name in ("rows", "problems", "aside")}
+    answer = __client__.call("resource_verify")
+    return {name: answer[name] for name in ("rows", "problems", "aside")}
 
 
 def _since(stale_since: float | None) -> str:
@@ -207,8 +207,8 @@ def _since(stale_since: float | None) -> str:
 def _rows(wanted: dict[str, str]) -> Iterator[dict[str, Any]]:
     after = ""
     while True:
-        said = __client__.call("resource_list", after=after, **wanted)
-        yield from said["resources"]
-        if not said["more"]:
+        answer = __client__.call("resource_list", after=after, **wanted)
+        yield from answer["resources"]
+        if not answer["more"]:
             return
-        after = said["resources"][-1]["srn"]
+        after = answer["resources"][-1]["srn"]

@@ -136,13 +136,13 @@ def get_source_sum(  # noqa: PLR0913, PLR0917 - Salt's arguments
         saltlite '*' file.get_source_sum /tmp/a.gz source=salt://a.gz source_hash=salt://hashes.md5
     """
     refuse_unserved(locals())
-    told = str(source_hash or "").strip()
-    listing = _listing(told, saltenv)
+    value = str(source_hash or "").strip()
+    listing = _listing(value, saltenv)
     if not listing:
-        return _expression(told)
+        return _expression(value)
     found = extract_hash(listing, "", file_name, source, source_hash_name)
     if found is None:
-        raise _unusable(told)
+        raise _unusable(value)
     return {**found, "hsum": found["hsum"].lower()}
 
 
@@ -185,20 +185,20 @@ def extract_hash(
     return found[min(found)] if found else None
 
 
-def _listing(told: str, saltenv: str) -> str:
+def _listing(value: str, saltenv: str) -> str:
     """Return the local path of the sum file in `source_hash`; empty when it names none."""
-    if os.path.isabs(told):
-        return told
-    scheme, colon, path = told.partition("://")
+    if os.path.isabs(value):
+        return value
+    scheme, colon, path = value.partition("://")
     if not colon:
         return ""
     if scheme == "file":
         return path
     if scheme not in _REMOTE:
-        raise _unusable(told)
-    kept: str = __salt__["cp.cache_file"](told, saltenv)
+        raise _unusable(value)
+    kept: str = __salt__["cp.cache_file"](value, saltenv)
     if not kept:
-        raise CommandExecutionError(f"Source hash file {told} not found")
+        raise CommandExecutionError(f"Source hash file {value} not found")
     return kept
 
 
@@ -208,14 +208,14 @@ def _line_of(name: str, separator: str) -> re.Pattern[str]:
     return re.compile(rf"{separator}{re.escape(last)}$|^{re.escape(name)}\s")
 
 
-def _expression(told: str) -> dict[str, str]:
-    kind, equals, digits = (part.strip() for part in told.partition("="))
+def _expression(value: str) -> dict[str, str]:
+    kind, equals, digits = (part.strip() for part in value.partition("="))
     if not equals:
-        kind, digits = _BY_LENGTH.get(len(told), ""), told
+        kind, digits = _BY_LENGTH.get(len(value), ""), value
         if not kind:
-            raise _unusable(told)
+            raise _unusable(value)
     if not re.fullmatch("[0-9a-fA-F]+", digits):
-        raise _unusable(told)
+        raise _unusable(value)
     if kind not in HASHES:
         raise CommandExecutionError(f"Invalid hash type '{kind}': there are {_SUPPORTED}.")
     if len(digits) != HASHES[kind]:
@@ -227,8 +227,8 @@ def _expression(told: str) -> dict[str, str]:
     return {"hash_type": kind, "hsum": digits.lower()}
 
 
-def _unusable(told: str) -> CommandExecutionError:
+def _unusable(value: str) -> CommandExecutionError:
     return CommandExecutionError(
-        f"Source hash {told} format is invalid: give the digest, type=digest, or the address of a file of digests. "
+        f"Source hash {value} format is invalid: give the digest, type=digest, or the address of a file of digests. "
         f"There are {_SUPPORTED}."
     )

@@ -100,7 +100,7 @@ def line(  # noqa: PLR0913, PLR0917 - Salt's signature
     changed = "".join(new) != edit.old
     if changed and backup and not test:
         keep_dated(place)
-    return edit.finished("".join(new), suffix="", dry=test, told=show_changes and changed)
+    return edit.finished("".join(new), suffix="", dry=test, show_diff=show_changes and changed)
 
 
 class _Line(NamedTuple):
@@ -251,7 +251,7 @@ def comment_line(
         lines.append(new)
     if not before:
         return False
-    edit.finished("".join(lines), suffix=suffix, dry=test, told=False)
+    edit.finished("".join(lines), suffix=suffix, dry=test, show_diff=False)
     return diff(before, after)
 
 
@@ -359,7 +359,7 @@ def blockreplace(  # noqa: PLR0913, PLR0917 - Salt's signature
         if not append_if_not_found and not prepend_if_not_found:
             place = _place_beside(lines, beside, after=bool(insert_after_match))
         new = _inserted_block(lines, place, block)
-    return edit.finished("".join(new), suffix=suffix, dry=dry_run or test, told=show_changes)
+    return edit.finished("".join(new), suffix=suffix, dry=dry_run or test, show_diff=show_changes)
 
 
 def _block(start: Any, end: Any, content: str, line_break: bool | None) -> _Block:

@@ -507,7 +507,7 @@ def manage_file(  # noqa: PLR0913, PLR0917 - Salt's arguments
     """
     refuse_unserved(locals())
     path = checked_path(name)
-    told = ret or {"name": name, "changes": {}, "comment": "", "result": True}
+    report = ret or {"name": name, "changes": {}, "comment": "", "result": True}
     present = path if os.path.isfile(path) and (follow_symlinks or not os.path.islink(path)) else ""
     try:
         content = _new_content(contents, encoding, encoding_errors)
@@ -519,16 +519,16 @@ def manage_file(  # noqa: PLR0913, PLR0917 - Salt's arguments
             path, content, user, group, mode, attrs or None, follow_symlinks, show_changes, _keeps_copies(backup)
         )
         if os.path.isdir(path):
-            told["result"], told["comment"] = False, f"{shown(path)} is a folder."
+            report["result"], report["comment"] = False, f"{shown(path)} is a folder."
         elif not os.path.lexists(path):
-            _make(wanted, told, dir_mode if makedirs else None, makedirs=makedirs, diff=new_file_diff, test=test)
+            _make(wanted, report, dir_mode if makedirs else None, makedirs=makedirs, diff=new_file_diff, test=test)
         else:
-            _change(wanted, told, test=test)
+            _change(wanted, report, test=test)
     except (CommandExecutionError, SaltInvocationError) as error:
-        told["result"], told["comment"] = False, str(error)
+        report["result"], report["comment"] = False, str(error)
     finally:
         drop_rendered(sfn or "")
-    return told
+    return report
 
 
 def _new_content(contents: str | bytes | None, encoding: str | None, errors: str) -> Content | None:
@@ -544,7 +544,7 @@ def _keeps_copies(backup: str | bool | None) -> bool:
     return str(backup or __opts__.get("backup_mode", "")) in {"minion", "both", "True"}
 
 
-def _make(wanted: _Wanted, told: dict[str, Any], dir_mode: Any, *, makedirs: bool, diff: bool, test: bool) -> None:
+def _make(wanted: _Wanted, report: dict[str, Any], dir_mode: Any, *, makedirs: bool, diff: bool, test: bool) -> None:
     """Create a missing file."""
     folder = os.path.dirname(wanted.path)
     if not os.path.isdir(folder) and not makedirs:
@@ -553,48 +553,48 @@ def _make(wanted: _Wanted, told: dict[str, Any], dir_mode: Any, *, makedirs: boo
     if wrong:
         raise CommandExecutionError(wrong.strip())
     if wanted.content is None:
-        told["changes"]["new"] = f"file {shown(wanted.path)} created"
+        report["changes"]["new"] = f"file {shown(wanted.path)} created"
     else:
-        told["changes"]["diff"] = wanted.difference(None) if diff else "New file"
+        report["changes"]["diff"] = wanted.difference(None) if diff else "New file"
     if test:
-        told["result"], told["comment"] = None, f"File {shown(wanted.path)} not updated"
+        report["result"], report["comment"] = None, f"File {shown(wanted.path)} not updated"
         return
     make_folders(wanted.path, wanted.user, wanted.group, dir_mode or _folder_mode(wanted.mode))
     # The file is private until it has its own mode and owner.
     access = Access(mode=_PRIVATE) if wanted.mode not in (None, "") else None
     write_whole(wanted.path, (wanted.content or Content()).pieces(), access=access)
-    _permit(wanted, told, test=False)
-    told["comment"] = told["comment"] or ("Empty file" if wanted.content is None else _updated(wanted))
+    _permit(wanted, report, test=False)
+    report["comment"] = report["comment"] or ("Empty file" if wanted.content is None else _updated(wanted))
 
 
-def _change(wanted: _Wanted, told: dict[str, Any], *, test: bool) -> None:
+def _change(wanted: _Wanted, report: dict[str, Any], *, test: bool) -> None:
     """Update an existing file."""
     itself = os.path.islink(wanted.path) and not wanted.follow_symlinks
     # Permissions first: the new content may be meant for fewer readers than the old.
     if not itself:
-        _permit(wanted, told, test=test)
+        _permit(wanted, report, test=test)
     if wanted.content is not None and (itself or not wanted.content.is_in(wanted.path)):
-        said = "Replace symbolic link with regular file" if itself else wanted.difference(wanted.path)
-        told["changes"]["diff"] = said
+        difference_text = "Replace symbolic link with regular file" if itself else wanted.difference(wanted.path)
+        report["changes"]["diff"] = difference_text
         if not test:
             if wanted.backup and not itself:
                 keep_cached(os.path.realpath(wanted.path), __opts__["cachedir"])
             access = Access(mode=_PRIVATE if wanted.mode not in (None, "") else None) if itself else None
             write_whole(wanted.path, wanted.content.pieces(), access=access, follow_symlinks=not itself)
     if itself and not test:
-        _permit(wanted, told, test=False)
-    if told["result"] is False:
+        _permit(wanted, report, test=False)
+    if report["result"] is False:
         return
-    if not told["changes"]:
-        told["comment"] = f"File {shown(wanted.path)} is in the correct state"
+    if not report["changes"]:
+        report["comment"] = f"File {shown(wanted.path)} is in the correct state"
     else:
-        told["comment"] = f"File {shown(wanted.path)} not updated" if test else _updated(wanted)
-        told["result"] = None if test else told["result"]
+        report["comment"] = f"File {shown(wanted.path)} not updated" if test else _updated(wanted)
+        report["result"] = None if test else report["result"]
 
 
-def _permit(wanted: _Wanted, told: dict[str, Any], *, test: bool) -> None:
+def _permit(wanted: _Wanted, report: dict[str, Any], *, test: bool) -> None:
     check_perms(
-        wanted.path, told, wanted.user, wanted.group, wanted.mode or None, wanted.attrs, wanted.follow_symlinks,
+        wanted.path, report, wanted.user, wanted.group, wanted.mode or None, wanted.attrs, wanted.follow_symlinks,
         test=test,
     )  # fmt: skip
 

@@ -250,7 +250,7 @@ def move(src: str, dst: str, disallow_copy_and_unlink: bool = False, *, test: bo
         done = rename(src, dst, test=test)
         return {"result": None, "comment": done} if isinstance(done, str) else done
     source, dest = own_name(absolute(src, "Source path")), absolute(dst, "Destination path")
-    told = {"result": True, "comment": f"'{shown(source)}' moved to '{shown(dest)}'"}
+    report = {"result": True, "comment": f"'{shown(source)}' moved to '{shown(dest)}'"}
     if not os.path.lexists(source):
         raise CommandExecutionError(f"Unable to move '{shown(source)}' to '{shown(dest)}': there is no such path.")
     if os.path.isdir(dest):
@@ -265,7 +265,7 @@ def move(src: str, dst: str, disallow_copy_and_unlink: bool = False, *, test: bo
         move_entry(source, dest)
     except OSError as error:
         raise failed(f"Unable to move '{shown(source)}' to '{shown(dest)}'", error) from error
-    return told
+    return report
 
 
 def rename(src: str, dst: str, *, test: bool = False) -> bool | str:
@@ -611,24 +611,24 @@ def _make(
 ) -> dict[str, Any]:
     path = checked_path(name)
     bits, word = _KINDS[kind]
-    told: dict[str, Any] = {"name": name, "changes": {}, "comment": "", "result": False}
+    report: dict[str, Any] = {"name": name, "changes": {}, "comment": "", "result": False}
     mode = octal(access[2])
     try:
         device = os.makedev(int(numbers[0]), int(numbers[1]))
     except (TypeError, ValueError, OverflowError) as error:
         raise SaltInvocationError(f"{numbers[0]} and {numbers[1]} are not device numbers.") from error
     if os.path.lexists(path):
-        told["comment"] = f"File {shown(path)} exists and cannot be overwritten"
-        return told
-    told["changes"] = {"new": f"{word} {shown(path)} created."}
+        report["comment"] = f"File {shown(path)} exists and cannot be overwritten"
+        return report
+    report["changes"] = {"new": f"{word} {shown(path)} created."}
     if test:
-        told["result"] = None
-        return told
+        report["result"] = None
+        return report
     try:
         with pinned(path, follow_symlinks=False) as place:
             os.mknod(place.name, bits | mode, device, dir_fd=place.folder)
     except OSError as error:
         raise failed(f"{shown(path)} cannot be made", error) from error
     done, _ = check_perms(path, None, access[0], access[1], mode=f"{mode:04o}")
-    told["result"], told["comment"] = done["result"], done["comment"]
-    return told
+    report["result"], report["comment"] = done["result"], done["comment"]
+    return report

@@ -227,7 +227,7 @@ def check_perms(  # noqa: PLR0913, PLR0917 - Salt's arguments
     """
     path = checked_path(name)
     refuse_unserved(locals())
-    told = ret or {"name": name, "changes": {}, "comment": [], "result": True}
+    report = ret or {"name": name, "changes": {}, "comment": [], "result": True}
     before = stats(path, follow_symlinks=follow_symlinks)
     itself = os.path.islink(path) and not follow_symlinks
     wanted: dict[str, Any] = {} if mode is None or itself else {"mode": octal_text(octal(mode))}
@@ -239,22 +239,22 @@ def check_perms(  # noqa: PLR0913, PLR0917 - Salt's arguments
         "lmode": before["mode"],
         **{f"c{key}": value for key, value in differing.items()},
     }
-    said: list[str] = []
+    errors: list[str] = []
     if differing and not test:
-        said += _bring(path, differing, before, itself=itself)
+        errors += _bring(path, differing, before, itself=itself)
     after = before if test else stats(path, follow_symlinks=follow_symlinks)
     for key in (key for key in ("user", "group", "mode") if key in differing):
         if test or _is(after, key, differing[key]):
-            told["changes"][key] = differing[key]
+            report["changes"][key] = differing[key]
         else:
-            told["result"] = False
-            said.append(f"Failed to change {key} to {differing[key]}")
+            report["result"] = False
+            errors.append(f"Failed to change {key} to {differing[key]}")
     if attrs is not None and not itself and not os.path.isdir(path):
-        said += _bring_flags(path, attrs, told, test=test)
-    if said:
-        told["result"] = False
-    _say(told, said)
-    return told, perms
+        errors += _bring_flags(path, attrs, report, test=test)
+    if errors:
+        report["result"] = False
+    _add_comments(report, errors)
+    return report, perms
 
 
 def owner_numbers(user: str | int | None, group: str | int | None) -> tuple[int, int, str]:
@@ -273,35 +273,35 @@ def _is(found: dict[str, Any], key: str, value: Any) -> bool:
 
 def _bring(path: str, differing: dict[str, Any], before: dict[str, Any], *, itself: bool) -> list[str]:
     """Set what differs; return errors."""
-    said = []
+    errors = []
     if "user" in differing or "group" in differing:
         try:
             wrong = (lchown if itself else chown)(path, differing.get("user"), differing.get("group"))
-            said += (wrong or "").split("\n")
+            errors += (wrong or "").split("\n")
         except CommandExecutionError as error:
-            said.append(str(error))
+            errors.append(str(error))
     # The kernel clears set-user-id when the owner changes, so the mode is set after that.
     if "mode" in differing or (("user" in differing or "group" in differing) and not itself):
         try:
             set_mode(path, differing.get("mode", before["mode"]))
         except CommandExecutionError as error:
-            said.append(str(error))
-    return [each for each in said if each]
+            errors.append(str(error))
+    return [each for each in errors if each]
 
 
-def _bring_flags(path: str, attrs: str, told: dict[str, Any], *, test: bool) -> list[str]:
+def _bring_flags(path: str, attrs: str, report: dict[str, Any], *, test: bool) -> list[str]:
     found = read_flags(path)
     if found is None:
         return []
     add, remove = flag_changes(found, attrs)
     if not add and not remove:
         return []
-    told["changes"]["attrs"] = {"old": "".join(found), "new": attrs}
+    report["changes"]["attrs"] = {"old": "".join(found), "new": attrs}
     try:
         if not test:
             changed_flags(path, add, remove)
     except CommandExecutionError as error:
-        del told["changes"]["attrs"]
+        del report["changes"]["attrs"]
         return [str(error)]
     return []
 
@@ -312,13 +312,13 @@ def flag_changes(found: Iterable[str], attrs: str) -> tuple[str, str]:
     return "".join(sorted(new - old)), "".join(sorted(old - new - {"e"}))
 
 
-def _say(told: dict[str, Any], said: list[str]) -> None:
+def _add_comments(report: dict[str, Any], errors: list[str]) -> None:
     """Add messages to the comment, which is a list or a text."""
-    earlier = told.get("comment")
+    earlier = report.get("comment")
     if isinstance(earlier, list):
-        told["comment"] = "\n".join([*map(str, earlier), *said])
+        report["comment"] = "\n".join([*map(str, earlier), *errors])
     else:
-        told["comment"] = "\n".join([*([str(earlier)] if earlier else []), *said])
+        report["comment"] = "\n".join([*([str(earlier)] if earlier else []), *errors])
 
 
 def _give(name: str, uid: int, gid: int, *, follow_symlinks: bool) -> None:

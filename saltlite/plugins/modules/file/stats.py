@@ -88,7 +88,7 @@ def stats(path: str, hash_type: str | None = None, follow_symlinks: bool = True)
     """
     name = checked_path(path)
     found = _status(name, follow_symlinks=follow_symlinks)
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "inode": found.st_ino,
         "uid": found.st_uid,
         "gid": found.st_gid,
@@ -101,10 +101,10 @@ def stats(path: str, hash_type: str | None = None, follow_symlinks: bool = True)
         "mode": octal_text(found.st_mode),
     }
     if hash_type:
-        told["sum"] = get_hash(name, hash_type)
-    told["type"] = _KINDS.get(stat.S_IFMT(found.st_mode), "file")
-    told["target"] = os.path.realpath(name) if follow_symlinks else os.path.abspath(name)
-    return told
+        report["sum"] = get_hash(name, hash_type)
+    report["type"] = _KINDS.get(stat.S_IFMT(found.st_mode), "file")
+    report["target"] = os.path.realpath(name) if follow_symlinks else os.path.abspath(name)
+    return report
 
 
 def lstat(path: str) -> dict[str, Any]:

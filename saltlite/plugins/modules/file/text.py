@@ -187,8 +187,10 @@ class Edit(NamedTuple):
     old: str
     way: Encoding
 
-    def finished(self, new: str, *, suffix: str, dry: bool, told: bool, keep_hard_links: bool = True) -> str | bool:
-        """Write the new text unless `dry`; return the diff, or with `told` False whether the text differs.
+    def finished(
+        self, new: str, *, suffix: str, dry: bool, show_diff: bool, keep_hard_links: bool = True
+    ) -> str | bool:
+        """Write the new text unless `dry`; return the diff, or with `show_diff` False whether the text differs.
 
         `suffix` is that of the backup, "" for none. Raises CommandExecutionError, also in a dry run when the encoding
         lacks a character.
@@ -196,7 +198,7 @@ class Edit(NamedTuple):
         content = self.way.encode(new)
         if new != self.old and not dry:
             write_keeping(self.path, content, suffix=suffix, keep_hard_links=keep_hard_links)
-        return diff(lines_of(self.old), lines_of(new)) if told else new != self.old
+        return diff(lines_of(self.old), lines_of(new)) if show_diff else new != self.old
 
 
 def begun(path: Any, encoding: str | None = None, *, to_edit: bool = True) -> Edit:
@@ -269,7 +271,9 @@ def replace(  # noqa: PLR0913, PLR0917 - Salt's signature
     if new is None and (append_if_not_found or prepend_if_not_found):
         new = _with_line(edit.old, as_text(repl), not_found_content, change.expression, first=prepend_if_not_found)
     new = edit.old if new is None else new
-    return edit.finished(new, suffix=suffix, dry=dry_run or test, told=show_changes, keep_hard_links=preserve_inode)
+    return edit.finished(
+        new, suffix=suffix, dry=dry_run or test, show_diff=show_changes, keep_hard_links=preserve_inode
+    )
 
 
 def search(
@@ -371,7 +375,7 @@ class _Change(NamedTuple):
             new, found = self.expression.subn(self.template, text, self.at_most)
         except (re.error, IndexError, ValueError) as error:
             raise SaltInvocationError(
-                f"repl={self.template!r} cannot replace a match: {error}; backslash_literal=True takes it as it stands."
+                f"repl={self.template!r} cannot replace a match: {error}; backslash_literal=True takes it literally."
             ) from error
         return new if found else None
 

@@ -59,19 +59,19 @@ def git(  # noqa: PLR0913 - what is run, where, how, and what is made of it
         return _checked(
             _run(argv, cwd, how, environment, both=both, fail=fail, stdin=stdin), argv, fail=fail, both=both
         )
-    said: list[str] = []
+    failures: list[str] = []
     for identity in [identities] if isinstance(identities, str) else identities:
         with tempfile.TemporaryDirectory(prefix="saltlite-git-") as folder:
             key, why = _key(str(identity), folder, how)
             if not key:
-                said.append(why)
+                failures.append(why)
                 continue
             with_key = {**environment, "GIT_SSH_COMMAND": _SSH + shlex.quote(key)}
             done = _run(argv, cwd, how, with_key, both=both, fail=False, stdin=stdin)
         if done["retcode"] == 0:
             return done
-        said.append(redacted(done["stdout" if both else "stderr"]))
-    raise CommandExecutionError("Unable to authenticate using identity file:\n\n" + "\n".join(said))
+        failures.append(redacted(done["stdout" if both else "stderr"]))
+    raise CommandExecutionError("Unable to authenticate using identity file:\n\n" + "\n".join(failures))
 
 
 def _run(
@@ -104,9 +104,9 @@ def _run(
 
 def _checked(done: dict[str, Any], argv: Sequence[str], *, fail: bool, both: bool) -> dict[str, Any]:
     if done["retcode"] and fail:
-        said = redacted(done["stdout" if both else "stderr"].strip())
+        message = redacted(done["stdout" if both else "stderr"].strip())
         command = redacted(shlex.join(argv))
-        raise CommandExecutionError(f"Command '{command}' failed" + (f": {said}" if said else "."))
+        raise CommandExecutionError(f"Command '{command}' failed" + (f": {message}" if message else "."))
     return done
 
 

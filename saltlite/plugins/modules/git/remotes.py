@@ -295,7 +295,7 @@ def _keep_login(place: str, login: Login | None, how: Any) -> None:
     host, name, secret = login
     asked = git(["rev-parse", "--absolute-git-dir"], place, how)
     file = os.path.join(asked["stdout"].removesuffix("\n"), _LOGIN_FILE)
-    told = f"protocol=https\nhost={host}\nusername={name}\npassword={secret}\n\n"
-    git(["credential-store", f"--file={file}", "store"], place, how, stdin=told)
+    report = f"protocol=https\nhost={host}\nusername={name}\npassword={secret}\n\n"
+    git(["credential-store", f"--file={file}", "store"], place, how, stdin=report)
     helper = f"store --file={shlex.quote(file)}"
     git(["config", "--local", "--replace-all", f"credential.https://{host}.helper", helper], place, how)

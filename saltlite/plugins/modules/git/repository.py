@@ -447,9 +447,9 @@ def tag(
         raise SaltInvocationError('Tag messages must be passed in the "message" argument')
     if message is not None and "\0" in str(message):
         raise SaltInvocationError("A message has no NUL in it.")
-    said = [] if message is None else ["-a", "-m", str(message)]
+    annotation = [] if message is None else ["-a", "-m", str(message)]
     at = [] if {"-d", "--delete"} & set(more) else [word(ref, _REVISION)]
-    words = [*options(git_opts), "tag", *said, *more, word(name, "the name of a tag"), *at]
+    words = [*options(git_opts), "tag", *annotation, *more, word(name, "the name of a tag"), *at]
     return output(git(words, path(cwd, how.get("user")), how, both=True))
 
 

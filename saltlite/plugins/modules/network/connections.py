@@ -57,12 +57,12 @@ def get_route(ip: str) -> dict[str, str | None]:
 
         saltlite '*' network.get_route 10.10.10.10
     """
-    way = _netlink.way_to(address(ip))
+    route = _netlink.route_to(address(ip))
     try:
-        name: str | None = socket.if_indextoname(way.number)
+        name: str | None = socket.if_indextoname(route.number)
     except OSError:  # the interface was removed meanwhile
         name = None
-    return {"destination": str(ip), "gateway": way.gateway, "interface": name, "source": way.source}
+    return {"destination": str(ip), "gateway": route.gateway, "interface": name, "source": route.source}
 
 
 def arp() -> dict[str, str]:

@@ -480,8 +480,8 @@ def _exchange(path: str, expression: str, name: str) -> None:
     # Comments in /etc/hosts stay.
     lines = []
     for line in text.splitlines(keepends=True):
-        said, mark, comment = line.partition("#")
-        lines.append(re.sub(expression, name, said) + mark + comment)
+        entry, mark, comment = line.partition("#")
+        lines.append(re.sub(expression, name, entry) + mark + comment)
     changed = "".join(lines)
     if changed != text:
         _machinefiles.replace(path, changed)
