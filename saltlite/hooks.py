@@ -10,7 +10,7 @@
 With `runner: {fun: manage.up, arg: [], kwarg: {}}` in the place of `job` a runner is run.
 
 `{body.version}` is a field of the data, `{tag}` the tag, `{tag.2}` a part of it, counted from 0. There is nothing else:
-no expressions, no code. An argument that is nothing but a field has its value, whatever that is. IpcMessage of a longer
+no expressions, no code. An argument that is nothing but a field has its value, whatever that is. Inside a longer
 text, and in a target, only the letters and marks of names may come from an event; otherwise the hook does not fire. The
 function is written out.
 """

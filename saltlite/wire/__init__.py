@@ -1,8 +1,6 @@
 """The wire protocol, version 2, as pure functions and small state machines over bytes.
 
-What belongs here: the Noise handshake, frames, sessions, the msgpack codec, the fields of each message, the
-master certificate, signed job bodies, audience proofs, and every limit of the protocol by name.
-
-What does not: sockets, files, clocks, randomness, logging (time and entropy come in as arguments), what a
-message does (the `protocol` packages), and who may connect how often (the link; its defaults are in `limits`).
+It has the Noise handshake, frames and sessions, the msgpack codec, the table of messages, certificates and signatures,
+signed job bodies with their audience proofs, and every limit by name. Time and entropy are arguments. The meaning of
+the messages is in the `protocol` packages of master and minion.
 """

@@ -32,13 +32,13 @@ from saltlite.model.keys import fingerprint_bytes
 from saltlite.wire.limits import SUCCESSION_BYTES
 
 CERTIFICATE_MAX_DAYS = 90
-"""Days from not_before to not_after: how long a stolen master key is of use at most."""
+"""Days from not_before to not_after: the longest time for which a stolen master key is of use."""
 
 NAME_MAX = 64
 """Bytes of the master's name, UTF-8."""
 
 BUILD_DATE_S = 1_763_683_200
-"""No certificate is judged as of an earlier day than this build's, whatever the minion's clock says."""
+"""A certificate is never checked for a time before this build, whatever the minion's clock says."""
 
 SIGNATURE_BYTES = 64
 PUBLIC_BYTES = 32
@@ -51,11 +51,11 @@ _MAX_S = CERTIFICATE_MAX_DAYS * 86_400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateTerms:
-    """What a fleet key is asked to sign for one master.
+    """The content of a certificate, which a fleet key signs.
 
-    `static_public` is the master's X25519 key, `job_public` its Ed25519 key for job bodies, 32 bytes each;
-    `serial` tells certificates of one fleet apart, `epoch` rises when older ones must no longer be believed;
-    `not_before` and `not_after` are seconds since 1970, the first and the last second of validity.
+    `static_public` is the master's X25519 key, `job_public` its Ed25519 key for job bodies, 32 bytes each; `serial`
+    identifies the certificate in its fleet, `epoch` rises to invalidate older ones; `not_before` and `not_after` are
+    the first and the last second of validity, since 1970.
     """
 
     static_public: bytes
@@ -69,13 +69,13 @@ class CertificateTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterCertificate(CertificateTerms):
-    """Signed terms. Nothing in one is to be believed before `verify` has returned."""
+    """Signed terms. Do not use them before `verify` has returned."""
 
     fleet_public: bytes
     signature: bytes
 
     def encode(self) -> bytes:
-        """The bytes that travel: at most 258."""
+        """The encoded certificate: at most 258 bytes."""
         return _certificate_content(self.fleet_public, self) + self.signature
 
     @classmethod
@@ -105,11 +105,11 @@ class MasterCertificate(CertificateTerms):
         )
 
     def verify(self, fleet_fingerprint: bytes, now_s: int, minimum_epoch: int = 0) -> None:
-        """Return if the fleet with this 25-byte fingerprint vouches for the certificate at `now_s`.
+        """Return if the fleet with this 25-byte fingerprint has signed the certificate, and it is valid at `now_s`.
 
-        `now_s` is seconds since 1970; if the clock may be wrong, the later of it and the build date.
-        Raises RemoteProtocolError with the reason `wrong-fleet`, `bad-signature`, `bad-lifetime`,
-        `not-yet-valid`, `expired` or `old-epoch`.
+        `now_s` is seconds since 1970; if the clock may be wrong, the later of it and the build date. Raises
+        RemoteProtocolError with the reason `wrong-fleet`, `bad-signature`, `bad-lifetime`, `not-yet-valid`, `expired`
+        or `old-epoch`.
         """
         if fingerprint_bytes(self.fleet_public) != fleet_fingerprint:
             raise RemoteProtocolError("wrong-fleet", "the master belongs to another fleet than the pinned one")
@@ -183,7 +183,7 @@ def _check_terms(terms: CertificateTerms) -> None:
 
 
 def is_name(name: str) -> bool:
-    """Whether a master can be called that: 1 to NAME_MAX bytes that can be shown."""
+    """Whether this is a valid name of a master: 1 to NAME_MAX printable bytes."""
     return name.isprintable() and 1 <= len(name.encode()) <= NAME_MAX
 
 
@@ -198,10 +198,10 @@ _SIGNATURE_BYTES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Succession:
-    """One record. Nothing in it is to be believed before `verify` has returned.
+    """One record. Do not use it before `verify` has returned.
 
     `old_public` and `new_public` are Ed25519 keys of 32 bytes, `serial` counts the successions of a fleet from 1,
-    `time` is when the record was made, seconds since 1970, by the clock of that master: for people, never judged.
+    `time` is seconds since 1970 by the clock of that master, for people only.
     """
 
     old_public: bytes
@@ -212,7 +212,7 @@ class Succession:
     by_new: bytes
 
     def encode(self) -> bytes:
-        """The bytes that travel: SUCCESSION_BYTES."""
+        """The encoded record: SUCCESSION_BYTES."""
         return _succession_content(self.old_public, self.new_public, self.serial, self.time) + self.by_old + self.by_new
 
     @classmethod
@@ -239,9 +239,9 @@ class Succession:
 
 
 def succeed(old_private: bytes, new_private: bytes, *, serial: int, time: int) -> Succession:
-    """The record by which the key of the second 32-byte seed takes the place of the first one's.
+    """The record by which the key of the second 32-byte seed replaces that of the first one.
 
-    Raises LocalProtocolError for a seed of another length, for twice the same key, and for numbers out of range.
+    Raises LocalProtocolError for a seed of another length, for equal keys, and for numbers out of range.
     """
     if len(old_private) != 32 or len(new_private) != 32:
         raise LocalProtocolError("an Ed25519 seed has 32 bytes")
@@ -263,15 +263,13 @@ def succeed(old_private: bytes, new_private: bytes, *, serial: int, time: int) -
 
 
 def encode_chain(records: Sequence[Succession]) -> bytes:
-    """The records behind each other."""
+    """The concatenated records."""
     return b"".join(record.encode() for record in records)
 
 
 def decode_chain(data: bytes) -> tuple[Succession, ...]:
-    """The records of a chain, oldest first. That they follow each other was checked, no signature was.
-
-    Raises RemoteProtocolError("bad-succession").
-    """
+    """The records of a chain, oldest first. Their order is checked, their signatures are not. Raises
+    RemoteProtocolError("bad-succession")."""
     if len(data) % SUCCESSION_BYTES:
         raise RemoteProtocolError("bad-succession", f"{len(data)} bytes are no whole number of records")
     starts = range(0, len(data), SUCCESSION_BYTES)
@@ -286,10 +284,10 @@ def decode_chain(data: bytes) -> tuple[Succession, ...]:
 
 
 def successors(pinned: bytes, fleet_public: bytes, chain: bytes) -> tuple[bytes, ...]:
-    """The fingerprints (25 bytes each) that lead from the pinned one to that of `fleet_public`, without the pinned one.
+    """The fingerprints (25 bytes each) from the pinned one, which is excluded, to that of `fleet_public`.
 
-    Empty when `fleet_public` is the pinned key itself. Every record on the way is verified.
-    Raises RemoteProtocolError with the reason `wrong-fleet` (the chain does not lead there) or `bad-succession`.
+    Empty when `fleet_public` is the pinned key. Every record on the way is verified. Raises RemoteProtocolError with
+    the reason `wrong-fleet` (the chain does not lead there) or `bad-succession`.
     """
     fleet = fingerprint_bytes(fleet_public)
     if fleet == pinned:

@@ -36,10 +36,8 @@ from saltlite.wire.limits import (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large a value may be. `depth` counts maps and arrays inside each other (a bare number has 0);
-    `map` and `array` count entries of one of them, `containers` all maps and arrays together; `string`,
-    `binary` and `total` are bytes.
-    """
+    """Limits of a value. `depth` counts nested maps and arrays (a bare number has 0); `map` and `array` limit the
+    entries of one, `containers` the number of all; `string`, `binary` and `total` are bytes."""
 
     depth: int
     map: int
@@ -92,7 +90,7 @@ STORED = Limits(
     containers=1_000_000,
     total=RETURN_MAX + 64 * KIB,
 )
-"""The data of an event in the store; who may write one has smaller limits."""
+"""The data of an event in the store; its writers have smaller limits."""
 
 LOCAL = Limits(
     depth=DEPTH_MAX + MESSAGE_DEPTH,
@@ -106,16 +104,16 @@ LOCAL = Limits(
 """Messages on the Unix socket of one machine, which may carry whole returns."""
 
 _SMALL = 1024
-"""Bytes up to which counting possible container headers is cheaper than counting containers."""
+"""Bytes up to which counting possible container headers is faster than counting containers."""
 
 _NOT_CONTAINERS = bytes(i for i in range(256) if not (0x80 <= i <= 0x9F or 0xDC <= i <= 0xDF))
 
 
 def encode(value: object, limits: Limits = PROTOCOL) -> bytes:
-    """The msgpack bytes of a value that saltlite itself has put together.
+    """The msgpack bytes of a value that saltlite itself has built.
 
-    Only the total size is checked. Raises LocalProtocolError when it cannot be encoded or is too large.
-    Use encode_checked for what a user gave.
+    Only the total size is checked. Raises LocalProtocolError when it cannot be encoded or is too large. Use
+    encode_checked for values of users.
     """
     try:
         data: bytes = msgpack.packb(value)
@@ -127,9 +125,9 @@ def encode(value: object, limits: Limits = PROTOCOL) -> bytes:
 
 
 def encode_checked(value: object, limits: Limits) -> bytes:
-    """The msgpack bytes of a value of any origin, such that decode with the same limits accepts them.
+    """The msgpack bytes of any value, such that decode with the same limits accepts them.
 
-    Raises LocalProtocolError with a sentence that names what is wrong.
+    Raises LocalProtocolError with a sentence about the error.
     """
     data = encode(value, limits)
     try:
@@ -148,8 +146,8 @@ def decode(data: bytes, limits: Limits = PROTOCOL) -> Any:
     size = len(data)
     if size > limits.total:
         raise RemoteProtocolError("oversize", f"{size} bytes, the limit is {limits.total}")
-    # Every map and array has a header byte of its own, so that their number bounds the depth as well. Bytes
-    # of strings may look like one; then the exact count decides.
+    # Every map and array has a header byte, so their number also bounds the depth. Bytes of strings may look like one;
+    # then the exact count decides.
     if size <= _SMALL and len(data.translate(None, _NOT_CONTAINERS)) <= limits.depth <= limits.containers:
         return _unpack(data, limits, None)
     value = _unpack(data, limits, _Budget(limits.containers, size))
@@ -158,7 +156,7 @@ def decode(data: bytes, limits: Limits = PROTOCOL) -> Any:
 
 
 class _Budget:
-    """Counts containers while they are built, so that a flood of them stops before it fills the memory."""
+    """Counts containers while they are built, so that decoding stops before too many fill the memory."""
 
     __slots__ = ("_left", "_long_keys")
 
@@ -223,7 +221,7 @@ def _refuse_extension(code: int, data: bytes) -> object:
 
 
 def _check_depth(value: object, depth: int) -> None:
-    """Refuse more than `depth` levels of containers; level by level, so that the cost is linear."""
+    """Refuse more than `depth` levels of containers, level by level in linear time."""
     level: list[Any] = [value] if type(value) in _CONTAINERS else []
     for _ in range(depth):
         if not level:
@@ -246,7 +244,7 @@ _CONTAINERS = frozenset({dict, list})
 
 CONTAINERS_MAX = 400_000
 """Maps and lists in one document: a minion with 100,000 resources has a map for the grains of each. They take a hundred
-times their bytes in memory, and a document of nothing else would be read for a minute."""
+times their bytes in memory, and a document of nothing else would take a minute to read."""
 
 DOCUMENT = Limits(
     depth=64,
@@ -263,15 +261,15 @@ DIGEST_DIGITS = 32
 
 
 def encode_document(content: Mapping[Any, Any]) -> bytes:
-    """The bytes of a document. What msgpack has no word for becomes text, as in an answer of a job.
+    """The bytes of a document. Values that msgpack does not know become text, as in a return.
 
-    Raises LocalProtocolError with a sentence when it is larger or deeper than a document may be.
+    Raises LocalProtocolError with a sentence when it exceeds a limit.
     """
     return encode_checked(_ordered(content, DOCUMENT.depth), DOCUMENT)
 
 
 def decode_document(data: bytes) -> dict[Any, Any]:
-    """The map in `data`, of whatever origin. Raises RemoteProtocolError."""
+    """The map in `data`. Raises RemoteProtocolError."""
     content = decode(data, DOCUMENT)
     if not isinstance(content, dict):
         raise RemoteProtocolError("bad-document", "it is no map")
@@ -279,12 +277,12 @@ def decode_document(data: bytes) -> dict[Any, Any]:
 
 
 def document_digest(data: bytes) -> str:
-    """What stands for a document in `digest`: 32 hexadecimal digits."""
+    """The digest of a document in `digest` messages: 32 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()[:DIGEST_DIGITS]
 
 
 def _ordered(value: object, levels: int) -> object:
-    """The value with the keys of its maps sorted, and made of nothing but what a document may hold."""
+    """The value with sorted map keys, and only types that a document may have."""
     if isinstance(value, str):
         return str(value).encode("utf-8", "replace").decode()
     if isinstance(value, datetime | date | time):
@@ -301,12 +299,12 @@ def _ordered(value: object, levels: int) -> object:
     if levels and isinstance(value, list | tuple | set | frozenset):
         items = sorted(value, key=str) if isinstance(value, set | frozenset) else value
         return [_ordered(item, levels - 1) for item in items]
-    # What is nested too deeply is left as it is, for the encoder to refuse.
+    # Values that are nested too deeply stay, and the encoder refuses them.
     return value if isinstance(value, Mapping | list | tuple) else str(value)
 
 
 def _with_plain_keys(value: Mapping[Any, Any]) -> dict[str | int, Any]:
-    """The map with the keys that a document may have; none replaces another."""
+    """The map with valid keys, without losing an entry."""
     pairs: dict[str | int, Any] = {}
     for key, item in value.items():
         name = key_of(key)

@@ -70,7 +70,7 @@ _DATA_START = bytes((VERSION, FrameType.DATA))
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The first message of a handshake, with the filter in front of it."""
+    """The first message of a handshake, after its filter."""
 
     message: bytes
     mac1: bytes
@@ -91,7 +91,7 @@ class Auth:
 
 
 class Data(NamedTuple):
-    """A sealed frame. `raw` is the whole of it, untouched: Session.open takes that."""
+    """A sealed frame. `raw` is the whole frame, for Session.open."""
 
     session: int
     counter: int
@@ -100,19 +100,19 @@ class Data(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """The master asks to come again in `retry_ms` milliseconds."""
+    """The master asks for another attempt in `retry_ms` milliseconds."""
 
     retry_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A minion that pins no fleet yet asks which one this is."""
+    """A minion without a pinned fleet asks which one this is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The fleet's Ed25519 public key, 32 bytes, unproved."""
+    """The fleet's Ed25519 public key, 32 bytes, not authenticated."""
 
     public: bytes
 
@@ -121,9 +121,9 @@ Frame = Hello | Reply | Auth | Data | Busy | Query | Fleet
 
 
 def prologue(fleet: bytes) -> bytes:
-    """What both sides mix into the handshake first; `fleet` is the 25-byte fingerprint of the fleet key.
+    """The prologue that both sides mix into the handshake; `fleet` is the 25-byte fingerprint of the fleet key.
 
-    A minion and a master of other fleets or other versions cannot finish a handshake.
+    Peers of different fleets or versions cannot finish a handshake.
     """
     return b"saltlite/2" + _checked_fleet(fleet)
 
@@ -134,7 +134,7 @@ def hello(message: bytes, fleet: bytes) -> bytes:
 
 
 def hello_is_for(received: Hello, fleet: bytes) -> bool:
-    """Whether the sender knows the fleet with this 25-byte fingerprint. Takes the same time either way."""
+    """Whether the sender knows the fleet with this 25-byte fingerprint. Constant time."""
     return hmac.compare_digest(received.mac1, _mac1(received.message, fleet))
 
 
@@ -149,7 +149,7 @@ def auth(message: bytes) -> bytes:
 
 
 def busy(retry_ms: int) -> bytes:
-    """The BUSY frame: come again in `retry_ms` milliseconds (0 to 2**32 - 1)."""
+    """The BUSY frame: try again in `retry_ms` milliseconds (0 to 2**32 - 1)."""
     if not 0 <= retry_ms < 2**32:
         raise LocalProtocolError(f"BUSY carries 0 to 2**32 - 1 milliseconds, not {retry_ms}")
     return _frame(FrameType.BUSY, _U32.pack(retry_ms))
@@ -171,7 +171,7 @@ def data_prefix(session: int) -> bytes:
 
 
 def parse(frame: bytes) -> Frame:
-    """The frame in these bytes, checked for version, type and length; nothing in it is verified yet.
+    """The frame in these bytes, checked for version, type and length; its content is not verified yet.
 
     Raises RemoteProtocolError with the reason `version`, `unknown-frame`, `truncated` or `oversize`.
     """
@@ -196,7 +196,7 @@ def parse(frame: bytes) -> Frame:
 
 
 def _kind_of(frame: bytes) -> FrameType:
-    """The type of a frame whose length fits it."""
+    """The type of a frame with a valid length."""
     if len(frame) < 2:
         raise RemoteProtocolError("truncated", "a frame has at least two bytes")
     if frame[0] != VERSION:
@@ -226,7 +226,7 @@ def _mac1(message: bytes, fleet: bytes) -> bytes:
 
 @functools.lru_cache(maxsize=FLEET_CHAIN_RECORDS + 1)
 def _mac1_key(fleet: bytes) -> bytes:
-    """Made once: a master whose fleet key was changed tries one for each former key on every HELLO."""
+    """Cached: a master with former fleet keys tries one for each of them on every HELLO."""
     return hashlib.sha256(b"mac1" + _checked_fleet(fleet)).digest()
 
 
@@ -247,10 +247,10 @@ _COUNTER = struct.Struct(">Q")
 
 
 class Session:
-    """One side of one session; it takes the keys out of a finished handshake.
+    """One side of one session, with the keys of a finished handshake.
 
-    `id` is the number in every DATA frame, the same on both sides; `peer` is the static public key (32 bytes)
-    that the other side has proved. It belongs to one thread: two seals at once would use a counter twice.
+    `id` is the number in every DATA frame, the same on both sides; `peer` is the authenticated static public key (32
+    bytes) of the other side. It belongs to one thread: two seals at once would use a counter twice.
     """
 
     __slots__ = ("_decrypt", "_encrypt", "_prefix", "_seen", "_sent", "id", "missed", "peer")
@@ -265,11 +265,11 @@ class Session:
         self._sent = 0
         self._seen = -1
         self.missed = 0
-        """Frames of the peer that were left out: it had no room for them, or somebody on the way took them."""
+        """Skipped frames of the peer: it had no room for them, or an attacker removed them."""
 
     @property
     def exhausted(self) -> bool:
-        """One direction has used up SESSION_MAX_FRAMES: only a new handshake helps."""
+        """One direction has used up SESSION_MAX_FRAMES: a new handshake is needed."""
         return self._sent >= SESSION_MAX_FRAMES or self._seen >= SESSION_MAX_FRAMES - 1
 
     def seal(self, plaintext: bytes) -> bytes:
@@ -282,18 +282,17 @@ class Session:
             raise LocalProtocolError(f"this session has sent its {SESSION_MAX_FRAMES} frames; make a new handshake")
         if len(plaintext) > PLAINTEXT_MAX:
             raise LocalProtocolError(f"a frame carries {PLAINTEXT_MAX} bytes, not {len(plaintext)}; cut it")
-        # Counted before it is used: whatever happens next, this nonce is spent.
+        # Counted before it is used: this nonce is spent whatever happens next.
         self._sent = counter + 1
         header = self._prefix + _COUNTER.pack(counter)
         return header + self._encrypt(nonce_of(counter), plaintext, header)
 
     def open(self, frame: bytes) -> bytes:
-        """The plaintext of a whole DATA frame of the peer.
+        """The plaintext of a DATA frame of the peer.
 
-        Counters must rise. Gaps are counted in `missed`: a side that seals again what its link had no room for
-        makes them itself, so whether they are allowed is for the owner to say.
-        Raises RemoteProtocolError with the reason `truncated`, `oversize`, `wrong-session`, `replay`,
-        `exhausted` or `bad-mac`; a refused frame leaves the session exactly as it was.
+        Counters must rise. Gaps are counted in `missed`: a side that seals again after its link was full causes them
+        itself, so the owner decides whether they are allowed. Raises RemoteProtocolError with the reason `truncated`,
+        `oversize`, `wrong-session`, `replay`, `exhausted` or `bad-mac`; a refused frame leaves the session unchanged.
         """
         if len(frame) < DATA_MIN:
             raise RemoteProtocolError("truncated", f"DATA has {len(frame)} bytes of at least {DATA_MIN}")

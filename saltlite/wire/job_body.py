@@ -39,7 +39,7 @@ BODY = codec.Limits(
     containers=MESSAGE_CONTAINERS,
     total=JOB_BODY_MAX,
 )
-"""What may be in a job body."""
+"""The limits of a job body."""
 
 FUNCTION_MAX = 128
 """Characters of a function's name, `module.function`."""
@@ -48,10 +48,10 @@ CALLS_MAX = 16
 """Functions in one job."""
 
 USER_MAX = 128
-"""Characters of the name of whoever gave the order."""
+"""Characters of the name of the user who published the job."""
 
 DURATION_MAX_MS = 366 * 86_400_000
-"""Milliseconds: the longest run time or delivery time that a job can ask for."""
+"""Milliseconds: the longest run time or delivery time of a job."""
 
 _VERSION = 1
 _DOMAIN = b"saltlite job 1\0"
@@ -68,19 +68,18 @@ class FunctionCall:
     args: list[Any] = field(default_factory=list)
     kwargs: dict[str, Any] = field(default_factory=dict)
     hidden: list[int] = field(default_factory=list)
-    """Indexes of the arguments that go to parameters for secrets; keyword arguments have their names."""
+    """Indexes of secret positional arguments; secret keyword arguments are known by their names."""
 
     def shown(self) -> list[Any]:
-        """[function, args, kwargs] as whoever looks at the job may read them: HIDDEN in place of secrets."""
+        """[function, args, kwargs] for display: HIDDEN in place of secrets."""
         args = [HIDDEN if place in self.hidden else without_secrets(one) for place, one in enumerate(self.args)]
         return [self.fun, args, without_secrets(self.kwargs)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobBody:
-    """One job as it is signed. `audience` is merkle.root over the target ids; durations are milliseconds,
-    `run_ms` 0 means no limit; the job is to be delivered within `deliver_ms` of the time in its jid.
-    """
+    """A job as it is signed. `audience` is merkle.root over the parts; durations are milliseconds, `run_ms` 0 means no
+    limit; the job must be delivered within `deliver_ms` after the time in its jid."""
 
     jid: Jid
     calls: tuple[FunctionCall, ...]
@@ -92,16 +91,16 @@ class JobBody:
     """None: those of the minion's configuration."""
     executor_opts: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
-    """What whoever gave the order has written on it for himself: nothing reads it but who looks at the job."""
+    """Free data of the publisher, shown with the job and not interpreted."""
 
     @property
     def fun(self) -> str:
-        """The names of its functions, as Salt writes them: joined by commas."""
+        """The names of its functions in Salt's form, joined by commas."""
         return ",".join(call.fun for call in self.calls)
 
 
 def encode_body(body: JobBody) -> bytes:
-    """The bytes of `body`. Raises UsageError when a minion would refuse them, with what to change."""
+    """The encoded body. Raises UsageError with advice if a minion would refuse it."""
     problem = _problem(body)
     if problem:
         raise UsageError(f"the job cannot be published: {problem}")
@@ -124,10 +123,9 @@ def encode_body(body: JobBody) -> bytes:
 
 
 def decode_body(data: bytes) -> JobBody:
-    """The job in `data`, whose signature the caller has verified.
+    """Decode a body whose signature the caller has verified.
 
-    Raises RemoteProtocolError("bad-job") when a field is missing, unknown or wrong, or with a reason of
-    codec.decode when the bytes are not even a message.
+    Raises RemoteProtocolError("bad-job") when a field is missing, unknown or invalid, or with a reason of codec.decode.
     """
     message = codec.decode(data, BODY)
     if type(message) is not dict or message.keys() - {_METADATA} != _KEYS or message["v"] != _VERSION:
@@ -153,21 +151,21 @@ def decode_body(data: bytes) -> JobBody:
 
 
 def sign(job_private: bytes, body: bytes) -> bytes:
-    """The 64-byte Ed25519 signature of the master's job key, a raw 32-byte seed, over an encoded body."""
+    """The 64-byte signature of the master's job key (a raw 32-byte seed) over an encoded body."""
     return signatures.sign(job_private, _DOMAIN, body)
 
 
 def verify(job_public: bytes, body: bytes, signature: bytes) -> None:
     """Return if the holder of `job_public` (32 bytes) signed exactly `body`.
 
-    Raises RemoteProtocolError("bad-job-signature"); nothing of such a body may be looked at.
+    Raises RemoteProtocolError("bad-job-signature"); do not look at such a body.
     """
     if not signatures.is_signed(job_public, _DOMAIN, body, signature):
         raise RemoteProtocolError("bad-job-signature", "the master did not sign this job")
 
 
 def _problem(body: JobBody) -> str:
-    """What is wrong with the fields of a job, or nothing. They may have any type: they come from a peer."""
+    """What is wrong with the fields of a job, "" for nothing. They come from a peer and may have any type."""
     try:
         parse_jid(body.jid)
     except UsageError as error:
@@ -228,11 +226,11 @@ def _is_duration(milliseconds: object) -> bool:
 
 
 class Withheld(StrEnum):
-    """Which arguments of a job left the store at its end."""
+    """Which arguments of a job were withheld from the store at its end."""
 
     NOTHING = ""
     SECRETS = "secrets"
-    """Those that nobody was shown."""
+    """Secret ones."""
     ARGUMENTS = "arguments"
     """All."""
 
@@ -243,27 +241,27 @@ _WITHHELD = {mark: withheld for withheld, mark in _MARKS.items()}
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """A stored body, and what of it was withheld."""
+    """A stored body, and which of its arguments were withheld."""
 
     body: JobBody
     withheld: Withheld = Withheld.NOTHING
 
 
 def decode_record(data: bytes) -> JobRecord:
-    """The body that a store returned. Raises RemoteProtocolError as decode_body does."""
+    """Decode a stored body. Raises RemoteProtocolError as decode_body does."""
     withheld = _WITHHELD.get(data[:1], Withheld.NOTHING)
     return JobRecord(decode_body(data[1:] if withheld else data), withheld)
 
 
 def holds_secrets(calls: tuple[FunctionCall, ...], executor_opts: dict[str, object]) -> bool:
-    """Whether some argument, or option of an executor, is one that nobody is shown."""
+    """Whether an argument, or an option of an executor, is secret."""
     return any(_shown(call) != call for call in calls) or without_secrets(executor_opts) != executor_opts
 
 
 def reduced(data: bytes, *, keep_arguments: bool) -> bytes:
-    """What the store keeps of a body after the end of its job; `data` itself when nothing is to be withheld.
+    """The body to store after the end of its job; `data` itself when nothing is withheld.
 
-    Secrets always are; with `keep_arguments` the other arguments stay, for `job rerun`.
+    Secrets are always withheld; with `keep_arguments` the other arguments stay, for `job rerun`.
     """
     record = decode_record(data)
     body = record.body

@@ -1,8 +1,8 @@
 """Every limit of the protocol, by name, with its unit and what happens at the limit.
 
-These are defaults and ceilings, not settings: whoever enforces a rate or a budget takes it as a constructor
-value (a laboratory starts a thousand minions from one address), and has its default from here. Both sides
-must agree on the sizes of frames and messages; raising one of those is a new protocol version.
+These are defaults and ceilings, not settings: the enforcing class takes a rate or a budget as a constructor argument,
+so that tests can start a thousand minions from one address. Both sides must agree on the sizes of frames and messages;
+a change of one is a new protocol version.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ FRAME_MAX_BEFORE_AUTH = 512
 """Bytes of one whole frame of the handshake. A longer one is refused and costs the sender its connection."""
 
 PROOF_BYTES = 72
-"""Bytes of the proof of a join token: the id of the token and a signature. None at all without a token."""
+"""Bytes of the proof of a join token: the id of the token and a signature. Empty without a token."""
 
 SUCCESSION_BYTES = 209
-"""Bytes of one record that one fleet key has followed another."""
+"""Bytes of one succession record."""
 
 FLEET_CHAIN_RECORDS = 32
-"""Such records that travel to one minion: one that missed more changes of the fleet key needs a new pin."""
+"""Succession records that one minion gets: after more changes of the fleet key it needs a new pin."""
 
 FLEET_CHAIN_BYTES = FLEET_CHAIN_RECORDS * SUCCESSION_BYTES
 """Bytes of these records. A minion refuses a reply with more."""
@@ -41,7 +41,7 @@ JOB_BODY_MAX = 64 * KIB
 """Bytes of one signed job body. A publish above it is refused with a sentence for the caller."""
 
 RETURN_MAX = 16 * MIB
-"""Bytes of one encoded return value. The minion cuts a larger one, and says so in the return."""
+"""Bytes of one encoded return value. The minion truncates a larger one, and marks the return."""
 
 SEGMENT_MAX = RETURN_MAX + 16 * KIB
 """Bytes of one encoded segment: results of resources, or a single one of any size with the words around it."""
@@ -64,34 +64,34 @@ MESSAGE_CONTAINERS = 8192
 # Handshakes and keys ------------------------------------------------------------------------------
 
 HANDSHAKE_TIMEOUT_S = 10
-"""Seconds from HELLO to AUTH. A handshake that takes longer is forgotten."""
+"""Seconds from HELLO to AUTH. A longer handshake is dropped."""
 
 HANDSHAKES_PER_S = 1000
-"""Handshakes begun each second on one master. Above it the answer is BUSY."""
+"""Handshakes started each second on one master. Above it the answer is BUSY."""
 
 HANDSHAKES_PER_S_PER_ADDRESS = 10
-"""Handshakes begun each second from one network. Above it the answer is BUSY."""
+"""Handshakes started each second from one network. Above it the answer is BUSY."""
 
 OPEN_HANDSHAKES = 4096
-"""Unfinished handshakes on one master. When full, a newcomer takes the place of the oldest one of the network that has
-the most; from such a network the answer is BUSY."""
+"""Unfinished handshakes on one master. When full, a new one replaces the oldest of the network that has the most; from
+that network the answer is BUSY."""
 
 OPEN_HANDSHAKES_PER_ADDRESS = 32
 """Unfinished handshakes from one network. Above it the answer is BUSY."""
 
 STRANGERS = 8192
-"""Connections without a session on one master, of the 20,000 descriptors that it asks for. When full, a newcomer takes
-the place of the oldest one of the network that has the most; from such a network it is hung up on."""
+"""Connections without a session on one master, which raises its descriptor limit to 20,000. When full, a new one
+replaces the oldest of the network that has the most; from that network it is closed."""
 
 STRANGERS_PER_NETWORK = 256
-"""Connections without a session from one network. A further one is hung up on."""
+"""Connections without a session from one network. A further one is closed."""
 
 STRANGER_S = 45.0
-"""Seconds that a connection may stay without a session. It is hung up on then: a handshake, and what an MWorker may
-take to decide about its key, are over."""
+"""Seconds that a connection may stay without a session, then it is closed: longer than a handshake, and an MWorker's
+decision about its key, take."""
 
 PENDING_KEYS = 1000
-"""Keys that wait for an operator. When full, one that was not seen for two days makes room, else the newest one of the
+"""Keys that wait for an operator. When full, one that was not seen for two days is replaced, else the newest one of the
 network that has the most."""
 
 PENDING_KEYS_PER_NETWORK = 16
@@ -100,10 +100,10 @@ PENDING_KEYS_PER_NETWORK = 16
 # Sessions -----------------------------------------------------------------------------------------
 
 SESSION_MAX_AGE_S = 86_400
-"""Seconds; the minion's state machine spreads it by a quarter either way, then makes a new handshake."""
+"""Seconds; the minion varies it by a quarter either way, then starts a new handshake."""
 
 SESSION_MAX_FRAMES = 2**40
-"""Frames in one direction under one key. The session refuses to seal or open more; make a new handshake."""
+"""Frames in one direction under one key. The session refuses more; start a new handshake."""
 
 # Flow and memory ----------------------------------------------------------------------------------
 
@@ -111,31 +111,31 @@ SEND_WINDOW = 256 * KIB
 """Bytes sent to one minion that its link has not taken yet. Above it the rest waits in the store."""
 
 RETURN_CREDIT = 1 * MIB
-"""Bytes of returns that one minion may have under way. It waits for CREDIT before it sends more."""
+"""Bytes of returns of one minion in flight. It waits for a grant before it sends more."""
 
 RETURN_MEMORY = 256 * MIB
-"""Bytes of returns under way in one master. Above it no further CREDIT is given; minions keep their spool."""
+"""Bytes of returns in flight in one master. Above it there are no further grants; minions keep their spool."""
 
 SPOOL_BYTES = 256 * MIB
-"""Bytes of results that a minion keeps for a master that is away. When full it refuses new jobs."""
+"""Bytes of results that a minion keeps while the master is away. When full it refuses new jobs."""
 
 SPOOL_RESULTS = 10_000
-"""Results that a minion keeps for a master that is away. When full it refuses new jobs."""
+"""Results that a minion keeps while the master is away. When full it refuses new jobs."""
 
 # Jobs and heartbeats ------------------------------------------------------------------------------
 
 JOBS_QUEUED_PER_MINION = 1000
-"""Jobs that wait on the master until one minion takes them. A publish to it is refused then, as a whole; targets of a
-batch wait from their turn on."""
+"""Jobs that wait on the master for one minion. A publish to it is then refused as a whole; targets of a batch count
+from their turn on."""
 
 JOBS_RUNNING_PER_MINION = 16
 """Job processes of one minion at once. Further jobs wait in its journal, in order."""
 
 HEARTBEAT_MIN_S = 15
-"""Seconds between two heartbeats of one minion, at least. The master names the pace in WELCOME."""
+"""Seconds between two heartbeats of one minion, at least. The master sets the interval in WELCOME."""
 
 HEARTBEATS_PER_S = 500
-"""Heartbeats each second that one master asks for; with more minions the pace gets slower."""
+"""Heartbeats each second on one master; with more minions the interval grows."""
 
 PARTS_RUNNING_PER_MINION = 64
 """Parts of jobs that run on resources of one minion at once. Further ones wait in its journal, in order."""
@@ -143,16 +143,16 @@ PARTS_RUNNING_PER_MINION = 64
 # Files --------------------------------------------------------------------------------------------
 
 FILE_ASKS_MAX = 4
-"""Questions about files that one minion may have open: 256 KiB of answers. A further one ends the session."""
+"""Open file requests of one minion: 256 KiB of answers. A further one ends the session."""
 
 FILE_ASKS_AT_ONCE = 256
-"""Questions about files that MWorkers are given at once: 16 MiB of answers. The others wait, and minions take turns."""
+"""File requests that MWorkers have at once: 16 MiB of answers. The others wait, and minions take turns."""
 
 FILE_PUT_MEMORY = 16 * MIB
-"""Bytes of files from minions that wait for an MWorker. Above it a piece is refused as `busy`, and comes again."""
+"""Bytes of files from minions that wait for an MWorker. Above it a piece is refused as `busy`, and sent again."""
 
 FILE_NAMES = 1000
-"""Names in one answer; with more, the answer says so, and the minion asks for those after the last."""
+"""Names in one answer; a longer list is marked, and the minion requests the rest."""
 
 FILE_NAMES_BYTES = 64 * KIB
 """Bytes of all names in one answer."""
@@ -160,19 +160,19 @@ FILE_NAMES_BYTES = 64 * KIB
 # Events of minions --------------------------------------------------------------------------------
 
 EVENT_TAG_MAX = 256
-"""Characters of the tag of an event. A longer one is refused with a sentence."""
+"""Characters of the tag of an event. A longer one is refused with an error."""
 
 EVENT_DATA_MAX = 32 * KIB
-"""Bytes of the encoded data of one event of a minion. More is refused with a sentence."""
+"""Bytes of the encoded data of one event of a minion. More is refused with an error."""
 
 EVENTS_AT_ONCE = 50
-"""Events of one minion that are taken at once. Above it they are told to wait, and come again ..."""
+"""Burst of events of one minion. Above it they are refused as `busy`, and sent again ..."""
 
 EVENT_EVERY_S = 0.1
-"""... one in so many seconds."""
+"""... at this interval."""
 
 # Documents ----------------------------------------------------------------------------------------
 
 DOC_MAX = 64 * MIB
-"""Bytes of one document: the grains of a minion, its pillar, or the resources that it manages. A larger one is
-refused with a sentence, and the old one stays."""
+"""Bytes of one document: the grains of a minion, its pillar, or its resources. A larger one is refused with an error,
+and the old one stays."""

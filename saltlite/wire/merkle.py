@@ -18,13 +18,13 @@ from saltlite.model.job import PART_RESOURCES, Job, part_id, resource_parts
 HASH_BYTES = 32
 
 PROOF_MAX = 20
-"""Hashes in one proof: enough for a million parts. A longer proof admits nobody."""
+"""Hashes in one proof: enough for a million parts. A longer proof is invalid."""
 
 
 def member(minion: str, number: int, srns: Sequence[str]) -> str:
-    """What stands for a part of a job in its audience: the minion's id for the part 0, which is for the minion itself.
+    """The leaf text of a part: the minion's id for part 0, which is for the minion itself.
 
-    For a part for resources its number and its SRNs are in it, so nobody can have a part run on others.
+    For a part for resources it includes the number and the SRNs, so that the part cannot be run on others.
     """
     if number == 0:
         return minion
@@ -37,7 +37,7 @@ def root(members: Iterable[str]) -> bytes:
 
 
 def proofs(members: Iterable[str]) -> dict[str, list[bytes]]:
-    """For each member the hashes that lead from it to root(members); none when there is one."""
+    """For each member the hashes that lead from it to root(members); empty for a single member."""
     ordered = _ordered(members)
     levels = _levels(ordered)[:-1]
     found: dict[str, list[bytes]] = {}
@@ -54,7 +54,7 @@ def proofs(members: Iterable[str]) -> dict[str, list[bytes]]:
 
 
 def admits(root: bytes, name: str, proof: Sequence[bytes]) -> bool:
-    """Whether `proof` shows that the member `name` is one of those under `root`; a bad proof is False."""
+    """Whether `proof` shows that `name` is a member below `root`; False for an invalid proof."""
     if len(proof) > PROOF_MAX:
         return False
     node = _leaf(name)
@@ -99,7 +99,7 @@ def _inner(one: bytes, other: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a job: for the minion itself (number 0), or for these resources that it manages."""
+    """One part of a job: for the minion itself (number 0), or for some of its resources."""
 
     minion: MinionId
     number: int
@@ -107,13 +107,13 @@ class Part:
 
     @property
     def member(self) -> str:
-        """What stands for it in the audience."""
+        """Its leaf text in the audience."""
         return member(self.minion, self.number, self.srns)
 
 
 @dataclass(frozen=True, slots=True)
 class SignedPart:
-    """What goes to a minion of one part, beside the body and the signature that all parts of the job share."""
+    """The data of one part for its minion, besides body and signature, which all parts of the job share."""
 
     id: PartId
     minion: MinionId
@@ -122,19 +122,19 @@ class SignedPart:
 
     @property
     def targets(self) -> tuple[TargetId, ...]:
-        """Whom it is for."""
+        """The targets of the part."""
         return self.srns or (self.minion,)
 
 
 SignedParts = Mapping[tuple[MinionId, PartId], SignedPart]
-"""The parts of one job by who has them and their ids."""
+"""The parts of one job by minion and id."""
 
 
 def parts_of(job: Job) -> Iterator[Part]:
-    """The parts of a job: those for minions first."""
+    """The parts of a job, those for minions first."""
     for minion in job.minions:
         yield Part(minion, 0, ())
-    # In a batch each resource has its own turn.
+    # In a batch each resource takes its own turn.
     most = PART_RESOURCES if job.batch is None else 1
     for minion, srns in job.resources.items():
         for number, some in resource_parts(srns, most):
@@ -142,7 +142,7 @@ def parts_of(job: Job) -> Iterator[Part]:
 
 
 def audience(job: Job) -> bytes:
-    """What is signed with the job, so that each part of it can be shown to belong to it."""
+    """The audience that is signed with the job."""
     return root(part.member for part in parts_of(job))
 
 

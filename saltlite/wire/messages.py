@@ -1,10 +1,8 @@
-"""The messages inside DATA frames: one table, verb -> who may send it, in which state, with which fields.
+"""The messages in DATA frames: a table of verbs with their sender, the states that allow them, and their fields.
 
-Rules of this file (R1, R2): a message that the table does not describe exactly is refused; no message has a
-sender field, because the session is the sender; operator verbs do not exist here at all.
-
-A message is a msgpack map `{"t": verb, field: value, …}`. `check()` is called on both sides, for what
-comes in.
+A message is a msgpack map `{"t": verb, field: value, …}`. Both sides call `check()` for incoming messages. A message
+that does not match the table exactly is refused. No message has a sender field, because the session identifies the
+sender, and there are no operator verbs (R1, R2).
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ FUNCTIONS_BYTES_MAX = 112 * KIB
 """Bytes of all texts of one `functions` message, so that it fits into a frame: each may need three more."""
 DIGEST_DIGITS = 32
 NONCE_BYTES = 16
-"""Bytes of the nonce of a question whose answer is signed (`saltlite.wire.signatures`); others carry none."""
+"""Bytes of the nonce of a request with a signed answer (`saltlite.wire.signatures`); others carry none."""
 SPREAD_MAX_MS = 3_600_000
 HEARTBEAT_MAX_MS = 3_600_000
 WALL_MAX_MS = 253_402_300_799_999
@@ -59,14 +57,14 @@ WALL_MAX_MS = 253_402_300_799_999
 
 
 class Sender(StrEnum):
-    """Which end of the link a verb belongs to."""
+    """Which end of the link sends a verb."""
 
     MASTER = "master"
     MINION = "minion"
 
 
 def _part(value: object) -> bool:
-    """The id of a part of a job; that of the part for the minion itself is the jid."""
+    """The id of a part of a job; for the minion itself it is the jid."""
     try:
         parse_part_id(value)
     except UsageError:
@@ -80,12 +78,12 @@ def _job(value: object) -> bool:
 
 
 def _result(value: object) -> bool:
-    """What a result is known by: its part, or a segment of what a part for resources returns."""
+    """The key of a result: its part, or a segment of a part for resources."""
     return is_segment_id(value) or _part(value)
 
 
 def is_srn(value: object) -> bool:
-    """Whether that is the SRN of a resource, `type:id`."""
+    """Whether this is the SRN of a resource, `type:id`."""
     try:
         kind, _, bare_id = value.partition(":") if isinstance(value, str) else ("", "", "")
         check_resource_type(kind)
@@ -112,12 +110,12 @@ def _text(longest: int) -> Check:
 
 
 def _word(longest: int) -> Check:
-    """Text that can be shown in one line as it is."""
+    """Text that can be shown in one line."""
     return lambda value: isinstance(value, str) and len(value) <= longest and value.isprintable()
 
 
 def _function(value: object) -> bool:
-    """A text of `saltlite.model.signature`: whoever reads it later need not expect another."""
+    """A valid text of `saltlite.model.signature`."""
     try:
         return isinstance(value, str) and bool(parse_signature(value))
     except RemoteProtocolError:
@@ -125,7 +123,7 @@ def _function(value: object) -> bool:
 
 
 def _texts(value: object) -> bool:
-    """The texts of one `functions` message: no more than an honest minion sends."""
+    """The texts of one `functions` message."""
     if not isinstance(value, list) or len(value) > FUNCTIONS_MAX or not all(isinstance(text, str) for text in value):
         return False
     return _bytes_of(value) <= FUNCTIONS_BYTES_MAX and all(map(_function, value))
@@ -165,7 +163,7 @@ _PATH = _text(PATH_BYTES_MAX)
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One row of the table. `before_accept`: a pending minion may send it, or be sent it."""
+    """One row of the table. `before_accept`: allowed in the session of a pending minion."""
 
     sender: Sender
     fields: Mapping[str, Check]
@@ -310,34 +308,32 @@ AUTH_FIELDS: dict[str, Check] = {
     "token": _octets(0, PROOF_BYTES),
     "functions": _DIGEST,
 }
-"""The payload of AUTH: what a minion says of itself once the master has proved itself."""
+"""The payload of AUTH: what a minion reports about itself after the master has authenticated."""
 
 REPLY_FIELDS: dict[str, Check] = {
     "cert": _octets(1, 320),
     "chain": _octets(0, FLEET_CHAIN_BYTES),
     "now": _whole(0, 2**53),
 }
-"""The payload of REPLY: the master's proof, the successions that lead to its fleet key from the one that the minion
-named (`saltlite.wire.certificates`), and its clock in seconds since 1970 (to be logged, never
-trusted)."""
+"""The payload of REPLY: the master's certificate, the successions from the fleet key that the minion named to the
+present one (`saltlite.wire.certificates`), and its clock in seconds since 1970 (for logs, never trusted)."""
 
 
 def functions_digest(texts: Iterable[str], *, whole: bool) -> str:
-    """What stands for a set of functions in AUTH and in `functions`: 32 hexadecimal digits.
+    """The digest of a set of functions in AUTH and in `functions`: 32 hexadecimal digits.
 
-    Minions with the same functions have the same digest, so the master asks only one of them; the one that answers
-    speaks for all, so everything that it says is in the digest.
+    Minions with the same functions have the same digest, so the master asks only one of them. Its answer counts for
+    all, so the digest covers everything in it.
     """
     lines = [*sorted(set(texts)), "" if whole else "..."]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:DIGEST_DIGITS]
 
 
 def functions_message(texts: Sequence[str], *, whole: bool) -> Message:
-    """The `functions` message for texts of `saltlite.model.signature`, each of another function.
+    """The `functions` message for texts of `saltlite.model.signature`, one for each function.
 
-    Where they do not all fit into a frame, the longest lose what the function takes; where the names alone do not
-    fit, the last ones are left out and the message says that it is not the whole set. A function that no job could
-    name is left out.
+    If they do not fit into a frame, the longest lose their parameters; if the names alone do not fit, the last ones are
+    omitted and the message is marked as incomplete. Functions with invalid names are skipped.
     """
     fitting = _shortened([text for text in texts if is_function_name(function_of(text))])
     kept = fitting[:FUNCTIONS_MAX]
@@ -348,7 +344,7 @@ def functions_message(texts: Sequence[str], *, whole: bool) -> Message:
 
 
 def _shortened(texts: Sequence[str]) -> list[str]:
-    """The texts with as many signatures as fit; risks stay, for they protect somebody."""
+    """The texts with as many signatures as fit; risks stay, because they protect users."""
     shorter = list(texts)
     excess = _bytes_of(shorter) - FUNCTIONS_BYTES_MAX
     for index in sorted(range(len(shorter)), key=lambda each: len(shorter[each]), reverse=True):
@@ -364,7 +360,7 @@ def _shortened(texts: Sequence[str]) -> list[str]:
 
 
 def unfit_field(result: Mapping[str, Any]) -> str:
-    """The first number or text of a result that a `ret` cannot carry, "" when it can carry all of them."""
+    """The first number or text of a result that a `return` cannot carry, "" for none."""
     fields = VERBS["return"].fields
     return next(
         (name for name in fields.keys() & result.keys() - {"body", "state"} if not fields[name](result[name])), ""
@@ -372,10 +368,10 @@ def unfit_field(result: Mapping[str, Any]) -> str:
 
 
 def check(message: object, sender: Sender, *, accepted: bool) -> Message:
-    """`message` as the table describes it, or RemoteProtocolError.
+    """`message` if the table allows it, else RemoteProtocolError.
 
-    Reasons: `bad-message` (not a map, a field missing, unknown, or of the wrong kind), `unknown-verb`
-    (also for a verb of the other side), `not-accepted` (a verb that a pending minion has no part in).
+    Reasons: `bad-message` (not a map, or a missing, unknown or invalid field), `unknown-verb` (also for a verb of the
+    other side), `not-accepted` (not allowed for a pending minion).
     """
     if not isinstance(message, dict):
         raise RemoteProtocolError("bad-message", "not a map")
@@ -390,7 +386,7 @@ def check(message: object, sender: Sender, *, accepted: bool) -> Message:
 
 
 def check_payload(payload: object, fields: Mapping[str, Check]) -> Message:
-    """A handshake payload as AUTH_FIELDS or REPLY_FIELDS describe it; RemoteProtocolError("bad-message")."""
+    """A handshake payload checked against AUTH_FIELDS or REPLY_FIELDS; raises RemoteProtocolError("bad-message")."""
     if not isinstance(payload, dict):
         raise RemoteProtocolError("bad-message", "not a map")
     _check_fields(payload, fields, 0)
@@ -406,6 +402,6 @@ def _check_fields(message: Mapping[str, Any], fields: Mapping[str, Check], besid
 
 
 def response_message(n: int, state: str, **fields: Any) -> Message:
-    """A `response` message; what is not given says nothing."""
+    """A `response` message; omitted fields are empty."""
     nothing = {"size": 0, "sha256": b"", "mode": 0, "mtime": 0, "data": b"", "names": [], "more": False, "sig": b""}
     return {"t": "response", "n": n, "state": state, **nothing, **fields}

@@ -1,7 +1,7 @@
 """The handshake: Noise_XX_25519_ChaChaPoly_SHA256, both roles, without IO.
 
-The contract is the Noise Protocol Framework, revision 34 (sections 5 and 7); names of tokens and steps are
-its names. There is one suite and nothing to negotiate: another suite is another protocol version.
+It follows the Noise Protocol Framework, revision 34 (sections 5 and 7), and uses its names for tokens and steps. There
+is one suite and no negotiation: another suite is another protocol version.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TAG_BYTES = 16
 
 
 class Role(Enum):
-    """Who speaks first. A minion is the initiator, a master the responder."""
+    """A minion is the initiator, a master the responder."""
 
     INITIATOR = "initiator"
     RESPONDER = "responder"
@@ -45,7 +45,7 @@ _PATTERN: tuple[tuple[_Token, ...], ...] = (
     (_Token.S, _Token.SE),
 )
 
-# Which key each side brings to a Diffie-Hellman token: (initiator's, responder's).
+# The key of each side in a Diffie-Hellman token: (initiator's, responder's).
 _DH: dict[_Token, tuple[_Token, _Token]] = {
     _Token.EE: (_Token.E, _Token.E),
     _Token.ES: (_Token.E, _Token.S),
@@ -53,7 +53,7 @@ _DH: dict[_Token, tuple[_Token, _Token]] = {
 }
 
 MESSAGE_MAX = REPLY_MAX - 2
-"""Bytes of one handshake message: what fits beside the two bytes of frame header."""
+"""Bytes of one handshake message: a frame without its two header bytes."""
 
 PAYLOAD_MAX = MESSAGE_MAX - KEY_BYTES - (KEY_BYTES + TAG_BYTES) - TAG_BYTES
 """Bytes of payload that fit into every handshake message (the second one has the most overhead)."""
@@ -72,10 +72,10 @@ def nonce_of(counter: int) -> bytes:
 
 
 class CipherState:
-    """One direction's key. `aead` is the cipher itself, for a session that counts its own frames.
+    """The key of one direction. `aead` is the cipher, for a session that counts its own frames.
 
-    A (key, counter) pair must never encrypt twice: whoever takes `aead` from here counts from 0 and lets go
-    of this object.
+    A (key, counter) pair must never encrypt twice: a user of `aead` counts from 0 and does not use this object any
+    more.
     """
 
     __slots__ = ("_counter", "aead")
@@ -101,14 +101,12 @@ class CipherState:
 
 
 class Handshake:
-    """One handshake, one side. Feed it in turn; it does no IO and keeps no time.
+    """One side of one handshake, without IO and clock.
 
-    `static` and `ephemeral` are raw X25519 private keys of 32 bytes; `ephemeral` must be fresh random bytes,
-    used for this handshake only. `prologue` is what both sides must already agree on.
-
-    A call out of turn raises LocalProtocolError and changes nothing. Anything wrong with what the peer sent
-    raises RemoteProtocolError("bad-handshake"); from then on the object is dead, its keys are gone, and every
-    call raises LocalProtocolError.
+    `static` and `ephemeral` are raw X25519 private keys of 32 bytes; `ephemeral` must be fresh random bytes, used for
+    this handshake only. Both sides must agree on `prologue`. A call out of turn raises LocalProtocolError and has no
+    effect. An invalid message of the peer raises RemoteProtocolError("bad-handshake"); after it the keys are deleted,
+    and every call raises LocalProtocolError.
     """
 
     __slots__ = ("_ciphers", "_dead", "_hash", "_private", "_remote", "_role", "_step", "_symmetric")
@@ -125,12 +123,12 @@ class Handshake:
 
     @property
     def finished(self) -> bool:
-        """All three messages have passed, and both sides have proved their static keys."""
+        """All three messages were exchanged, and both static keys are authenticated."""
         return self._step == len(_PATTERN)
 
     @property
     def remote_static(self) -> bytes:
-        """The peer's static public key, 32 bytes: known from message 2 (initiator) or 3 (responder) on."""
+        """The peer's static public key, 32 bytes: known after message 2 (initiator) or 3 (responder)."""
         if _Token.S not in self._remote:
             raise LocalProtocolError("the peer's static key is not known: the handshake has not brought it")
         return self._remote[_Token.S]
@@ -143,10 +141,10 @@ class Handshake:
         return self._hash
 
     def write(self, payload: bytes) -> bytes:
-        """The next message to send. A payload travels in the clear in message 1, encrypted in 2 and 3.
+        """The next message to send. The payload is in the clear in message 1, encrypted in 2 and 3.
 
         Raises LocalProtocolError out of turn or when the payload is longer than PAYLOAD_MAX, and
-        RemoteProtocolError("bad-handshake") when the peer's key, seen earlier, was a weak one.
+        RemoteProtocolError("bad-handshake") when the peer's earlier key was weak.
         """
         self._expect(writing=True)
         if len(payload) > PAYLOAD_MAX:
@@ -162,8 +160,7 @@ class Handshake:
     def read(self, message: bytes) -> bytes:
         """The payload of the peer's next message.
 
-        Raises LocalProtocolError out of turn, RemoteProtocolError("bad-handshake") for a message that is not
-        the one that an honest peer sends next.
+        Raises LocalProtocolError out of turn, RemoteProtocolError("bad-handshake") for an invalid message.
         """
         self._expect(writing=False)
         try:
@@ -175,7 +172,7 @@ class Handshake:
         return payload
 
     def split(self) -> tuple[CipherState, CipherState]:
-        """The ciphers for (sending, receiving) on this side; given out once."""
+        """The ciphers for (sending, receiving) on this side; available once."""
         if self._ciphers is None:
             raise LocalProtocolError("the session keys exist once, after the last message of the handshake")
         ciphers, self._ciphers = self._ciphers, None
@@ -250,7 +247,7 @@ class Handshake:
         self._forget()
 
     def _forget(self) -> None:
-        """Let go of every secret that could open recorded traffic later."""
+        """Delete every secret that could decrypt recorded traffic later."""
         self._private.clear()
         self._symmetric = _Symmetric(b"")
 

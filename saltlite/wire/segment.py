@@ -1,7 +1,7 @@
-"""What resources of one part of a job have answered, as it travels and lies in the spool: some results together.
+"""Segments: some results of the resources of one part of a job, as they are spooled and sent.
 
-A segment is a msgpack array of arrays `[srn, state, retcode, body, start_ms, dur_ms, reason]`. A body is what one
-function returned, encoded as that of a minion's own return; it is empty where there is none.
+A segment is a msgpack array of arrays `[srn, state, retcode, body, start_ms, dur_ms, reason]`. A body is the encoded
+return value of one function, empty if there is none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEGMENT = codec.Limits(
     containers=PART_RESOURCES + 1,
     total=SEGMENT_MAX,
 )
-"""What may be in a segment."""
+"""The limits of a segment."""
 
 STATES = frozenset(
     {
@@ -36,12 +36,12 @@ STATES = frozenset(
         TargetState.REFUSED,
     }
 )
-"""What becomes of a resource on its minion."""
+"""The states that a minion reports for a resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentRow:
-    """What became of one resource: times are milliseconds, `start_ms` since 1970 by the minion's clock."""
+    """The result of one resource: times are milliseconds, `start_ms` since 1970 by the minion's clock."""
 
     srn: TargetId
     state: TargetState
@@ -53,16 +53,14 @@ class SegmentRow:
 
 
 def encode_segment(rows: Sequence[SegmentRow]) -> bytes:
-    """The bytes of a segment. Raises LocalProtocolError when it would have more than SEGMENT_MAX of them."""
+    """The encoded segment. Raises LocalProtocolError when it has more than SEGMENT_MAX bytes."""
     packed = [[row.srn, row.state, row.retcode, row.body, row.start_ms, row.dur_ms, row.reason] for row in rows]
     return codec.encode(packed, SEGMENT)
 
 
 def decode_segment(data: bytes) -> list[SegmentRow]:
-    """The rows of a segment, each of another resource.
-
-    Raises RemoteProtocolError with the reason `bad-segment`, or one of `codec.decode`.
-    """
+    """The rows of a segment, one for each resource. Raises RemoteProtocolError with the reason `bad-segment`, or one of
+    `codec.decode`."""
     rows = codec.decode(data, SEGMENT)
     if type(rows) is not list:
         raise RemoteProtocolError("bad-segment", "it is no list")

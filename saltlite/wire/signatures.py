@@ -24,7 +24,7 @@ from saltlite.wire.messages import NONCE_BYTES, Message
 SEED_BYTES = 32
 SIGNATURE_BYTES = 64
 _PUBLIC_KEYS_KEPT = 16
-"""Public keys that a process remembers: a minion trusts one a master."""
+"""Cached public keys: a minion trusts one for each master."""
 
 
 def sign(seed: bytes, domain: bytes, content: bytes) -> bytes:
@@ -45,7 +45,7 @@ def is_signed(public: bytes, domain: bytes, content: bytes, signature: bytes) ->
 
 @functools.lru_cache(1)
 def _private_key(seed: bytes) -> Ed25519PrivateKey:
-    # A process signs with one key, and to make the key of its seed costs as much as to sign.
+    # A process signs with one key, and deriving the key from its seed costs as much as a signature.
     return Ed25519PrivateKey.from_private_bytes(seed)
 
 
@@ -77,19 +77,19 @@ def token_public(token: JoinToken) -> bytes:
 
 
 def prove(token: JoinToken, minion: MinionId, static_public: bytes) -> bytes:
-    """The PROOF_BYTES that let this key in under this id; `static_public` is the minion's X25519 key."""
+    """The PROOF_BYTES for this id and key; `static_public` is the minion's X25519 key."""
     return token.token_id.encode("ascii") + _private(token).sign(_claim(minion, static_public))
 
 
 def token_of(proof: bytes) -> str:
-    """The id of the token that a proof names; "" for what is no proof."""
+    """The id of the token of a proof; "" for an invalid proof."""
     if len(proof) != PROOF_BYTES:
         return ""
     return proof[:TOKEN_ID_CHARACTERS].decode("ascii", "replace")
 
 
 def proves(public: bytes, proof: bytes, minion: MinionId, static_public: bytes) -> bool:
-    """Whether the holder of the token with that public key signed exactly this id and this key."""
+    """Whether the holder of the token with that public key signed this id and this key."""
     if len(proof) != PROOF_BYTES:
         return False
     try:
@@ -130,11 +130,11 @@ BUSY = "busy"
 
 _DOMAIN = b"saltlite answer 1\0"
 _BESIDE = frozenset({"n", "nonce", "sig"})
-"""Fields that are not part of what was asked and answered."""
+"""Fields that the signature does not cover."""
 
 
 def needs_signature(question: Message) -> bool:
-    """Whether the answer to that question is believed only if a master signed it."""
+    """Whether the answer to that request must be signed by a master."""
     match question["t"]:
         case "file_request":
             return bool(question["operation"] != "read")
@@ -145,19 +145,19 @@ def needs_signature(question: Message) -> bool:
 
 
 def with_nonce(question: Message, entropy: Callable[[int], bytes]) -> Message:
-    """The question as it is sent, with a nonce of its own where its answer is to be signed."""
+    """The request with a nonce, if its answer must be signed."""
     return {**question, "nonce": entropy(NONCE_BYTES)} if needs_signature(question) else question
 
 
 def signed(seed: bytes, minion: str, question: Message, answer: Message) -> Message:
-    """The answer as it is sent: with the signature of the job key where the question needs one."""
+    """The answer with the signature of the job key, if the request needs one."""
     if not needs_signature(question) or answer["state"] == BUSY:
         return answer
     return {**answer, "sig": sign(seed, _DOMAIN, _statement(minion, question, answer))}
 
 
 def is_believed(keys: Iterable[bytes], minion: str, question: Message, answer: Message) -> bool:
-    """Whether that answer to that question, as it was sent, may be acted on; `keys` are the job keys of masters."""
+    """Whether that answer to that request is valid; `keys` are the job keys of masters."""
     if not needs_signature(question) or answer["state"] == BUSY:
         return True
     if len(question["nonce"]) != NONCE_BYTES:

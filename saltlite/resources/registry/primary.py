@@ -87,7 +87,7 @@ class Primary(Protocol):
         ...
 
     def commit(self, changes: Sequence[Change]) -> None:
-        """IpcMessage `writing`: make all changes, or none; each key at most once. They are on disk when it returns."""
+        """Inside `writing`: make all changes, or none; each key at most once. They are on disk when it returns."""
         ...
 
     def generation(self) -> int:
