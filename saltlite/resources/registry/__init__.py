@@ -1,6 +1,6 @@
-"""Whose resources are whose: the rules of the registry, and the layout of its file, both without the file.
+"""The registry of resources: which minion manages which resource.
 
-What belongs here: records, slots and headers as functions over bytes, the views that are derived from the change
-feed, what a registration changes, and `Registry`, which puts them together over the port `Primary`.
-What does not: files, maps, locks and syncs (`saltlite.resources.registry.mmap`), and who may register what.
+`Registry` answers queries over a `Primary`, which stores the rows; `admission` checks registrations, and `layout` has
+the format of the file. All of these are pure. `mmap` has the file with its maps, locks and syncs, and `memory` a twin
+for tests.
 """

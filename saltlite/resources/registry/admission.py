@@ -28,10 +28,10 @@ from saltlite.resources.registry.primary import Conflict
 
 
 LOOKS = 3
-"""Looks that have to miss the same resources before these go."""
+"""Looks in a row that have to miss the same resources before these are removed."""
 
 MANY = 20
-"""A type that had so many resources, or more, may not lose more than half of them at once."""
+"""A type with this many resources may not lose more than half of them at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,31 +39,29 @@ class Missing:
     """Resources of one type that stay although their minion did not find them."""
 
     since: Mapping[str, float]
-    """Bare id -> since when it is missed, wall-clock seconds since 1970."""
+    """Bare id -> the time since it is missing, wall-clock seconds since 1970."""
     looks: int
-    """Looks in a row that missed exactly these."""
+    """Number of looks in a row that missed exactly these."""
     look: str
-    """The name of the last of those looks."""
+    """The name of the last of these looks."""
 
     def without(self, bare_ids: Set[str]) -> Missing | None:
-        """The same without these ids; None when none is left."""
+        """The same without these ids; None if none is left."""
         since = {bare_id: at for bare_id, at in self.since.items() if bare_id not in bare_ids}
         return Missing(since, self.looks, self.look) if since else None
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a look at one type found. `look` is its name, "" when the look failed: then nothing is known."""
+    """The result of a look at one type. `look` is its name, "" for a failed look, which says nothing."""
 
     ids: Set[str]
     look: str
 
 
 def still_missing(held: Set[str], seen: Seen, before: Missing | None, now: float) -> Missing | None:
-    """What of `held`, the resources that the minion manages, stays although it was not seen; None: nothing does.
-
-    `now`: wall-clock seconds since 1970.
-    """
+    """The resources of `held` that stay although they were not seen; None for none. `now`: wall-clock seconds since
+    1970."""
     gone = held - seen.ids
     if not gone or (seen.look and not is_suspicious(len(held), len(seen.ids))):
         return None
@@ -77,15 +75,15 @@ def still_missing(held: Set[str], seen: Seen, before: Missing | None, now: float
 
 
 def is_suspicious(was: int, found: int) -> bool:
-    """Whether so few of a type are believed only after several looks."""
+    """Whether such a loss needs the confirmation of several looks."""
     return (found == 0 and was > 0) or (was >= MANY and found < was / 2)
 
 
 QUOTA = 100_000
-"""Resources of one minion, where the configuration does not say."""
+"""Default number of resources of one minion."""
 
 REASONS_MAX = 20
-"""Sentences about one registration; who has more to mend begins with these."""
+"""Sentences about one registration; further ones are only counted."""
 
 TYPES_MAX = 256
 """Resource types of one minion."""
@@ -104,11 +102,11 @@ _FIELDS = frozenset({"resources", "grains", "stale", "functions", "look", "repor
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the configuration says about registrations."""
+    """The configuration of registrations."""
 
     conflict: Conflict = Conflict.REFUSE
     policy: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Glob of minions -> globs of SRNs that they may register; empty: everybody may register anything."""
+    """Glob of minions -> globs of SRNs that they may register; empty: every minion may register any."""
     quota: int = QUOTA
     """Resources of one minion."""
     events: bool = True
@@ -117,28 +115,27 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationContext:
-    """A registration that can be one. Nothing of it stands yet."""
+    """A valid registration that has no effect yet."""
 
     resources: Mapping[str, Sequence[str]]
-    """Type -> bare ids, each once."""
+    """Type -> unique bare ids."""
     grains: Mapping[TargetId, Mapping[str, Any]]
     stale: frozenset[TargetId]
-    """Resources whose grains could not be had now: the old ones stay."""
+    """Resources whose grains could not be collected now: the old ones stay."""
     functions: Mapping[str, Mapping[str, str]]
     """Type -> function -> its text of `saltlite.model.signature`."""
     reports: Mapping[str, TypeReport] = field(default_factory=dict)
-    """What the minion tells of each type that its pillar declares."""
+    """The minion's report about each type that its pillar declares."""
     look: str = ""
-    """The name of the minion's last look at all: that of types without a report, which it has no more."""
+    """The name of the minion's last look, for types without a report, which are gone."""
 
     def seen(self, kind: str) -> Seen:
-        """What was found of a type, in which look."""
+        """The result of the last look at that type."""
         report = self.reports.get(kind)
         look = self.look if report is None else report.look if report.found is not None else ""
         return Seen(frozenset(self.resources.get(kind, ())), look)
 
     def srns(self) -> Iterator[TargetId]:
-        """All of its resources."""
         for kind, ids in self.resources.items():
             for bare_id in ids:
                 yield resource_index_srn_key(kind, bare_id)
@@ -147,7 +144,7 @@ class RegistrationContext:
 def read_registration(document: Mapping[Any, Any], quota: int) -> RegistrationContext:
     """The registration in a document of a minion.
 
-    Raises RefusedError, whose lines are sentences: each names one thing that is wrong, REASONS_MAX at most.
+    Raises RefusedError, whose lines are at most REASONS_MAX sentences, one for each error.
     """
     reasons = list(islice(_problems(document, quota), REASONS_MAX + 1))
     if reasons:
@@ -164,7 +161,7 @@ def read_registration(document: Mapping[Any, Any], quota: int) -> RegistrationCo
 
 
 def shortened(reasons: Sequence[str]) -> list[str]:
-    """The first REASONS_MAX, and a word about the others."""
+    """The first REASONS_MAX, and the number of the others."""
     more = len(reasons) - REASONS_MAX
     return [*reasons[:REASONS_MAX], *(["and more"] if more > 0 else [])]
 
@@ -260,7 +257,7 @@ def _is_text(text: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What of a registration the rules let through, and a sentence about each resource that they kept back."""
+    """The admitted part of a registration, and a sentence about each withheld resource."""
 
     resources: dict[str, list[str]]
     refused: list[str]
@@ -273,9 +270,9 @@ def admit(
     *,
     is_minion: Callable[[Sequence[str]], Iterable[str]],
 ) -> Admitted:
-    """Keep back what the policy does not allow this minion, and resources that are called like a minion.
+    """Withhold resources that the policy forbids, or that have the name of a minion.
 
-    `is_minion` says which of some ids belong to minions: two different things must never answer to one name.
+    `is_minion` returns those of some ids that belong to minions: two different things must never answer to one name.
     """
     allowed = _allowed(rules.policy, minion)
     taken = frozenset(is_minion([bare_id for ids in registering.resources.values() for bare_id in ids]))
@@ -298,5 +295,5 @@ def _allowed(policy: Mapping[str, Sequence[str]], minion: MinionId) -> Callable[
     if not policy:
         return None
     globs = [glob for minions, globs in policy.items() if fnmatchcase(minion, minions) for glob in globs]
-    # A set of no globs matches nothing.
+    # An empty set of globs matches nothing.
     return re.compile("|".join(map(translate, globs)) or r"(?!)").fullmatch

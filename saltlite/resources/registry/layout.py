@@ -37,22 +37,22 @@ from saltlite.errors import DamagedError, StoreError
 PUT = 1
 DELETE = 2
 LAST = 4
-"""Flag of the record that ends a transaction: without it, what stands before it was never acknowledged."""
+"""Flag of the last record of a transaction: without it, the records before it were never acknowledged."""
 
 KIND = 7
 HEAD = Struct("<IHH")
 RECORD_MIN = HEAD.size + 8
 RECORD_MAX = 4096
-"""Bytes of one record: a key has at most 320, a value some hundred."""
+"""Bytes of one record: a key has at most 320, a value a few hundred."""
 
 WHOLE = 0x2144DF1C
 """CRC-32 of anything that is followed by its own CRC-32."""
 
 OWNERS_KEPT = 65_536
-"""Values that are taken apart once only: there is one for each type of each minion."""
+"""Cached values: there is one for each type of each minion."""
 
 Change = tuple[bytes, bytes | None]
-"""A key with its new value, or with None when it goes."""
+"""A key with its new value, None for a deletion."""
 
 
 class Mapped(Protocol):
@@ -84,7 +84,7 @@ def owner_in(value: bytes) -> tuple[str, str]:
 
 
 def is_possible(key: bytes, value: bytes) -> bool:
-    """Whether a registry can have written that row: a text whose type is the one that its value names."""
+    """Whether this can be a row of a registry: the type in its key equals the one in its value."""
     try:
         key.decode()
         return key.startswith(owner_in(value)[1].encode() + b":")
@@ -93,15 +93,12 @@ def is_possible(key: bytes, value: bytes) -> bool:
 
 
 def encoded(changes: Sequence[Change]) -> list[bytes]:
-    """One transaction, of one change at least: a record for each, in order.
-
-    Raises StoreError when a row is too long for a record.
-    """
+    """One transaction of at least one change: a record for each, in order. Raises StoreError when a row is too long."""
     lines: list[bytes] = []
     known: bytes | None = b"no value yet"
     shapes: dict[int, tuple[bytes, bytes]] = {}
     for key, value in changes:
-        # Rows of one minion differ by their keys only, so what surrounds a key is made once for each length.
+        # Rows of one minion differ in their keys only, so the bytes around a key are made once for each length.
         if value != known:
             known, shapes = value, {}
         if (shape := shapes.get(len(key))) is None:
@@ -115,7 +112,7 @@ def encoded(changes: Sequence[Change]) -> list[bytes]:
 
 
 def _shape(key: bytes, value: bytes | None, flags: int) -> tuple[bytes, bytes]:
-    """What stands before the key, and between the key and the CRC."""
+    """The bytes before the key, and between the key and the CRC."""
     body = value or b""
     used = HEAD.size + len(key) + len(body) + 4
     size = (used + 7) & ~7
@@ -126,9 +123,9 @@ def _shape(key: bytes, value: bytes | None, flags: int) -> tuple[bytes, bytes]:
 
 
 def read(log: Mapped, at: int, end: int) -> tuple[int, int, bytes, bytes | None]:
-    """The record at that offset: its size, its flags, key, and value (None for a delete).
+    """The record at that offset: its size, its flags, key, and value (None for a deletion).
 
-    Raises DamagedError when there is no whole record between `at` and `end`.
+    Raises DamagedError when there is no complete record between `at` and `end`.
     """
     if at + RECORD_MIN <= end:
         word, keys, values = HEAD.unpack_from(log, at)
@@ -146,9 +143,9 @@ def read(log: Mapped, at: int, end: int) -> tuple[int, int, bytes, bytes | None]
 
 
 def changes_in(log: Mapped, start: int, end: int) -> Iterator[Change]:
-    """What happened between two offsets, in order. Raises DamagedError at a record that is not whole."""
+    """The changes between two offsets, in order. Raises DamagedError at an incomplete record."""
     unpack, head, at = HEAD.unpack_from, HEAD.size, start
-    # The loop behind a full build of the views: `read` in place, for it runs a million times.
+    # The loop of a full build of the views: `read` is inlined, because it runs a million times.
     while at < end:
         word, keys, values = unpack(log, at) if at + RECORD_MIN <= end else (0, 0, 0)
         size = word & ~KIND
@@ -161,7 +158,7 @@ def changes_in(log: Mapped, start: int, end: int) -> Iterator[Change]:
 
 
 def whole_records(log: Mapped, start: int, end: int) -> Iterator[tuple[int, int, bytes, bytes | None]]:
-    """Every record that is whole, with its offset and its flags; over damage it goes on at the next whole record."""
+    """Every complete record with its offset and its flags; after damage it continues at the next complete record."""
     at = start
     while at + RECORD_MIN <= end:
         try:
@@ -179,47 +176,48 @@ PAGE = 4096
 HEADERS = (0, 512)
 STATES = (1024, 2048)
 SUPERSEDED = 3072 // 8
-"""Index, in words, of the word that is 1 once another file stands in place of this one."""
+"""Index, in words, of the word that is 1 after another file has replaced this one."""
 COMMITTED = SUPERSEDED + 1
-"""Index, in words, of the number of the last commit: what readers watch."""
+"""Index, in words, of the number of the last commit, which readers watch."""
 INDEX_START = PAGE
 
 SLOT = 16
 SPARE_SLOTS = 64
-"""Slots behind the last home, so that no row wraps around; when they do not suffice the table grows."""
+"""Slots behind the last home, so that no row wraps around; when they are used up the table grows."""
 CAPACITY_MIN = 128
 CAPACITY_MAX = 1 << 32
 LOAD_MAX = 0.7
-"""Used slots for each home; above it linear probing gets slow, and the table grows."""
+"""Used slots for each home, above which linear probing is slow and the table grows."""
 GROW_TWICE = 1 << 20
-"""Homes up to which a table grows fourfold, so that few growths are needed to become large."""
+"""Homes up to which a table grows fourfold, so that a large size takes few steps."""
 
 COMMIT_MAX = 1 << 62
-"""No registry has so many commits: a state that says so is damaged, and its successor would fit into no word."""
+"""More commits than a registry can have: a state with such a number is damaged, and its successor would not fit into a
+word."""
 INCOMPLETE = 1
-"""Flag of the state: rows were lost, and not all minions have registered again since."""
+"""Flag of the state: rows were lost, and not all minions have registered again yet."""
 
 _NOBODY = bytes(16)
 _HEADER = Struct("<8sI4sQ16s16s16sQ")
 _STATE = Struct("<QQQQQQQ16s")
 _ORDER = array("I", [0x01020304]).tobytes()
-"""Bytes of a number on this machine: a file of a machine with the other order is not read as damage."""
+"""The byte order of this machine, so that a file of the other order is not read as damage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What stays the same as long as a file lives."""
+    """The constant part of a file's header."""
 
     capacity: int
     """Homes in the index, a power of two."""
     incarnation: bytes
-    """16 random bytes: the name of this file's content."""
+    """16 random bytes that identify this file's content."""
     hash_key: bytes
-    """16 random bytes that fingerprints depend on, so that nobody can choose ids that pile up."""
+    """16 random bytes in the fingerprints, so that an attacker cannot choose colliding ids."""
     parent: bytes = _NOBODY
-    """Incarnation of the file that this one continues, zeros when it continues none."""
+    """Incarnation of the file that this one continues, zeros for none."""
     carried: int = 0
-    """End of what this file took over: who had read all of the parent goes on from there."""
+    """End of the rows taken from the parent: a reader that has read all of the parent continues there."""
 
     @property
     def log_start(self) -> int:
@@ -242,23 +240,23 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the last commit left."""
+    """The state after the last commit."""
 
     commit: int
-    """Number of the last commit; it goes on counting in the file that comes after this one."""
+    """Number of the last commit; it continues in the successor of this file."""
     tail: int
     """End of the committed log."""
     live: int
     """Rows."""
     used: int
-    """Slots in use: rows, and keys that were deleted."""
+    """Used slots, including those of deleted keys."""
     records: int
-    """Records of the log, those that a later one replaced included."""
+    """Records of the log, including replaced ones."""
     checkpoint: int
-    """Up to here the index is on disk; after a power failure what follows is entered again."""
+    """The index is on disk up to here; after a power failure later records are entered again."""
     flags: int
     boot: bytes
-    """16 bytes that are others after each start of the machine."""
+    """16 bytes that change with each start of the machine."""
 
     def pack(self) -> bytes:
         body = _STATE.pack(
@@ -268,7 +266,7 @@ class State:
 
 
 def read_header(file: Mapped) -> Header:
-    """The header. Raises DamagedError for a file that is damaged, of another version or of something else."""
+    """The header. Raises DamagedError for a damaged file, another version or another kind of file."""
     size, why = _HEADER.size, "it is damaged"
     for start in HEADERS:
         body, check = file[start : start + size], file[start + size : start + size + 4]
@@ -285,7 +283,7 @@ def read_header(file: Mapped) -> Header:
 
 
 def read_state(file: Mapped, header: Header) -> State:
-    """The newest state that is whole. Raises DamagedError when none is."""
+    """The newest complete state. Raises DamagedError if there is none."""
     found: list[State] = []
     for start in STATES:
         body, check = file[start : start + _STATE.size], file[start + _STATE.size : start + _STATE.size + 4]
@@ -311,7 +309,7 @@ def fingerprints(hash_key: bytes, keys: Iterable[bytes]) -> list[int]:
 
 
 def capacity_for(rows: int, at_least: int = CAPACITY_MIN) -> int:
-    """Homes for that many rows and a quarter more, before the table is too full. Raises OverflowError."""
+    """Homes for that many rows and a quarter more. Raises OverflowError."""
     capacity = CAPACITY_MIN
     while capacity * LOAD_MAX < 1.25 * rows or capacity < at_least:
         capacity *= 2
@@ -341,15 +339,15 @@ class NoRoomError(Exception):
 
 
 def shift_for(capacity: int) -> int:
-    """How far a fingerprint is shifted to give its home in a table of that many homes."""
+    """The shift that turns a fingerprint into its home in a table of that many homes."""
     return 64 - (capacity.bit_length() - 1)
 
 
 def probe(words: Sequence[int], fingerprint: int, shift: int, has_key: Callable[[int], bool]) -> int:
-    """The number of the word where that key's slot begins, or where it is to begin: that word is EMPTY then.
+    """The number of the word where that key's slot starts, or could start; that word is then EMPTY.
 
-    `words` begins with the first slot. `has_key` tells whether the record at an offset is of the key in question.
-    Raises NoRoomError when there is neither.
+    `words` starts with the first slot. `has_key` tells whether the record at an offset has the key. Raises NoRoomError
+    if there is neither.
     """
     at, end = 2 * (fingerprint >> shift), len(words)
     while at < end:
@@ -361,14 +359,14 @@ def probe(words: Sequence[int], fingerprint: int, shift: int, has_key: Callable[
 
 
 def pack_sorted(entries: Iterable[tuple[int, int]], capacity: int) -> array[int]:
-    """A table of (fingerprint, offset) that come in ascending order: each stands at its home or right behind the last.
+    """A table of (fingerprint, offset) in ascending order: each is at its home or directly after the one before.
 
     Raises NoRoomError when they run over the end.
     """
     words = array("Q", bytes(16 * (capacity + SPARE_SLOTS)))
     shift, place = 64 - capacity.bit_length(), -2
     for fingerprint, offset in entries:
-        # One bit less of a shift, and the lowest bit away: the number of the word, not of the slot.
+        # The shift is one bit shorter and the lowest bit cleared: the number of the word, not of the slot.
         home = fingerprint >> shift & -2
         place = home if home > place else place + 2
         try:

@@ -1,6 +1,6 @@
 """The registry's rows in memory: the twin of `saltlite.resources.registry.mmap`, for tests and the simulator.
 
-One `MemoryRows` is what all processes of a master share; each has its own `MemoryPrimary` over it.
+All processes of a master share one `MemoryRows`; each has a `MemoryPrimary` over it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from saltlite.resources.registry.primary import Figures, Follower, Verification
 
 
 class MemoryRows:
-    """What one registry holds, with all changes since the last compaction."""
+    """The content of one registry, with all changes since the last compaction."""
 
     def __init__(self) -> None:
         self.rows: dict[bytes, bytes] = {}
         self.log: list[Change] = []
         self.first = 0
-        """Number of the oldest change in `log`: those before it are in the rows only."""
+        """Number of the oldest change in `log`: older ones are in the rows only."""
         self.commits = 0
         self.compactions = 1
         self.busy = False
@@ -96,7 +96,7 @@ class MemoryPrimary:
         )
 
     def compact(self) -> None:
-        # Whoever has seen all of the log goes on from its end, as behind a file that took the place of another.
+        # A reader that has seen all of the log continues at its end, as after the replacement of a file.
         shared = self._open()
         shared.first += len(shared.log)
         shared.log.clear()

@@ -20,74 +20,74 @@ from saltlite.resources.registry.layout import Change, owner_in, payload
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the registry knows of itself without reading its rows."""
+    """The counters of the registry, available without reading rows."""
 
     rows: int
     capacity: int
     """Homes in the index."""
     used: int
-    """Slots in use, those of deleted keys included."""
+    """Used slots, including those of deleted keys."""
     records: int
-    """Records of the log; what is more than `rows` goes with the next compaction."""
+    """Records of the log; those beyond `rows` go with the next compaction."""
     size: int
-    """Bytes of the file, without the room that is set aside behind the log."""
+    """Bytes of the file, without preallocated space."""
     generation: int
     incomplete: bool
-    """Rows were lost to damage, and not everybody has registered again since."""
+    """Rows were lost to damage, and not all minions have registered again yet."""
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What a look at every row found."""
+    """The result of a check of every row."""
 
     rows: int
     problems: tuple[str, ...]
-    """A sentence each, PROBLEMS_MAX at most; none: log and index are whole and agree."""
+    """At most PROBLEMS_MAX sentences; none if log and index are valid and agree."""
     aside: str
-    """Where the damaged file was moved, "" when there was nothing to repair."""
+    """Where the damaged file was moved, "" if there was nothing to repair."""
 
 
 PROBLEMS_MAX = 20
-"""Sentences of a verification: who has more knows enough."""
+"""Sentences of a verification; more would not help."""
 
 
 class Follower(Protocol):
-    """Somebody who keeps up with the rows."""
+    """A reader of the feed of changes."""
 
     def clear(self) -> None:
-        """Forget everything: all rows come anew."""
+        """Forget everything: all rows follow."""
         ...
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """Take over changes, in order; the same ones may come twice. Raises DamagedError for impossible ones."""
+        """Apply changes in order, possibly twice. Raises DamagedError for impossible ones."""
         ...
 
 
 class Primary(Protocol):
     """Rows of bytes, shared by all processes of a master. One thread uses one object.
 
-    Every method may raise StoreError; of a `commit` that raised it, nothing stands.
+    Every method may raise StoreError; a `commit` that raised it had no effect.
     """
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key as the last commit of any process left it."""
+        """The value of a key after the last commit of any process."""
         ...
 
     def follow(self, follower: Follower) -> None:
-        """From here on `refresh` keeps this one follower up to date, beginning with all rows."""
+        """From now on `refresh` updates this one follower, starting with all rows."""
         ...
 
     def refresh(self) -> None:
-        """Hand the follower what was committed since the last time. Costs next to nothing when that is nothing."""
+        """Give the follower the new commits. This costs almost nothing if there are none."""
         ...
 
     def writing(self) -> AbstractContextManager[None]:
-        """Alone: nobody else commits before it ends."""
+        """The write lock: no other process commits meanwhile."""
         ...
 
     def commit(self, changes: Sequence[Change]) -> None:
-        """Inside `writing`: make all changes, or none; each key at most once. They are on disk when it returns."""
+        """Within `writing`: make all changes or none; each key at most once. They are on disk when it returns."""
         ...
 
     def generation(self) -> int:
@@ -95,25 +95,25 @@ class Primary(Protocol):
         ...
 
     def content_version(self) -> tuple[int, int]:
-        """Another value after every commit and every compaction."""
+        """A value that changes with every commit and every compaction."""
         ...
 
     def figures(self) -> Figures: ...
 
     def compact(self) -> None:
-        """Drop what is not needed and pack the rest in order; nobody waits for it but for a moment at its end."""
+        """Delete what is not needed and pack the rest in order; writers wait only for a moment at its end."""
         ...
 
     def verify(self) -> Verification:
-        """Look at everything. Damage is repaired: the file goes aside, and rows in doubt are dropped."""
+        """Check everything. Damage is repaired: the file is moved aside, and doubtful rows are dropped."""
         ...
 
     def declare_complete(self) -> None:
-        """Every minion has registered since rows were lost."""
+        """Note that every minion has registered since rows were lost."""
         ...
 
     def close(self) -> None:
-        """Give everything back. A second close does nothing."""
+        """Release all resources. A second close does nothing."""
         ...
 
 
@@ -136,28 +136,25 @@ class Holding:
 class Views:
     """`by_minion`: minion -> type -> holding; `by_type`: type -> minion -> the same holding.
 
-    The third view, bare id -> its holdings, is asked through `holdings` and `owner`.
+    The third view, bare id -> its holdings, is available through `holdings` and `owner`.
     """
 
     def __init__(self) -> None:
         self.by_minion: dict[str, dict[str, Holding]] = {}
         self.by_type: dict[str, dict[str, Holding]] = {}
-        # Most bare ids have one type; a tuple for each of them would be the largest part of all this.
+        # Most bare ids have one type; a tuple for each of them would take most of the memory.
         self._by_bare_id: dict[str, Holding | tuple[Holding, ...]] = {}
         self._by_value: dict[bytes, Holding] = {}
 
     def clear(self) -> None:
-        """Forget everything: the feed begins anew."""
+        """Forget everything: the feed starts again."""
         self.by_minion.clear()
         self.by_type.clear()
         self._by_bare_id.clear()
         self._by_value.clear()
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """Follow the feed; to apply changes a second time, in order, changes nothing.
-
-        Raises DamagedError for a row that cannot have been written by a registry.
-        """
+        """Apply the feed; changes may be applied twice, in order. Raises DamagedError for an impossible row."""
         by_value, by_bare_id, known, prefix = self._by_value, self._by_bare_id, None, b""
         try:
             for key, value in changes:
@@ -181,27 +178,27 @@ class Views:
             raise DamagedError(f"the registry holds a key that is no text: {error.object[:80]!r}") from error
 
     def holdings(self, bare_id: str) -> tuple[Holding, ...]:
-        """Who has a resource of that bare id: at most one holding of each type."""
+        """The holdings with that bare id: at most one of each type."""
         held = self._by_bare_id.get(bare_id)
         if held is None:
             return ()
         return held if isinstance(held, tuple) else (held,)
 
     def owner(self, resource_type: str, bare_id: str) -> Holding | None:
-        """The holding that this resource is in, None when nobody manages it."""
+        """The holding that contains this resource, None if no minion manages it."""
         return next((held for held in self.holdings(bare_id) if held.type == resource_type), None)
 
     def known(self, bare_ids: Iterable[str]) -> set[str]:
-        """Those of the bare ids that any type has."""
+        """Those of the bare ids that exist in any type."""
         return self._by_bare_id.keys() & bare_ids
 
     def ids_of_type(self, resource_type: str) -> Iterator[str]:
-        """The bare ids of a type, in no order."""
+        """The bare ids of a type, unordered."""
         for holding in self.by_type.get(resource_type, {}).values():
             yield from holding.ids
 
     def __len__(self) -> int:
-        """How many bare ids there are."""
+        """The number of bare ids."""
         return len(self._by_bare_id)
 
     def _open(self, value: bytes) -> Holding:
@@ -214,7 +211,7 @@ class Views:
         return holding
 
     def _take(self, bare_id: str, holding: Holding) -> None:
-        """Move an id that is in other holdings: out of the one of the same type, beside those of others."""
+        """Take an id over from another holding of the same type; holdings of other types keep it."""
         others = tuple(held for held in self.holdings(bare_id) if held is not holding)
         for held in others:
             if held.type == holding.type:
@@ -263,7 +260,7 @@ class Conflict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What became of one registration."""
+    """The result of a registration."""
 
     put: int
     """Rows that were written."""
@@ -271,16 +268,16 @@ class Registration:
     refused: tuple[tuple[str, str], ...]
     """SRNs that stayed with another minion, each with that minion."""
     generation: int
-    """Number of the registry's last commit, which has all of it."""
+    """Number of the registry's last commit, which contains all of it."""
     taken: tuple[tuple[str, str], ...] = ()
-    """SRNs that came from another minion, each with that minion: where the newest wins, or the owner yielded them."""
+    """SRNs that came from another minion, each with that minion: the newest wins, or the owner yielded them."""
     released: tuple[str, ...] = ()
-    """SRNs that nobody manages any more."""
+    """SRNs without a minion now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A registration before it is written: nothing of it stands anywhere yet."""
+    """A planned registration without effect yet."""
 
     changes: list[Change]
     put: int
@@ -290,7 +287,7 @@ class Claim:
 
 
 Yields = Callable[[str, str], bool]
-"""Whether the owner of a resource leaves it to whoever claims it: SRN and owner are given."""
+"""Whether the owner of a resource yields it to a claimant: called with SRN and owner."""
 
 
 def never(_srn: str, _owner: str) -> bool:
@@ -301,10 +298,10 @@ def never(_srn: str, _owner: str) -> bool:
 def claim(
     views: Views, minion: str, resources: Mapping[str, Iterable[str]], conflict: Conflict, yields: Yields = never
 ) -> Claim:
-    """What has to change so that `minion` manages `resources` (type -> bare ids) and nothing else.
+    """The changes after which `minion` manages `resources` (type -> bare ids) and nothing else.
 
-    Rows that are right are left alone, and only rows that are the minion's are released. Raises UsageError for a
-    type or an id that cannot be one; then nothing of the registration counts.
+    Correct rows stay, and only rows of the minion are released. Raises UsageError for an invalid type or id; the
+    registration then has no effect.
     """
     held = views.by_minion.get(minion, {})
     puts: list[Change] = []

@@ -22,8 +22,8 @@ from saltlite.resources.registry.primary import (
 class Registry:
     """Which minion manages which resource. One thread of one process uses one object.
 
-    Questions by SRN read the rows; all others read views, which are built at the first of them and kept up from
-    then on. Every answer has what any process committed before the question. Every method may raise StoreError.
+    Queries by SRN read the rows; all others read views, which are built at the first such query and updated from then
+    on. Every answer includes all earlier commits of any process. Every method may raise StoreError.
     """
 
     def __init__(self, primary: Primary) -> None:
@@ -34,12 +34,12 @@ class Registry:
     # -- questions by SRN
 
     def get_managing_minions_for_srn(self, resource_type: str, resource_id: str) -> list[str]:
-        """The minion that manages this resource, in a list; an empty one when nobody does."""
+        """The minion that manages this resource, in a list; an empty one if there is none."""
         owner = self._owner_of(resource_type, resource_id)
         return [] if owner is None else [owner]
 
     def has_srn(self, resource_type: str, resource_id: str) -> bool:
-        """Whether anybody manages this resource."""
+        """Whether any minion manages this resource."""
         return self._owner_of(resource_type, resource_id) is not None
 
     def has_resource(self, minion: str, resource_type: str, resource_id: str) -> bool:
@@ -49,11 +49,11 @@ class Registry:
     # -- questions to the views
 
     def get_managing_minions_by_type(self, resource_type: str) -> dict[str, list[str]]:
-        """`{"minions": [...], "missing": []}`: who manages resources of that type, sorted."""
+        """`{"minions": [...], "missing": []}`: the minions with resources of that type, sorted."""
         return {"minions": sorted(self.views().by_type.get(resource_type, ())), "missing": []}
 
     def get_resources_for_minion(self, minion: str) -> dict[str, list[str]]:
-        """Type -> sorted bare ids of what this minion manages."""
+        """Type -> sorted bare ids of this minion's resources."""
         held = self.views().by_minion.get(minion, {})
         return {kind: sorted(held[kind].ids) for kind in sorted(held)}
 
@@ -70,7 +70,7 @@ class Registry:
         return sorted((held.type, resource_id) for held in self.views().holdings(resource_id))
 
     def views(self) -> Views:
-        """The views as they are now, to look at and not to keep: the next question may change them."""
+        """The current views. Do not keep them: the next query may change them."""
         if not self._following:
             self._primary.follow(self._views)
             self._following = True
@@ -101,12 +101,12 @@ class Registry:
         return Registration(made.put, len(made.released), made.refused, generation, made.taken, made.released)
 
     def register_minion(self, minion: str, resources: Mapping[str, Iterable[str]]) -> tuple[int, int]:
-        """`register` where the newest wins: how many rows were put and how many were deleted."""
+        """`register` where the newest wins: the numbers of written and deleted rows."""
         done = self.register(minion, resources, conflict=Conflict.NEWEST)
         return done.put, done.deleted
 
     def unregister_minion(self, minion: str) -> int:
-        """Release all that this minion manages: how many rows that were."""
+        """Release all resources of this minion; returns their number."""
         with self._primary.writing():
             gone = claim(self.views(), minion, {}, Conflict.REFUSE).changes
             if gone:
@@ -114,7 +114,7 @@ class Registry:
         return len(gone)
 
     def transfer(self, resource_type: str, resource_id: str, minion: str) -> str | None:
-        """Give a resource to another minion, by order of an operator: who had it, None when nobody had."""
+        """Give a resource to another minion, by order of an operator; returns the old owner, None for none."""
         check_resource_type(resource_type)
         check_resource_id(resource_id)
         with self._primary.writing():
@@ -127,25 +127,25 @@ class Registry:
     # -- upkeep
 
     def content_version(self) -> tuple[int, int]:
-        """Another value after every change, for those who watch from outside: inode and time of change in ns."""
+        """A value that changes with every change, for other programs: inode and time of change in ns."""
         return self._primary.content_version()
 
     def generation(self) -> int:
-        """Number of the last commit; the price of reading a word."""
+        """Number of the last commit; it only reads a word."""
         return self._primary.generation()
 
     def compact(self) -> tuple[int, int]:
-        """Pack the registry: records of the log before and after."""
+        """Compact the registry: records of the log before and after."""
         before = self._primary.figures().records
         self._primary.compact()
         return before, self._primary.figures().records
 
     def verify(self) -> Verification:
-        """Look at every row; what is damaged is repaired, see `Verification`."""
+        """Check every row and repair damage, see `Verification`."""
         return self._primary.verify()
 
     def declare_complete(self) -> None:
-        """Every minion has registered since rows were lost: `stats` calls the registry complete again."""
+        """Note that every minion has registered since rows were lost: `stats` calls the registry complete again."""
         self._primary.declare_complete()
 
     def stats(self) -> dict[str, Any]:
@@ -172,14 +172,14 @@ class Registry:
         }
 
     def close(self) -> None:
-        """Give everything back. A second close does nothing."""
+        """Release all resources. A second close does nothing."""
         self._primary.close()
 
     def _owner_of(self, resource_type: str, resource_id: str) -> str | None:
-        # What is no UTF-8 (half a surrogate pair) was never registered, and asking for it is no error.
+        # Invalid UTF-8 (half a surrogate pair) was never registered, and a query for it is no error.
         value = self._primary.get(f"{resource_type}:{resource_id}".encode("utf-8", "surrogatepass"))
         if value is None:
             return None
-        # Only the first colon splits: who asks for the type `a:b` is not asking for the id `b:…` of the type `a`.
+        # Only the first colon splits: a query for the type `a:b` is not one for the id `b:…` of the type `a`.
         minion, found = owner_in(value)
         return minion if found == resource_type else None

@@ -23,31 +23,31 @@ from saltlite.resources.registry.registry import Registry
 log = logging.getLogger(__name__)
 
 FILE = "resources/resource_index.by_id.mmap"
-"""Where the registry is below `cachedir`."""
+"""The path of the registry below `cachedir`."""
 
 COMPACT_MIN_RECORDS = 1024
-"""Smaller registries are not compacted by themselves: there is nothing to gain."""
+"""Smaller registries are not compacted automatically, because it would gain nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryOptions:
-    """The options of the registry; their names in the configuration are in `_FIELDS`."""
+    """The options of the registry; `_FIELDS` has their names in the configuration."""
 
     cachedir: str
     capacity: int = CAPACITY_MIN
     """Slots of a new table; it grows by itself."""
     compact_load_factor: float = 0.6
-    """Used slots for each slot of the table from which on it is compacted."""
+    """Used slots for each slot of the table, above which it is compacted."""
     compact_tombstone_ratio: float = 0.2
-    """Share of records that nobody needs any more, from which on it is compacted."""
+    """Share of obsolete records above which it is compacted."""
     compact_min_interval: float = 30.0
-    """Seconds from one compaction, or one look whether it is due, to the next."""
+    """Seconds between two compactions, or two checks whether one is due."""
     fsync: str = "registration"
-    """Whether a registration is on disk before it is acknowledged: `registration`, or `never` for not."""
+    """Whether a registration is on disk before it is acknowledged: `registration` or `never`."""
 
     @classmethod
     def from_opts(cls, opts: Mapping[str, Any]) -> RegistryOptions:
-        """The options of a configuration. Raises ValueError without a `cachedir` and for values that cannot be."""
+        """The options of a configuration. Raises ValueError without a `cachedir` and for invalid values."""
         given = {field: opts[name] for name, field in _FIELDS.items() if opts.get(name) is not None}
         if not given.get("cachedir") or not isinstance(given["cachedir"], str):
             raise ValueError("the resource registry needs the option `cachedir`: a folder that the master may write to")
@@ -73,8 +73,8 @@ _FIELDS = {
 class ResourceRegistry(Registry):
     """The registry in `<cachedir>/resources`, shared by all processes that open it. See `Registry`.
 
-    `opts` is the configuration of the master. Raises ValueError for options that cannot be, and StoreError when the
-    folder cannot be used. `report` takes sentences about damage.
+    `opts` is the configuration of the master. Raises ValueError for invalid options, and StoreError when the folder
+    cannot be used. `report` takes sentences about damage.
     """
 
     def __init__(self, opts: Mapping[str, Any], *, report: Callable[[str], None] = log.error) -> None:
@@ -85,9 +85,9 @@ class ResourceRegistry(Registry):
         self._looked_at = -options.compact_min_interval
 
     def maybe_compact(self, *, force_check: bool = False) -> tuple[bool, dict[str, Any]]:
-        """Compact when the table is full enough or enough of the log is not needed: whether it did, and `stats`.
+        """Compact if the table is full enough or enough of the log is obsolete; returns whether it did, and `stats`.
 
-        It looks at most once in `compact_min_interval` seconds, unless `force_check` has it look now.
+        It checks at most once in `compact_min_interval` seconds, unless `force_check` is set.
         """
         now = time.monotonic()
         stats = self.stats()
@@ -104,14 +104,14 @@ class ResourceRegistry(Registry):
         return True, self.stats()
 
     def close(self) -> None:
-        """Give everything back; `get_registry` opens another one when it is asked. A second close does nothing."""
+        """Release all resources; `get_registry` opens another registry on demand. A second close does nothing."""
         for place in [place for place, registry in _registries.items() if registry is self]:
             del _registries[place]
         super().close()
 
 
 class InertRegistry(Registry):
-    """The registry of who has no `cachedir`: nobody manages anything, and registering changes nothing."""
+    """An empty registry for a configuration without `cachedir`: registrations have no effect."""
 
     def __init__(self) -> None:
         super().__init__(MemoryPrimary(MemoryRows()))
@@ -124,11 +124,11 @@ class InertRegistry(Registry):
         conflict: Conflict = Conflict.REFUSE,  # noqa: ARG002 - as above
         yields: Yields = never,  # noqa: ARG002 - as above
     ) -> Registration:
-        """Nothing."""
+        """No effect."""
         return Registration(0, 0, (), 0)
 
     def maybe_compact(self, *, force_check: bool = False) -> tuple[bool, dict[str, Any]]:  # noqa: ARG002 - as above
-        """Nothing."""
+        """No effect."""
         return False, self.stats()
 
 
@@ -147,7 +147,7 @@ def get_registry(opts: Mapping[str, Any]) -> ResourceRegistry | InertRegistry:
 
 
 def _boot_id() -> bytes:
-    """What tells this life of the machine from others; where the kernel does not say, every opening is a new one."""
+    """The kernel's boot id; if the kernel has none, every opening counts as a new start."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
             return bytes.fromhex(file.read().strip().replace("-", ""))

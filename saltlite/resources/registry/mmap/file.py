@@ -48,7 +48,7 @@ from saltlite.resources.registry.layout import (
 )
 
 ROOM_MIN = 64 * 1024
-"""Bytes that the log's file is longer than the log, at least: a longer file has to be mapped again by everybody."""
+"""Bytes that the log's file is longer than the log, at least: every process has to map a longer file again."""
 
 
 PIECE = 4 * 1024 * 1024
@@ -56,9 +56,9 @@ PIECE = 4 * 1024 * 1024
 
 
 class RegistryFile:
-    """The file behind `fd`, which belongs to this object from now on.
+    """The file behind `fd`, which this object owns from now on.
 
-    Raises DamagedError when header or state cannot be read or the file is shorter than they say, and OSError.
+    Raises OSError, and DamagedError when header or state cannot be read or the file is shorter than they say.
     """
 
     def __init__(self, fd: int) -> None:
@@ -84,37 +84,37 @@ class RegistryFile:
     # -- looking
 
     def state(self) -> State:
-        """What the last commit left. Raises DamagedError, also when the file is shorter than its log."""
+        """The state after the last commit. Raises DamagedError, also when the file is shorter than its log."""
         try:
             state = layout.read_state(self.log, self.header)
         except DamagedError:
-            # Each copy may have been met while it was written, two commits apart: not a second time in a row.
+            # Each copy may have been read while it was written, two commits apart, but not twice in a row.
             state = layout.read_state(self.log, self.header)
         if state.tail > os.fstat(self._fd).st_size:
             raise DamagedError(f"it is cut off: its log goes to byte {state.tail}, and the file ends before that")
         return state
 
     def size(self) -> int:
-        """Bytes of the file, room behind the log included."""
+        """Bytes of the file, including the space behind the log."""
         return os.fstat(self._fd).st_size
 
     def superseded(self) -> bool:
-        """Whether another file has taken the place of this one."""
+        """Whether another file has replaced this one."""
         return self.words[SUPERSEDED] != 0
 
     def committed(self) -> int:
-        """Number of the last commit, for the price of reading a word."""
+        """Number of the last commit; it only reads a word."""
         return self.words[COMMITTED]
 
     def reach(self, end: int) -> None:
-        """Let the map of the log go to `end` at least, an offset that was committed."""
+        """Extend the map of the log to at least `end`, a committed offset."""
         if end > len(self.log):
             fresh = _readable(self._fd, end)
             self.log.close()
             self.log = fresh
 
     def row(self, offset: int) -> tuple[bytes, bytes | None]:
-        """Key and value of the record at an offset that a slot says. Raises DamagedError."""
+        """Key and value of the record at the offset in a slot. Raises DamagedError."""
         if offset + HEAD.size > len(self.log):
             self.reach(offset + HEAD.size)
         size = HEAD.unpack_from(self.log, offset)[0] & ~KIND
@@ -143,14 +143,12 @@ class RegistryFile:
     # -- writing, by the one who holds the lock
 
     def is_finished(self, tail: int) -> bool:
-        """Whether nothing stands behind the end of the log: a writer that was killed leaves something there."""
+        """Whether the space behind the end of the log is empty: a killed writer leaves bytes there."""
         return not any(os.pread(self._fd, 8, tail))
 
     def append(self, lines: Sequence[bytes], tail: int, *, sync: bool) -> int:
-        """Write records behind `tail`; with `sync` they are on disk when this returns. The new end.
-
-        After an OSError nothing of them is left, as far as the disk allows it.
-        """
+        """Write records behind `tail`, with `sync` to disk; returns the new end. After an OSError they are removed, as
+        far as the disk allows it."""
         end = tail + sum(map(len, lines))
         try:
             if end + 8 > self.size():
@@ -167,23 +165,22 @@ class RegistryFile:
     def fill(self, data: bytes | array[int], at: int) -> None:
         """Write a part of a new file at that byte. Raises OSError.
 
-        Each piece is on disk before the next is written: the syncs of others wait for what is on its way.
+        Each piece is synced before the next one, because the syncs of other writers wait for dirty pages.
         """
         rest = memoryview(data).cast("B")
         for start in range(0, len(rest), PIECE):
             _write(self._fd, rest[start : start + PIECE], at + start, os.RWF_DSYNC)
 
     def cut(self, tail: int) -> None:
-        """Put zeros behind the end of the log."""
+        """Write zeros behind the end of the log."""
         room = self.size()
         os.ftruncate(self._fd, tail)
         os.ftruncate(self._fd, max(room, tail + 8))
 
     def enter(self, changes: Sequence[Change], offsets: Iterable[int]) -> tuple[int, int]:
-        """Let the slot of each key say the offset of its record.
+        """Set the slot of each key to the offset of its record; returns the numbers of new rows and new slots.
 
-        How many rows and how many slots there are more. Raises NoRoomError and DamagedError; to enter them again
-        is no harm, but then nobody knows how many there are more.
+        Raises NoRoomError and DamagedError. Entering them twice is harmless, but the numbers are unknown then.
         """
         slots, shift, salt = self.slots, self._shift, self.header.hash_key
         rows = used = 0
@@ -198,29 +195,29 @@ class RegistryFile:
             else:
                 was_deleted = HEAD.unpack_from(self.log, slots[at + 1])[0] & DELETE
                 rows += (value is not None) - (not was_deleted)
-            # In this order: the fingerprint is what makes a new slot visible.
+            # In this order: the fingerprint makes a new slot visible.
             slots[at + 1] = offset
             slots[at] = number
         return rows, used
 
     def declare(self, state: State) -> None:
-        """Make `state` the state, and tell the readers."""
+        """Publish `state` to the readers."""
         packed, start = state.pack(), layout.STATES[state.commit & 1]
         self._bytes[start : start + len(packed)] = packed
         self.words[COMMITTED] = state.commit
 
     def seal(self, header: Header) -> None:
-        """Write another header, while nobody else knows this file yet."""
+        """Write another header, while no other process knows this file yet."""
         for start in layout.HEADERS:
             self._bytes[start : start + len(header.pack())] = header.pack()
         self.header = header
 
     def supersede(self, *, there_is_another: bool) -> None:
-        """Tell everybody who has this file open to look for another one, or that they need not."""
+        """Tell all processes that have this file open to look for another one, or that they need not."""
         self.words[SUPERSEDED] = int(there_is_another)
 
     def touch(self, wall_ns: int) -> None:
-        """Set the file's time of change: with the inode it is the version that others may watch."""
+        """Set the file's time of change, which other programs watch together with the inode."""
         os.utime(self._fd, ns=(wall_ns, wall_ns))
 
     def sync(self) -> None:
@@ -228,7 +225,7 @@ class RegistryFile:
         os.fsync(self._fd)
 
     def close(self) -> None:
-        """Give file and maps back. A second close does nothing."""
+        """Close file and maps. A second close does nothing."""
         if self._fd >= 0:
             for part in (self.slots, self.words, self._bytes):
                 part.release()
@@ -239,8 +236,8 @@ class RegistryFile:
 
 
 def create(path: str, header: Header, state: State) -> RegistryFile:
-    """A new file under that name, in place of what is there, with an empty index and no records. Raises OSError."""
-    # Another inode, whatever is there: what has been a registry may still be mapped.
+    """Create a file under that name, replacing any other, with an empty index and no records. Raises OSError."""
+    # Always a new inode: an old registry may still be mapped.
     with suppress(FileNotFoundError):
         os.unlink(path)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -257,7 +254,7 @@ def create(path: str, header: Header, state: State) -> RegistryFile:
 
 
 def _readable(fd: int, end: int) -> mmap.mmap:
-    """All of the file, for reading. Raises DamagedError when it ends before byte `end`."""
+    """The whole file, for reading. Raises DamagedError when it ends before byte `end`."""
     size = os.fstat(fd).st_size
     if end > size:
         raise DamagedError(f"it is cut off: it has {size} bytes, and byte {end} is needed")
@@ -275,11 +272,11 @@ def _write(fd: int, data: bytes | memoryview, at: int, flags: int) -> None:
 
 
 def roll_forward(file: RegistryFile, state: State, boot: bytes) -> State:
-    """Bring index and state up to what the log says. The new state, declared already.
+    """Bring index and state up to the log; returns the new state, already published. Needs the lock.
 
-    A transaction whose last record is there was synced before its writer was killed, and is finished; a part of one
-    is cut off. After a start of the machine the index is only believed up to the checkpoint. To be called by the one
-    who holds the lock. Raises NoRoomError, and DamagedError when the log is damaged before its committed end.
+    A transaction with its last record was synced before its writer was killed, and is completed; a partial one is cut
+    off. After a start of the machine the index is valid only up to the checkpoint. Raises NoRoomError, and DamagedError
+    when the log is damaged before its committed end.
     """
     start = state.checkpoint if state.boot != boot else state.tail
     file.reach(state.tail)
@@ -294,7 +291,7 @@ def roll_forward(file: RegistryFile, state: State, boot: bytes) -> State:
         raise
     if not file.is_finished(end):
         file.cut(end)
-    # Some slots may have been entered before the writer died: what changed is only known by counting.
+    # Some slots may have been entered before the writer died: only a count tells what changed.
     live, used, records = _counted(file, end)
     file.sync()
     fresh = State(state.commit + 1, end, live, used, records, end, state.flags, boot)
@@ -303,7 +300,7 @@ def roll_forward(file: RegistryFile, state: State, boot: bytes) -> State:
 
 
 def _finished(file: RegistryFile, start: int) -> tuple[list[Change], list[int], int]:
-    """All whole transactions from `start` on: changes, offsets of their records, end of the last one."""
+    """All complete transactions from `start` on: changes, offsets of their records, end of the last one."""
     file.reach(file.size())
     changes: list[Change] = []
     offsets: list[int] = []
@@ -321,7 +318,7 @@ def _finished(file: RegistryFile, start: int) -> tuple[list[Change], list[int], 
 
 
 def finished_end(file: RegistryFile, tail: int) -> int:
-    """Where the last whole transaction behind `tail` ends."""
+    """The end of the last complete transaction behind `tail`."""
     return _finished(file, tail)[2]
 
 
@@ -345,7 +342,7 @@ def _counted(file: RegistryFile, end: int) -> tuple[int, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """What is left of a damaged file."""
+    """The usable content of a damaged file."""
 
     rows: list[Change]
     commit: int
@@ -353,15 +350,15 @@ class Salvaged:
 
 
 def salvage(file: RegistryFile) -> Salvaged:
-    """The rows of which there is no doubt: where the newest whole record in the log is the one the index says.
+    """The rows that are certain: the newest complete record in the log is the one in the index.
 
-    When the record of a later owner is damaged, the one of an earlier owner must not come back.
+    If the record of a later owner is damaged, the one of an earlier owner must not come back.
     """
     try:
         state = file.state()
         end, commit = state.tail, state.commit
     except DamagedError:
-        # The word may be damaged as well: a number that nothing could count to is not taken over.
+        # The word may be damaged as well: an impossible number is not used.
         end, commit = file.size(), file.committed() & 0xFFFF_FFFF
     with suppress(DamagedError):
         file.reach(end)
@@ -379,9 +376,9 @@ def salvage(file: RegistryFile) -> Salvaged:
 
 
 def problems_in(file: RegistryFile, state: State) -> Iterator[str]:
-    """A sentence for each record that is damaged, and for each row of which log and index disagree.
+    """A sentence for each damaged record, and for each row on which log and index disagree.
 
-    Takes no lock: what others commit meanwhile is left out of the question.
+    Takes no lock: later commits are ignored.
     """
     file.reach(state.tail)
     at, newest = file.header.log_start, dict[bytes, tuple[int, bool]]()
@@ -400,7 +397,7 @@ def problems_in(file: RegistryFile, state: State) -> Iterator[str]:
         if number and offset < state.tail:
             slots[offset] = number
         elif number and _leads_home(file, number, offset):
-            # Entered after `state`: what stood there before is not asked for.
+            # Entered after `state`: the earlier content is not checked.
             changed.add(number)
         elif number:
             yield f"the index leads to byte {offset}, behind the log"
@@ -424,7 +421,7 @@ def _leads_home(file: RegistryFile, number: int, offset: int) -> bool:
 
 
 def _slots(file: RegistryFile) -> tuple[list[int], list[int]]:
-    """Fingerprints and offsets of all slots; a fingerprint that is there has its offset."""
+    """Fingerprints and offsets of all slots; a visible fingerprint has its offset."""
     numbers = file.slots[0::2].tolist()
     return numbers, file.slots[1::2].tolist()
 
@@ -432,7 +429,7 @@ def _slots(file: RegistryFile) -> tuple[list[int], list[int]]:
 def rewritten(path: str, rows: list[Change], *, entropy: bytes, capacity: int, state: State) -> RegistryFile:
     """A file under that name with these rows, on disk.
 
-    `entropy` has 32 bytes; of `state`, the number of the last commit, flags and boot are taken. Raises OSError.
+    `entropy` has 32 bytes; the number of the last commit, flags and boot come from `state`. Raises OSError.
     """
     homes = capacity_for(len(rows), capacity)
     lines = encoded(rows) if rows else []
@@ -470,27 +467,26 @@ def rewritten(path: str, rows: list[Change], *, entropy: bytes, capacity: int, s
 
 
 ROUND_BYTES = 64 * 1024
-"""What is left to take over with the lock, at most, if the writers let it come to that."""
+"""Bytes that remain to be copied with the lock, at most, unless writers are faster."""
 
 ROUNDS = 8
 
 BLOCK_RECORDS = 32_768
-"""Records that are copied at once."""
+"""Records copied at once."""
 
 PACKED = ".packed"
-"""Behind the name of the registry: the file of the one compaction that runs."""
+"""Suffix of the file of a running compaction."""
 GROWN = ".grown"
-"""Behind the name of the registry: the file of the writer whose table grows."""
+"""Suffix of the file of a writer whose table grows."""
 
 
 class Rebuild:
-    """A new file with the rows of `old`, which is to take the name `target`. `entropy` has 16 bytes.
+    """A new file with the rows of `old`, which will take the name `target`.
 
-    Until then its name is `target` with `suffix` behind it: one for each lock, so that nobody else makes that file.
-
-    Without `squeeze` the log is copied as it is, records that nobody needs included, which is quicker.
-    Raises OSError, DamagedError when a record of the old file is damaged, and NoRoomError when `capacity` is not
-    enough; then nothing is left of the new file.
+    `entropy` has 16 bytes. Until then its name is `target` with `suffix`, one for each lock, so that no other process
+    creates that file. Without `squeeze` the log is copied with its obsolete records, which is faster. Raises OSError,
+    DamagedError when a record of the old file is damaged, and NoRoomError when `capacity` is not enough; the new file
+    is then removed.
     """
 
     def __init__(
@@ -506,7 +502,7 @@ class Rebuild:
         start, live = header.log_start, len(entries)
         self.file = create(self._path, header, State(state.commit, start, 0, 0, 0, start, state.flags, state.boot))
         try:
-            # Where every record is needed there is nothing to choose.
+            # If every record is needed there is nothing to choose.
             if squeeze and state.records != live:
                 places, tail = self._copy_rows(list(map(itemgetter(1), entries)))
                 records = live
@@ -524,7 +520,7 @@ class Rebuild:
         self._taken = state.tail
 
     def _copy_rows(self, offsets: list[int]) -> tuple[list[int], int]:
-        """Write the records at these offsets of the old file to the new one, in this order: where, and their end."""
+        """Copy the records at these offsets to the new file, in this order; returns their new offsets and the end."""
         places: list[int] = []
         at = self.file.header.log_start
         for first in range(0, len(offsets), BLOCK_RECORDS):
@@ -536,7 +532,7 @@ class Rebuild:
         return places, at
 
     def catch_up(self) -> None:
-        """Take over most of what was committed meanwhile, and sync, so that little is left for `publish`."""
+        """Copy most of the later commits and sync, so that little is left for `publish`."""
         for _ in range(ROUNDS):
             self._take_over()
             if self._old.state().tail - self._taken <= ROUND_BYTES:
@@ -544,7 +540,7 @@ class Rebuild:
         self.file.sync()
 
     def publish(self, pending: int | None = None) -> None:
-        """With the lock, and with `old` under the name: let the new file be the registry.
+        """With the lock, and with `old` under the name: make the new file the registry.
 
         `pending` is the end of a transaction that is in the old log, and in the state of the new file only.
         """
@@ -555,20 +551,20 @@ class Rebuild:
         self.file.seal(replace(self.file.header, carried=self._state.tail))
         self.file.declare(replace(self._state, checkpoint=self._state.tail))
         self.file.sync()
-        # Told before it is true: who looks and finds nothing new looks again. Told after it, a crash in between could
-        # leave readers with a file that nobody writes any more.
+        # Announced before it is true: a reader that finds no new file looks again. Announced later, a crash in between
+        # could leave readers with a file without writers.
         self._old.supersede(there_is_another=True)
         os.replace(self._path, self._target)
         sync_folder(os.path.dirname(self._target))
 
     def drop(self) -> None:
-        """Not this time."""
+        """Discard the new file."""
         self.file.close()
         with suppress(FileNotFoundError):
             os.unlink(self._path)
 
     def _take_over(self, pending: int = 0) -> None:
-        """Write and enter what was committed to the old file since the last time, up to `pending` if that is more."""
+        """Copy what was committed to the old file since the last time, up to `pending` if that is further."""
         now, state = self._old.state(), self._state
         end = max(now.tail, pending)
         self._old.reach(end)
@@ -596,8 +592,8 @@ def sync_folder(path: str) -> None:
 def _snapshot(old: RegistryFile, state: State) -> list[tuple[int, int]]:
     """(fingerprint, offset) of the rows of `state`, in order of the fingerprints.
 
-    Fingerprints are read first: who has one has an offset. A slot that was changed meanwhile says an offset behind
-    the snapshot, and comes with what is taken over later.
+    Fingerprints are read first, because a slot with one has an offset. A slot that was changed meanwhile has an offset
+    behind the snapshot, and comes with a later copy.
     """
     numbers = old.slots[0::2].tolist()
     offsets = old.slots[1::2].tolist()
@@ -607,16 +603,16 @@ def _snapshot(old: RegistryFile, state: State) -> list[tuple[int, int]]:
     if state.used != state.live:
         log, head = old.log, HEAD.unpack_from
         entries = [entry for entry in entries if not head(log, entry[1])[0] & DELETE]
-    # Nearly in order already: rows that found their home taken stand a little behind it.
+    # Nearly in order already: rows whose home was taken are a little behind it.
     entries.sort(key=itemgetter(0))
     return entries
 
 
 def _records(old: RegistryFile, offsets: list[int]) -> list[bytes]:
-    """The whole records at these offsets. Raises DamagedError: a compaction hands no damage on."""
+    """The complete records at these offsets. Raises DamagedError: a compaction does not copy damage."""
     log, head = old.log, HEAD.unpack_from
     records = [log[offset : offset + (head(log, offset)[0] & ~KIND)] for offset in offsets]
-    # At 1,000,000 rows a loop would be a tenth of the whole compaction.
+    # With 1,000,000 rows a loop would take a tenth of the whole compaction.
     if set(map(crc32, records)) - {WHOLE}:
         damaged = next(offset for offset, record in zip(offsets, records, strict=True) if crc32(record) != WHOLE)
         raise DamagedError(f"the registry's record at byte {damaged} is damaged")
@@ -624,7 +620,7 @@ def _records(old: RegistryFile, offsets: list[int]) -> list[bytes]:
 
 
 def _offsets(block: bytes, start: int) -> list[int]:
-    """Where the records of a block stand once it is written at `start`."""
+    """The offsets of the records of a block that is written at `start`."""
     at, offsets = 0, []
     while at < len(block):
         offsets.append(start + at)

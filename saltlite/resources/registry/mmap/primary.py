@@ -1,9 +1,9 @@
 """`FilePrimary`: the rows of the registry in a file that all processes of a master share.
 
-Writers of all processes wait in the kernel, in `flock` on `<path>.lock`. Readers wait for nobody. A commit is: records
-appended and synced, slots entered, state declared; so whatever a killed writer leaves can be finished or cut off by the
-next one. When another file took the place of this one (growth, compaction, repair), readers see it in a word of the
-header, bring what they derived up to the old file's end and go on in the new one.
+Writers wait for each other with `flock` on `<path>.lock`; readers never wait. A commit appends and syncs records,
+enters slots, and publishes the state, so the next writer can complete or cut off what a killed one left. When another
+file replaces this one (growth, compaction, repair), a word of the header tells the readers. They update their views to
+the end of the old file and continue in the new one.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ from saltlite.resources.registry.mmap.file import (
 from saltlite.resources.registry.primary import PROBLEMS_MAX, Figures, Follower, Verification
 
 CHECKPOINT_BYTES = 256 * 1024
-"""Log that is entered again after a power failure, for a small index; a large one is synced after half its size."""
+"""Bytes of log that are entered again after a power failure, for a small index; a large one is synced after half its
+size."""
 
 CROWD = 64
-"""A table that many times as large as its rows need is large enough for any crowd of fingerprints that can occur."""
+"""A table that many times as large as its rows need has space for any clustering of fingerprints."""
 
 DAMAGED = ".damaged"
 REPAIRED = ".repaired"
@@ -57,21 +58,21 @@ _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What the registry needs besides its file: chance, time and the life of the machine."""
+    """Entropy, time and boot id for the registry."""
 
     entropy: Callable[[int], bytes]
     wall_ns: Callable[[], int]
     boot: bytes
-    """16 bytes that are others after each start of the machine."""
+    """16 bytes that change with each start of the machine."""
     report: Callable[[str], None]
     """Takes a sentence about damage, for the log."""
 
 
 class FilePrimary:
-    """The port `saltlite.resources.registry.primary.Primary` over the file `path`, which is made when it is missing.
+    """The port `saltlite.resources.registry.primary.Primary` over the file `path`, created on demand.
 
-    `capacity` is what a new table has at least; with `sync` a commit is on disk when it returns, without it a power
-    failure may take the last ones. Raises StoreError when the folder cannot be used.
+    `capacity` is the minimum of a new table; with `sync` a commit is on disk when it returns, without it a power
+    failure may lose the last ones. Raises StoreError when the folder cannot be used.
     """
 
     def __init__(self, path: str, world: Environment, *, capacity: int, sync: bool) -> None:
@@ -154,7 +155,7 @@ class FilePrimary:
         try:
             self._commit(changes, lines)
         except DamagedError as error:
-            # A row that had to be compared is damaged. What was appended is not believed by the repair.
+            # A row that had to be compared is damaged. The repair does not trust the appended records.
             self._heal(error)
             self._commit(changes, lines)
 
@@ -189,7 +190,7 @@ class FilePrimary:
             )
             file.declare(declared)
             if self._follower is not None and self._position == state.tail:
-                # It had everything before this: no need to read again what was written just now.
+                # The follower had everything before this, so it need not read its own commit.
                 self._follower.apply(changes)
                 self._position, self._seen = end, declared.commit
         self._now().touch(self._world.wall_ns())
@@ -222,7 +223,7 @@ class FilePrimary:
             rebuild.catch_up()
             with self._lock:
                 self._settle()
-                # A table that grew meanwhile stands in a file of its own: this one is of no use any more.
+                # A table that grew meanwhile is in another file: this one is useless now.
                 if self._file is old:
                     rebuild.publish()
         finally:
@@ -254,14 +255,14 @@ class FilePrimary:
 
     def _rebuild(self, old: RegistryFile, suffix: str, capacity: int, *, squeeze: bool) -> Rebuild:
         entropy = self._world.entropy(16)
-        # A million short-lived pairs: the collector would look through them, and through all views, in vain.
+        # A million short-lived pairs: the collector would scan them, and all views, without effect.
         with _no_collector():
             return Rebuild(old, self._path, suffix=suffix, capacity=capacity, entropy=entropy, squeeze=squeeze)
 
     def verify(self) -> Verification:
         with _as_store_errors(self._path):
             if self._problems():
-                # Once more alone: only what is wrong then is wrong.
+                # Check again with the lock: only what is still wrong is damage.
                 with self.writing():
                     if problems := self._problems():
                         aside = self._heal(DamagedError(problems[0]))
@@ -284,14 +285,14 @@ class FilePrimary:
     # -- the file, and the one that comes after it
 
     def _tidy(self) -> None:
-        """With the lock: remove what dead writers and compactions did not finish."""
+        """With the lock: remove unfinished files of dead writers and compactions."""
         with WriteLock(f"{self._path}.compact.lock").unless_taken() as alone:
             for suffix in (GROWN, REPAIRED, *([PACKED] if alone else [])):
                 with suppress(FileNotFoundError):
                     os.unlink(self._path + suffix)
 
     def _now(self) -> RegistryFile:
-        """The file that is the registry now; the follower is brought along when it is another one."""
+        """The file that is the registry now; the follower is updated if it is another one."""
         file = self._file
         if file is None:
             raise StoreError(f"the registry {self._path} was closed: open it again")
@@ -313,7 +314,7 @@ class FilePrimary:
         self._position, self._seen = state.tail, state.commit
 
     def _move_on(self, old: RegistryFile) -> None:
-        """Go to the file that has the name, when it is not this one."""
+        """Open the file that has the name, if it is not this one."""
         if self._inode() == old.inode:
             return
         if self._position is not None:
@@ -330,16 +331,16 @@ class FilePrimary:
             continued = fresh.header.parent == old.header.incarnation
             self._position, self._seen = (fresh.header.carried if continued else None), -1
         self._file = fresh
-        # Whoever put the new file there may have died before it told the others.
+        # The process that replaced the file may have died before it told the others.
         old.supersede(there_is_another=True)
         old.close()
 
     def _settle(self) -> None:
-        """With the lock: the right file, and nothing in it that a dead writer left unfinished."""
+        """With the lock: the current file, with unfinished writes of dead writers removed."""
         file = self._now()
         self._move_on(file)
         file = self._now()
-        # Somebody who was about to put another file in its place died before that.
+        # A process that was about to replace the file has died before that.
         file.supersede(there_is_another=False)
         try:
             state = file.state()
@@ -354,10 +355,8 @@ class FilePrimary:
             self._heal(error)
 
     def _heal(self, error: DamagedError) -> str:
-        """Put the rows of which there is no doubt into a new file, the damaged one aside; the name that it has now.
-
-        When somebody else did it already, it is only gone to the file that is there.
-        """
+        """Put the certain rows into a new file and move the damaged one aside; returns its new name. If another process
+        did it already, only open the new file."""
         damaged = self._file
         if damaged is None or self._now() is not damaged:
             return ""
@@ -370,9 +369,9 @@ class FilePrimary:
         return self._path + DAMAGED
 
     def _found_or_made(self, *, missing: str = "") -> RegistryFile:
-        """With the lock: the file of that name; one made anew in place of what is missing, damaged or no registry.
+        """With the lock: the file of that name, or a new one in place of a missing, damaged or foreign one.
 
-        `missing` says why it is a loss that there is none, if it is one.
+        `missing` says why a missing file is a loss, if it is one.
         """
         try:
             return self._opened()
@@ -393,7 +392,7 @@ class FilePrimary:
             file.close()
 
     def _replace(self, kept: Salvaged, *, why: str) -> None:
-        """With the lock: put a file with these rows under the name; `why`, if any, was wrong with the one before."""
+        """With the lock: put a file with these rows under the name; `why` is the damage of the old one, if any."""
         new = self._path + REPAIRED
         flags = INCOMPLETE if why else 0
         state = State(kept.commit, 0, 0, 0, 0, 0, flags, self._world.boot)
@@ -402,7 +401,7 @@ class FilePrimary:
             aside = self._path + DAMAGED
             with suppress(FileNotFoundError):
                 os.unlink(aside)
-            # A second name first: at no moment is there no file, and so none is taken for lost.
+            # A second name first: the file exists at every moment, so no process takes it for lost.
             with suppress(FileNotFoundError):
                 os.link(self._path, aside)
             self._world.report(
