@@ -14,38 +14,12 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from .packages import (
-    autoremove,
-    available_version,
-    file_dict,
-    file_list,
-    get_selections,
-    hold,
-    info_installed,
-    install,
-    latest_version,
-    list_downloaded,
-    list_holds,
-    list_installed,
-    list_pkgs,
-    list_repo_pkgs,
-    list_upgrades,
-    normalize_name,
-    owner,
-    parse_arch,
-    purge,
-    refresh_db,
-    remove,
-    services_need_restart,
-    set_selections,
-    show,
-    unhold,
-    upgrade,
-    upgrade_available,
-    version,
-    version_cmp,
-    which,
-)
+from .packages import (  # isort: skip
+    autoremove, available_version, file_dict, file_list, get_selections, hold, info_installed, install, latest_version,
+    list_downloaded, list_holds, list_installed, list_pkgs, list_repo_pkgs, list_upgrades, normalize_name, owner,
+    parse_arch, purge, refresh_db, remove, services_need_restart, set_selections, show, unhold, upgrade,
+    upgrade_available, version, version_cmp, which,
+)  # fmt: skip
 from .repositories import add_repo_key, del_repo, del_repo_key, get_repo, get_repo_keys, list_repos, mod_repo
 
 if TYPE_CHECKING:

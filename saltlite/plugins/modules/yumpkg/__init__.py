@@ -14,59 +14,21 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from saltlite.plugins.modules._rpm import (
-    file_dict,
-    file_list,
-    info_installed,
-    modified,
-    owner,
-    parse_arch,
-    verify,
-    version_cmp,
-)
+from saltlite.plugins.modules._rpm import (  # isort: skip
+    file_dict, file_list, info_installed, modified, owner, parse_arch, verify, version_cmp,
+)  # fmt: skip
 
 from . import dnf
-from .packages import (
-    autoremove,
-    get_locked_packages,
-    group_diff,
-    group_info,
-    group_install,
-    group_list,
-    groupinstall,
-    hold,
-    install,
-    list_holds,
-    list_installed,
-    list_pkgs,
-    normalize_name,
-    purge,
-    remove,
-    unhold,
-    update,
-    upgrade,
-    version,
-)
-from .repositories import (
-    available_version,
-    clean_metadata,
-    del_repo,
-    diff,
-    download,
-    get_repo,
-    latest_version,
-    list_downloaded,
-    list_installed_patches,
-    list_patches,
-    list_repo_pkgs,
-    list_repos,
-    list_updates,
-    list_upgrades,
-    mod_repo,
-    refresh_db,
-    services_need_restart,
-    upgrade_available,
-)
+
+from .packages import (  # isort: skip
+    autoremove, get_locked_packages, group_diff, group_info, group_install, group_list, groupinstall, hold, install,
+    list_holds, list_installed, list_pkgs, normalize_name, purge, remove, unhold, update, upgrade, version,
+)  # fmt: skip
+from .repositories import (  # isort: skip
+    available_version, clean_metadata, del_repo, diff, download, get_repo, latest_version, list_downloaded,
+    list_installed_patches, list_patches, list_repo_pkgs, list_repos, list_updates, list_upgrades, mod_repo, refresh_db,
+    services_need_restart, upgrade_available,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__

@@ -14,58 +14,20 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from saltlite.plugins.modules._rpm import (
-    file_dict,
-    file_list,
-    info_installed,
-    modified,
-    owner,
-    parse_arch,
-    verify,
-    version_cmp,
-)
+from saltlite.plugins.modules._rpm import (  # isort: skip
+    file_dict, file_list, info_installed, modified, owner, parse_arch, verify, version_cmp,
+)  # fmt: skip
 
-from .packages import (
-    clean_locks,
-    hold,
-    install,
-    list_holds,
-    list_installed,
-    list_locks,
-    list_pkgs,
-    normalize_name,
-    purge,
-    remove,
-    unhold,
-    upgrade,
-    version,
-)
-from .repositories import (
-    available_version,
-    del_repo,
-    diff,
-    download,
-    get_repo,
-    info_available,
-    latest_version,
-    list_downloaded,
-    list_installed_patches,
-    list_installed_patterns,
-    list_patches,
-    list_patterns,
-    list_products,
-    list_provides,
-    list_repo_pkgs,
-    list_repos,
-    list_updates,
-    list_upgrades,
-    mod_repo,
-    refresh_db,
-    resolve_capabilities,
-    search,
-    services_need_restart,
-    upgrade_available,
-)
+from .packages import (  # isort: skip
+    clean_locks, hold, install, list_holds, list_installed, list_locks, list_pkgs, normalize_name, purge, remove,
+    unhold, upgrade, version,
+)  # fmt: skip
+from .repositories import (  # isort: skip
+    available_version, del_repo, diff, download, get_repo, info_available, latest_version, list_downloaded,
+    list_installed_patches, list_installed_patterns, list_patches, list_patterns, list_products, list_provides,
+    list_repo_pkgs, list_repos, list_updates, list_upgrades, mod_repo, refresh_db, resolve_capabilities, search,
+    services_need_restart, upgrade_available,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__
