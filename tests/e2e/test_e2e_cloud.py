@@ -168,7 +168,7 @@ def test_two_commands_do_not_make_one_machine(lab: Lab) -> None:
     first = lab.start("-p", "small", "twice")
     lab.fleet.wait_key("twice", "accepted")
     second = lab.run("-p", "small", "twice")
-    assert (second.code, f"process {first.pid} is at work on a machine twice there" in second.err) == (4, True)
+    assert (second.code, f"process {first.pid} is working on a machine twice there" in second.err) == (4, True)
     assert lab.fleet.keys()["twice"] == ["accepted"]
     (lab.machines / "go").touch()
     first.communicate(timeout=30)
@@ -323,7 +323,7 @@ def test_one_machine_that_fails_does_not_keep_the_others_from_being_made(lab: La
     said = lab.run("-P", "-m", str(lab.folder / "my.map"), "-y")
     assert said.code == 4
     assert set(said.json()) == {"m1", "m4"}
-    assert "m3: not made, for m2, which it requires, failed" in said.err
+    assert "m3: not made, because m2, which it requires, failed" in said.err
     assert lab.there() == {"m1", "m4"}
 
 

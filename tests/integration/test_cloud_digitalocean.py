@@ -231,7 +231,7 @@ def test_a_key_is_added_listed_and_removed(account: Account, tmp_path: Path) -> 
     (tmp_path / "deploy.pub").write_text("ssh-ed25519 AAAA deploy@lab\n", encoding="ascii")
     (tmp_path / "deploy").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n", encoding="ascii")
     with account("keys") as (driver, _, answers):
-        with pytest.raises(SaltCloudConfigError, match="is a private key, which goes to nobody"):
+        with pytest.raises(SaltCloudConfigError, match="is a private key, which is never sent"):
             driver.import_keypair({"keyname": "deploy", "file": str(tmp_path / "deploy")}, "function")
         driver.import_keypair({"keyname": "deploy", "file": str(tmp_path / "deploy.pub")}, "function")
         assert list(driver.list_keypairs("function")) == ["deploy"]

@@ -263,7 +263,7 @@ def test_a_key_pair_is_made_into_a_file_for_nobody_else_to_read(ec2: Driver, tmp
     assert driver.show_keypair({"keyname": "deploy"}, "function")["KeyName"] == "deploy"
     with pytest.raises(SaltCloudSystemExit, match="File exists"):
         driver.create_keypair({"keyname": "other", "file": str(path)}, "function")
-    with pytest.raises(SaltCloudConfigError, match="is a private key, which goes to nobody"):
+    with pytest.raises(SaltCloudConfigError, match="is a private key, which is never sent"):
         driver.import_keypair({"keyname": "other", "file": str(path)}, "function")
     assert driver.delete_keypair({"keyname": "deploy"}, "function")["deleted"] is True
     with pytest.raises(SaltCloudException, match="-f import_keypair"):

@@ -178,7 +178,7 @@ def test_a_machine_that_may_be_made_stays_listed_as_unfinished(lab: Lab, monkeyp
         lab.make(OURS)
     monkeypatch.setattr(lifecycle, "LISTED_WITHIN_S", -1.0)
     monkeypatch.setattr(lifecycle, "CERTAIN_AFTER_S", -1.0)
-    assert lifecycle.clean(lab.program(), one) == "what was half made is taken back"
+    assert lifecycle.clean(lab.program(), one) == "the half-made machine is rolled back"
     assert lab.left() == []
 
 

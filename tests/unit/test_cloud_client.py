@@ -155,4 +155,4 @@ def test_a_map_with_secrets_that_others_can_read_is_told_when_it_is_used(tmp_pat
     for name in ("a", "b"):
         settings = Settings({"ssh_password": "planted"}, {"ssh_password": f"{path}:1"})
         program.machine(name, Profile("p", Provider("lab", "local", Settings({})), Settings({})), settings)
-    assert said == [f"others can read {path}, which has secrets: chmod 600 {path}"]
+    assert said == [f"other users can read {path}, which has secrets: chmod 600 {path}"]

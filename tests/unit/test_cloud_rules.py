@@ -279,9 +279,9 @@ def test_a_minion_takes_five_steps_and_a_bare_machine_three() -> None:
     ("until", "undone"),
     [
         (Step.CHECK_NAME, []),
-        (Step.MAKE_TOKEN, [Undo.VOID_TOKEN]),
-        (Step.MAKE_MACHINE, [Undo.VOID_TOKEN, Undo.DESTROY_MACHINE, Undo.DELETE_KEY]),
-        (Step.WAIT_FOR_MINION, [Undo.VOID_TOKEN, Undo.DESTROY_MACHINE, Undo.DELETE_KEY]),
+        (Step.MAKE_TOKEN, [Undo.REVOKE_TOKEN]),
+        (Step.MAKE_MACHINE, [Undo.REVOKE_TOKEN, Undo.DESTROY_MACHINE, Undo.DELETE_KEY]),
+        (Step.WAIT_FOR_MINION, [Undo.REVOKE_TOKEN, Undo.DESTROY_MACHINE, Undo.DELETE_KEY]),
     ],
 )
 def test_a_step_that_was_begun_is_taken_back_as_one_that_was_done(until: Step, undone: list[Undo]) -> None:
@@ -293,7 +293,7 @@ def test_a_step_that_was_begun_is_taken_back_as_one_that_was_done(until: Step, u
 def test_a_machine_that_is_kept_keeps_its_key_and_loses_its_token() -> None:
     flow = Create(minion=True)
     go(flow, Step.WAIT_FOR_MINION)
-    assert flow.to_undo(keep_machine=True) == [Undo.VOID_TOKEN]
+    assert flow.to_undo(keep_machine=True) == [Undo.REVOKE_TOKEN]
 
 
 def test_steps_cannot_be_done_out_of_order() -> None:

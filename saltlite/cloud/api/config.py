@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 def get_cloud_config_value(
     name: str, vm_: Mapping[str, Any] | None, opts: Mapping[str, Any], default: Any = None, search_global: bool = True
 ) -> Any:
-    """The value of a setting for this machine, or provider; `default` where nobody sets it.
+    """The value of a setting for this machine or provider, or `default`.
 
-    `vm_` may be a machine, a provider's settings, or None. Maps of several levels are one map, the nearer level wins.
+    `vm_` may be a machine, a provider's settings, or None. Maps of several levels are merged; nearer levels win.
     """
     levels = [level for level in _levels(vm_ or {}, opts, search_global) if level.get(name) is not None]
     if not levels:
@@ -65,7 +65,7 @@ def is_provider_configured(
 def is_profile_configured(
     opts: Mapping[str, Any], provider: str, profile_name: str, vm_: Mapping[str, Any] | None = None
 ) -> bool:
-    """Whether the profile says what a machine of this provider takes: an image and a size, where there are any."""
+    """Whether the profile has what the driver needs: an image and a size, unless it declares otherwise."""
     capabilities = port.capabilities_of(provider.rpartition(":")[2])
     settings = {**_provider(opts, provider), **(opts.get("profiles") or {}).get(profile_name, {}), **(vm_ or {})}
     required = ["provider"]
@@ -107,7 +107,7 @@ def _providers(opts: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, An
 
 
 def lines_of(options: Mapping[str, Any]) -> str:
-    """The text of the file: a line for each option, with its value as JSON, which is YAML."""
+    """The text of a minion's configuration file: a line for each option, its value as JSON, which is YAML."""
     return "".join(
         f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(value, ensure_ascii=False, default=str)}\n"
         for name, value in options.items()
@@ -115,12 +115,12 @@ def lines_of(options: Mapping[str, Any]) -> str:
 
 
 def read_back(options: Mapping[str, Any]) -> MinionConfig:
-    """What a minion reads in such a file. Raises ConfigError for what it could not read, without values of secrets."""
+    """The configuration that a minion reads from such a file. Raises ConfigError, without values of secrets."""
     with tempfile.TemporaryDirectory(prefix="saltlite-") as folder:
         with open(os.path.join(folder, "minion"), "w", encoding="utf-8") as file:
             file.write(lines_of(options))
         try:
             return load_minion(folder).config
         except ConfigError as error:
-            # The places are those of a file that nobody sees.
+            # The origins are in a temporary file.
             raise ConfigError("; ".join(line.split(": ", 1)[-1] for line in str(error).splitlines())) from error

@@ -50,7 +50,7 @@ def no_function(name: str, option: str, call: str | None) -> None:
 
 
 def needed(kwargs: Mapping[str, Any] | None, key: str, name: str) -> str:
-    """The value that a user gave as `key=value`. Raises SaltCloudSystemExit when there is none."""
+    """The value of `key=value` on the command line. Raises SaltCloudSystemExit without one."""
     value = (kwargs or {}).get(key)
     if value is None or value == "":
         raise SaltCloudSystemExit(f"{name} needs {key}=VALUE behind the names")
@@ -61,15 +61,15 @@ MACHINE_KEYS = ("name", "profile", "provider", "driver")
 
 
 def tell(tag: str, text: str, vm_: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> None:
-    """Fire `salt/cloud/<name>/<tag>` about a machine, such as `creating`: who it is, and `more`."""
+    """Fire `salt/cloud/<name>/<tag>`, such as `creating`, with the identity of the machine and `more`."""
     data = filter_event(tag, {**vm_, **(more or {})}, (*MACHINE_KEYS, *(more or ())))
     fire_event("event", text, f"salt/cloud/{vm_['name']}/{tag}", args=data)
 
 
 @contextlib.contextmanager
 def asking_for(vm_: Mapping[str, Any]) -> Iterator[None]:
-    """A block that asks the provider for this machine, and does nothing else. When it is certain that nothing was made
-    (an error that is not `unclear`) nobody looks for a machine to destroy, which might be another of the same name.
+    """A block with only the create request. After an error that is not `unclear`, no machine was made; the rollback
+    then looks for none, because a machine of that name would be another one.
     """
     try:
         yield
@@ -80,7 +80,7 @@ def asking_for(vm_: Mapping[str, Any]) -> Iterator[None]:
 
 
 def made(vm_: Mapping[str, Any], identity: str) -> None:
-    """The provider has made this machine, and calls it so: from now on it is destroyed by that, and not by its name."""
+    """Journal the provider's id of a new machine: a rollback then destroys it by its id, not by its name."""
     cloud().made(str(vm_["name"]), identity)
 
 
@@ -98,12 +98,12 @@ def public_key(path: str) -> str:
     """The public key in a file. Raises SaltCloudConfigError when there is none, or a private one."""
     text = text_of(path, "file").strip()
     if "PRIVATE KEY" in text:
-        raise SaltCloudConfigError(f"{path} is a private key, which goes to nobody: name the public one, {path}.pub")
+        raise SaltCloudConfigError(f"{path} is a private key, which is never sent: name the public one, {path}.pub")
     return text
 
 
 def private_key_file(path: object, setting: str) -> str:
-    """The path of a private key to log in with, in full. Raises SaltCloudConfigError when there is no such file."""
+    """The full path of a private key for logins. Raises SaltCloudConfigError if the file is missing."""
     full = os.path.expanduser(str(path))
     if not os.path.isfile(full):
         raise SaltCloudConfigError(f"{setting} names {full}, and there is no such file")
@@ -122,9 +122,9 @@ def wait_until(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Found:
-    """The first answer of `ask` that is not None; asked at once, after each interval, and at the end.
+    """Poll `ask` until it returns something other than None: at once, after each interval, and at the end.
 
-    Raises SaltCloudExecutionTimeout after `seconds`: "<lacking> after <seconds> s". What `ask` raises goes through.
+    Raises SaltCloudExecutionTimeout after `seconds`: "<lacking> after <seconds> s".
     """
     end = clock() + seconds
     while True:
@@ -145,8 +145,8 @@ def namespaced_function(
 ) -> FunctionType:
     """A copy of the function whose global names are those of `global_dict`, a plug-in file's `globals()`.
 
-    What the function needs of its own file and the plug-in file has not is put there; what both have is the plug-in's.
-    `defaults` replace those of the function.
+    Names of the function's own file that the plug-in file lacks are added there. `defaults` replace those of the
+    function.
     """
     original: Any = function
     _lend(original.__globals__, global_dict)

@@ -1,4 +1,4 @@
-"""What stands behind the functions that drivers call: the program that runs them, set for as long as it does."""
+"""The port between drivers and the program that runs them, and what drivers declare about themselves."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Capabilities:
 
 
 class Cloud(Protocol):
-    """The program that runs drivers, as they reach it."""
+    """The program, as drivers reach it."""
 
     @property
     def opts(self) -> Mapping[str, Any]:
-        """The configuration, which drivers know as `__opts__`."""
+        """The configuration, `__opts__` of drivers."""
         ...
 
     def capabilities(self, driver: str) -> Capabilities:
@@ -42,56 +42,53 @@ class Cloud(Protocol):
         ...
 
     def fire(self, tag: str, data: Mapping[str, Any]) -> None:
-        """Tell the master's watchers, as `salt/cloud/<machine>/<tag>` or under a whole tag; redacted on the way."""
+        """Fire an event `salt/cloud/<machine>/<what>`, redacted."""
         ...
 
     def made(self, machine: str, identity: str) -> None:
-        """The provider has made this machine, and calls it so. Raises SaltliteError when that cannot be kept."""
+        """Journal the provider's id of a machine that it made. Raises SaltliteError if that fails."""
         ...
 
     def refused(self, machine: str) -> None:
-        """The provider has made nothing of what was asked for under this name."""
+        """Journal that the provider made no machine of this name."""
         ...
 
     def bootstrap(self, vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
-        """Make the machine a minion: fires `deploying`, logs in, deploys; what it did.
-
-        Raises SaltCloudException for everything that keeps it from being one.
-        """
+        """Make the machine a minion: fire `deploying`, log in, deploy. Raises SaltCloudException."""
         ...
 
     def retire(self, vm_: dict[str, Any], opts: Mapping[str, Any]) -> tuple[str, ...]:
-        """Take back what `bootstrap` made on a machine that stays; what could not be taken back, for a person.
+        """Undo `bootstrap` on a machine that stays; sentences about what remains.
 
-        Raises SaltCloudException when nobody can log in there.
+        Raises SaltCloudException if the login fails.
         """
         ...
 
     def conceal(self, secret: str) -> None:
-        """Let this text appear in no event, log line or message from now on."""
+        """Redact this text from events, logs and messages from now on."""
         ...
 
     def script(self, vm_: Mapping[str, Any]) -> str:
-        """The text of the program that makes this machine a minion: its setting `script`, or what comes with saltlite.
+        """The text of the deploy script: of the setting `script`, or the built-in one.
 
-        Raises SaltCloudConfigError for a name of none.
+        Raises SaltCloudConfigError for an unknown script.
         """
         ...
 
     def remember(self, provider: str, machines: Mapping[str, Mapping[str, Any]]) -> None:
-        """Keep in the cache what is known of these machines of `alias:driver`."""
+        """Cache these machines of `alias:driver`."""
         ...
 
     def forget(self, provider: str, machine: str) -> None:
-        """Drop what the cache has of a machine of `alias:driver`."""
+        """Drop a machine of `alias:driver` from the cache."""
         ...
 
     def lacks(self, what: str, missing: Sequence[str]) -> None:
-        """Note that a provider (`alias:driver`) or profile does not have these settings, to be told to a person."""
+        """Record the missing settings of a provider (`alias:driver`) or profile, for a message."""
         ...
 
     def progress(self, machine: str, text: str) -> None:
-        """Show a person what is done with this machine just now, such as `waits for ssh`."""
+        """Show progress, such as `waits for ssh`."""
         ...
 
 
@@ -100,7 +97,7 @@ _now: ContextVar[Cloud | None] = ContextVar("cloud", default=None)
 
 @contextlib.contextmanager
 def running(program: Cloud) -> Iterator[None]:
-    """Until the end of the block, and in this thread only, drivers reach this program."""
+    """A block in which drivers reach this program, in this thread only."""
     token = _now.set(program)
     try:
         yield
@@ -117,7 +114,7 @@ def cloud() -> Cloud:
 
 
 def note_lack(what: str, missing: Sequence[str]) -> None:
-    """Tell the program that settings are missing; nothing outside of a call of a driver."""
+    """Record missing settings; does nothing outside of a call of a driver."""
     program = _now.get()
     if program is not None:
         program.lacks(what, missing)

@@ -292,11 +292,11 @@ def bootstrap(vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
         try:
             said = _carry_out(deployment, session, machine, program)
         except SaltCloudException as error:
-            left = _take_back(deployment, session, machine)
+            left = _roll_back(deployment, session, machine)
             # A machine that was made for this is destroyed next, and what is left on it with it.
             raise DeployError(str(error), left if deployment.login.remembers else ()) from error
         except BaseException:  # somebody interrupts, who is told what is left by the log
-            left = _take_back(deployment, session, machine)
+            left = _roll_back(deployment, session, machine)
             if left:
                 log.warning("%s: what the deployment made is left at %s: %s", deployment.name, session.place, left)
             raise
@@ -320,9 +320,9 @@ def retire(vm_: dict[str, Any], opts: Mapping[str, Any]) -> tuple[str, ...]:
         machine = session.enter()
         try:
             session.run(_CLEAN_UP_OTHERS, deployment.tmp_dir, deployment.name, machine.folder, within_s=CLEAN_UP_S)
-            _unpack(session, machine, upload.taking_back(deployment, machine, listed=listed), deployment)
+            _unpack(session, machine, upload.rollback_of(deployment, machine, listed=listed), deployment)
         finally:
-            left = _take_back(deployment, session, machine)
+            left = _roll_back(deployment, session, machine)
     return left
 
 
@@ -364,7 +364,7 @@ def _unpack(session: Session, machine: upload.Machine, archive: bytes, deploymen
         )
 
 
-def _take_back(deployment: Deployment, session: Session, machine: upload.Machine) -> tuple[str, ...]:
+def _roll_back(deployment: Deployment, session: Session, machine: upload.Machine) -> tuple[str, ...]:
     """End what still runs and undo what was made; what is left. It fails in no way: another failure is on its way."""
     foreign: tuple[str, ...] = ()
     if deployment.deploy and deployment.steps.script:

@@ -32,7 +32,7 @@ undo() {
     # The last thing that was made goes first. The list stays until all of it is gone, so this may be done again.
     for entry in $(sed '1!G;h;$!d' "$made"); do
         unset IFS
-        take_back "${entry%% *}" "${entry#* }" || {
+        roll_back "${entry%% *}" "${entry#* }" || {
             printf 'left=%s\n' "${entry#* }"
             stays=$entry$newline$stays
         }
@@ -53,7 +53,7 @@ undo() {
 }
 
 # Fails where the thing is still there.
-take_back() {
+roll_back() {
     case $1 in
         by) begun=${begun:-$2} ;;
         unit)

@@ -333,7 +333,7 @@ def files_of(deployment: Deployment, machine: Machine) -> tuple[bytes, list[Step
     return upload.stream(), steps
 
 
-def taking_back(deployment: Deployment, machine: Machine, *, listed: bool) -> bytes:
+def rollback_of(deployment: Deployment, machine: Machine, *, listed: bool) -> bytes:
     """The upload of what takes back an earlier deployment; its program is UNDO.
 
     `listed`: there must be a list of what was made.

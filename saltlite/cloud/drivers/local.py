@@ -348,7 +348,7 @@ def start(name: str, call: str | None = None) -> dict[str, Any]:
     """
     only_action("start", call)
     _find(name)
-    with _saying():
+    with _driver_errors():
         return _six(_machines().start(name))
 
 
@@ -361,7 +361,7 @@ def stop(name: str, call: str | None = None) -> dict[str, Any]:
     """
     only_action("stop", call)
     _find(name)
-    with _saying():
+    with _driver_errors():
         return _six(_machines().stop(name))
 
 
@@ -386,7 +386,7 @@ def show_console(name: str, call: str | None = None) -> str:
     """
     only_action("show_console", call)
     _find(name)
-    with _saying():
+    with _driver_errors():
         return _machines().run(name, ["tail", "-c", str(CONSOLE_BYTES), CONSOLE])[1]
 
 
@@ -416,7 +416,7 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
     plan, steps = _plan(vm_), _steps_of(vm_)
     shown = {key: str(getattr(plan, key)) for key in ("image", "memory", "disk")}
     tell("requesting", "requesting instance", vm_, shown)
-    with _saying():
+    with _driver_errors():
         machine = machines.make(plan)
         made(vm_, machine.uid)
         if steps.minion:
@@ -437,7 +437,7 @@ def destroy(name: str, call: str | None = None) -> dict[str, Any]:
     no_function("destroy", "-d or --destroy", call)
     machine = _find(name)
     cloud.fire_event("event", "destroying instance", f"salt/cloud/{name}/destroying", args={"name": name})
-    with _saying():
+    with _driver_errors():
         _machines().destroy(name)
     cloud.fire_event("event", "destroyed instance", f"salt/cloud/{name}/destroyed", args={"name": name})
     return {"id": machine.uid, "destroyed": True}
@@ -457,7 +457,7 @@ def _machines() -> Machines:
         raise SaltCloudSystemExit("the driver local makes namespaces and mounts, for which it must run as root")
     alias = __active_provider_name__.partition(":")[0]
     folder = os.path.join(str(__opts__["cachedir"]), "local", alias)
-    with _saying():
+    with _driver_errors():
         return Machines(folder, str((get_configured_provider() or {}).get("network") or NETWORK))
 
 
@@ -465,12 +465,12 @@ def _find(name: str) -> Machine:
     machines = _machines()
     if name not in machines.names():
         raise SaltCloudNotFound(f"there is no machine {name!r} here; -Q shows those that are")
-    with _saying():
+    with _driver_errors():
         return machines.find(name)
 
 
 @contextlib.contextmanager
-def _saying() -> Iterator[None]:
+def _driver_errors() -> Iterator[None]:
     """Errors of machines are this driver's errors."""
     try:
         yield

@@ -36,12 +36,12 @@ from saltlite.platform.accounts import require_trusted
 log = logging.getLogger(__name__)
 
 LINE_MAX = 16 * 1024 * 1024
-"""Bytes of what one process may say of one machine."""
+"""Bytes of the output of one child."""
 _READ = 65536
 
 
 class ForwardedError(SaltCloudException):
-    """What went wrong in another process."""
+    """An error of a child process."""
 
     def __init__(self, text: str, exit_code: int) -> None:
         super().__init__(text)
@@ -50,7 +50,7 @@ class ForwardedError(SaltCloudException):
 
 @dataclass(slots=True)
 class Done:
-    """What came of each machine: `answers` of those that are made, `errors` of the others."""
+    """The outcome: `answers` of the machines that succeeded, `errors` of the others."""
 
     answers: dict[str, Any] = field(default_factory=dict)
     errors: dict[str, SaltliteError] = field(default_factory=dict)
@@ -66,11 +66,11 @@ class _Child:
 
 
 Work = Callable[[str], Any]
-"""Makes or destroys the machine of that name."""
+"""Makes or destroys one machine by name."""
 
 
 def one_by_one(names: Sequence[str], work: Work) -> Done:
-    """One after the other. A machine that fails does not keep the next from its turn; Ctrl-C does."""
+    """One after the other. A failed machine does not stop the next; Ctrl-C does."""
     done = Done()
     for name in names:
         try:
@@ -87,7 +87,7 @@ def one_by_one(names: Sequence[str], work: Work) -> Done:
 
 
 def at_once(names: Sequence[str], work: Work, program: Program, limit: int) -> Done:
-    """At most `limit` at the same time. Whatever happens, no process is left when this ends."""
+    """At most `limit` at the same time. No child is left at the end."""
     return _Crew(names, work, program, limit).run()
 
 
@@ -125,7 +125,7 @@ class _Crew:
             self._read(key.fd, key.data)
 
     def _interrupt(self) -> None:
-        """The first Ctrl-C has everything taken back, the second leaves it as it is, for `--clean`."""
+        """The first Ctrl-C rolls everything back, the second leaves the rest to `--clean`."""
         for key in self._selector.get_map().values():
             os.kill(key.data.pid, signal.SIGINT)
         self._waiting.clear()
@@ -155,7 +155,7 @@ class _Crew:
             _pid, status = os.waitpid(child.pid, 0)
             if not child.ended:
                 how = f"its process ended with {os.waitstatus_to_exitcode(status)}"
-                text = f"{child.name}: {how}; `saltlite cloud --clean` takes back what it may have made"
+                text = f"{child.name}: {how}; `saltlite cloud --clean` rolls back what it may have made"
                 self._done.errors[child.name] = ForwardedError(text, SaltCloudException.exit_code)
 
     def _hear(self, child: _Child, said: dict[str, Any]) -> None:
@@ -179,7 +179,7 @@ class _Crew:
 
 
 def _child(name: str, work: Work, program: Program, writes: int) -> None:
-    """The life of a process; it never returns."""
+    """The main function of a child; it never returns."""
 
     def say(said: dict[str, Any]) -> None:
         data = json.dumps(said, default=str).encode() + b"\n"
@@ -198,7 +198,7 @@ def _child(name: str, work: Work, program: Program, writes: int) -> None:
             say({"error": str(error), "exit": error.exit_code})
         except KeyboardInterrupt:
             say({"error": f"{name}: interrupted", "exit": 128 + signal.SIGINT})
-    except BaseException:  # supervision point: nothing may go on into the parent's code
+    except BaseException:  # supervision point: a child must not run the parent's code
         log.exception("A defect in saltlite, while %s was worked on.", name)
     finally:
         sys.stderr.flush()
@@ -206,21 +206,21 @@ def _child(name: str, work: Work, program: Program, writes: int) -> None:
 
 
 def worst_exit_code(done: Done) -> int:
-    """What a command ends with: 130 for Ctrl-C, else the highest of what went wrong."""
+    """The exit code of a command: 130 for Ctrl-C, else the highest of the errors."""
     if done.interrupted:
         return 128 + signal.SIGINT
     return max((error.exit_code for error in done.errors.values()), default=0)
 
 
 ASKED_AT_ONCE = 16
-"""Providers."""
+"""Providers that are asked in parallel."""
 
 Question = Callable[[Driver], Any]
 
 
 @dataclass(slots=True)
 class Answers:
-    """`{alias: {driver: answer}}`, as Salt has it, and the errors of those that did not answer."""
+    """`{alias: {driver: answer}}`, as in Salt, and the errors of the other providers."""
 
     found: dict[str, dict[str, Any]] = field(default_factory=dict)
     errors: dict[str, SaltliteError] = field(default_factory=dict)
@@ -236,7 +236,7 @@ def machines(program: Program, providers: Sequence[Provider]) -> Answers:
 
 
 def machines_full(program: Program, providers: Sequence[Provider]) -> Answers:
-    """Everything that there is to say of every machine. It is kept in the cache."""
+    """All fields of every machine; they are cached."""
 
     def ask(driver: Driver) -> Any:
         found = driver.machines_full()
@@ -254,7 +254,7 @@ def machines_selected(program: Program, providers: Sequence[Provider]) -> Answer
 
 
 def machines_cached(program: Program, providers: Sequence[Provider]) -> Answers:
-    """What providers said when they were last asked; none is asked now."""
+    """The cached machines; no provider is asked."""
     answers = Answers()
     for provider in providers:
         answers.found.setdefault(provider.alias, {})[provider.driver] = program.cache.machines(provider.name)
@@ -271,8 +271,8 @@ def offers(program: Program, providers: Sequence[Provider], what: str) -> Answer
 
 
 def find(program: Program, names: Sequence[str], providers: Sequence[Provider]) -> dict[str, Driver]:
-    """The driver of each machine. Raises SaltliteError when a machine is nowhere, or at two providers, or when a
-    provider that may have one of them did not answer.
+    """The driver of each machine. Raises SaltliteError if a machine does not exist or is at two providers, or if a
+    provider that may have it did not answer.
     """
     answers = ask_all(program, providers, lambda driver: driver.names())
     places: dict[str, list[Driver]] = {name: [] for name in names}
@@ -294,7 +294,7 @@ def find(program: Program, names: Sequence[str], providers: Sequence[Provider]) 
 
 
 def ask_all(program: Program, providers: Sequence[Provider], question: Question) -> Answers:
-    """Ask these providers, several at a time; one that fails does not keep the others from answering."""
+    """Ask these providers in parallel; each failure is an error of its provider only."""
     answers, left, lock = Answers(), list(reversed(providers)), threading.Lock()
     drivers = {provider.name: program.driver(provider) for provider in providers}
 
@@ -317,7 +317,7 @@ def ask_all(program: Program, providers: Sequence[Provider], question: Question)
     if len(providers) == 1:
         ask_some()
         return answers
-    # They end with the process: a provider that hangs must not keep it from ending when somebody presses Ctrl-C.
+    # Daemon threads: a provider that hangs must not block Ctrl-C.
     threads = [threading.Thread(target=ask_some, daemon=True) for _ in range(min(ASKED_AT_ONCE, len(providers)))]
     for thread in threads:
         thread.start()
@@ -327,7 +327,7 @@ def ask_all(program: Program, providers: Sequence[Provider], question: Question)
 
 
 def _shown(program: Program, driver: Driver, found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Machines of the cache that are not listed any more leave it with every listing."""
+    """Drop cached machines that the provider no longer lists."""
     if program.config.update_cachedir:
         for name in program.cache.names(driver.name):
             if name not in found:
@@ -340,8 +340,8 @@ CACHE_DIRECTORY = "CACHE_DIRECTORY"
 
 
 def open_program(config_dir: str, client: LocalClient, say: Say) -> Program:
-    """The program by the files of a folder. Raises ConfigError, and RefusedError for folders of drivers, and
-    a cachedir with host keys and the journal, that others may write to. Its secrets appear in no log from here on.
+    """The program for a configuration folder. Raises ConfigError, and RefusedError if other users may write to the
+    folders of drivers or to the cachedir. Its secrets are redacted from logs from now on.
     """
     loaded, master = _cached_for_service(load_cloud(config_dir)), load_master(config_dir).config
     places = [*master.module_dirs, *loaded.config.cloud_dirs, master.extension_modules, loaded.config.cachedir]
@@ -352,9 +352,9 @@ def open_program(config_dir: str, client: LocalClient, say: Say) -> Program:
 
 
 def _cached_for_service(loaded: LoadedCloud) -> LoadedCloud:
-    """A service that systemd starts keeps its own cache where it may write, unless the configuration says where.
+    """A systemd service has its own cache in its CacheDirectory, unless the configuration sets `cachedir`.
 
-    The folder of the default belongs to the operator, whose host keys and journal no service shall be able to change.
+    The default folder belongs to the operator; no service may change the operator's host keys and journal.
     """
     folder = os.environ.get(CACHE_DIRECTORY, "").partition(":")[0]
     if not folder or "cachedir" in loaded.given.values:
@@ -365,7 +365,7 @@ def _cached_for_service(loaded: LoadedCloud) -> LoadedCloud:
 def make_machines(
     program: Program, profile: str, names: Sequence[str], given: Mapping[str, Any], *, parallel: bool = False
 ) -> Done:
-    """Machines of one profile; `given` is what the command line says of them. Raises UsageError, ConfigError."""
+    """Make machines of one profile, with settings of the command line. Raises UsageError, ConfigError."""
     wanted = program.catalogue.profile(profile)
     twice = {name for name in names if names.count(name) > 1}
     if twice:
@@ -377,7 +377,7 @@ def make_machines(
 def destroy_machines(
     program: Program, names: Sequence[str], providers: Sequence[Provider], *, parallel: bool = False
 ) -> Done:
-    """Destroy these machines. Raises SaltliteError, and none is destroyed, when one is nowhere or at two places."""
+    """Destroy these machines; none if one does not exist or is at two providers, with SaltliteError."""
     drivers = find(program, names, providers)
     return _run(program, list(drivers), lambda name: destroy(program, drivers[name], name), parallel=parallel)
 
@@ -390,14 +390,16 @@ def make_map(
     *,
     parallel: bool = False,
 ) -> Done:
-    """The machines of a map that are not there yet, those first that others require."""
+    """Make the missing machines of a map, in waves by `requires`."""
     everything = Done()
     failed: set[str] = set()
     for wave in waves(machines, there):
         held = {one.name: next((name for name in one.requires if name in failed), None) for one in wave}
         for name, needed in held.items():
             if needed is not None:
-                everything.errors[name] = SaltliteError(f"{name}: not made, for {needed}, which it requires, failed")
+                everything.errors[name] = SaltliteError(
+                    f"{name}: not made, because {needed}, which it requires, failed"
+                )
         ready = {one.name: one for one in wave if held[one.name] is None}
         vms = {
             name: program.machine(name, program.catalogue.profile(one.profile), one.settings, given)
@@ -414,9 +416,9 @@ def make_map(
 
 
 def there_of_map(program: Program, machines: Sequence[MapMachine]) -> dict[str, str]:
-    """Of the machines of a map those that are there: name -> `alias:driver`. Raises SaltliteError.
+    """The existing machines of a map: name -> `alias:driver`. Raises SaltliteError.
 
-    A machine's provider is that of its profile: the same name elsewhere is another machine.
+    The same name at another provider is another machine.
     """
     providers = {program.catalogue.profile(one.profile).provider.name for one in machines}
     taken = {name: program.driver(program.catalogue.provider(name)).names() for name in providers}
@@ -439,7 +441,7 @@ def _run(program: Program, names: Sequence[str], work: Work, *, parallel: bool) 
 
 
 _OF_THE_CORE = {"create": "-p PROFILE", "bootstrap": "-p PROFILE"}
-"""Functions of drivers that are no actions -> what is meant."""
+"""Functions of drivers that are no actions -> the option to use."""
 
 
 def action(
@@ -447,7 +449,7 @@ def action(
 ) -> Answers:
     """Call an action for each of these machines: `{alias: {driver: {machine: answer}}}`.
 
-    Raises SaltliteError for a machine that is not there; what fails for one machine keeps no other from its turn.
+    Raises SaltliteError for a machine that does not exist; a failure of one machine does not stop the others.
     """
     if function in _OF_THE_CORE:
         raise SaltCloudSystemExit(f"{function} is no action: machines are made with {_OF_THE_CORE[function]} NAME")
@@ -478,10 +480,10 @@ def function(program: Program, name: str, provider: Provider, kwargs: Mapping[st
 
 
 ERROR = "Error"
-"""The key under which the answer of what failed has the sentence why, as in Salt."""
+"""The key of the error sentence in an answer, as in Salt."""
 
 MAPS = "cloud.maps.d"
-"""The folder of the maps that can be run from here, in that of the configuration."""
+"""The folder of maps that `map_run` accepts, in the configuration folder."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 
 QUERIES: Mapping[str, Callable[[Program, Sequence[Provider]], Answers]] = {
@@ -492,10 +494,10 @@ QUERIES: Mapping[str, Callable[[Program, Sequence[Provider]], Answers]] = {
 
 
 class CloudClient:
-    """Every method answers plain data, and raises CommandExecutionError with the sentence of whatever went wrong.
+    """Every method returns plain data and raises CommandExecutionError.
 
-    What fails for one machine or provider stands in its place as `{"Error": sentence}`; `failed` is then true. Settings
-    that name files of this host, or options of ssh, are refused: who calls may have no shell here, and shall get none.
+    An error of one machine or provider is in its place as `{"Error": sentence}`, and `failed` is true. Settings that
+    name files of this host or options of ssh are refused, because callers may have no shell here.
     """
 
     def __init__(self, config_dir: str, client: LocalClient) -> None:
@@ -504,12 +506,12 @@ class CloudClient:
         self.failed = False
 
     def profile(self, profile: str, names: Sequence[str], *, parallel: bool = False, **settings: Any) -> dict[str, Any]:
-        """Make machines of a profile; `settings` win over those that it has: `{name: what its driver says}`."""
+        """Make machines of a profile; `settings` override it: `{name: answer of the driver}`."""
         require_foreign(settings)
         return self._made(lambda: make_machines(self._program, profile, names, settings, parallel=parallel))
 
     def map_run(self, name: str, *, parallel: bool = False, **settings: Any) -> dict[str, Any]:
-        """Make the machines of a map that are not there: `name` is that of a file in MAPS of the configuration."""
+        """Make the missing machines of a map; `name` is a file in MAPS."""
         require_foreign(settings)
         if not _NAME.fullmatch(name):
             raise CommandExecutionError(f"{name!r} is no name of a map: say that of a file in {MAPS}")
@@ -527,7 +529,7 @@ class CloudClient:
 
     def action(self, fun: str, names: Sequence[str], *, provider: str = "all", **kwargs: Any) -> dict[str, Any]:
         """Call an action for these machines, but not `destroy`: `{alias: {driver: {name: answer}}}`."""
-        # Who may run one of the two may not have been given the other.
+        # A right to one of the two runners is no right to the other.
         if fun == "destroy":
             raise CommandExecutionError("destroy is no action here: machines are destroyed by cloud.destroy")
         require_foreign(kwargs)
@@ -578,7 +580,7 @@ class CloudClient:
 
 
 def require_foreign(settings: Mapping[str, Any]) -> None:
-    """Raises CommandExecutionError for settings that only the configuration may have."""
+    """Raises CommandExecutionError for settings that only the configuration may set."""
     refused = of_this_host(settings)
     if refused:
         raise CommandExecutionError(

@@ -1,7 +1,7 @@
-"""`saltlite cloud-check`: whether a driver does what drivers must, by its text and, with a provider, by asking it.
+"""`saltlite cloud-check`: contract tests for drivers, by inspection and by calls to a configured provider.
 
-Contract: "Writing Cloud Driver Modules". Nothing is made, changed or destroyed by these tests: functions are called
-that list, and those that must refuse how they are called.
+Contract: "Writing Cloud Driver Modules". The tests make, change and destroy nothing: they call functions that list, and
+functions that must refuse the call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from saltlite.cloud.rules import listing
 from saltlite.errors import SaltliteError
 
 NOWHERE = "saltlite-cloud-check-no-such-machine"
-"""The name of a machine that nobody has."""
+"""A machine that does not exist."""
 
 REQUIRED = (
     "create", "destroy", "get_configured_provider", "list_nodes", "list_nodes_full", "list_nodes_select",
@@ -29,11 +29,11 @@ REQUIRED = (
 )  # fmt: skip
 LISTS = ("list_nodes", "list_nodes_full", "list_nodes_select")
 OFFERS = ("avail_locations", "avail_images", "avail_sizes")
-"""Those of them that a provider has nothing for may be missing."""
+"""Optional: a provider may have none of these."""
 
 
 class Result(StrEnum):
-    """What came of one test."""
+    """The result of one test."""
 
     GOOD = "good"
     BAD = "bad"
@@ -42,7 +42,7 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One test: what was looked at, and, unless it is good, why not."""
+    """One test, its result, and the reason unless it is good."""
 
     test: str
     result: Result
@@ -50,7 +50,7 @@ class Finding:
 
 
 def check(program: Program, driver: Driver) -> list[Finding]:
-    """Every test, on one driver for one provider."""
+    """Run every test on one driver for one provider."""
     with port.running(program):
         unusable = _unusable(driver)
         if unusable:
@@ -99,7 +99,7 @@ def _call_arguments(driver: Driver) -> Iterator[Finding]:
 
 
 def _refusals(driver: Driver) -> Iterator[Finding]:
-    """A function that is called in the wrong way says so, and names the option that is meant."""
+    """A function that is called in the wrong way must refuse, and name the right option."""
     for name in (*LISTS, *OFFERS):
         if driver.has(name):
             yield _refusal(driver, name, (), ACTION, ("-f", "--function"))

@@ -1,8 +1,8 @@
-"""Drivers, as the plug-ins that they are: one loader for each provider, so that no two of them share anything.
+"""Drivers as plug-ins: one loader for each provider, so that providers share no state.
 
 Contract: "Writing Cloud Driver Modules". A driver sees its provider as `__active_provider_name__` (`alias:driver`), the
-configuration as `__opts__`, what `salt.utils.cloud` has as `__utils__["cloud.…"]`, and execution modules of this
-machine as `__salt__`.
+configuration as `__opts__`, `salt.utils.cloud` as `__utils__["cloud.…"]`, and execution modules of this host as
+`__salt__`.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from saltlite.loader.search_path import search_layers
 log = logging.getLogger(__name__)
 
 KIND = "clouds"
-"""The type of plug-ins."""
+"""The plug-in type."""
 ACTION, FUNCTION = "action", "function"
-"""What `call` says."""
+"""Values of `call`."""
 UTILS = "cloud."
 
 Function = Callable[..., Any]
 
 
 class Driver:
-    """One driver for one provider. Every method raises SaltCloudException for what goes wrong in it."""
+    """One driver for one provider. Every method raises SaltCloudException."""
 
     def __init__(self, provider: Provider, loader: Loader) -> None:
         self.provider = provider
@@ -65,7 +65,7 @@ class Driver:
         return declared if isinstance(declared, Capabilities) else Capabilities()
 
     def has(self, function: str) -> bool:
-        """Whether the driver can be used here, and has this function."""
+        """Whether the driver is loadable and has this function."""
         return f"{self.provider.driver}.{function}" in self._loader
 
     def functions(self) -> list[str]:
@@ -86,11 +86,11 @@ class Driver:
             return function(*args, **kwargs)
         except SaltliteError:
             raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - supervision point: code of somebody else
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - supervision point: foreign code
             self._fail(name, error)
 
     def machines(self) -> dict[str, dict[str, Any]]:
-        """`list_nodes` in its normal form: the six fields of each machine, those that are gone left out."""
+        """Normalized `list_nodes`: the six fields of each machine, without machines that are gone."""
         return {
             name: one for name, one in self._listed("list_nodes", listing.normal).items() if not listing.is_gone(one)
         }
@@ -109,7 +109,7 @@ class Driver:
         return set(self.ids())
 
     def ids(self) -> dict[str, str]:
-        """What the provider calls each machine, "" where it does not say. Asked in the cheapest way that there is."""
+        """The id of each machine, "" if the provider has none; by `list_nodes_min` if the driver has it."""
         if self.has("list_nodes_min"):
             answer = self._listed(
                 "list_nodes_min", lambda said: {str(name): dict(one or {}) for name, one in said.items()}
@@ -149,13 +149,13 @@ class Driver:
             return form(answer)
         except (listing.ListingError, AttributeError, TypeError, ValueError) as error:
             raise SaltCloudExecutionFailure(
-                f"driver {self.provider.driver} answered nonsense to {function} for {self.provider.alias}: {error}"
+                f"driver {self.provider.driver} gave a bad answer to {function} for {self.provider.alias}: {error}"
             ) from error
 
     def _unavailable(self, name: str, error: FunctionUnavailable) -> SaltCloudException:
         driver, alias = self.provider.driver, self.provider.alias
         where = self.provider.settings.where
-        # Only this driver may be loaded here: others would complain that they are not configured.
+        # Load this driver only: others would log that they are not configured.
         offered = self.functions()
         if offered:
             return SaltCloudNotFound(f"driver {driver} has no {name}; it has {', '.join(offered)}")
@@ -176,7 +176,7 @@ class Driver:
 
 
 class Drivers:
-    """The drivers of all providers, each loaded when it is asked for."""
+    """The drivers of all providers, loaded on first use."""
 
     def __init__(self, opts: Mapping[str, Any]) -> None:
         self._opts = opts
@@ -184,7 +184,7 @@ class Drivers:
 
     @cached_property
     def index(self) -> Index:
-        """Every driver's file that there is."""
+        """All driver files."""
         return build_index(search_layers(self._opts, KIND))
 
     def of(self, provider: Provider) -> Driver:

@@ -1,10 +1,10 @@
-"""The files of `saltlite cloud` to values: options, providers, profiles and maps, each setting with its place.
+"""The files of `saltlite cloud`: options, providers, profiles and maps, each setting with its origin.
 
     cloud, cloud.conf.d/*.conf                options (`saltlite.config.cloud`)
     cloud.providers, cloud.providers.d/*.conf alias: settings with `driver`, or a list of such
     cloud.profiles, cloud.profiles.d/*.conf   name: settings with `provider`
 
-All of them may be missing. Whatever is wrong is collected, and one ConfigError tells all of it, a line each.
+All of them are optional. One ConfigError reports every problem, a line each.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ INCLUDES_MAX = 100
 PATH_SETTINGS = frozenset(
     {*KEY_FILES, "script", "ssh_known_hosts", "wheel_dir", "install_dir", "minion_dir", "tmp_dir"}
 )
-"""Settings of machines and providers that name a file or folder, here or on the machine."""
+"""Settings that name a file or folder, on this host or on the machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedCloud:
-    """What the files say."""
+    """The loaded files."""
 
     config: CloudConfig
     given: Settings
-    """The options that a file sets, with their places."""
+    """The options that a file sets, with their origins."""
     catalogue: Catalogue
 
 
@@ -76,7 +76,7 @@ def load_cloud(config_dir: str) -> LoadedCloud:
 
 
 def cloud_files(config_dir: str) -> list[str]:
-    """The files in this folder that `saltlite cloud` reads, in the order in which it does."""
+    """The files in this folder that `saltlite cloud` reads, in order."""
     found = []
     for name in ("cloud", "cloud.providers", "cloud.profiles"):
         more = "cloud.conf.d" if name == "cloud" else f"{name}.d"
@@ -123,7 +123,7 @@ def _read_map(path: str, found: list[list[MapMachine]], seen: list[str]) -> None
 
 
 class _Files:
-    """Files that are maps at their top, and what is wrong with them."""
+    """A reader of files with a map at the top; collects problems."""
 
     def __init__(self) -> None:
         self._problems: list[str] = []
@@ -181,7 +181,7 @@ def _settings(what: str, written: Written, where: Where, path: str) -> Settings:
 
 
 def _refuse_urls_below(written: Written) -> None:
-    """The same for the machines of a map: `{name: settings}`, or a list of such, below each profile."""
+    """As `_refuse_urls`, for the machines of a map: `{name: settings}` or a list, below each profile."""
     for item in written.items if isinstance(written, Sequence) else (written,):
         for _name, settings in item.pairs if isinstance(item, Map) else ():
             if isinstance(settings, Map):
@@ -189,14 +189,14 @@ def _refuse_urls_below(written: Written) -> None:
 
 
 def _refuse_urls(written: Map) -> None:
-    """Raises PlacedError for a setting that takes a path and has a URL."""
+    """Raises PlacedError for a path setting with a URL."""
     for key, value in written.pairs:
         for sentence in _urls({key.text: value_of(value)}):
             raise PlacedError(value.where, sentence)
 
 
 def _urls(settings: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each setting that takes a path and has a URL."""
+    """A sentence for each path setting with a URL."""
     for name, value in settings.items():
         if name in PATH_SETTINGS and isinstance(value, str):
             try:

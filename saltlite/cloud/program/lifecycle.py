@@ -41,10 +41,7 @@ from saltlite.model.keys import parse_token
 
 
 def destroy(program: Program, driver: Driver, name: str) -> Any:
-    """Destroy a machine; what its driver answers. Raises SaltCloudException, which says what is left.
-
-    It may be gone already, when an earlier attempt was cut off: then the rest is done.
-    """
+    """Destroy a machine and forget it; returns its driver's answer. Raises SaltCloudException, with what remains."""
     identity = driver.ids().get(name, "")
     minion, guessed = minion_of(program, driver, name, identity)
     run = os.urandom(8).hex()
@@ -59,9 +56,9 @@ def destroy(program: Program, driver: Driver, name: str) -> Any:
 
 
 def machine_of(ids: Mapping[str, str], name: str, identity: str) -> str:
-    """The name by which the machine that its provider calls `identity` is listed in `ids`, "" for none.
+    """The name under which the machine with the id `identity` is listed in `ids`, "" for none.
 
-    One of its name counts where its provider says no ids, or did not say this one.
+    Without a known id, the machine of that name counts.
     """
     named = [one for one in (name, *ids) if identity and ids.get(one) == identity]
     if named:
@@ -88,9 +85,9 @@ def destroy_machine(program: Program, driver: Driver, name: str) -> Any:
 
 
 def forget_machine(program: Program, driver: Driver, name: str, minion: str, *, guessed: bool) -> None:
-    """Delete the key of its minion, and what is kept of it. Raises SaltCloudException when the master does not.
+    """Delete the key of its minion and its cache entry. Raises SaltCloudException if the master does not.
 
-    The key of an id that is only guessed stays, and somebody is told: it may be that of a minion somewhere else.
+    The key of a guessed id stays, with a message, because it may belong to another minion.
     """
     keys = MinionKeys(program.ask)
     try:
@@ -107,7 +104,7 @@ def forget_machine(program: Program, driver: Driver, name: str, minion: str, *, 
     if guessed and stays:
         program.progress(
             name,
-            f"is destroyed; a key of {minion} stays, for nothing here says that it was made for this machine: "
+            f"is destroyed; a key of {minion} stays, because no record says that it was made for this machine: "
             f"`saltlite key delete {minion}`, if it was",
         )
         return
@@ -115,9 +112,7 @@ def forget_machine(program: Program, driver: Driver, name: str, minion: str, *, 
 
 
 def minion_of(program: Program, driver: Driver, name: str, identity: str) -> tuple[str, bool]:
-    """The id of the minion on a machine, and whether it is guessed: that it was made with, "" for none, or what it
-    would be by name, when nothing is kept of this machine.
-    """
+    """The id of the minion on a machine ("" for none), and whether it is guessed from the name, without a record."""
     own = program.cache.own(driver.name, name)
     known = own.get("minion_id")
     if known is not None and (not identity or own.get("id", "") in ("", identity)):
@@ -126,15 +121,15 @@ def minion_of(program: Program, driver: Driver, name: str, identity: str) -> tup
 
 
 def _close_earlier(program: Program, driver: Driver, name: str, identity: str, run: str) -> None:
-    """What dead commands have left of this machine goes with it: tokens, keys, lines. Raises SaltliteError."""
+    """Close what dead commands left of this machine: tokens, keys, journal lines. Raises SaltliteError."""
     keys = MinionKeys(program.ask)
     for one in program.journal.unfinished():
         of_it = one.identity if one.destroying else one.create.identity
         other = of_it and identity and of_it != identity
         if one.run == run or (one.name, one.provider) != (name, driver.name) or other:
             continue
-        if one.token_id and Undo.VOID_TOKEN in one.create.to_undo():
-            keys.void_token(one.token_id)
+        if one.token_id and Undo.REVOKE_TOKEN in one.create.to_undo():
+            keys.revoke_token(one.token_id)
         if one.token_id:
             keys.delete_of_token(one.minion_id, one.token_id, one.at)
         program.journal.write(one.run, "over")
@@ -143,17 +138,17 @@ def _close_earlier(program: Program, driver: Driver, name: str, identity: str, r
 log = logging.getLogger(__name__)
 
 INTERRUPTED = 130
-"""The exit code of what somebody interrupted."""
+"""Exit code after Ctrl-C."""
 
 LISTED_WITHIN_S = 30.0
-"""How long a machine whose making was not answered is looked for, with a look every LOOK_AGAIN_S."""
+"""How long to look for a machine whose create had no answer, every LOOK_AGAIN_S."""
 LOOK_AGAIN_S = 1.0
 CERTAIN_AFTER_S = 600.0
-"""A machine that is not listed after so long was not made."""
+"""A machine that is still not listed after this time was not made."""
 
 
 class CreateFailed(SaltCloudException):
-    """A machine was not made; the text says why, and what is left of it."""
+    """A machine was not made; the text has the reason, and what remains of it."""
 
     def __init__(self, text: str, exit_code: int) -> None:
         super().__init__(text)
@@ -181,17 +176,17 @@ class Creation:
         self._wait_s = parse_duration(str(vm_.get("wait_for_minion", program.config.wait_for_minion)))
 
     @classmethod
-    def taken_up(cls, program: Program, vm_: dict[str, Any], unfinished: Unfinished) -> Creation:
-        """The making of a machine where another process left it."""
+    def resumed(cls, program: Program, vm_: dict[str, Any], unfinished: Unfinished) -> Creation:
+        """Continue a create of another process."""
         making = cls(program, vm_, run=unfinished.run, flow=unfinished.create)
         making._minion_id, making._token_id, making._began = unfinished.minion_id, unfinished.token_id, unfinished.at
         making._unclear, making._since = unfinished.unclear, unfinished.since
         return making
 
     def make(self) -> dict[str, Any]:
-        """Make it. What its driver says of it, which may hold a password that nobody can ask for again.
+        """Make it, and return the answer of its driver, which may have a password that cannot be asked for again.
 
-        Raises CreateFailed, after what was half made was taken back.
+        Raises CreateFailed after the rollback.
         """
         if self._flow.minion:
             parse_minion_id(self._minion_id)
@@ -205,7 +200,7 @@ class Creation:
         return self._go_on()
 
     def resume(self) -> dict[str, Any]:
-        """Go on with a machine that is made, and was not waited for. As `make`."""
+        """Continue after the machine was made, as `make`."""
         order = order_of_create(deploys=self._flow.minion)
         self._program.events.take_up(self._name, Announcer(self._basics(), order, fired=list(order[:-1])))
         self._answer = self._driver.machines().get(self._name, {})
@@ -224,10 +219,10 @@ class Creation:
                 if step is not Step.FINISH:
                     journal.write(self._run, "end", step=step, token_id=self._token_id, id=self._flow.identity)
         except BaseException as error:
-            if Step.FINISH in self._flow.begun:  # it is made, and everybody was told so
+            if Step.FINISH in self._flow.begun:  # it is made, and its last event was fired
                 self._note("over")
                 raise
-            # Whatever it was, Ctrl-C included: what was half made must not stay.
+            # Any error, Ctrl-C included: a half-made machine must not stay.
             self._program.events.abandon(self._name)
             raise self._failed(error) from error
         self._note("over")
@@ -235,12 +230,12 @@ class Creation:
             log.error("%s is made, and listed as unfinished until --resume: %s", self._name, self._unwritten)
         return self._answer
 
-    def take_back(self, *, keep_machine: bool = False) -> list[str]:
-        """Take back what was done; sentences about what could not be."""
+    def roll_back(self, *, keep_machine: bool = False) -> list[str]:
+        """Undo the steps; sentences about those that failed."""
         left = []
         for undo in self._flow.to_undo(keep_machine=keep_machine):
-            if undo is not Undo.VOID_TOKEN or self._token_id:
-                self._program.progress(self._name, f"takes back: {undo.replace('-', ' ')}")
+            if undo is not Undo.REVOKE_TOKEN or self._token_id:
+                self._program.progress(self._name, f"rolls back: {undo.name.lower().replace('_', ' ')}")
             try:
                 self._undo(undo)
             except SaltliteError as error:
@@ -248,14 +243,14 @@ class Creation:
             except KeyboardInterrupt:
                 return [*left, f"{SAYS[undo]}: interrupted", "`saltlite cloud --clean` goes on"]
             else:
-                self._flow.took_back(undo)
+                self._flow.rolled_back(undo)
                 self._note("undone", step=undo)
         if not left:
             self._note("over")
         return left if self._unwritten is None else [*left, f"this is not kept: {self._unwritten}"]
 
     def _note(self, what: str, **fields: Any) -> None:
-        """Write what is done already; when that cannot be written, what is left to do is done all the same."""
+        """Journal something that is already done; if that fails, the work goes on all the same."""
         try:
             self._program.journal.write(self._run, what, **fields)
         except SaltliteError as error:
@@ -279,8 +274,8 @@ class Creation:
 
     def _undo(self, undo: Undo) -> None:
         match undo:
-            case Undo.VOID_TOKEN if self._token_id:
-                self._keys.void_token(self._token_id)
+            case Undo.REVOKE_TOKEN if self._token_id:
+                self._keys.revoke_token(self._token_id)
             case Undo.DESTROY_MACHINE if there := self._there():
                 destroy_machine(self._program, self._driver, there)
             case Undo.DELETE_KEY:
@@ -290,9 +285,9 @@ class Creation:
                 pass  # there is none of it
 
     def _there(self) -> str:
-        """The name by which the provider lists our machine, "" when it is certain that there is none.
+        """The name under which the provider lists our machine, "" if there certainly is none.
 
-        Raises SaltCloudExecutionFailure while there may be one that is not listed yet.
+        Raises SaltCloudExecutionFailure while it may exist and is not listed yet.
         """
         hidden = self._unclear or (bool(self._flow.identity) and Step.MAKE_MACHINE not in self._flow.ended)
         hidden = hidden and not self._driver.capabilities.lists_at_once
@@ -305,9 +300,9 @@ class Creation:
                 if time.time() > self._since + CERTAIN_AFTER_S:
                     break
                 raise SaltCloudExecutionFailure(
-                    "it was asked for, may be made, and is not listed yet; `saltlite cloud --clean` looks again"
+                    "it was requested, may exist, and is not listed yet; `saltlite cloud --clean` looks again"
                 )
-            self._program.progress(self._name, "may be made, and is not listed yet")
+            self._program.progress(self._name, "may exist, and is not listed yet")
             time.sleep(LOOK_AGAIN_S)
         if not there and self._name in ids:
             self._program.progress(self._name, f"is another machine now ({ids[self._name]}), which stays")
@@ -319,11 +314,11 @@ class Creation:
             if one.run == self._run:
                 break
             if alive and (one.name, one.provider) == (self._name, self._driver.name):
-                raise SaltCloudSystemExit(f"process {one.pid} is at work on a machine {self._name} there")
+                raise SaltCloudSystemExit(f"process {one.pid} is working on a machine {self._name} there")
             if one.left() and (one.name, one.provider) == (self._name, self._driver.name):
                 raise SaltCloudSystemExit(
                     f"an earlier command has left {self._name} there half done: `saltlite cloud --clean {self._name}` "
-                    "takes it back, then the name is free"
+                    "rolls it back, and the name is free"
                 )
         if self._name in self._driver.names():
             raise SaltCloudSystemExit(
@@ -338,7 +333,7 @@ class Creation:
         address = str(self._program.opts["master_interface"])
         if address in ("0.0.0.0", "::", "*"):  # noqa: S104 - looked for, and not listened on
             raise ConfigError(
-                f"{self._program.opts['conf_file']}: nothing says where the minion of {self._name} finds the master: "
+                f"{self._program.opts['conf_file']}: no setting has the address of the master of {self._name}: "
                 "write `minion: {master: ADDRESS}` here, in the profile or in the provider"
             )
         self._vm["minion"] = {**self._vm["minion"], "master": address}
@@ -364,12 +359,12 @@ class Creation:
         self._program.cache.put(self._driver.name, self._name, known, **self._own())
 
     def _own(self) -> dict[str, str]:
-        """What only we know of the machine: by it its minion's key is deleted when somebody destroys it."""
+        """The own fields of the cache entry, by which a destroy finds the minion's key."""
         minion = self._minion_id if self._flow.minion else ""
         return {"minion_id": minion, "profile": self._vm["profile"], "id": self._flow.identity}
 
     def _heard(self, what: str, identity: str) -> None:
-        """The driver says how far it is. Raises SaltliteError when that cannot be kept, and nothing more is done."""
+        """Journal a report of the driver. Raises SaltliteError if that fails, which stops the create."""
         if not self._flow.note(what, identity):
             return
         self._program.journal.write(self._run, what, id=identity)
@@ -388,7 +383,7 @@ class Creation:
         self._note("failed", reason=reason, unclear=self._unclear)
         keeps = not self._vm.get("destroy_on_failure", self._program.config.destroy_on_failure)
         kept = keeps and Undo.DESTROY_MACHINE in self._flow.to_undo()
-        left = [*getattr(error, "left", ()), *self.take_back(keep_machine=keeps)]
+        left = [*getattr(error, "left", ()), *self.roll_back(keep_machine=keeps)]
         told = [f"{self._name}: {reason}", *(f"{self._name}: {self._program.secrets.text(one)}" for one in left)]
         if kept:
             self._program.cache.put(self._driver.name, self._name, {}, **self._own())
@@ -398,7 +393,7 @@ class Creation:
 
 
 def _is_unclear(error: SaltliteError) -> bool:
-    """Whether the provider may have done what the driver could not see done."""
+    """Whether the provider may have carried out the request in spite of the error."""
     return getattr(error, "unclear", False) or isinstance(error.__cause__, OSError)
 
 
@@ -406,7 +401,7 @@ def _is_unclear(error: SaltliteError) -> bool:
 
 
 def shown(program: Program) -> list[dict[str, Any]]:
-    """What was begun and not ended, those first that were begun first."""
+    """All unfinished creates and destroys, oldest first."""
     return [
         {
             "name": one.name,
@@ -426,13 +421,13 @@ def shown(program: Program) -> list[dict[str, Any]]:
 
 
 def by_label(runs: Sequence[Unfinished]) -> dict[str, Unfinished]:
-    """Each of them by the name of its machine, or by name and run where several have one name."""
+    """The runs by machine name, with the run id if several share a name."""
     often = Counter(one.name for one in runs)
     return {one.name if often[one.name] == 1 else f"{one.name} ({one.run})": one for one in runs}
 
 
 def destroys(runs: Mapping[str, Unfinished]) -> list[str]:
-    """Of those that are to be taken back: each machine that would be destroyed, as it can be told to a person."""
+    """The machines that a rollback of these runs would destroy, as text."""
     return [
         f"{one.name} ({one.provider}, {one.identity or one.create.identity or 'whatever has this name'})"
         for one in runs.values()
@@ -441,7 +436,7 @@ def destroys(runs: Mapping[str, Unfinished]) -> list[str]:
 
 
 def clean(program: Program, one: Unfinished) -> str:
-    """Take back what a create has left, end what a destroy has begun; a sentence. Raises SaltCloudException."""
+    """Roll back a create or complete a destroy; returns a sentence. Raises SaltCloudException."""
     if one.destroying:
         driver = program.driver(program.catalogue.provider(one.provider))
         ids = driver.ids()
@@ -454,24 +449,24 @@ def clean(program: Program, one: Unfinished) -> str:
         forget_machine(program, driver, one.name, one.minion_id, guessed=one.guessed)
         program.journal.write(one.run, "over")
         return "its destruction is complete"
-    left = Creation.taken_up(program, _machine(program, one), one).take_back()
+    left = Creation.resumed(program, _machine(program, one), one).roll_back()
     if left:
         raise SaltCloudException("\n".join(f"{one.name}: {text}" for text in left))
-    return "what was half made is taken back"
+    return "the half-made machine is rolled back"
 
 
 def resume(program: Program, one: Unfinished) -> Mapping[str, Any]:
-    """Go on with a create whose machine is made. Raises SaltCloudSystemExit when it is not, CreateFailed."""
+    """Continue a create whose machine is made. Raises SaltCloudSystemExit if it is not, and CreateFailed."""
     if one.destroying or Step.MAKE_MACHINE not in one.create.ended:
         raise SaltCloudSystemExit(
-            f"{one.name}: nobody knows how far it came, so it cannot be gone on with: `saltlite cloud --clean` takes "
-            "it back, and it can be made anew"
+            f"{one.name}: its progress is unknown, so it cannot be resumed: `saltlite cloud --clean` rolls "
+            "it back, and it can then be made again"
         )
-    return Creation.taken_up(program, _machine(program, one), one).resume()
+    return Creation.resumed(program, _machine(program, one), one).resume()
 
 
 def _machine(program: Program, one: Unfinished) -> dict[str, Any]:
-    """The machine by its profile, as far as that is still configured."""
+    """The machine from its profile, if that is still configured."""
     profile = program.catalogue.profiles.get(one.profile)
     if profile is not None:
         vm_ = program.machine(one.name, profile)

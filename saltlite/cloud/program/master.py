@@ -21,19 +21,19 @@ from saltlite.model.redaction import Secrets
 
 
 class Master:
-    """Asks verbs of the operator protocol, one at a time. Raises what `LocalClient.call` raises."""
+    """A client of the operator protocol, one verb at a time. Raises what `LocalClient.call` raises."""
 
     def __init__(self, client: LocalClient) -> None:
         self._client = client
         self._lock = threading.Lock()
 
     def __call__(self, verb: str, **fields: Any) -> dict[str, Any]:
-        """Ask one verb; the answer's fields."""
+        """Call one verb; returns the fields of its answer."""
         with self._lock:
             return self._client.call(verb, **fields)
 
     def forked(self) -> None:
-        """This process was forked off: the connection belongs to the other one."""
+        """After a fork: the connection belongs to the parent."""
         self._lock = threading.Lock()
         self._client.close()
 
@@ -43,14 +43,14 @@ log = logging.getLogger(__name__)
 TAG_ROOT = "salt/cloud/"
 
 Ask = Callable[..., dict[str, Any]]
-"""Asks the master one verb."""
+"""Calls one verb of the master."""
 
 
 class CloudEvents:
-    """Fires what drivers and the core say. Of a machine that is made or destroyed an announcer keeps the order."""
+    """Fires events of drivers and of the program. An announcer orders those of each create and destroy."""
 
     def __init__(self, ask: Ask, secrets: Secrets, more_fields: Mapping[str, frozenset[str]]) -> None:
-        """`more_fields` are those that somebody wants events to have besides, by the last part of their tag."""
+        """`more_fields` are additional allowed fields, by the last part of the tag."""
         self._ask = ask
         self._secrets = secrets
         self._more_fields = more_fields
@@ -58,27 +58,27 @@ class CloudEvents:
         self._silent = False
 
     def announce(self, machine: str, announcer: Announcer, settings: Mapping[str, Any]) -> None:
-        """From now on events of this machine are in this order; the first has what is wanted of these settings."""
+        """Order the events of this machine; the first one has the allowed fields of `settings`."""
         self._announcers[machine] = announcer
         wanted = self._more_fields.get(announcer.order[0], frozenset())
         self._all(machine, announcer.begun({key: settings[key] for key in sorted(wanted) if key in settings}))
 
     def take_up(self, machine: str, announcer: Announcer) -> None:
-        """From now on events of this machine go on where another process stopped."""
+        """Continue the events of this machine where another process stopped."""
         self._announcers[machine] = announcer
 
     def finish(self, machine: str, data: Mapping[str, Any]) -> None:
-        """What was announced is true now."""
+        """Fire the last event: the create or destroy is complete."""
         announcer = self._announcers.pop(machine, None)
         if announcer is not None:
             self._all(machine, announcer.made(data))
 
     def abandon(self, machine: str) -> None:
-        """What was announced will not be."""
+        """Drop the last event: the create or destroy failed."""
         self._announcers.pop(machine, None)
 
     def fire(self, tag: str, data: Mapping[str, Any]) -> None:
-        """An event that somebody wants to fire: `salt/cloud/<machine>/<what>`, the only tags that there are for it."""
+        """Fire an event of a driver; any tag but `salt/cloud/<machine>/<what>` is dropped."""
         machine, slash, what = tag.removeprefix(TAG_ROOT).rpartition("/")
         if not tag.startswith(TAG_ROOT) or not slash:
             log.info("The event %s is not fired: drivers fire salt/cloud/<machine>/<what>.", tag)
@@ -94,9 +94,9 @@ class CloudEvents:
         try:
             self._ask("cloud_event", machine=name_in_tag(self._secrets.text(machine)), what=what, data=said)
         except UnreachableError as error:
-            # Machines can be looked at and destroyed without a master, perhaps just because it is gone.
+            # Machines can be listed and destroyed without a master, perhaps because it is gone.
             if not self._silent:
-                log.warning("Nobody is told of this: %s", error)
+                log.warning("No events are fired: %s", error)
             self._silent = True
         except SaltliteError as error:
             log.warning("The event %s of %s was not fired: %s", what, machine, error)
@@ -104,20 +104,20 @@ class CloudEvents:
 
 LOOK_EVERY_S = 0.1
 LOOK_LESS_OFTEN_S = 1.0
-"""Between two questions whether a minion is up: at first, and after so many of them."""
+"""Seconds between two polls whether a minion is up: at first, and after `_OFTEN` polls."""
 _OFTEN = 100
 _PENDING_GRACE_S = 5.0
-"""For so long a key may wait although it has a token: the token's use is a commit of its own."""
+"""How long a key with a token may be pending: the use of the token is a separate commit."""
 
 
 class MinionKeys:
-    """Asks the master. Every method raises SaltliteError for what it refuses, and when it is not there."""
+    """Every method raises SaltliteError if the master refuses or is not reachable."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
     def make_token(self, minion_id: str, expires_s: float) -> str:
-        """A token by which one minion of this id may join, once. Raises SaltCloudSystemExit when the id is taken."""
+        """A join token for one minion of this id. Raises SaltCloudSystemExit if the id is taken."""
         holder = next((row for row in self._keys(minion_id) if row["state"] == KeyState.ACCEPTED), None)
         if holder is not None:
             raise SaltCloudSystemExit(
@@ -127,12 +127,12 @@ class MinionKeys:
         answer = self._ask("token_create", uses=1, expires_s=expires_s, id_glob=minion_id)
         return str(answer["token"])
 
-    def void_token(self, token_id: str) -> None:
-        """Let nobody join by this token any more."""
+    def revoke_token(self, token_id: str) -> None:
+        """Revoke a join token."""
         self._ask("token_revoke", token_id=token_id)
 
     def wait_until_up(self, minion_id: str, wait_s: float, say: Callable[[str], None]) -> None:
-        """Return when the minion is accepted and has a session.
+        """Wait until the minion is accepted and has a session.
 
         Raises SaltCloudExecutionTimeout, and SaltCloudSystemExit for a key that is not accepted.
         """
@@ -151,7 +151,7 @@ class MinionKeys:
             time.sleep(LOOK_EVERY_S if looks < _OFTEN else LOOK_LESS_OFTEN_S)
 
     def delete_of_token(self, minion_id: str, token_id: str, since: float) -> None:
-        """Delete the keys that came by this token, and those of this id that wait since `since`, a time since 1970."""
+        """Delete the keys of this token, and pending keys of this id since `since`, seconds since 1970."""
         mine = f"join token {token_id} "
         self._delete(
             row
@@ -189,5 +189,7 @@ class MinionKeys:
     def _why(self, minion_id: str) -> str:
         rows = self._keys(minion_id)
         if not rows:
-            return ": it did not reach the master; is its setting `minion: {master: ADDRESS}` right, and its port open?"
+            return (
+                ": it did not reach the master; is its setting `minion: {master: ADDRESS}` right, and is the port open?"
+            )
         return f": its key is {rows[0]['state']}, but it has no session"

@@ -27,11 +27,11 @@ from saltlite.model.keys import parse_token
 from saltlite.model.redaction import KEY_FILES, Secrets, secret_values
 
 Say = Callable[[str, str], None]
-"""Takes the name of a machine, and what is done with it."""
+"""Shows progress: the name of a machine, and what is being done."""
 
 
 class Lines:
-    """A line for each thing that is done: `web1: waits for ssh (3.2 s)`."""
+    """Progress as lines: `web1: waits for ssh (3.2 s)`."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -42,7 +42,7 @@ class Lines:
 
 
 class Block:
-    """One line for each machine on a terminal, written over when something new is done with it."""
+    """Progress as one line for each machine on a terminal, updated in place."""
 
     def __init__(self, stream: TextIO, width: int) -> None:
         self._stream = stream
@@ -69,12 +69,12 @@ KEY_FILE_MAX = 64 * 1024
 """Bytes of a file with a private key."""
 
 _GLOBAL = ("minion", "deploy", "script", "append_domain", "destroy_on_failure", "wait_for_minion")
-"""Options that are settings of machines, too."""
+"""Options that are also settings of machines."""
 SAYS_THAT: Mapping[str, str] = {"creating": "announced", "requesting": "requested"}
-"""An event of a driver -> what the journal keeps of it."""
+"""Event of a driver -> its entry in the journal."""
 
 Note = Callable[[str, str], None]
-"""Keeps one of `flow.NOTES`, and the id of a machine."""
+"""Journals one of `flow.NOTES`, and the id of a machine."""
 
 
 class Program:
@@ -92,7 +92,7 @@ class Program:
         self.drivers = Drivers(self.opts)
         self.events = CloudEvents(ask, self.secrets, _more_fields(self.config.filter_events))
         self.lacking: dict[str, list[str]] = {}
-        """`alias:driver`, or `profile NAME` -> settings that its driver needs and it has not."""
+        """`alias:driver`, or `profile NAME` -> missing settings that its driver needs."""
         self._say = say
         self._making: dict[str, dict[str, Any]] = {}
         self._notes: dict[str, Note] = {}
@@ -105,40 +105,40 @@ class Program:
         return self.drivers.of(provider)
 
     def levels(self, profile: Profile, machine: Settings | None, given: Mapping[str, Any]) -> list[Level]:
-        """Who says what about a machine, the nearest first."""
+        """The levels of settings of a machine, the winning one first."""
         return levels_of(profile, machine, self.everywhere, given)
 
     def machine(
         self, name: str, profile: Profile, machine: Settings | None = None, given: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The machine as its driver gets it. Raises UsageError for a name that is none."""
+        """The machine as its driver gets it. Raises UsageError for an invalid name."""
         vm_ = composed(name, profile, self.levels(profile, machine, given or {}))
         self.learn(vm_)
         for path in set(_exposed([machine] if machine else [])) - self._told_exposed:
             self._told_exposed.add(path)
-            self._say(name, f"others can read {path}, which has secrets: chmod 600 {path}")
+            self._say(name, f"other users can read {path}, which has secrets: chmod 600 {path}")
         return vm_
 
     def learn(self, settings: Mapping[str, Any]) -> None:
-        """Let nothing secret in these settings, and in the key files that they name, appear anywhere."""
+        """Redact the secrets in these settings, and in the key files that they name, from all output."""
         self.secrets.add_from(settings)
         for name in KEY_FILES:
             for path in _texts(settings.get(name)):
                 self.secrets.add(_content(os.path.expanduser(path)))
 
     def exposed(self) -> list[str]:
-        """The files with secrets that others on this machine can read; maps are looked at when they are used."""
+        """The files with secrets that other users can read; maps are checked when they are used."""
         every = [self._given, *(one.settings for one in self.catalogue.every_provider())]
         return _exposed([*every, *(one.settings for one in self.catalogue.profiles.values())])
 
     def forked(self, say: Say) -> None:
-        """This process was forked off, and tells `say` what it does."""
+        """After a fork: `say` shows progress from now on."""
         self._say = say
         self.ask.forked()
 
     @contextlib.contextmanager
     def making(self, vm_: dict[str, Any], note: Note) -> Iterator[None]:
-        """Until the end of the block this machine is being made; `note` keeps what its driver says of that."""
+        """A block that makes this machine; `note` journals the reports of its driver."""
         self._making[vm_["name"]] = vm_
         self._notes[vm_["name"]] = note
         try:
@@ -155,19 +155,19 @@ class Program:
         return next((self.driver(one).capabilities for one in found), Capabilities())
 
     def fire(self, tag: str, data: Mapping[str, Any]) -> None:
-        """Tell the master's watchers."""
+        """Fire an event."""
         machine, _slash, what = tag.removeprefix(TAG_ROOT).rpartition("/")
         if what in SAYS_THAT and machine in self._notes:
             self._notes[machine](SAYS_THAT[what], "")
         self.events.fire(tag, data)
 
     def made(self, machine: str, identity: str) -> None:
-        """Keep what the provider calls a machine that is being made."""
+        """Journal the provider's id of a machine that is being made."""
         if machine in self._notes:
             self._notes[machine]("made", identity)
 
     def refused(self, machine: str) -> None:
-        """Keep that nothing was made."""
+        """Journal that the provider made nothing."""
         if machine in self._notes:
             self._notes[machine]("refused", "")
 
@@ -175,18 +175,18 @@ class Program:
         """Make the machine a minion. Raises SaltCloudException."""
         from saltlite.cloud.deploy.bootstrap import bootstrap  # noqa: PLC0415 - most commands deploy nothing
 
-        self.learn(vm_)  # drivers put passwords there that their providers have made
+        self.learn(vm_)  # drivers add passwords that their providers generated
         own = self._making.get(str(vm_.get("name")), {})
         return bootstrap(merged(vm_, own), opts)
 
     def retire(self, vm_: dict[str, Any], opts: Mapping[str, Any]) -> tuple[str, ...]:
-        """Take the minion from a machine that stays; sentences about what is left of it."""
+        """Remove the minion from a machine that stays; sentences about what remains."""
         from saltlite.cloud.deploy.bootstrap import retire  # noqa: PLC0415 - as above
 
         return retire(vm_, opts)
 
     def require_deployable(self, vm_: Mapping[str, Any]) -> None:
-        """Read the settings of a deployment as it will, wherever the machine will be. Raises SaltCloudConfigError."""
+        """Check the settings of a deployment before the machine exists. Raises SaltCloudConfigError."""
         from saltlite.cloud.deploy.settings import deployment_of, is_windows, refuse  # noqa: PLC0415 - as above
 
         if is_windows(vm_):
@@ -201,13 +201,13 @@ class Program:
         return script_text(vm_, self.opts)
 
     def remember(self, provider: str, machines: Mapping[str, Mapping[str, Any]]) -> None:
-        """Keep what is known of machines, without secrets."""
+        """Cache machines, without secrets."""
         if self.config.update_cachedir:
             for name, details in machines.items():
                 self.cache.put(provider, name, self.secrets.value(listing.plain(details)))
 
     def forget(self, provider: str, machine: str) -> None:
-        """Drop what is kept of a machine."""
+        """Drop a machine from the cache."""
         self.cache.drop(provider, machine)
 
     def lacks(self, what: str, missing: Sequence[str]) -> None:
@@ -215,7 +215,7 @@ class Program:
         self.lacking[what] = list(missing)
 
     def conceal(self, secret: str) -> None:
-        """Let this text appear nowhere."""
+        """Redact this text from all output."""
         self.secrets.add(secret)
 
     def conceal_token(self, token: str) -> None:
@@ -224,7 +224,7 @@ class Program:
         self.secrets.add(parse_token(token).secret)
 
     def progress(self, machine: str, text: str) -> None:
-        """Show what is done with a machine."""
+        """Show progress."""
         self._say(machine, self.secrets.text(text))
 
     def _learn_everything(self) -> None:
@@ -236,16 +236,13 @@ class Program:
 
 
 def conceal_logs(secrets: Secrets) -> None:
-    """From now on no log line of this process, and of those that it forks, has one of these.
-
-    To be called again when the log is sent elsewhere.
-    """
+    """Redact these secrets from the logs of this process and its children. Call it again after the handlers change."""
     for handler in logging.getLogger().handlers:
         handler.addFilter(ConcealingFilter(secrets))
 
 
 class ConcealingFilter(logging.Filter):
-    """Takes secrets out of every line of a log, tracebacks included."""
+    """Redacts secrets in log records, tracebacks included."""
 
     def __init__(self, secrets: Secrets) -> None:
         super().__init__()
@@ -264,10 +261,10 @@ class ConcealingFilter(logging.Filter):
 
 
 def opts_of(loaded: LoadedCloud, master: MasterConfig, config_dir: str) -> dict[str, Any]:
-    """What drivers know as `__opts__`.
+    """The `__opts__` of drivers.
 
-    Of the master it has only what is needed to find plug-ins and the master itself: a setting that a provider lacks
-    must not be found in an option of the master that happens to have its name.
+    They have only those options of the master that locate plug-ins and the master itself: a missing setting of a
+    provider must not be looked up in an option of the master with the same name.
     """
     config = loaded.config
     providers = {
@@ -298,7 +295,7 @@ def opts_of(loaded: LoadedCloud, master: MasterConfig, config_dir: str) -> dict[
 
 
 def _private_folders(master: MasterConfig) -> list[str]:
-    """What of the master is nobody else's business: a driver that lends files of this host leaves it out."""
+    """Private folders of the master, which drivers that show files of this host to machines must hide."""
     pillar = [folder for folders in master.pillar_roots.values() for folder in folders]
     return [master.root_dir, master.pki_dir, master.data_dir, master.cachedir, *pillar]
 
@@ -322,7 +319,7 @@ def _everywhere(loaded: LoadedCloud) -> Settings:
 
 
 def _exposed(every: Sequence[Settings]) -> list[str]:
-    """The files of these settings that have secrets and that others can read."""
+    """The files of these settings that have secrets and are readable by other users."""
     secret = {
         one.origin(key).rpartition(":")[0]
         for one in every
@@ -333,7 +330,7 @@ def _exposed(every: Sequence[Settings]) -> list[str]:
 
 
 def _is_open(path: str) -> bool:
-    """Whether others can read it: all, or a group that is neither root's nor the first one of its owner."""
+    """Whether other users can read it: everyone, or a group other than root's and its owner's primary group."""
     try:
         found = os.stat(path)
         own = {0, pwd.getpwuid(found.st_uid).pw_gid}

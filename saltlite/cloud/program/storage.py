@@ -25,18 +25,18 @@ from saltlite.errors import SaltliteError
 
 FILE_NAME = "journal"
 COMPACT_AT = 1024 * 1024
-"""Bytes from which on a journal without anything unfinished is begun anew."""
+"""A journal of more bytes without unfinished work is truncated."""
 
 
 class CloudJournal:
-    """The journal in a folder. Several processes may write to it at once."""
+    """The journal of a folder. Several processes may write to it concurrently."""
 
     def __init__(self, folder: str) -> None:
         self.path = os.path.join(folder, FILE_NAME)
         self._folder = folder
 
     def write(self, run: str, what: str, **fields: Any) -> None:
-        """Add a line, and return when it is on the disk. Raises SaltliteError when it is not."""
+        """Append a line and sync it. Raises SaltliteError if that fails."""
         line = json.dumps({"run": run, "what": what, "at": time.time(), **fields}, sort_keys=True)
         try:
             with self._open() as fd:
@@ -45,8 +45,8 @@ class CloudJournal:
                 _append(fd, f"{line}\n".encode())
         except OSError as error:
             raise SaltliteError(
-                f"{self.path} cannot be written ({error.strerror}), and what is not written there could be forgotten "
-                "half made: nothing more is done; make room, or change cachedir"
+                f"{self.path} cannot be written ({error.strerror}). Without the journal, half-made machines could be "
+                "forgotten, so nothing more is done: free disk space, or change cachedir"
             ) from error
 
     def begin(self, what: str, run: str, **fields: Any) -> None:
@@ -54,11 +54,11 @@ class CloudJournal:
         self.write(run, what, pid=os.getpid(), started=_started(os.getpid()), **fields)
 
     def unfinished(self) -> list[Unfinished]:
-        """What was begun and not ended, and which no living process goes on with."""
+        """Unfinished work whose process is dead."""
         return [one for one, alive in self.everything() if not alive]
 
     def everything(self) -> list[tuple[Unfinished, bool]]:
-        """What was begun and not ended, and whether the process that does it is alive."""
+        """All unfinished work, and whether its process is alive."""
         if not os.path.exists(self.path):
             return []
         with self._open() as fd:
@@ -78,7 +78,7 @@ class CloudJournal:
 
 
 def _append(fd: int, line: bytes) -> None:
-    """Add a line of its own, on the disk, or nothing. Raises OSError."""
+    """Append a whole line and sync it, or change nothing. Raises OSError."""
     size = os.fstat(fd).st_size
     if size and os.pread(fd, 1, size - 1) != b"\n":
         line = b"\n" + line  # the last one was cut: only that is lost, and not this one too
@@ -92,7 +92,7 @@ def _append(fd: int, line: bytes) -> None:
 
 
 def _write_whole(fd: int, line: bytes) -> None:
-    """A disk that is nearly full takes the beginning of a line, and says so only by the count."""
+    """A nearly full disk takes part of a line, and reports it only by the count."""
     if os.write(fd, line) < len(line):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -102,7 +102,7 @@ def _records(fd: int) -> list[Unfinished]:
 
 
 def _lines(fd: int) -> list[dict[str, Any]]:
-    """The lines that are whole; the last one may have been cut by a crash."""
+    """The complete lines; a crash may have cut the last one."""
     found = []
     with open(fd, "rb", closefd=False) as file:
         file.seek(0)
@@ -115,7 +115,7 @@ def _lines(fd: int) -> list[dict[str, Any]]:
 
 
 def _started(pid: int) -> str | None:
-    """When the process was started, as the kernel counts: a pid that was given again is another process."""
+    """The start time of the process in clock ticks, because a pid can be reused."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[19]
@@ -131,20 +131,20 @@ MINION_ID = "minion_id"
 
 
 class MachineCache:
-    """The cache below a folder. What cannot be read counts as not there, what cannot be written is not kept."""
+    """The cache in a folder. Unreadable entries count as missing, and failed writes are ignored."""
 
     def __init__(self, cachedir: str) -> None:
         self._root = os.path.join(cachedir, FOLDER)
 
     def put(self, provider: str, machine: str, details: Mapping[str, Any], **own: Any) -> None:
-        """Keep what is known of a machine of `alias:driver`, without secrets; `own` is what only we know."""
+        """Cache a machine of `alias:driver`, without secrets; `own` are fields that only this program knows."""
         before = self._read(self._path(provider, machine))
         record = {"at": time.time(), "own": {**before.get("own", {}), **own}, "details": dict(details)}
         with contextlib.suppress(OSError):
             self._write(self._path(provider, machine), record)
 
     def put_all(self, provider: str, machines: Mapping[str, Mapping[str, Any]]) -> None:
-        """These are all machines of `alias:driver`: the others are not listed any more."""
+        """Cache all machines of `alias:driver`; the others become unlisted."""
         for name, details in machines.items():
             self.put(provider, name, details)
         for name in self.names(provider):
@@ -152,7 +152,7 @@ class MachineCache:
                 self.unlist(provider, name)
 
     def unlist(self, provider: str, machine: str) -> None:
-        """Its provider did not list this machine. What only we know of it stays: a listing may miss one for once."""
+        """Its provider did not list this machine. The own fields stay: one listing may miss a machine."""
         own = self.own(provider, machine)
         if not own:
             self.drop(provider, machine)
@@ -166,16 +166,16 @@ class MachineCache:
             os.unlink(self._path(provider, machine))
 
     def own(self, provider: str, machine: str) -> dict[str, Any]:
-        """What only we know of a machine, such as `minion_id`; `id` is what its provider called it then."""
+        """The own fields of a machine, such as `minion_id`, and `id` at that time."""
         found: dict[str, Any] = self._read(self._path(provider, machine)).get("own", {})
         return found
 
     def machines(self, provider: str) -> dict[str, dict[str, Any]]:
-        """`{name: details}` of what is kept of `alias:driver`."""
+        """The cached machines of `alias:driver`: `{name: details}`."""
         return {name: self._read(self._path(provider, name)).get("details", {}) for name in self.names(provider)}
 
     def names(self, provider: str) -> list[str]:
-        """The names of the machines that were listed last, sorted."""
+        """The names in the last listing, sorted."""
         try:
             found = os.listdir(self._folder(provider))
         except OSError:
@@ -213,7 +213,7 @@ class MachineCache:
 
 
 def _make_private(folder: str) -> None:
-    """Make a folder and those above it; `os.makedirs` would give its mode to the last one only."""
+    """Make a folder and its parents; `os.makedirs` sets the mode of the last one only."""
     if not os.path.isdir(folder):
         _make_private(os.path.dirname(folder))
         with contextlib.suppress(FileExistsError):
@@ -221,6 +221,6 @@ def _make_private(folder: str) -> None:
 
 
 def _file_name(text: str) -> str:
-    """Any text as the name of one file: no slash, no dot first, at most what a file system takes."""
+    """Any text as a file name: no slash, no leading dot, no more than a file system takes."""
     quoted = urllib.parse.quote(text, safe="").replace(".", "%2E")
     return quoted[:200]

@@ -23,18 +23,18 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What one place of a file says. `origins` has `file:line` of the keys of `values`, `where` that of the whole."""
+    """Settings of one section of a file. `origins` has `file:line` of each key, `where` that of the section."""
 
     values: Mapping[str, Any]
     origins: Mapping[str, str] = field(default_factory=dict)
     where: str = ""
 
     def origin(self, key: str) -> str:
-        """`file:line` of a key; that of the whole where it is not known."""
+        """`file:line` of a key, of the section if the key has none."""
         return self.origins.get(key, self.where)
 
     def over(self, other: Settings) -> Settings:
-        """These settings over `other`: maps become one map, everything else is replaced."""
+        """These settings over `other`: maps are merged, other values replaced."""
         return Settings(
             merged(self.values, other.values), {**other.origins, **self.origins}, where=self.where or other.where
         )
@@ -46,7 +46,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Settings that come from one kind of place: `label` is such as `profile small`."""
+    """Settings of one level of precedence; `label` is for people, such as `profile small`."""
 
     label: str
     settings: Settings
@@ -54,7 +54,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """One value that holds, its path, and the levels that it comes from, the one that counts first."""
+    """One effective value, its path, and the levels that set it, the winning one first."""
 
     path: Path
     value: Any
@@ -62,7 +62,7 @@ class Explained:
 
 
 def merged(near: Mapping[str, Any], far: Mapping[str, Any]) -> dict[str, Any]:
-    """`near` over `far`, as copies: maps at the same place become one map, everything else of `near` replaces."""
+    """`near` over `far`, as copies: maps are merged, other values of `near` replace."""
     found = copy.deepcopy(dict(far))
     for key, value in near.items():
         below = found.get(key)
@@ -73,7 +73,7 @@ def merged(near: Mapping[str, Any], far: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flattened(levels: Sequence[Level]) -> dict[str, Any]:
-    """What holds when the first level wins over the second and so on."""
+    """The effective settings; earlier levels win."""
     found: dict[str, Any] = {}
     for level in reversed(levels):
         found = merged(level.settings.values, found)
@@ -81,7 +81,7 @@ def flattened(levels: Sequence[Level]) -> dict[str, Any]:
 
 
 def explained(levels: Sequence[Level]) -> list[Explained]:
-    """Every value that holds, and every level that says something of it, sorted by path."""
+    """Every effective value with the levels that set it, sorted by path."""
     holds = flattened(levels)
     rows = []
     for path, value in _leaves(holds):
@@ -120,7 +120,7 @@ _MACHINE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?", re.ASCII)
 
 
 def check_machine_name(name: str) -> None:
-    """Raises UsageError for what no new machine may be called. Machines that are there may have other names."""
+    """Raises UsageError for a name that no new machine may have. Existing machines may have other names."""
     if len(name) > NAME_MAX or not _MACHINE.fullmatch(name):
         raise UsageError(
             f"{name[:80]!r} is no name for a machine: up to {NAME_MAX} letters, digits, dots, hyphens and underscores, "
@@ -129,7 +129,7 @@ def check_machine_name(name: str) -> None:
 
 
 def name_in_tag(machine: str) -> str:
-    """The name as a part of an event's tag, whatever its provider lets a machine be called."""
+    """The name as one part of an event tag, whatever names its provider allows."""
     shown = "".join(one if one.isprintable() and one not in "/ " else "_" for one in machine)
     return shown[:IN_TAG_MAX] or "_"
 
@@ -138,11 +138,11 @@ def name_in_tag(machine: str) -> str:
 
 
 CLOUD_GRAIN = "salt-cloud"
-"""The grain that says by which driver, provider and profile a machine was made."""
+"""The grain with the driver, provider and profile of a machine."""
 
 
 def minion_id(vm_: Mapping[str, Any]) -> str:
-    """The id of the minion on a machine: that of its settings `minion`, or its name with `append_domain`."""
+    """The id of the minion on a machine: from its setting `minion`, or its name with `append_domain`."""
     given = (vm_.get("minion") or {}).get("id")
     if given:
         return str(given)
@@ -151,10 +151,9 @@ def minion_id(vm_: Mapping[str, Any]) -> str:
 
 
 def minion_settings(vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of the minion: `minion` of the machine over that of all; its id; its grains.
+    """The options of the minion: `minion` of the machine over the global one, its id and its grains.
 
-    A master without a port has that of `opts`, under `master_port` there. The join token is not among the options:
-    it travels as a file of its own, which the minion may forget.
+    A master without a port gets `master_port` of `opts`. The join token is no option: it travels in a separate file.
     """
     settings = {**(opts.get("minion") or {}), **(vm_.get("minion") or {})}
     if settings.get("master") and opts.get("master_port"):
@@ -164,7 +163,7 @@ def minion_settings(vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> dict[str
 
 
 def cloud_grain(vm_: Mapping[str, Any]) -> dict[str, str]:
-    """Which driver, provider and profile the machine is of."""
+    """The driver, provider and profile of a machine."""
     alias, _, driver = str(vm_.get("provider") or vm_.get("driver") or "").partition(":")
     return {
         "driver": driver or str(vm_.get("driver") or ""),
@@ -222,7 +221,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Every provider and profile; `dropped` has the profiles that are none, with the sentence why."""
+    """Every provider and profile; `dropped` has the unusable profiles with the reason."""
 
     providers: Mapping[str, Mapping[str, Provider]] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
@@ -248,7 +247,7 @@ class Catalogue:
         return next(iter(drivers.values()))
 
     def matching(self, name: str) -> list[Provider]:
-        """The providers that are meant by `all`, an alias, `alias:driver`, or a driver. Raises ConfigError for none."""
+        """The providers that `all`, an alias, `alias:driver` or a driver selects. Raises ConfigError for none."""
         found = [one for one in self.every_provider() if name in ("all", one.alias, one.name, one.driver)]
         if not found:
             raise ConfigError(f"there is no provider {name!r}: {_known(self.providers)}")
@@ -264,7 +263,7 @@ class Catalogue:
 
 
 def catalogue(providers: Mapping[str, Sequence[Settings]], profiles: Mapping[str, Settings]) -> Catalogue:
-    """What the files mean: `providers` has the entries of each alias. Raises ConfigError, with the place."""
+    """The catalogue of the files; `providers` has the entries of each alias. Raises ConfigError with the place."""
     resolved = _providers(providers)
     found: dict[str, Profile] = {}
     dropped: dict[str, str] = {}
@@ -315,7 +314,7 @@ def _providers(written: Mapping[str, Sequence[Settings]]) -> dict[str, dict[str,
 
 
 def _extended(name: str, entry: Callable[[str], Settings | None], kind: str, shown: str = "") -> Settings:
-    """An entry over what it extends, and over what that extends. Raises ConfigError."""
+    """An entry merged over everything that it extends. Raises ConfigError."""
     own = entry(name)
     if own is None:
         raise ConfigError(f"there is no {kind} {name!r}")
@@ -345,13 +344,13 @@ COMMAND_LINE = "command line"
 GLOBAL = "global"
 
 _OF_THE_CORE = frozenset({"name", "profile", "provider", "driver", "extends", "requires", "join_token"})
-"""What is decided here, and by no setting."""
+"""Keys that the program sets, and no setting can."""
 
 
 def levels_of(
     profile: Profile, machine: Settings | None, everywhere: Settings, given: Mapping[str, Any]
 ) -> list[Level]:
-    """All levels, the nearest first. `machine` is what a map says of it, `given` what the command line does."""
+    """All levels, the winning first. `machine` are the settings of a map, `given` those of the command line."""
     levels = [Level(COMMAND_LINE, Settings(dict(given)))] if given else []
     if machine is not None:
         levels.append(Level("map", machine))
@@ -360,7 +359,7 @@ def levels_of(
 
 
 def composed(name: str, profile: Profile, levels: list[Level]) -> dict[str, Any]:
-    """The machine as drivers get it, `vm_`: every setting that holds, and who it is. Raises UsageError for its name."""
+    """The machine as drivers get it (`vm_`): its effective settings and identity. Raises UsageError for its name."""
     check_machine_name(name)
     vm_ = {
         **flattened(levels),
@@ -370,14 +369,13 @@ def composed(name: str, profile: Profile, levels: list[Level]) -> dict[str, Any]
         "driver": profile.provider.driver,
     }
     vm_.setdefault("deploy", True)
-    # From here on it has one place: what the settings `grains` and `minion: {grains}` say together.
     minion = dict(vm_.get("minion") or {})
     vm_["minion"] = {**minion, "id": minion_id(vm_)}
     return vm_
 
 
 def explanation(profile: Profile, levels: list[Level]) -> list[Explained]:
-    """Every value that a machine of this profile gets, with its origins."""
+    """Every value of a machine of this profile, with its origins."""
     return [
         Explained(("provider",), profile.provider.name, (f"profile {profile.name}",)),
         *explained(levels),
@@ -394,7 +392,7 @@ MACHINES_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class MapMachine:
-    """One machine of a map, with what the map says of it alone."""
+    """One machine of a map, with its own settings in the map."""
 
     name: str
     profile: str
@@ -418,7 +416,7 @@ def machines_of(written: Mapping[str, Any], where: Mapping[str, str], path: str)
 
 
 def one_map(files: Sequence[Sequence[MapMachine]]) -> list[MapMachine]:
-    """The machines of several files as one map; of two with one name the one of the later file counts.
+    """The machines of several files as one map; for equal names, the later file wins.
 
     Raises ConfigError for a name that stands twice in one file, and for more than MACHINES_MAX.
     """
@@ -436,10 +434,10 @@ def one_map(files: Sequence[Sequence[MapMachine]]) -> list[MapMachine]:
 
 
 def waves(machines: Sequence[MapMachine], there: Collection[str] = ()) -> list[list[MapMachine]]:
-    """The machines to make, those first that wait for none; within a wave in the order of the map.
+    """The machines to make, in waves by `requires`; within a wave in the order of the map.
 
-    `there` are names of machines that are there already. Raises ConfigError for a circle, and for a requirement that is
-    neither there nor in the map.
+    `there` has the names of existing machines. Raises ConfigError for a cycle, and for a requirement that neither
+    exists nor is in the map.
     """
     by_name = {machine.name: machine for machine in machines}
     for machine in machines:
@@ -505,16 +503,20 @@ def _machine(name: str, profile: str, said: object, place: str) -> MapMachine:
 
 
 _ENDS = ("file", "files", "filename", "filenames", "path", "paths", "dir", "dirs", "folder", "folders", "file_map")
-"""Ends of the names of settings whose value is a place on this host."""
+"""Endings of settings whose value is a path on this host."""
 _OTHERS = frozenset({*KEY_FILES, "ssh_known_hosts", "ssh_options", "ssh_agent"})
 _THERE = frozenset({"install_dir", "minion_dir", "tmp_dir", "python"})
-"""Places on the machine, which is theirs."""
+"""Paths on the machine."""
 _FOR_THE_MACHINE = frozenset({"grains", "inline_script", "minion", "preflight_cmds", "script_args", "script_env"})
-"""What the machine gets and nobody here looks into."""
+"""Settings that are passed to the machine unread."""
 
 
 def of_this_host(settings: Mapping[str, object]) -> list[str]:
-    """The settings that are about this host, at any depth: by their names, and by values that are paths."""
+    """The settings that refer to files or ssh options of this host, at any depth, by name or by a path as the value.
+
+    Callers without a shell on this host (runners, the API) may not use them: files would be read, uploaded or written,
+    and options of ssh can be commands.
+    """
     return sorted(set(_found(settings)))
 
 

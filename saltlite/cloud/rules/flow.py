@@ -1,21 +1,21 @@
-"""The way of one machine, from a profile to an accepted minion, and back when something fails.
+"""The state machine of one create, from a profile to an accepted minion, and its rollback.
 
-    step              what is done                              undone by
-    CHECK_NAME        nobody has that name                      -
-    MAKE_TOKEN        a join token for this one minion          VOID_TOKEN
+    step              action                                    undone by
+    CHECK_NAME        the name is free                          -
+    MAKE_TOKEN        a join token for this one minion          REVOKE_TOKEN
     MAKE_MACHINE      the driver makes and deploys it           DESTROY_MACHINE, DELETE_KEY
     WAIT_FOR_MINION   its minion is accepted and answers        -
-    FINISH            watchers are told                         -
+    FINISH            the event `created`                       -
 
-A machine that is not to be a minion has neither token nor waiting. A step counts from its begin: whoever began to make
-a machine may have made it. The token is made void first, so that nobody joins by it while the rest is undone; the key
-is deleted last, when there is no machine that could come back with it.
+Without a minion there is no token and no waiting. A step is undone even if it only began: the machine may exist. The
+token is revoked first, so that it admits no one during the rollback; the key is deleted last, when no machine is left
+that could use it.
 
-Of a machine that was asked for and is not there, one of its name may be another's. So what a driver says on its way is
-kept: that it asks now, that the provider refused, what the provider calls the machine. What was certainly not made is
-not destroyed, and what has an id is destroyed by it.
+If a requested machine is missing, a machine of that name may belong to someone else. So the reports of the driver are
+recorded: it is about to ask, the provider refused, the provider's id of the machine. A machine that was certainly not
+made is not destroyed, and a machine with an id is destroyed by that id.
 
-The begin and the end of each step are written to the journal, so that another process can do what this one could not.
+The journal has the begin and the end of each step, so that another process can finish the rollback.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 
 
 class Step(StrEnum):
-    """What is done forwards."""
+    """A step of a create."""
 
     CHECK_NAME = "check-name"
     MAKE_TOKEN = "make-token"  # noqa: S105 - the name of a step
@@ -37,9 +37,9 @@ class Step(StrEnum):
 
 
 class Undo(StrEnum):
-    """What is done backwards."""
+    """A step of a rollback."""
 
-    VOID_TOKEN = "void-token"  # noqa: S105 - as above
+    REVOKE_TOKEN = "void-token"  # noqa: S105 - as above
     DESTROY_MACHINE = "destroy-machine"
     DELETE_KEY = "delete-key"
 
@@ -47,26 +47,26 @@ class Undo(StrEnum):
 FORWARDS = tuple(Step)
 MINIONS_ONLY = frozenset({Step.MAKE_TOKEN, Step.WAIT_FOR_MINION})
 UNDONE_BY: Mapping[Step, tuple[Undo, ...]] = {
-    Step.MAKE_TOKEN: (Undo.VOID_TOKEN,),
+    Step.MAKE_TOKEN: (Undo.REVOKE_TOKEN,),
     Step.MAKE_MACHINE: (Undo.DESTROY_MACHINE, Undo.DELETE_KEY),
 }
-BACKWARDS = (Undo.VOID_TOKEN, Undo.DESTROY_MACHINE, Undo.DELETE_KEY)
+BACKWARDS = (Undo.REVOKE_TOKEN, Undo.DESTROY_MACHINE, Undo.DELETE_KEY)
 
 SAYS: Mapping[Undo, str] = {
-    Undo.VOID_TOKEN: "its join token is still good until it expires",
+    Undo.REVOKE_TOKEN: "its join token is still good until it expires",
     Undo.DESTROY_MACHINE: "the machine is still there",
     Undo.DELETE_KEY: "the key of its minion may still be accepted",
 }
-"""What is left where an undo did not work, or was not wanted."""
+"""What remains if an undo failed or was not wanted."""
 
 
 NOTES = ("announced", "requested", "refused", "made")
-"""What drivers say on their way, as the journal has it."""
+"""Reports of drivers during a create, as the journal records them."""
 
 
 @dataclass(slots=True)
 class Create:
-    """One create: `begun` are the steps that were begun, `undone` what was taken back."""
+    """The progress of one create."""
 
     minion: bool
     """Whether the machine is to be a minion."""
@@ -74,27 +74,27 @@ class Create:
     ended: list[Step] = field(default_factory=list)
     undone: set[Undo] = field(default_factory=set)
     announced: bool = False
-    """Whether its driver has fired an event: one that did fires `requesting` before it asks for a machine."""
+    """Whether its driver has fired an event; such a driver fires `requesting` before it asks for a machine."""
     requested: bool = False
     refused: bool = False
-    """Whether its driver said that the provider made nothing."""
+    """Whether the provider made nothing, by the report of its driver."""
     identity: str = ""
-    """What the provider calls the machine, as soon as anybody knows."""
+    """The provider's id of the machine, once it is known."""
 
     @property
     def may_be_made(self) -> bool:
-        """Whether there may be a machine of this create."""
+        """Whether a machine of this create may exist."""
         if self.identity:
             return True
         return Step.MAKE_MACHINE in self.begun and not self.refused and (self.requested or not self.announced)
 
     @property
     def unclear(self) -> bool:
-        """Whether nobody can know if there is one: it was asked for, and there was no answer."""
+        """Whether its existence is unknown: the request had no answer."""
         return self.may_be_made and not self.identity and Step.MAKE_MACHINE not in self.ended
 
     def note(self, what: str, identity: str = "") -> bool:
-        """What a driver said on its way: one of NOTES. Whether it is news."""
+        """Record a report of the driver, one of NOTES; whether it changes anything."""
         before = (self.announced, self.requested, self.refused, self.identity)
         match what:
             case "announced":
@@ -108,31 +108,31 @@ class Create:
         return before != (self.announced, self.requested, self.refused, self.identity)
 
     def next(self) -> Step | None:
-        """The step to do now, None when all are done."""
+        """The next step, None after the last."""
         for step in FORWARDS:
             if step not in self.ended and (self.minion or step not in MINIONS_ONLY):
                 return step
         return None
 
     def begin(self, step: Step) -> None:
-        """The step is begun; it must be the next one."""
+        """Begin the next step. Raises ValueError for any other."""
         if step is not self.next():
             raise ValueError(f"{step} is not what comes next")
         self.begun.append(step)
 
     def end(self, step: Step) -> None:
-        """The step was done."""
+        """End a step that was begun. Raises ValueError for any other."""
         if step not in self.begun:
             raise ValueError(f"{step} was not begun")
         self.ended.append(step)
 
     @property
     def complete(self) -> bool:
-        """Whether there is nothing to do any more."""
+        """Whether every step is done."""
         return self.next() is None
 
     def to_undo(self, *, keep_machine: bool = False) -> list[Undo]:
-        """What is to be taken back, in order. A machine that is kept keeps its key."""
+        """The steps of the rollback, in order. A machine that is kept keeps its key."""
         wanted = {undo for step in self.begun for undo in UNDONE_BY.get(step, ())} - self.undone
         if not self.minion:
             wanted.discard(Undo.DELETE_KEY)
@@ -142,14 +142,14 @@ class Create:
             wanted -= {Undo.DESTROY_MACHINE, Undo.DELETE_KEY}
         return [undo for undo in BACKWARDS if undo in wanted]
 
-    def took_back(self, undo: Undo) -> None:
-        """This was taken back."""
+    def rolled_back(self, undo: Undo) -> None:
+        """Record that a step of the rollback is done."""
         self.undone.add(undo)
 
 
 @dataclass(slots=True)
 class Unfinished:
-    """A create or destroy that no process has ended, as the journal tells it."""
+    """A create or destroy that no process finished, as the journal has it."""
 
     run: str
     name: str
@@ -164,21 +164,21 @@ class Unfinished:
     token_id: str = ""
     reason: str = ""
     identity: str = ""
-    """Of a destroy: what the provider calls the machine, "" where it does not say."""
+    """Of a destroy: the provider's id of the machine, "" if it has none."""
     guessed: bool = False
-    """Of a destroy: whether `minion_id` is only what the name of the machine suggests."""
+    """Of a destroy: whether `minion_id` was only derived from the name of the machine."""
     known: bool = False
-    """Whether its command, when it failed, knew that what is not listed is not there."""
+    """Whether its command, when it failed, could rely on the listing of the provider."""
     since: float = 0.0
     """When its command last did something forwards, or failed: seconds since 1970."""
 
     @property
     def unclear(self) -> bool:
-        """Of a create: whether nobody can know if there is a machine."""
+        """Of a create: whether the existence of its machine is unknown."""
         return self.create.unclear and not self.known
 
     def left(self) -> list[str]:
-        """Sentences about what may be left of it."""
+        """Sentences about what may remain of it."""
         if self.destroying and self.guessed:
             return ["the machine may still be there"]
         if self.destroying:
@@ -187,7 +187,7 @@ class Unfinished:
 
 
 def replay(records: Iterable[Mapping[str, Any]]) -> list[Unfinished]:
-    """What is unfinished by the records of a journal, in the order in which it was begun; odd records are left out."""
+    """The unfinished creates and destroys of a journal, oldest first; unknown records are skipped."""
     found: dict[str, Unfinished] = {}
     for record in records:
         run, what = str(record.get("run") or ""), record.get("what")
@@ -229,7 +229,7 @@ def _continue(found: dict[str, Unfinished], run: str, record: Mapping[str, Any])
             one.token_id = str(record.get("token_id") or one.token_id)
             one.create.identity = str(record.get("id") or one.create.identity)
         case "undone" if step in {str(known) for known in Undo}:
-            one.create.took_back(Undo(step))
+            one.create.rolled_back(Undo(step))
         case "failed":
             one.reason = str(record.get("reason") or "")
             one.known = record.get("unclear") is False
@@ -249,28 +249,28 @@ TEXTS: Mapping[str, str] = {
     "destroying": "destroying instance",
     "destroyed": "destroyed instance",
 }
-"""What `event` of their data says."""
+"""The field `event` of their data."""
 
 
 @dataclass(slots=True)
 class Announcer:
-    """Sees to it that the events of a create or destroy are fired once, in order, and none is missing.
+    """Keeps the events of a create or destroy complete, in order, and fired once each.
 
-    Each method answers the events to fire now, as (name, data). The last one waits until the core says that it is true.
+    Each method returns the events to fire now, as (name, data). The last event is held until `made`.
     """
 
     basics: Mapping[str, Any]
-    """What every one of them has: name, profile, provider, driver."""
+    """Fields of every event: name, profile, provider, driver."""
     order: tuple[str, ...]
     fired: list[str] = field(default_factory=list)
     held: dict[str, Any] = field(default_factory=dict)
 
     def begun(self, data: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-        """The driver is called now; `data` is what the first event has besides."""
+        """The driver is about to be called; `data` are further fields of the first event."""
         return self.said(self.order[0], data)
 
     def said(self, what: str, data: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-        """The driver, or the deployment, fires this event."""
+        """The driver or the deployment fires an event."""
         if what not in TEXTS:
             return [(what, {**data, **self.basics})]
         if what == self.order[-1]:
@@ -281,12 +281,12 @@ class Announcer:
         return [*self._missing(what), self._fire(what, data)]
 
     def made(self, data: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-        """What was announced is true now; `data` is what is known of it."""
+        """The create or destroy is complete; `data` are fields of the last event."""
         last = self.order[-1]
         return [*self._missing(last), self._fire(last, {**data, **self.held})]
 
     def _missing(self, what: str) -> list[tuple[str, dict[str, Any]]]:
-        """Those that come before `what` and were forgotten."""
+        """The events before `what` that the driver did not fire."""
         return [self._fire(one, {}) for one in self.order[len(self.fired) : self.order.index(what)]]
 
     def _fire(self, what: str, data: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -295,5 +295,5 @@ class Announcer:
 
 
 def order_of_create(*, deploys: bool) -> tuple[str, ...]:
-    """The events of a create: without a deployment nobody deploys."""
+    """The events of a create; `deploying` only with a deployment."""
     return tuple(one for one in CREATING if deploys or one != "deploying")

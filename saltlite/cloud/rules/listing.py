@@ -1,7 +1,7 @@
-"""What drivers say of machines, in the form that everybody may rely on: six fields, always there, always of one type.
+"""Listings of machines in one form: six fields, always present, each of one type.
 
-Contract: "Writing Cloud Driver Modules", `list_nodes`. Drivers give None, tuples, numbers and more fields than asked
-for; nothing of that leaves the core.
+Contract: "Writing Cloud Driver Modules", `list_nodes`. Drivers answer with None, tuples, numbers and extra fields;
+these functions normalize them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 TEXTS = ("id", "image", "size", "state")
 LISTS = ("private_ips", "public_ips")
 FIELDS = (*TEXTS, *LISTS)
-"""What every machine of a listing has."""
+"""The fields of every machine in a listing."""
 
 GONE_STATES = frozenset({"terminated", "terminating", "shutting-down", "deleted", "deleting", "destroyed", "absent"})
-"""States, in lower case, of machines that are still listed and are no more: their names are free."""
+"""States, in lower case, of machines that are still listed but gone: their names are free."""
 
 
 class ListingError(ValueError):
@@ -23,12 +23,12 @@ class ListingError(ValueError):
 
 
 def normal(machines: object) -> dict[str, dict[str, Any]]:
-    """`{name: {the six fields}}` of what a driver's list_nodes answered. Raises ListingError."""
+    """A normalized answer of `list_nodes`: `{name: {the six fields}}`. Raises ListingError."""
     return {name: six_fields(details) for name, details in _machines(machines)}
 
 
 def full(machines: object) -> dict[str, dict[str, Any]]:
-    """`{name: everything}` of what list_nodes_full answered, with the six fields. Raises ListingError."""
+    """A normalized answer of `list_nodes_full`: all fields, with the six. Raises ListingError."""
     return {name: {**plain(details), **six_fields(details)} for name, details in _machines(machines)}
 
 
@@ -39,7 +39,7 @@ def six_fields(details: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def selected(details: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
-    """Of a machine what it has of these fields; `extra:key` is the key of a map."""
+    """The selected fields of a machine that it has; `extra:key` is a key in a map."""
     found: dict[str, Any] = {}
     for field in fields:
         value: Any = details
@@ -51,7 +51,7 @@ def selected(details: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any
 
 
 def is_gone(details: Mapping[str, Any]) -> bool:
-    """Whether this machine is only remembered by its provider."""
+    """Whether this machine is gone and its provider still lists it."""
     return str(details.get("state") or "").strip().lower() in GONE_STATES
 
 
@@ -75,7 +75,7 @@ def _machines(machines: object) -> list[tuple[str, Mapping[str, Any]]]:
         raise ListingError(f"a {type(machines).__name__} in place of a map of machines")
     for name, details in machines.items():
         if not isinstance(details, Mapping):
-            raise ListingError(f"a {type(details).__name__} in place of what there is to say of {str(name)[:60]}")
+            raise ListingError(f"a {type(details).__name__} in place of the fields of {str(name)[:60]}")
     return [(str(name), details) for name, details in machines.items()]
 
 
