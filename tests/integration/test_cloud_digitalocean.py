@@ -193,7 +193,7 @@ def test_a_machine_is_destroyed_and_gone(account: Account, answers: str, name: s
 def test_of_machines_that_share_a_name_none_is_destroyed(account: Account) -> None:
     with (
         account("destroy_ambiguous") as (driver, program, _),
-        pytest.raises(SaltCloudSystemExit, match="say which by its id, of 515486632, 515486633"),
+        pytest.raises(SaltCloudSystemExit, match="give the id of one of them: 515486632, 515486633"),
     ):
         driver.destroy("web1")
     assert program.tags() == []

@@ -174,7 +174,7 @@ def test_a_machine_that_may_be_made_stays_listed_as_unfinished(lab: Lab, monkeyp
     with pytest.raises(CreateFailed, match="is not listed yet"):
         lab.make(f"{SAYS_REQUESTING}{BREAKS}")
     (one,) = lab.left()
-    with pytest.raises(CreateFailed, match="is at work"):
+    with pytest.raises(CreateFailed, match="is working on"):
         lab.make(OURS)
     monkeypatch.setattr(lifecycle, "LISTED_WITHIN_S", -1.0)
     monkeypatch.setattr(lifecycle, "CERTAIN_AFTER_S", -1.0)

@@ -9,13 +9,15 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import Any, TypeVar
 
 from saltlite.cloud.api.cloud import filter_event, fire_event
+from saltlite.cloud.api.config import get_cloud_config_value
 from saltlite.cloud.api.exceptions import (
     SaltCloudConfigError,
     SaltCloudException,
@@ -58,6 +60,36 @@ def needed(kwargs: Mapping[str, Any] | None, key: str, name: str) -> str:
 
 
 MACHINE_KEYS = ("name", "profile", "provider", "driver")
+
+
+def uniquely_named(machines: Iterable[tuple[str, Any, Machine]]) -> dict[str, Machine]:
+    """Machines of (name, id, machine) by name; of equal names the first keeps it, the others become "name (id)"."""
+    found: dict[str, Machine] = {}
+    for name, identity, machine in machines:
+        found[name if name not in found else f"{name} ({identity})"] = machine
+    return found
+
+
+def require_one(name: str, ids: Iterable[Any]) -> None:
+    """Raises SaltCloudSystemExit when several machines have this name."""
+    known = [str(one) for one in ids]
+    if len(known) > 1:
+        raise SaltCloudSystemExit(f"several machines are called {name}: give the id of one of them: {', '.join(known)}")
+
+
+def nearest(wanted: str, known: Iterable[str]) -> str:
+    """The end of a sentence that suggests the most similar name, "" for none."""
+    near = difflib.get_close_matches(wanted, list(known), n=1)
+    return f": is {near[0]} meant?" if near else ""
+
+
+def interface_of(vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> str:
+    """The setting `ssh_interface`: `public` (the default) or `private`, also as `public_ips` or `private_ips`."""
+    value = get_cloud_config_value("ssh_interface", vm_, opts, default="public", search_global=False)
+    chosen = str(value).removesuffix("_ips")
+    if chosen not in ("public", "private"):
+        raise SaltCloudConfigError(f"'ssh_interface' of {vm_['name']} must be public or private, not {chosen!r}")
+    return chosen
 
 
 def tell(tag: str, text: str, vm_: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> None:
@@ -111,6 +143,7 @@ def private_key_file(path: object, setting: str) -> str:
 
 
 Found = TypeVar("Found")
+Machine = TypeVar("Machine")
 
 
 def wait_until(

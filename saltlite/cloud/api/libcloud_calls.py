@@ -6,14 +6,21 @@ The functions of `libcloudfuncs` are copied into the files of drivers with whate
 from __future__ import annotations
 
 import contextlib
-import difflib
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from saltlite.cloud.api.cloud import list_nodes_select, os_script
 from saltlite.cloud.api.config import get_cloud_config_value
-from saltlite.cloud.api.driver import no_action, no_function, only_action, tell
+from saltlite.cloud.api.driver import (
+    nearest,
+    no_action,
+    no_function,
+    only_action,
+    require_one,
+    tell,
+    uniquely_named,
+)
 from saltlite.cloud.api.exceptions import (
     SaltCloudConfigError,
     SaltCloudExecutionFailure,
@@ -73,12 +80,8 @@ def _unclear(text: str) -> SaltCloudExecutionFailure:
 
 def machines(conn: Any) -> dict[str, Any]:
     """The machines by name, as libcloud has them. Of several with one name the first has it, others "name (id)"."""
-    found: dict[str, Any] = {}
     with asking(conn, "list machines"):
-        for machine in conn.list_nodes():
-            name = str(machine.name or machine.id)
-            found[name if name not in found else f"{name} ({machine.id})"] = machine
-    return found
+        return uniquely_named((str(one.name or one.id), one.id, one) for one in conn.list_nodes())
 
 
 def machine(conn: Any, name: str) -> Any:
@@ -87,10 +90,7 @@ def machine(conn: Any, name: str) -> Any:
     Raises SaltCloudNotFound when there is none, SaltCloudSystemExit when several have that name.
     """
     known = machines(conn)
-    same = [each for each in known.values() if each.name == name]
-    if len(same) > 1:
-        ids = ", ".join(str(each.id) for each in same)
-        raise SaltCloudSystemExit(f"several machines are called {name}: say which by its id, of {ids}")
+    require_one(name, (each.id for each in known.values() if each.name == name))
     found = known.get(name) or next((each for each in known.values() if str(each.id) == name), None)
     if found is None:
         raise SaltCloudNotFound(
@@ -145,8 +145,7 @@ def chosen(conn: Any, kind: str, vm_: Mapping[str, Any], opts: Mapping[str, Any]
     for each in every:
         if str(wanted) in (str(each.id), str(each.name)):
             return each
-    near = difflib.get_close_matches(str(wanted), _names(every), n=1)
-    hint = f": is {near[0]} meant?" if near else f"; --list-{kind} shows those it has"
+    hint = nearest(str(wanted), _names(every)) or f"; --list-{kind} shows those it has"
     raise SaltCloudNotFound(f"{getattr(conn, 'name', 'the provider')} has no {setting} {str(wanted)!r}{hint}")
 
 

@@ -41,7 +41,7 @@ T = TypeVar("T")
 PAUSE_MIN_S = 0.2
 PAUSE_MAX_S = 3.0
 DENIED_PAUSE_S = 2.0
-"""Between logins that are denied: some machines shut out who tries fast."""
+"""Pause after a denied login: some machines ban fast retries."""
 
 
 def until_let_in(
@@ -52,10 +52,10 @@ def until_let_in(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Any] = time.sleep,
 ) -> T:
-    """What the first attempt that is let in gives. `denials`: how many logins may be denied.
+    """Retry until a login works; returns the result. At most `denials` logins may be denied.
 
-    Raises SaltCloudPasswordError when they all were, SaltCloudExecutionTimeout when the time is up, and
-    SaltCloudExecutionFailure for what does not get better by waiting, such as another host key than the known one.
+    Raises SaltCloudPasswordError after these, SaltCloudExecutionTimeout, and SaltCloudExecutionFailure for permanent
+    errors such as a changed host key.
     """
     deadline = clock() + within_s
     pause_s = PAUSE_MIN_S
@@ -80,7 +80,7 @@ def until_let_in(
 
 
 LOOK_S = 60.0
-"""How long the first look at a machine may take; its Python may be cold."""
+"""Seconds for the first inspection of a machine; its Python may be cold."""
 
 _MARK = "saltlite: input"
 # sudo takes the password from the first line, or does not ask for it; what comes after the mark is the program's.
@@ -108,10 +108,10 @@ done
 
 
 class Session:
-    """The connection to one machine; a context manager that ends it."""
+    """The connection to one machine; a context manager that closes it."""
 
     def __init__(self, deployment: Deployment) -> None:
-        """Nothing is connected yet. Raises SaltCloudExecutionFailure where there is no ssh, or no room for files."""
+        """Does not connect yet. Raises SaltCloudExecutionFailure without ssh, or if files cannot be written."""
         if shutil.which("ssh") is None:
             raise SaltCloudExecutionFailure("there is no program ssh here: install the OpenSSH client")
         self._deployment = deployment
@@ -132,11 +132,11 @@ class Session:
 
     @property
     def place(self) -> str:
-        """Where it leads, for sentences."""
+        """The address, for messages."""
         return self._login.host.place
 
     def enter(self) -> Machine:
-        """Log in, as soon as the machine lets us, make a private folder there, and look what the machine is.
+        """Log in as soon as the machine accepts it, make a private folder there, and inspect the machine.
 
         Raises SaltCloudPasswordError, SaltCloudExecutionTimeout, SaltCloudExecutionFailure.
         """
@@ -154,9 +154,9 @@ class Session:
         )
 
     def run(self, script: str, *words: str, stdin: bytes = b"", within_s: float) -> Outcome:
-        """Run a shell script there with these words as `$1` and so on, as root where the settings say `sudo`.
+        """Run a shell script there with these words as `$1` and so on, as root if the settings have `sudo`.
 
-        Raises SaltCloudExecutionTimeout after `within_s` seconds, SaltCloudExecutionFailure when the machine is gone.
+        Raises SaltCloudExecutionTimeout after `within_s` seconds, SaltCloudExecutionFailure if the machine is gone.
         """
         try:
             return self._run(script, *words, stdin=stdin, within_s=within_s)
@@ -194,7 +194,7 @@ class Session:
         self._login = replace(self._login, host=replace(self._login.host, user=following))
 
     def _no_folder(self, done: Outcome) -> NoReturn:
-        """The first look at the machine found no way in: sudo, or no room."""
+        """The error of the first inspection: sudo, or no space."""
         lines = done.stderr.decode(errors="replace").split("\n")
         said = next((line.strip() for line in reversed(lines) if line.strip()), f"exit code {done.retcode}")
         name, user = self._deployment.name, self._login.host.user
@@ -206,7 +206,7 @@ class Session:
         )
 
     def _pin(self) -> None:
-        """Have the file of host keys hold what may be known of this machine before it is met."""
+        """Prepare the known_hosts file: pinned keys, or none for a new machine."""
         host, path = self._login.host, self._login.host.known_hosts_file or ""
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         if self._login.host_keys:
@@ -215,7 +215,7 @@ class Session:
                 file.writelines(f"{named} {key}\n" for key in self._login.host_keys)
             os.replace(file.name, path)
         elif not self._login.remembers:
-            # A new machine under an old name: what its predecessor showed is nothing to hold against it.
+            # A new machine with an old name has another host key than its predecessor.
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 
@@ -228,17 +228,17 @@ def _with(script: str, words: tuple[str, ...]) -> str:
 log = logging.getLogger(__name__)
 
 CLEAN_UP_S = 60.0
-"""How long taking back may take, the end of what still runs included."""
+"""Seconds for a rollback, including the end of running programs."""
 
 SAID_MAX = 400
-"""Characters of what a program said that a sentence repeats."""
+"""Characters of a program's output in a message."""
 
 _FULL = "No space left on device"
 
 # `$1` is the folder, `$2` the program. The number is kept, so that an interrupted deployment can be ended.
 _STEP = 'umask 022; echo $$ >"$1/pid" && exec sh "$1/$2" "$1"'
 _UNPACK = 'cd "$1" && tar -x -o -f -'
-# A program that still runs is ended as a group, and has a moment to take back by itself what it made.
+# A running program is ended as a group, and has a moment to roll back by itself.
 _END = """
 end() {
     pid=$(cat "$1/pid" 2>/dev/null) && grep -q "$1" "/proc/$pid/cmdline" 2>/dev/null || return
@@ -253,7 +253,7 @@ end "$1"
 [ "$2" = leave ] || [ ! -f "$1/$2" ] || sh "$1/$2" "$1"
 [ "$3" = keep ] || rm -rf "$1"
 """
-# Folders of deployments of this machine whose command has died; `$1` is where they lie, `$2` the machine, `$3` ours.
+# Folders of deployments whose command has died; `$1` is their parent, `$2` the machine, `$3` our own folder.
 _CLEAN_UP_OTHERS = f"""{_END}
 for folder in "$1/saltlite-cloud.$2."????????; do
     [ -O "$folder" ] && [ ! -L "$folder" ] && [ "$folder" != "$3" ] || continue
@@ -264,7 +264,7 @@ done
 
 
 class DeployError(SaltCloudExecutionFailure):
-    """A deployment that failed. `left`: what of it could not be taken back, on a machine that stays."""
+    """A failed deployment. `left`: what could not be rolled back, on a machine that stays."""
 
     def __init__(self, text: str, left: tuple[str, ...] = ()) -> None:
         super().__init__(text)
@@ -274,9 +274,9 @@ class DeployError(SaltCloudExecutionFailure):
 def bootstrap(vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
     """Make the machine of these settings a minion; fires `deploying` first.
 
-    Answers `deployed` (whether), `deploy_host`, and `started`: `systemd`, `detached`, or `script` where a script of
-    the user's own was to do it. Raises SaltCloudConfigError before anything is done, then DeployError and what
-    `Session.enter` raises; nothing is then left on the machine but what DeployError names.
+    Returns `deployed` (bool), `deploy_host`, and `started`: `systemd`, `detached`, or `script` for a custom script.
+    Raises SaltCloudConfigError before it does anything, then DeployError and the errors of `Session.enter`; only what
+    DeployError names is then left on the machine.
     """
     if settings.is_windows(vm_) and vm_.get("deploy") is not False:
         raise settings.refuse(vm_)
@@ -293,9 +293,9 @@ def bootstrap(vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
             said = _carry_out(deployment, session, machine, program)
         except SaltCloudException as error:
             left = _roll_back(deployment, session, machine)
-            # A machine that was made for this is destroyed next, and what is left on it with it.
+            # A machine that was made for this is destroyed next, with everything on it.
             raise DeployError(str(error), left if deployment.login.remembers else ()) from error
-        except BaseException:  # somebody interrupts, who is told what is left by the log
+        except BaseException:  # Ctrl-C: the log has what is left
             left = _roll_back(deployment, session, machine)
             if left:
                 log.warning("%s: what the deployment made is left at %s: %s", deployment.name, session.place, left)
@@ -305,17 +305,16 @@ def bootstrap(vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def retire(vm_: dict[str, Any], opts: Mapping[str, Any]) -> tuple[str, ...]:
-    """Take back what `bootstrap` made on a machine that stays; what could not be taken back.
+    """Undo `bootstrap` on a machine that stays; returns what could not be removed.
 
-    A machine without a list of what was made is clean where the settings have `deployed: false`, for then the command
-    may have died before that; else something of them is not as it was. Raises SaltCloudException when nobody can log
-    in there.
+    The list of what was made may be missing only if the settings have `deployed: false`, because the command may have
+    died before it was written. Raises SaltCloudException if the login fails.
     """
     listed = vm_.get("deployed") is not False and vm_.get("deploy") is not False and is_built_in(vm_.get("script"))
     deployment = deployment_of({**vm_, "file_map": None, "script": None, "script_args": None}, opts)
     program = cloud()
     _conceal(deployment, program)
-    program.progress(deployment.name, "takes the minion back")
+    program.progress(deployment.name, "removes the minion")
     with Session(deployment) as session:
         machine = session.enter()
         try:
@@ -327,7 +326,7 @@ def retire(vm_: dict[str, Any], opts: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def script_text(vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> str:
-    """The program that makes this machine a minion: that of its setting `script`, or the built-in one."""
+    """The deploy script of this machine: of its setting `script`, or the built-in one."""
     return upload.text_of(script_of(Readings(vm_), opts))
 
 
@@ -340,7 +339,7 @@ def _conceal(deployment: Deployment, program: Cloud) -> None:
 
 
 def _carry_out(deployment: Deployment, session: Session, machine: upload.Machine, program: Cloud) -> dict[str, str]:
-    """Upload, and run one step after the other. Raises SaltCloudException."""
+    """Upload, and run the steps in order. Raises SaltCloudException."""
     program.progress(deployment.name, "uploads")
     archive, steps = upload.files_of(deployment, machine)
     _unpack(session, machine, archive, deployment)
@@ -365,14 +364,14 @@ def _unpack(session: Session, machine: upload.Machine, archive: bytes, deploymen
 
 
 def _roll_back(deployment: Deployment, session: Session, machine: upload.Machine) -> tuple[str, ...]:
-    """End what still runs and undo what was made; what is left. It fails in no way: another failure is on its way."""
+    """End running programs and undo the deployment; returns what is left. It never raises, as an error is pending."""
     foreign: tuple[str, ...] = ()
     if deployment.deploy and deployment.steps.script:
         foreign = (f"what {deployment.steps.script} did at {session.place}",)
     try:
         left = _clean_up(session, machine, upload.UNDO, keep=deployment.keep_tmp)
     except SaltCloudException as error:
-        log.warning("%s: what was deployed could not be taken back: %s", deployment.name, error)
+        log.warning("%s: the deployment could not be rolled back: %s", deployment.name, error)
         return (*foreign, f"what the deployment made at {session.place}, {machine.folder} included")
     return (*foreign, *left)
 
@@ -383,13 +382,13 @@ def _clean_up(session: Session, machine: upload.Machine, how: str, *, keep: bool
 
 
 def _values(done: Outcome, wanted: str) -> list[str]:
-    """What the lines `wanted=value` of a program's output say."""
+    """The values of the lines `wanted=value` of a program's output."""
     pairs = (line.partition("=") for line in done.stdout.decode(errors="replace").splitlines())
     return [value.strip() for name, found, value in pairs if found and name == wanted]
 
 
 def _why(done: Outcome) -> str:
-    """The reason in what a program said: a full disk wherever it is told, else its last line."""
+    """The reason in a program's output: a full disk wherever it is mentioned, else the last line."""
     lines = [line.strip() for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
     full = next((line for line in lines if _FULL in line), "")
     if full:

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Makes this machine a minion: deploy.sh -c FOLDER
-# Takes back what it has made:    deploy.sh -c FOLDER undo
-# The same, if it has made anything:     deploy.sh -c FOLDER undo-any
-# The same, if it was this FOLDER's: deploy.sh -c FOLDER undo-own
+# Rolls back what it made:        deploy.sh -c FOLDER undo
+# The same, if it made anything:  deploy.sh -c FOLDER undo-any
+# The same, if FOLDER made it:    deploy.sh -c FOLDER undo-own
 #
-# FOLDER was uploaded, and its file `settings` says what to do. Whatever is made is first written to the list $made, so
-# that a deployment that fails or is interrupted leaves nothing. Standard output has lines `name=value` for whoever
-# asked, `left=` for each thing that could not be taken back; the last line of standard error is the reason of a failure.
+# FOLDER was uploaded; its file `settings` has the parameters. Everything is entered in the list $made before it is made, so
+# that a failed or interrupted deployment leaves nothing. Standard output has lines `name=value` for the caller, with
+# `left=` for everything that could not be removed; the last line of standard error is the reason of a failure.
 set -u
 umask 022
 LC_ALL=C
@@ -22,7 +22,7 @@ die() {
 
 note() { [ -z "$1" ] || printf '%s\n' "$1" >>"$made" || die "$made cannot be written"; }
 
-# -- taking back
+# -- rollback
 
 undo() {
     [ -f "$made" ] || return 0

@@ -1,6 +1,6 @@
-"""What a deployment is to do, read from the settings of the machine before anything is done.
+"""The settings of a deployment, checked before anything is done; and the configuration of the new minion.
 
-Settings, beside those of the provider; times are seconds, or text such as 5m. Where to log in, and as whom:
+Settings, beside those of the provider; times are seconds, or text such as 5m. Login:
 
     ssh_host               name or address; drivers set it
     ssh_port               22
@@ -18,7 +18,7 @@ Settings, beside those of the provider; times are seconds, or text such as 5m. W
     wait_for_passwd_maxtries  10; logins that may be denied until then: keys and passwords come late on new machines
     sudo, sudo_password    become root by sudo, with a password where it asks for one
 
-What is installed, and how:
+Installation:
 
     install                wheel: saltlite travels along; index: pip on the machine fetches it; none: it is there
     install_dir            /opt/saltlite; the virtualenv. One that has this version of saltlite already is used as it is
@@ -29,7 +29,7 @@ What is installed, and how:
     minion_dir             /etc/saltlite; the folder of that configuration
     start_timeout          30; seconds until the minion must have reached its master
 
-One's own steps, in this order:
+Custom steps, in this order:
 
     preflight_cmds         commands before anything else
     file_map               {file or folder here: absolute path there}
@@ -40,8 +40,16 @@ One's own steps, in this order:
     script_env             map of environment variables
     inline_script          commands after it; also with `deploy: false`
     keep_tmp               false; leave the upload on the machine
-    tmp_dir                /tmp; where it goes there
+    tmp_dir                /tmp; the folder of the upload on the machine
     deploy_timeout         900; seconds that each step may take
+
+Windows, with Salt's names. There is no minion for Windows, so these are read and such a deployment is refused:
+
+    win_installer          file of an installer, here; it or win_username makes the machine a Windows machine
+    win_username, win_password  the login; Administrator
+    use_winrm              true; WinRM (`winrm_port`, 5986; `winrm_use_ssl`, `winrm_verify_ssl`, true), else SMB
+                           (`smb_port`, 445)
+    win_deploy_auth_retries, win_deploy_auth_retry_delay  10 logins, 1 second apart
 """
 
 from __future__ import annotations
@@ -66,17 +74,17 @@ from saltlite.resources.types.ssh._client import Host, problem_of
 
 
 class Readings:
-    """The settings of a machine; every method raises SaltCloudConfigError, and repeats no value of a secret."""
+    """Typed access to the settings of a machine; every method raises SaltCloudConfigError, without secret values."""
 
     def __init__(self, vm_: Mapping[str, Any]) -> None:
-        """`vm_` is what drivers hand over: settings of all layers, the nearest one already chosen."""
+        """`vm_` has the effective settings."""
         self._vm = vm_
         self.name = str(vm_.get("name") or "")
         if not self.name:
-            raise SaltCloudConfigError("the machine has no name: `name` is missing in what the driver handed over")
+            raise SaltCloudConfigError("the machine has no name: the driver passed no `name`")
 
     def first(self, *names: str) -> tuple[str, Any]:
-        """The first of these settings that is there, with its name; the last name and None when none is."""
+        """The first of these settings that is set, with its name; the last name and None if none is."""
         return next(
             ((name, self._vm[name]) for name in names if self._vm.get(name) not in (None, "")), (names[-1], None)
         )
@@ -149,7 +157,7 @@ class Readings:
         return {str(key): each for key, each in value.items()}
 
     def checked(self, field: str, name: str, value: Any) -> Any:
-        """A value that goes to ssh as this field of a host, named as the setting is."""
+        """A value for this field of an ssh host, checked under the name of its setting."""
         problem = problem_of(field, value)
         if problem:
             raise self.wrong(name, problem)
@@ -169,17 +177,17 @@ class Readings:
 
 @dataclass(frozen=True, slots=True)
 class MinionPaths:
-    """Where the minion keeps what it has, as far as its configuration is ours."""
+    """Paths of the minion."""
 
     config_dir: str
     user: str
     data_dir: str
     owned: tuple[str, ...]
-    """Folders and files that it makes itself, and that go when it goes."""
+    """Folders and files that it makes itself, and that are removed with it."""
 
     @property
     def folder(self) -> str:
-        """Where the deployment keeps its list of what it made, and the join token."""
+        """The folder with the list of created files, and the join token."""
         return os.path.join(self.config_dir, "cloud")
 
     @property
@@ -189,13 +197,13 @@ class MinionPaths:
 
 
 def minion_options(read: Readings, vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of the minion, its grains among them. Raises SaltCloudConfigError for what no minion could read."""
+    """The options of the minion, with its grains. Raises SaltCloudConfigError for options that no minion can read."""
     for name in ("minion", "grains"):
         read.mapping(name)
     options = minion_settings(vm_, opts)
     if "master" not in options and vm_.get("master"):
         options["master"] = vm_["master"]
-    # It travels in a file of its own: the configuration can then be shown to people.
+    # It travels in a separate file, so that the configuration has no secret.
     options.pop("join_token", None)
     try:
         parse_minion_id(options["id"])
@@ -208,14 +216,14 @@ def minion_options(read: Readings, vm_: Mapping[str, Any], opts: Mapping[str, An
 
 
 def paths_of(options: Mapping[str, Any], config_dir: str) -> MinionPaths:
-    """Where such a minion keeps what it has. `options` are those of `minion_options`."""
+    """The paths of a minion with these options."""
     config = read_back(options)
     owned = [config.pki_dir, config.data_dir, config.cachedir, config.log_file]
     return MinionPaths(config_dir, config.user, config.data_dir, tuple(path for path in owned if path))
 
 
 def rendered(options: Mapping[str, Any], paths: MinionPaths, *, token: bool) -> str:
-    """The file; with `token`, the minion also reads the file of the join token."""
+    """The text of the configuration file; with `token`, it names the file of the join token."""
     lines = dict(options)
     if token:
         lines["join_token_file"] = paths.token_file
@@ -230,7 +238,7 @@ LOGIN_TRIES = 10
 STEP_S = 900.0
 START_S = 30.0
 SSH_S = 15.0
-"""How long one attempt to connect may take."""
+"""Seconds for one attempt to connect."""
 
 INSTALLS = ("wheel", "index", "none")
 BUILT_IN = "deploy.sh"
@@ -243,13 +251,13 @@ _NAME_OF_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How to get in. Secrets are not shown."""
+    """How to log in. Secrets are not in its repr."""
 
     host: Host
     users: tuple[str, ...]
     host_keys: tuple[str, ...]
     remembers: bool
-    """Whether host keys of an earlier login still count: for machines that were there before us."""
+    """Whether host keys of an earlier login still count: for machines that existed before."""
     within_s: float
     denials: int
     sudo: bool
@@ -258,7 +266,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """How saltlite gets there."""
+    """How saltlite is installed."""
 
     how: str
     folder: str
@@ -269,7 +277,7 @@ class Install:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """One's own steps. `script` is the path of a file here, "" for the built-in script."""
+    """Custom steps. `script` is the path of a file here, "" for the built-in script."""
 
     preflight: tuple[str, ...]
     files: tuple[tuple[str, str], ...]
@@ -292,14 +300,14 @@ class Deployment:
     token: str = field(repr=False)
     paths: MinionPaths
     cachedir: str
-    """The folder here for what ssh needs; it belongs to whoever runs the command, for ssh runs a program in it."""
+    """The local folder of ssh; it must belong to the user of the command, because ssh runs a program in it."""
     tmp_dir: str
     keep_tmp: bool
     step_s: float
     start_s: float
 
     def told(self) -> dict[str, Any]:
-        """What may be told of it: names and numbers, and nothing that somebody could have put a secret into."""
+        """The public fields for events: names and numbers without secrets."""
         host = self.login.host
         return {
             "host": host.host,
@@ -314,7 +322,7 @@ class Deployment:
 
 
 def deployment_of(vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> Deployment:
-    """What is to be done with this machine. Raises SaltCloudConfigError that names the setting."""
+    """The deployment of this machine. Raises SaltCloudConfigError that names the setting."""
     read = Readings(vm_)
     config_dir = read.path("minion_dir", "/etc/saltlite")
     if not _NAME.fullmatch(read.name):
@@ -338,12 +346,12 @@ def deployment_of(vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> Deployment
 
 
 def known_hosts_of(name: str, provider: str, opts: Mapping[str, Any]) -> str:
-    """The file that keeps the host keys of this machine, and of none that another provider calls the same."""
+    """The known_hosts file of this machine; equal names at other providers have other files."""
     return os.path.join(str(opts["cachedir"]), "known_hosts", _NO_NAME.sub(".", provider) or "none", name)
 
 
 def _known_hosts(read: Readings, opts: Mapping[str, Any], *, pinned: bool) -> str:
-    """Where its host keys stand: pinned ones in a file of our own always, for that file is written anew."""
+    """The path of its host keys; pinned keys are always in our own file, which is rewritten."""
     given = os.path.expanduser(read.text("ssh_known_hosts"))
     if given:
         if not os.path.isabs(given):
@@ -411,7 +419,7 @@ def _login(read: Readings, opts: Mapping[str, Any]) -> Login:
 
 
 def _is_of_the_provider(password: Any, read: Readings, opts: Mapping[str, Any]) -> bool:
-    """Whether this is what the provider's own API is logged in to with, which no machine may see."""
+    """Whether this password is that of the provider's API, which no machine may see."""
     alias, _, driver = read.text("provider").partition(":")
     provider = ((opts.get("providers") or {}).get(alias) or {}).get(driver) or {}
     return password is not None and provider.get("password") == password and capabilities_of(driver).has_login
@@ -459,7 +467,7 @@ def is_built_in(script: object) -> bool:
 
 
 def credentials_of(address: str) -> tuple[str, ...]:
-    """What logs in at an address with a name and a password, or a token, in it."""
+    """The credentials in an address: its password, or a token as its user name."""
     found = urllib.parse.urlsplit(address)
     secret = found.password or found.username
     return () if not secret else (secret, urllib.parse.unquote(secret))
@@ -497,7 +505,7 @@ def is_windows(vm_: Mapping[str, Any]) -> bool:
 
 
 def parameters(vm_: Mapping[str, Any]) -> dict[str, Any]:
-    """What a deployment to this Windows machine is given. Raises SaltCloudConfigError that names a setting."""
+    """The parameters of a deployment to Windows. Raises SaltCloudConfigError that names a setting."""
     read = Readings(vm_)
     winrm = read.flag("use_winrm", default=True)
     way = {
@@ -521,7 +529,7 @@ def parameters(vm_: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse(vm_: Mapping[str, Any]) -> SaltCloudConfigError:
-    """The error for a deployment to a Windows machine, after its settings were read as if there were one."""
+    """The error for a deployment to Windows, after its settings were checked."""
     given = parameters(vm_)
     how = f"{'WinRM' if given['use_winrm'] else 'SMB'} port {given['port']}"
     return SaltCloudConfigError(

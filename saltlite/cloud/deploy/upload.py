@@ -30,7 +30,8 @@ from typing import NamedTuple
 
 import saltlite
 from saltlite import __version__
-from saltlite.cloud.api.exceptions import SaltCloudConfigError, SaltCloudExecutionFailure
+from saltlite.cloud.api import driver
+from saltlite.cloud.api.exceptions import SaltCloudExecutionFailure
 from saltlite.cloud.deploy import settings
 from saltlite.cloud.deploy.settings import BUILT_IN, Deployment
 
@@ -38,11 +39,11 @@ SECRET = 0o600
 PROGRAM = 0o700
 
 BYTES_MAX = 512 << 20
-"""Of one upload: it is put together in memory. Larger things are better fetched by the machine itself."""
+"""Limit of one upload, which is built in memory. The machine should fetch larger files by itself."""
 
 
 class Upload:
-    """Files to be: added one by one, then sent as `stream()`."""
+    """A tar archive in memory: files are added one by one, then sent as `stream()`."""
 
     def __init__(self) -> None:
         self._made = io.BytesIO()
@@ -50,7 +51,7 @@ class Upload:
         self._tar = tarfile.open(fileobj=self._made, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115 - ends in stream()
 
     def add(self, name: str, data: bytes | str, mode: int = SECRET) -> None:
-        """One file. Raises SaltCloudExecutionFailure when it becomes too much."""
+        """Add a file. Raises SaltCloudExecutionFailure if the upload becomes too large."""
         content = data.encode() if isinstance(data, str) else data
         self._grow(len(content))
         entry = tarfile.TarInfo(name)
@@ -59,9 +60,9 @@ class Upload:
         self._tar.addfile(entry, io.BytesIO(content))
 
     def add_tree(self, name: str, path: str) -> None:
-        """A file or folder of this machine, with its modes and links; owned by whoever unpacks it.
+        """Add a local file or folder with its modes and links, without its owner.
 
-        Raises SaltCloudExecutionFailure when it cannot be read, or becomes too much.
+        Raises SaltCloudExecutionFailure if it cannot be read, or the upload becomes too large.
         """
         try:
             self._tar.add(os.path.realpath(path), name, filter=self._taken)
@@ -69,12 +70,12 @@ class Upload:
             raise SaltCloudExecutionFailure(f"{error.filename or path} cannot be read: {error.strerror}") from error
 
     def stream(self) -> bytes:
-        """The whole; nothing can be added afterwards."""
+        """Close the archive and return its bytes."""
         self._tar.close()
         return self._made.getvalue()
 
     def _taken(self, entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-        """The entry without its owner; None for sockets and devices, which are of this machine."""
+        """The entry without its owner; None skips sockets and devices."""
         if not (entry.isfile() or entry.isdir() or entry.issym() or entry.islnk()):
             return None
         self._grow(entry.size)
@@ -91,7 +92,7 @@ class Upload:
 
 
 def name_of_file(number: int, path: str) -> str:
-    """Where the upload has the file or folder of this number, under its own name."""
+    """The path of a file or folder of `file_map` in the upload."""
     return f"files/{number}/{os.path.basename(os.path.normpath(path))}"
 
 
@@ -100,7 +101,7 @@ def name_of_file(number: int, path: str) -> str:
 
 OWN = "saltlite"
 DAEMONS = ("saltlite_minion", "saltlite_master", "saltlite_api")
-"""Modules of the top level that belong to saltlite's wheel."""
+"""Top-level modules of saltlite's wheel."""
 UNIT = "saltlite-minion.service"
 INSTALLER = "pip"
 
@@ -110,7 +111,7 @@ _REQUIREMENT = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What decides whether compiled wheels of one machine work on another: `abi` as in cpython-311-x86_64-linux-gnu."""
+    """The platform of compiled wheels; `abi` is such as cpython-311-x86_64-linux-gnu."""
 
     abi: str
     libc: tuple[int, ...]
@@ -136,15 +137,15 @@ def version_of(text: str) -> tuple[int, ...]:
 
 
 def fits(there: Kind) -> bool:
-    """Whether what is installed here runs there too: the same Python and processor, and a libc that is not older."""
+    """Whether the local packages run there: the same Python and processor, and a libc that is not older."""
     here = this_kind()
     return there.abi == here.abi and there.libc >= here.libc
 
 
 def travelling(there: Kind, wheel_dir: str) -> tuple[list[Wheel], bool]:
-    """The wheels for a machine of that kind, and whether nothing is missing, so that no index is needed.
+    """The wheels for a machine of that kind, and whether they are complete, so that no index is needed.
 
-    Raises SaltCloudExecutionFailure when saltlite's own wheel cannot be made.
+    Raises SaltCloudExecutionFailure if saltlite's own wheel cannot be made.
     """
     wheels = [own_wheel(), *installer()]
     if wheel_dir:
@@ -161,14 +162,14 @@ def travelling(there: Kind, wheel_dir: str) -> tuple[list[Wheel], bool]:
 
 @functools.cache
 def installer() -> tuple[Wheel, ...]:
-    """pip as a wheel, which runs from it; none where pip is not installed here."""
+    """pip as a wheel, which can be run directly; none if pip is not installed here."""
     made = _installed(INSTALLER)
     return () if made is None else (made,)
 
 
 @functools.cache
 def requirements() -> tuple[Wheel, ...] | None:
-    """What saltlite needs, as it is installed here; None when a part of it was not installed from wheels."""
+    """The installed requirements of saltlite as wheels; None if one was not installed from a wheel."""
     wheels = []
     for name in _needed(OWN, set()):
         made = _installed(name)
@@ -180,7 +181,7 @@ def requirements() -> tuple[Wheel, ...] | None:
 
 @functools.cache
 def own_wheel() -> Wheel:
-    """saltlite itself. Raises SaltCloudExecutionFailure where it is not installed."""
+    """The wheel of saltlite. Raises SaltCloudExecutionFailure if it is not installed."""
     try:
         found = importlib.metadata.distribution(OWN)
     except importlib.metadata.PackageNotFoundError as error:
@@ -199,7 +200,7 @@ def own_wheel() -> Wheel:
 
 
 def unit_text(command: str, config_dir: str) -> str:
-    """The unit of systemd for a minion that is started by this command."""
+    """The systemd unit of a minion with this command."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(saltlite.__file__)))
     places = [os.path.join(sys.prefix, "share", OWN, "systemd", UNIT), os.path.join(root, "systemd", UNIT)]
     for path in places:
@@ -210,7 +211,7 @@ def unit_text(command: str, config_dir: str) -> str:
 
 
 def _own_files() -> Iterator[tuple[str, bytes]]:
-    """Path in the wheel -> content, of the package and the daemons that this process would import."""
+    """(path in the wheel, content) of the package and the daemons that this process would import."""
     package = os.path.dirname(os.path.abspath(saltlite.__file__))
     for folder, folders, names in os.walk(package):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
@@ -225,7 +226,7 @@ def _own_files() -> Iterator[tuple[str, bytes]]:
 
 
 def _needed(name: str, seen: set[str]) -> Iterator[str]:
-    """The names of what a distribution requires here, and what that requires, extras left out."""
+    """The names of all requirements of a distribution, without extras."""
     for line in importlib.metadata.distribution(name).requires or ():
         requirement, _, marker = line.partition(";")
         found = _REQUIREMENT.match(requirement)
@@ -241,7 +242,7 @@ def _needed(name: str, seen: set[str]) -> Iterator[str]:
 
 
 def _installed(name: str) -> Wheel | None:
-    """A wheel of what is installed under that name; None when it did not come from a wheel."""
+    """The wheel of an installed distribution; None if it was not installed from a wheel."""
     try:
         found = importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
@@ -299,7 +300,7 @@ def _recorded(files: Iterable[tuple[str, bytes]]) -> Iterator[str]:
 
 
 class Machine(NamedTuple):
-    """What a machine said of itself when it was logged in to."""
+    """What the first inspection found on the machine."""
 
     folder: str
     """Where the upload goes."""
@@ -316,7 +317,7 @@ class Machine(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One program of the upload: the file that is run, and how sentences call it."""
+    """One program of the upload: its file, and its name in messages."""
 
     file: str
     what: str
@@ -334,7 +335,7 @@ def files_of(deployment: Deployment, machine: Machine) -> tuple[bytes, list[Step
 
 
 def rollback_of(deployment: Deployment, machine: Machine, *, listed: bool) -> bytes:
-    """The upload of what takes back an earlier deployment; its program is UNDO.
+    """The upload that rolls back an earlier deployment; its program is UNDO.
 
     `listed`: there must be a list of what was made.
     """
@@ -346,7 +347,7 @@ def rollback_of(deployment: Deployment, machine: Machine, *, listed: bool) -> by
 
 DEPLOY = Step("step-deploy", "the deploy script")
 UNDO = "step-undo"
-"""The program that takes back what was made: in the upload of a deployment, by that deployment."""
+"""The program that rolls back the deployment of this upload."""
 
 # Only the built-in script knows what it has made.
 _UNDO = f'[ ! -f "$1/settings" ] || sh "$1/{BUILT_IN}" -c "$1" {{how}}\n'
@@ -427,21 +428,16 @@ def text_of(path: str) -> str:
     """The text of a script; "" is the built-in one. Raises SaltCloudConfigError when it cannot be read."""
     if not path:
         return resources.files(__package__).joinpath(BUILT_IN).read_text(encoding="utf-8")
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is no text in UTF-8"
-        raise SaltCloudConfigError(f"the script {path} cannot be read: {why}") from error
+    return driver.text_of(path, "the script")
 
 
 def assignments(settings: Mapping[str, str]) -> str:
-    """Lines that a shell reads as these values, whatever is in them."""
+    """Shell assignments of these values, quoted."""
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in settings.items())
 
 
 def _wheels(deployment: Deployment, machine: Machine, upload: Upload) -> bool:
-    """Add the wheels that have to travel; whether no index is needed with them."""
+    """Add the wheels to install; whether they are complete without an index."""
     if not machine.lacks(deployment):
         return True
     if deployment.install.how == "index":

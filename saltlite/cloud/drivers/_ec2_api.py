@@ -9,12 +9,11 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from saltlite.cloud.api.driver import text_of, wait_until
+from saltlite.cloud.api.driver import require_one, text_of, uniquely_named, wait_until
 from saltlite.cloud.api.exceptions import (
     SaltCloudConfigError,
     SaltCloudExecutionFailure,
     SaltCloudNotFound,
-    SaltCloudSystemExit,
 )
 
 PAGE = 250
@@ -252,12 +251,9 @@ class Machines:
 
     def by_name(self) -> dict[str, dict[str, Any]]:
         """The machines by their tag Name, or by id. Of several with one name the oldest has it, others "name (id)"."""
-        found: dict[str, dict[str, Any]] = {}
         every = self._rows([{"Name": "instance-state-name", "Values": _THERE}])
-        for machine in sorted(every, key=lambda machine: (str(machine.get("LaunchTime")), machine["InstanceId"])):
-            name = _name(machine)
-            found[name if name not in found else f"{name} ({machine['InstanceId']})"] = machine
-        return found
+        oldest_first = sorted(every, key=lambda machine: (str(machine.get("LaunchTime")), machine["InstanceId"]))
+        return uniquely_named((_name(machine), machine["InstanceId"], machine) for machine in oldest_first)
 
     def find(self, name: str) -> dict[str, Any]:
         """The machine of a name as `by_name` has it, or of an id, which may be gone.
@@ -277,9 +273,7 @@ class Machines:
         ]
         if not found:
             raise SaltCloudNotFound(f"EC2 in {self._ec2.location} has no machine {name!r}; -Q shows those it has")
-        if len(found) > 1:
-            ids = ", ".join(machine["InstanceId"] for machine in found)
-            raise SaltCloudSystemExit(f"several machines are called {name}: say which by its id, of {ids}")
+        require_one(name, (machine["InstanceId"] for machine in found))
         return found[0]
 
     def get(self, identity: str) -> dict[str, Any] | None:

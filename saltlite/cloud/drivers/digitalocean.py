@@ -28,7 +28,6 @@ Contract: DigitalOcean's OpenAPI description, version 2.0; option names as in Sa
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -36,7 +35,9 @@ from typing import TYPE_CHECKING, Any
 from saltlite.cloud.api import cloud, config
 from saltlite.cloud.api.driver import (
     asking_for,
+    interface_of,
     made,
+    nearest,
     needed,
     no_action,
     no_function,
@@ -44,15 +45,16 @@ from saltlite.cloud.api.driver import (
     only_function,
     private_key_file,
     public_key,
+    require_one,
     tell,
     text_of,
+    uniquely_named,
     wait_until,
 )
 from saltlite.cloud.api.exceptions import (
     SaltCloudConfigError,
     SaltCloudExecutionFailure,
     SaltCloudNotFound,
-    SaltCloudSystemExit,
 )
 from saltlite.cloud.api.rest import Rest, RestError
 
@@ -113,11 +115,8 @@ class Account:
 
     def droplets(self) -> dict[str, dict[str, Any]]:
         """The droplets by name. Several may share one: the oldest has it, the others have their id behind it."""
-        found: dict[str, dict[str, Any]] = {}
-        for droplet in sorted(self.rows("droplets"), key=lambda droplet: int(droplet.get("id", 0))):
-            name = str(droplet.get("name", ""))
-            found[name if name not in found else f"{name} ({droplet['id']})"] = droplet
-        return found
+        droplets = sorted(self.rows("droplets"), key=lambda droplet: int(droplet.get("id", 0)))
+        return uniquely_named((str(one.get("name", "")), one.get("id"), one) for one in droplets)
 
     def droplet(self, name: str) -> dict[str, Any]:
         """The droplet of a name as `droplets` has it, or of an id.
@@ -135,9 +134,7 @@ class Account:
                     raise
         if not found:
             raise SaltCloudNotFound(f"{PROVIDER} has no droplet {name!r}; -Q shows those it has")
-        if len(found) > 1:
-            ids = ", ".join(str(droplet["id"]) for droplet in found)
-            raise SaltCloudSystemExit(f"several droplets are called {name}: say which by its id, of {ids}")
+        require_one(name, (droplet["id"] for droplet in found))
         return found[0]
 
     def act(self, name: str, kind: str) -> dict[str, Any]:
@@ -401,7 +398,7 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
     made(vm_, str(new["id"]))
     droplet = _running(vm_, new, _part(answer, "links", dict))
     fields = _six(droplet)
-    vm_["ssh_host"] = fields[f"{_interface(vm_)}_ips"][0]
+    vm_["ssh_host"] = fields[f"{interface_of(vm_, __opts__)}_ips"][0]
     vm_["ssh_username"] = _setting("ssh_username", vm_, "root")
     vm_["sudo"] = _setting("sudo", vm_, vm_["ssh_username"] != "root")
     done = cloud.bootstrap(vm_, __opts__)
@@ -444,7 +441,7 @@ def _account() -> Account:
 def _running(vm_: Mapping[str, Any], droplet: Mapping[str, Any], links: Mapping[str, Any]) -> dict[str, Any]:
     """The new droplet, when it is up and has the address that is logged in to."""
     actions = [action["id"] for action in links.get("actions") or () if action.get("rel") == "create"]
-    wanted = f"{_interface(vm_)}_ips"
+    wanted = f"{interface_of(vm_, __opts__)}_ips"
 
     def up() -> dict[str, Any] | None:
         now = _account().part(f"droplets/{droplet['id']}", "droplet")
@@ -493,7 +490,7 @@ def _request(vm_: Mapping[str, Any]) -> dict[str, Any]:
     user_data = cloud.userdata_template(__opts__, vm_, user_data)
     if user_data:
         asked["user_data"] = user_data
-    _interface(vm_)
+    interface_of(vm_, __opts__)
     return asked
 
 
@@ -531,22 +528,10 @@ def _explained(error: RestError, asked: Mapping[str, Any]) -> SaltCloudExecution
     if error.status != 422:
         return error
     if asked["size"] not in (sizes := avail_sizes()):
-        return RestError(f"{PROVIDER} has no size {asked['size']!r}{_nearest(asked['size'], sizes)}", status=422)
+        return RestError(f"{PROVIDER} has no size {asked['size']!r}{nearest(asked['size'], sizes)}", status=422)
     if isinstance(asked["image"], str) and asked["image"] not in (images := avail_images()):
-        return RestError(f"{PROVIDER} has no image {asked['image']!r}{_nearest(asked['image'], images)}", status=422)
+        return RestError(f"{PROVIDER} has no image {asked['image']!r}{nearest(asked['image'], images)}", status=422)
     return error
-
-
-def _nearest(wanted: str, known: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(wanted, known, n=1)
-    return f": is {near[0]} meant?" if near else ""
-
-
-def _interface(vm_: Mapping[str, Any]) -> str:
-    chosen = str(_setting("ssh_interface", vm_, "public")).removesuffix("_ips")
-    if chosen not in ("public", "private"):
-        raise SaltCloudConfigError(f"'ssh_interface' of {vm_['name']} must be public or private, not {chosen!r}")
-    return chosen
 
 
 def _setting(key: str, vm_: Mapping[str, Any], default: Any = None) -> Any:

@@ -48,6 +48,7 @@ from typing import TYPE_CHECKING, Any
 from saltlite.cloud.api import cloud, config
 from saltlite.cloud.api.driver import (
     asking_for,
+    interface_of,
     made,
     needed,
     no_action,
@@ -406,7 +407,7 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
         saltlite-cloud -p small web1
     """
     tell("creating", "starting create", vm_)
-    wanted = f"{_interface(vm_)}_ips"
+    wanted = f"{interface_of(vm_, __opts__)}_ips"
     ec2 = _ec2()
     if (location := _setting(vm_, "location", LOCATION)) != ec2.location:
         raise SaltCloudConfigError(
@@ -487,15 +488,6 @@ def _owners(given: Any) -> list[str]:
     """Whose images count: `given`, or what the provider says."""
     owners = given or _provider().get("owner") or OWNERS
     return [str(owner).strip() for owner in (owners.split(",") if isinstance(owners, str) else owners)]
-
-
-def _interface(vm_: Mapping[str, Any]) -> str:
-    chosen = str(_setting(vm_, "ssh_interface", "public_ips")).removesuffix("_ips")
-    if chosen not in ("public", "private"):
-        raise SaltCloudConfigError(
-            f"'ssh_interface' of {vm_['name']} must be public_ips or private_ips, not {chosen!r}"
-        )
-    return chosen
 
 
 def _setting(vm_: Mapping[str, Any], key: str, default: Any = None) -> Any:

@@ -29,7 +29,6 @@ Contract: Apache Libcloud 3.8, its standard compute API.
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import os
 import threading
@@ -39,7 +38,9 @@ from typing import TYPE_CHECKING, Any
 from saltlite.cloud.api import cloud, config, libcloudfuncs, port
 from saltlite.cloud.api.driver import (
     asking_for,
+    interface_of,
     namespaced_function,
+    nearest,
     no_action,
     private_key_file,
     public_key,
@@ -133,7 +134,7 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
     """
     tell("creating", "starting create", vm_)
     conn = get_conn()
-    interface = _interface(vm_)
+    interface = interface_of(vm_, __opts__)
     key_file = _setting(vm_, "private_key")
     if key_file:
         vm_["key_filename"] = private_key_file(key_file, "private_key")
@@ -178,9 +179,7 @@ def _connected(provider: Mapping[str, Any]) -> Any:
     try:
         kind: Any = libcloud.compute.providers.get_driver(known.get(name, name))
     except (AttributeError, ImportError):
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f": is {near[0]} meant?" if near else ""
-        raise SaltCloudConfigError(f"libcloud knows no provider {name!r}{hint}") from None
+        raise SaltCloudConfigError(f"libcloud knows no provider {name!r}{nearest(name, known)}") from None
     options = {key: provider[key] for key in ("region", "host", "port") if provider.get(key) is not None}
     given = [provider["key"], *([provider["secret"]] if provider.get("secret") is not None else [])]
     try:
@@ -227,13 +226,6 @@ def _up(conn: Any, identity: str, interface: str) -> Any:
     if found.state in ("error", "terminated"):
         raise SaltCloudExecutionFailure(f"{conn.name} could not create {found.name} ({identity}): it is {found.state}")
     return found if found.state == "running" and getattr(found, f"{interface}_ips") else None
-
-
-def _interface(vm_: Mapping[str, Any]) -> str:
-    chosen = str(_setting(vm_, "ssh_interface", "public")).removesuffix("_ips")
-    if chosen not in ("public", "private"):
-        raise SaltCloudConfigError(f"'ssh_interface' of {vm_['name']} must be public or private, not {chosen!r}")
-    return chosen
 
 
 def _setting(vm_: Mapping[str, Any], key: str, default: Any = None) -> Any:

@@ -47,16 +47,16 @@ log = logging.getLogger(__name__)
 
 ROOT = "/sys/fs/cgroup"
 EMPTY_S = 2.0
-"""How long a group may take to be empty after its last process has ended."""
+"""Seconds until a group must be empty after its last process ended."""
 
 _FILES = {"memory": ("memory.limit_in_bytes", "memory.max"), "pids": ("pids.max", "pids.max")}
 """Controller -> the file with its limit, in version 1 and in version 2."""
 
 
 def limit(name: str, memory: int, processes: int) -> str:
-    """Make the group `name` with at most `memory` bytes, and so many processes and threads.
+    """Make the control group `name` with limits for memory (bytes) and processes.
 
-    Its folders with ":" between them; "" where this host can limit nothing.
+    Returns its folders with ":" between them, "" if the host supports no limits.
     """
     found: list[str] = []
     for controller, most in (("memory", memory), ("pids", processes)):
@@ -69,7 +69,7 @@ def limit(name: str, memory: int, processes: int) -> str:
 
 
 def _limited(name: str, controller: str, most: int, kept: list[str]) -> str:
-    """The folder of the group that has this limit now, "" for none. `kept` are folders that are used already."""
+    """The folder of the group with this limit, "" for none. `kept` are folders already in use."""
     parents = (f"{ROOT}/{controller}", ROOT)
     for parent, file in zip(parents, _FILES[controller], strict=True):
         if not os.path.exists(f"{parent}/cgroup.procs"):
@@ -90,7 +90,7 @@ def _limited(name: str, controller: str, most: int, kept: list[str]) -> str:
 
 
 def drop_limit(name: str) -> None:
-    """Remove the group `name` once its processes have ended; none is no error."""
+    """Remove the group `name` after its processes ended; a missing group is no error."""
     deadline = time.monotonic() + EMPTY_S
     for folder in folders_of(name):
         while os.path.isdir(folder):
@@ -105,7 +105,7 @@ def drop_limit(name: str) -> None:
 
 
 def folders_of(name: str) -> list[str]:
-    """Where the group `name` may be."""
+    """The possible folders of the group `name`."""
     return [*(f"{ROOT}/{controller}/{name}" for controller in _FILES), f"{ROOT}/{name}"]
 
 
@@ -146,7 +146,7 @@ def cable_of(network: str) -> Cable:
 
 
 def room(text: str) -> ipaddress.IPv4Network:
-    """The range that machines get their networks from, as in "10.231.0.0/16". Raises MachineError for none."""
+    """The address range of the machines, as in "10.231.0.0/16". Raises MachineError for an invalid one."""
     try:
         network = ipaddress.IPv4Network(text)
     except ValueError as error:
@@ -157,7 +157,7 @@ def room(text: str) -> ipaddress.IPv4Network:
 
 
 def connect(pid: int, label: str, cables: Iterator[Cable]) -> Cable:
-    """Connect the machine whose process 1 is `pid` with the first of the cables that is free; which one.
+    """Connect the machine with process 1 `pid` by the first free cable; returns that cable.
 
     `label` is written on the host's end. Raises MachineError when none is free, or when the kernel refuses.
     """
@@ -182,7 +182,7 @@ def connect(pid: int, label: str, cables: Iterator[Cable]) -> Cable:
 
 
 def free_cables(room: ipaddress.IPv4Network, first: str, taken: Collection[str]) -> Iterator[Cable]:
-    """What to try, in order: `first` if it is not "", then all of the range but those that are taken."""
+    """The cables to try: `first` unless it is "", then the untaken rest of the range."""
     if first:
         yield cable_of(first)
     others = (network for network in room.subnets(new_prefix=PREFIX) if str(network) not in taken)
@@ -191,10 +191,7 @@ def free_cables(room: ipaddress.IPv4Network, first: str, taken: Collection[str])
 
 
 def disconnect(network: str, label: str) -> None:
-    """Remove the host's end, if it has this label, and with it the machine's; none is no error.
-
-    Raises MachineError when it does not go.
-    """
+    """Remove the pair if the host's end has this label; a missing pair is no error. Raises MachineError if it stays."""
     cable = cable_of(network)
     if _label(cable) != label:
         return
@@ -207,9 +204,9 @@ def disconnect(network: str, label: str) -> None:
 
 
 def _take_no_routes(cable: Cable) -> None:
-    """Have this host speak no IPv6 with the machine, by whose router advertisements it would get routes and addresses.
+    """Disable IPv6 on the host's end, so that router advertisements of the machine set no routes on the host.
 
-    Must come before the interface is up. Contract: disable_ipv6 in the kernel's documentation of ip-sysctl.
+    Call it before the interface is up. Contract: disable_ipv6 in the kernel's documentation of ip-sysctl.
     Raises MachineError.
     """
     path = f"/proc/sys/net/ipv6/conf/{cable.interface}/disable_ipv6"
@@ -235,7 +232,7 @@ def _label(cable: Cable) -> str:
 
 
 def _ip(*lines: str) -> str:
-    """Run lines of ip(8) up to the first that fails; what it said then, "" when all were taken."""
+    """Run lines of ip(8) up to the first failure; returns its message, "" without one."""
     try:
         done = subprocess.run(
             ["ip", "-batch", "-"], input="\n".join(lines) + "\n", text=True, capture_output=True, check=False
@@ -250,7 +247,7 @@ STOP_S = machine_inside.STOP_S + 3.0
 KILL_S = 10.0
 PUT_S = 60.0
 PROCESSES_MAX = 1024
-"""Processes and threads of one machine, so that none takes all that this host can have."""
+"""Processes and threads of one machine."""
 NAME = re.compile(r"[a-z0-9]([a-z0-9_.-]{0,61}[a-z0-9])?")
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -264,11 +261,11 @@ _ODD_IN_MOUNTS = re.compile(r"[,:\\\s]")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a machine is to be. `memory` and `disk` are bytes, and the disk is part of the memory.
+    """The specification of a machine. `memory` and `disk` are bytes; the disk is part of the memory.
 
     `image` is a folder that has a root; `hidden` are folders in it that the machine sees empty; `shown` are folders of
     this host that the machine sees at the same path, read-only. Paths are absolute and real (no links).
-    `notes` are the maker's own notes: they come back with the machine.
+    `notes` belong to the caller, and are returned with the machine.
     """
 
     name: str
@@ -282,7 +279,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine as it is now. `state` is "running", "stopped" or "broken" (half made, or its disk is gone);
+    """The current state of a machine. `state` is "running", "stopped" or "broken" (half made, or its disk is gone);
     `pid` is its process 1 as this host sees it, 0 for none; `created` is seconds since the epoch.
     """
 
@@ -309,14 +306,14 @@ class Machine:
 
 
 class Machines:
-    """The machines below one folder, which no machine may see. `network` is the range of their addresses."""
+    """The machines of one folder, which no machine may see. `network` is their address range."""
 
     def __init__(self, folder: str, network: str) -> None:
         self._folder = os.path.realpath(folder)
         self._room = room(network)
 
     def names(self) -> list[str]:
-        """The names that are taken, by broken machines too."""
+        """The names in use, also by broken machines."""
         with contextlib.suppress(FileNotFoundError):
             return sorted(name for name in os.listdir(self._folder) if NAME.fullmatch(name))
         return []
@@ -325,7 +322,7 @@ class Machines:
         """All machines, by name."""
         found = []
         for name in self.names():
-            # It may be destroyed while this looks.
+            # It may be destroyed concurrently.
             with contextlib.suppress(MachineError):
                 found.append(self.find(name))
         return found
@@ -351,7 +348,7 @@ class Machines:
         )
 
     def make(self, plan: Plan) -> Machine:
-        """Make a machine and start it. Raises MachineError; what was made until then stays, for `destroy`."""
+        """Make a machine and start it. Raises MachineError; a half-made machine stays for `destroy`."""
         _check_plan(plan)
         self._take(plan.name)
         with self._locked(plan.name):
@@ -382,7 +379,7 @@ class Machines:
         return self.find(name)
 
     def destroy(self, name: str) -> None:
-        """Leave nothing of it. Raises MachineError when something does not go, and the name is then still taken."""
+        """Remove it completely. Raises MachineError if something stays; the name is then still in use."""
         with self._locked(name):
             found = self.find(name)
             self._end(found, signal.SIGKILL, KILL_S)
@@ -401,7 +398,7 @@ class Machines:
             os.rmdir(self._folder)
 
     def put(self, name: str, files: Mapping[str, tuple[bytes, int]]) -> None:
-        """Write files in the machine, as its root: path -> content and mode. Raises MachineError."""
+        """Write files in the machine as its root: path -> (content, mode). Raises MachineError."""
         rows = [
             {"path": path, "data": base64.b64encode(data).decode(), "mode": mode}
             for path, (data, mode) in files.items()
@@ -414,20 +411,20 @@ class Machines:
     def run(
         self, name: str, argv: Sequence[str], *, stdin: bytes = b"", within_s: float = 60.0
     ) -> tuple[int, str, str]:
-        """Run a command as the machine's root, in its memory; exit code, stdout, stderr.
+        """Run a command as the machine's root; returns exit code, stdout, stderr.
 
-        Raises MachineError when the machine does not run, or the command takes longer.
+        Raises MachineError if the machine does not run, or the command takes longer.
         """
         done = self._inside(name, "enter", ("--", *argv), stdin, within_s)
         return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
     def read_services(self, name: str) -> None:
-        """Have process 1 look for new services (`machine_inside.SERVICES`) and start them."""
+        """Make process 1 read `machine_inside.SERVICES` and start new services."""
         found = self.find(name)
         _signal(found.pid, signal.SIGHUP)
 
     def _take(self, name: str) -> None:
-        """Make the folder of a machine, which its name stands for."""
+        """Reserve the name by making the folder of the machine."""
         while True:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             try:
@@ -435,7 +432,7 @@ class Machines:
             except FileExistsError as error:
                 raise MachineError(f"there is already a machine {name!r} here") from error
             except FileNotFoundError:
-                continue  # Somebody has just destroyed the last machine.
+                continue  # The last machine was just destroyed.
             return
 
     def _inside(
@@ -456,7 +453,7 @@ class Machines:
     # -- starting and ending
 
     def _boot(self, name: str) -> None:
-        """Start process 1, connect it, and let it go on; it ends by itself when this process ends before that."""
+        """Start process 1, connect it, and let it continue; it ends by itself if this process ends first."""
         record = self._read(name, _RECORD)
         group = limit(_group(record["uid"]), record["memory"], PROCESSES_MAX)
         spec = {key: record[key] for key in ("name", "uid", "image", "hidden", "shown")}
@@ -493,7 +490,7 @@ class Machines:
         return os.path.join(self._folder, *names)
 
     def _read(self, name: str, record: str) -> dict[str, Any]:
-        """A record; empty when it was never written, or not as a whole before this host went down."""
+        """A record; empty if it was never written completely."""
         try:
             with open(self._path(name, record), encoding="utf-8") as file:
                 found = json.load(file)
@@ -509,7 +506,7 @@ class Machines:
 
     @contextlib.contextmanager
     def _locked(self, name: str) -> Iterator[None]:
-        """Until the end of the block no other process starts, stops or destroys this machine."""
+        """An exclusive lock on this machine against start, stop and destroy in other processes."""
         try:
             folder = os.open(self._path(name), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except (FileNotFoundError, ValueError) as error:
@@ -536,7 +533,7 @@ def _check_plan(plan: Plan) -> None:
 
 
 def _group(uid: str) -> str:
-    """What a machine's control group is called, and its interface labelled."""
+    """The name of a machine's control group, and the label of its interface."""
     return f"saltlite-machine-{uid}"
 
 
@@ -546,7 +543,7 @@ def _program(mode: str) -> list[str]:
 
 @contextlib.contextmanager
 def _starting() -> Iterator[subprocess.Popen[bytes]]:
-    """The program that makes process 1; when the block fails, it is not waited for."""
+    """The program that makes process 1; it is killed if the block fails."""
     with subprocess.Popen(
         _program("boot"),
         stdin=subprocess.PIPE,
@@ -572,7 +569,7 @@ def _say(starter: subprocess.Popen[bytes], values: Mapping[str, Any]) -> None:
 
 
 def _answer(starter: subprocess.Popen[bytes], deadline: float) -> str:
-    """The next line of the machine that starts. Raises MachineError with what it said instead."""
+    """The next line of the starting machine. Raises MachineError with its error message."""
     assert starter.stdout is not None  # noqa: S101 - it was asked for
     assert starter.stderr is not None  # noqa: S101 - as above
     waiting = select.poll()
@@ -582,7 +579,7 @@ def _answer(starter: subprocess.Popen[bytes], deadline: float) -> str:
     line = os.read(starter.stdout.fileno(), 4096).decode(errors="replace").rstrip("\n")
     if not line:
         said = starter.stderr.read().decode(errors="replace").strip()
-        raise MachineError(f"the machine does not start: {said.rpartition(chr(10))[2] or 'it ended without a word'}")
+        raise MachineError(f"the machine does not start: {said.rpartition(chr(10))[2] or 'it ended without a message'}")
     return line
 
 

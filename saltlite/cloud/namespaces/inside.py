@@ -329,7 +329,7 @@ def boot() -> int:
         said = f"ip: {error.stderr.strip()}"
     except OSError as error:
         said = f"{error.filename or 'system'}: {error.strerror}"
-    # Whoever has started the machine may be gone: it stays.
+    # The machine stays even if its starter is gone.
     with contextlib.suppress(BrokenPipeError):
         os.write(1, f"{said}\n".encode())
     if said != "up":
@@ -341,7 +341,7 @@ def boot() -> int:
 
 
 def detach() -> None:
-    """Let go of what came from whoever has started the machine."""
+    """Close the file descriptors of the starter."""
     null = os.open("/dev/null", os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)
@@ -380,7 +380,7 @@ def enter(pid: int, group: str, argv: list[str]) -> int:
         return 127
     if child == 0:
         try:
-            # Nothing that waits for its answer: nobody wants it.
+            # The command ends with this process.
             _libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
             give_up_capabilities()
             os.execvp(argv[0], argv)  # noqa: S606 - that is what it is for
