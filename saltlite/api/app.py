@@ -23,7 +23,7 @@ from tornado.netutil import bind_sockets
 from tornado.web import Application
 
 from saltlite.api.clients import Runners
-from saltlite.api.endpoint import AppContext, NothingHere
+from saltlite.api.endpoint import AppContext, NotFound
 from saltlite.api.endpoints import PATHS
 from saltlite.api.feed import Feeds
 from saltlite.api.link import MasterLink
@@ -39,11 +39,11 @@ from saltlite.platform.tls_files import OWN_FILE, read_tls
 # -- the certificate: the configured one, or one that the API makes for itself
 
 LASTS = datetime.timedelta(days=3650)
-"""Callers pin its fingerprint, so it is not renewed."""
+"""Clients pin its fingerprint, so it is not renewed."""
 
 
 def context_of(config: ApiConfig) -> tuple[ssl.SSLContext, str]:
-    """What connections are wrapped with, and the SHA-256 fingerprint of the certificate, as `AB:CD:…`.
+    """The TLS context, and the SHA-256 fingerprint of the certificate, as `AB:CD:…`.
 
     Called before root's rights are given up: the key stays root's. Raises StartupError.
     """
@@ -51,7 +51,7 @@ def context_of(config: ApiConfig) -> tuple[ssl.SSLContext, str]:
     if not certificate:
         certificate, key = _own(config.pki_dir), ""
     tls, first = read_tls(certificate, key)
-    # Tickets cost memory for each connection, and 1,000 of them may be open.
+    # Each ticket costs memory, and there may be 1,000 connections.
     tls.num_tickets = 1
     return tls, first.fingerprint(hashes.SHA256()).hex(":").upper()
 
@@ -97,17 +97,17 @@ HEADERS_MAX = 32 * 1024
 """Bytes of a request's headers."""
 BACKLOG = 512
 SPARE_FILES = 512
-"""Descriptors beside those of connections: the master's socket, feeds, runners."""
+"""Descriptors for other uses than connections: the master's socket, feeds, runners."""
 STOP_S = 5.0
-"""How long requests that are under way have at the end."""
+"""How long open requests may take at the stop."""
 WS_MESSAGE_MAX = 1024
 
 
 class Server(HTTPServer):
-    """Counts connections, and takes no more than there may be."""
+    """An HTTP server that limits connections."""
 
     def bound(self, limiter: ConnectionLimiter[Any]) -> None:
-        """Where connections are counted."""
+        """Set the limiter of connections."""
         self._limiter = limiter
 
     def handle_stream(self, stream: Any, address: Any) -> None:
@@ -118,9 +118,9 @@ class Server(HTTPServer):
             stream.close()
 
     def on_close(self, server_conn: Any) -> None:
-        """Called by tornado for each connection on which there is no more HTTP."""
+        """Called by tornado when HTTP ends on a connection."""
         super().on_close(server_conn)
-        # One that has become a WebSocket is still open, and leaves when that ends.
+        # A WebSocket is still open, and is removed when it ends.
         if server_conn.stream.closed():
             self._limiter.remove(server_conn.stream)
 
@@ -129,13 +129,13 @@ def run_api(config: ApiConfig, config_dir: str) -> None:
     """Serve until SIGTERM or SIGINT. Raises StartupError when it cannot start."""
     account = account_of(config.user)
     start_log(config.log_level, config.log_file, account)
-    # Its warnings are about bytes of strangers, who could fill the log with them.
+    # Strangers could fill the log with its warnings about their bytes.
     if config.log_level != "debug":
         logging.getLogger("tornado.general").setLevel(max(logging.ERROR, logging.getLogger().level))
     tls, digest = (None, "") if config.disable_ssl else context_of(config)
     sockets = _listen(config)
     raise_open_files(config.connections_max + SPARE_FILES)
-    # systemd makes it for root; runners keep what they know of machines in it.
+    # systemd creates it for root; runners cache their data about machines in it.
     folder = os.environ.get("CACHE_DIRECTORY", "").partition(":")[0]
     if folder:
         private_dir(folder, account.uid, account.gid)
@@ -151,7 +151,7 @@ def _listen(config: ApiConfig) -> list[socket.socket]:
     try:
         sockets = bind_sockets(config.port, config.interface, backlog=BACKLOG)
         for one in sockets:
-            # Each connection has it from here: who does not read what it asked for holds nothing for longer.
+            # Connections inherit it, so that a peer that does not read is disconnected.
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(config.request_timeout * 1000))
     except OSError as error:
         raise StartupError(
@@ -162,11 +162,11 @@ def _listen(config: ApiConfig) -> list[socket.socket]:
 
 
 def make_server(context: AppContext, tls: Any) -> Server:
-    """The HTTP server, which listens to nothing yet."""
+    """The HTTP server, not listening yet."""
     config = context.config
     application = Application(
         [(pattern, kind, {"context": context}) for pattern, kind in PATHS.items()],
-        default_handler_class=NothingHere,
+        default_handler_class=NotFound,
         default_handler_args={"context": context},
         log_function=lambda _handler: None,
         websocket_ping_interval=20,
@@ -211,7 +211,7 @@ async def _serve(config: ApiConfig, config_dir: str, sockets: list[socket.socket
 
 
 def _trusted(config_dir: str) -> frozenset[int]:
-    """Who may have started the master that is talked to: root, and the owner of the configuration."""
+    """The uids that may run the master: root, and the owner of the configuration."""
     found = {0}
     with contextlib.suppress(OSError):
         found.add(os.stat(config_dir).st_uid)

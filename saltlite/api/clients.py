@@ -26,9 +26,9 @@ from saltlite.wire.framing import pack
 # -- wheel: work on keys, with the names and answers of Salt's wheel functions
 
 TOKEN_LASTS_S = 3600.0
-"""How long a join token is good that says nothing else."""
+"""The default lifetime of a join token."""
 GENERATING = ("key.gen", "key.gen_accept", "key.gen_keys")
-"""Salt's functions that make a private key on the master: here it is made by its minion and never leaves it."""
+"""Salt's functions that make private keys on the master; here a private key never leaves its minion."""
 
 
 class Wheel:
@@ -39,7 +39,7 @@ class Wheel:
         self._token = token
 
     async def call(self, fun: str, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What the wheel function `fun` returns. Raises UsageError for one that there is not, or other arguments."""
+        """Call a wheel function. Raises UsageError for an unknown function or wrong arguments."""
         function = _FUNCTIONS.get(fun)
         if fun in GENERATING:
             raise UsageError(f"{fun}: a minion makes its own key; let it in with a join token of key.token_create")
@@ -125,18 +125,18 @@ class Wheel:
     async def _rows(self) -> Any:
         return (await self._link.call(self._token, "key_list"))["keys"]
 
-    async def _change(self, action: str, match: str, states: Sequence[str], told_as: str) -> dict[str, list[str]]:
-        return await self._carry_out(action, keys.chosen(await self._rows(), match, states), told_as)
+    async def _change(self, action: str, match: str, states: Sequence[str], list_name: str) -> dict[str, list[str]]:
+        return await self._carry_out(action, keys.chosen(await self._rows(), match, states), list_name)
 
-    async def _change_named(self, action: str, match: Mapping[str, Any], told_as: str) -> dict[str, list[str]]:
-        return await self._carry_out(action, keys.chosen_by_name(await self._rows(), match), told_as)
+    async def _change_named(self, action: str, match: Mapping[str, Any], list_name: str) -> dict[str, list[str]]:
+        return await self._carry_out(action, keys.chosen_by_name(await self._rows(), match), list_name)
 
-    async def _carry_out(self, action: str, rows: Sequence[keys.Row], told_as: str) -> dict[str, list[str]]:
+    async def _carry_out(self, action: str, rows: Sequence[keys.Row], list_name: str) -> dict[str, list[str]]:
         if not rows:
             return {}
         fingerprints = [row["fingerprint"] for row in rows]
         answer = await self._link.call(self._token, "key_change", action=action, fingerprints=fingerprints)
-        return keys.changed(answer, told_as)
+        return keys.changed(answer, list_name)
 
 
 _FUNCTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
@@ -161,23 +161,23 @@ _FUNCTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
 log = logging.getLogger(__name__)
 
 AT_ONCE_MAX = 4
-"""Runners that run at the same moment; others wait for their turn."""
+"""Concurrent runners; others wait."""
 WAITING_MAX = 64
-"""Runners that wait for their turn; more are refused."""
+"""Runners that wait; more are refused."""
 AS_CALLER = frozenset({"salt.cmd"})
-"""Runners that do something on this machine with the rights of the process that they are in."""
+"""Runners that act on this machine with the rights of their process."""
 OUTPUT_MAX = 64 * 1024 * 1024
 _STDERR_SHOWN = 300
 _KEPT_NAMES = ("CACHE_DIRECTORY", "PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LANG", "LC_ALL", "TZ")
 
 
 class RunnerError(SaltliteError):
-    """A runner did not come to an end, or its process did not answer."""
+    """A runner was killed, or its process gave no valid answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerCall:
-    """Which runner, for whom."""
+    """A runner, its arguments, and the token of its caller."""
 
     fun: str
     args: list[Any]
@@ -187,7 +187,7 @@ class RunnerCall:
 
 
 class Runners:
-    """Starts the processes of runners, a few at a time, and ends those that take too long."""
+    """Runs each runner in a process, a few at a time, and kills those that take too long."""
 
     def __init__(self, link: MasterLink, config_dir: str, timeout_s: float) -> None:
         self._link = link
@@ -195,10 +195,10 @@ class Runners:
         self._timeout_s = timeout_s
         self._turns = asyncio.Semaphore(AT_ONCE_MAX)
         self._waiting = 0
-        self._left: set[asyncio.Task[Any]] = set()
+        self._running: set[asyncio.Task[Any]] = set()
 
     async def run(self, call: RunnerCall) -> tuple[str, dict[str, Any]]:
-        """The runner's jid, and `value` and `retcode`; a runner that failed has the sentence of it as its value.
+        """The runner's jid, and `value` and `retcode`. The value of a failed runner is its error message.
 
         Raises RefusedError when the caller may not run it.
         """
@@ -206,15 +206,15 @@ class Runners:
         return jid, await self._carry_out(call, jid)
 
     async def start(self, call: RunnerCall) -> dict[str, str]:
-        """Begin with it and answer Salt's `{tag, jid}`; the events of that tag say how it goes."""
+        """Start it and return Salt's `{tag, jid}`; its events have that tag."""
         jid = await self._announce(call)
         running = asyncio.ensure_future(self._carry_out(call, jid))
-        self._left.add(running)
-        running.add_done_callback(self._left.discard)
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
         return {"tag": f"salt/run/{jid}", "jid": jid}
 
     async def _announce(self, call: RunnerCall) -> str:
-        """The runner's jid; the master has decided that the caller may run it."""
+        """The runner's jid, after the master has authorised the call."""
         if self._waiting >= WAITING_MAX:
             raise UnreachableError(f"{WAITING_MAX} runners wait for their turn already; try again")
         if call.fun.count(".") != 1 or "," in call.fun:
@@ -241,7 +241,7 @@ class Runners:
             self._waiting -= 1
             duration_ms = int((time.monotonic() - began) * 1000)
             ended = {"jid": jid, "funs": [call.fun], "retcode": retcode, "duration_ms": duration_ms}
-            with contextlib.suppress(SaltliteError):  # the runner has ended whether somebody hears of it or not
+            with contextlib.suppress(SaltliteError):  # the runner has ended even if the master cannot be told
                 await self._link.call(call.token, "runner_event", **ended)
         return found
 
@@ -276,7 +276,7 @@ class Runners:
         except TimeoutError:
             raise RunnerError(f"{call.fun} has not ended in {timeout_s:g}s and was killed") from None
         finally:
-            # What the runner started goes with it.
+            # This also ends what the runner started.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
@@ -298,7 +298,7 @@ def _outcome(fun: str, out: bytes, err: bytes) -> dict[str, Any]:
 
 
 class Clients:
-    """Carries out lowstates. `origin` is from where they came, for the list of jobs."""
+    """Runs lowstates. `origin` tells the list of jobs where they came from."""
 
     def __init__(self, link: MasterLink, runners: Runners, origin: str) -> None:
         self._link = link
@@ -306,9 +306,9 @@ class Clients:
         self._origin = origin
 
     async def run_each(self, lowstates: Sequence[Lowstate], token: str) -> list[Any]:
-        """What each of them returned, in their order; a batch returns one entry a target, as in Salt.
+        """The return of each lowstate, in order; a batch returns one entry per target, as in Salt.
 
-        Raises what the first that fails raises: the others behind it are not begun.
+        The first error is raised, and no further lowstate is run.
         """
         returned: list[Any] = []
         for low in lowstates:
@@ -334,7 +334,7 @@ class Clients:
         return finished.full() if low.full_return else {**finished.silent(), **finished.values()}
 
     async def publish(self, low: Lowstate, token: str) -> dict[str, Any]:
-        """Publish and wait for nothing: `{jid, minions}`, {} when the target is nobody."""
+        """Publish without waiting: `{jid, minions}`, {} for an empty target."""
         try:
             published = await link.publish(self._link, token, low.job(self._origin))
         except NoTargetError:
@@ -382,7 +382,7 @@ def _runner_call(low: Lowstate, token: str) -> RunnerCall:
 
 
 async def logged_in(link: MasterLink, low: Lowstate) -> str:
-    """The token that a lowstate of /run has, or one for its credentials. Raises LoginError."""
+    """The token of a lowstate of /run, or a new one for its credentials. Raises LoginError."""
     if low.token:
         return low.token
     if low.login is None:
@@ -392,6 +392,6 @@ async def logged_in(link: MasterLink, low: Lowstate) -> str:
 
 
 async def logged_out(link: MasterLink, token: str) -> None:
-    """Make a token void that was made for the credentials of one request; when that fails it expires."""
+    """Revoke a token that was made for one request; if that fails, it expires."""
     with contextlib.suppress(SaltliteError):
         await link.call(token, "logout")

@@ -36,7 +36,10 @@ _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 
 
 class Metrics:
-    """Counters since the start."""
+    """Counters of this process since its start, for /stats and /metrics.
+
+    The API is one process, so 45 lines do it; `prometheus_client` would add a dependency and save about half of them.
+    """
 
     def __init__(self) -> None:
         self.started_at = time.time()
@@ -46,14 +49,14 @@ class Metrics:
         self._microseconds: dict[str, int] = {}
 
     def answered(self, endpoint: str, method: str, status: int, seconds: float) -> None:
-        """A request has its answer."""
+        """Count an answered request."""
         self.requests[endpoint, method if method in _METHODS else "other", status] += 1
         row = self._durations.setdefault(endpoint, [0] * (len(BOUNDS_S) + 1))
         row[next((place for place, bound in enumerate(BOUNDS_S) if seconds <= bound), len(BOUNDS_S))] += 1
         self._microseconds[endpoint] = self._microseconds.get(endpoint, 0) + int(seconds * 1e6)
 
     def exposed(self, gauges: Mapping[str, float]) -> str:
-        """The text format of Prometheus, version 0.0.4; `gauges` are named without their prefix."""
+        """The text format of Prometheus, version 0.0.4; names of `gauges` have no prefix."""
         lines = [
             "# HELP saltlite_api_requests_total Requests that were answered.",
             "# TYPE saltlite_api_requests_total counter",
@@ -85,10 +88,10 @@ class Metrics:
 log = logging.getLogger(__name__)
 
 COOKIE = "session_id"
-"""Salt's name. It is taken for requests that change nothing: a page of somebody else's cannot set a header."""
+"""Salt's name. The cookie is accepted for reads only: a foreign page can send it, but cannot set a header."""
 TOKEN_HEADER = "X-Auth-Token"  # noqa: S105 - the name of a header
 BURST_S = 10.0
-"""So many seconds' worth of requests may come at once."""
+"""Seconds of the allowed rate that may arrive at once."""
 RETRY_MAX_S = 3600
 
 _TOKEN = re.compile(r"[0-9a-zA-Z._-]{1,200}", re.ASCII)
@@ -100,7 +103,7 @@ _SENTENCES = {
 
 
 class SlowDownError(SaltliteError):
-    """Too much was asked at once."""
+    """A rate limit was exceeded."""
 
     def __init__(self, what: str, wait_s: float) -> None:
         super().__init__(f"too many {what}: try again in {max(1, math.ceil(wait_s))}s")
@@ -109,7 +112,7 @@ class SlowDownError(SaltliteError):
 
 @dataclass(slots=True)
 class AppContext:
-    """What the endpoints share."""
+    """The state that all endpoints share."""
 
     config: ApiConfig
     link: MasterLink
@@ -131,7 +134,7 @@ class AppContext:
 
 
 def status_of(error: SaltliteError) -> int:
-    """What HTTP calls an error: 401 when nobody has logged in, 403 when he may not."""
+    """The HTTP status of an error."""
     match error:
         case BodyError():
             return error.status
@@ -145,15 +148,15 @@ def status_of(error: SaltliteError) -> int:
             return 400
         case UnreachableError():
             return 503
-    return 502  # what the master could not do: its store is full, say
+    return 502  # the master failed, for example because its store is full
 
 
 class Endpoint(RequestHandler):
-    """One path. A subclass says in `QUERY` which parameters its URL may have: none, where nothing is said."""
+    """The base of all endpoints. `QUERY` names the parameters that the URL may have."""
 
     QUERY: frozenset[str] = frozenset()
     ENDLESS = False
-    """Whether GET goes on for as long as the caller reads: then there is no HEAD."""
+    """Whether GET streams for as long as the caller reads; then there is no HEAD."""
 
     context: AppContext
     kind: str
@@ -164,17 +167,17 @@ class Endpoint(RequestHandler):
         self.kind = JSON
 
     def set_default_headers(self) -> None:
-        """Called by tornado before anything else, and again before an error is written."""
+        """Called by tornado first, and again before an error is written."""
         self.set_header("Server", "saltlite-api")
         self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header("Cache-Control", "no-store")
         self.set_header("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 
     def prepare(self) -> None:
-        """Called by tornado before the method. Raises what makes it an error, in the format that was asked for."""
+        """Called by tornado before the method: checks format, origin, rate and parameters."""
         kind = answer_type(self.request.headers.get("Accept", ""))
         self.kind = kind or JSON
-        self._let_origin_in()
+        self._allow_origin()
         wait_s = self.context.requests.take(self.address, time.monotonic())
         if wait_s:
             raise SlowDownError("requests from this address", wait_s)
@@ -185,16 +188,16 @@ class Endpoint(RequestHandler):
             raise UsageError("this path takes no parameters in its URL; a token belongs into the header X-Auth-Token")
 
     def streams(self) -> bool:
-        """Whether the answer has a format of its own."""
+        """Whether the answer has its own format, whatever Accept says."""
         return False
 
     @property
     def address(self) -> str:
-        """Who asks, as limits know him."""
+        """The caller's network, to which limits apply."""
         return network_of(self.request.remote_ip or "")
 
     def token(self) -> str:
-        """The caller's token: of the header, or of the cookie when nothing is changed. Raises LoginError."""
+        """The caller's token, from the header, or for reads from the cookie. Raises LoginError."""
         given = self.request.headers.get(TOKEN_HEADER, "")
         if not given and self.request.method in ("GET", "HEAD"):
             given = self.get_cookie(COOKIE) or ""
@@ -203,7 +206,7 @@ class Endpoint(RequestHandler):
         return str(given)
 
     def compute_etag(self) -> str | None:
-        """None: answers are not kept anywhere."""
+        """None: answers are not cached."""
         return None
 
     def body(self) -> Any:
@@ -211,13 +214,13 @@ class Endpoint(RequestHandler):
         return parsed(self.request.body, self.request.headers.get("Content-Type", ""))
 
     def answer(self, value: Any, status: int = 200) -> None:
-        """Send a value in the format that was asked for."""
+        """Send a value in the requested format."""
         self.set_status(status)
         self.set_header("Content-Type", content_type(self.kind))
         self.finish(rendered(value, self.kind))
 
     async def head(self, *path: str) -> None:
-        """What GET says without its body, which tornado leaves out; not where an answer has no end."""
+        """GET without its body, which tornado drops; not for streams."""
         get: Any = self.get
         if "HEAD" not in _methods(type(self)):
             raise HTTPError(405)
@@ -226,12 +229,12 @@ class Endpoint(RequestHandler):
             await answer
 
     def options(self, *_path: str) -> None:
-        """Preflight: no session is looked at."""
+        """CORS preflight, without a login."""
         self.set_header("Allow", ", ".join(_methods(type(self))))
         self.set_status(204)
         self.finish()
 
-    def _let_origin_in(self) -> None:
+    def _allow_origin(self) -> None:
         origin = self.request.headers.get("Origin", "")
         self.set_header("Vary", "Origin")
         if origin and any(
@@ -243,7 +246,7 @@ class Endpoint(RequestHandler):
             self.set_header("Access-Control-Expose-Headers", TOKEN_HEADER)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Called by tornado for what was raised."""
+        """Called by tornado for an exception."""
         error = kwargs.get("exc_info", (None, None, None))[1]
         if isinstance(error, SaltliteError):
             status, sentence = status_of(error), str(error)
@@ -256,13 +259,13 @@ class Endpoint(RequestHandler):
             self.set_header("WWW-Authenticate", 'Session realm="saltlite"')
         if status == 405:
             self.set_header("Allow", ", ".join(_methods(type(self))))
-        self._let_origin_in()
+        self._allow_origin()
         body, kind = rendered_error(sentence, status, self.kind)
         self.set_header("Content-Type", kind)
         self.finish(body)
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """Errors on purpose are answers; only defects are logged with where they are."""
+        """Log defects with their traceback, and expected errors as one line."""
         if isinstance(value, SaltliteError | HTTPError):
             log.info("%s %s: %s", self.request.method, self.request.path, value)
         else:
@@ -275,11 +278,11 @@ class Endpoint(RequestHandler):
         )
 
 
-class NothingHere(Endpoint):
-    """Every other path."""
+class NotFound(Endpoint):
+    """All other paths: 404."""
 
     def prepare(self) -> None:
-        """There is nothing."""
+        """Raises 404."""
         super().prepare()
         raise HTTPError(404)
 

@@ -30,19 +30,19 @@ LOGINS_MAX = 10
 
 
 class Caller(Endpoint):
-    """What the endpoints of this file share; no path is its own."""
+    """The base of endpoints that run lowstates or log in."""
 
     def clients(self) -> Clients:
-        """Who carries out this request's lowstates."""
+        """The clients that run this request's lowstates."""
         return Clients(self.context.link, self.context.runners, f"API from {self.address}")
 
     def lowstates(self) -> list[Lowstate]:
-        """Those of the body: all of them are good before the first is carried out. Raises UsageError, BodyError."""
+        """The lowstates of the body, all checked before the first one runs. Raises UsageError, BodyError."""
         enabled = self.context.config.netapi_enable_clients
         return [read_lowstate(row, enabled) for row in read_lowstates(self.body())]
 
     def limit_logins(self) -> None:
-        """Raises SlowDownError when this address tries too many logins."""
+        """Raises SlowDownError above the login rate of this address."""
         wait_s = self.context.logins.take(self.address, time.monotonic())
         if wait_s:
             raise SlowDownError("logins from this address", wait_s)
@@ -55,15 +55,15 @@ class Caller(Endpoint):
 
 
 class Root(Caller):
-    """/: lowstates, for who has logged in."""
+    """/: lowstates with a token."""
 
     def get(self) -> None:
-        """A welcome, with the clients that may be named."""
+        """The enabled clients."""
         enabled = self.context.config.netapi_enable_clients
         self.answer({"return": "Welcome", "clients": [name for name in CLIENTS if name in enabled]})
 
     async def post(self) -> None:
-        """Carry out lowstates."""
+        """Run lowstates."""
         token = self.token()
         self.answer({"return": await self.clients().run_each(self.lowstates(), token)})
 
@@ -72,7 +72,7 @@ class Run(Caller):
     """/run: lowstates, each with its own token or credentials."""
 
     async def post(self) -> None:
-        """Carry out lowstates."""
+        """Run lowstates."""
         returned: list[Any] = []
         lowstates = self.lowstates()
         for low in lowstates:
@@ -98,7 +98,7 @@ class Login(Caller):
         raise LoginError("log in with POST /login: eauth, username and password")
 
     async def post(self) -> None:
-        """Log in. Whatever token or cookie the request has is not looked at: a new one is made."""
+        """Log in. A token or cookie of the request is ignored."""
         given = self.body()
         rows = given if isinstance(given, list) else [given]
         if len(rows) != 1:
@@ -112,10 +112,10 @@ class Login(Caller):
 
 
 class Logout(Caller):
-    """/logout: the end of a token."""
+    """/logout: revoke a token."""
 
     async def post(self) -> None:
-        """Make the token void, here and everywhere."""
+        """Revoke the token."""
         await self.context.link.call(self.token(), "logout")
         self.clear_cookie(COOKIE, path="/")
         self.answer({"return": "Your token has been cleared"})
@@ -125,7 +125,7 @@ class Token(Caller):
     """/token: tokens for /run."""
 
     async def post(self) -> None:
-        """Log in, once for each entry."""
+        """Log in, once per entry."""
         given = self.body()
         rows = given if isinstance(given, list) else [given]
         if not 1 <= len(rows) <= LOGINS_MAX:
@@ -148,21 +148,21 @@ class Token(Caller):
 # -- minions, jobs and keys
 
 KEY_FIELDS = frozenset({"mid", "eauth", "username", "password", "sharedsecret"})
-"""What the body of POST /keys may have."""
+"""Fields of the body of POST /keys."""
 JOBS_SHOWN = 1000
-"""Jobs of GET /jobs: the newest."""
+"""The newest jobs in GET /jobs."""
 
 
 class Minions(Caller):
     """/minions."""
 
     async def get(self) -> None:
-        """The grains of the minions, asked of themselves."""
+        """The grains of all minions, by a job."""
         low = Lowstate("local", "grains.items", tgt="*")
         self.answer({"return": await self.clients().run_each([low], self.token())})
 
     async def post(self) -> None:
-        """Publish jobs, and wait for nothing: lowstates of the client local_async, which need not say so."""
+        """Publish jobs without waiting; `client` is always local_async."""
         token = self.token()
         enabled = self.context.config.netapi_enable_clients
         rows = [
@@ -178,7 +178,7 @@ class Minion(Caller):
     """/minions/<id>."""
 
     async def get(self, minion: str) -> None:
-        """Its grains, asked of itself."""
+        """Its grains, by a job."""
         low = Lowstate("local", "grains.items", tgt=minion, tgt_type="list")
         self.answer({"return": await self.clients().run_each([low], self.token())})
 
@@ -187,7 +187,7 @@ class Jobs(Endpoint):
     """/jobs and /jobs/<jid>."""
 
     async def get(self, jid: str | None = None) -> None:
-        """The newest jobs, or one with what it returned."""
+        """The newest jobs, or one job with its returns."""
         token = self.token()
         if jid is None:
             answer = await self.context.link.call(token, "job_list", limit=JOBS_SHOWN)
@@ -223,10 +223,10 @@ class Keys(Caller):
         self.answer({"return": await Wheel(self.context.link, self.token()).list_all()})
 
     async def post(self) -> None:
-        """Let one minion in that does not exist yet: a join token for its id, which is good once.
+        """Create a join token for one use by a future minion with this id.
 
-        In Salt this answers a pair of keys that the master has made and accepted. Here the private key never leaves
-        the machine that made it, and what a new machine is given instead is the right to join under its name.
+        Salt returns a key pair that the master made and accepted. Here a private key never leaves the machine that made
+        it, so a new machine gets the right to join under its id instead.
         """
         given = self.body()
         has_login = isinstance(given, dict) and ("username" in given or "eauth" in given)
@@ -258,9 +258,9 @@ class Key(Endpoint):
 # -- webhooks: what other programs send becomes an event under a tag of its own
 
 HOOK_MAX = 64 * 1024
-"""Bytes of a hook's body: each is an event that is stored."""
+"""Bytes of a webhook's body, which is stored as an event."""
 _SECRET = {"authorization", "cookie", "proxy-authorization", TOKEN_HEADER.lower()}
-"""Headers that are in no event."""
+"""Headers that are removed from events."""
 
 
 class Hook(Endpoint):
@@ -283,13 +283,13 @@ class Hook(Endpoint):
                 data={"headers": headers, "body": self._body(), "post": self._form()},
             )
         except (LoginError, RefusedError):
-            # Those who may send none must not use up what is for those who may.
+            # Callers without rights must not use up the rate of others.
             self.context.hooks.give_back("")
             raise
         self.answer({"success": True})
 
     def _body(self) -> Any:
-        """The value of a body that is JSON or YAML, otherwise its text: hooks come from all kinds of programs."""
+        """The value of a JSON or YAML body, else its text."""
         try:
             return self.body() if self.request.body else ""
         except BodyError:
@@ -305,16 +305,16 @@ class Hook(Endpoint):
 # -- the API itself
 
 
-class _Watched(Endpoint):
-    """What the two endpoints with figures share: whoever may see them."""
+class _Figures(Endpoint):
+    """The base of /stats and /metrics."""
 
-    async def let_in(self) -> None:
-        """Raises LoginError without a token that is good, unless figures are for everybody."""
+    async def check_access(self) -> None:
+        """Raises LoginError without a valid token, unless `stats_disable_auth` is on."""
         if not self.context.config.stats_disable_auth:
             await self.context.link.call(self.token(), "whoami")
 
     def gauges(self) -> dict[str, float]:
-        """What there is now."""
+        """Current values."""
         return {
             "connections": len(self.context.connections),
             "event_watchers": self.context.feeds.watchers,
@@ -322,12 +322,12 @@ class _Watched(Endpoint):
         }
 
 
-class Stats(_Watched):
+class Stats(_Figures):
     """/stats: figures as a value."""
 
     async def get(self) -> None:
         """Counts of requests by endpoint and status."""
-        await self.let_in()
+        await self.check_access()
         metrics = self.context.metrics
         requests: dict[str, dict[str, int]] = {}
         for (endpoint, _method, status), count in sorted(metrics.requests.items()):
@@ -336,7 +336,7 @@ class Stats(_Watched):
         self.answer({"saltlite-api": {"version": __version__, "requests": requests, **self.gauges()}})
 
 
-class Prometheus(_Watched):
+class Prometheus(_Figures):
     """/metrics: figures for Prometheus."""
 
     def streams(self) -> bool:
@@ -345,16 +345,16 @@ class Prometheus(_Watched):
 
     async def get(self) -> None:
         """Counters, a histogram of durations, gauges."""
-        await self.let_in()
+        await self.check_access()
         self.set_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
         self.finish(self.context.metrics.exposed(self.gauges()))
 
 
 class Openapi(Endpoint):
-    """/openapi.json: what there is, for programs."""
+    """/openapi.json: the OpenAPI document."""
 
     def get(self) -> None:
-        """The document, to everybody."""
+        """The document; needs no login."""
         self.answer(document())
 
 
@@ -363,19 +363,19 @@ class Openapi(Endpoint):
 log = logging.getLogger(__name__)
 
 RETRY_MS = 400
-"""Salt's figure: after so long a watcher whose connection broke comes back."""
+"""Salt's value: the pause before a watcher reconnects."""
 QUIET_S = 20.0
-"""After so long without an event there is a comment, so that proxies and firewalls keep the connection."""
+"""The pause after which a comment is sent, so that proxies and firewalls keep the connection."""
 UNSENT_MAX = 8 * 1024 * 1024
-"""Bytes that may wait for a watcher; one that does not read is cut off, and comes back with its cursor."""
+"""Unsent bytes above which a watcher is disconnected; it reconnects with its cursor."""
 READY = "websocket client ready"
-"""What a client of /ws says first, as with Salt."""
+"""The first message of a client of /ws, as in Salt."""
 READY_MAX_S = 30.0
 _CURSOR_DIGITS = 18
 
 
 class Events(Endpoint):
-    """/events: what happens, from now on or behind Last-Event-ID, until the token ends."""
+    """/events: events from now on, or after Last-Event-ID, until the token ends."""
 
     ENDLESS = True
 
@@ -415,7 +415,7 @@ class Events(Endpoint):
                     self.write(b": quiet\n\n")
                 await self.flush()
         except SaltliteError as error:
-            # The status was sent long ago; the caller comes back and is told then.
+            # The status was sent long ago; the caller reconnects and gets the error then.
             log.info("a stream of events ends: %s", error)
         finally:
             if coming is not None:
@@ -442,7 +442,7 @@ def _line(tag: str) -> bytes:
 
 
 class Ws(WebSocketHandler, Endpoint):
-    """/ws: the same as messages of a WebSocket, once the client has said that it is ready."""
+    """/ws: events as messages of a WebSocket, after the client has sent READY."""
 
     QUERY = frozenset({"format_events"})
     ENDLESS = True
@@ -457,11 +457,11 @@ class Ws(WebSocketHandler, Endpoint):
         return True
 
     def check_origin(self, origin: str) -> bool:
-        """A page of somebody else's could use the cookie of its visitor: only our own origin, and configured ones."""
+        """Only this origin and configured ones: a foreign page could use the cookie of its visitor."""
         return origin in self.context.config.cors_origins or super().check_origin(origin)
 
     async def get(self, *path: str) -> None:
-        """Shake hands, with a token that is good."""
+        """Check the token, then open the WebSocket."""
         if any(path):
             raise UsageError("a token in the URL ends in logs: send it in the header X-Auth-Token")
         self._given = self.token()
@@ -479,14 +479,14 @@ class Ws(WebSocketHandler, Endpoint):
             self.close(1008, "say: websocket client ready")
 
     def on_message(self, message: str | bytes) -> None:
-        """Only one message means something, and only once."""
+        """Start sending at the first READY."""
         if message == READY and self._sending is None:
             self._sending = asyncio.ensure_future(self._send())
         elif message != READY:
             self.close(1003, "say: websocket client ready")
 
     def on_close(self) -> None:
-        """Called by tornado at the end, which may come before the handshake is over."""
+        """Called by tornado at the end, perhaps before the handshake is over."""
         self.context.connections.remove(self._stream)
         if self._late is not None:
             self._late.cancel()
@@ -524,4 +524,4 @@ PATHS: dict[str, type[Any]] = {
     r"/metrics": Prometheus,
     r"/openapi\.json": Openapi,
 }
-"""Every path there is."""
+"""Path -> endpoint."""

@@ -1,7 +1,7 @@
-"""The master's events for many watchers: one stream for each token, whatever number of connections read it.
+"""The master's events for many watchers: one stream per token, shared by all its connections.
 
-What a token's holder may see is decided by the master, so tokens do not share a stream. A watcher has a cursor; what it
-missed is read from the feed's memory, and what is older from the master.
+The master decides what the holder of a token may see, so tokens do not share a stream. A watcher has a cursor: recent
+events come from the feed's memory, older ones from the master.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from saltlite.errors import RemoteProtocolError, SaltliteError, UnreachableError
 log = logging.getLogger(__name__)
 
 FEEDS_MAX = 256
-"""Tokens whose events are followed at the same moment."""
+"""Tokens whose events are followed at the same time."""
 KEPT_EVENTS = 1000
 KEPT_BYTES = 4 * 1024 * 1024
-"""What a feed remembers for watchers that are a little behind; who is further behind is cut off."""
+"""A feed's memory for watchers that are a little behind; those further behind are disconnected."""
 CHECK_S = 30.0
-"""How often it is looked at whether the token still is good; the master ends its streams by itself as well."""
+"""How often the token is checked; the master also ends its streams itself."""
 _PATTERN = "*"
 _RETRY_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class FeedEvent:
-    """One event, and its `data:` as every watcher is sent it."""
+    """One event, with its `data:` as it is sent."""
 
     seq: int
     tag: str
@@ -46,11 +46,11 @@ class FeedEvent:
 
 
 class BehindError(SaltliteError):
-    """A watcher is further behind than is remembered; it comes back with its cursor and has lost nothing."""
+    """A watcher is behind the memory of its feed; it reconnects with its cursor and loses nothing."""
 
 
 def feed_event(row: Mapping[str, Any]) -> FeedEvent:
-    """From one event of the master. Raises RemoteProtocolError for one that it did not make."""
+    """Convert an event of the master. Raises RemoteProtocolError for a malformed one."""
     try:
         stamp = datetime.fromtimestamp(row["at"], UTC).replace(tzinfo=None).isoformat()
         data = row["data"] if isinstance(row["data"], dict) else {"value": row["data"]}
@@ -61,15 +61,15 @@ def feed_event(row: Mapping[str, Any]) -> FeedEvent:
 
 
 def _events_in(message: Mapping[str, Any]) -> list[FeedEvent]:
-    """The events of one message of the master; those that cannot be read are logged, and left out."""
+    """The events of one message of the master; unreadable ones are logged and skipped."""
     for one in message.get("skipped", ()):
-        log.warning("event %s (%s) cannot be read and is left out: %s", one["seq"], one["tag"], one["reason"])
+        log.warning("event %s (%s) cannot be read and is skipped: %s", one["seq"], one["tag"], one["reason"])
     found = []
     for row in message.get("events", ()):
         try:
             found.append(feed_event(row))
         except RemoteProtocolError as error:
-            log.warning("event %s cannot be shown and is left out: %s", row.get("seq"), error)
+            log.warning("event %s cannot be shown and is skipped: %s", row.get("seq"), error)
     return found
 
 
@@ -86,13 +86,13 @@ class Feed:
         self._began = asyncio.Event()
         self._ended: SaltliteError | None = None
         self.floor = 0
-        """Every event behind this cursor that may be seen is remembered."""
+        """All visible events after this cursor are in memory."""
         self.seq = 0
-        """The cursor behind the last event."""
+        """The cursor after the last event."""
         self.watchers = 0
 
     async def begin(self) -> None:
-        """Open the stream, for the first watcher. Raises what the master answers."""
+        """Open the stream, for the first watcher. Raises the error that the master answers."""
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._read())
         await self._began.wait()
@@ -100,17 +100,17 @@ class Feed:
             raise self._ended
 
     def end(self) -> None:
-        """Nobody watches any more."""
+        """The last watcher has left."""
         if self._reading is not None:
             self._reading.cancel()
 
     async def events(self, after: int) -> AsyncIterator[FeedEvent]:
-        """Events behind a cursor that is not before `floor`. Raises what ended the stream, BehindError."""
+        """Events after a cursor that is not before `floor`. Raises the error that ended the stream, or BehindError."""
         while True:
             news = self._news
             if after < self.floor:
                 raise BehindError("the connection is too slow for the events that there are")
-            # A copy: what is forgotten meanwhile is sent all the same, and holds no more than a feed does.
+            # A copy, because events may be dropped meanwhile.
             for event in [one for one in self._events if one.seq > after]:
                 yield event
                 after = event.seq
@@ -188,7 +188,7 @@ class Feed:
 
 
 class Feeds:
-    """The feeds that somebody watches."""
+    """The feeds with watchers, by token."""
 
     def __init__(self, link: MasterLink) -> None:
         self._link = link
@@ -201,9 +201,9 @@ class Feeds:
 
     @contextlib.asynccontextmanager
     async def watch(self, token: str, after: int | None) -> AsyncIterator[AsyncIterator[FeedEvent]]:
-        """The events from now on, or behind a cursor; entered when the first could be missed no more.
+        """Events from now on, or after a cursor. Once entered, no event is missed.
 
-        Raises what the master answers: LoginError for a token that is none, UsageError for a cursor that is ahead.
+        Raises the error that the master answers: LoginError for a bad token, UsageError for a cursor that is ahead.
         """
         feed = self._feeds.get(token)
         if feed is None:
@@ -238,7 +238,7 @@ class Feeds:
         return connection
 
     async def _from_far(self, feed: Feed, after: int, connection: PooledConnection) -> AsyncIterator[FeedEvent]:
-        """What the feed does not remember is read from the master, until the feed can go on with it."""
+        """Older events from the master, until the feed's memory can continue."""
         while after < feed.floor:
             message = await connection.receive(None)
             if message is None or message.get("ok") is False:

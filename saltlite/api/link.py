@@ -25,16 +25,16 @@ from saltlite.limits import FairSemaphore
 from saltlite.wire.framing import LENGTH, framed
 
 CONNECTIONS_MAX = 128
-"""Connections for requests; further requests wait for one, as long as for an answer."""
+"""Connections for requests; further requests wait for one, up to ANSWER_TIMEOUT_S."""
 FOLLOWED_MAX = 96
-"""Jobs that are waited for at the same moment: the other connections are for what is answered at once."""
+"""Jobs followed at the same time; the other connections are for short requests."""
 FOLLOWED_OF_ONE = 32
-"""Of these, jobs of one token."""
-KEPT_MAX = 16
-"""Connections that are kept while nobody asks."""
+"""Of these, per token."""
+IDLE_MAX = 16
+"""Idle connections that are kept."""
 
 OPEN_VERBS = frozenset({"login", "hook"})
-"""Verbs that may be asked without a token: the second as this process's own user, where that is configured."""
+"""Verbs without a token; `hook` runs as this process's own user, if so configured."""
 NO_TOKEN = "log in first: POST /login answers a token for the header X-Auth-Token"  # noqa: S105 - a sentence
 
 _CREDENTIALS = struct.Struct("3i")
@@ -43,22 +43,22 @@ Message = dict[str, Any]
 
 
 class PooledConnection:
-    """One connection. After any exception from it, close it."""
+    """One connection to the master. Close it after any exception from it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._coming: asyncio.Task[Message] | None = None
+        self._pending: asyncio.Task[Message] | None = None
         self.clean = True
-        """Whether the next frame that comes is the answer to the next request."""
+        """Whether the next frame will be the answer to the next request."""
 
     async def ask(self, token: str, verb: str, fields: Mapping[str, Any]) -> Message:
-        """The answer's fields. Raises what the master answered, and what `receive` raises."""
+        """Send a request; the answer's fields. Raises the error that the master answers, and as `receive`."""
         request = {"v": PROTOCOL_VERSION, "verb": verb, **fields}
         if token:
             request["token"] = token
         elif verb not in OPEN_VERBS:
-            # Without a token the master would take the request for one of this process's user.
+            # Without a token the master would treat the request as one of this process's user.
             raise LoginError(NO_TOKEN)
         self.clean = False
         try:
@@ -73,7 +73,7 @@ class PooledConnection:
         answer = await self.receive(ANSWER_TIMEOUT_S)
         if answer is None:
             raise UnreachableError(f"the master took the request and did not answer in {ANSWER_TIMEOUT_S:g}s")
-        self.clean = not fields.get("follow")  # a stream follows; who reads it to its end says so
+        self.clean = not fields.get("follow")  # a stream follows; its reader sets this at its end
         if answer.get("ok") is True:
             return answer
         self.clean = True
@@ -84,14 +84,14 @@ class PooledConnection:
 
         Raises ConnectionLostError at the end of the stream, RemoteProtocolError for a frame that is not one.
         """
-        # The reading goes on when the waiting is over: a frame that is cut in two would be lost otherwise.
-        if self._coming is None:
-            self._coming = asyncio.ensure_future(self._frame())
-        done, _ = await asyncio.wait({self._coming}, timeout=timeout_s)
+        # The read continues after a timeout, so that no partly read frame is lost.
+        if self._pending is None:
+            self._pending = asyncio.ensure_future(self._frame())
+        done, _ = await asyncio.wait({self._pending}, timeout=timeout_s)
         if not done:
             return None
-        coming, self._coming = self._coming, None
-        return coming.result()
+        pending, self._pending = self._pending, None
+        return pending.result()
 
     async def _frame(self) -> Message:
         try:
@@ -104,15 +104,15 @@ class PooledConnection:
         return decode_message(payload)
 
     def usable(self) -> bool:
-        """Whether another request can be sent: nothing is under way, and the master has not hung up."""
-        return self.clean and self._coming is None and not self._reader.at_eof() and not self._writer.is_closing()
+        """Whether another request can be sent: no frame is pending, and the master has not disconnected."""
+        return self.clean and self._pending is None and not self._reader.at_eof() and not self._writer.is_closing()
 
     def close(self) -> None:
-        """End the connection; a second time does nothing."""
-        if self._coming is not None:
-            self._coming.add_done_callback(_looked_at)
-            self._coming.cancel()
-            self._coming = None
+        """Close the connection; may be called twice."""
+        if self._pending is not None:
+            self._pending.add_done_callback(_retrieve_exception)
+            self._pending.cancel()
+            self._pending = None
         self._writer.close()
 
 
@@ -150,31 +150,30 @@ class FollowSlots:
 
 
 class MasterLink:
-    """The way to the master of this machine."""
+    """The connection pool to the local master."""
 
     def __init__(self, path: str, trusted: frozenset[int]) -> None:
-        """`trusted` are the users of whom one must have started the master: another could read passwords here."""
+        """`trusted` are the uids that may run the master: another user could read passwords here."""
         self._path = path
         self._trusted = trusted
-        self._kept: list[PooledConnection] = []
-        self._room = asyncio.Semaphore(CONNECTIONS_MAX)
+        self._idle: list[PooledConnection] = []
+        self._permits = asyncio.Semaphore(CONNECTIONS_MAX)
         self.followed = FollowSlots(FOLLOWED_MAX, FOLLOWED_OF_ONE, ANSWER_TIMEOUT_S)
 
     async def call(self, token: str, verb: str, **fields: Any) -> Message:
-        """Ask one verb of the operator protocol on somebody's behalf; the answer's fields.
+        """Run one verb of the operator protocol for the holder of `token`; the answer's fields.
 
-        Raises UnreachableError when the master is not there, RefusedError when the caller may not, and the error that
-        the master answered.
+        Raises UnreachableError without a master, and the error that the master answers.
         """
         async with self.connection() as connection:
             return await connection.ask(token, verb, fields)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[PooledConnection]:
-        """A connection for one request, and for the stream that it may open. It is kept when it is clean after that."""
+        """A connection for one request and its stream. It returns to the pool if it is clean afterwards."""
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                await self._room.acquire()
+                await self._permits.acquire()
         except TimeoutError:
             raise UnreachableError(f"{CONNECTIONS_MAX} requests are with the master already; try again") from None
         try:
@@ -184,10 +183,10 @@ class MasterLink:
             finally:
                 self._put_back(connection)
         finally:
-            self._room.release()
+            self._permits.release()
 
     async def connect(self) -> PooledConnection:
-        """A connection of its own, which the caller closes. Raises UnreachableError, RefusedError."""
+        """A new connection, which the caller closes. Raises UnreachableError, RefusedError."""
         try:
             reader, writer = await asyncio.open_unix_connection(self._path, limit=256 * 1024)
         except PermissionError as error:
@@ -204,22 +203,22 @@ class MasterLink:
         return PooledConnection(reader, writer)
 
     def close(self) -> None:
-        """Close what is kept."""
-        for connection in self._kept:
+        """Close the idle connections."""
+        for connection in self._idle:
             connection.close()
-        self._kept.clear()
+        self._idle.clear()
 
     def _take(self) -> PooledConnection | None:
-        while self._kept:
-            connection = self._kept.pop()
+        while self._idle:
+            connection = self._idle.pop()
             if connection.usable():
                 return connection
             connection.close()
         return None
 
     def _put_back(self, connection: PooledConnection) -> None:
-        if connection.usable() and len(self._kept) < KEPT_MAX:
-            self._kept.append(connection)
+        if connection.usable() and len(self._idle) < IDLE_MAX:
+            self._idle.append(connection)
         else:
             connection.close()
 
@@ -228,14 +227,14 @@ def _lost() -> ConnectionLostError:
     return ConnectionLostError("the master closed the connection before it answered")
 
 
-def _looked_at(coming: asyncio.Task[Message]) -> None:
-    """Nobody waits for this frame any more; asyncio wants its exception to be looked at."""
-    if not coming.cancelled():
-        coming.exception()
+def _retrieve_exception(pending: asyncio.Task[Message]) -> None:
+    """Retrieve the exception of an abandoned read, as asyncio demands."""
+    if not pending.cancelled():
+        pending.exception()
 
 
 async def publish(link: MasterLink, token: str, job: JobCall) -> Published:
-    """Publish a job and wait for nothing. Raises what the master answers."""
+    """Publish a job without waiting for returns. Raises the error that the master answers."""
     request = {"request_id": os.urandom(16).hex(), **job.fields()}
     try:
         answer = await link.call(token, "publish", **request)
@@ -245,7 +244,7 @@ async def publish(link: MasterLink, token: str, job: JobCall) -> Published:
 
 
 class Finished:
-    """A job that nobody waits for any more: its replies, and what is known of the targets without one."""
+    """A job after the wait: its replies, and the states of targets without one."""
 
     def __init__(self, progress: Progress, replies: list[Reply]) -> None:
         self.jid = progress.published.jid
@@ -253,30 +252,35 @@ class Finished:
         self._progress = progress
 
     def values(self) -> dict[str, Any]:
-        """`{id: return}` of those that returned, as Salt's local client answers."""
+        """`{id: return}` of the targets that returned, as in Salt's local client."""
         return {reply.name: reply.value for reply in self.replies if reply.has_value}
 
     def silent(self) -> dict[str, bool]:
-        """`{id: False}` of those that did not return: what Salt's API has for them. `full` says why."""
+        """`{id: False}` of the targets that did not return, as in Salt's API. `full` tells why."""
         return {self._progress.published.name(target): False for target in self._progress.missing()}
 
     def full(self) -> dict[str, dict[str, Any]]:
-        """`{id: {ret, retcode, jid}}`; of a target that did not return `ret` is the reason, and `success` false."""
+        """`{id: {ret, retcode, jid}}`; without a return `ret` is the reason, and `success` false."""
         published = self._progress.published
         found = {reply.name: full_row(reply, self.jid) for reply in self.replies if reply.has_value}
         for target in self._progress.missing():
             state, reason = self._progress.states[target], self._progress.reasons.get(target, "")
-            text = f"Minion did not return. [{reason or _SAID.get(state, state)}]"
+            text = f"Minion did not return. [{reason or _TEXT_OF_STATE.get(state, state)}]"
             row = {"ret": text, "retcode": 1, "jid": self.jid, "success": False, "out": "nested"}
             found.setdefault(published.name(target), row)
         return found
 
 
-_SAID = {"queued": "No response", "planned": "Its turn did not come", "received": "Not done", "running": "Not done"}
+_TEXT_OF_STATE = {
+    "queued": "No response",
+    "planned": "Its turn did not come",
+    "received": "Not done",
+    "running": "Not done",
+}
 
 
 def full_row(reply: Reply, jid: str) -> dict[str, Any]:
-    """What `full_return` has of one reply."""
+    """One reply with `full_return`."""
     return {"ret": reply.value, "retcode": reply.retcode, "jid": jid, "success": not reply.failed()}
 
 

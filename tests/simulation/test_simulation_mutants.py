@@ -149,8 +149,8 @@ def test_a_terminal_state_that_changes_is_seen(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_news_that_nobody_looks_for_leave_a_client_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MWorker, "_look", lambda self: None)
-    monkeypatch.setattr(LinkProcess, "_ring", lambda self: self._committers.clear())
+    monkeypatch.setattr(MWorker, "_tick", lambda self: None)
+    monkeypatch.setattr(LinkProcess, "_wake_others", lambda self: self._committers.clear())
     assert found("G7")
 
 

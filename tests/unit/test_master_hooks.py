@@ -161,7 +161,7 @@ def test_a_runner_is_not_begun_again_when_the_store_fails_behind_its_begin(
     site.begin(Begun())
     site.say("app/x")
     with monkeypatch.context() as patch:
-        patch.setattr(site.hooks, "_tell", broken)
+        patch.setattr(site.hooks, "_record_event", broken)
         site.hooks.look()
     site.look()
     assert len(begun) == 1
