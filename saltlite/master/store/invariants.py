@@ -24,23 +24,23 @@ EXPIRED_REASON = "it had no session before the delivery time of the job was over
 
 
 UNREADABLE_TAG = "salt/unreadable"
-"""Stands for a tag that cannot be read; nothing is stored under it."""
+"""The tag of an event whose tag is unreadable."""
 AT_MAX = 253_402_300_799.0
-"""The last second of the year 9999: a later one cannot be shown as a date."""
+"""The last second of the year 9999; later ones have no date."""
 
 
 def cancelled_reason(by: str) -> str:
-    """Why a target was CANCELLED by the store: its minion cannot have got the job."""
+    """The reason of a target that was CANCELLED before its delivery."""
     return f"cancelled by {by} before it was handed over"
 
 
 def runs_like(fun: str, glob: str) -> bool:
-    """Whether one of the functions of a job, whose names are joined by commas, matches the shell-style glob."""
+    """Whether a function of a job (names joined by commas) matches the shell-style glob."""
     return any(fnmatchcase(name, glob) for name in fun.split(","))
 
 
 def job_event(job: Job) -> tuple[str, dict[str, Any]]:
-    """Tag and data of the event of a new job. It counts the targets: the list itself stands in the job."""
+    """Tag and data of the event of a new job, with the number of its targets."""
     data = {
         "jid": job.jid,
         "fun": job.fun,
@@ -55,7 +55,7 @@ def job_event(job: Job) -> tuple[str, dict[str, Any]]:
 
 
 def return_event(ret: Return, minion: MinionId) -> tuple[str, dict[str, Any]]:
-    """Tag and data of the event of a new return that came from `minion`; never its body, which may have 16 MiB."""
+    """Tag and data of the event of a return from `minion`, without its body, which may have 16 MiB."""
     data = {"jid": ret.jid, "id": ret.id, "retcode": ret.retcode, "state": str(ret.state)}
     if ret.id != minion:
         srn = parse_srn(ret.id)
@@ -64,8 +64,7 @@ def return_event(ret: Return, minion: MinionId) -> tuple[str, dict[str, Any]]:
 
 
 def pack_data(data: Mapping[str, Any]) -> bytes:
-    """Event data as msgpack, such that `event_in` reads it. Raises UsageError for what is no plain value: whoever wrote
-    the event is told, and nobody else meets it."""
+    """Event data as msgpack that `event_in` can read. Raises UsageError if they are not plain values."""
     try:
         return codec.encode_checked(dict(data), codec.STORED)
     except LocalProtocolError as error:
@@ -73,9 +72,9 @@ def pack_data(data: Mapping[str, Any]) -> bytes:
 
 
 def pack_own(data: Mapping[str, Any]) -> bytes:
-    """The data of an event that this module made itself: plain, but for numbers of minions. Raises StoreError.
+    """Data of an event of this module. Raises StoreError.
 
-    Ten thousand minions return at once, so it is not looked at again as `pack_data` does.
+    Not checked like `pack_data`, because ten thousand minions may return at once.
     """
     try:
         return codec.encode(data, codec.STORED)
@@ -84,7 +83,7 @@ def pack_own(data: Mapping[str, Any]) -> bytes:
 
 
 def event_in(tag: object, packed: object, at: object, seq: int) -> Event:
-    """The event of a row, whatever its columns hold."""
+    """The event of a row, even a damaged one."""
     damage = "" if isinstance(tag, str) else "its tag is no text"
     data: Any = {}
     if not isinstance(at, int | float) or not 0 <= at <= AT_MAX:
@@ -100,17 +99,17 @@ def event_in(tag: object, packed: object, at: object, seq: int) -> Event:
 
 
 def first_state(job: Job) -> TargetState:
-    """The state that each target of a new job begins in."""
+    """The first state of the targets of a job."""
     return TargetState.QUEUED if job.batch is None else TargetState.PLANNED
 
 
 def most_in_part(*, batch: bool) -> int:
-    """How many resources a part of a job has at most: in a batch each has its own turn."""
+    """The most resources in a part of a job: in a batch each has its own part."""
     return 1 if batch else PART_RESOURCES
 
 
 def parts_of(job: Job) -> Iterator[tuple[MinionId, int, tuple[TargetId, ...]]]:
-    """Every part of a job: whose it is, its number, and its targets."""
+    """All parts of a job: minion, number, targets."""
     for minion in job.minions:
         yield minion, 0, (minion,)
     most = most_in_part(batch=job.batch is not None)
@@ -120,8 +119,8 @@ def parts_of(job: Job) -> Iterator[tuple[MinionId, int, tuple[TargetId, ...]]]:
 
 
 def check_job(job: Job) -> None:
-    """Raises StoreError when a target is listed twice, for there is one row a (jid, target), when the resources of a
-    minion are not sorted, for what their parts are follows from the order, or when they are too many to be numbered."""
+    """Raises StoreError if a target is listed twice, the resources of a minion are not sorted, which their parts depend
+    on, or there are too many parts."""
     lists = (job.minions, *job.resources.values())
     if len(set().union(*lists)) != sum(map(len, lists)):
         raise StoreError(f"job {job.jid} lists a target twice; nothing was stored")
@@ -142,19 +141,19 @@ RANK: dict[TargetState, int] = {
 }
 
 NEVER_RAN = frozenset({TargetState.REFUSED, TargetState.EXPIRED, TargetState.CANCELLED})
-"""Ends that a minion reports of a job whose function was not entered. One that was killed while it ran has a return."""
+"""Terminal states of a job whose function never ran. One that was killed while it ran has a return."""
 
-Heard = TypeVar("Heard", TargetRow, PartRow)
-
-
-def effective_state(current: TargetState, heard: Heard) -> Heard:
-    """What a minion's report amounts to, for a target in state `current`."""
-    if current is TargetState.RUNNING and heard.state in NEVER_RAN:
-        reason = f"the minion ran it and does not know it any more ({heard.reason})"
-        return replace(heard, state=TargetState.LOST, reason=reason)
-    return heard
+Row = TypeVar("Row", TargetRow, PartRow)
 
 
-def advance(current: TargetState, heard: TargetState) -> TargetState:
-    """The state after `heard` was reported: the further of the two, and the first terminal one."""
-    return heard if RANK[heard] > RANK[current] else current
+def effective_state(current: TargetState, reported: Row) -> Row:
+    """The effective report of a minion about a target in state `current`."""
+    if current is TargetState.RUNNING and reported.state in NEVER_RAN:
+        reason = f"the minion ran it and does not know it any more ({reported.reason})"
+        return replace(reported, state=TargetState.LOST, reason=reason)
+    return reported
+
+
+def advance(current: TargetState, reported: TargetState) -> TargetState:
+    """The state after `reported`: the more advanced one, or the first terminal one."""
+    return reported if RANK[reported] > RANK[current] else current

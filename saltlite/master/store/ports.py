@@ -1,7 +1,7 @@
-"""The ports: what the core and the handlers need from the world, as Protocols.
+"""The ports of the master's store: reader, writer and store, and the records that they exchange.
 
-Every port has an in-memory twin and a real adapter in `saltlite.platform`, and one contract test suite that
-runs against both. Times are wall-clock seconds since 1970 unless a name says otherwise.
+Each backend and the in-memory store in `saltlite.testing` pass the same contract tests. Times are wall-clock seconds
+since 1970 unless a name says otherwise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from saltlite.model.keys import AuthToken, Fingerprint, KeyRecord, KeyState
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """A join token as the store holds it: never the secret."""
+    """A join token in the store, without its secret."""
 
     token_id: str
     public: bytes
@@ -35,7 +35,7 @@ class TokenRecord:
 
 @dataclass(frozen=True, slots=True)
 class TargetRow:
-    """How far one target has come with one job."""
+    """The state of one target of a job."""
 
     id: TargetId
     state: TargetState
@@ -45,11 +45,11 @@ class TargetRow:
 
 @dataclass(frozen=True, slots=True)
 class PartRow:
-    """How far one minion has come with one part of a job; it holds for every target of the part."""
+    """The state of one part of a job, which holds for every target of the part."""
 
     part: PartId
     minion: MinionId
-    """Who says so, or of whom it is said: the parts of others stay as they are."""
+    """The minion of the part; parts of other minions do not change."""
     state: TargetState
     reason: str
     changed_at: float
@@ -57,18 +57,18 @@ class PartRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenJob:
-    """A part of a job that one minion has not settled yet, with all that it takes to hand it over."""
+    """A part of a job that one minion has not settled, with all data for its delivery."""
 
     jid: Jid
     part: PartId
     body: bytes
     signature: bytes
     created_at: float
-    """From when `deliver_ms` counts: when the part was QUEUED while it is that, when the job was made later."""
+    """The start of `deliver_ms`: when the part was QUEUED if it still is, else the creation of the job."""
     deliver_ms: int
     minions: tuple[MinionId, ...]
     resources: Mapping[MinionId, tuple[TargetId, ...]]
-    """With `minions` the whole job's targets, as they were signed."""
+    """With `minions` all targets of the job, as signed."""
     resources_here: tuple[TargetId, ...]
     """The resources of this part, open or not; () for the part of the minion itself."""
     state: TargetState
@@ -77,7 +77,7 @@ class OpenJob:
 
 @dataclass(frozen=True, slots=True)
 class FunctionSet:
-    """The execution module functions that a digest stands for.
+    """The execution module functions of a digest.
 
     `functions` maps `module.function` to its text of `saltlite.model.signature`. `whole`: it names all of them.
     """
@@ -89,7 +89,7 @@ class FunctionSet:
 
 @dataclass(frozen=True, slots=True)
 class MinionRow:
-    """What the master remembers of a minion's sessions."""
+    """The last session of a minion."""
 
     id: MinionId
     fingerprint: Fingerprint
@@ -98,16 +98,16 @@ class MinionRow:
     boot_id: str
     incarnation: str
     functions: str
-    """Digest of its function set, "" when it has not said."""
+    """Digest of its function set, "" if unknown."""
     up: bool
-    """Whether it had a session when this was written."""
+    """Whether it had a session at that time."""
     last_seen: float
-    """When a session of it last began or ended."""
+    """When its session last began or ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchJob:
-    """What decides how a batch goes on, without the job's body and its list of targets."""
+    """A job in batches, without its body and list of targets."""
 
     jid: Jid
     created_at: float
@@ -117,45 +117,45 @@ class BatchJob:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where the batch of one job stands."""
+    """The progress of a job in batches."""
 
     active: int
-    """Places that are taken: targets that have the job, may yet get it, or ended a moment ago."""
+    """Occupied slots: targets that have the job, may still get it, or ended a moment ago."""
     planned: int
     changed_at: float
-    """When any target of the job moved last."""
+    """When a target last changed its state."""
     failed: TargetId | None
-    """A target that failed, if one did."""
+    """A failed target, if there is one."""
 
 
 class Stored(StrEnum):
-    """What became of one return that was handed to the store."""
+    """What the store did with a return."""
 
     NEW = "new"
     DUPLICATE = "duplicate"
     UNASSIGNED = "unassigned"
-    """The target was never given to the minion with that key, or it is not accepted: refused, nothing stored (G8)."""
+    """Rejected (G8): the target was not assigned to the minion of that key, or the key is not accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReturnCommit:
-    """One return with the key it came in under, and what the store did with it."""
+    """A return, and the key of its session."""
 
     fingerprint: Fingerprint
     ret: Return
 
 
 RETURNS_SIZE = 8 * 1024 * 1024
-"""Bytes of bodies that are read at once: with the one that is over it, less than a message to a client may have."""
+"""Bytes of bodies per read: with one body above it, still less than a message to a client may have."""
 
 
 OPEN_JOBS_SIZE = 1024 * 1024
-"""Bytes of job bodies that are read at once, and one more body."""
+"""Bytes of job bodies per read, and one more body."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingKey:
-    """A key that waits for an operator, and what is needed to tell who makes room for another. Wall-clock seconds."""
+    """A pending key, with what decides which one is displaced."""
 
     fingerprint: Fingerprint
     address: str
@@ -164,10 +164,10 @@ class PendingKey:
 
 
 class StoreReader(Protocol):
-    """Questions; each sees the last committed state, and all of them see one state inside `write()`."""
+    """Queries. Each sees the last committed state; inside `write()` all see one state."""
 
     def store_id(self) -> str:
-        """32 hexadecimal digits made when the store was created: another store, another id."""
+        """32 hexadecimal digits, made when the store was created."""
         ...
 
     def key(self, fingerprint: Fingerprint) -> KeyRecord | None: ...
@@ -177,17 +177,17 @@ class StoreReader(Protocol):
         ...
 
     def holder(self, minion: MinionId) -> KeyRecord | None:
-        """The accepted key of that id: at most one."""
+        """The accepted key of that id."""
         ...
 
     def accepted_ids(self) -> list[MinionId]:
-        """Ids of all accepted keys, sorted: what a target is resolved against."""
+        """Ids of all accepted keys, sorted."""
         ...
 
     def count_keys(self, state: KeyState) -> int: ...
 
     def pending_keys(self) -> list[PendingKey]:
-        """Who waits for an operator, in no order."""
+        """All pending keys, in no order."""
         ...
 
     def token(self, token_id: str) -> TokenRecord | None: ...
@@ -195,7 +195,7 @@ class StoreReader(Protocol):
     def auth_token(self, token_id: str) -> AuthToken | None: ...
 
     def auth_tokens(self) -> list[AuthToken]:
-        """Every one, the oldest first."""
+        """All login tokens, oldest first."""
         ...
 
     def preaccepted(self, minion: MinionId) -> Fingerprint | None: ...
@@ -203,24 +203,23 @@ class StoreReader(Protocol):
     def job(self, jid: Jid) -> Job | None: ...
 
     def reducible(self, limit: int) -> list[tuple[Jid, bytes]]:
-        """At most so many of the jobs that `mark_reducible` named and whose targets are all terminal, with their
-        bodies."""
+        """Jobs of `mark_reducible` whose targets are all terminal, with their bodies."""
         ...
 
     def job_of_request(self, request_id: RequestId, uid: int) -> Jid | None:
-        """The job that this client request already made (G2); request ids of two users never meet."""
+        """The job of this client request (G2); request ids are separate per user."""
         ...
 
     def targets(self, jid: Jid) -> list[TargetRow]:
-        """One row a target, sorted by id; empty for an unknown job."""
+        """One row per target, sorted by id; empty for an unknown job."""
         ...
 
     def managing_minions(self, jid: Jid) -> dict[TargetId, MinionId]:
-        """The resources that the job is for, with the minion that managed each when it was made."""
+        """The resources of the job, with the minion that managed each when the job was made."""
         ...
 
     def part_targets(self, jid: Jid, minion: MinionId, number: int) -> list[TargetId]:
-        """The targets of that part, sorted; empty when that minion has no such part."""
+        """The targets of a part, sorted; empty for an unknown part."""
         ...
 
     def open_in_part(self, jid: Jid, minion: MinionId, number: int) -> list[TargetId]:
@@ -228,21 +227,21 @@ class StoreReader(Protocol):
         ...
 
     def open_parts(self, jid: Jid) -> list[tuple[PartId, MinionId]]:
-        """The parts of the job with a target that is not terminal, and who has them, by minion and number."""
+        """Parts with a target that is not terminal, and their minions, by minion and number."""
         ...
 
     def jobs(self, wanted: JobFilter, limit: int) -> list[JobSummary]:
-        """The newest jobs that the filter lets through, newest first; the last one's jid is the next cursor."""
+        """The newest matching jobs, newest first; the last one's jid is the next cursor."""
         ...
 
     def job_summary(self, jid: Jid) -> JobSummary | None: ...
 
     def target_details(self, jid: Jid) -> list[TargetDetail]:
-        """One row a target, sorted by id, with what its return says; empty for an unknown job."""
+        """One row per target with its return, sorted by id; empty for an unknown job."""
         ...
 
     def cancelled(self, jids: Sequence[Jid]) -> set[Jid]:
-        """Those of these jobs that an operator ended."""
+        """Those of these jobs that an operator killed."""
         ...
 
     def open_targets(self, jid: Jid) -> int:
@@ -250,8 +249,7 @@ class StoreReader(Protocol):
         ...
 
     def moved_targets(self, jid: Jid) -> list[TargetRow]:
-        """Targets whose state says more than their return would, or comes before it: neither PLANNED, nor QUEUED, nor
-        RETURNED."""
+        """Targets whose state is not PLANNED, QUEUED or RETURNED."""
         ...
 
     def targets_in(self, jid: Jid, state: TargetState) -> list[TargetRow]:
@@ -259,29 +257,27 @@ class StoreReader(Protocol):
         ...
 
     def returns(self, jid: Jid, after: int = 0, limit: int = 1000, size: int = RETURNS_SIZE) -> list[Return]:
-        """Returns of a job with seq > after, in seq order: at most `limit`, and none after the one with which
-        their bodies have `size` bytes."""
+        """Returns of a job with seq > after, in seq order: at most `limit`, until their bodies have `size` bytes."""
         ...
 
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
-        """Events with seq > after, in seq order. Return bodies are not repeated in them."""
+        """Events with seq > after, in seq order, without bodies of returns."""
         ...
 
     def last_seq(self) -> int:
-        """The highest sequence number given out, 0 for none: where a new reader starts."""
+        """The highest sequence number so far, 0 for none: the cursor of a new reader."""
         ...
 
     def first_seq(self) -> int:
-        """The lowest sequence number of an event that is still there; 0 without events."""
+        """The lowest sequence number of a stored event; 0 without events."""
         ...
 
     def seq_before(self, at: float) -> int:
-        """The cursor from which a reader gets the events since that time: the seq before the earliest of them,
-        `last_seq()` when there is none."""
+        """The cursor before the first event since that time; `last_seq()` without one."""
         ...
 
     def size(self) -> int:
-        """Bytes that the store fills; room that was freed inside it and will be used again does not count."""
+        """Bytes in use, without free pages inside the store."""
         ...
 
     def open_counts(self) -> Mapping[TargetState, int]:
@@ -289,21 +285,21 @@ class StoreReader(Protocol):
         ...
 
     def unsettled(self, minion: MinionId) -> list[tuple[PartId, TargetState]]:
-        """Parts of jobs with targets that are QUEUED, RECEIVED or RUNNING on that minion, by jid and number, with
-        the least advanced of these states. No job is read for it."""
+        """Parts of that minion with QUEUED, RECEIVED or RUNNING targets, by jid and number, with the least advanced of
+        these states. Reads no job."""
         ...
 
     def open_jobs(self, minion: MinionId, parts: Sequence[PartId], size: int = OPEN_JOBS_SIZE) -> list[OpenJob]:
-        """Those of these parts that are unsettled on that minion, by jid and number, and none after the one with
-        which their bodies have `size` bytes."""
+        """Those of these parts that are unsettled on that minion, by jid and number, until their bodies have `size`
+        bytes."""
         ...
 
     def crowded(self, minions: Sequence[MinionId], most: int) -> list[MinionId]:
-        """Those of these minions, in their order, that have `most` parts or more with QUEUED targets."""
+        """Those of these minions, in their order, with at least `most` parts with QUEUED targets."""
         ...
 
     def batches(self, among: Sequence[Jid] | None = None) -> list[BatchJob]:
-        """Jobs with PLANNED targets, in jid order; with `among` only those of these."""
+        """Jobs with PLANNED targets, in jid order; with `among` only of these jobs."""
         ...
 
     def planned_of(self, minion: MinionId) -> list[PartId]:
@@ -311,45 +307,44 @@ class StoreReader(Protocol):
         ...
 
     def standing(self, jid: Jid, queued_since: float, ended_since: float, now: float) -> Standing:
-        """How the batch stands. A QUEUED target takes a place when it was queued after `queued_since`, one that has
-        ended when it did so after `ended_since`; RECEIVED and RUNNING ones always do.
+        """The progress of a batch. RECEIVED and RUNNING targets occupy a slot, QUEUED ones if queued after
+        `queued_since`, ended ones if ended after `ended_since`.
 
-        A time after `now` counts as long past: the clock was set back, and nothing may wait until it is there again.
+        A time after `now` counts as long past, so that nothing waits after the clock was set back.
         """
         ...
 
     def planned_seen(self, jid: Jid) -> float:
-        """When a session of any minion with a PLANNED target of the job last began or ended; 0.0 when none ever did."""
+        """When a session of a minion with a PLANNED target of the job last began or ended; 0.0 for never."""
         ...
 
     def next_planned(self, jid: Jid, limit: int) -> list[TargetId]:
-        """The first PLANNED targets whose minion, or managing minion, has a session, sorted by id."""
+        """The first PLANNED targets whose (managing) minion has a session, sorted by id."""
         ...
 
     def expire_due(self, now: float) -> bool:
-        """Whether `expire(now)` would move anything; cheap, and takes no lock."""
+        """Whether `expire(now)` would change anything; cheap, without a lock."""
         ...
 
     def functions(self, digest: str) -> FunctionSet | None: ...
 
     def function_digests(self, minions: Sequence[MinionId]) -> dict[str, tuple[int, MinionId]]:
-        """How many of these minions last reported each digest, and the first of them by id; "" stands for those that
-        never did."""
+        """By digest ("" for none): how many of these minions reported it last, and the first of them by id."""
         ...
 
     def minions_with_open_jobs(self) -> list[MinionId]:
-        """Minions with QUEUED targets, themselves or resources, sorted."""
+        """Minions with QUEUED targets, including resources, sorted."""
         ...
 
     def minion(self, minion: MinionId) -> MinionRow | None: ...
 
     def minions(self) -> list[MinionRow]:
-        """Every minion with an accepted key that ever had a session, sorted by id."""
+        """All minions with an accepted key that ever had a session, sorted by id."""
         ...
 
 
 class StoreWriter(StoreReader, Protocol):
-    """What may be done inside one `write()` transaction."""
+    """Changes inside one `write()` transaction."""
 
     def put_key(self, record: KeyRecord) -> None:
         """Insert or replace the row of that fingerprint. A second accepted key for one id is a StoreError."""
@@ -358,25 +353,25 @@ class StoreWriter(StoreReader, Protocol):
     def delete_key(self, fingerprint: Fingerprint) -> None: ...
 
     def next_epoch(self) -> int:
-        """1, 2, 3 …: every change of a key takes the next one."""
+        """The next number, 1, 2, 3 …, for a change of a key."""
         ...
 
     def put_token(self, token: TokenRecord) -> None: ...
 
     def use_token(self, token_id: str) -> bool:
-        """Take one use, in one atomic statement; False when none is left (R7)."""
+        """Consume one use atomically; False if none is left (R7)."""
         ...
 
     def delete_token(self, token_id: str) -> bool: ...
 
     def put_auth_token(self, token: AuthToken, most: int) -> None:
-        """Insert it, and forget the oldest of that backend's user above `most`."""
+        """Insert a token, and delete the oldest ones of its user above `most`."""
         ...
 
     def delete_auth_token(self, token_id: str) -> bool: ...
 
     def expire_auth_tokens(self, now: float) -> None:
-        """Forget those that expired at that time or before."""
+        """Delete the tokens that expired by then."""
         ...
 
     def put_preaccept(self, minion: MinionId, fingerprint: Fingerprint, by: str) -> None: ...
@@ -392,12 +387,12 @@ class StoreWriter(StoreReader, Protocol):
         ...
 
     def mark_reducible(self, jid: Jid | None) -> None:
-        """Have `reducible` name this job when it has ended; None for all jobs that there are."""
+        """Have `reducible` return this job when it has ended; None marks all jobs."""
         ...
 
     def put_reduced(self, rows: Iterable[tuple[Jid, bytes]]) -> None:
-        """Replace the bodies of these jobs, which nobody is sent any more, and drop their signatures and marks. What
-        was there is overwritten in the file; in its log it stays until `Store.empty_log`."""
+        """Replace the bodies of these ended jobs, and remove their signatures and marks. Old contents are overwritten
+        in the file; its log keeps them until `Store.empty_log`."""
         ...
 
     def jid_taken(self, jid: Jid) -> bool: ...
@@ -409,59 +404,57 @@ class StoreWriter(StoreReader, Protocol):
         ...
 
     def set_parts(self, rows: Iterable[PartRow]) -> list[tuple[Jid, TargetId]]:
-        """Move every target of these parts as `set_targets` would; those that moved, sorted within their part.
-        Parts that are unknown, or another minion's, are skipped."""
+        """Move every target of these parts like `set_targets`; those that moved, sorted within their part. Unknown
+        parts, and parts of other minions, are skipped."""
         ...
 
     def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
-        """Store returns (at most one row a (jid, target), G7), move their targets, add their events.
+        """Store returns (at most one per jid and target, G7), move their targets, add their events.
 
-        A return whose key is not accepted, or whose target was not given to the minion that has this key, be it
-        itself or a resource, is UNASSIGNED (G8, S5).
+        A return is UNASSIGNED if its key is not accepted, or its target was not assigned to that key's minion (G8, S5).
         """
         ...
 
     def cancel_job(self, jid: Jid, by: str, now: float) -> list[TargetId]:
-        """Note who ended the job and when (the first time counts), and mark CANCELLED each PLANNED target, and each
-        QUEUED one whose minion had no session since the job was committed, by the rule of `expire`; those ids,
-        sorted. The others are settled with the minions themselves."""
+        """Note who killed the job and when (the first time counts). Marks as CANCELLED each PLANNED target, and each
+        QUEUED one that by the rule of `expire` was never delivered; those ids, sorted."""
         ...
 
     def put_event(self, tag: str, data: Mapping[str, Any], now: float) -> int: ...
 
     def touch_minions(self, rows: Iterable[MinionRow]) -> None:
         """Insert or replace the rows of these ids. `last_seen` never goes back, and is never before the time at which
-        a target of that minion was QUEUED, even where the wall clock is: a session of that moment may have been
-        given the job, so `expire` must not call it undelivered."""
+        a target of that minion was QUEUED: this session may have got the job, so `expire` must not count it as
+        undelivered, even if the clock was set back."""
         ...
 
     def put_functions(self, functions: FunctionSet) -> None:
-        """Keep what a digest stands for; sets that no minion's row names any more are dropped by `prune`."""
+        """Store a function set; `prune` deletes sets that no minion has."""
         ...
 
     def expire(self, now: float) -> list[tuple[Jid, TargetId]]:
-        """Mark EXPIRED each QUEUED target whose delivery time is over and whose minion had no session since the
-        job was committed (no row, or not `up` and last_seen < created_at): only then is it certain that it was
-        never handed over. The others are settled with the minion itself. A resource goes by its managing minion."""
+        """Mark as EXPIRED each QUEUED target whose delivery time is over and whose (managing) minion had no session
+        since the job was committed (no row, or not `up` and last_seen < created_at): only then was it certainly
+        never delivered. The minions settle the others."""
         ...
 
     def prune(self, before: float) -> int:
-        """Delete jobs created before that time whose targets are all terminal, with their returns, and
-        events older than it; the number of jobs deleted. Sequence numbers are never given out again."""
+        """Delete jobs created before that time whose targets are all terminal, with their returns, and older events;
+        the number of jobs. Sequence numbers are never reused."""
         ...
 
     def prune_oldest(self, count: int) -> int:
-        """Delete as `prune` does so many of the oldest jobs whose targets are all terminal, and the events that
-        are older than the last of them; the number of jobs deleted."""
+        """Delete the oldest `count` jobs whose targets are all terminal, like `prune`, and older events; the number of
+        jobs."""
         ...
 
     def prune_events(self, count: int) -> int:
-        """Delete so many of the oldest events; the number of them deleted."""
+        """Delete the oldest `count` events; the number of events deleted."""
         ...
 
 
 class Store(StoreReader, Protocol):
-    """The master's truth. One instance belongs to one process; open it after the fork."""
+    """The master's store. An instance belongs to one process; open it after the fork."""
 
     def write(self) -> AbstractContextManager[StoreWriter]:
         """One transaction: committed and synced when the block ends, rolled back when it raises.
@@ -471,8 +464,7 @@ class Store(StoreReader, Protocol):
         ...
 
     def empty_log(self) -> bool:
-        """Overwrite what a log beside the file still has of former contents; False when a reader kept it from that,
-        and it is to be tried again."""
+        """Overwrite former contents in a log beside the file; False if a reader prevented it: try again later."""
         ...
 
     def close(self) -> None: ...

@@ -20,7 +20,7 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 from saltlite.errors import DamagedError, StoreError
 
 BUSY_TIMEOUT_MS = 10_000
-"""How long SQLite waits for a lock that the write lock does not order: another program, a WAL recovery."""
+"""How long SQLite waits for locks other than the write lock: of another program, or a WAL recovery."""
 
 CACHE_KIB = 2_048
 """Page cache of a connection that writes, an upper bound. Pages that do not fit are in the kernel's cache."""
@@ -28,10 +28,10 @@ READ_CACHE_KIB = 1_024
 """That of a connection that only reads: each MWorker has one, and what it misses is in the kernel's cache."""
 
 WAL_KEEP_BYTES = 64 * 1024 * 1024
-"""The log is cut back to this after a checkpoint, however long it grew."""
+"""The log is truncated to this after a checkpoint."""
 
 UNDECODED = "Could not decode to UTF-8"
-"""What SQLite's module says of text that is damaged."""
+"""The error of the sqlite3 module for damaged text."""
 
 Values = Sequence[str | bytes | int | float]
 
@@ -72,10 +72,8 @@ _FAULTS = (sqlite3.Error, OverflowError, UnicodeError)
 
 
 class Connection:
-    """Runs constant statements; every method raises StoreError and nothing else.
-
-    A copy that came through a fork refuses to work: SQLite's locks do not survive one.
-    """
+    """Runs statements; methods raise only StoreError. A forked copy refuses to work, because SQLite's locks do not
+    survive a fork."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -104,7 +102,7 @@ class Connection:
             raise StoreError(f"the store {self.path} was opened before a fork; open it again in this process")
 
     def rows(self, sql: str, values: Values = ()) -> list[Any]:
-        """All rows of a query, as tuples. Text that is no UTF-8 has U+FFFD where it is damaged."""
+        """All rows of a query. Damaged text has U+FFFD where it is not UTF-8."""
         self.check()
         try:
             return self._sqlite.execute(sql, values).fetchall()
@@ -113,7 +111,7 @@ class Connection:
                 raise explain(error, self.path) from error
         except _FAULTS as error:
             raise explain(error, self.path) from error
-        # One text that is damaged must not hide the other rows. A function of Python takes longer, so it is no default.
+        # A damaged text must not hide other rows. Decoding in Python is slower, so it is not the default.
         self._sqlite.text_factory = lambda text: text.decode("utf-8", "replace")
         try:
             return self._sqlite.execute(sql, values).fetchall()
@@ -149,7 +147,7 @@ class Connection:
             self.run("ROLLBACK")
 
     def close(self) -> None:
-        """Let go of the file and of an open transaction; a second call does nothing."""
+        """Close the file, and roll back an open transaction; may be called twice."""
         if self._closed:
             return
         self.check()
@@ -161,7 +159,7 @@ class Connection:
 
 
 def explain(error: Exception, path: str) -> StoreError:
-    """The StoreError for what SQLite or the file system said about `path`."""
+    """The StoreError for an error of SQLite or the file system."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
         return StoreError(f"the store could not write: no space left for {path}; make room and try again")
@@ -183,7 +181,7 @@ _NO_ACCESS = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTO
 
 
 class Transaction:
-    """The statements of one transaction. After an error inside it, it can only be rolled back."""
+    """One transaction. After an error in it, it can only be rolled back."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -227,7 +225,7 @@ class Transaction:
             raise
 
     def commit(self) -> None:
-        """Make it durable. Raises StoreError when a statement failed before, even if nobody looked."""
+        """Commit. Raises StoreError if a statement failed, even if that exception was caught."""
         if self._failure is not None:
             raise StoreError(f"nothing was stored, because a part of it failed: {self._failure}")
         self.run("COMMIT")
@@ -241,7 +239,7 @@ class Transaction:
 log = logging.getLogger(__name__)
 
 NAMED_MAX = 1000
-"""Rows that a process names in its log: a store that is damaged all over must not fill the disk with that."""
+"""Damaged rows that a process logs at most."""
 
 _ERRORS = (ValueError, TypeError, KeyError, AttributeError, OverflowError, msgpack.UnpackException)
 _Made = TypeVar("_Made")
@@ -250,7 +248,7 @@ _named: dict[str, None] = {}
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Around the reading of one row. Raises DamagedError, which names it, where its values are none."""
+    """Wraps the conversion of one row. Raises DamagedError with its name if its values are invalid."""
     try:
         yield
     except _ERRORS as error:
@@ -261,20 +259,20 @@ def reading(what: str) -> Iterator[None]:
 
 
 def readable(rows: Iterable[Any], make: Callable[[Any], _Made], name: Callable[[Any], str]) -> list[_Made]:
-    """What `make` makes of the rows; those that cannot be read are left out, and named by `name` in the log."""
+    """The converted rows, without unreadable ones, which are logged by `name`."""
     found = []
     for row in rows:
         try:
             with reading(name(row)):
                 found.append(make(row))
         except DamagedError as error:
-            leave_out(error)
+            log_skipped(error)
     return found
 
 
-def leave_out(error: DamagedError) -> None:
-    """Name a row that is left out, unless this process has done so."""
+def log_skipped(error: DamagedError) -> None:
+    """Log a skipped row, once per process."""
     text = str(error)
     if text not in _named and len(_named) < NAMED_MAX:
         _named[text] = None
-        log.error("%s; it is left out", text)
+        log.error("%s; it is skipped", text)

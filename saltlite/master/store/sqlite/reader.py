@@ -27,7 +27,7 @@ from saltlite.master.store.sqlite.connection import (
     Transaction,
     columns,
     insert,
-    leave_out,
+    log_skipped,
     readable,
     reading,
     row_of,
@@ -524,7 +524,7 @@ def _return(row: tuple[Any, ...]) -> Return:
     fits = isinstance(retcode, int) and isinstance(body, bytes) and isinstance(reason, str)
     if fits and state in _STATES and isinstance(started_at, int | float) and isinstance(duration_ms, int):
         return Return(jid, target, TargetState(state), retcode, body, started_at, duration_ms, reason, seq)
-    leave_out(DamagedError(f"the return of {target} in job {jid} (seq {seq}) cannot be read: it is damaged"))
+    log_skipped(DamagedError(f"the return of {target} in job {jid} (seq {seq}) cannot be read: it is damaged"))
     return Return(jid, str(target), TargetState.INTERRUPTED, 1, b"", 0.0, 0, UNREADABLE_RETURN, seq)
 
 
