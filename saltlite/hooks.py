@@ -1,18 +1,18 @@
-"""Hooks: what is to happen when an event comes, as the master's configuration says it.
+"""Hooks: the jobs and runners that the master starts when an event arrives, as its configuration says.
 
     deploy:
       event: salt/netapi/hook/deploy            a glob for the tag
       data: {body.branch: main}                 globs for fields of the data, as in the runner event.listen
-      as: file:deployer                         whose rights it has: a local user, or backend:user
+      as: file:deployer                         the user whose rights it has: a local user, or backend:user
       job: {tgt: 'web*', fun: app.deploy, arg: ['{body.version}'], kwarg: {}, tgt_type: glob}
       rate: 30                                  firings in a minute, at most
 
-With `runner: {fun: manage.up, arg: [], kwarg: {}}` in the place of `job` a runner is run.
+With `runner: {fun: manage.up, arg: [], kwarg: {}}` instead of `job` the hook runs a runner.
 
-`{body.version}` is a field of the data, `{tag}` the tag, `{tag.2}` a part of it, counted from 0. There is nothing else:
-no expressions, no code. An argument that is nothing but a field has its value, whatever that is. Inside a longer
-text, and in a target, only the letters and marks of names may come from an event; otherwise the hook does not fire. The
-function is written out.
+`{body.version}` is a field of the data, `{tag}` the tag, `{tag.2}` a part of it, counted from 0. There are no
+expressions and no code. An argument that consists of one field takes its value, of whatever type. Inside a longer text,
+and in a target, the value may hold only the characters of names; otherwise the hook does not fire. The function is
+always literal.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from saltlite.model.events import MISSING, SENT_BY, field_of, matches, text_of
 from saltlite.model.job import BY_RUNNER
 
 RATE, RATE_MAX = 30, 6000
-"""Firings of one hook in a minute: without a word in the configuration, and at most."""
+"""Firings of one hook a minute: the default, and the maximum."""
 HOOKS_MAX = 500
 DEPTH_MAX = 3
-"""How often in a row hooks may fire for what hooks have begun."""
+"""How many hooks may fire in a chain, each for an event of what the one before started."""
 WORD_MAX = 256
 OWN = "salt/hook/"
-"""What is told of hooks; no hook fires for it."""
+"""Tags of events about hooks; no hook fires for these."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _FUNCTION = re.compile(r"[A-Za-z][A-Za-z0-9_]*\.[A-Za-z][A-Za-z0-9_]*", re.ASCII)
@@ -42,7 +42,7 @@ _PLACE = re.compile(r"\{([A-Za-z0-9_.:/-]{1,256})\}", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.:/@+-]*", re.ASCII)
 _TARGET_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*", re.ASCII)
 _TARGET_KINDS = ("glob", "list")
-"""Kinds of targets that fields may stand in: in the others, some letters of names mean something."""
+"""Target types in which fields may stand: in the others some characters of names have a meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class Hook:
     rate: int = RATE
 
     def wants(self, tag: str, data: Mapping[str, Any]) -> bool:
-        """Whether it is for that event."""
+        """Whether the hook fires for that event."""
         return not tag.startswith(OWN) and fnmatchcase(tag, self.event) and matches(data, self.data)
 
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """What a hook has run for one event."""
+    """What a hook starts for one event."""
 
     fun: str
     args: list[Any]
@@ -77,9 +77,9 @@ class Firing:
 
 
 def firing(hook: Hook, tag: str, data: Mapping[str, Any]) -> Firing:
-    """The hook with the fields of that event.
+    """What the hook starts, with the fields of that event filled in.
 
-    Raises RefusedError for a field that is not there, or whose value may not stand where it is to.
+    Raises RefusedError for a field that the event lacks, or whose value is not allowed in its place.
     """
     tgt = None if hook.tgt is None else _woven(hook.tgt, tag, data, _TARGET_WORD)
     args = [_filled(one, tag, data) for one in hook.args]
@@ -122,7 +122,7 @@ def _found(place: str, tag: str, data: Mapping[str, Any]) -> Any:
 
 
 class Depths:
-    """Which jobs and runners hooks have begun, and after how many others: what bounds a loop that no rate would end."""
+    """How many hooks stand behind each job and runner that a hook started. It ends loops, which a rate would not."""
 
     JOBS_MAX = 10_000
 
@@ -130,9 +130,9 @@ class Depths:
         self._by_jid: dict[str, int] = {}
 
     def of(self, tag: str, data: Mapping[str, Any]) -> int:
-        """How many hooks stand behind an event: of a job or runner, or sent by one.
+        """How many hooks stand behind an event of a job or runner, or sent by one.
 
-        A sender may say that a hook's job sent what it sends itself: then at most no hook fires for that.
+        A sender may falsely claim to be a hook's job: the worst effect is that no hook fires for its event.
         """
         parts = tag.split("/", 3)
         about = parts[2] if parts[0] == "salt" and len(parts) > 2 and parts[1] in ("job", "run") else ""
@@ -140,7 +140,7 @@ class Depths:
         return self._by_jid.get(about or (said if isinstance(said, str) else ""), 0)
 
     def note(self, tag: str, data: Mapping[str, Any]) -> None:
-        """An event of the log, whether a hook is for it or not: a job that a runner of a hook published is known."""
+        """Read any event of the log: it may be a job that a runner of a hook published."""
         parts, origin = tag.split("/"), data.get("origin")
         if parts[:2] == ["salt", "job"] and parts[3:] == ["new"] and isinstance(origin, str):
             behind = self._by_jid.get(origin.removeprefix(BY_RUNNER), 0)
@@ -148,7 +148,7 @@ class Depths:
                 self.begun(parts[2], behind)
 
     def begun(self, jid: str, depth: int) -> None:
-        """A hook has begun this one."""
+        """A hook has started this job or runner."""
         self._by_jid[jid] = depth
         if len(self._by_jid) > self.JOBS_MAX:
             del self._by_jid[next(iter(self._by_jid))]
@@ -158,7 +158,7 @@ class Depths:
 
 
 def read_hooks(written: Any) -> tuple[Hook, ...]:
-    """The hooks of the option `hooks`. Raises UsageError with the name of the one that is none."""
+    """The hooks of the option `hooks`. Raises UsageError that names the invalid one."""
     if not isinstance(written, Mapping):
         raise UsageError("hooks is a map from names to hooks")
     if len(written) > HOOKS_MAX:

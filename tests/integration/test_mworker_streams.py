@@ -62,7 +62,7 @@ def _run(
     terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({os.geteuid()}))
 
     def make(link: linkchannel.LinkChannel) -> Master:
-        return Master(MemoryStore(disk), SystemClock(), who, terms, link, *inventory(), left_out=left_out)
+        return Master(MemoryStore(disk), SystemClock(), who, terms, link, *inventory(), rejected_results=left_out)
 
     serves = mworker.MWorker(
         reactor, make, no_files(reactor), linkchannel.LinkAddress(str(folder / "link.ipc"), os.geteuid())

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from saltlite.auth.acl import Principal
-from saltlite.master.handlers.documents import answer_document, handle_holds
+from saltlite.master.handlers.documents import answer_document, handle_digests
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Answer, HandlerConfig, Identity, Master
 from saltlite.master.processes.documents import Documents
@@ -115,7 +115,7 @@ class Office:
         """A minion says by digests what it holds: what it is asked for."""
         self.link.wanted.clear()
         said = {"grains": _digest(grains), "resources": _digest(resources)}
-        handle_holds(self.master, MinionId(minion), said)
+        handle_digests(self.master, MinionId(minion), said)
         return list(self.link.wanted)
 
     def owned(self, minion: str) -> dict[str, list[str]]:

@@ -13,7 +13,7 @@ from saltlite.master.handlers import publish, results
 from saltlite.master.handlers.delivery import CANCELS_MAX, handle_pull, release_due
 from saltlite.master.handlers.jobs import Follower
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.handlers.results import Passing, Reported, Settled, store_passing, store_reports, tell_left_out
+from saltlite.master.handlers.results import Passing, Reported, Settled, report_rejected, store_passing, store_reports
 from saltlite.master.processes.context import TELL_S, Answer, HandlerConfig, Identity, Master
 from saltlite.master.store.ports import OpenJob
 from saltlite.model.events import tag_job_return, tag_resource_refused
@@ -263,8 +263,8 @@ def test_bad_results_are_told_once_a_minute_with_how_many_there_were(office: Off
     assert [event["count"] for event in office.events(tag)] == [1]
     assert len(office.events(tag_resource_refused(WEB2))) == 1, "each minion is told of"
     office.clock.advance(TELL_S)
-    assert tell_left_out(office.master)
-    assert not tell_left_out(office.master)
+    assert report_rejected(office.master)
+    assert not report_rejected(office.master)
     event = office.events(tag)[1]
     assert (event["jid"], event["count"], event["srns"]) == (jid, 39, [OTHERS] * 5)
 
@@ -276,7 +276,7 @@ def test_bad_results_of_jobs_that_there_are_not_only_count(office: Office, caplo
         office.says(WEB1, ret(segment_id(part_id(Jid(jid), 1), 1)), body=b"\xc1"),
         office.says(WEB1, ret(jid), body=b"\xc3"),
     ]
-    assert [one.left_out for one in settled] == [2, 1, 1]
+    assert [one.rejected for one in settled] == [2, 1, 1]
     assert office.events(tag_resource_refused(WEB1)) == []
     assert caplog.records == []
 
@@ -294,11 +294,11 @@ def test_a_bank_that_cannot_be_read_leaves_results_committed(
     def broken(*_given: Any) -> None:
         raise StoreError("the bank is away")
 
-    monkeypatch.setattr(results, "handle_holds", broken)
+    monkeypatch.setattr(results, "handle_digests", broken)
     jid = office.jid("web1")
     settled = office.says(WEB1, {"t": "digest", "grains": "0" * 64, "resources": ""}, ret(jid), body=b"\xc3")
     assert settled.acknowledge == [(key(WEB1).fingerprint, [jid])]
-    assert "what web1 holds cannot be compared for now: the bank is away" in caplog.text
+    assert "the digests of web1 cannot be compared for now: the bank is away" in caplog.text
 
 
 def test_how_a_part_ended_holds_for_what_has_not_returned(office: Office) -> None:

@@ -156,7 +156,7 @@ def test_a_key_that_nobody_has_accepted_keeps_no_resource_back_and_the_log_names
     for _ in range(2):
         assert office.register("mb", {"dummy": ["d3", "md"]})["names"] == []
     assert office.owned("mb") == {"dummy": ["d3", "md"]}
-    assert caplog.text.count("mb registers md, the id of a minion whose key waits") == 1
+    assert caplog.text.count("mb registers md, the id of a minion whose key is pending") == 1
 
 
 def test_a_resource_cannot_have_the_id_of_its_own_minion(office: Office) -> None:

@@ -82,7 +82,7 @@ def test_the_report_that_held_it_is_left_out_named_and_counted_as_long_as_it_is_
     site.end(turn_of_report(site.board, ret("poison")))
     settled = site.settle()
     assert acknowledged(settled) == ["a", "b"], "it stays with its minion"
-    assert settled.left_out == 1
+    assert settled.rejected == 1
     assert site.stored == [["a"], ["b"]]
     assert "the report return of poison for job 1 is left out, for it held MWorker-0 for 30 s" in caplog.text
     for _ in range(5):
@@ -90,8 +90,8 @@ def test_the_report_that_held_it_is_left_out_named_and_counted_as_long_as_it_is_
         site.stored.clear()
         settled = site.settle()
         assert site.stored == [["a", "b"]], "the others go together again"
-        assert (acknowledged(settled), settled.left_out) == (["a", "b"], 1)
-    assert site.settle([ret("poison")]) == Settled([], moved=frozenset(), left_out=1)
+        assert (acknowledged(settled), settled.rejected) == (["a", "b"], 1)
+    assert site.settle([ret("poison")]) == Settled([], moved=frozenset(), rejected=1)
     assert acknowledged(site.settle([ret("poison", "2")])) == ["poison"], "another job of the same minion"
 
 

@@ -39,16 +39,16 @@ from saltlite.targeting.fleet import Selection
 log = logging.getLogger(__name__)
 
 PASSWORD_MAX = 1024
-"""Bytes of a password: nobody has the master hash more."""
+"""Bytes of a password, so that hashing it stays cheap."""
 
 WRONG = "the login was refused: the name or the password is wrong, or external_auth grants this user nothing"
-"""One sentence for all of it: which names there are is nobody's business."""
+"""The same message for each case, so that it does not reveal which names exist."""
 
 
 def handle_login(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `token`, `start` and `expire` (wall-clock seconds), `user`, `eauth` and `perms`, the rules that hold.
+    """Answers `token`, `start` and `expire` (wall-clock seconds), `user`, `eauth` and `perms`, the rules that apply.
 
-    Raises LoginError, with the same sentence for a wrong name, a wrong password and a user without any rule.
+    Raises LoginError, with the same message for a wrong name, a wrong password and a user without any rule.
     """
     backend, user, password = request["backend"], request["username"], request["password"]
     if not 1 <= len(user) <= NAME_MAX or not user.isprintable():
@@ -86,9 +86,9 @@ def _logged_in(master: Master, who: Principal, peer: Principal) -> dict[str, Any
 
 
 def handle_logout(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Makes the token of this request void. Raises UsageError without one."""
+    """Revoke the token of this request. Raises UsageError if it has none."""
     if "token" not in request:
-        raise UsageError("there is no token to make void: log in first")
+        raise UsageError("there is no token to revoke: log in first")
     with master.store.write() as store:
         store.delete_auth_token(master.logins.id_of(request["token"]))
     log.info("%s has logged out", principal)
@@ -96,7 +96,7 @@ def handle_logout(master: Master, principal: Principal, request: Mapping[str, An
 
 
 def handle_whoami(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `user`, `eauth` ("" for a local user), `groups`, `operator`, and `perms`, the rules that hold."""
+    """Answers `user`, `eauth` ("" for a local user), `groups`, `operator`, and `perms`, the rules that apply."""
     fields: dict[str, Any] = {
         "user": principal.user,
         "eauth": principal.backend,
@@ -117,16 +117,14 @@ IDS_MAX = 1000
 
 
 def handle_auth_token_list(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
-    """Answers `tokens`: id, user, eauth, groups, start, expire of those that are good; the texts nobody has."""
+    """Answers `tokens`: id, user, eauth, groups, start and expire of valid ones. Their texts are not stored."""
     now = master.clock.wall()
-    rows = [
-        token for token in master.store.auth_tokens() if token.expires_at > now and _is_his(master, principal, token)
-    ]
-    return Answer({"tokens": [_row(token) for token in rows]})
+    valid = (token for token in master.store.auth_tokens() if token.expires_at > now)
+    return Answer({"tokens": [_row(token) for token in valid if _may_manage(master, principal, token)]})
 
 
 def handle_auth_token_revoke(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Makes tokens void, by their ids; answers `revoked`, those that were good. Streams that they opened end too."""
+    """Revoke tokens by their ids; answers `revoked`, those that existed. Streams that they opened end too."""
     ids = request["ids"]
     if not 1 <= len(ids) <= IDS_MAX or not all(isinstance(one, str) for one in ids):
         raise UsageError(f"auth_token_revoke takes 1 to {IDS_MAX} ids of tokens")
@@ -134,13 +132,13 @@ def handle_auth_token_revoke(master: Master, principal: Principal, request: Mapp
     with master.store.write() as store:
         for one in ids:
             token = store.auth_token(one)
-            if token is not None and _is_his(master, principal, token) and store.delete_auth_token(one):
+            if token is not None and _may_manage(master, principal, token) and store.delete_auth_token(one):
                 revoked.append(one)
     log.info("%s has revoked %d tokens", principal, len(revoked))
     return Answer({"revoked": revoked})
 
 
-def _is_his(master: Master, principal: Principal, token: AuthToken) -> bool:
+def _may_manage(master: Master, principal: Principal, token: AuthToken) -> bool:
     if is_operator(principal, master.terms):
         return True
     return (token.backend, token.user) == (principal.backend, principal.user)
@@ -161,18 +159,18 @@ def _row(token: AuthToken) -> dict[str, Any]:
 
 
 TARGETS_MAX = 100
-"""Targets that are named in an answer; the others are counted."""
+"""Targets that an answer names; more are counted only."""
 PAM = "pam"
 _KINDS = {"@runner": RUNNER, "@wheel": WHEEL, "@hook": HOOK}
 
 
 def handle_acl_explain(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `user`, `allowed`, `reason` ("" when allowed), `operator`, `rules` (those that hold), `targets`, how many
-    the target selects, and `refused`, which of them no rule covers (`refused_count` of them).
+    """Answers `user`, `allowed`, `reason` ("" if allowed), `operator`, `rules` (those that apply), `targets`, how many
+    the target selects, and `refused`, those that no rule covers (`refused_count`).
 
-    `user` is a local user, or `backend:user`; `groups` adds to those that this machine knows of. `tgt` may be @runner,
-    @wheel or @hook: then `fun` is one of these, or the path of a hook. Everybody may ask about himself, operators about
-    all. Only targets within the reach of the caller are counted, and only operators are told names.
+    `user` is a local user, or `backend:user`; `groups` adds to the groups known on this machine. `tgt` may be @runner,
+    @wheel or @hook: then `fun` is one of these, or the path of a hook. Users may ask about themselves, operators about
+    anyone. Only targets within the caller's reach are counted, and only operators get their names.
     """
     who = _who(request["user"], request.get("groups", []))
     asks_as_operator = is_operator(principal, master.terms)
@@ -206,14 +204,14 @@ def handle_acl_explain(master: Master, principal: Principal, request: Mapping[st
 
 
 def _chosen(master: Master, principal: Principal, target: Target, call: Call) -> Selection:
-    """Whom a job of the call would be for. Raises RefusedError as publishing it does."""
+    """The targets of a job with that call. Raises RefusedError as publishing it does."""
     if not is_operator(principal, master.terms):
         authorize(principal, Action("publish", call), master.terms)
     return supported_targets(master, selected_within_reach(master, principal, target, call), [call.fun]).selection
 
 
 def _within(master: Master, principal: Principal, target: Target) -> Selection:
-    """What of the target the principal may learn of, when publishing is refused."""
+    """The part of the target that is within the principal's reach, for when publishing is refused."""
     chosen, within = master.resolve(target), reach(master, principal)
     return chosen if within is None else narrowed(chosen, within)
 
@@ -234,7 +232,7 @@ def _of_kind(master: Master, who: Principal, kind: str, name: str) -> dict[str, 
 
 
 def _no_such_user(who: Principal) -> str:
-    """What else is wrong when a name was written as that of a local user, and is none."""
+    """A hint, if the name is written as that of a local user, and there is none."""
     if who.backend or who.uid >= 0:
         return ""
     return f" (there is no local user {who.user}; who logs in is written with the backend, as in pam:{who.user})"

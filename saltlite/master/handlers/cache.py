@@ -1,4 +1,4 @@
-"""Operators look at what the cache banks have of minions, and clear it."""
+"""The cache banks: what they have of minions, and clearing it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from saltlite.wire.limits import MIB
 NAMES_MAX = 10_000
 """Minions that one answer names."""
 VALUES_MAX = 8 * MIB
-"""Bytes of values after which an answer is complete; each of them may have up to RESOURCE_GRAINS_TOTAL_MAX and more."""
+"""Bytes of values that complete an answer; one value may have RESOURCE_GRAINS_TOTAL_MAX and more."""
 
 _ALL = ("cache.fetch",)
 _READ = {GRAINS: ("cache.grains", *_ALL), PILLAR: ("cache.pillar", *_ALL), RESOURCE_GRAINS: _ALL}
-"""Bank -> the runners of which one must be granted to whoever reads its values."""
+"""Bank -> runners of which a user needs one to read its values."""
 _CLEAR = {
     GRAINS: ("cache.clear_grains", "cache.clear_all", "cache.flush"),
     PILLAR: ("cache.clear_pillar", "cache.clear_all", "cache.flush"),
 }
-"""The same for whoever clears it. Grains of resources go with their registration only."""
+"""The same to clear it. Grains of resources are removed with their registration only."""
 
 
 def handle_cached(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `values`: minion -> what the bank has of it, {} for nothing; and `more`, whether a client is to ask for
-    those after the last of them (`after`).
+    """Answers `values`: minion -> its value in the bank, or {}; and `more`: the client asks for those after the last
+    (`after`).
 
-    With `names`, only of minions of which there is something, and in place of each value None.
+    With `names`, only minions with a value, and None instead of each value.
     """
     names_only = request.get("names", False)
     bank_name = request["bank"]
@@ -55,10 +55,10 @@ def handle_cached(master: Master, principal: Principal, request: Mapping[str, An
 
 
 def handle_cache_clear(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Remove what the banks have of the target's minions; answers `cleared`, of how many there was something.
+    """Remove the values of the target's minions from the banks; answers `cleared`, how many minions had one.
 
-    Minions that are connected are asked for their grains at once, others send them in their next session: by
-    themselves they would not, for nothing has changed. A pillar is made when its minion asks for it.
+    Connected minions are asked for their grains at once, because they would not send unchanged grains by themselves;
+    others send them in their next session. A pillar is evaluated when its minion asks for it.
     """
     for name in request["banks"]:
         _require(principal, name, _CLEAR, (), master)

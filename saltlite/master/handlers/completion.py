@@ -1,4 +1,4 @@
-"""Words for the completion of command lines: from the store alone, no minion is asked."""
+"""Words for shell completion, from the store alone: no minion is asked."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from saltlite.model.keys import KeyState
 from saltlite.model.signature import Kind, is_absent, parse_signature
 
 WORDS_MAX = 500
-"""Words of one answer: more than anybody reads in a terminal."""
+"""Words of one answer: more than a user reads in a terminal."""
 
 FUNCTION_SETS_MAX = 32
-"""Function sets that one answer looks through; a fleet has a few, and a hostile one must not make it slow."""
+"""Function sets that one answer reads: a fleet has a few, and a hostile one must not make it slow."""
 
 JIDS_MAX = 50
 """Jobs of one answer, the newest first."""
@@ -32,10 +32,10 @@ KINDS = ("target", "minion", "function", "argument", "jid", "key")
 
 
 def handle_complete(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """At most WORDS_MAX words of one kind that begin with `prefix`, in the order in which they are shown.
+    """At most WORDS_MAX words of one kind that begin with `prefix`, in display order.
 
-    `function` goes with the kind `argument`, `states` (names of key states) with `key`. A function is first
-    completed up to its module and the dot. Raises UsageError for another kind.
+    `function` belongs to the kind `argument`, `states` (key states) to `key`. A function is completed up to the dot of
+    its module first. Raises UsageError for an unknown kind.
     """
     kind, prefix = request["kind"], request["prefix"]
     if kind not in KINDS:
@@ -47,7 +47,7 @@ def handle_complete(master: Master, principal: Principal, request: Mapping[str, 
 
 
 def _may_know(master: Master, principal: Principal, kind: str) -> bool:
-    """Jobs and keys are for whoever may list them. The other kinds have what is within the reach of the principal."""
+    """Jobs and keys need the right to list them. The other kinds are limited by the principal's reach."""
     needs = {"jid": (RUNNER, JOBS_OF_OTHERS), "key": RIGHTS["key_list"]}
     return kind not in needs or may(principal, *needs[kind], master.terms)
 
@@ -71,7 +71,7 @@ def _words(fleet: _Known, kind: str, prefix: str, request: Mapping[str, Any]) ->
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The fleet as far as the principal may learn of it; `within` is None for all of it."""
+    """The part of the fleet within the principal's reach; `within` is None for all of it."""
 
     master: Master
     within: frozenset[TargetId] | None
@@ -82,7 +82,7 @@ class _Known:
         return [minion for minion in accepted if self.within is None or minion in self.within]
 
     def function_sets(self) -> Iterator[FunctionSet]:
-        """What minions have; those with the same modules share one set."""
+        """The function sets of minions; those with the same modules share one."""
         digests = sorted(filter(None, self.master.store.function_digests(self.minions())))
         for digest in digests[:FUNCTION_SETS_MAX]:
             known = self.master.functions.of(digest, self.master.store)
@@ -90,7 +90,7 @@ class _Known:
                 yield known
 
     def type_functions(self) -> Iterator[Mapping[str, str]]:
-        """What types of resources have; minions with the same share one map."""
+        """The functions of resource types; minions with the same ones share one map."""
         types = None if self.within is None else self._types()
         sets = {
             id(functions): functions
@@ -108,9 +108,9 @@ class _Known:
 
 
 def _resources(known: _Known, prefix: str) -> list[str]:
-    """Bare ids of resources, or SRNs behind the colon of a type, sorted.
+    """Bare ids of resources, or SRNs after the colon of a type, sorted.
 
-    All of them stand in no order, so none are looked for without a beginning.
+    None without a prefix: the registry is not sorted, so they cannot be read in parts.
     """
     if not prefix:
         return []
@@ -136,7 +136,7 @@ def _jids(master: Master, prefix: str) -> list[str]:
     """The newest jobs whose jid can begin with `prefix`, newest first."""
     if prefix and not (prefix.isascii() and prefix.isdigit()):
         return []
-    # No jid, but it sorts behind all that begin so: a colon follows the nine.
+    # No valid jid, but it sorts after all that begin so: the colon follows the nine.
     behind_them = Jid(f"{prefix}:")
     return [job.jid for job in master.store.jobs(JobFilter(before=behind_them), JIDS_MAX)]
 
@@ -154,7 +154,7 @@ def _functions(known: _Known, prefix: str) -> Iterator[str]:
 
 
 def _arguments(known: _Known, function: str) -> list[str]:
-    """`name=` for each parameter that can be given by its name, as the sets that have the function declare it."""
+    """`name=` for each parameter that can be given by name, in any reported signature of the function."""
     names: dict[str, None] = {}
     for functions in chain((one.functions for one in known.function_sets()), known.type_functions()):
         signature = parse_signature(functions[function])[1] if function in functions else None

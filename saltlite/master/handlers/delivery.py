@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 WAIT_MAX_MS = 24 * 3_600_000
 LASTS_MAX_MS = 30 * 86_400_000
-"""For so long after it was published minions take a job from a batch; what is planned then is never sent."""
+"""Minions accept a job of a batch for so long after it was published; targets still planned then never get it."""
 
 
 def batch_of(wanted: Mapping[str, Any] | None, targets: int) -> Batch | None:
@@ -45,9 +45,9 @@ def batch_of(wanted: Mapping[str, Any] | None, targets: int) -> Batch | None:
 
 
 def release(store: StoreWriter, job: BatchJob, now: float) -> tuple[list[TargetId], bool]:
-    """Give free places to targets whose turn it is, or end the batch.
+    """Give free slots to planned targets, or end the batch.
 
-    Returns the targets that are to be sent the job now, and whether any target moved.
+    Returns the targets that are sent the job now, and whether any target changed state.
     """
     moves = _moves(store, job, now)
     ids = [row.id for row in moves if row.state is TargetState.QUEUED]
@@ -55,7 +55,7 @@ def release(store: StoreWriter, job: BatchJob, now: float) -> tuple[list[TargetI
 
 
 def _moves(store: StoreReader, job: BatchJob, now: float) -> list[TargetRow]:
-    """The planned targets that move now, and where to."""
+    """The planned targets that change state now."""
     batch = job.batch
     standing = store.standing(job.jid, now - job.deliver_ms / 1000, now - batch.wait_ms / 1000, now)
     ending = _ending(job, standing, now)
@@ -63,8 +63,8 @@ def _moves(store: StoreReader, job: BatchJob, now: float) -> list[TargetRow]:
         ids = store.next_planned(job.jid, max(0, batch.size - standing.active))
         if ids or standing.active:
             return [TargetRow(target, TargetState.QUEUED, "", now) for target in ids]
-        # Nobody is there. The time to be back counts from when somebody was seen to go: while the master was down
-        # nobody could come, and at its start those who were up count as seen.
+        # No target is connected. The time to reconnect counts from when one was last seen to go: while the master was
+        # down none could connect, and at its start those that were up count as seen.
         quiet_since = max(standing.changed_at, store.planned_seen(job.jid))
         if now <= quiet_since + job.deliver_ms / 1000:
             return []
@@ -73,7 +73,7 @@ def _moves(store: StoreReader, job: BatchJob, now: float) -> list[TargetRow]:
 
 
 def _ending(job: BatchJob, standing: Standing, now: float) -> tuple[TargetState, str] | None:
-    """How the planned targets end without having had their turn, if they do."""
+    """The state and reason with which planned targets end without having got the job, if they do."""
     if job.batch.failhard and standing.failed is not None:
         return TargetState.CANCELLED, f"the batch ended when {standing.failed} failed (--failhard)"
     if now > job.created_at + LASTS_MAX_MS / 1000:
@@ -84,13 +84,13 @@ def _ending(job: BatchJob, standing: Standing, now: float) -> tuple[TargetState,
 def release_due(
     store: Store, clock: Clock, link: LinkPort, recent: RecentProofs, *, among: Collection[Jid] | None = None
 ) -> bool:
-    """Go on with every batch, or with those `among` these jobs; whether anything moved.
+    """Advance every batch, or those `among` these jobs; whether any target changed state.
 
-    The store decides, so it may be called by anybody, any time.
+    The store alone decides, so any process may call this at any time.
     """
     any_moved = False
     for planned in store.batches(None if among is None else sorted(among)):
-        # Looked at first without the lock of writers: mostly it is nobody's turn.
+        # Read without a transaction first: mostly no slot is free.
         if not _moves(store, planned, clock.wall()):
             continue
         with store.write() as writer:
@@ -99,7 +99,7 @@ def release_due(
         try:
             job = store.job(planned.jid) if ids else None
         except DamagedError as error:
-            log.error("%s: its batch goes no further", error)  # noqa: TRY400 - the sentence says it all
+            log.error("%s: its batch goes no further", error)  # noqa: TRY400 - the message is complete
             continue
         if job is not None:
             send(job, ids, link, recent)
@@ -107,9 +107,9 @@ def release_due(
 
 
 def send(job: Job, ids: Collection[TargetId], link: LinkPort, recent: RecentProofs) -> None:
-    """Send the job to those of its targets whose turn it is; what is lost on the way stays QUEUED in the store."""
+    """Send the job to these of its targets; what is lost on the way stays QUEUED in the store, and is pulled."""
     if ids:
-        # Those of a batch are needed for each turn. What is sent once must not push out what others need again.
+        # Proofs of a batch are needed again for each slot; those that are used once must not evict them from the cache.
         parts = signed_parts(job) if job.batch is None else recent.of(job.jid, lambda: job)
         wanted = frozenset(ids)
         link.publish(job, [part for part in parts.values() if not wanted.isdisjoint(part.targets)])
@@ -119,22 +119,22 @@ def send(job: Job, ids: Collection[TargetId], link: LinkPort, recent: RecentProo
 
 
 PAGE = 64
-"""Parts of jobs handed over at once; the link asks again when its minion has acknowledged half of its window."""
+"""Parts handed over at once; the link pulls again when its minion has acknowledged half of its window."""
 
 CANCELS_MAX = HELD_MAX // 2
-"""Parts that a minion is told at once to end; of more, those that it may run come first, the others with a later sweep.
-A link that has no room for all that is said ends the session."""
+"""Parts that a minion is told to end at once, those that may run first; a later pull has the others. A link that has no
+room for its messages ends the session."""
 
 
 def handle_pull(master: Master, ask: dict[str, Any]) -> None:
-    """Answers the link by `pulled`, and by a `cancel` for what an operator ended meanwhile.
+    """A minion has room, or has just connected. Answers the link by `pulled`, and by `cancel` for what was ended since.
 
-    For a fresh session that is every part of a job that is not settled, whether the minion had acknowledged it or not:
-    it answers each by what its journal says, and so nothing that was lost on the way stays in doubt (G5). What it has
-    acknowledged once is only asked about, with no time left to begin: a minion that does not know such a job is
-    another machine with its key, or has an older state of its disk, and the job may have run (G4).
+    A new session gets every part that is not settled, acknowledged or not: the minion answers each from its journal, so
+    nothing lost on the way stays in doubt (G5). A part that was acknowledged is only asked about, with no time left to
+    begin: a minion that does not know it is another machine with its key, or has an older state of its disk, and the
+    job may have run (G4).
 
-    More than a page is gone through from the part `since` on, as there is room for them.
+    More than one page is read from the part `since` on, as room becomes free.
     """
     minion = MinionId(ask["id"])
     store = master.store
@@ -145,7 +145,7 @@ def handle_pull(master: Master, ask: dict[str, Any]) -> None:
     cancelled = store.cancelled(sorted({split_part(part)[0] for part, _state in found}))
     ended = [one for one in found if split_part(one[0])[0] in cancelled]
     if not ask["since"]:
-        _tell_ended(master, minion, ended)
+        _cancel_ended(master, minion, ended)
     over = {part for part, _state in ended}
     since = split_part(ask["since"])
     wanted = [part for part, _state in found if part not in over and split_part(part) >= since]
@@ -162,8 +162,8 @@ def _rows(master: Master, minion: MinionId, jobs: list[OpenJob]) -> Iterator[tup
         try:
             yield job, _proof(master, minion, job), _left_ms(job, master.clock.wall())
         except DamagedError as error:
-            # The others are delivered; this one expires.
-            log.error("%s: it is not delivered to %s", error, minion)  # noqa: TRY400 - the sentence says it all
+            # The other parts are delivered; this one expires.
+            log.error("%s: it is not delivered to %s", error, minion)  # noqa: TRY400 - the message is complete
 
 
 def _proof(master: Master, minion: MinionId, job: OpenJob) -> list[bytes]:
@@ -171,15 +171,15 @@ def _proof(master: Master, minion: MinionId, job: OpenJob) -> list[bytes]:
     return list(parts[minion, job.part].proof)
 
 
-def _tell_ended(master: Master, minion: MinionId, ended: list[tuple[PartId, TargetState]]) -> None:
-    """Have the minion end these. One that never had such a part notes its id, and refuses a copy on its way."""
+def _cancel_ended(master: Master, minion: MinionId, ended: list[tuple[PartId, TargetState]]) -> None:
+    """Tell the minion to end these. One that never had the part notes its id, and refuses a copy that is on its way."""
     first = sorted(ended, key=lambda one: one[1] is TargetState.QUEUED)[:CANCELS_MAX]
     if first:
         master.link.cancel([(minion, part) for part, _state in first])
 
 
 def _left_ms(job: OpenJob, now: float) -> int:
-    """In how many milliseconds the job may begin. Not more than the whole, though a clock that was set back says so."""
+    """The milliseconds within which the job may begin: never more than `deliver_ms`, even if the clock was set back."""
     if job.state is not TargetState.QUEUED:
         return 0
     return min(job.deliver_ms, max(0, int((job.created_at - now) * 1000) + job.deliver_ms))

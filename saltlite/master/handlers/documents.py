@@ -27,13 +27,36 @@ from saltlite.wire.codec import decode_document, document_digest, encode_documen
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message, response_message
 
+log = logging.getLogger(__name__)
+
+FOR_FILES = frozenset({"file_request", "file_put"})
+"""Messages that the file server answers."""
+MESSAGE_MAX = 500
+"""Characters of one reason that is sent to a minion."""
+NO_PILLAR = encode_document({})
+
+Respond = Callable[[Message], None]
+"""Called once with the response to a minion's message."""
+
+
+def answer(master: Master, documents: Documents, minion: MinionId, message: Message, respond: Respond) -> None:
+    """Answer a message of that minion: `respond` is called once, now or in a later turn."""
+    match message["t"]:
+        case "doc_put":
+            respond(answer_document(master, documents, minion, message))
+        case "doc_get":
+            answer_pillar(master, minion, message, respond)
+        case _:
+            respond(answer_event(master, minion, message))
+
+
 # -- grains
 
 
 def take_grains(master: Master, minion: MinionId, data: bytes) -> list[str]:
-    """Keep the document in `data` as the grains of the minion; nothing is ever kept back of it.
+    """Store the document in `data` as the grains of the minion, as a whole.
 
-    Raises RefusedError for what are no grains, and StoreError; then the old ones stay.
+    Raises RefusedError for invalid grains, and StoreError; then the old ones stay.
     """
     try:
         grains = decode_document(data)
@@ -50,63 +73,57 @@ def take_grains(master: Master, minion: MinionId, data: bytes) -> list[str]:
         leaves = leaves_of(grains)
         if leaves > LEAVES_MAX:
             raise RefusedError(f"the grains have {leaves} values, and there may be {LEAVES_MAX}")
-        # What a minion is called is decided here, by its key, and not by what it says of itself.
+        # The id follows from the minion's key, and not from what it claims.
         master.banks.bank(GRAINS).put(minion, {**grains, "id": minion}, document_digest(data))
     except UsageError as error:
         raise RefusedError(str(error)) from None
     return []
 
 
-log = logging.getLogger(__name__)
-
-SENTENCE_MAX = 500
-"""Characters of one sentence to a minion."""
-
-
 def answer_document(master: Master, documents: Documents, minion: MinionId, message: Message) -> Message:
-    """What to say to a `doc_put`. `names` has the reasons when the document was refused, and what was kept back of it
-    when it was not; "busy" is for now, and the minion comes again. `more`: the minion is to look for its
-    resources once more."""
+    """The response to a `doc_put`: "ok", with refused parts in `names`, and `more` if the minion should look for its
+    resources again; "refused", with the reasons; or "busy", and the minion sends it again."""
     n = message["n"]
-    came = documents.put(minion, message)
-    if not isinstance(came, Document):
-        return came
+    document = documents.put(minion, message)
+    if not isinstance(document, Document):
+        return document
     try:
-        if came.kind == "grains":
-            taken = Taken(take_grains(master, minion, came.data), look_again=False)
+        if document.kind == "grains":
+            taken = Taken(take_grains(master, minion, document.data), look_again=False)
         else:
-            taken = register(master, minion, came.data)
+            taken = register(master, minion, document.data)
     except RefusedError as error:
         return response_message(n, "refused", names=_lines(str(error).splitlines()))
     except StoreError as error:
-        log.error("%s of %s cannot be kept for now: %s", came.kind, minion, error)  # noqa: TRY400 - a sentence
+        log.error("%s of %s cannot be kept for now: %s", document.kind, minion, error)  # noqa: TRY400 - the message is complete
         return response_message(n, "busy", names=_lines([f"the master cannot keep them for now: {error}"]))
-    size, sha256, lines = len(came.data), message["sha256"], _lines(taken.sentences)
+    size, sha256, lines = len(document.data), message["sha256"], _lines(taken.sentences)
     return response_message(n, "ok", size=size, sha256=sha256, names=lines, more=taken.look_again)
 
 
 def _lines(sentences: list[str]) -> list[str]:
-    return [sentence[:SENTENCE_MAX] for sentence in sentences]
+    return [sentence[:MESSAGE_MAX] for sentence in sentences]
 
 
 # -- digests
 
 
-def handle_holds(master: Master, minion: MinionId, said: dict[str, Any]) -> None:
-    """Ask for the minion's grains or resources where its digest is another one. Raises StoreError.
+def handle_digests(master: Master, minion: MinionId, digests: dict[str, Any]) -> None:
+    """Ask for the minion's grains or resources if its digest differs. Raises StoreError.
 
-    An empty digest says that the minion does not know yet; it tells when it does.
+    An empty digest means that the minion does not know it yet, and will announce it.
     """
-    if said["grains"] and said["grains"] != master.banks.bank(GRAINS).digest(minion):
+    if digests["grains"] and digests["grains"] != master.banks.bank(GRAINS).digest(minion):
         master.link.fetch(minion, "grains")
-    if said["resources"] and not (said["resources"] == master.registrations.digest(minion) and agrees(master, minion)):
+    known = digests["resources"] == master.registrations.digest(minion) and agrees(master, minion)
+    if digests["resources"] and not known:
         master.link.fetch(minion, "resources")
 
 
 def agrees(master: Master, minion: MinionId) -> bool:
-    """Whether the registry has as many resources of that minion as it registered last.
+    """Whether the registry has as many resources of the minion as it registered last.
 
-    It has not after damage, after an operator moved some, or when its file was removed.
+    It does not after damage, after an operator transferred some, or after its file was removed.
     """
     row = master.registrations.of(minion)
     held = master.registry.views().by_minion.get(minion, {})
@@ -116,15 +133,8 @@ def agrees(master: Master, minion: MinionId) -> bool:
 # -- pillar
 
 
-NO_PILLAR = encode_document({})
-REASON_MAX = 500
-"""Characters of a reason that a minion is told."""
-
-Say = Callable[[Message], None]
-
-
 def handle_pillar_show(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `pillar`, as a minion of this id would get it now; `top`, {environment: names of its files}; and
+    """Answers `pillar`, as a minion with this id would get it now; `top`, {environment: names of its files}; and
     `mistakes` in top files."""
     minion = parse_minion_id(request["id"])
     if not master.pillars.any_to_make():
@@ -133,10 +143,10 @@ def handle_pillar_show(master: Master, principal: Principal, request: Mapping[st
     wanted = Wanted(f"user {principal.label}", minion, grains, names=True)
 
     def fields(made: Evaluation) -> dict[str, Any]:
-        _note_ended(master, minion, made)
+        _report_ended(master, minion, made)
         if made.problem:
             raise SaltliteError(f"the pillar of {minion} cannot be shown: {made.problem}")
-        # As it travels: dates and the like have become text.
+        # As it is sent: dates and similar values have become text.
         return {"pillar": decode_document(made.data), "top": dict(made.top), "mistakes": list(made.mistakes)}
 
     return Answer(
@@ -144,53 +154,53 @@ def handle_pillar_show(master: Master, principal: Principal, request: Mapping[st
     )
 
 
-def answer_pillar(master: Master, minion: MinionId, message: Message, say: Say) -> None:
-    """What to say to a `doc_get`, now or when the pillar was made. The first piece has in `names` the digest of the
-    grains that it was made with."""
+def answer_pillar(master: Master, minion: MinionId, message: Message, respond: Respond) -> None:
+    """Respond to a `doc_get`, now or when the pillar is evaluated. The first piece has in `names` the digest of the
+    grains that it was evaluated with."""
     n, offset = message["n"], message["offset"]
     if message["sha256"]:
         data = master.pillars.remembered(minion, message["sha256"])
         if data is None:
-            say(response_message(n, "absent"))
+            respond(response_message(n, "absent"))
             return
         if offset + CHUNK >= len(data):
             master.pillars.forget(minion)
-        say(_piece(n, message["sha256"], data, offset))
+        respond(_piece(n, message["sha256"], data, offset))
         return
     if not master.pillars.may_make(minion, master.clock.monotonic()):
-        say(response_message(n, "busy"))
+        respond(response_message(n, "busy"))
         return
     if not master.pillars.any_to_make():
-        say(_given(master, minion, n, Evaluation(NO_PILLAR), ()))
+        respond(_first_piece(master, minion, n, Evaluation(NO_PILLAR), ()))
         return
     grains = master.banks.bank(GRAINS)
-    # The digest first: grains that are stored meanwhile are newer than it says, and the minion asks again.
+    # The digest is read first: if newer grains are stored in between, the minion asks again.
     digest = grains.digest(minion)
     wanted = Wanted(f"minion {minion}", minion, grains.get(minion) or {})
-    master.pillars.evaluator.evaluate(wanted, lambda made: say(_given(master, minion, n, made, (digest,))))
+    master.pillars.evaluator.evaluate(wanted, lambda made: respond(_first_piece(master, minion, n, made, (digest,))))
 
 
-def _given(master: Master, minion: MinionId, n: int, made: Evaluation, made_with: Sequence[str]) -> Message:
-    """The first piece of what was made, or why there is none."""
-    _note_ended(master, minion, made)
+def _first_piece(master: Master, minion: MinionId, n: int, made: Evaluation, made_with: Sequence[str]) -> Message:
+    """The first piece of the pillar, or why there is none."""
+    _report_ended(master, minion, made)
     if made.unsendable:
         log.error("the pillar of %s cannot be sent: %s", minion, made.problem)
         return response_message(n, "refused", names=["the master cannot send it: its log says why"])
     if made.problem:
         log.error("the pillar of %s cannot be made: %s", minion, made.problem)
-        return response_message(n, "busy", names=[made.problem[:REASON_MAX]])
+        return response_message(n, "busy", names=[made.problem[:MESSAGE_MAX]])
     if made.errors:
         log.error("the pillar of %s is not whole: %s", minion, " ".join(made.errors))
     if master.pillars.cached:
-        _keep(master.banks, minion, made.data)
+        _cache(master.banks, minion, made.data)
     sha256 = hashlib.sha256(made.data).digest()
     if len(made.data) > CHUNK:
         master.pillars.remember(minion, sha256, made.data)
     return _piece(n, sha256, made.data, 0, *made_with)
 
 
-def _note_ended(master: Master, minion: MinionId, made: Evaluation) -> None:
-    """An evaluation that had to be ended is an event."""
+def _report_ended(master: Master, minion: MinionId, made: Evaluation) -> None:
+    """Write an event about an evaluation that was ended."""
     if not made.ended:
         return
     data = {"id": minion, "file": made.file, "reason": made.problem}
@@ -198,7 +208,7 @@ def _note_ended(master: Master, minion: MinionId, made: Evaluation) -> None:
         with master.store.write() as store:
             store.put_event(tag_pillar_ended(minion), data, master.clock.wall())
     except StoreError as error:
-        log.error("that the pillar of %s was ended is no event, for now: %s", minion, error)  # noqa: TRY400 - a sentence
+        log.error("that the pillar of %s was ended is no event, for now: %s", minion, error)  # noqa: TRY400 - the message is complete
 
 
 def _piece(n: int, sha256: bytes, data: bytes, offset: int, *names: str) -> Message:
@@ -206,8 +216,8 @@ def _piece(n: int, sha256: bytes, data: bytes, offset: int, *names: str) -> Mess
     return response_message(n, "ok", size=len(data), sha256=sha256, data=piece, names=list(names))
 
 
-def _keep(banks: Banks, minion: MinionId, data: bytes) -> None:
-    """Let targets see it. That they cannot is no reason to keep it from its minion."""
+def _cache(banks: Banks, minion: MinionId, data: bytes) -> None:
+    """Store the pillar for targeting. The minion gets it even if this fails."""
     digest = document_digest(data)
     try:
         bank = banks.bank(PILLAR)
@@ -216,21 +226,3 @@ def _keep(banks: Banks, minion: MinionId, data: bytes) -> None:
             bank.put(minion, decode_document(data), digest)
     except SaltliteError as error:
         log.warning("targets by pillar do not see %s as it is now: %s", minion, error)
-
-
-# -- dispatch
-
-
-FOR_FILES = frozenset({"file_request", "file_put"})
-"""Messages that the file server answers."""
-
-
-def answer(master: Master, documents: Documents, minion: MinionId, message: Message, say: Say) -> None:
-    """Have that minion told what it asked for: `say` is called once with a `response`, now or in a later turn."""
-    match message["t"]:
-        case "doc_put":
-            say(answer_document(master, documents, minion, message))
-        case "doc_get":
-            answer_pillar(master, minion, message, say)
-        case _:
-            say(answer_event(master, minion, message))

@@ -35,24 +35,36 @@ from saltlite.wire import codec
 from saltlite.wire.job_body import CALLS_MAX
 from saltlite.wire.messages import Message, response_message
 
+log = logging.getLogger(__name__)
+
 PAGE = 500
-"""Events that are read at once; so many at most are in one message of the stream."""
+"""Events that are read at once, and the maximum in one message of the stream."""
 PAGES = 8
-"""Pages that are read in one go for a reader who wants none of their events: what takes 30 ms."""
+"""Pages read at once for a reader who wants none of their events: this takes 30 ms."""
 STEPS = 1_000_000
-"""Or less pages, when to compare their tags with the glob takes so many steps (`saltlite.targeting.budget`)."""
+"""Fewer pages, if matching their tags takes so many steps (`saltlite.targeting.budget`)."""
 PATTERN_MAX = 256
 OWNED_MAX = 1000
-"""Jobs of which a stream remembers whose they are."""
+"""Jobs whose owner a stream remembers."""
 SIZE = 4 * 1024 * 1024
-"""A message of the stream is closed when its events have so many characters of data."""
+"""Characters of data that fill a message of the stream."""
+DATA_MAX = 128 * 1024
+"""Characters of the data of one event."""
+SENTENCE_MAX = 500
+WHAT_MAX = 64
+MACHINE_MAX = 200
+PATH_MAX = 200
+
+_WHAT = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
+_PART = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9_.:@-]+"
+_PATH = re.compile(rf"{_PART}(?:/{_PART})*", re.ASCII)
 
 
 def handle_events(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `seq`, the cursor that the stream starts from, and `first`, the oldest event that there is.
 
-    `after` is a cursor, `since` a wall-clock time; without either the stream has what comes from now on.
-    Who has no right to all events is told of his own jobs and runners.
+    `after` is a cursor, `since` a wall-clock time; without either the stream starts now. Users without the right to all
+    events get those of their own jobs and runners.
     """
     pattern = request["pattern"]
     if not 1 <= len(pattern) <= PATTERN_MAX:
@@ -71,7 +83,7 @@ def handle_events(master: Master, principal: Principal, request: Mapping[str, An
 
 
 class EventStream:
-    """One client that watches events: where it stands, and what is new."""
+    """The events that one client watches, from its cursor on."""
 
     def __init__(self, master: Master, watch: Watch) -> None:
         self._store = master.store
@@ -79,15 +91,15 @@ class EventStream:
         self._after = watch.after
         self._watch = watch
         self._skipped: list[dict[str, Any]] = []
-        """Events that cannot be read, and were not told of yet."""
+        """Events that cannot be read, for the next message."""
         self._owned: dict[str, bool] = {}
-        """Whether a job, by its jid, is of whose events these are."""
+        """jid -> whether the job belongs to the user of this stream."""
 
     def news(self) -> dict[str, Any] | None:
-        """The next message of the stream; None when nothing that matches is new.
+        """The next message of the stream; None if no new event matches.
 
-        It has no events when PAGES were read without a match: then there is more to read. `skipped` names events that
-        cannot be read.
+        A message without events means that PAGES were read without a match, and there is more to read. `skipped` names
+        events that cannot be read.
         """
         spent = 0.0
         for _ in range(PAGES):
@@ -100,7 +112,7 @@ class EventStream:
             rows = self._matching(events)
             if rows or self._skipped:
                 return self._message(rows)
-        # Nothing for this reader in all of them: others want to be served before it goes on.
+        # No match in all of these: other clients are served before this one reads on.
         return self._message([])
 
     def _message(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -109,12 +121,12 @@ class EventStream:
         return {**message, "skipped": skipped} if skipped else message
 
     def _skip(self, event: Event) -> None:
-        """Nobody can read it: whoever may see all events is told which one, and why."""
+        """The event cannot be read: users who may see all events learn which one, and why."""
         if self._watch.only_of is None:
             self._skipped.append({"seq": event.seq, "tag": event.tag, "reason": event.damage})
 
     def _matching(self, events: list[Event]) -> list[dict[str, Any]]:
-        """The rows of those that match, until they fill a message; the cursor stands behind the last that was read."""
+        """The rows of matching events, until they fill a message; moves the cursor behind the last event read."""
         rows: list[dict[str, Any]] = []
         size = 0
         for event in events:
@@ -150,46 +162,30 @@ class EventStream:
 # -- writers
 
 
-DATA_MAX = 128 * 1024
-"""Characters of the data of one event: each is stored until it is pruned."""
-
-
 def handle_event_send(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Writes an event of that `tag` with what was `said`, by whom in `_user`, and by which `runner` in `_run`."""
+    """Writes an event with `tag` and `data`, the user in `_user`, and the `runner` that sends it in `_run`."""
     tag, data = parse_free_tag(request["tag"]), request["data"]
-    if len(repr(data)) > DATA_MAX:
-        raise UsageError(f"the data of an event has at most {DATA_MAX} characters")
-    master.refuse_when_full()
     by = {SENT_BY: parse_jid(request["runner"])} if "runner" in request else {}
-    with master.store.write() as store:
-        store.put_event(tag, {**data, "_user": principal.label, **by}, master.clock.wall())
-    return Answer(committed=True)
-
-
-WHAT_MAX = 64
-MACHINE_MAX = 200
-
-_WHAT = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
+    _refuse_large(data)
+    master.refuse_when_full()
+    return _written(master, principal, tag, {**data, **by})
 
 
 def handle_cloud_event(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Writes `salt/cloud/<machine>/<what>` with what was `said`, and by whom in `_user`."""
+    """Writes `salt/cloud/<machine>/<what>` with `data`, and the user in `_user`."""
     machine, what, data = request["machine"], request["what"], request["data"]
     if not 1 <= len(machine) <= MACHINE_MAX or not machine.isprintable() or "/" in machine or " " in machine:
         raise UsageError(f"the name of a machine has 1 to {MACHINE_MAX} printable characters, no slash and no space")
     if len(what) > WHAT_MAX or not _WHAT.fullmatch(what):
         raise UsageError(f"what happened to a machine is one word of up to {WHAT_MAX} letters, digits and hyphens")
-    if len(repr(data)) > DATA_MAX:
-        raise UsageError(f"the data of an event has at most {DATA_MAX} characters")
-    with master.store.write() as store:
-        store.put_event(tag_cloud(machine, what), {**data, "_user": principal.label}, master.clock.wall())
-    return Answer(committed=True)
+    _refuse_large(data)
+    return _written(master, principal, tag_cloud(machine, what), data)
 
 
 def handle_runner_event(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Writes `salt/run/<jid>/new`; with `retcode` and `duration_ms` it is `salt/run/<jid>/ret`.
+    """Writes `salt/run/<jid>/new`, or with `retcode` and `duration_ms` `salt/run/<jid>/ret` (R13).
 
-    Only these two tags can be made so (R13). Arguments and returns are not in them: they may hold secrets.
+    Arguments and returns are not included, because they may hold secrets.
     """
     jid, funs = parse_jid(request["jid"]), request["funs"]
     if not 1 <= len(funs) <= CALLS_MAX:
@@ -208,53 +204,51 @@ def handle_runner_event(master: Master, principal: Principal, request: Mapping[s
     return Answer(committed=True)
 
 
-PATH_MAX = 200
-
-_PART = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9_.:@-]+"
-_PATH = re.compile(rf"{_PART}(?:/{_PART})*", re.ASCII)
-
-
 def checked_path(path: str) -> str:
-    """`path`, when it is that of a hook ("" is that of /hook itself); UsageError otherwise."""
+    """`path` if it is valid for a webhook ("" for /hook itself); UsageError otherwise."""
     if path and (len(path) > PATH_MAX or not _PATH.fullmatch(path)):
         raise UsageError(f"the path of a hook has at most {PATH_MAX} letters, digits, _ . : @ - and single slashes")
     return path
 
 
 def handle_hook(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Writes `salt/netapi/hook/<path>` with what was `said`, and by whom in `_user`."""
+    """Writes `salt/netapi/hook/<path>` with `data`, and the user in `_user`."""
     path, data = checked_path(request["path"]), request["data"]
     authorize(principal, Action("hook", name=path), master.terms)
-    if len(repr(data)) > DATA_MAX:
-        raise UsageError(f"a hook says at most {DATA_MAX} characters")
+    _refuse_large(data)
     master.refuse_when_full()
+    return _written(master, principal, tag_hook(path), data)
+
+
+def _refuse_large(data: Mapping[str, Any]) -> None:
+    if len(repr(data)) > DATA_MAX:
+        raise UsageError(f"the data of an event has at most {DATA_MAX} characters")
+
+
+def _written(master: Master, principal: Principal, tag: str, data: Mapping[str, Any]) -> Answer:
     with master.store.write() as store:
-        store.put_event(tag_hook(path), {**data, "_user": principal.label}, master.clock.wall())
+        store.put_event(tag, {**data, "_user": principal.label}, master.clock.wall())
     return Answer(committed=True)
 
 
-log = logging.getLogger(__name__)
-
-SENTENCE_MAX = 500
-
-
 def answer_event(master: Master, minion: MinionId, message: Message) -> Message:
-    """What to say to an `event`: "ok" when it is committed; "refused" with a sentence in `names`; "busy" for now.
+    """The response to an `event`: "ok" once it is committed, "refused" with the reason in `names`, or "busy" for now.
 
-    Its data is `{id, tag, data}`, the tag as the minion wrote it, and `jid`, the job that it came from, as the minion
-    says. An answer that is lost with a session has the minion ask again: then the event is there twice.
+    The data of the stored event is `{id, tag, data}`, the tag as the minion wrote it, and `jid`, the job that sent it,
+    as the minion claims. If a session ends before the response arrives, the minion sends the event again, and it is
+    stored twice.
     """
     try:
         tag, about = _event(minion, message)
         master.refuse_when_full()
         with master.store.write() as store:
-            # A session may have ended since it asked, because its key was revoked.
+            # The key may have been revoked since the minion sent the event.
             if store.holder(minion) is not None:
                 store.put_event(tag, about, master.clock.wall())
     except (ProtocolError, UsageError) as error:
         return response_message(message["n"], "refused", names=[str(error)[:SENTENCE_MAX]])
     except StoreError as error:
-        log.error("an event of %s cannot be kept for now: %s", minion, error)  # noqa: TRY400 - the sentence says it all
+        log.error("an event of %s cannot be kept for now: %s", minion, error)  # noqa: TRY400 - the message is complete
         return response_message(message["n"], "busy", names=[str(error)[:SENTENCE_MAX]])
     return response_message(message["n"], "ok")
 
@@ -268,16 +262,16 @@ def _event(minion: MinionId, message: Message) -> tuple[str, dict[str, Any]]:
     return tag, {**about, "jid": split_part(message["jid"])[0]} if message["jid"] else about
 
 
-def tell_ended(master: Master, marks: Marks) -> bool:
-    """An event for each turn that was ended and is not told yet; whether there was one. Raises StoreError, and then it
-    is told later. Those of a process are told by the one that has its place, or by the first MWorker."""
-    untold = marks.board.untold(marks.name)
-    if not untold:
+def report_ended_turns(master: Master, marks: Marks) -> bool:
+    """Write an event for each turn that the supervisor ended; whether there was one. Raises StoreError: then a later
+    call writes them. A process's turns are reported by its replacement, or by the first MWorker."""
+    turns = marks.board.untold(marks.name)
+    if not turns:
         return False
     with master.store.write() as store:
-        for ended in untold:
+        for ended in turns:
             data = {"process": ended.process, "turn": ended.text, "held_s": round(ended.held_s, 1)}
             store.put_event(tag_turn_ended(ended.process), data, master.clock.wall())
-    for ended in untold:
+    for ended in turns:
         marks.board.told(ended)
     return True

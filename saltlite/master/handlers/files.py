@@ -16,7 +16,7 @@ from saltlite.wire.limits import MIB
 NAMES_MAX = 10_000
 """Names in one answer."""
 BYTES_MAX = 8 * MIB
-"""Bytes of names, and of where links lead, after which an answer is complete."""
+"""Bytes of names and link targets that complete an answer."""
 
 _RIGHTS = {
     "envs": ("fileserver.envs",),
@@ -24,23 +24,27 @@ _RIGHTS = {
     "folders": ("fileserver.dir_list", "fileserver.empty_dir_list"),
     "links": ("fileserver.symlink_list",),
 }
-"""What is asked for -> the runners of which one must be granted."""
+"""Operation -> runners of which a user needs one."""
 
 
 def handle_served(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `names`: name -> "", or for `links` where they lead; and `more`, whether a client is to ask for those
-    behind the last of them (`after`).
+    """Answers `names`: name -> "", or for `links` their targets; and `more`: the client asks for those after the last
+    (`after`).
 
-    `act` is one of envs, files, folders and links, `env` the environment of the latter three. One that is not there has
-    none. What `saltlite cp` has on its way is told to nobody.
+    `operation` is envs, files, folders or links; `env` is the environment of the latter three, and an unknown one is
+    empty. Staging areas of `saltlite cp` are never listed.
     """
-    act = request["operation"]
-    if act not in _RIGHTS:
-        raise UsageError(f"the file server lists {', '.join(_RIGHTS)}, not {act[:40]!r}")
-    if not may(principal, RUNNER, _RIGHTS[act], master.terms):
-        raise RefusedError(f"{principal} may not list {act} of the file server: that takes @runner {_RIGHTS[act][0]}")
+    operation = request["operation"]
+    if operation not in _RIGHTS:
+        raise UsageError(f"the file server lists {', '.join(_RIGHTS)}, not {operation[:40]!r}")
+    if not may(principal, RUNNER, _RIGHTS[operation], master.terms):
+        raise RefusedError(
+            f"{principal} may not list {operation} of the file server: that takes @runner {_RIGHTS[operation][0]}"
+        )
     after = parse_path(request.get("after", ""))
-    listed = {name: target for name, target in _listed(master, act, request.get("env", "")).items() if name > after}
+    listed = {
+        name: target for name, target in _listed(master, operation, request.get("env", "")).items() if name > after
+    }
     names: dict[str, str] = {}
     size = 0
     for name, target in listed.items():
@@ -51,14 +55,14 @@ def handle_served(master: Master, principal: Principal, request: Mapping[str, An
     return Answer({"names": names, "more": len(names) < len(listed)})
 
 
-def _listed(master: Master, act: str, env: str) -> Mapping[str, str]:
-    if act == "envs":
+def _listed(master: Master, operation: str, env: str) -> Mapping[str, str]:
+    if operation == "envs":
         return dict.fromkeys(master.files.envs(), "")
     if is_area(parse_env(env)):
         return {}
-    if act == "links":
+    if operation == "links":
         return master.files.links(env)
-    return dict.fromkeys(master.files.names(env, "", folders=act == "folders"), "")
+    return dict.fromkeys(master.files.names(env, "", folders=operation == "folders"), "")
 
 
 # -- saltlite cp
@@ -69,21 +73,21 @@ PIECE_MAX = 16 * MIB
 
 
 def handle_copy_begin(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
-    """Answers `area`: the environment of the file server that the files go to."""
+    """Answers `area`: the environment of the file server for the files."""
     return Answer({"area": _areas(master).begin(master.clock.entropy)})
 
 
 def handle_copy_put(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """One piece of a file of an area, at its offset; `mode` are the permission bits."""
+    """Write one piece of a file of an area at its offset; `mode` are the permission bits."""
     areas = _areas(master)
     areas.put(request["area"], request["path"], request["offset"], request["data"], request["mode"])
     return Answer()
 
 
 def handle_copy_end(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Nobody waits for the job any more: remove its files, unless a minion may still come for them.
+    """The client no longer waits for the job: remove its files, unless a minion may still fetch them.
 
-    Answers `removed`; what is left is removed by the maintenance, a day later. The jid is "" where none was published.
+    Answers `removed`; maintenance removes the rest a day later. The jid is "" if no job was published.
     """
     areas = _areas(master)
     done = not request["jid"] or master.store.open_targets(parse_jid(request["jid"])) == 0

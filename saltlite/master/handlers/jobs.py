@@ -43,17 +43,17 @@ LIMIT_MAX = 1000
 LIMIT_DEFAULT = 50
 GLOB_MAX = 256
 TARGET_MAX = 200
-"""Characters of a target in a list: those of a thousand jobs for ten thousand minions would fit into no message."""
+"""Characters of a target in a list, so that a thousand jobs for ten thousand minions each fit into a message."""
 BODIES_MAX = 16 * MIB
-"""Bytes of jobs in a list that has what they were called with; it ends behind the one that fills it."""
+"""Bytes of job bodies in a list with `whole`; the list ends with the job that exceeds it."""
 
 
 def handle_job_list(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `jobs`, the newest first, and `more`: whether there are others behind the last of them.
+    """Answers `jobs`, the newest first, and `more`: whether there are older ones.
 
-    Whoever has no right to the jobs of others is told of his own. A `tgt` of more than TARGET_MAX characters is cut
-    there and ends in three dots; `job_show` has the whole. With `whole` the rows have `calls` and, where there are any,
-    `metadata`, `hides` and `withheld` as there.
+    Users without the right to the jobs of others get their own. A `tgt` of more than TARGET_MAX characters is cut and
+    ends in three dots; `job_show` has all of it. With `whole` rows have `calls` and, if any, `metadata`, `hides` and
+    `withheld`, as `job_show` answers them.
     """
     limit = request.get("limit", LIMIT_DEFAULT)
     if not 1 <= limit <= LIMIT_MAX:
@@ -70,8 +70,8 @@ def handle_job_list(master: Master, principal: Principal, request: Mapping[str, 
         if len(row["tgt"]) > TARGET_MAX:
             row["tgt"] = row["tgt"][: TARGET_MAX - 3] + "..."
         if request.get("whole"):
-            said, length = _whole(master, job)
-            row.update(said)
+            calls, length = _whole(master, job)
+            row.update(calls)
             size += length
         rows.append(row)
         if size >= BODIES_MAX:
@@ -80,23 +80,23 @@ def handle_job_list(master: Master, principal: Principal, request: Mapping[str, 
 
 
 def handle_job_show(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `job`: the row of the list with calls, executors asked for and their options, run time limit, cancel,
-    `metadata` where there are any, and `targets`; `hides`, when arguments are not shown, and then `withheld`: which of
-    them (secrets, arguments) have left the store. Where the calls cannot be read, `unreadable` says why, and there are
-    the functions without arguments.
+    """Answers `job`: the row of the list with calls, requested executors and their options, run time limit, cancel,
+    `metadata` if any, and `targets`; `hides` if arguments are not shown, and then `withheld`, which of them (secrets,
+    arguments) have left the store. If the calls cannot be read, `unreadable` says why, and `calls` has the functions
+    without arguments.
     """
     jid = parse_jid(request["jid"])
     summary, job = master.store.job_summary(jid), master.store.job(jid)
     if summary is None or job is None or not may_see(master, principal, job.uid):
         raise no_such_job(jid)
-    said, execution = _body_of(job)
+    calls, execution = _body_of(job)
     managing = master.store.managing_minions(jid)
     targets = [_target(detail, managing.get(detail.id)) for detail in master.store.target_details(jid)]
-    return Answer({"job": {**_row(summary), **said, **execution, "targets": targets}})
+    return Answer({"job": {**_row(summary), **calls, **execution, "targets": targets}})
 
 
 def _whole(master: Master, summary: JobSummary) -> tuple[dict[str, Any], int]:
-    """What `job_list` adds to a row, and the bytes that it was made of. One job that cannot be read hides no other."""
+    """What `job_list` adds to a row, and its size in bytes. An unreadable job does not hide the others."""
     try:
         stored = master.store.job(summary.jid)
     except DamagedError as error:
@@ -105,14 +105,14 @@ def _whole(master: Master, summary: JobSummary) -> tuple[dict[str, Any], int]:
 
 
 def _body_of(job: Job) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What was called, and by which executors."""
+    """The fields about the calls, and those about executors."""
     try:
         record = decode_record(job.body)
     except ProtocolError as error:
         log.error("what job %s calls cannot be read: %s", job.jid, error)  # noqa: TRY400 - the sentence says it all
         return _unread(job.fun, error), {"module_executors": [], "executor_opts": {}}
     options = without_secrets(record.body.executor_opts)
-    return _said(record), {"module_executors": record.body.executors, "executor_opts": options}
+    return _call_fields(record), {"module_executors": record.body.executors, "executor_opts": options}
 
 
 def _unread(fun: str, error: SaltliteError) -> dict[str, Any]:
@@ -120,12 +120,12 @@ def _unread(fun: str, error: SaltliteError) -> dict[str, Any]:
 
 
 def may_see(master: Master, principal: Principal, owner: int) -> bool:
-    """Whether a job of the user with this uid is shown to the principal. If not, there is no such job for him."""
+    """Whether the principal may see a job of the user with this uid. If not, the job does not exist for them."""
     return owner == principal.uid or sees_jobs_of_others(principal, master.terms)
 
 
 def no_such_job(jid: Jid) -> UsageError:
-    """What is said of a jid that is not in the store."""
+    """The error for a jid that is not in the store."""
     return UsageError(f"there is no job {jid}: it was never published here, or it is past `keep_jobs`")
 
 
@@ -173,8 +173,8 @@ def _row(job: JobSummary) -> dict[str, Any]:
     }
 
 
-def _said(record: JobRecord) -> dict[str, Any]:
-    """`hides` says that HIDDEN stands for arguments, `withheld` that they are not in the store any more."""
+def _call_fields(record: JobRecord) -> dict[str, Any]:
+    """`hides`: HIDDEN stands for some arguments; `withheld`: these are no longer in the store."""
     body = record.body
     hides = bool(record.withheld) or holds_secrets(body.calls, body.executor_opts)
     return {
@@ -186,7 +186,7 @@ def _said(record: JobRecord) -> dict[str, Any]:
 
 
 def _target(detail: TargetDetail, managing: MinionId | None) -> dict[str, Any]:
-    """One row; that of a resource says which minion managed it."""
+    """One row; a resource's names the minion that managed it."""
     return {
         **({} if managing is None else {"minion": managing}),
         "id": detail.id,
@@ -204,10 +204,10 @@ def _target(detail: TargetDetail, managing: MinionId | None) -> dict[str, Any]:
 
 
 def handle_job_kill(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers three lists of targets: `ids`, who are asked to end it now; `away`, who will be told when they are back;
-    `cancelled`, who cannot have got the job and never will. Empty lists: it had ended everywhere.
+    """Answers three lists of targets: `ids`, which are told to end it now; `away`, which are told when they reconnect;
+    `cancelled`, which never got the job and never will. The lists are empty if it had ended everywhere.
 
-    Each of the first two says itself that it ended it; until then its state stays what it was.
+    The state of the first two changes when they report that they ended it.
     """
     jid = parse_jid(request["jid"])
     job = master.store.job(jid)
@@ -224,7 +224,7 @@ def handle_job_kill(master: Master, principal: Principal, request: Mapping[str, 
         if open_ids:
             cancelled = list(store.cancel_job(jid, principal.label, now))
             store.put_event(tag_job_kill(jid), {"jid": jid, "by": principal.label, "targets": len(open_ids)}, now)
-    # Also those of whom this MWorker does not know yet that they are back; who is not there is not told.
+    # Also to minions that are away for this MWorker: they may have reconnected.
     if parts:
         master.link.cancel(_at_once(parts))
     never = frozenset(cancelled)
@@ -235,12 +235,12 @@ def handle_job_kill(master: Master, principal: Principal, request: Mapping[str, 
 
 
 def _at_once(parts: Sequence[tuple[PartId, MinionId]]) -> list[tuple[str, str]]:
-    """(minion, part) of what is told now; a minion with more than CANCELS_MAX is told of the others when it asks."""
-    told: Counter[MinionId] = Counter()
+    """(minion, part) of what is cancelled now: a minion's parts beyond CANCELS_MAX wait until it pulls."""
+    counts: Counter[MinionId] = Counter()
     some: list[tuple[str, str]] = []
     for part, minion in parts:
-        told[minion] += 1
-        if told[minion] <= CANCELS_MAX:
+        counts[minion] += 1
+        if counts[minion] <= CANCELS_MAX:
             some.append((minion, part))
     return some
 
@@ -255,8 +255,8 @@ PAGE = 500
 def handle_follow(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers what `publish` answered, with `fun` and `tgt`; then the stream from `after` on.
 
-    With `once` the stream ends when it has told what is stored now: who is about to call a minion missing looks here
-    first, because a bell may have been lost (G9).
+    With `once` the stream ends with what is stored now. A client reads it before it reports a minion as missing,
+    because a wake-up may have been lost (G9).
     """
     jid = parse_jid(request["jid"])
     job = master.store.job(jid)
@@ -276,23 +276,24 @@ def handle_follow(master: Master, principal: Principal, request: Mapping[str, An
 
 
 class Follower:
-    """One client that follows one job: what it has been told, and what is new."""
+    """The states and returns of one job for one client, from its cursor on."""
 
     def __init__(self, master: Master, follow: Follow) -> None:
         self._master = master
         self.jid: Jid = follow.jid
         self._after = follow.after
         self._once = follow.once
-        self._told: dict[TargetId, TargetState] = {}
+        self._sent: dict[TargetId, TargetState] = {}
         self._planned: set[TargetId] | None = None
-        """Those of which it was told that their turn has not come; None before the first look."""
+        """Targets that the client knows as planned; None before the first look."""
         self._managing: dict[TargetId, MinionId] | None = None
-        """Which minion manages each resource; None before the first return."""
+        """Resource -> managing minion; None before the first return."""
 
     def _moved(self) -> list[TargetRow]:
-        """Those that have moved since they were told, and those of a batch whose turn has come.
+        """Targets whose state has changed since the last message.
 
-        PLANNED ones are read once, for nobody becomes one later: of those that are QUEUED instead there are a few.
+        Planned targets are read once, because none becomes planned later; afterwards it is enough to read the few that
+        are queued.
         """
         store = self._master.store
         rows: list[TargetRow] = []
@@ -301,14 +302,14 @@ class Follower:
             self._planned = {row.id for row in rows}
         elif self._planned:
             rows = [row for row in store.targets_in(self.jid, TargetState.QUEUED) if row.id in self._planned]
-        # Read behind those: who moved on in between is told last how far.
+        # Read last, so that the newest state of a target comes last.
         moved = [*rows, *store.moved_targets(self.jid)]
-        return [row for row in moved if self._told.get(row.id) is not row.state]
+        return [row for row in moved if self._sent.get(row.id) is not row.state]
 
-    def _note(self, told: list[TargetRow]) -> None:
-        self._told.update((row.id, row.state) for row in told)
+    def _note(self, rows: list[TargetRow]) -> None:
+        self._sent.update((row.id, row.state) for row in rows)
         if self._planned:
-            self._planned.difference_update(row.id for row in told if row.state is not TargetState.PLANNED)
+            self._planned.difference_update(row.id for row in rows if row.state is not TargetState.PLANNED)
 
     def _row(self, ret: Return) -> dict[str, Any]:
         if self._managing is None:
@@ -326,12 +327,12 @@ class Follower:
         return {**row, "minion": self._managing[ret.id]} if ret.id in self._managing else row
 
     def news(self) -> dict[str, Any] | None:
-        """The next message of the stream, None when there is nothing new.
+        """The next message of the stream; None if nothing is new.
 
-        `end` is set on the last, and `so_far` on the last of a stream of what there is now.
+        The last message has `end`, or with `once` `so_far`.
         """
         store = self._master.store
-        # Read before the returns: a target that is terminal here has its return below.
+        # Read before the returns: so the return of each target that has ended is among them.
         still_open = store.open_targets(self.jid)
         moved = self._moved()
         returns = store.returns(self.jid, self._after, PAGE)

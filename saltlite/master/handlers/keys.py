@@ -14,7 +14,7 @@ from typing import Any
 
 from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import SaltliteError, StoreError, UsageError
-from saltlite.master.handlers.registration import forget, namesake
+from saltlite.master.handlers.registration import forget, id_collision
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Answer, Master, Question
 from saltlite.master.protocol.keyring import Presented, Verdict, decide, refusal
@@ -56,7 +56,7 @@ def handle_key_list(master: Master, _principal: Principal, _request: Mapping[str
 
 
 def handle_key_change(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """accept, reject, revoke or delete exactly these fingerprints; answers `changed` and `refused`."""
+    """Accept, reject, revoke or delete exactly these fingerprints; answers `changed` and `refused`."""
     action = request["action"]
     if action not in ACTIONS:
         raise UsageError(f"a key can be accepted, rejected, revoked or deleted, not {action[:40]!r}")
@@ -78,11 +78,11 @@ def handle_key_change(master: Master, principal: Principal, request: Mapping[str
             else:
                 changed.append({**row, "state": str(ACTIONS[action] or DELETED)})
     changes = [(row["fingerprint"], row["state"], row["id"]) for row in changed]
-    return _when_felt([*changes, *again], {"changed": changed, "refused": refused})
+    return _once_sessions_know([*changes, *again], {"changed": changed, "refused": refused})
 
 
 def handle_key_preaccept(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Accept the key with this fingerprint for this id, whenever it comes; if it is pending, now."""
+    """Accept the key with this fingerprint for this id: now if it is pending, else when it is presented."""
     minion = parse_minion_id(request["id"])
     key = parse_fingerprint(request["fingerprint"])
     changes: list[tuple[str, str, str]] = []
@@ -96,11 +96,11 @@ def handle_key_preaccept(master: Master, principal: Principal, request: Mapping[
                 raise UsageError(f"{minion}: {reason}")
             changes.append((record.fingerprint, str(KeyState.ACCEPTED), record.id))
         else:
-            problem = namesake(master, minion)
+            problem = id_collision(master, minion)
             if problem:
                 raise UsageError(f"{minion}: {problem}")
             store.put_preaccept(minion, key, principal.label)
-    return _when_felt(changes, {})
+    return _once_sessions_know(changes, {})
 
 
 def handle_key_finger(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
@@ -118,29 +118,29 @@ def handle_key_finger(master: Master, _principal: Principal, _request: Mapping[s
     )
 
 
-def _when_felt(changes: Sequence[tuple[str, str, str]], fields: dict[str, Any]) -> Answer:
-    """Answer when every session of these keys has felt its change."""
+def _once_sessions_know(changes: Sequence[tuple[str, str, str]], fields: dict[str, Any]) -> Answer:
+    """The answer, once every session of these keys was told."""
     if not changes:
         return Answer(fields)
 
-    def told(said: IpcMessage | None) -> dict[str, Any]:
-        if said is None:
+    def confirmed(reply: IpcMessage | None) -> dict[str, Any]:
+        if reply is None:
             raise SaltliteError(
                 "the change is stored, but the link process has not confirmed that it dropped the sessions"
             )
         return fields
 
-    return Answer(question=Question(lambda number: ipc.keys(number, changes), told), committed=True)
+    return Answer(question=Question(lambda number: ipc.keys(number, changes), confirmed), committed=True)
 
 
 def _change(store: StoreWriter, record: KeyRecord, action: str, principal: Principal, master: Master) -> str:
-    """Carry out one change inside the transaction; the reason why not, "" when done."""
+    """Make one change inside the transaction; returns why it is refused, or ""."""
     now = master.clock.wall()
     wanted = ACTIONS[action]
     if wanted is not None:
         reason = refusal(record, wanted, store)
         if not reason and wanted is KeyState.ACCEPTED:
-            reason = namesake(master, record.id)
+            reason = id_collision(master, record.id)
         if reason:
             return reason
         how = f"{action}ed by {principal.label}".replace("eed", "ed")
@@ -165,11 +165,11 @@ def _change(store: StoreWriter, record: KeyRecord, action: str, principal: Princ
 
 
 def _forget(master: Master, minion: MinionId) -> None:
-    """Release what the minion managed. Whatever stands in the way, the key goes; maintenance tries again."""
+    """Release the minion's resources. The key changes even if this fails; maintenance tries again."""
     try:
         released = forget(master, minion)
     except StoreError as error:
-        log.error("the resources of %s could not be released for now: %s", minion, error)  # noqa: TRY400 - a sentence
+        log.error("the resources of %s could not be released for now: %s", minion, error)  # noqa: TRY400 - the message is complete
     else:
         if released:
             log.info("with the key of %s its resources were released: %d", minion, released)
@@ -179,14 +179,14 @@ def _forget(master: Master, minion: MinionId) -> None:
 
 
 def handle_decide(master: Master, ask: dict[str, Any]) -> None:
-    """Answers the link by `decided`; "busy" when the store cannot say, which a minion takes as "come again"."""
-    said = ask["hello"]
+    """Answers the link by `decided`, with "busy" if the store fails: then the minion connects again."""
+    hello = ask["hello"]
     presented = Presented(
-        id=parse_minion_id(said["id"]),
+        id=parse_minion_id(hello["id"]),
         fingerprint=fingerprint(ask["public"]),
         public=ask["public"],
         address=ask["address"],
-        proof=said["token"],
+        proof=hello["token"],
     )
     try:
         verdict = _decide(master, presented)
@@ -196,7 +196,7 @@ def handle_decide(master: Master, ask: dict[str, Any]) -> None:
 
 
 def handle_suspect(master: Master, ask: dict[str, Any]) -> None:
-    """Two machines seem to share a key: written down as an event, which needs a person."""
+    """Two machines seem to share a key: an event and a warning for operators."""
     log.warning(
         "two machines use the key of %s: the one at %s was sent away, the one at %s stays. Give the copy a key of its "
         "own (stop its minion, remove its pki_dir and data_dir, start it again); if nobody made a copy the key was "
@@ -220,11 +220,11 @@ def handle_suspect(master: Master, ask: dict[str, Any]) -> None:
 def _decide(master: Master, presented: Presented) -> Verdict:
     known = master.store.key(presented.fingerprint)
     if known is not None and known.id == presented.id and known.state is KeyState.ACCEPTED:
-        # The usual case at a reconnection storm: nothing to write, so no transaction.
+        # The usual case when a fleet reconnects: nothing to write, so no transaction.
         return Verdict(KeyState.ACCEPTED)
     now = master.clock.wall()
     with master.store.write() as store:
-        verdict = _without_namesake(master, decide(presented, store, now))
+        verdict = _without_id_collision(master, decide(presented, store, now))
         if verdict.use_token and not store.use_token(verdict.use_token):
             return Verdict("busy")
         for old in verdict.drop:
@@ -244,12 +244,12 @@ def _decide(master: Master, presented: Presented) -> Verdict:
     return verdict
 
 
-def _without_namesake(master: Master, verdict: Verdict) -> Verdict:
-    """No token and no fingerprint accepts a key whose id is a resource's: it waits for an operator, who reads why."""
+def _without_id_collision(master: Master, verdict: Verdict) -> Verdict:
+    """A key whose id is a resource's stays pending, even with a token or a known fingerprint; `how` says why."""
     record = verdict.put
     if record is None or record.state is not KeyState.ACCEPTED:
         return verdict
-    problem = namesake(master, record.id)
+    problem = id_collision(master, record.id)
     if not problem:
         return verdict
     record = replace(record, state=KeyState.PENDING, how=f"first contact; not accepted, for {problem}")
@@ -265,7 +265,7 @@ GLOB_MAX = 256
 
 
 def handle_token_create(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers the token's text: the only time that it is seen, for the store keeps a public key."""
+    """Answers the token's text. It is shown only once, because the store has only a public key."""
     uses, expires_s, id_glob = request["uses"], float(request["expires_s"]), request["id_glob"]
     if not 1 <= uses <= USES_MAX:
         raise UsageError(f"a join token has 1 to {USES_MAX} uses, not {uses}")
@@ -300,7 +300,7 @@ def _letters(raw: bytes) -> str:
 
 
 def handle_token_revoke(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers whether the token of this `token_id` was there, which it is no more when it was used up and pruned."""
+    """Answers whether the token existed: one that was used up may have been pruned."""
     token_id = request["token_id"]
     with master.store.write() as store:
         was_there = store.delete_token(token_id)

@@ -25,8 +25,8 @@ def handle_minions(master: Master, _principal: Principal, _request: Mapping[str,
 
 
 def minion_rows(master: Master) -> list[dict[str, Any]]:
-    """Every accepted minion: `state` is up, away or never; last_seen, address and version where known; `resources`, how
-    many it manages."""
+    """A row of each accepted minion: `state` (up, away or never), last_seen, address and version where known, and
+    `resources`, how many it manages."""
     held = master.registry.views().by_minion
     rows = {row.id: row for row in master.store.minions()}
     answer = []
@@ -52,7 +52,7 @@ IDS_MAX = 1000
 def handle_heard(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `heard`: seconds since the last frame of each of `ids`, None for those without a session.
 
-    Empty when the link process does not say: then nobody knows.
+    It is empty if the link process does not answer.
     """
     ids = request["ids"]
     if len(ids) > IDS_MAX or not all(isinstance(minion, str) for minion in ids):
@@ -62,8 +62,8 @@ def handle_heard(master: Master, principal: Principal, request: Mapping[str, Any
     if within is not None:
         ids = [minion for minion in ids if minion in within]
 
-    def fields(said: IpcMessage | None) -> dict[str, Any]:
-        return {"heard": {minion: said["silent_s"].get(minion) for minion in ids} if said is not None else {}}
+    def fields(reply: IpcMessage | None) -> dict[str, Any]:
+        return {"heard": {minion: reply["silent_s"].get(minion) for minion in ids} if reply is not None else {}}
 
     return Answer(question=Question(lambda number: ipc.ask_heard(number, ids), fields))
 
@@ -86,7 +86,7 @@ class Change:
 
 
 def notice(master: Master, changes: list[Change], *, whole: bool) -> None:
-    """Keep this MWorker's own view. `whole`: whoever is not in `changes` is away."""
+    """Update this MWorker's view. With `whole`, minions that are not in `changes` are away."""
     if whole:
         master.present.clear()
     for change in changes:
@@ -97,9 +97,9 @@ def notice(master: Master, changes: list[Change], *, whole: bool) -> None:
 
 
 def record(master: Master, changes: list[Change], *, whole: bool) -> None:
-    """Write it down: last_seen, start events, jobs that were lost with a minion's disk. One MWorker does this.
+    """Store the changes: last_seen, start events, jobs that were lost with a minion's disk. One MWorker does this.
 
-    Raises StoreError; then only history is lost, and the next change writes the minion's row anew.
+    Raises StoreError; then only history is lost, and the next change writes the minion's row again.
     """
     now = master.clock.wall()
     wanted = []
@@ -146,9 +146,10 @@ def record(master: Master, changes: list[Change], *, whole: bool) -> None:
 
 
 def ensure(master: Master, session: Change) -> None:
-    """Write a session down that the store does not know: the store failed when it began, or an MWorker died.
+    """Store a session that the store does not know, because it failed when the session began, or an MWorker died.
 
-    No job may be handed to it before, or nobody could tell later that it was. Raises StoreError.
+    This comes before any job is sent in the session, so that the store knows it may have been delivered. Raises
+    StoreError.
     """
     row = master.store.minion(session.id)
     if row is None or not row.up or (row.boot_id, row.incarnation) != (session.boot, session.incarnation):
@@ -156,10 +157,10 @@ def ensure(master: Master, session: Change) -> None:
 
 
 def _gone(master: Master, changes: list[Change]) -> list[MinionRow]:
-    """Minions that the store still believes to be up, from the time of an earlier link process.
+    """Minions that are up in the store since an earlier link process, which ended before they did.
 
-    Nobody saw them go. They may have been given whatever was committed until that link process died, so they count
-    as seen until now: only then is nothing called undelivered that was delivered (G5).
+    That process may have sent them whatever was committed before it died, so they count as seen until now: otherwise
+    delivered jobs could be reported as undelivered (G5).
     """
     up = {change.id for change in changes}
     now = master.clock.wall()

@@ -1,33 +1,34 @@
-"""Operators look at the resources of the fleet, and put the registry in order."""
+"""The resources of the fleet: lists, grains, transfers, missing ones, and repair of the registry."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from saltlite.auth.acl import Principal
 from saltlite.errors import UsageError
-from saltlite.master.handlers.registration import conflict, drop_grains, missing_rows
+from saltlite.master.handlers.registration import NAMES_SHOWN, conflict, drop_grains
 from saltlite.master.processes.context import Answer, Master
-from saltlite.master.processes.fleet import Registered
-from saltlite.model.events import tag_resource_conflict
+from saltlite.master.processes.fleet import Registered, ask_claimants
+from saltlite.model.events import tag_resource_conflict, tag_resource_missing
 from saltlite.model.ids import MinionId, TargetId, check_resource_id, check_resource_type, parse_minion_id, parse_srn
 from saltlite.targeting.banks import RESOURCE_GRAINS
 
 ROWS_MAX = 10_000
-"""Rows of one answer; a client asks for those after the last."""
+"""Rows of one answer; a client asks for those after the last one."""
 
 REFUSED_MAX = 100
-"""Minions that one answer names with refused registrations, with missing resources, and with types in trouble."""
+"""Minions with refused registrations, with missing resources, and with failing types that one answer names."""
 
 
 def handle_resource_list(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `resources`: rows with srn, type, id, minion, `up`, whether that one is, and `stale_since`, since when it
-    does not find the resource any more, None when it does; sorted by SRN, those after `after` only; and `more`.
+    """Answers `resources`: rows with srn, type, id, minion, `up` (whether the minion is) and `stale_since` (since when
+    it has not found the resource, or None), sorted by SRN, from behind `after` on; and `more`.
 
-    `type` and `minion` leave out the others.
+    `type` and `minion` restrict the list.
     """
     after, owner = request.get("after", ""), request.get("minion")
     fleet = master.fleet
@@ -43,8 +44,8 @@ def handle_resource_owner(master: Master, _principal: Principal, request: Mappin
 
 
 def handle_resource_grains(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `grains` of one resource, None without any; `stale_since`, None when they are fresh; `at`, when its
-    minion registered them, in seconds since 1970."""
+    """Answers `grains` of one resource, or None; `stale_since`, None if they are current; `at`, when its minion
+    registered them, in seconds since 1970."""
     srn = f"{request['type']}:{request['id']}"
     owner = master.fleet.owner(srn)
     bank = master.banks.bank(RESOURCE_GRAINS)
@@ -55,8 +56,8 @@ def handle_resource_grains(master: Master, _principal: Principal, request: Mappi
 
 
 def handle_resource_list_grains(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `resources`: SRN -> grain_keys, sorted, grain_count, stale_since and at, ROWS_MAX at most; `more`,
-    whether others come after them; and `last`, what to give as `after` for those."""
+    """Answers `resources`: SRN -> grain_keys, sorted, grain_count, stale_since and at, at most ROWS_MAX; `more`; and
+    `last`, the `after` of the next request."""
     rows = list(islice(_grain_rows(master, request.get("after", "")), ROWS_MAX + 1))
     found = dict(row for _place, row in rows[:ROWS_MAX])
     more = len(rows) > ROWS_MAX
@@ -64,7 +65,7 @@ def handle_resource_list_grains(master: Master, _principal: Principal, request: 
 
 
 def _grain_rows(master: Master, after: str) -> Iterator[tuple[str, tuple[TargetId, dict[str, Any]]]]:
-    """Each resource with grains, with its place: the order is that of the minions' ids, then of the SRNs."""
+    """(cursor, row) of each resource with grains, in the order of minion ids, then of SRNs."""
     fleet, bank = master.fleet, master.banks.bank(RESOURCE_GRAINS)
     since, _, last = after.partition(" ")
     for minion in bank.keys():  # noqa: SIM118 - a bank is no dict
@@ -79,9 +80,9 @@ def _grain_rows(master: Master, after: str) -> Iterator[tuple[str, tuple[TargetI
 
 
 def handle_resource_transfer(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Give a resource to another minion; answers `former`, who had it.
+    """Transfer a resource to another minion; answers `former`, which managed it.
 
-    Both minions are asked to register anew: the new owner keeps it when it declares it as well, and the former one is
+    Both minions are asked to register again: the new owner keeps the resource if it declares it, and the former one is
     told that it has lost it.
     """
     kind, bare_id = parse_srn(request["srn"])
@@ -104,11 +105,39 @@ def handle_resource_transfer(master: Master, principal: Principal, request: Mapp
     return Answer({"former": former}, committed=True)
 
 
+def handle_resource_confirm(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Release what a minion misses, of one `type` or of all; answers `released`: type -> how many."""
+    minion, kind = parse_minion_id(request["minion"]), request.get("type", "")
+    with master.store.write() as store:
+        row = master.registrations.of(minion) or Registered()
+        going = {name: one for name, one in row.missing.items() if kind in ("", name)}
+        if not going:
+            waiting = ", ".join(row.missing)
+            of_type = f" of type {kind[:64]}" if kind else ""
+            also = f"; what it misses is of type {waiting}" if waiting else ""
+            raise UsageError(f"no resources{of_type} of {minion} wait to be let go{also}")
+        held = master.registry.get_resources_for_minion(minion)
+        left = {
+            name: [one for one in ids if name not in going or one not in going[name].since]
+            for name, ids in held.items()
+        }
+        done = master.registry.register(minion, left)
+        drop_grains(master, [(srn, minion) for srn in done.released])
+        missing = {name: one for name, one in row.missing.items() if name not in going}
+        row = replace(row, missing=missing, count=sum(map(len, left.values())))
+        master.registrations.put(minion, row, "")
+        released = {name: len(one.since) for name, one in going.items()}
+        data = {"id": minion, "missing": {}, "released": len(done.released), "found_again": 0, "by": principal.label}
+        store.put_event(tag_resource_missing(minion), data, master.clock.wall())
+    ask_claimants(master.registrations, master.link, done.released, but=minion)
+    return Answer({"released": released}, committed=True)
+
+
 def handle_resource_stats(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
-    """Answers `registry`, what `ResourceRegistry.stats` says; `types`, how many of each; `minions`, how many manage
-    any; `refused`: minion -> refusals, how many of its registrations in a row were refused or kept back in part, and
-    reasons of the last; `missing`: minion -> type -> what it does not find any more and still manages; and `reports`:
-    minion -> type -> what it said of the type, of those that have anything to say."""
+    """Answers `registry`, the fields of `ResourceRegistry.stats`; `types`, resources of each; `minions` that manage
+    any; `refused`: minion -> refusals, its consecutive registrations that were refused in whole or in part, and the
+    reasons of the last; `missing`: minion -> type -> resources that it still manages and no longer finds; and
+    `reports`: minion -> type -> its report, where that has a problem."""
     views = master.registry.views()
     types = {kind: sum(len(one.ids) for one in holdings.values()) for kind, holdings in views.by_type.items()}
     return Answer(
@@ -130,8 +159,8 @@ def handle_resource_compact(master: Master, _principal: Principal, _request: Map
 
 
 def handle_resource_verify(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
-    """Look at every row, and repair what is damaged; answers `rows`, `problems` (sentences) and `aside`, where the
-    damaged file went, "" when there was nothing to repair."""
+    """Check every row, and repair damage; answers `rows`, `problems` (messages) and `aside`, where the damaged file was
+    moved, or ""."""
     found = master.registry.verify()
     return Answer({"rows": found.rows, "problems": list(found.problems), "aside": found.aside})
 
@@ -140,6 +169,24 @@ def _refused(master: Master) -> Iterator[tuple[MinionId, dict[str, Any]]]:
     for minion, row in master.registrations.rows():
         if row.reasons:
             yield minion, {"refusals": row.refusals, "reasons": list(row.reasons)}
+
+
+def missing_rows(master: Master) -> Iterator[tuple[MinionId, dict[str, dict[str, Any]]]]:
+    """Each minion that misses resources: type -> count, looks, since when, and the first SRNs."""
+    for minion, row in master.registrations.rows():
+        if row.missing:
+            yield (
+                minion,
+                {
+                    kind: {
+                        "count": len(one.since),
+                        "looks": one.looks,
+                        "stale_since": min(one.since.values()),
+                        "resources": sorted(one.since)[:NAMES_SHOWN],
+                    }
+                    for kind, one in row.missing.items()
+                },
+            )
 
 
 def _reports(master: Master) -> Iterator[tuple[MinionId, dict[str, Any]]]:

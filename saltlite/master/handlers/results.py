@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from saltlite.errors import RemoteProtocolError, StoreError
-from saltlite.master.handlers.documents import handle_holds
+from saltlite.master.handlers.documents import handle_digests
 from saltlite.master.processes.context import Master, Refused
 from saltlite.master.store.ports import FunctionSet, PartRow, ReturnCommit, Stored, StoreReader, StoreWriter
 from saltlite.model.events import tag_resource_refused
@@ -24,9 +24,11 @@ from saltlite.model.keys import Fingerprint
 from saltlite.model.signature import by_name
 from saltlite.wire.segment import SegmentRow, decode_segment
 
+log = logging.getLogger(__name__)
+
 
 class Results:
-    """The results of one batch of reports, sorted out; `store` is asked which resources a part is for."""
+    """The results of one batch of reports; `store` says which resources a part is for."""
 
     def __init__(self, store: StoreReader, now: float) -> None:
         self._store = store
@@ -35,14 +37,14 @@ class Results:
         self._commits: list[ReturnCommit] = []
         self._endings: list[tuple[int, ReturnCommit]] = []
         self._unanswered: dict[tuple[Jid, MinionId, int], set[TargetId]] = {}
-        """Of parts with segments here: those of which nothing is here."""
+        """Of parts with segments in this batch: their targets without a result in it."""
         self._refused: dict[tuple[MinionId, Jid], Refused] = {}
         self._acknowledge: dict[Fingerprint, list[str]] = {}
 
-        self.left_out = 0
-        """Results that `put` did not store, for they were none of their minion's."""
-        self.to_tell: list[tuple[MinionId, Refused]] = []
-        """Those of them that `put` found to be about resources and a job that there is."""
+        self.rejected = 0
+        """Results that `put` did not store, because they were not assigned to their minion."""
+        self.to_report: list[tuple[MinionId, Refused]] = []
+        """Those of them that are about resources and a job that exists."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to store."""
@@ -50,7 +52,7 @@ class Results:
 
     @property
     def acknowledge(self) -> list[tuple[str, list[str]]]:
-        """(fingerprint, ids) of all that came, to be told when it is stored; what was refused is forgotten as well."""
+        """(fingerprint, ids) to acknowledge after the commit: all results, so that minions forget rejected ones too."""
         return list(self._acknowledge.items())
 
     def add(self, minion: MinionId, key: Fingerprint, message: dict[str, Any], body: bytes) -> None:
@@ -65,33 +67,33 @@ class Results:
         elif message["state"] == TargetState.RETURNED:
             self._refuse(minion, jid, "a part for resources was said to have returned as a whole")
         else:
-            # Without a body: it would be stored once for each resource that it holds for.
+            # Without a body, which would be stored once for each resource.
             self._endings.append((number, ReturnCommit(key, _return(minion, message, jid, b""))))
 
     def put(self, store: StoreWriter) -> set[Jid]:
-        """Store all of it; the jobs of which it is news."""
+        """Store the results; returns the jobs in which something changed."""
         moved = self._put(store, self._commits)
         moved.update(jid for jid, _target in store.set_parts(self._running()))
         for number, ending in self._endings:
-            # Looked up behind the returns: an ending holds for what has none.
+            # Read after the returns are stored: an ending holds for targets without one.
             unanswered = store.open_in_part(ending.ret.jid, MinionId(ending.ret.id), number)
             moved |= self._put(store, [replace(ending, ret=replace(ending.ret, id=srn)) for srn in unanswered])
         for (minion, jid), refused in self._refused.items():
-            self.left_out += refused.count
-            # In the name of jobs that there are not, anybody can say anything.
+            self.rejected += refused.count
+            # A minion can invent jobs.
             if store.jid_taken(jid):
-                self.to_tell.append((minion, refused))
+                self.to_report.append((minion, refused))
         return moved
 
     def _put(self, store: StoreWriter, commits: list[ReturnCommit]) -> set[Jid]:
-        # What was known, or never assigned, wakes nobody: a minion can say it a thousand times a second.
+        # A known or unassigned result wakes no client: a minion could send it a thousand times a second.
         became = store.put_returns(commits, self._now)
-        self.left_out += became.count(Stored.UNASSIGNED)
+        self.rejected += became.count(Stored.UNASSIGNED)
         return {commit.ret.jid for commit, stored in zip(commits, became, strict=True) if stored is Stored.NEW}
 
     def _running(self) -> list[PartRow]:
-        """Parts that have begun, for some of their resources answered: the others must not be begun once more, where
-        the minion comes back with another disk."""
+        """Parts that have started, since some of their resources answered: the others must not be started again if the
+        minion comes back with another disk."""
         return [
             PartRow(part_id(jid, number), minion, TargetState.RUNNING, "", self._now)
             for (jid, minion, number), unanswered in self._unanswered.items()
@@ -151,14 +153,11 @@ def _return_of_row(row: SegmentRow, jid: Jid) -> Return:
     )
 
 
-log = logging.getLogger(__name__)
-
-
-def tell_left_out(master: Master) -> bool:
-    """An event and a line of the log for each minion that it is time for; whether there was one. Raises StoreError,
-    and then all of it is told later."""
+def report_rejected(master: Master) -> bool:
+    """Write an event and a log line for each minion whose rejected results are due; whether there was one. Raises
+    StoreError, and then a later call writes them."""
     now = master.clock.monotonic()
-    due = master.left_out.due(now)
+    due = master.rejected_results.due(now)
     if not due:
         return False
     with master.store.write() as store:
@@ -166,19 +165,19 @@ def tell_left_out(master: Master) -> bool:
             store.put_event(tag_resource_refused(minion), refused.event(minion), master.clock.wall())
     for minion, refused in due:
         log.warning(
-            "%d results of %s were left out, the first for job %s: %s %s",
+            "%d results of %s were rejected, the first for job %s: %s %s",
             refused.count,
             minion,
             refused.jid,
             refused.reason,
             ", ".join(refused.srns),
         )
-        master.left_out.told(minion, now)
+        master.rejected_results.told(minion, now)
     return True
 
 
 PASSING = frozenset({TargetState.RECEIVED, TargetState.RUNNING})
-"""States that may wait a moment before they are stored: most are overtaken by their return."""
+"""States that are stored after a moment: most are overtaken by their return."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,41 +192,41 @@ class Reported:
 
 @dataclass(slots=True)
 class Passing:
-    """States that were reported and are not stored yet, by part and minion."""
+    """Reported states that are not stored yet, by part and minion."""
 
     rows: dict[tuple[PartId, MinionId], PartRow] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What a batch of reports came to: (fingerprint, results) to acknowledge, and the jobs of which it is news."""
+    """What was stored of a batch: (fingerprint, results) to acknowledge, and the jobs in which something changed."""
 
     acknowledge: list[tuple[str, list[str]]]
     moved: frozenset[Jid]
-    left_out: int = 0
-    """How many results were not stored, for they were none of their minion's (G8)."""
+    rejected: int = 0
+    """Results that were not stored, because they were not assigned to their minion (G8)."""
 
 
 def store_reports(master: Master, reported: Sequence[Reported], passing: Passing) -> Settled:
-    """Store a batch; what was settled by it. States in passing are only noted down.
+    """Store a batch; states in PASSING are only added to `passing`.
 
-    A return that was never assigned to its minion (G8) is acknowledged too: the minion may forget it, the store
-    never had it. Raises StoreError, and then nothing of the batch was stored.
+    A return that was never assigned to its minion (G8) is acknowledged too, so that the minion forgets it. Raises
+    StoreError, and then nothing of the batch was stored.
     """
     now = master.clock.wall()
     results = Results(master.store, now)
     final: list[PartRow] = []
     functions: dict[MinionId, FunctionSet] = {}
-    held: dict[MinionId, dict[str, Any]] = {}
+    announced: dict[MinionId, dict[str, Any]] = {}
     for item in reported:
         message = item.message
         match message["t"]:
             case "return":
-                # One of a segment stays: other resources of its part still run.
+                # The state of a segment's part stays: other resources of it still run.
                 passing.rows.pop((message["jid"], item.id), None)
                 results.add(item.id, item.fingerprint, message, item.body or b"")
             case "digest":
-                held[item.id] = message
+                announced[item.id] = message
             case "functions":
                 functions[item.id] = FunctionSet(message["digest"], by_name(message["functions"]), message["whole"])
             case "job_state":
@@ -240,16 +239,17 @@ def store_reports(master: Master, reported: Sequence[Reported], passing: Passing
             moved.update(jid for jid, _target in store.set_parts(final))
             for minion, known in functions.items():
                 _put_functions(store, minion, known)
-    for minion, refused in results.to_tell:
-        master.left_out.add(minion, refused)
-    _afterwards(partial(tell_left_out, master), "results that were left out cannot be told of for now")
-    for minion, said in held.items():
-        _afterwards(partial(handle_holds, master, minion, said), f"what {minion} holds cannot be compared for now")
-    return Settled(results.acknowledge, frozenset(moved), results.left_out)
+    for minion, refused in results.to_report:
+        master.rejected_results.add(minion, refused)
+    _afterwards(partial(report_rejected, master), "rejected results cannot be reported for now")
+    for minion, digests in announced.items():
+        compare = partial(handle_digests, master, minion, digests)
+        _afterwards(compare, f"the digests of {minion} cannot be compared for now")
+    return Settled(results.acknowledge, frozenset(moved), results.rejected)
 
 
 def _afterwards(work: Callable[[], object], failure: str) -> None:
-    """What follows a commit that stands, whatever becomes of this: no minion is asked for the same results again."""
+    """Work after a commit. It may fail without effect on the commit: minions do not send these results again."""
     try:
         work()
     except StoreError as error:
@@ -257,7 +257,7 @@ def _afterwards(work: Callable[[], object], failure: str) -> None:
 
 
 def _noted(passing: Passing, row: PartRow) -> list[PartRow]:
-    """Note a state down that may wait; one that may not comes back."""
+    """Add a state that may wait to `passing`; return any other."""
     if row.state in PASSING:
         passing.rows[row.part, row.minion] = row
         return []
@@ -266,9 +266,9 @@ def _noted(passing: Passing, row: PartRow) -> list[PartRow]:
 
 
 def store_passing(master: Master, passing: Passing) -> bool:
-    """Store the states that no return has overtaken; whether any target moved.
+    """Store the states that no return has overtaken; whether any target changed state.
 
-    Whoever takes up a job that an operator has ended is told so again: the cancel may have overtaken the job.
+    A minion that starts a job which was ended is told again to end it: the cancel may have overtaken the job.
     """
     rows, passing.rows = passing.rows, {}
     if not rows:
@@ -282,7 +282,7 @@ def store_passing(master: Master, passing: Passing) -> bool:
 
 
 def _put_functions(store: StoreWriter, minion: MinionId, known: FunctionSet) -> None:
-    """Keep the set, and that it is this minion's: modules change while a session lasts."""
+    """Store the set, and that this minion has it: modules may change during a session."""
     store.put_functions(known)
     row = store.minion(minion)
     if row is not None and row.functions != known.digest:

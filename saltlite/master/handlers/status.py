@@ -1,4 +1,4 @@
-"""How the master and its fleet stand: who is up, what waits, and how far behind what is."""
+"""The status of the master and its fleet: minions, queues, resources, and the lag of event log readers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from saltlite import __version__
 from saltlite.auth.acl import Principal
 from saltlite.master.handlers.minions import minion_rows
-from saltlite.master.handlers.registration import missing_rows
+from saltlite.master.handlers.resources import missing_rows
 from saltlite.master.handlers.targets import shown_key_states
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Answer, Master, Question
@@ -20,20 +20,20 @@ MISSING_MAX = 100
 """Minions with missing resources that one answer names."""
 
 PROBLEMS_MAX = 5
-"""Sentences about one resource type."""
+"""Messages about one resource type."""
 
 
 def handle_status(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
-    """Answers `master`, `store`, `minions`, `counts`, `queues`, `resources`, `readers`, and `link`, which is None
-    without an answer of it. Pending keys are among `minions` and `counts` for callers who may list keys.
+    """Answers `master`, `store`, `minions`, `counts`, `queues`, `resources`, `readers`, and `link`, None if the link
+    process does not answer. Pending keys are among `minions` and `counts` for users who may list keys.
 
-    `readers` has of each process that reads the event log (returners, hooks) how many events it is `behind`, and for
-    how long the first of them has waited, `lag_s`.
+    `readers` has for each process that reads the event log (returners, hooks) how many events it is `behind`, and how
+    long the first of them has waited, `lag_s`.
 
-    Of `resources`, `refused` counts minions whose registration was refused, wholly or in part; `incomplete`: rows were
-    lost to damage, and not every minion has registered again since; `missing`: minion -> type -> how many resources it
-    does not find any more and still manages, MISSING_MAX minions at most; `types`: type -> `count` and `minions`, and
-    `problems`, sentences about those that could not be used or found nothing, PROBLEMS_MAX of a type at most.
+    In `resources`, `refused` counts minions whose registration was refused, wholly or in part; `incomplete` means that
+    rows were lost to damage and not every minion has registered again; `missing` is minion -> type -> resources that it
+    still manages and no longer finds, of MISSING_MAX minions; `types` is type -> `count`, `minions`, and `problems`,
+    messages about types that could not be used or found nothing, PROBLEMS_MAX of each.
 
     Times are wall-clock seconds since 1970, lags seconds. A minion that is up was `last_seen` when it came.
     """
@@ -77,8 +77,8 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
         "readers": {name: _lag(master, path) for name, path in terms.readers.items()},
     }
 
-    def fields(said: IpcMessage | None) -> dict[str, Any]:
-        return {**answer, "link": said["figures"] if said is not None else None}
+    def fields(reply: IpcMessage | None) -> dict[str, Any]:
+        return {**answer, "link": reply["figures"] if reply is not None else None}
 
     return Answer(question=Question(ipc.ask_stats, fields))
 
@@ -92,9 +92,9 @@ def _types(master: Master) -> dict[str, dict[str, Any]]:
     problems: dict[str, list[str]] = {}
     for minion, row in master.registrations.rows():
         for kind, report in row.reports.items():
-            told = problems.setdefault(kind, [])
-            if report.problem() and len(told) < PROBLEMS_MAX:
-                told.append(f"{minion}: {report.problem()}")
+            messages = problems.setdefault(kind, [])
+            if report.problem() and len(messages) < PROBLEMS_MAX:
+                messages.append(f"{minion}: {report.problem()}")
     return {
         kind: {
             "count": sum(len(one.ids) for one in views.get(kind, {}).values()),
@@ -106,7 +106,7 @@ def _types(master: Master) -> dict[str, dict[str, Any]]:
 
 
 def _lag(master: Master, path: str) -> dict[str, Any]:
-    """How far behind the reader is whose cursor stands in that file; one that has none yet has missed nothing."""
+    """How far the reader with that cursor file is behind; one without a cursor has missed nothing."""
     last = master.store.last_seq()
     after = CursorFile(path).read().get("seq", last)
     waiting = master.store.events(after, 1)

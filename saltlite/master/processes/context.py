@@ -216,7 +216,7 @@ class Master:
     logins: Logins = field(init=False)
     proofs: RecentProofs = field(default_factory=RecentProofs)
     functions: RecentFunctions = field(default_factory=RecentFunctions)
-    left_out: RejectedResults = field(default_factory=RejectedResults)
+    rejected_results: RejectedResults = field(default_factory=RejectedResults)
     budget: Budget = field(default_factory=Budget)
     """What the patterns of the current request may still cost."""
     selected: dict[str, frozenset[TargetId]] = field(default_factory=dict)

@@ -21,11 +21,11 @@ from saltlite.master.handlers import minions
 from saltlite.master.handlers.auth import WRONG
 from saltlite.master.handlers.delivery import handle_pull, release_due
 from saltlite.master.handlers.documents import FOR_FILES, answer
-from saltlite.master.handlers.events import EventStream, tell_ended
+from saltlite.master.handlers.events import EventStream, report_ended_turns
 from saltlite.master.handlers.jobs import Follower
 from saltlite.master.handlers.keys import handle_decide, handle_suspect
 from saltlite.master.handlers.operator_verbs import VERBS, handle_request
-from saltlite.master.handlers.results import Passing, Reported, Settled, store_passing, store_reports, tell_left_out
+from saltlite.master.handlers.results import Passing, Reported, Settled, report_rejected, store_passing, store_reports
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.auth_process import Backends, Verdict
 from saltlite.master.processes.context import Answer, Follow, LoginCheck, Master, Stream, Watch
@@ -123,7 +123,7 @@ def settle(master: Master, reported: Sequence[Reported], passing: Passing, marks
         return _batch(master, reported, passing, marks)
     kept = [item for item in reported if not _is_refused(item, marks)]
     settled = _batch(master, kept, passing, marks) if kept else Settled([], moved=frozenset())
-    return Settled(settled.acknowledge, settled.moved, settled.left_out + len(reported) - len(kept))
+    return Settled(settled.acknowledge, settled.moved, settled.rejected + len(reported) - len(kept))
 
 
 def _batch(master: Master, reported: Sequence[Reported], passing: Passing, marks: Marks) -> Settled:
@@ -139,7 +139,7 @@ def _batch(master: Master, reported: Sequence[Reported], passing: Passing, marks
 
 def _alone(master: Master, item: Reported, passing: Passing, marks: Marks) -> Settled:
     if _is_refused(item, marks):
-        return Settled([], moved=frozenset(), left_out=1)
+        return Settled([], moved=frozenset(), rejected=1)
     with marks.named(turn_of_report(marks.board, item)):
         try:
             return store_reports(master, [item], passing)
@@ -166,7 +166,7 @@ def _together(every: Iterable[Settled]) -> Settled:
     return Settled(
         [pair for settled in found for pair in settled.acknowledge],
         moved=frozenset(jid for settled in found for jid in settled.moved),
-        left_out=sum(settled.left_out for settled in found),
+        rejected=sum(settled.rejected for settled in found),
     )
 
 
@@ -355,7 +355,7 @@ class MWorker:
         # Last, because clients wait for their streams, and nothing waits for an acknowledgement.
         for number in numbers[:-1]:
             self._link.committed(number, [])
-        self._link.committed(numbers[-1], settled.acknowledge, settled.left_out)
+        self._link.committed(numbers[-1], settled.acknowledge, settled.rejected)
         if self._passing.rows and not self._passing_due:
             self._passing_due = True
             self._reactor.call_later(PASSING_S, self._store_passing)
@@ -382,16 +382,16 @@ class MWorker:
         self._wake_streams()
         self._link.wake_up()
 
-    def _tell_left_out(self) -> None:
-        if tell_left_out(self._master):
+    def _report_rejected(self) -> None:
+        if report_rejected(self._master):
             self._committed()
 
     def _tell_ended(self) -> None:
-        if tell_ended(self._master, self._marks):
+        if report_ended_turns(self._master, self._marks):
             self._committed()
 
     def _tick(self) -> None:
-        self._logged(self._tell_left_out)
+        self._logged(self._report_rejected)
         self._logged(self._tell_ended)
         self._wake_streams()
         self._reactor.call_later(LOOK_S, self._tick)
