@@ -52,6 +52,42 @@ SYNONYMS_WITH_A_REASON = {
     ("plugins/modules/http.py", "agent"): "the argument's name in Salt: HTTP's User-Agent",
     ("wire/merkle.py", "node"): "of a tree; no machine is meant",
 }
+RENAMED = {
+    "bell": "wake-up",
+    "clones": "duplicate_keys",
+    "desk": "file service",
+    "door": "ConnectionLimiter",
+    "doorway": "handshakes",
+    "errand": "rpc",
+    "filelane": "request_queue",
+    "fitting": "function_support",
+    "fold": "nodeset",
+    "guest": "local_clients, or salt_compat in the loader",
+    "handing": "result_queue",
+    "hub": "session manager",
+    "lanes": "slots",
+    "lowest": "salt_files",
+    "office": "AppContext",
+    "owntargets": "local_matcher",
+    "pace": "RateLimiter",
+    "parcels": "deliveries",
+    "remembering": "journal_recovery",
+    "saltguests": "salt_compat",
+    "spare": "prefork pool",
+    "stray": "undeclared",
+    "straycalls": "undeclared_calls",
+    "turns": "FairSemaphore",
+    "upkeep": "registry_maintenance",
+}
+"""Words that modules, classes and functions once had in their names, and the field's term for each."""
+SHARED_CLASS_NAMES = {
+    "Answer", "Arrival", "Batch", "Call", "Change", "Connection", "Data", "Delivery", "Documents", "Entry",
+    "EventSender", "Events", "Feed", "Finding", "Fleet", "Follower", "Hook", "Hooks", "Identity", "JobCall", "Kind",
+    "Known", "Login", "Machine", "Master", "MemoryFile", "Missing", "Open", "Option", "Outcome", "Part", "Passing",
+    "Place", "Reply", "Report", "Results", "Rules", "Runners", "Segments", "Session", "Severity", "Standing",
+    "Step", "Table", "Verdict", "Wanted", "Wheel",
+}  # fmt: skip
+"""Class names of several packages, which the package of each makes plain. No new one: a class name stands once."""
 NAMES_OF_DRIVERS = {
     "cache_node", "cache_node_list", "get_node", "list_nodes", "list_nodes_full", "list_nodes_min", "list_nodes_select",
 }  # fmt: skip
@@ -191,6 +227,34 @@ def test_names_are_salts_words_and_say_what_they_name(path: Path) -> None:
         assert not CLASSES_THAT_SAY_NOTHING.search(name), name
     assert path.stem not in NAMES_THAT_SAY_NOTHING
     assert path.parent.name not in NAMES_THAT_SAY_NOTHING
+
+
+def named_objects(path: Path) -> Iterator[str]:
+    """The names of the module, its classes and its functions."""
+    yield path.stem
+    for item in ast.walk(parsed(path)):
+        if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield item.name
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=name_of)
+def test_no_name_has_a_word_that_the_field_does_not_know(path: Path) -> None:
+    for name in named_objects(path):
+        renamed = words_of(name) & RENAMED.keys()
+        assert not renamed, f"{name}: say " + ", ".join(RENAMED[word] for word in renamed)
+
+
+def test_a_class_name_stands_once_or_its_package_makes_the_difference_plain() -> None:
+    folders: dict[str, list[str]] = {}
+    for path in PRODUCT:
+        if name_of(path).startswith(PLUGIN_FOLDERS):
+            continue
+        for item in parsed(path).body:
+            if isinstance(item, ast.ClassDef) and not item.name.startswith("_"):
+                folders.setdefault(item.name, []).append(Path(name_of(path)).parent.as_posix())
+    several = {name: found for name, found in folders.items() if len(found) > 1}
+    assert sorted(several.keys() - SHARED_CLASS_NAMES) == []
+    assert {name: found for name, found in several.items() if len(set(found)) < len(found)} == {}
 
 
 def test_every_exception_from_the_vocabulary_is_still_needed() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from saltlite.config.master import LOG_LEVELS
-from saltlite.config.options import Choice, Duration, FilePath, Flag, Text, Texts, Whole, option
+from saltlite.config.options import Choice, Duration, FilePath, FlagKind, IntegerKind, TextKind, Texts, option
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
 from saltlite.config.values import PORT_MAX
 
@@ -26,14 +26,14 @@ class ApiConfig:
     interface: str = option(
         "0.0.0.0",  # noqa: S104 - callers are elsewhere; every request is authorised by the master
         "The address to listen on: an IPv4 or IPv6 address of this machine.",
-        Text(required=True),
+        TextKind(required=True),
     )
-    port: int = option(8000, "The TCP port of the API.", Whole(1, PORT_MAX))
+    port: int = option(8000, "The TCP port of the API.", IntegerKind(1, PORT_MAX))
     user: str = option(
         "saltlite-api",
         "The user that the API becomes when it is started as root; not that of the master. Started by anybody else, it "
         "stays that user and this option has no effect.",
-        Text(required=True),
+        TextKind(required=True),
     )
     sock_dir: str = option(
         DEFAULT_SOCK_DIR,
@@ -60,7 +60,7 @@ class ApiConfig:
         False,
         "Whether the API speaks HTTP without TLS: only behind a proxy on this machine, for passwords and tokens are in "
         "the requests.",
-        Flag(),
+        FlagKind(),
     )
     netapi_enable_clients: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         list(CLIENTS),
@@ -70,31 +70,31 @@ class ApiConfig:
     max_request_body_size: int = option(
         1_048_576,
         "The largest body of a request.",
-        Whole(1024, 32 * 1024 * 1024),
+        IntegerKind(1024, 32 * 1024 * 1024),
         unit="bytes",
     )
     requests_per_address: int = option(
         300,
         "How many requests one address may make; more are answered 429. Ten seconds' worth may come at once.",
-        Whole(1, 100_000),
+        IntegerKind(1, 100_000),
         unit="requests per second",
     )
     logins_per_address: int = option(
         20,
         "How many logins one address may try; more are answered 429.",
-        Whole(1, 100_000),
+        IntegerKind(1, 100_000),
         unit="logins per minute",
     )
     connections_max: int = option(
         4096,
         "How many connections may be open, those that watch events included.",
-        Whole(8, 65_536),
+        IntegerKind(8, 65_536),
         unit="connections",
     )
     connections_per_address: int = option(
         2048,
         "How many connections one address may have open.",
-        Whole(1, 65_536),
+        IntegerKind(1, 65_536),
         unit="connections",
     )
     request_timeout: float = option(
@@ -117,18 +117,18 @@ class ApiConfig:
         False,
         "Whether POST /hook takes requests without a token. Their events are made by the API's own user, whom the "
         "master must grant the paths: publisher_acl: {saltlite-api: [{'@hook': [deploy, 'ci/*']}]}.",
-        Flag(),
+        FlagKind(),
     )
     webhooks_per_second: int = option(
         20,
         "How many hooks are taken from everybody together; more are answered 429. Each is an event that is stored.",
-        Whole(1, 10_000),
+        IntegerKind(1, 10_000),
         unit="hooks per second",
     )
     stats_disable_auth: bool = option(
         False,
         "Whether GET /stats and GET /metrics answer requests without a token.",
-        Flag(),
+        FlagKind(),
     )
     log_level: str = option("warning", "The least severe messages that are logged.", Choice(LOG_LEVELS))
     log_file: str = option(

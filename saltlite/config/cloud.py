@@ -8,7 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from saltlite.config.master import LOG_LEVELS
-from saltlite.config.options import AnyMap, Choice, Duration, FilePath, FilePaths, Flag, Text, Whole, option
+from saltlite.config.options import (
+    AnyMap,
+    Choice,
+    Duration,
+    FilePath,
+    FilePaths,
+    FlagKind,
+    IntegerKind,
+    TextKind,
+    option,
+)
 from saltlite.config.paths import DEFAULT_ROOT_DIR, require_path
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
@@ -47,12 +57,12 @@ class CloudConfig:
     deploy: bool = option(
         True,
         "Whether new machines become minions, where neither the machine nor its profile or provider says.",
-        Flag(),
+        FlagKind(),
     )
     script: str = option(
         "",
         "The script that makes a machine a minion, where nobody says; '' means the one that comes with saltlite.",
-        Text(check=require_path),
+        TextKind(check=require_path),
     )
     minion: dict[str, Any] = option(  # noqa: RUF009 - as above
         {},
@@ -63,7 +73,7 @@ class CloudConfig:
     append_domain: str = option(
         "",
         "What is put behind the name of a machine, with a dot, to make the id of its minion.",
-        Text(),
+        TextKind(),
     )
     defaults: dict[str, Any] = option(  # noqa: RUF009 - as above
         {},
@@ -74,7 +84,7 @@ class CloudConfig:
         True,
         "Whether a machine that did not become what it should be is destroyed; a machine and its profile may say so "
         "too.",
-        Flag(),
+        FlagKind(),
     )
     join_token_expires: float = option(
         HOUR,
@@ -89,13 +99,13 @@ class CloudConfig:
     parallel_max: int = option(
         10,
         "How many machines are made or destroyed at the same time with -P.",
-        Whole(1, 100),
+        IntegerKind(1, 100),
         unit="machines",
     )
     update_cachedir: bool = option(
         True,
         "Whether what providers say of their machines is kept in cachedir.",
-        Flag(),
+        FlagKind(),
     )
     filter_events: dict[str, Any] = option(  # noqa: RUF009 - as above
         {},

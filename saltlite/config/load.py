@@ -37,7 +37,7 @@ PROBLEMS_MAX = 20
 """Problems that one message lists; a file with more of them is the wrong file."""
 
 
-class Place(NamedTuple):
+class OptionSource(NamedTuple):
     """Where a file sets an option."""
 
     path: str
@@ -58,7 +58,7 @@ class Loaded(Generic[C]):
 
     config: C
     files: tuple[str, ...]
-    places: dict[str, Place]
+    places: dict[str, OptionSource]
 
     @property
     def origins(self) -> dict[str, str]:
@@ -72,7 +72,7 @@ def load_master(config_dir: str) -> Loaded[MasterConfig]:
     The default folder may lack the main file, which means the defaults; a folder that somebody named may
     not. Raises ConfigError with every problem.
     """
-    reading = Reading(options_of(MasterConfig))
+    reading = ConfigReader(options_of(MasterConfig))
     reading.read_all(config_dir, "master")
     config = assemble(MasterConfig, reading.values)
     socket = master_socket(config.sock_dir)
@@ -92,7 +92,7 @@ def load_minion(config_dir: str) -> Loaded[MinionConfig]:
     Keys with a dot configure execution modules and end in `module_config`, as they are. Otherwise as
     `load_master`.
     """
-    reading = Reading(options_of(MinionConfig), module_config={})
+    reading = ConfigReader(options_of(MinionConfig), module_config={})
     reading.read_all(config_dir, "minion")
     own = {"module_config": reading.module_config, "conf_file": os.path.join(os.path.abspath(config_dir), "minion")}
     config = assemble(MinionConfig, {**reading.values, **own})
@@ -106,7 +106,7 @@ def load_minion(config_dir: str) -> Loaded[MinionConfig]:
 
 def load_api(config_dir: str) -> Loaded[ApiConfig]:
     """The API's configuration from `config_dir`/api and `config_dir`/api.d/*.conf; as `load_master`."""
-    reading = Reading(options_of(ApiConfig))
+    reading = ConfigReader(options_of(ApiConfig))
     reading.read_all(config_dir, "api")
     config = assemble(ApiConfig, reading.values)
     unknown = [name for name in config.netapi_enable_clients if name not in CLIENTS]
@@ -121,14 +121,14 @@ def load_api(config_dir: str) -> Loaded[ApiConfig]:
     return Loaded(config, tuple(reading.files), reading.places)
 
 
-class Reading:
+class ConfigReader:
     """What the files of one configuration have said so far."""
 
     def __init__(self, known: dict[str, Option], *, module_config: dict[str, Any] | None = None) -> None:
         self.values: dict[str, Any] = {}
         self.module_config = module_config
         self.files: list[str] = []
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, OptionSource] = {}
         self._known = known
         self._problems: list[str] = []
 
@@ -199,7 +199,7 @@ class Reading:
             hint = f" (did you mean '{close}'?)" if close else ""
             self._complain(path, key.where, f"unknown option {describe(Scalar(key.where, name))}{hint}")
             return
-        self.places[name] = Place(path, key.where)
+        self.places[name] = OptionSource(path, key.where)
 
     def _complain_misfit(self, path: str, key: Scalar, known: Option, misfit: MisfitError) -> None:
         takes = f"'{known.name}' takes {known.takes.wants()}"

@@ -13,15 +13,15 @@ from saltlite.config.options import (
     Duration,
     FilePath,
     FilePaths,
-    FileRoots,
-    Flag,
+    FileRootsKind,
+    FlagKind,
     GlobsByType,
+    IntegerKind,
     MapOfMaps,
     MisfitError,
-    Text,
+    TextKind,
     TextLists,
     Texts,
-    Whole,
     option,
 )
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
@@ -120,30 +120,30 @@ class MasterConfig:
     interface: str = option(
         "0.0.0.0",  # noqa: S104 - minions are elsewhere; every connection is authenticated before it is served
         "The address to listen on for minions: an IPv4 or IPv6 address of this machine.",
-        Text(required=True),
+        TextKind(required=True),
     )
     port: int = option(
         4515,
         "The one TCP port that minions connect to.",
-        Whole(1, PORT_MAX),
+        IntegerKind(1, PORT_MAX),
     )
     user: str = option(
         "saltlite",
         "The user that the master becomes when it is started as root. Started by anybody else, it stays that "
         "user and this option has no effect.",
-        Text(required=True),
+        TextKind(required=True),
     )
     link_user: str = option(
         "saltlite-link",
         "The user that the link process becomes when the master is started as root: the one process of the master that "
         "reads what strangers send. With a user of its own it can open neither the store nor any file of the master, "
         "also when it was taken over. That of `user` does without this protection, and `saltlite doctor` says so.",
-        Text(required=True),
+        TextKind(required=True),
     )
     master_name: str = option(
         "",
         "The name of this master in certificates, logs and events; empty means the host name.",
-        Text(),
+        TextKind(),
     )
     pki_dir: str = option(
         "/etc/saltlite/pki/master",
@@ -169,20 +169,20 @@ class MasterConfig:
         {"base": ["/srv/salt"]},
         "The folders of files that minions may fetch, by environment; the first folder that has a file wins. Every "
         "accepted minion may read all of them.",
-        FileRoots(),
+        FileRootsKind(),
     )
     pillar_roots: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
         {"base": ["/srv/pillar"]},
         "The folders of pillar files, by environment; the first folder that has a file wins. top.sls says which minion "
         "gets what of them. Grains are what a minion says of itself: give by id what only some minions may know. Keep "
         "these folders out of file_roots, which every minion may read.",
-        FileRoots(),
+        FileRootsKind(),
     )
     minion_data_cache: bool = option(
         True,
         "Whether the master keeps the pillar that it made for each minion below cachedir, readable by `user` only, so "
         "that targets can select minions by it (-I, -J). Without it such a target is an error, and what was kept goes.",
-        Flag(),
+        FlagKind(),
     )
     file_ignore_glob: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],
@@ -192,18 +192,18 @@ class MasterConfig:
     fileserver_max: int = option(
         16_384,
         "The largest file that is served; a larger one is as good as missing, and the log says so.",
-        Whole(1, 100_000_000),
+        IntegerKind(1, 100_000_000),
         unit="MiB",
     )
     file_recv: bool = option(
         False,
         "Whether minions may send files with cp.push. They are kept below cachedir, in minions/<id>/files.",
-        Flag(),
+        FlagKind(),
     )
     file_recv_max_size: int = option(
         100,
         "The largest file that is taken from a minion.",
-        Whole(1, 100_000_000),
+        IntegerKind(1, 100_000_000),
         unit="MiB",
     )
     nodegroups: dict[str, str | list[str]] = option(  # noqa: RUF009 - as above
@@ -227,7 +227,7 @@ class MasterConfig:
     resource_quota: int = option(
         100_000,
         "How many resources one minion may register.",
-        Whole(0, 1_000_000),
+        IntegerKind(0, 1_000_000),
         unit="resources",
     )
     registry_fsync: str = option(
@@ -239,7 +239,7 @@ class MasterConfig:
     minion_data_cache_events: bool = option(
         True,
         "Whether each registration of resources is an event (resource/refresh/<minion>).",
-        Flag(),
+        FlagKind(),
     )
     module_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],
@@ -286,7 +286,7 @@ class MasterConfig:
         False,
         "Whether a sync may remove every plug-in of a type because the whitelist and blacklist leave out all that "
         "file_roots have. Otherwise it fails and removes nothing.",
-        Flag(),
+        FlagKind(),
     )
     publisher_acl: dict[str, Any] = option(  # noqa: RUF009 - as above
         {},
@@ -321,7 +321,7 @@ class MasterConfig:
     pam_service: str = option(
         "login",
         "The PAM service of the backend `pam`: a file in /etc/pam.d.",
-        Text(required=True),
+        TextKind(required=True),
     )
     sharedsecret_file: str = option(
         "",
@@ -387,14 +387,14 @@ class MasterConfig:
     worker_threads: int = option(
         4,
         "How many MWorker processes handle requests. One a core is plenty.",
-        Whole(1, 64),
+        IntegerKind(1, 64),
         unit="processes",
     )
     handshakes_per_address: int = option(
         HANDSHAKES_PER_S_PER_ADDRESS,
         "How many new connections one address may open; more are told to come back later. Raise it where "
         "many minions share an address.",
-        Whole(1, 10_000),
+        IntegerKind(1, 10_000),
         unit="handshakes per second",
     )
     timeout: float = option(
@@ -417,13 +417,13 @@ class MasterConfig:
         True,
         "Whether ended jobs keep what they were called with, for `job show` and `job rerun`. Off, arguments leave the "
         "store when the last target of their job has ended. Secrets among arguments always do.",
-        Flag(),
+        FlagKind(),
     )
     store_max: int = option(
         10_240,
         "How large the store may grow. Before it is full the oldest jobs that have ended make room, however "
         "young they are; while it is full all the same, nothing new is published.",
-        Whole(16, 100_000_000),
+        IntegerKind(16, 100_000_000),
         unit="MiB",
     )
 

@@ -13,13 +13,13 @@ from saltlite.config.options import (
     Duration,
     FilePath,
     FilePaths,
-    FileRoots,
-    Flag,
+    FileRootsKind,
+    FlagKind,
     GlobsByType,
-    Text,
+    IntegerKind,
+    TextKind,
     TextMap,
     Texts,
-    Whole,
     WholeMap,
     option,
 )
@@ -60,30 +60,30 @@ class MinionConfig:
     port: int = option(
         4515,
         "The TCP port of the masters that are written without one.",
-        Whole(1, PORT_MAX),
+        IntegerKind(1, PORT_MAX),
     )
     id: str = option(
         "",
         "The id of this minion: a-z, 0-9, '.', '_' and '-'. Empty means the full host name in lower case.",
-        Text(check=parse_minion_id),
+        TextKind(check=parse_minion_id),
     )
     fleet: str = option(
         "",
         "The fingerprint of the fleet that this minion belongs to, as `saltlite key finger` prints it on the "
         "master. A master of another fleet is refused.",
-        Text(check=parse_fingerprint),
+        TextKind(check=parse_fingerprint),
     )
     trust_on_first_use: bool = option(
         False,
         "Whether a minion that knows no fleet yet takes the first one that answers. Whoever controls the "
         "network at that moment can then command this machine; prefer a join token or `fleet`.",
-        Flag(),
+        FlagKind(),
     )
     join_token: str = option(
         "",
         "A token that `saltlite key token create` printed: it names the fleet, and the master accepts the "
         "key of this minion by it. Give it here, with the file readable by root only, or in join_token_file.",
-        Text(check=_check_token),
+        TextKind(check=_check_token),
         secret=True,
     )
     join_token_file: str = option(
@@ -95,7 +95,7 @@ class MinionConfig:
         "saltlite",
         "The user of the process that talks to the network when the minion is started as root. Jobs still "
         "run as root. Started by anybody else, the minion stays that user.",
-        Text(required=True),
+        TextKind(required=True),
     )
     pki_dir: str = option(
         "/etc/saltlite/pki/minion",
@@ -143,24 +143,24 @@ class MinionConfig:
         {},
         "The folders of files, by environment, that `saltlite call` takes for those of a master; without any, "
         "functions that need files fail there. Jobs always get the files of their master.",
-        FileRoots(),
+        FileRootsKind(),
     )
     pillar_roots: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
         {},
         "The folders of pillar files, by environment, of which `saltlite call` makes the pillar; without any it has "
         "what minion_pillar_cache keeps, or none. Jobs always have the pillar of their master.",
-        FileRoots(),
+        FileRootsKind(),
     )
     minion_pillar_cache: bool = option(
         False,
         "Whether the last pillar of the master is kept in cachedir, where its owner alone can read it, so that "
         "`saltlite call` has it. Pillar often holds secrets.",
-        Flag(),
+        FlagKind(),
     )
     clean_dynamic_modules: bool = option(
         True,
         "Whether a sync removes plug-ins from extension_modules that the master has no more.",
-        Flag(),
+        FlagKind(),
     )
     extmod_whitelist: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
         {},
@@ -177,7 +177,7 @@ class MinionConfig:
         False,
         "Whether a sync may remove every plug-in of a type because the whitelist and blacklist leave out all that "
         "the master has. Otherwise it fails and removes nothing.",
-        Flag(),
+        FlagKind(),
     )
     salt_compat: str = option(
         "auto",
@@ -242,7 +242,7 @@ class MinionConfig:
         "The user who calls functions in the place of the minion's own, by the program sudo; empty for none. With it "
         "the executor sudo stands wherever direct_call would. Functions of resources are then refused, and salt:// is "
         "not there.",
-        Text(),
+        TextKind(),
     )
     call_timeout: float = option(
         0.0,
@@ -253,17 +253,17 @@ class MinionConfig:
     nice_level: int = option(
         10,
         "The priority of functions under the executor nice: 19 is the least. Who asks for it may say more.",
-        Whole(0, 19),
+        IntegerKind(0, 19),
     )
     nice_idle_io: bool = option(
         False,
         "Whether functions under the executor nice read and write only while nobody else does.",
-        Flag(),
+        FlagKind(),
     )
     nice_memory: int = option(
         0,
         "The most memory that a process of a function may ask for under the executor nice; 0 means no limit.",
-        Whole(0, 2**50),
+        IntegerKind(0, 2**50),
         unit="bytes",
     )
     audit_file: str = option(
@@ -275,13 +275,13 @@ class MinionConfig:
         False,
         "Whether the executor audit writes down what functions are called with, and not only the names of keyword "
         "arguments. What is named like a secret is left out; there may be others among them.",
-        Flag(),
+        FlagKind(),
     )
     minion_blackout: bool = option(
         False,
         "Whether this minion refuses jobs, but for saltutil.refresh_pillar and those in minion_blackout_whitelist. The "
         "same words work in its grains and its pillar. `saltlite call` is not refused.",
-        Flag(),
+        FlagKind(),
     )
     minion_blackout_whitelist: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],
@@ -302,13 +302,13 @@ class MinionConfig:
     enable_zip_modules: bool = option(
         False,
         "Whether a .zip archive in a folder of plug-ins is one: a folder with its own name and an __init__.py.",
-        Flag(),
+        FlagKind(),
     )
     cython_enable: bool = option(
         False,
         "Whether a .pyx file in a folder of plug-ins is one. Cython and a C compiler must be installed; what is "
         "compiled is kept in cachedir.",
-        Flag(),
+        FlagKind(),
     )
     run_timeout: float = option(
         0.0,
@@ -318,25 +318,25 @@ class MinionConfig:
     jobs_max: int = option(
         JOBS_RUNNING_PER_MINION,
         "How many jobs run at once; others wait for their turn.",
-        Whole(1, 1000),
+        IntegerKind(1, 1000),
         unit="jobs",
     )
     resource_pillar_key: str = option(
         RESOURCE_PILLAR_KEY,
         "The key of the pillar that declares the resources of this minion: a map from resource types to what each of "
         "them wants to know.",
-        Text(),
+        TextKind(),
     )
     resource_workers: int = option(
         32,
         "How many resources of one type are called at once.",
-        Whole(1, 1000),
+        IntegerKind(1, 1000),
         unit="calls",
     )
     resource_type_limits: dict[str, int] = option(  # noqa: RUF009 - a fresh copy for each configuration
         {},
         "Lower limits for single resource types, as in {ssh: 8}.",
-        WholeMap(Whole(1, 1000)),
+        WholeMap(IntegerKind(1, 1000)),
     )
     resource_timeout: float = option(
         60.0,
@@ -347,14 +347,14 @@ class MinionConfig:
     return_max: int = option(
         RETURN_MAX,
         "The largest return that travels to the master. Of a larger one the first part is sent, and says so.",
-        Whole(RETURN_MAX_LEAST, RETURN_MAX),
+        IntegerKind(RETURN_MAX_LEAST, RETURN_MAX),
         unit="bytes",
     )
     kept_returns_max: int = option(
         256 * 1024 * 1024,
         "How much room returns that were too large to travel may take on this minion, for `saltlite job fetch`; "
         "the oldest go first. 0 keeps none.",
-        Whole(0, 2**40),
+        IntegerKind(0, 2**40),
         unit="bytes",
     )
     module_config: dict[str, Any] = field(default_factory=dict)

@@ -47,7 +47,7 @@ class MisfitError(ConfigError):
         self.detail = detail
 
 
-class Kind(Protocol[T]):
+class OptionKind(Protocol[T]):
     """What the values of an option look like."""
 
     def wants(self) -> str:
@@ -79,7 +79,7 @@ def _text_of(written: Written) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextKind:
     """One line of text.
 
     `check` gives the normal form of a text that is not empty, or raises UsageError.
@@ -125,7 +125,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class FlagKind:
     """true or false; `yes`, `on` and `1` are not."""
 
     def wants(self) -> str:
@@ -142,7 +142,7 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class IntegerKind:
     """A whole number."""
 
     minimum: int
@@ -257,7 +257,7 @@ class FilePaths:
 
 
 @dataclass(frozen=True, slots=True)
-class FileRoots:
+class FileRootsKind:
     """A map from environments to lists of folders, each moved as a FilePath is."""
 
     def wants(self) -> str:
@@ -266,7 +266,9 @@ class FileRoots:
     def read(self, written: Written) -> dict[str, list[str]]:
         if not isinstance(written, Map):
             raise MisfitError(written)
-        return {Text(check=parse_env, required=True).read(key): FilePaths().read(value) for key, value in written.pairs}
+        return {
+            TextKind(check=parse_env, required=True).read(key): FilePaths().read(value) for key, value in written.pairs
+        }
 
     def spell(self, value: dict[str, list[str]]) -> str:
         return f"{{{', '.join(f'{quote(env)}: {_spell_list(folders)}' for env, folders in value.items())}}}"
@@ -283,10 +285,10 @@ class Texts:
 
     def read(self, written: Written) -> list[str]:
         if self.or_text and isinstance(written, Scalar):
-            return [Text(required=True).read(written)]
+            return [TextKind(required=True).read(written)]
         if not isinstance(written, Sequence):
             raise MisfitError(written)
-        return [Text(required=True).read(item) for item in written.items]
+        return [TextKind(required=True).read(item) for item in written.items]
 
     def spell(self, value: list[str]) -> str:
         return _spell_list(value)
@@ -303,7 +305,7 @@ class Addresses:
         items = written.items if isinstance(written, Sequence) else (written,)
         if not items:
             raise MisfitError(written)
-        return [Text(check=self._check, required=True).read(item) for item in items]
+        return [TextKind(check=self._check, required=True).read(item) for item in items]
 
     def spell(self, value: list[str]) -> str:
         return quote(value[0]) if len(value) == 1 else _spell_list(value)
@@ -324,7 +326,7 @@ class TextMap:
     def read(self, written: Written) -> dict[str, str]:
         if not isinstance(written, Map):
             raise MisfitError(written)
-        return {key.text: Text(required=True).read(value) for key, value in written.pairs}
+        return {key.text: TextKind(required=True).read(value) for key, value in written.pairs}
 
     def spell(self, value: dict[str, str]) -> str:
         return f"{{{', '.join(f'{quote(k)}: {quote(v)}' for k, v in value.items())}}}"
@@ -334,7 +336,7 @@ class TextMap:
 class WholeMap:
     """A map from text to whole numbers, each as `each` takes it."""
 
-    each: Whole
+    each: IntegerKind
 
     def wants(self) -> str:
         return f"a map from text to {self.each.wants()}"
@@ -368,7 +370,7 @@ class TextLists:
 
     def _value(self, written: Written) -> str | list[str]:
         if self.or_text and isinstance(written, Scalar):
-            return Text(required=True).read(written)
+            return TextKind(required=True).read(written)
         return Texts().read(written)
 
 
@@ -444,7 +446,7 @@ class Option:
     name: str
     default: Any
     doc: str
-    takes: Kind[Any]
+    takes: OptionKind[Any]
     unit: str
     since: str
     secret: bool
@@ -453,7 +455,7 @@ class Option:
 def option(
     default: T,
     doc: str,
-    takes: Kind[T],
+    takes: OptionKind[T],
     *,
     unit: str = "",
     since: str = "0.1",
@@ -501,7 +503,7 @@ def assemble(config_class: type[T], given: Mapping[str, Any]) -> T:
             values[name] = default_under(root_dir, known.default) if moved is None else moved
         elif isinstance(known.takes, FilePaths):
             values[name] = [given_under(root_dir, path) for path in values.get(name, known.default)]
-        elif isinstance(known.takes, FileRoots):
+        elif isinstance(known.takes, FileRootsKind):
             move = given_under if name in values else default_under
             roots = values.get(name, known.default)
             values[name] = {env: [move(root_dir, path) for path in folders] for env, folders in roots.items()}

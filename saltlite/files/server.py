@@ -27,7 +27,7 @@ from saltlite.model.files import parse_env, parse_path
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.platform.files import open_beneath
 from saltlite.platform.reactor import Reactor
-from saltlite.platform.turn_board import Marks, Turn, TurnBoard
+from saltlite.platform.turn_board import Marks, TurnBoard, TurnLabel
 from saltlite.wire.limits import CHUNK, FILE_NAMES, FILE_NAMES_BYTES, MIB
 from saltlite.wire.messages import Message, response_message
 
@@ -284,7 +284,7 @@ class FileServer:
         self._reactor = reactor
         self._desk = desk
         self._uploads = uploads
-        self._hashing: deque[tuple[Finding | Arrival, Say, Turn]] = deque()
+        self._hashing: deque[tuple[Finding | Arrival, Say, TurnLabel]] = deque()
 
     def ask(self, minion: MinionId, message: Message, say: Say) -> None:
         """Answer a `file_request` or `file_put` of that minion by `say`, now or in a later turn."""

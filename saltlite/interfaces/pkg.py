@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypedDict
 from saltlite.interfaces.smi.declare import Interface
 
 
-class Change(TypedDict):
+class PackageChange(TypedDict):
     """What became of one package; an empty text where it was or is not installed."""
 
     old: str
@@ -181,19 +181,19 @@ class PkgInterface(_PkgElsewhere):
         *,
         pkgs: list[Any] | None = None,
         sources: list[Any] | None = None,
-    ) -> dict[str, Change]:
+    ) -> dict[str, PackageChange]:
         """Install packages; what changed."""
         return {}
 
-    def remove(self, name: str | None = None, pkgs: list[Any] | None = None) -> dict[str, Change]:
+    def remove(self, name: str | None = None, pkgs: list[Any] | None = None) -> dict[str, PackageChange]:
         """Remove packages; what changed."""
         return {}
 
-    def purge(self, name: str | None = None, pkgs: list[Any] | None = None) -> dict[str, Change]:
+    def purge(self, name: str | None = None, pkgs: list[Any] | None = None) -> dict[str, PackageChange]:
         """Remove packages with their configuration; what changed."""
         return {}
 
-    def upgrade(self, *, refresh: bool = True) -> dict[str, Change]:
+    def upgrade(self, *, refresh: bool = True) -> dict[str, PackageChange]:
         """Upgrade everything; what changed."""
         return {}
 
@@ -350,7 +350,7 @@ class PkgInterface(_PkgElsewhere):
         return {}
 
     @Interface.supported(os_family=["RedHat"], os=["DragonFly", "FreeBSD"])
-    def update(self) -> dict[str, Change]:
+    def update(self) -> dict[str, PackageChange]:
         """The same as `upgrade`."""
         return {}
 
@@ -469,7 +469,7 @@ class PkgInterface(_PkgElsewhere):
         return {}
 
     @Interface.supported(os=["NixOS"])
-    def uninstall(self, *pkgs: str) -> dict[str, Change]:
+    def uninstall(self, *pkgs: str) -> dict[str, PackageChange]:
         """The same as `remove`."""
         return {}
 

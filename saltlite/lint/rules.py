@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from saltlite.interfaces.smi.declare import Platforms
-from saltlite.interfaces.smi.differences import Level, compare
+from saltlite.interfaces.smi.differences import DifferenceLevel, compare
 from saltlite.lint.source import FunctionDefinition, SourceFunction, SourceInterface, SourceModule
 
 
@@ -336,8 +336,8 @@ def _against(module: SourceModule, parts: Sequence[SourceInterface]) -> Iterator
             )
             continue
         for one in compare(declared[fun].function.signature, function.signature):
-            if one.level is not Level.OK:
-                code = "SMI006" if one.level is Level.ERROR else "SMI008"
+            if one.level is not DifferenceLevel.OK:
+                code = "SMI006" if one.level is DifferenceLevel.ERROR else "SMI008"
                 yield Finding(_file(module, function), function.line, code, f"{fun}: {one.text()} ({title})")
         if declared[fun].not_applicable:
             places = Platforms(declared[fun].not_applicable).text()

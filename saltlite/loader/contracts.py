@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from saltlite.interfaces.smi.contract import Binding, Contract, Mode, Returns, contract_of
+from saltlite.interfaces.smi.contract import Binding, Contract, Mode, ReturnCheck, contract_of
 from saltlite.interfaces.smi.declare import Interface, virtual_name
 from saltlite.loader.failure import FailureKind, failure_of, load_deadline
 from saltlite.loader.index import ModuleFile
@@ -102,7 +102,7 @@ class Contracts:
         self._grains = grains
         self._names = names
         self._mode = Mode(opts.get("smi_mode", Mode.OBSERVE))
-        self._returns = Returns(opts.get("smi_returns", Returns.LOG))
+        self._returns = ReturnCheck(opts.get("smi_returns", ReturnCheck.LOG))
         cachedir = str(opts.get("cachedir") or "")
         self.undeclared = UndeclaredCalls(os.path.join(cachedir, UNDECLARED_FOLDER) if cachedir else "")
         self._files: dict[str, list[ModuleFile]] | None = None

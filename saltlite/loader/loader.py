@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.decorators.notes import note
-from saltlite.interfaces.smi.contract import STUBS, Binding, State
+from saltlite.interfaces.smi.contract import STUBS, Binding, FunctionState
 from saltlite.loader.contracts import Contracts
 from saltlite.loader.documents import Description, Documents, cached_documents
 from saltlite.loader.dunders import Context, Injected, LazyFunctions, LocalMatcher
@@ -300,7 +300,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
         if binding is None:
             return []
         found = ((fun, binding.standing(fun, present=False)) for fun in binding.contract.functions)
-        return [fun for fun, standing in found if standing and standing.state is State.NOT_APPLICABLE]
+        return [fun for fun, standing in found if standing and standing.state is FunctionState.NOT_APPLICABLE]
 
     def _all_names(self) -> list[str]:
         names = {*self.index.all_names(), *self._registry.forced_names()}

@@ -27,7 +27,7 @@ _OTHERS_ANY = stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class UserAccount:
     """A user of this machine."""
 
     name: str
@@ -35,7 +35,7 @@ class Account:
     gid: int
 
 
-def account_of(user: str, instead: str = "set `user: root` to keep root's rights") -> Account:
+def account_of(user: str, instead: str = "set `user: root` to keep root's rights") -> UserAccount:
     """Who the daemon is going to be: `user` when started as root, otherwise who it is already.
 
     Raises MisconfiguredError for a user that does not exist; `instead` is what to do other than to make it.
@@ -46,17 +46,17 @@ def account_of(user: str, instead: str = "set `user: root` to keep root's rights
             name = pwd.getpwuid(uid).pw_name
         except KeyError:
             name = str(uid)
-        return Account(name, uid, os.getegid())
+        return UserAccount(name, uid, os.getegid())
     try:
         entry = pwd.getpwnam(user)
     except KeyError as error:
         raise MisconfiguredError(
             f"there is no user {user!r}: make it with `useradd --system --no-create-home {user}`, or {instead}"
         ) from error
-    return Account(user, entry.pw_uid, entry.pw_gid)
+    return UserAccount(user, entry.pw_uid, entry.pw_gid)
 
 
-def drop_to(user: str) -> Account:
+def drop_to(user: str) -> UserAccount:
     """Become `user` for good when started as root; who the process is now.
 
     Afterwards no program that it starts can gain rights either, and other processes of the user cannot look
@@ -106,7 +106,7 @@ def private_dir(path: str, uid: int, gid: int, mode: int = 0o700) -> None:
                 last = depth == len(names)
                 here = _step(here, name, trusted, mode if last else 0o755, "follow" if not last else "refuse")
                 _check_step(here, "/" + "/".join(names[:depth]), trusted)
-            _own(here, path, Account("", uid, gid), mode)
+            _own(here, path, UserAccount("", uid, gid), mode)
         finally:
             os.close(here)
     except OSError as error:
@@ -142,7 +142,7 @@ def _check_step(fd: int, path: str, trusted: set[int]) -> None:
         )
 
 
-def _own(fd: int, path: str, owner: Account, mode: int) -> None:
+def _own(fd: int, path: str, owner: UserAccount, mode: int) -> None:
     found = os.fstat(fd)
     if os.geteuid() == 0 and found.st_uid == 0 and owner.uid != 0:
         os.fchown(fd, owner.uid, owner.gid)
@@ -231,7 +231,7 @@ def write_secret(path: str, data: bytes) -> None:
         raise StartupError(f"{path} cannot be written ({error.strerror}): run as root or set `root_dir`") from error
 
 
-def start_log(level: str, log_file: str, account: Account) -> None:
+def start_log(level: str, log_file: str, account: UserAccount) -> None:
     """Set logging up so that the process can go on logging as `account`; a missing folder is made.
 
     Raises StartupError when the file cannot be written.

@@ -270,7 +270,7 @@ ROUNDS_MAX = 20
 """How often SIGKILL looks for processes that were started while it was at work."""
 
 
-class Found(NamedTuple):
+class FoundProcess(NamedTuple):
     """One living process; `pid` and `ticks` (start time since boot) together are never reused."""
 
     pid: int
@@ -283,7 +283,7 @@ class ProcessTree:
 
     def __init__(self, leader: int) -> None:
         self._leader = leader
-        self._seen: set[Found] = set()
+        self._seen: set[FoundProcess] = set()
 
     def signal(self, signum: int) -> None:
         """Signal the group and every descendant outside it; none is an error. SIGKILL leaves no descendant.
@@ -302,7 +302,7 @@ class ProcessTree:
             if signum != signal.SIGKILL or not fresh:
                 return
 
-    def _look(self) -> set[Found]:
+    def _look(self) -> set[FoundProcess]:
         """The living descendants of the leader and of those that were seen, and these themselves."""
         living, children = _living()
         found = {process for process in self._seen if living.get(process.pid, process).ticks == process.ticks}
@@ -316,10 +316,10 @@ class ProcessTree:
         return found
 
 
-def _living() -> tuple[dict[int, Found], dict[int, list[Found]]]:
+def _living() -> tuple[dict[int, FoundProcess], dict[int, list[FoundProcess]]]:
     """Every living process by pid, and by the pid of its parent."""
-    living: dict[int, Found] = {}
-    children: dict[int, list[Found]] = defaultdict(list)
+    living: dict[int, FoundProcess] = {}
+    children: dict[int, list[FoundProcess]] = defaultdict(list)
     for name in os.listdir("/proc"):
         if not name.isdecimal():
             continue
@@ -331,13 +331,13 @@ def _living() -> tuple[dict[int, Found], dict[int, list[Found]]]:
         # The name in parentheses may hold anything. proc(5): 3 state, 4 ppid, 5 pgrp, 22 start.
         fields = text[text.rindex(b")") + 2 :].split()
         if fields[0] not in (b"Z", b"X"):
-            process = Found(int(name), int(fields[19]), int(fields[2]))
+            process = FoundProcess(int(name), int(fields[19]), int(fields[2]))
             living[process.pid] = process
             children[int(fields[1])].append(process)
     return living, children
 
 
-def _signal(process: Found, signum: int) -> None:
+def _signal(process: FoundProcess, signum: int) -> None:
     """Signal it, through a descriptor that was opened before it was looked at again: a pid may be reused."""
     with contextlib.suppress(ProcessLookupError, FileNotFoundError, PermissionError):
         fd = os.pidfd_open(process.pid)

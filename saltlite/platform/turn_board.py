@@ -37,7 +37,7 @@ _ENDED = struct.Struct(f"={_DIGEST_BYTES}sdd?{_NAME_BYTES}s{TEXT_BYTES}s")
 """Digest, when, how long, whether it was told, process, text."""
 
 
-class Turn(NamedTuple):
+class TurnLabel(NamedTuple):
     """A piece of work. `text` names it in the log. Work with a `digest` (see `TurnBoard.digest`) is refused when it was
     ended; work without one cannot be told from other work, and is not. `is_reports`: of several minions, maybe."""
 
@@ -46,14 +46,14 @@ class Turn(NamedTuple):
     is_reports: bool = False
 
 
-class Seen(NamedTuple):
+class SlotState(NamedTuple):
     """What stands in a slot. Two turns of one process never have the same `number`."""
 
     number: int
-    turn: Turn
+    turn: TurnLabel
 
 
-class Ended(NamedTuple):
+class EndedTurn(NamedTuple):
     """A turn that was ended: in which process, and after how many seconds."""
 
     text: str
@@ -63,7 +63,7 @@ class Ended(NamedTuple):
     place: int
 
 
-NAMELESS = Turn("work that has no name of its own")
+NAMELESS = TurnLabel("work that has no name of its own")
 
 
 class TurnBoard:
@@ -106,14 +106,14 @@ class TurnBoard:
         """How the process of that name writes its slot."""
         return Marks(self, name, self._memory, self._slots[name])
 
-    def seen(self, name: str) -> Seen | None:
+    def seen(self, name: str) -> SlotState | None:
         """The turn that this process is in; None while it waits for work."""
         number, is_reports, digest, text = _SLOT.unpack_from(self._memory, self._slots[name])
         if not number:
             return None
-        return Seen(number, Turn(_text(text), digest if any(digest) else b"", is_reports))
+        return SlotState(number, TurnLabel(_text(text), digest if any(digest) else b"", is_reports))
 
-    def end(self, name: str, turn: Turn, held_s: float) -> None:
+    def end(self, name: str, turn: TurnLabel, held_s: float) -> None:
         """This turn of that process is ended after so many seconds: it is refused from now on."""
         count, _refusing_until, careful_until = _HEAD.unpack_from(self._memory, self._head)
         at = self._now()
@@ -124,7 +124,7 @@ class TurnBoard:
         careful_until = at + CAREFUL_S if turn.is_reports else careful_until
         _HEAD.pack_into(self._memory, self._head, count + 1, at + REFUSED_S, careful_until)
 
-    def ended(self, digest: bytes) -> Ended | None:
+    def ended(self, digest: bytes) -> EndedTurn | None:
         """The turn about the same work that was ended less than REFUSED_S ago."""
         if not digest or not self.is_refusing():
             return None
@@ -136,7 +136,7 @@ class TurnBoard:
             return None
         return self._read(place)
 
-    def renew(self, ended: Ended) -> None:
+    def renew(self, ended: EndedTurn) -> None:
         """It was asked for again: it is refused for REFUSED_S from now on."""
         _digest, _at, *rest = _ENDED.unpack_from(self._memory, ended.place)
         at = self._now()
@@ -152,14 +152,14 @@ class TurnBoard:
         """Whether reports are to be judged one by one."""
         return bool(_HEAD.unpack_from(self._memory, self._head)[2] > self._now())
 
-    def untold(self, name: str) -> list[Ended]:
-        """Ended turns of which that MWorker is to tell operators: its own, and the first one tells those of others."""
+    def untold(self, name: str) -> list[EndedTurn]:
+        """Ended turns that this MWorker reports to operators: its own, and for the first one those of others."""
         count = min(_NUMBER.unpack_from(self._memory, self._head)[0], ENDED_MAX)
         every = [self._ring + index * _ENDED.size for index in range(count)]
         rows = [self._read(place) for place in every if not self._row(place)[3]]
         return [row for row in rows if name in (row.process, self._first if row.process in self.own else "")]
 
-    def told(self, ended: Ended) -> None:
+    def told(self, ended: EndedTurn) -> None:
         """Operators were told of it."""
         digest, at, held_s, _told, process, text = self._row(ended.place)
         _ENDED.pack_into(self._memory, ended.place, digest, at, held_s, True, process, text)
@@ -168,9 +168,9 @@ class TurnBoard:
         digest, at, held_s, told, process, text = _ENDED.unpack_from(self._memory, place)
         return digest, at, held_s, told, process, text
 
-    def _read(self, place: int) -> Ended:
+    def _read(self, place: int) -> EndedTurn:
         digest, _at, held_s, _told, process, text = self._row(place)
-        return Ended(_text(text), _text(process), held_s, digest, place)
+        return EndedTurn(_text(text), _text(process), held_s, digest, place)
 
 
 class Marks:
@@ -195,12 +195,12 @@ class Marks:
         _NUMBER.pack_into(self._memory, self._slot, 0)
 
     @property
-    def now(self) -> Turn:
+    def now(self) -> TurnLabel:
         """The turn that this process is in."""
         return self._turn
 
     @contextmanager
-    def named(self, turn: Turn) -> Iterator[None]:
+    def named(self, turn: TurnLabel) -> Iterator[None]:
         """What is done in this block is that; it has a deadline of its own."""
         outer = self._turn
         self._put(turn)
@@ -209,7 +209,7 @@ class Marks:
         finally:
             self._put(outer)
 
-    def _put(self, turn: Turn) -> None:
+    def _put(self, turn: TurnLabel) -> None:
         self._turn = turn
         self._number += 1
         text, digest, is_reports = turn

@@ -1,8 +1,8 @@
-"""Targeting: which minions and which resources an expression means.
+"""Targeting: resolves a target to the minions and resources that it selects.
 
-What belongs here: the one evaluator of targets. One file a matcher, the parser of compound targets, nodegroups, and
-`resolve` and `explain`, the only ways in. What does not: where ids, owners, grains and pillar come from (the port
-`Fleet`), and what is then done with what was selected.
+`expression` parses compound targets and nodegroups, `matchers` decides single terms, `evaluate` joins them, and
+`patterns` runs globs and regular expressions within a `budget`. Ids, owners, grains and pillar come through the port
+`fleet.Fleet`; `grain_index` answers questions about them on the master. Callers use `resolve` and `explain`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,16 @@ from functools import cached_property
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.job import Target, TargetKind
-from saltlite.targeting.evaluate import Evaluation, Explanation, explain_one
-from saltlite.targeting.expression import Engine, Expression, Place, Term, parse_compound, parse_nodegroup, terms_of
+from saltlite.targeting.evaluate import Explanation, TargetEvaluation, explain_one
+from saltlite.targeting.expression import (
+    Engine,
+    Expression,
+    Term,
+    WordPosition,
+    parse_compound,
+    parse_nodegroup,
+    terms_of,
+)
 from saltlite.targeting.fleet import Fleet, Selection
 from saltlite.targeting.matchers import look_up
 from saltlite.targeting.patterns import has_wildcard
@@ -34,13 +42,13 @@ _QUESTIONS = frozenset({TargetKind.GRAIN, TargetKind.GRAIN_PCRE, TargetKind.PILL
 
 
 def resolve(target: Target, fleet: Fleet) -> Selection:
-    """What the target selects. Raises UsageError for what is no target, with the word and its place.
+    """What the target selects. Raises UsageError, with the word and its position, for an invalid target.
 
-    Resources are looked for when `Selection.resources` is looked at first, and stay as they were found then.
+    The resources are found at the first access to `Selection.resources`.
     """
     evaluation = _evaluation(target, fleet)
     named: set[TargetId] = set()
-    namesakes: list[frozenset[TargetId]] = []
+    id_collisions: list[frozenset[TargetId]] = []
     unknown: dict[str, None] = {}
     for name in evaluation.names():
         if name.minion is None and not name.rows:
@@ -49,17 +57,17 @@ def resolve(target: Target, fleet: Fleet) -> Selection:
         if name.minion is not None and name.minion in evaluation.minions:
             meant.add(name.minion)
         if len(meant) > 1:
-            namesakes.append(frozenset(meant))
+            id_collisions.append(frozenset(meant))
         else:
             named |= meant
     resources = _Resources(evaluation)
-    return Selection(evaluation.minions, resources, frozenset(named), tuple(unknown), tuple(namesakes))
+    return Selection(evaluation.minions, resources, frozenset(named), tuple(unknown), tuple(id_collisions))
 
 
 def explain(target: Target, fleet: Fleet, name: str) -> Explanation:
-    """Why the target selects this minion or resource, or does not: an id of a minion, an SRN or a bare id.
+    """Why the target selects a minion or resource, or does not. `name` is a minion id, an SRN or a bare id.
 
-    Raises UsageError for what is no target, and for a name that nothing has or several resources have.
+    Raises UsageError for an invalid target, and for an unknown or ambiguous name.
     """
     evaluation = _evaluation(target, fleet)
     minion = MinionId(name)
@@ -75,31 +83,31 @@ def explain(target: Target, fleet: Fleet, name: str) -> Explanation:
 
 
 def selects_alone(target: Target, fleet: Fleet, minion: MinionId, delimiter: str = ":") -> bool:
-    """Whether the target is true of this minion of the fleet; the delimiter is of targets that are one question.
+    """Whether the target selects this minion. The delimiter applies to targets of grains and pillar.
 
-    Raises UsageError for what is no target.
+    Raises UsageError for an invalid target.
     """
     expression = _expression(target, fleet)
     if isinstance(expression, Term) and target.kind in _QUESTIONS:
         if not delimiter:
             raise UsageError("a delimiter is at least one character")
         expression = replace(expression, delimiter=delimiter)
-    return minion in Evaluation(expression, fleet, globs_take_resources=target.kind is TargetKind.GLOB).minions
+    return minion in TargetEvaluation(expression, fleet, globs_take_resources=target.kind is TargetKind.GLOB).minions
 
 
 def pillar_values(target: Target, fleet: Fleet) -> int:
-    """How many whole values of pillar the target itself asks for. What a nodegroup says does not count.
+    """How many complete pillar values the target compares, not counting nodegroups.
 
-    Raises UsageError for what is no target.
+    Raises UsageError for an invalid target.
     """
     return len(_pillar_values(_expression(target, fleet)))
 
 
 def wrong_pillar_values(target: Target, fleet: Fleet, explained: str = "") -> int:
-    """How many of these are wrong: without them the target would select the same minions.
+    """How many of these values are wrong guesses: without them the target would select the same minions.
 
-    It is not enough that some minion has the value: `web1 and I@pin:1234` asks for that of one. When the target is
-    explained for a minion, one that is not true of that minion is wrong, too. Raises UsageError, as `resolve` does.
+    A value that some other minion has is still wrong in `web1 and I@pin:1234`. When the target is explained for one
+    minion, a value that this minion does not have is wrong, too. Raises UsageError, as `resolve` does.
     """
     evaluation, minion = _evaluation(target, fleet), MinionId(explained)
     is_known = minion in fleet.minions()
@@ -111,9 +119,9 @@ def wrong_pillar_values(target: Target, fleet: Fleet, explained: str = "") -> in
 
 
 def pillar_pattern(target: Target, fleet: Fleet) -> str:
-    """The first word by which the target asks pillars for a pattern, and not for one whole value; "" without any.
+    """The first word that compares pillars with a pattern instead of a complete value; "" if there is none.
 
-    What a nodegroup says does not count: it is the configuration's. Raises UsageError for what is no target.
+    Nodegroups do not count, as the configuration defines them. Raises UsageError for an invalid target.
     """
     for term, _positive in terms_of(_expression(target, fleet)):
         by_pattern = term.engine is Engine.PILLAR_PCRE or (term.engine is Engine.PILLAR and has_wildcard(term.pattern))
@@ -128,9 +136,9 @@ def _pillar_values(expression: Expression) -> list[Term]:
 
 
 class _Resources(Mapping[TargetId, MinionId]):
-    """The resources of a selection, found when they are asked for first."""
+    """The resources of a selection, found at the first access."""
 
-    def __init__(self, evaluation: Evaluation) -> None:
+    def __init__(self, evaluation: TargetEvaluation) -> None:
         self._evaluation = evaluation
 
     @cached_property
@@ -147,9 +155,9 @@ class _Resources(Mapping[TargetId, MinionId]):
         return len(self._found)
 
 
-def _evaluation(target: Target, fleet: Fleet) -> Evaluation:
+def _evaluation(target: Target, fleet: Fleet) -> TargetEvaluation:
     alone = target.kind is TargetKind.GLOB
-    return Evaluation(_expression(target, fleet), fleet, globs_take_resources=alone)
+    return TargetEvaluation(_expression(target, fleet), fleet, globs_take_resources=alone)
 
 
 def _expression(target: Target, fleet: Fleet) -> Expression:
@@ -159,4 +167,4 @@ def _expression(target: Target, fleet: Fleet) -> Expression:
         return parse_nodegroup(target.expression, fleet.nodegroups())
     engine = _ENGINES[target.kind]
     word = f"{engine}@{target.expression}" if engine else target.expression
-    return Term(engine, target.expression, Place(word, 0))
+    return Term(engine, target.expression, WordPosition(word, 0))

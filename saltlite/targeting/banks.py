@@ -1,14 +1,15 @@
-"""The cache banks: what minions said about themselves, and what was made for them. All of it can be made again.
+"""The cache banks: data that minions reported, or that the master compiled for them. All of it can be recreated.
 
 Keys are minion ids, in every bank:
 
     grains           the grains of the minion
-    pillar           its pillar, as it was compiled last
+    pillar           its pillar, as last compiled
     resource_grains  {SRN: {"grains": {...}, "stale_since": None or seconds since 1970}} of the resources it manages
     resource_types   {"functions": {type: [signatures]}, ...} of what it registered last:
     saltlite.master.processes.fleet
 
-Any process of the master may write and read. A reader follows by a cursor, and so never looks at what did not change.
+Any process of the master may write and read. Readers follow changes by a cursor. This module has the ports `Bank` and
+`Banks`, the limits, and the encoding of values; `saltlite.master.store.banks` stores them in files.
 """
 
 from __future__ import annotations
@@ -30,87 +31,87 @@ RESOURCE_TYPES = "resource_types"
 _KIB = 1024
 
 GRAINS_MAX = 256 * _KIB
-"""Bytes of one minion's grains, encoded. More is refused."""
+"""Encoded bytes of one minion's grains. More is refused."""
 
 RESOURCE_GRAINS_MAX = 64 * _KIB
-"""Bytes of one resource's grains, encoded. More is refused."""
+"""Encoded bytes of one resource's grains. More is refused."""
 
 RESOURCE_GRAINS_TOTAL_MAX = 16 * _KIB * _KIB
-"""Bytes of the grains of all resources of one minion, encoded. The grains of further ones are refused."""
+"""Encoded bytes of the grains of all resources of one minion. The grains of further ones are refused."""
 
 RESOURCE_KEYS_MAX = 256
 """Top-level names in the grains of one resource. Grains with more are refused."""
 
 KEY_NAMES_MAX = 1000
-"""Different top-level names in the grains of one minion, and in those of all its resources: each is a column of the
-index. Grains that bring in further ones are refused."""
+"""Different top-level names in the grains of one minion and all its resources, each of which is a column of the index.
+Grains with further names are refused."""
 
 RESOURCE_LEAVES_MAX = 1_000_000
-"""Plain values, with empty maps and lists, in the grains of all resources of one minion: ten each where it has
-100,000. Grains beyond them are refused."""
+"""Plain values, empty maps and empty lists in the grains of all resources of one minion: ten each for 100,000
+resources. Further grains are refused."""
 
 LEAVES_MAX = 20_000
-"""Plain values, with empty maps and lists, in the grains of one minion or of one resource. More is refused."""
+"""Plain values, empty maps and empty lists in the grains of one minion or resource. More is refused."""
 
 VALUE_DEPTH_MAX = 32
-"""Levels of maps and lists inside each other in the grains of one minion or one resource. Deeper is refused."""
+"""Nested maps and lists in the grains of one minion or resource. Deeper ones are refused."""
 
 DIGEST_MAX = 64
 """ASCII characters of a digest."""
 
 
-class Room(NamedTuple):
-    """How large a value may be, in bytes, and how deep."""
+class ValueLimits(NamedTuple):
+    """The largest size of a value in bytes, and its depth."""
 
     most: int
     depth: int = VALUE_DEPTH_MAX
 
 
 NAMES = {
-    GRAINS: Room(GRAINS_MAX),
-    PILLAR: Room(DOC_MAX),
-    # The names of a whole document, the grains, and what stands around them: those are two levels below the whole.
-    RESOURCE_GRAINS: Room(DOC_MAX + 2 * RESOURCE_GRAINS_TOTAL_MAX, VALUE_DEPTH_MAX + 2),
-    RESOURCE_TYPES: Room(DOC_MAX),
+    GRAINS: ValueLimits(GRAINS_MAX),
+    PILLAR: ValueLimits(DOC_MAX),
+    # The names of a complete document, and the grains, which are two levels below it.
+    RESOURCE_GRAINS: ValueLimits(DOC_MAX + 2 * RESOURCE_GRAINS_TOTAL_MAX, VALUE_DEPTH_MAX + 2),
+    RESOURCE_TYPES: ValueLimits(DOC_MAX),
 }
-"""The banks, with the room that a value of each has."""
+"""The banks with the limits of their values."""
 
 Value = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What has changed in a bank since a cursor was given."""
+    """The changes in a bank since a cursor."""
 
     keys: frozenset[str]
-    """Keys that were put or deleted, one or many times; with `whole`, every key that there is."""
+    """Keys that were put or deleted; with `whole`, all existing keys."""
     cursor: str
-    """What to ask with next."""
+    """The cursor for the next call."""
     whole: bool = False
-    """The past was lost, or nothing was asked before: what is not among the keys is not there."""
+    """The history was lost, or the cursor was empty: keys that are not listed do not exist."""
 
 
 class Bank(Protocol):
-    """One bank. Every method raises StoreError when the disk fails, and UsageError for a key that cannot be one."""
+    """One bank. Every method raises StoreError when the disk fails, and UsageError for an invalid key."""
 
     def get(self, key: str) -> Value | None:
-        """The value, or None: nothing is there, or what was there is damaged."""
+        """The value; None if there is none, or if it is damaged."""
         ...
 
     def put(self, key: str, value: Mapping[str, Any], digest: str = "") -> None:
-        """Store the value in place of the one that was there, together with what its maker calls its digest.
+        """Replace the value and its digest atomically.
 
-        Raises UsageError for a value that is too large or too deep, or that msgpack does not have, and StoreError when
-        the disk does not take it: the old value is still there then. A reader has the old value or the new one.
+        Raises UsageError for a value that is too large or too deep or has other types than msgpack. Raises StoreError
+        when the disk fails; the old value is kept then.
         """
         ...
 
     def digest(self, key: str) -> str:
-        """The digest that came with the value; "" when there is no value, or it came without."""
+        """The digest stored with the value; "" if there is none."""
         ...
 
     def delete(self, key: str) -> bool:
-        """Remove the value: whether there was one. It works on a full disk."""
+        """Remove the value, also on a full disk. True if there was one."""
         ...
 
     def keys(self) -> list[str]:
@@ -118,14 +119,13 @@ class Bank(Protocol):
         ...
 
     def changed_at(self, key: str) -> float | None:
-        """Seconds since 1970 of the last put, None without a value."""
+        """Seconds since 1970 of the last put; None without a value."""
         ...
 
     def changes(self, cursor: str) -> Changes:
-        """What any process has put or deleted since `cursor` was returned here; "" asks for the whole bank.
+        """The changes by any process since `cursor`; "" for the complete bank.
 
-        Read the values after this call: they are at least as new as what it says. It costs next to nothing while
-        nothing changes.
+        Values that are read after this call are at least as new. It is cheap while nothing changes.
         """
         ...
 
@@ -134,23 +134,23 @@ class Banks(Protocol):
     """The banks of one master."""
 
     def bank(self, name: str) -> Bank:
-        """The bank of that name. Raises UsageError for any that is not in NAMES."""
+        """The bank of that name. Raises UsageError for an unknown one."""
         ...
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
         ...
 
 
-def check_bank(name: str) -> Room:
-    """The room for a value in that bank. Raises UsageError for one that does not exist."""
+def check_bank(name: str) -> ValueLimits:
+    """The limits of a value in that bank. Raises UsageError for an unknown bank."""
     if name not in NAMES:
         raise UsageError(f"there is no cache bank {name[:40]!r}: there are {', '.join(NAMES)}")
     return NAMES[name]
 
 
 def encoded(value: Mapping[str, Any], most: int, depth: int = VALUE_DEPTH_MAX) -> bytes:
-    """The value in msgpack, at most `most` bytes, and `depth` levels deep. Raises UsageError with the reason."""
+    """The value in msgpack, at most `most` bytes and `depth` levels. Raises UsageError."""
     try:
         return encode_checked(dict(value), limits_of(most, depth))
     except LocalProtocolError as error:
@@ -158,7 +158,7 @@ def encoded(value: Mapping[str, Any], most: int, depth: int = VALUE_DEPTH_MAX) -
 
 
 def decoded(data: bytes, most: int, depth: int = VALUE_DEPTH_MAX) -> Value | None:
-    """The value in these bytes; None when they are none."""
+    """The value in these bytes; None if they are invalid."""
     try:
         value = decode(data, limits_of(most, depth))
     except RemoteProtocolError:
@@ -167,7 +167,7 @@ def decoded(data: bytes, most: int, depth: int = VALUE_DEPTH_MAX) -> Value | Non
 
 
 def check_digest(digest: str) -> str:
-    """`digest`, when it can be kept with a value. Raises UsageError."""
+    """`digest`, if it is valid. Raises UsageError."""
     if len(digest) > DIGEST_MAX or not digest.isascii() or "\0" in digest:
         raise UsageError(f"a digest has at most {DIGEST_MAX} ASCII characters")
     return digest
@@ -177,9 +177,9 @@ _EMPTY = (None,)
 
 
 def leaves_of(content: Mapping[Any, Any], depth: int = VALUE_DEPTH_MAX) -> int:
-    """How many plain values, empty maps and empty lists are in it: what an index may have to take up of it.
+    """The number of plain values, empty maps and empty lists, which an index may have to hold.
 
-    Raises UsageError where maps and lists are inside each other for more than `depth` levels.
+    Raises UsageError for more than `depth` nested maps and lists.
     """
     count, level = 0, [content.values() or _EMPTY]
     for _ in range(depth):
@@ -200,5 +200,5 @@ def leaves_of(content: Mapping[Any, Any], depth: int = VALUE_DEPTH_MAX) -> int:
 
 @cache
 def limits_of(most: int, depth: int) -> Limits:
-    """Limits of a value: only its size and its depth have some of their own."""
+    """The codec's limits for a value of this size and depth."""
     return Limits(depth=depth, map=most, array=most, string=most, binary=most, containers=most, total=most)

@@ -1,15 +1,15 @@
-"""How much work one request may cost whoever evaluates its patterns: a count of steps, so the same on every machine."""
+"""The limit of work for the patterns of one request, counted in steps, so that it is the same on every machine."""
 
 from __future__ import annotations
 
 from saltlite.errors import UsageError
 
 STEPS_MAX = 30_000_000
-"""Steps of one request, 30 to 60 ns each: one to two seconds on a machine of 2024."""
+"""Steps of one request at 30 to 60 ns: one to two seconds on a machine of 2024."""
 
 CREDIT_MAX = 5_000_000
-"""Steps that Python's own engine may at worst take in one request for patterns that could backtrack. It mostly takes a
-small part of that, so this is counted apart; when it is used up, the automaton takes over, and nothing is refused."""
+"""Worst-case steps of Python's engine in one request for patterns that could backtrack. Most texts need far fewer, so
+they are counted separately. When they are used up, the automaton takes over, and the request goes on."""
 
 TOO_LONG = "the target takes too long to look up: make it simpler, or divide it"
 
@@ -19,7 +19,7 @@ class BudgetError(UsageError):
 
 
 class Budget:
-    """What is left of it. One object a request."""
+    """The remaining steps of one request."""
 
     __slots__ = ("credit", "left")
 
@@ -28,7 +28,7 @@ class Budget:
         self.credit: float = CREDIT_MAX
 
     def spend(self, steps: float) -> None:
-        """Raises BudgetError when less is left than this costs."""
+        """Charge `steps`. Raises BudgetError if fewer are left."""
         self.left -= steps
         if self.left < 0:
             raise BudgetError(TOO_LONG)

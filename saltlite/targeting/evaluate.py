@@ -1,9 +1,9 @@
-"""Which minions and which resources an expression is true of.
+"""Evaluates an expression over a fleet, and explains the result for one minion or resource.
 
-Minions are evaluated as sets, each part of an `and` over what the parts before it left. A resource is selected when the
-expression is true of it and a positive term *names* it: T@, G@, P@, L@, E@, or a word that is its own id. Globs, M@,
-the name of its minion and everything under `not` only narrow. So resources are found through those terms that are true
-of the fewest, and the whole expression is asked of each of these: a million others are never looked at.
+Minions are evaluated as sets; each part of an `and` sees only what the parts before it left. A resource is selected
+if the expression is true of it and a positive term *names* it: T@, G@, P@, L@, E@, or a word that is its id. Globs,
+M@, its minion's name and everything under `not` only narrow the selection. Resources are therefore found through the
+terms that match the fewest, and the complete expression is evaluated for these alone.
 """
 
 from __future__ import annotations
@@ -16,8 +16,19 @@ from typing import TypeAlias
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.targeting.budget import Budget, BudgetError
-from saltlite.targeting.expression import And, Engine, Expression, Not, Or, Place, Term, located, terms_of, written
-from saltlite.targeting.fleet import Fleet, Query
+from saltlite.targeting.expression import (
+    And,
+    Engine,
+    Expression,
+    Not,
+    Or,
+    Term,
+    WordPosition,
+    located,
+    terms_of,
+    written,
+)
+from saltlite.targeting.fleet import DataQuery, Fleet
 from saltlite.targeting.matchers import (
     GUESS_OF_ALL,
     GlobMatcher,
@@ -37,19 +48,19 @@ from saltlite.targeting.matchers import (
 from saltlite.targeting.patterns import has_wildcard
 from saltlite.targeting.subdict import Subdict
 
-_OF_NOBODY = MinionMatcher(frozenset, "nothing is true")
+_MATCHES_NONE = MinionMatcher(frozenset, "nothing is true")
 
 Truth: TypeAlias = Callable[[TargetId, MinionId], bool]
-"""Whether something is true of a resource with this owner."""
+"""A predicate of a resource and its owner."""
 
 
-class Evaluation:
+class TargetEvaluation:
     """One expression over one fleet."""
 
     def __init__(self, expression: Expression, fleet: Fleet, *, globs_take_resources: bool = False) -> None:
-        """`globs_take_resources`: globs select the resources of the minions that match.
+        """`globs_take_resources`: globs also select the resources of matching minions.
 
-        Raises UsageError for whatever is wrong with any term; what is done later only raises BudgetError.
+        Raises UsageError for an invalid term. Later calls raise BudgetError only.
         """
         self.expression = expression
         self._fleet = fleet
@@ -73,15 +84,15 @@ class Evaluation:
         return frozenset(self._minions(self.expression, as_set(self._fleet.minions())))
 
     def minions_without(self, term: Term) -> Set[MinionId]:
-        """The minions that the expression would be true of if this term of it were true of none."""
-        matcher, self.matchers[term] = self.matchers[term], _OF_NOBODY
+        """The minions that would be selected if this term matched none."""
+        matcher, self.matchers[term] = self.matchers[term], _MATCHES_NONE
         try:
             return self._minions(self.expression, as_set(self._fleet.minions()))
         finally:
             self.matchers[term] = matcher
 
     def resources(self) -> dict[TargetId, MinionId]:
-        """The resources that are selected, with their owners. The fleet is walked each time."""
+        """The selected resources with their owners. Each call walks the fleet."""
         if all(isinstance(part, Term) for part in _alternatives(self.expression)):
             return {srn: owner for term in self._positive for srn, owner in self.matchers[term].naming_rows()}
         is_true, is_named = self.is_true, self.is_named
@@ -107,7 +118,7 @@ class Evaluation:
         return self._truth(self.expression)
 
     def names(self) -> Iterator[Named]:
-        """The names that positive terms have one by one."""
+        """The single names in positive terms."""
         for term in self._positive:
             yield from self.matchers[term].named()
 
@@ -142,7 +153,7 @@ class Evaluation:
                 return _all_of([self._truth(part) for part in parts])
 
     def _bound(self, expression: Expression) -> tuple[int, list[Matcher]]:
-        """Terms of which one is true wherever the expression is, and about how many resources these are true of."""
+        """Terms of which one matches every resource that the expression matches, and about how many they match."""
         match expression:
             case Term():
                 matcher = self.matchers[expression]
@@ -157,18 +168,18 @@ class Evaluation:
 
 
 _STEPS_OF_A_PART = 20
-"""Steps of the budget for a part of the expression ..."""
+"""Budget steps for a part of the expression."""
 
 _STEPS_OF_A_MEMBER = 1 / 4
-"""... and for each minion in the sets that are joined."""
+"""Budget steps for each minion in the sets of a part."""
 
 _UNBOUND = GUESS_OF_ALL**2
-"""More than all alternatives of any other kind add up to."""
+"""More than the sum of all other estimates."""
 
 
 def _one_of(truths: Sequence[Truth]) -> Truth:
     def is_true(srn: TargetId, owner: MinionId) -> bool:
-        for truth in truths:  # noqa: SIM110 - any() costs three times as much, and there may be a million to ask
+        for truth in truths:  # noqa: SIM110 - any() costs three times as much, for up to a million resources
             if truth(srn, owner):
                 return True
         return False
@@ -224,9 +235,9 @@ def _matcher(term: Term, fleet: Fleet, *, globs_take_resources: bool) -> Matcher
             raise AssertionError("the parser expands nodegroups and refuses ranges")
 
 
-def _query(term: Term, budget: Budget) -> Query:
+def _query(term: Term, budget: Budget) -> DataQuery:
     """The question of the term. Raises UsageError for one that has no answer."""
-    query = Query(term.pattern, term.delimiter, term.engine in {Engine.GRAIN_PCRE, Engine.PILLAR_PCRE})
+    query = DataQuery(term.pattern, term.delimiter, term.engine in {Engine.GRAIN_PCRE, Engine.PILLAR_PCRE})
     key, delimiter, pattern = term.pattern.partition(term.delimiter)
     if not (key and delimiter):
         example = f"os{term.delimiter}Debian, or os{term.delimiter}* for all that have it"
@@ -241,10 +252,10 @@ def _query(term: Term, budget: Budget) -> Query:
 class TermTruth:
     """What one term comes to."""
 
-    place: Place
+    place: WordPosition
     true: bool
     why: str
-    """What the term asks of it, `its id is 'web1'`, and whatever else is to be said."""
+    """What the term condition of it, `its id is 'web1'`, and whatever else is to be said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +273,7 @@ class Explanation:
     """One sentence."""
 
 
-def explain_one(evaluation: Evaluation, target_id: TargetId, owner: MinionId | None) -> Explanation:
+def explain_one(evaluation: TargetEvaluation, target_id: TargetId, owner: MinionId | None) -> Explanation:
     """The explanation for this minion, or for this resource of that owner."""
     if owner is None:
         selected = target_id in evaluation.minions
@@ -280,20 +291,20 @@ def explain_one(evaluation: Evaluation, target_id: TargetId, owner: MinionId | N
     )
 
 
-def _truths(evaluation: Evaluation, target_id: TargetId, owner: MinionId | None) -> Iterator[TermTruth]:
+def _truths(evaluation: TargetEvaluation, target_id: TargetId, owner: MinionId | None) -> Iterator[TermTruth]:
     for term, _positive in terms_of(evaluation.expression):
         matcher = evaluation.matchers[term]
         if owner is None:
             true = evaluation.is_true_of_minion(MinionId(target_id), term)
         else:
             true = matcher.of_resource(target_id, owner)
-        why = matcher.asks(owner)
+        why = matcher.condition(owner)
         if owner is not None and true and not matcher.names_resource(target_id, owner):
             why += "; this narrows, and selects no resource"
         yield TermTruth(term.place, true, why)
 
 
-def _verdict(evaluation: Evaluation, srn: TargetId, owner: MinionId) -> str:
+def _verdict(evaluation: TargetEvaluation, srn: TargetId, owner: MinionId) -> str:
     if evaluation.selects(srn, owner):
         return f"selected, through its minion {owner!r}" if _through_owner(evaluation) else "selected"
     if not evaluation.is_true(srn, owner):
@@ -304,6 +315,6 @@ def _verdict(evaluation: Evaluation, srn: TargetId, owner: MinionId) -> str:
     )
 
 
-def _through_owner(evaluation: Evaluation) -> bool:
+def _through_owner(evaluation: TargetEvaluation) -> bool:
     expression = evaluation.expression
     return isinstance(expression, Term) and expression.engine is Engine.WORD and not any(evaluation.names())

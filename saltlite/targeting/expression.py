@@ -1,4 +1,19 @@
-"""What a target says, taken apart: terms, and how `and`, `or` and `not` join them."""
+"""Parses targets into expressions: terms joined by `and`, `or` and `not`.
+
+    G@os:Debian and ( web* or L@db1,db2 ) and not E@.*-test
+
+    or_expr  = and_expr { "or" and_expr }
+    and_expr = not_expr { "and" not_expr | "not" atom }
+    not_expr = [ "not" ] atom
+    atom     = "(" or_expr ")" | term
+    term     = [ engine [ delimiter ] "@" ] pattern
+
+White space separates words, parentheses are separate words, and operators are lower case. The delimiter is one
+character, for G, P, I and J only. Every error names the word and its position.
+
+A nodegroup of the master's configuration stands for a target. Its definition is a text, or a list of words, which may
+contain spaces: a compound target, or a list of names alone, or of regular expressions. Groups may name groups.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +28,7 @@ from saltlite.errors import UsageError
 
 
 class Engine(StrEnum):
-    """What the pattern of a term is compared with: the letter in front of its `@`, "" for a plain word."""
+    """The kind of a term: the letter before its `@`, "" for a plain word."""
 
     WORD = ""
     GRAIN = "G"
@@ -30,19 +45,19 @@ class Engine(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a word stands, for messages."""
+class WordPosition:
+    """The position of a word, for messages."""
 
     word: str
     number: int
-    """From 1; 0 for a target that is not compound, and so is one word."""
+    """From 1; 0 for a target that is not compound."""
     column: int = 0
-    """From 1, in characters; 0 where words are given one by one."""
+    """From 1, in characters; 0 for a list of words."""
     group: str = ""
-    """The nodegroup whose definition has the word; "" for the target itself."""
+    """The nodegroup that contains the word; "" for the target itself."""
 
     def __str__(self) -> str:
-        """As in `nodegroup 'web', word 3 ('and'), column 9`; of a target that is one word, the word."""
+        """Such as `nodegroup 'web', word 3 ('and'), column 9`; only the word if the target is not compound."""
         if not self.number:
             return repr(self.word[:80])
         group = f"nodegroup {self.group!r}, " if self.group else ""
@@ -52,31 +67,31 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One word that something can be asked about."""
+    """One condition."""
 
     engine: Engine
     pattern: str
-    place: Place
+    place: WordPosition
     delimiter: str = ":"
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """True where the other is not."""
+    """Negation."""
 
     one: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """True where all are."""
+    """Conjunction."""
 
     all: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """True where one is."""
+    """Disjunction."""
 
     any: tuple[Expression, ...]
 
@@ -85,7 +100,7 @@ Expression: TypeAlias = Term | Not | And | Or
 
 
 def terms_of(expression: Expression, *, positive: bool = True) -> Iterator[tuple[Term, bool]]:
-    """Each term from left to right, and whether it stands under an even number of `not`."""
+    """Each term from left to right, with True under an even number of `not`."""
     match expression:
         case Term():
             yield expression, positive
@@ -97,7 +112,7 @@ def terms_of(expression: Expression, *, positive: bool = True) -> Iterator[tuple
 
 
 def written(expression: Expression) -> str:
-    """The expression as a compound target: what a parser reads as the same expression again."""
+    """The expression as a compound target, which parses to the same expression."""
     match expression:
         case Term():
             return expression.place.word
@@ -114,13 +129,13 @@ def written(expression: Expression) -> str:
 
 
 TARGET_MAX = 64 * 1024
-"""Characters of one target, and of one nodegroup; only a plain list of names may be longer."""
+"""Characters of one target or nodegroup; only a plain list of names may be longer."""
 
 DEPTH_MAX = 32
-"""Parentheses and nodegroups inside each other."""
+"""Nested parentheses and nodegroups."""
 
 WORDS_MAX = 4096
-"""Words of one target, with those of the nodegroups that it names."""
+"""Words of one target, including those of its nodegroups."""
 
 OPERATORS = frozenset({"and", "or", "not", "(", ")"})
 
@@ -128,20 +143,20 @@ _WORD = re.compile(r"\S+")
 _TERM = re.compile(r"(?P<engine>[A-Z])(?P<delimiter>(?<=[GPIJ]).)?@(?P<pattern>.*)", re.DOTALL)
 
 Expand = Callable[[Term, int], Expression]
-"""What the term of a nodegroup stands for, at that depth."""
+"""Expands the term of a nodegroup at a depth."""
 
 
-def words_of(text: str, group: str = "") -> list[Place]:
+def words_of(text: str, group: str = "") -> list[WordPosition]:
     """The words of a target, or of the definition of that nodegroup. Raises UsageError for a long target."""
     if len(text) > TARGET_MAX:
         whose = f"nodegroup {group!r}" if group else "the target"
         raise UsageError(f"{whose} is too long: at most {TARGET_MAX} characters; name many minions with -L")
     found = enumerate(_WORD.finditer(text), 1)
-    return [Place(match.group(), number, match.start() + 1, group) for number, match in found]
+    return [WordPosition(match.group(), number, match.start() + 1, group) for number, match in found]
 
 
-def parse_term(place: Place) -> Term:
-    """The term that this word is. Raises UsageError for one whose engine is none, or which asks nothing."""
+def parse_term(place: WordPosition) -> Term:
+    """The word as a term. Raises UsageError for an unknown engine or an empty pattern."""
     found = _TERM.fullmatch(place.word)
     if found is None:
         _refuse_parenthesis(place)
@@ -157,16 +172,16 @@ def parse_term(place: Place) -> Term:
 
 
 class Parser:
-    """Reads the words of one definition; nodegroups in it are expanded by what it was given."""
+    """Parses the words of one target or nodegroup."""
 
-    def __init__(self, words: Sequence[Place], expand: Expand, depth: int = 0) -> None:
+    def __init__(self, words: Sequence[WordPosition], expand: Expand, depth: int = 0) -> None:
         self._words = words
         self._next = 0
         self._depth = depth
         self._expand = expand
 
     def parse(self) -> Expression:
-        """The expression that all the words are. Raises UsageError, with the word and its place."""
+        """The expression of all words. Raises UsageError, with the word and its position."""
         expression = self._or()
         if self._next < len(self._words):
             place = self._words[self._next]
@@ -217,7 +232,7 @@ class Parser:
             return True
         return False
 
-    def _take(self) -> Place:
+    def _take(self) -> WordPosition:
         if self._next < len(self._words):
             self._next += 1
             return self._words[self._next - 1]
@@ -225,7 +240,7 @@ class Parser:
             raise UsageError("the target says nothing: write a condition, such as web* or G@os:Debian")
         raise UsageError(f"{self._words[-1]}: a condition is missing after it, such as web* or G@os:Debian")
 
-    def _close(self, opened: Place) -> None:
+    def _close(self, opened: WordPosition) -> None:
         if self._is(")"):
             return
         if self._next < len(self._words):
@@ -233,11 +248,11 @@ class Parser:
         raise UsageError(f"{opened}: this parenthesis is never closed; parentheses are words of their own")
 
 
-def _no_operator(place: Place) -> UsageError:
+def _no_operator(place: WordPosition) -> UsageError:
     return UsageError(f"{place}: an operator is missing before it; write `and` or `or`")
 
 
-def _refuse_parenthesis(place: Place) -> None:
+def _refuse_parenthesis(place: WordPosition) -> None:
     word = place.word
     if word.startswith("(") or (word.endswith(")") and "(" not in word):
         raise UsageError(f"{place}: parentheses are words of their own; put a space on both sides")
@@ -254,31 +269,31 @@ _REGEX = re.compile(r"[(\[{\\?}\])]")
 
 
 def parse_compound(text: str, groups: Groups) -> Expression:
-    """The compound target, with nodegroups expanded. Raises UsageError that names the word and its place."""
+    """The compound target with its nodegroups expanded. Raises UsageError, with the word and its position."""
     return _Reader(groups).read(words_of(text), (), 0)
 
 
 def parse_nodegroup(name: str, groups: Groups) -> Expression:
-    """What this nodegroup stands for. Raises UsageError that names the group."""
-    return _Reader(groups).group(Term(Engine.NODEGROUP, name, Place(name, 0)), (), 0)
+    """The expression of a nodegroup. Raises UsageError, with the name of the group."""
+    return _Reader(groups).group(Term(Engine.NODEGROUP, name, WordPosition(name, 0)), (), 0)
 
 
 class _Reader:
-    """Reads one target: counts its words wherever they come from."""
+    """Reads one target with its nodegroups, and counts all words."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
         self._words = 0
 
-    def read(self, words: Sequence[Place], chain: tuple[str, ...], depth: int) -> Expression:
-        """The expression of these words, which stand inside of the groups of `chain`."""
+    def read(self, words: Sequence[WordPosition], chain: tuple[str, ...], depth: int) -> Expression:
+        """The expression of these words inside the groups of `chain`."""
         self._words += len(words)
         if self._words > WORDS_MAX:
             raise UsageError(f"the target has more than {WORDS_MAX} words, with those of its nodegroups: divide it")
         return Parser(words, lambda term, depth: self.group(term, chain, depth), depth).parse()
 
     def group(self, term: Term, chain: tuple[str, ...], depth: int) -> Expression:
-        """What the nodegroup stands for that this term names."""
+        """The expression of the nodegroup that this term names."""
         name = term.pattern
         if name in chain:
             raise UsageError(located(term.place, f"nodegroup {name!r} contains itself: {' > '.join((*chain, name))}"))
@@ -294,28 +309,28 @@ class _Reader:
         return _names(words, several=several) or self.read(words, (*chain, name), depth + 1)
 
 
-def located(place: Place, text: str) -> str:
-    """The text of an error about the word at that place; a target that is one word has no place to tell."""
+def located(place: WordPosition, text: str) -> str:
+    """The text of an error with the position of its word, except for a target of one word."""
     return f"{place}: {text}" if place.number else text
 
 
-def _words(name: str, definition: str | list[str]) -> list[Place]:
+def _words(name: str, definition: str | list[str]) -> list[WordPosition]:
     if isinstance(definition, str):
         return words_of(definition, name)
-    return [Place(str(word), number, 0, name) for number, word in enumerate(definition, 1)]
+    return [WordPosition(str(word), number, 0, name) for number, word in enumerate(definition, 1)]
 
 
-def _names(words: Sequence[Place], *, several: bool) -> Term | None:
-    """The list or the choice that these words are, if they are names alone. One name alone is the word that it is."""
+def _names(words: Sequence[WordPosition], *, several: bool) -> Term | None:
+    """The words as one list or regular expression, if all are names; None otherwise, and for one plain name."""
     texts = [place.word for place in words]
     if any(text in OPERATORS or "*" in text or _ENGINE.match(text) for text in texts):
         return None
     if any(_REGEX.search(text) for text in texts):
         pattern = texts[0] if len(texts) == 1 else "|".join(f"(?:{text})" for text in texts)
-        return Term(Engine.PCRE, pattern, Place(f"E@{pattern}", 1, 0, words[0].group))
+        return Term(Engine.PCRE, pattern, WordPosition(f"E@{pattern}", 1, 0, words[0].group))
     if several or "," in texts[0]:
         pattern = ",".join(texts)
-        return Term(Engine.LIST, pattern, Place(f"L@{pattern}", 1, 0, words[0].group))
+        return Term(Engine.LIST, pattern, WordPosition(f"L@{pattern}", 1, 0, words[0].group))
     return None
 
 

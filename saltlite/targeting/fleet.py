@@ -1,7 +1,7 @@
-"""What targets are resolved against, and what comes of it: the port of the matchers, and their result.
+"""The port `Fleet` that targets are resolved against, and the resulting `Selection`.
 
-The master's MWorkers implement `Fleet` over the store, the resource registry and the indexes of the cache banks; one
-minion implements it over itself where it matches alone (`saltlite call -r`, the top file of one minion's pillar).
+The master's MWorkers implement `Fleet` over the store, the resource registry and the indexes of the cache banks. A
+minion that matches alone uses `memory_fleet` (`saltlite call -r`, the top file of one minion's pillar).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from saltlite.targeting.budget import Budget
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """A question to nested data, Salt's subdict match: `os:Debian`, `roles:web*`, `pkg:nginx:version:1\\.2.*`.
+class DataQuery:
+    """A query of nested data, Salt's subdict match: `os:Debian`, `roles:web*`, `pkg:nginx:version:1\\.2.*`.
 
-    Keys may hold the delimiter: deeper nesting is tried first. Values compare without regard to case, as globs, or with
-    `regex` as regular expressions from their start; `*` means that the key exists; a list matches when a member does.
+    Keys may contain the delimiter; deeper nesting is tried first. Values are compared case-insensitively as globs, or
+    with `regex` as regular expressions anchored at the start. `*` matches any value; a list matches if a member does.
     """
 
     expression: str
@@ -32,11 +32,11 @@ class Fleet(Protocol):
 
     @property
     def budget(self) -> Budget:
-        """What the questions to it may still cost, together: each answer spends of it, and may raise BudgetError."""
+        """The budget shared by all queries; each may raise BudgetError."""
         ...
 
     def minions(self) -> Collection[MinionId]:
-        """All accepted ids; asking whether one is among them is cheap."""
+        """All accepted ids; membership tests are cheap."""
         ...
 
     def owner(self, srn: TargetId) -> MinionId | None:
@@ -59,19 +59,19 @@ class Fleet(Protocol):
         """The resources of any type that have this bare id, with their owners."""
         ...
 
-    def grains(self, query: Query) -> tuple[Collection[MinionId], Collection[TargetId]]:
-        """The minions whose grains match, and the resources whose do. UsageError for a bad regular expression.
+    def grains(self, query: DataQuery) -> tuple[Collection[MinionId], Collection[TargetId]]:
+        """The minions and the resources with matching grains. UsageError for a bad regular expression.
 
-        Grains may be there a moment longer than their resource: whoever asks looks for the `owner`.
+        Grains may outlive their resource for a moment: check the `owner`.
         """
         ...
 
-    def pillar(self, query: Query) -> Collection[MinionId]:
-        """The minions whose pillar matches. Resources have none."""
+    def pillar(self, query: DataQuery) -> Collection[MinionId]:
+        """The minions with a matching pillar. Resources have none."""
         ...
 
     def addresses(self, network: str) -> Collection[MinionId]:
-        """The minions with an address in that network, or that address. UsageError when it is neither."""
+        """The minions with that address, or one in that network. UsageError for neither."""
         ...
 
     def nodegroups(self) -> Mapping[str, str | list[str]]:
@@ -87,10 +87,10 @@ class Selection:
     resources: Mapping[TargetId, MinionId] = field(default_factory=dict)
     """SRN -> its owner."""
     named: frozenset[TargetId] = frozenset()
-    """Those of both that the expression names one by one, and does not only describe: what they lack is an error, and
-    not a reason to leave them out."""
+    """Minions and resources that the expression names singly: a function that they lack is an error, and not a reason
+    to skip them."""
     unknown: tuple[str, ...] = ()
-    """Names in the expression that are neither a minion nor a resource, in their order."""
-    namesakes: tuple[frozenset[TargetId], ...] = ()
-    """What one name in the expression means together, as resources of several types have that bare id: who registers a
-    name that others have already must not make an error of it."""
+    """Names in the expression that are neither a minion nor a resource, in order."""
+    id_collisions: tuple[frozenset[TargetId], ...] = ()
+    """The bearers of each ambiguous name: resources of several types with that bare id. Registering a name that is
+    already taken must not turn it into an error."""

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from saltlite.targeting.banks import NAMES, RESOURCE_GRAINS, Bank, Value, limits_of
 from saltlite.targeting.budget import Budget
-from saltlite.targeting.fleet import Query
+from saltlite.targeting.fleet import DataQuery
 from saltlite.targeting.patterns import has_wildcard
 from saltlite.targeting.subdict import STEPS_OF_A_VALUE, Subdict, value_text
 from saltlite.wire.codec import decode, encode
@@ -40,7 +40,7 @@ class Path(NamedTuple):
 
 
 @dataclass(slots=True)
-class Ends:
+class PathEnds:
     """Where a path ends in one value."""
 
     texts: set[str] = field(default_factory=set)
@@ -53,7 +53,7 @@ class Ends:
     """Values that were looked at on the way."""
 
 
-class Steps:
+class PathWalk:
     """The ways along a path."""
 
     def __init__(self, path: Path) -> None:
@@ -62,15 +62,15 @@ class Steps:
         self.positions: list[int | None] = []
         if path.pieces:
             # Whatever the pattern is that follows: its place is all that counts here.
-            asked = Subdict(Query(path.delimiter.join((*path.pieces, "")), path.delimiter))
+            asked = Subdict(DataQuery(path.delimiter.join((*path.pieces, "")), path.delimiter))
             self.keys = asked.keys[: self.length]
             self.positions = [asked.position(place) for place in range(self.length)]
 
-    def ends(self, value: object) -> Ends:
+    def ends(self, value: object) -> PathEnds:
         """Where the path ends when it begins at this value."""
         if type(value) is str:
-            return Ends() if self.length else Ends({value}, reached=True)
-        ends = Ends()
+            return PathEnds() if self.length else PathEnds({value}, reached=True)
+        ends = PathEnds()
         seen: set[tuple[int, int]] = set()
         ahead: list[tuple[object, int]] = [(value, 0)]
         while ahead:
@@ -117,7 +117,7 @@ class View:
     """Ids by what a path leads to in their values. Alone under a text or a key, an id is not put into a set."""
 
     def __init__(self, path: Path) -> None:
-        self._steps = Steps(path)
+        self._steps = PathWalk(path)
         self._texts: dict[str, str | set[str]] = {}
         self._spelled: dict[str, set[str]] = {}
         """Lower case -> those texts that are written otherwise."""
@@ -133,11 +133,11 @@ class View:
         """What the view costs in memory, in units of an id in a set."""
         return OWN_COST + self.size + 4 * (len(self._texts) + len(self._keys))
 
-    def ends(self, value: object) -> Ends:
+    def ends(self, value: object) -> PathEnds:
         """Where the view's path ends in that value."""
         return self._steps.ends(value)
 
-    def add(self, name: str, ends: Ends) -> None:
+    def add(self, name: str, ends: PathEnds) -> None:
         """Take up what `name` has."""
         for text in ends.texts:
             if text not in self._texts:
@@ -151,7 +151,7 @@ class View:
         if ends.reached and not ends.texts and not ends.keys:
             self._empty.add(name)
 
-    def remove(self, name: str, ends: Ends) -> None:
+    def remove(self, name: str, ends: PathEnds) -> None:
         """Forget what `name` had, which is this."""
         for text in ends.texts:
             _take(self._texts, text, name)
@@ -314,7 +314,7 @@ class Column:
         Raises BudgetError when the ways through nested values are more than `budget` pays for; then there is none.
         """
         view = View(path)
-        known: dict[str | bytes, Ends] = {}
+        known: dict[str | bytes, PathEnds] = {}
         for number, cell in self.items():
             if not isinstance(cell, str | bytes):
                 view.add(names[number], view.ends(cell))
@@ -363,10 +363,10 @@ VIEWS_COST_MAX = 1_500_000
 last is kept whatever it costs. A view of a million is some 50 MB."""
 
 STEPS_OF_A_NEW_ROW = 30
-"""Steps of the budget for each id of a view that is made."""
+"""Steps of the budget for each id when a view is built."""
 
 STEPS_OF_AN_ID = 1 / 4
-"""Steps of the budget for an id that is found."""
+"""Steps of the budget for each id that is found."""
 
 CELLS_PAID_AT_ONCE = 256
 """Values that are compared before the next ones are paid for."""
@@ -375,7 +375,7 @@ SHAPES_MAX = 4096
 """Different lists of top-level keys that are looked for again."""
 
 
-class Index:
+class GrainIndex:
     """Ids with their data: maps of what msgpack has. One thread uses it."""
 
     def __init__(self) -> None:
@@ -421,7 +421,7 @@ class Index:
         self._shapes[number] = ()
         self._free.append(number)
 
-    def select(self, query: Query, budget: Budget | None = None) -> frozenset[str]:
+    def select(self, query: DataQuery, budget: Budget | None = None) -> frozenset[str]:
         """The ids for whose data the question holds, paid from `budget`.
 
         Raises UsageError for a bad regular expression, BudgetError.
@@ -574,13 +574,13 @@ class BankIndex:
     def __init__(self, bank: Bank, rows: Rows = of_minion) -> None:
         self._bank = bank
         self._rows = rows
-        self._index = Index()
+        self._index = GrainIndex()
         self._cursor = ""
         self._held: dict[str, frozenset[str]] = {}
         self._again: dict[str, int] = {}
         """Ids that more than one key has, with how many more."""
 
-    def select(self, query: Query, budget: Budget | None = None) -> frozenset[str]:
+    def select(self, query: DataQuery, budget: Budget | None = None) -> frozenset[str]:
         """The ids that the question holds for, as the bank is now. What that takes is paid from `budget`.
 
         Raises UsageError for a bad question, BudgetError, StoreError.

@@ -1,4 +1,15 @@
-"""What the matchers of terms have in common: the port between the evaluator and one file a matcher."""
+"""The matchers: each decides for one term of a target which minions and resources match.
+
+    GlobMatcher      a word with wildcards, and M@; compares minion ids, and narrows resources by their minion
+    ListMatcher      L@ and lists: minion ids, SRNs and bare ids, separated by commas or white space
+    WordMatcher      one name as a plain word; the name of a resource's minion only narrows
+    RegexMatcher     E@: regular expressions over minion ids and bare ids, anchored at the start only
+    TypeMatcher      T@ssh, T@ssh:web-01, T@ssh:web*: resources of a type, or a glob of their bare ids
+    GrainMatcher     G@ and P@: grains of minions and resources
+    MinionMatcher    I@, J@ and S@: pillar and addresses, which resources do not have
+
+Globs are Salt's (`*`, `?`, `[abc]`, `[!abc]`), case-sensitive, and match the complete id.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +20,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from saltlite.errors import UsageError
 from saltlite.model.ids import RESOURCE_ID_MAX, MinionId, TargetId, parse_srn, resource_index_srn_key
-from saltlite.targeting.fleet import Fleet, Query
+from saltlite.targeting.fleet import DataQuery, Fleet
 from saltlite.targeting.patterns import glob_pattern, has_wildcard, regex_pattern
 
 Row: TypeAlias = tuple[TargetId, MinionId]
@@ -18,18 +29,17 @@ Row: TypeAlias = tuple[TargetId, MinionId]
 GUESS_OF_OWNER = 100
 GUESS_OF_TYPE = 1_000_000
 GUESS_OF_ALL = 10_000_000
-"""How many resources there may be to walk, of one minion, of one type and of all: only their order matters."""
-
+"""Estimates of how many resources one minion, one type and the fleet have; only their order matters."""
 
 ID_LENGTH = 32
-"""Characters that an id counts for where many are compared with a pattern: to measure each would cost too much."""
+"""Characters charged for an id when many are compared with a pattern, because measuring each would cost too much."""
 
 ROWS_PAID_AT_ONCE = 1024
-"""Resources that are compared with a pattern before the next ones are paid for."""
+"""Resources that are compared with a pattern per charge to the budget."""
 
 
 class Named(NamedTuple):
-    """A name that a term has one by one, and what has it."""
+    """A single name in a term, and its bearers."""
 
     text: str
     minion: MinionId | None
@@ -37,38 +47,38 @@ class Named(NamedTuple):
 
 
 class Matcher(Protocol):
-    """One term of a target over one fleet: which minions and resources it is true of, and why."""
+    """One term of a target over one fleet."""
 
     def minions(self, among: Set[MinionId]) -> Set[MinionId]:
-        """Those of `among` that it is true of."""
+        """The matching minions of `among`."""
         ...
 
     def of_resource(self, srn: TargetId, owner: MinionId) -> bool:
-        """Whether it is true of this resource."""
+        """Whether the resource matches."""
         ...
 
     def names_resource(self, srn: TargetId, owner: MinionId) -> bool:
-        """Whether it is true of it in a way that can select it, and does not only narrow what others select."""
+        """Whether the resource matches in a way that can select it, instead of only narrowing."""
         ...
 
     def rows(self) -> Iterable[Row]:
-        """Every resource that it is true of."""
+        """Every matching resource."""
         ...
 
     def naming_rows(self) -> Iterable[Row]:
-        """Every resource that it names."""
+        """Every resource that the term names."""
         ...
 
     def guess(self) -> int:
-        """About how many `rows` has to walk."""
+        """An estimate of the resources that `rows` walks."""
         ...
 
     def named(self) -> Iterable[Named]:
-        """The names in it, in their order; patterns have none."""
+        """The names in the term, in order; patterns have none."""
         ...
 
-    def asks(self, owner: MinionId | None) -> str:
-        """What is true of a minion, or of a resource with that owner, when the term is: `its id is 'web1'`."""
+    def condition(self, owner: MinionId | None) -> str:
+        """The condition in words, for a minion or a resource with that owner: `its id is 'web1'`."""
         ...
 
 
@@ -78,29 +88,29 @@ def bare_id(srn: TargetId) -> str:
 
 
 def as_set(found: Collection[MinionId]) -> Set[MinionId]:
-    """The same, as something whose members are cheap to ask for."""
+    """The collection as a set, for cheap membership tests."""
     return found if isinstance(found, Set) else frozenset(found)
 
 
 def look_up(fleet: Fleet, name: str) -> list[Row]:
-    """The resource whose SRN this name is, alone; where there is none, those that have it as bare id.
+    """The resource with this SRN; if there is none, the resources with this bare id.
 
-    A bare id may have colons, so who registers one that is called like an SRN of others must not be meant by that.
+    A bare id may contain colons. Registering one that looks like the SRN of another resource must not capture it.
     """
     owner = registered(fleet, name)
     return [(name, owner)] if owner is not None else list(fleet.with_bare_id(name))
 
 
 def registered(fleet: Fleet, name: str) -> MinionId | None:
-    """The owner of the resource whose SRN this name is, None when it is none's."""
+    """The owner of the resource with this SRN, or None."""
     return fleet.owner(name) if ":" in name else None
 
 
 class GlobMatcher:
-    """A plain word with wildcards, and `M@` with or without."""
+    """A plain word with wildcards, and `M@`."""
 
     def __init__(self, fleet: Fleet, pattern: str, *, takes_resources: bool) -> None:
-        """`takes_resources`: it selects the resources of the minions that match. Raises UsageError for a long glob."""
+        """`takes_resources`: also select the resources of matching minions. Raises UsageError for a long glob."""
         self._fleet = fleet
         self._pattern = pattern
         self._asked = glob_pattern(pattern, fleet.budget)
@@ -141,7 +151,7 @@ class GlobMatcher:
         name = MinionId(self._pattern)
         return [Named(name, name if name in self._fleet.minions() else None, [])]
 
-    def asks(self, owner: MinionId | None) -> str:
+    def condition(self, owner: MinionId | None) -> str:
         whose = "its id" if owner is None else f"the id of its minion {owner!r}"
         return f"{whose} {'matches' if has_wildcard(self._pattern) else 'is'} {self._pattern!r}"
 
@@ -158,17 +168,14 @@ ADDRESS_GRAINS = ("ipv4", "ipv6")
 """The grains that list every address of a minion; Salt's matcher reads the same."""
 
 ADDRESS_MAX = 64
-"""Characters of an address: 39 for one of IPv6, and an interface's name behind it."""
+"""Characters of an address: 39 for IPv6, and the name of an interface."""
 
 _ADDRESSES_KEPT = 200_000
-"""Texts that are remembered as addresses: to read one takes as long as to compare ten."""
+"""Parsed addresses in the cache: parsing one costs as much as ten comparisons."""
 
 
 def parse_network(text: str) -> Network:
-    """The network in `text`; an address is a network of one. Bits behind the mask are ignored, as in Salt.
-
-    Raises UsageError when it is neither.
-    """
+    """The network or address in `text`. Host bits are ignored, as in Salt. Raises UsageError."""
     try:
         return ip_network(text, strict=False)
     except ValueError:
@@ -183,7 +190,7 @@ def has_address(grains: Mapping[str, object], network: Network) -> bool:
 
 
 def lies_in(text: str, network: Network) -> bool:
-    """Whether a text in one of ADDRESS_GRAINS is an address in that network; it may be anything."""
+    """Whether a text from ADDRESS_GRAINS, which may be anything, is an address in that network."""
     address = _address(text) if len(text) <= ADDRESS_MAX else None
     return address is not None and address in network
 
@@ -203,7 +210,7 @@ def _address(text: str) -> Address | None:
 
 
 STEPS_OF_A_NAME = 30
-"""Steps of the budget for a name that is looked up."""
+"""Budget steps for looking up a name."""
 
 
 def listed(expression: str) -> list[str]:
@@ -212,7 +219,7 @@ def listed(expression: str) -> list[str]:
 
 
 class ListMatcher:
-    """Minions with these ids, and resources that have one of them as SRN, or as bare id where it is no SRN."""
+    """Minions with these ids, and resources with these SRNs, or bare ids where no SRN matches."""
 
     def __init__(self, fleet: Fleet, expression: str) -> None:
         self._fleet = fleet
@@ -227,7 +234,7 @@ class ListMatcher:
 
     @cached_property
     def _bare_ids(self) -> Set[str]:
-        """The names that are bare ids, where any resource has them."""
+        """The names that are not SRNs."""
         return {name for name in self._names if registered(self._fleet, name) is None}
 
     def names_resource(self, srn: TargetId, owner: MinionId) -> bool:
@@ -248,12 +255,12 @@ class ListMatcher:
             minion = MinionId(name)
             yield Named(name, minion if minion in minions else None, look_up(self._fleet, name))
 
-    def asks(self, owner: MinionId | None) -> str:
+    def condition(self, owner: MinionId | None) -> str:
         return "its id is in the list" if owner is None else "its id or its SRN is in the list"
 
 
 class WordMatcher(ListMatcher):
-    """One name as a plain word. That a resource's minion has the name is true as well, but only narrows."""
+    """One name as a plain word; also matches, without naming them, the resources of the minion of that name."""
 
     def __init__(self, fleet: Fleet, name: str) -> None:
         super().__init__(fleet, "")
@@ -278,7 +285,7 @@ class WordMatcher(ListMatcher):
     def guess(self) -> int:
         return GUESS_OF_OWNER
 
-    def asks(self, owner: MinionId | None) -> str:
+    def condition(self, owner: MinionId | None) -> str:
         whose = "its id" if owner is None else f"its id, its SRN or its minion {owner!r}"
         return f"{whose} is {self._name!r}"
 
@@ -287,7 +294,7 @@ class RegexMatcher:
     """Minions whose id matches, and resources whose bare id does."""
 
     def __init__(self, fleet: Fleet, pattern: str) -> None:
-        """Raises UsageError, with the position, for what is no regular expression, and for one that cannot be run."""
+        """Raises UsageError, with the position, for an invalid or unsafe regular expression."""
         self._fleet = fleet
         self._pattern = pattern
         self._asked = regex_pattern(pattern, fleet.budget, longest=RESOURCE_ID_MAX)
@@ -307,7 +314,7 @@ class RegexMatcher:
         return self._paid(self._fleet.resources())
 
     def _paid(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Those of the rows that match, paid for by their real length: who registers them chooses it."""
+        """The matching rows, charged by their real length, which the registering minion chooses."""
         matches, budget, count, characters = self._matches, self._fleet.budget, 0, 0
         for row in rows:
             count += 1
@@ -327,7 +334,7 @@ class RegexMatcher:
     def named(self) -> Iterable[Named]:
         return ()
 
-    def asks(self, owner: MinionId | None) -> str:
+    def condition(self, owner: MinionId | None) -> str:
         return f"its {'id' if owner is None else 'bare id'} matches {self._pattern!r} from its start"
 
 
@@ -373,7 +380,7 @@ class TypeMatcher:
         owner = self._fleet.owner(srn)
         return [Named(srn, None, [(srn, owner)] if owner is not None else [])]
 
-    def asks(self, owner: MinionId | None) -> str:
+    def condition(self, owner: MinionId | None) -> str:
         if owner is None:
             return "it is a resource, and no minion"
         if self._id is None:
@@ -382,9 +389,9 @@ class TypeMatcher:
 
 
 class GrainMatcher:
-    """Minions and resources whose grains answer the question. The fleet is asked once, when it is needed first."""
+    """Minions and resources with matching grains; queries the fleet once, at the first use."""
 
-    def __init__(self, fleet: Fleet, query: Query) -> None:
+    def __init__(self, fleet: Fleet, query: DataQuery) -> None:
         self._fleet = fleet
         self._query = query
 
@@ -417,15 +424,15 @@ class GrainMatcher:
     def named(self) -> Iterable[Named]:
         return ()
 
-    def asks(self, owner: MinionId | None) -> str:
+    def condition(self, owner: MinionId | None) -> str:
         return f"{'its' if owner is None else 'its own'} grains match {_question(self._query)}"
 
 
 class MinionMatcher:
-    """Minions of whom something is known that resources do not have."""
+    """Minions matched by data that resources do not have."""
 
     def __init__(self, found: Callable[[], Collection[MinionId]], what: str) -> None:
-        """`what` is true of them, in words; `found` is called once, when it is needed first."""
+        """`what` is the condition in words; `found` is called once, at the first use."""
         self._find = found
         self._what = what
 
@@ -454,19 +461,19 @@ class MinionMatcher:
     def named(self) -> Iterable[Named]:
         return ()
 
-    def asks(self, owner: MinionId | None) -> str:
+    def condition(self, owner: MinionId | None) -> str:
         return self._what if owner is None else f"{self._what}, and resources have none of their own"
 
 
-def pillar_matcher(fleet: Fleet, query: Query) -> MinionMatcher:
-    """Minions whose pillar answers the question."""
+def pillar_matcher(fleet: Fleet, query: DataQuery) -> MinionMatcher:
+    """Minions with a matching pillar."""
     return MinionMatcher(lambda: fleet.pillar(query), f"its pillar matches {_question(query)}")
 
 
 def address_matcher(fleet: Fleet, network: str) -> MinionMatcher:
-    """Minions with an address in that network, or with that address."""
+    """Minions with that address, or one in that network."""
     return MinionMatcher(lambda: fleet.addresses(network), f"an address of it is in {network}")
 
 
-def _question(query: Query) -> str:
+def _question(query: DataQuery) -> str:
     return f"{query.expression!r}{', a regular expression' if query.regex else ''}"

@@ -1,4 +1,4 @@
-"""A fleet in memory: for one minion that matches alone, and the twin of what the master has."""
+"""A fleet in memory, for a minion that matches alone, and for tests of the master's."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from saltlite.model.ids import MinionId, TargetId, parse_srn
 from saltlite.targeting.budget import Budget
-from saltlite.targeting.fleet import Fleet, Query
+from saltlite.targeting.fleet import DataQuery, Fleet
 from saltlite.targeting.matchers import has_address, parse_network
 from saltlite.targeting.subdict import Subdict
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What is known of one minion."""
+    """The data of one minion."""
 
     grains: Mapping[str, object] = field(default_factory=dict)
     pillar: Mapping[str, object] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Member:
 
 
 class MemoryFleet(Fleet):
-    """The minions that it is made of. An SRN that several have belongs to the first of them."""
+    """A fixed set of minions. An SRN that several have belongs to the first of them."""
 
     def __init__(
         self,
@@ -61,12 +61,12 @@ class MemoryFleet(Fleet):
     def with_bare_id(self, bare_id: str) -> Iterable[tuple[TargetId, MinionId]]:
         return [row for row in self._owners.items() if parse_srn(row[0]).id == bare_id]
 
-    def grains(self, query: Query) -> tuple[Collection[MinionId], Collection[TargetId]]:
+    def grains(self, query: DataQuery) -> tuple[Collection[MinionId], Collection[TargetId]]:
         asked = Subdict(query, self._budget)
         minions = {minion for minion, member in self._minions.items() if asked.match(member.grains)}
         return minions, {srn for srn, grains in self._resource_grains() if asked.match(grains)}
 
-    def pillar(self, query: Query) -> Collection[MinionId]:
+    def pillar(self, query: DataQuery) -> Collection[MinionId]:
         asked = Subdict(query, self._budget)
         return {minion for minion, member in self._minions.items() if asked.match(member.pillar)}
 

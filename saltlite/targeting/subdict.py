@@ -21,7 +21,7 @@ from typing import Any
 
 from saltlite.errors import UsageError
 from saltlite.targeting.budget import Budget, BudgetError
-from saltlite.targeting.fleet import Query
+from saltlite.targeting.fleet import DataQuery
 from saltlite.targeting.patterns import TEXT_MAX, Pattern, check_length, glob_pattern, regex_pattern
 
 PIECES_MAX = 64
@@ -52,7 +52,7 @@ def value_text(value: object) -> str:
 class Subdict:
     """A question, ready to be put to many."""
 
-    def __init__(self, query: Query, budget: Budget | None = None) -> None:
+    def __init__(self, query: DataQuery, budget: Budget | None = None) -> None:
         """Whoever compares values pays from `budget`; without one it has its own.
 
         Raises UsageError for a regular expression that can be read in no way, and for a long question.

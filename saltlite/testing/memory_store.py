@@ -316,7 +316,7 @@ class MemoryBatches(ABC):
         return sorted(row.id for row in rows if row.state is TargetState.PLANNED)
 
 
-class MemoryDisk:
+class MemoryStoreDisk:
     """What survives a crash: the last committed state. Several stores may stand on one disk.
 
     `store_id` is given where runs must repeat exactly; without it the disk makes one, 32 hexadecimal digits.
@@ -330,7 +330,7 @@ class MemoryDisk:
 class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
     """`saltlite.master.store.ports.StoreReader`; what it reads from is said by `_tables`."""
 
-    def __init__(self, disk: MemoryDisk) -> None:
+    def __init__(self, disk: MemoryStoreDisk) -> None:
         self._disk = disk
 
     @property
@@ -468,7 +468,7 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
 class _MemoryWriter(_MemoryReader):
     """`saltlite.master.store.ports.StoreWriter` over a copy of the tables; dead when its `write()` block is over."""
 
-    def __init__(self, disk: MemoryDisk) -> None:
+    def __init__(self, disk: MemoryStoreDisk) -> None:
         super().__init__(disk)
         self._copy: Tables | None = disk.tables.copy()
         self._owned_targets: set[Jid] = set()
@@ -707,8 +707,8 @@ class _MemoryWriter(_MemoryReader):
 class MemoryStore(_MemoryReader):
     """`saltlite.master.store.ports.Store` in memory. To crash it, drop it and open another one on its disk."""
 
-    def __init__(self, disk: MemoryDisk | None = None) -> None:
-        super().__init__(disk or MemoryDisk())
+    def __init__(self, disk: MemoryStoreDisk | None = None) -> None:
+        super().__init__(disk or MemoryStoreDisk())
         self._writing = False
         self._closed = False
 

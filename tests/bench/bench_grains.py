@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from saltlite.master.store.banks import LocalBanks
 from saltlite.targeting.banks import Bank
-from saltlite.targeting.fleet import Query
+from saltlite.targeting.fleet import DataQuery
 from saltlite.targeting.grain_index import BankIndex
 from tests.bench.measure import Figure, Others, machine
 
@@ -94,29 +94,29 @@ def warm(index: BankIndex, minions: int) -> dict[str, list[float]]:
     """Milliseconds of each question, once its path was asked for."""
     some = grains_of(minions // 2)
     questions = {
-        "exact_ms": Query("os:Debian"),
-        "exact_one_ms": Query(f"serialnumber:{some['serialnumber']}"),
-        "list_ms": Query("roles:web"),
-        "nested_ms": Query(f"ip_interfaces:eth0:{some['ip_interfaces']['eth0'][0]}"),
-        "glob_few_ms": Query("os:*ian"),
-        "glob_unique_ms": Query("serialnumber:*77*"),
-        "glob_nested_ms": Query("ip_interfaces:*:10.0.1*"),
-        "regex_unique_ms": Query("serialnumber:.*[37]{3}", regex=True),
-        "exists_ms": Query("serialnumber:*"),
-        "nowhere_ms": Query("nowhere:x"),
+        "exact_ms": DataQuery("os:Debian"),
+        "exact_one_ms": DataQuery(f"serialnumber:{some['serialnumber']}"),
+        "list_ms": DataQuery("roles:web"),
+        "nested_ms": DataQuery(f"ip_interfaces:eth0:{some['ip_interfaces']['eth0'][0]}"),
+        "glob_few_ms": DataQuery("os:*ian"),
+        "glob_unique_ms": DataQuery("serialnumber:*77*"),
+        "glob_nested_ms": DataQuery("ip_interfaces:*:10.0.1*"),
+        "regex_unique_ms": DataQuery("serialnumber:.*[37]{3}", regex=True),
+        "exists_ms": DataQuery("serialnumber:*"),
+        "nowhere_ms": DataQuery("nowhere:x"),
     }
     found: dict[str, list[float]] = {}
     for name, query in questions.items():
         selected = index.select(query)
         assert bool(selected) == (name != "nowhere_ms"), (name, len(selected))
         found[name] = [seconds(lambda query=query: index.select(query)) * 1e3 for _ in range(REPEATS)]  # type: ignore[misc]
-    found["any_key_ms"] = [seconds(lambda: index.select(Query("*:Debian"))) * 1e3]
+    found["any_key_ms"] = [seconds(lambda: index.select(DataQuery("*:Debian"))) * 1e3]
     return found
 
 
 def updated(index: BankIndex, bank: Bank, minions: int) -> list[float]:
     """Milliseconds that another minion's new grains add to a question."""
-    query = Query("nowhere:x")
+    query = DataQuery("nowhere:x")
     took = []
     for number in range(50):
         bank.put(f"minion-{number:05d}", grains_of(minions + number))
@@ -131,10 +131,10 @@ def one_size(folder: str, minions: int) -> dict[str, Any]:
     samples = {"put_us": filled(bank, minions)}
     index = BankIndex(bank)
     before = resident_mib()
-    samples["cold_s"] = [seconds(lambda: index.select(Query("nowhere:x")))]
+    samples["cold_s"] = [seconds(lambda: index.select(DataQuery("nowhere:x")))]
     samples["index_mib"] = [resident_mib() - before]
-    samples["path_few_ms"] = [seconds(lambda: index.select(Query("os:Debian"))) * 1e3]
-    samples["path_unique_ms"] = [seconds(lambda: index.select(Query("serialnumber:x"))) * 1e3]
+    samples["path_few_ms"] = [seconds(lambda: index.select(DataQuery("os:Debian"))) * 1e3]
+    samples["path_unique_ms"] = [seconds(lambda: index.select(DataQuery("serialnumber:x"))) * 1e3]
     samples |= warm(index, minions)
     samples["views_mib"] = [resident_mib() - before]
     samples["update_ms"] = updated(index, bank, minions)

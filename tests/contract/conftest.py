@@ -9,7 +9,7 @@ import pytest
 
 from saltlite.master.store.ports import Store
 from saltlite.master.store.sqlite import SqliteStore
-from saltlite.testing.memory_store import MemoryDisk, MemoryStore
+from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
 
 OpenStore = Callable[[], Store]
 
@@ -18,7 +18,7 @@ OpenStore = Callable[[], Store]
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
     """Opens the same store again and again, as several MWorkers or a restarted master do."""
     opened: list[Store] = []
-    disk = MemoryDisk()
+    disk = MemoryStoreDisk()
 
     def open_one() -> Store:
         store: Store = MemoryStore(disk) if request.param == "memory" else SqliteStore(f"{tmp_path}/store.db")

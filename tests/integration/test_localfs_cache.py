@@ -14,7 +14,7 @@ import pytest
 
 from saltlite.errors import StoreError
 from saltlite.master.store.banks import FEED_FILE, Feed, LocalBank, LocalBanks
-from saltlite.targeting.banks import GRAINS_MAX, Room
+from saltlite.targeting.banks import GRAINS_MAX, ValueLimits
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def bank(tmp_path: Path) -> Iterator[LocalBank]:
 
 
 def opened_at(folder: Path, *, feed_max: int = 1 << 20) -> LocalBank:
-    return LocalBank(f"{folder}/bank", Room(GRAINS_MAX), feed_max=feed_max)
+    return LocalBank(f"{folder}/bank", ValueLimits(GRAINS_MAX), feed_max=feed_max)
 
 
 def file_of(folder: Path, name: str) -> Path:

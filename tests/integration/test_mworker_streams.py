@@ -22,7 +22,7 @@ from saltlite.model.keys import fingerprint
 from saltlite.platform.clock import SystemClock
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import listen_unix
-from saltlite.testing.memory_store import MemoryDisk, MemoryStore
+from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
 from saltlite.wire.framing import pack
 from tests.support.files import no_files
 from tests.support.inventory import inventory
@@ -33,7 +33,7 @@ RETURN = {"t": "return", "state": "returned", "code": 0, "size": 1, "start_ms": 
 
 
 @contextmanager
-def serving(folder: Path, disk: MemoryDisk, left_out: RejectedResults | None = None) -> Iterator[str]:
+def serving(folder: Path, disk: MemoryStoreDisk, left_out: RejectedResults | None = None) -> Iterator[str]:
     """An MWorker on that disk, without a link process; the path of its socket."""
     path = str(folder / "master.ipc")
     listener = listen_unix(path, 0o600)
@@ -52,7 +52,7 @@ def serving(folder: Path, disk: MemoryDisk, left_out: RejectedResults | None = N
 def _run(
     listener: object,
     folder: Path,
-    disk: MemoryDisk,
+    disk: MemoryStoreDisk,
     left_out: RejectedResults,
     started: threading.Event,
     stop: threading.Event,
@@ -89,7 +89,7 @@ def within(seconds: float, look: Callable[[], object]) -> None:
 
 
 def test_a_stream_goes_on_though_the_bell_was_lost(tmp_path: Path) -> None:
-    disk = MemoryDisk()
+    disk = MemoryStoreDisk()
     other = MemoryStore(disk)
     seen = []
     with serving(tmp_path, disk) as path, LocalClient(path) as client:
@@ -103,7 +103,7 @@ def test_a_stream_goes_on_though_the_bell_was_lost(tmp_path: Path) -> None:
 def test_what_was_left_out_of_results_is_told_though_nothing_more_is_reported(tmp_path: Path) -> None:
     seen: list[object] = []
     left_out = RejectedResults()
-    with serving(tmp_path, MemoryDisk(), left_out) as path, LocalClient(path) as client:
+    with serving(tmp_path, MemoryStoreDisk(), left_out) as path, LocalClient(path) as client:
         reader = EventReader(client, "resource/refused/*")
         left_out.add(MinionId("web1"), Refused(job(1).jid, "why", 3))
         within(mworker.LOOK_S + 5.0, lambda: seen.append(next(reader)["data"]["count"]))
@@ -111,7 +111,7 @@ def test_what_was_left_out_of_results_is_told_though_nothing_more_is_reported(tm
 
 
 def test_a_client_gets_more_than_may_wait_for_it_without_being_cut_off(tmp_path: Path) -> None:
-    disk = MemoryDisk()
+    disk = MemoryStoreDisk()
     store = MemoryStore(disk)
     minions = tuple(MinionId(f"web{n}") for n in range(mworker.CLIENT_BUFFER_MAX // RETURNS_SIZE + 4))
     body = b"x" * RETURNS_SIZE
@@ -132,7 +132,7 @@ def test_a_client_gets_more_than_may_wait_for_it_without_being_cut_off(tmp_path:
 
 
 def test_a_report_that_cannot_be_handled_is_left_out_and_costs_nobody_else(tmp_path: Path) -> None:
-    disk = MemoryDisk()
+    disk = MemoryStoreDisk()
     store = MemoryStore(disk)
     made = job(1, (MinionId("web1"), MinionId("web2")))
     publish(store, made)

@@ -17,7 +17,7 @@ from saltlite.master.processes.context import Answer, Master
 from saltlite.platform import defects
 from saltlite.platform.defects import DEFECT, supervised
 from saltlite.testing.disk import MemoryDisk as MinionDisk
-from saltlite.testing.memory_store import MemoryDisk, MemoryStore
+from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
 from saltlite.wire.framing import pack
 from tests.integration.test_mworker_streams import serving
 from tests.support.jobs import Minion
@@ -57,7 +57,7 @@ def test_a_handler_that_raises_is_answered_and_costs_nobody_else(
     handler: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(VERBS, "broken", OperatorVerb(handler, authorizes=True))
-    disk = MemoryDisk()
+    disk = MemoryStoreDisk()
     with serving(tmp_path, disk) as path:
         connection, other = Connection(path), Connection(path)
         for _ in range(3):
@@ -118,7 +118,7 @@ def _wrong(kind: Field) -> list[bytes]:
 
 def test_each_wrong_value_of_each_field_of_each_verb_is_the_callers_error_on_the_socket(tmp_path: Path) -> None:
     count = 0
-    with serving(tmp_path, MemoryDisk()) as path:
+    with serving(tmp_path, MemoryStoreDisk()) as path:
         connection = Connection(path)
         for verb, row in VERBS.items():
             for field, kind in {**row.needs, **row.takes, "token": TOKEN}.items():
@@ -152,7 +152,7 @@ def test_each_wrong_value_of_each_field_of_each_verb_is_the_callers_error_on_the
     ],
 )
 def test_what_is_no_request_is_the_callers_error(tmp_path: Path, body: bytes) -> None:
-    with serving(tmp_path, MemoryDisk()) as path:
+    with serving(tmp_path, MemoryStoreDisk()) as path:
         connection = Connection(path)
         connection._socket.sendall(struct.pack(">I", len(body)) + body)
         answer = connection.receive(10.0)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from saltlite.errors import UsageError
 from saltlite.targeting import grain_index
 from saltlite.targeting import grain_index as index_module
-from saltlite.targeting.fleet import Query
-from saltlite.targeting.grain_index import BankIndex, Index
+from saltlite.targeting.fleet import DataQuery
+from saltlite.targeting.grain_index import BankIndex, GrainIndex
 from saltlite.targeting.patterns import PATTERN_MAX
 from saltlite.targeting.subdict import VALUE_MAX, Subdict
 from saltlite.testing.banks import MemoryBanks, MemoryCache
@@ -35,7 +35,7 @@ PIECES = st.sampled_from(["a", "b", "A", "*", "1", "0"]) | st.sampled_from(
     ["", "web-*", "web-1", "[ab]", "?", ".*", "a|b", "(", "true", "1.0", "0.0", "-0.0", "n", "i̇", "ß", "01", "7"]
 )
 QUERIES = st.builds(
-    lambda pieces, delimiter, regex: Query(delimiter.join(pieces), delimiter, regex),
+    lambda pieces, delimiter, regex: DataQuery(delimiter.join(pieces), delimiter, regex),
     st.lists(PIECES, min_size=2, max_size=3) | st.lists(PIECES, min_size=1, max_size=5),
     st.just(":") | st.sampled_from([".", "::", "%"]),
     st.just(False) | st.booleans(),
@@ -47,19 +47,19 @@ STEPS = st.lists(
 )
 
 
-def reference(data: Mapping[str, Mapping[str, object]], query: Query) -> set[str] | str:
+def reference(data: Mapping[str, Mapping[str, object]], query: DataQuery) -> set[str] | str:
     try:
         return {name for name, grains in data.items() if Subdict(query).match(grains)} if data else _checked(query)
     except UsageError as error:
         return str(error)
 
 
-def _checked(query: Query) -> set[str]:
+def _checked(query: DataQuery) -> set[str]:
     Subdict(query).match({})
     return set()
 
 
-def asked(index: Index | BankIndex, query: Query) -> set[str] | str:
+def asked(index: GrainIndex | BankIndex, query: DataQuery) -> set[str] | str:
     try:
         return set(index.select(query))
     except UsageError as error:
@@ -68,8 +68,10 @@ def asked(index: Index | BankIndex, query: Query) -> set[str] | str:
 
 @settings(max_examples=400, deadline=None)
 @given(STEPS, st.lists(QUERIES, min_size=10, max_size=20), st.sampled_from([0, 20, 1_000_000]))
-def test_the_index_says_what_the_reference_says(steps: list[tuple[object, ...]], last: list[Query], room: int) -> None:
-    index, data = Index(), dict[str, Mapping[str, object]]()
+def test_the_index_says_what_the_reference_says(
+    steps: list[tuple[object, ...]], last: list[DataQuery], room: int
+) -> None:
+    index, data = GrainIndex(), dict[str, Mapping[str, object]]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_module, "VIEWS_COST_MAX", room)
         patch.setattr(grain_index, "DENSE_FROM", 2)
@@ -83,7 +85,7 @@ def test_the_index_says_what_the_reference_says(steps: list[tuple[object, ...]],
                     data.pop(name, None)
                     index.delete(name)
             # Always the same questions: their views are kept up over all steps.
-            for query in [*last, *(part for part in step if isinstance(part, Query))]:
+            for query in [*last, *(part for part in step if isinstance(part, DataQuery))]:
                 assert asked(index, query) == reference(data, query)
         assert len(index) == len(data)
         assert all(name in index for name in data)
@@ -91,7 +93,7 @@ def test_the_index_says_what_the_reference_says(steps: list[tuple[object, ...]],
 
 @settings(max_examples=100, deadline=None)
 @given(STEPS, QUERIES)
-def test_an_index_over_a_bank_says_at_any_time_what_is_in_it(steps: list[tuple[object, ...]], last: Query) -> None:
+def test_an_index_over_a_bank_says_at_any_time_what_is_in_it(steps: list[tuple[object, ...]], last: DataQuery) -> None:
     banks, data = MemoryBanks(MemoryCache(lambda: 0.0)), dict[str, Mapping[str, object]]()
     index = BankIndex(banks.bank("grains"))
     for step in [*steps, ("ask", last)]:
@@ -102,16 +104,16 @@ def test_an_index_over_a_bank_says_at_any_time_what_is_in_it(steps: list[tuple[o
             case ("delete", str(name)):
                 data.pop(name, None)
                 banks.bank("grains").delete(name)
-            case (_, Query() as query):
+            case (_, DataQuery() as query):
                 assert asked(index, query) == reference(data, query)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(DATA, max_size=100), st.sampled_from(["a", "b:a", "b:*", "a:b", "7", "0:1"]))
 def test_the_texts_of_a_path_are_those_whose_questions_hold(fleet: list[dict[str, object]], path: str) -> None:
-    index = Index()
+    index = GrainIndex()
     for number, grains in enumerate(fleet):
         index.put(f"m{number}", grains)
     for text, ids in index.texts(path):
         if 0 < len(text) < PATTERN_MAX // 2 and not set(text) & set("*?[:"):
-            assert ids <= index.select(Query(f"{path}:{text}"))
+            assert ids <= index.select(DataQuery(f"{path}:{text}"))

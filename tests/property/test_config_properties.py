@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from saltlite.config.fast import socket_path
 from saltlite.config.load import Loaded, load_master, load_minion
-from saltlite.config.options import AnyMap, Text
+from saltlite.config.options import AnyMap, TextKind
 from saltlite.config.paths import master_socket
 from saltlite.config.values import parse_address, parse_duration, spell_duration
 from saltlite.config.yamlfile import Map, PlacedError, Where, parse
@@ -196,9 +196,9 @@ def test_a_spelled_map_is_read_back(data: dict[str, object]) -> None:
 
 @given(st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=126), max_size=20))
 def test_spelled_text_is_read_back(text: str) -> None:
-    root, _ = parse(f"k: {Text().spell(text)}".encode())
+    root, _ = parse(f"k: {TextKind().spell(text)}".encode())
     assert isinstance(root, Map)
-    assert Text().read(root.pairs[0][1]) == text
+    assert TextKind().read(root.pairs[0][1]) == text
 
 
 @given(st.integers(0, 10**9).map(lambda ms: ms / 1000))

@@ -198,7 +198,7 @@ def test_an_explanation_agrees_with_what_is_selected(entities: list[Entity], par
 @settings(max_examples=100, deadline=None)
 def test_every_name_is_selected_unknown_or_left_out(entities: list[Entity], part: Part) -> None:
     selection = resolve(Target(part.text, TargetKind.COMPOUND), _fleet(entities))
-    assert selection.named.union(*selection.namesakes) <= {*selection.minions, *selection.resources}
+    assert selection.named.union(*selection.id_collisions) <= {*selection.minions, *selection.resources}
     known = {text for one in entities for text in (one.id, one.bare)}
     minions = {one.id for one in entities if not one.owner}
     for name in selection.unknown:

@@ -20,7 +20,7 @@ from saltlite.model.events import matches
 from saltlite.model.ids import MinionId
 from saltlite.model.plain import DEPTH_MAX, KEY_MAX, is_plain_key, with_text_keys
 from saltlite.plugins.returners._plain import plain
-from saltlite.testing.memory_store import MemoryDisk, MemoryStore
+from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
 from saltlite.wire import codec
 from saltlite.wire.codec import decode_document, encode_document
 from saltlite.wire.framing import pack
@@ -190,7 +190,7 @@ def test_a_key_that_is_too_long_is_refused_at_doors_and_cut_in_returns() -> None
     ],
 )
 def test_an_event_that_cannot_be_read_is_named_and_the_next_ones_are_read(data: bytes) -> None:
-    disk = MemoryDisk(store_id="0" * 32)
+    disk = MemoryStoreDisk(store_id="0" * 32)
     store = MemoryStore(disk)
     with store.write() as tx:
         tx.put_event("a", {"n": 1}, 1.0)

@@ -26,7 +26,7 @@ from saltlite.model.ids import Jid, MinionId, RequestId, jid_at
 from saltlite.model.job import TERMINAL, Batch, Job, Return, Target, TargetState, part_id
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
 from saltlite.model.signature import by_name
-from saltlite.testing.memory_store import MemoryDisk, MemoryStore
+from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
 
 IDS = [MinionId("web1"), MinionId("web10"), MinionId("db1")]
 JIDS = [jid_at(1_800_000_000_000_000 + n) for n in range(4)]
@@ -230,7 +230,7 @@ def everything(store: Any) -> dict[str, Any]:
 @given(transactions)
 def test_both_stores_answer_alike_whatever_is_done_to_them(plan: list[tuple[list[Step], bool]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        real, twin = SqliteStore(f"{folder}/store.db"), MemoryStore(MemoryDisk())
+        real, twin = SqliteStore(f"{folder}/store.db"), MemoryStore(MemoryStoreDisk())
         try:
             for step_list, rolled_back in plan:
                 real_answers = run(real, step_list, rolled_back=rolled_back)

@@ -149,7 +149,7 @@ class SimMaster:
         self.name = name
         self.address = f"{name}:4515"
         self.clock = SimClock(fleet.universe, NOW + fleet.universe.random.random())
-        self.disk = memory_store.MemoryDisk(store_id=seed(name).hex()[:32])
+        self.disk = memory_store.MemoryStoreDisk(store_id=seed(name).hex()[:32])
         self.rows = MemoryRows()
         self.cache = MemoryCache(self.clock.wall)
         self.store_fails = False

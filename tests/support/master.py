@@ -18,7 +18,7 @@ from saltlite.platform.clock import ManualClock
 from saltlite.resources.registry.admission import Rules
 from saltlite.resources.registry.memory import MemoryRows
 from saltlite.testing.banks import MemoryCache
-from saltlite.testing.memory_store import MemoryDisk, MemoryStore
+from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
 from saltlite.wire.codec import document_digest, encode_document
 from saltlite.wire.limits import CHUNK
 from tests.support.inventory import inventory
@@ -49,7 +49,7 @@ class Shared:
     """What all MWorkers of a master share."""
 
     def __init__(self) -> None:
-        self.disk = MemoryDisk(store_id="0" * 32)
+        self.disk = MemoryStoreDisk(store_id="0" * 32)
         self.rows = MemoryRows()
         self.cache = MemoryCache(lambda: NOW)
 

@@ -12,14 +12,14 @@ from saltlite.errors import StoreError, UsageError
 from saltlite.targeting import grain_index
 from saltlite.targeting import grain_index as index_module
 from saltlite.targeting.banks import GRAINS_MAX, VALUE_DEPTH_MAX
-from saltlite.targeting.fleet import Query
-from saltlite.targeting.grain_index import BankIndex, Index, of_resources
+from saltlite.targeting.fleet import DataQuery
+from saltlite.targeting.grain_index import BankIndex, GrainIndex, of_resources
 from saltlite.targeting.subdict import VALUE_MAX, Subdict
 from saltlite.testing.banks import MemoryBank, MemoryBanks, MemoryCache
 
 
-def fleet(size: int = 200) -> Index:
-    index = Index()
+def fleet(size: int = 200) -> GrainIndex:
+    index = GrainIndex()
     for number in range(size):
         index.put(f"m{number}", {"os": ["Debian", "Alpine"][number % 2], "serial": f"S{number}", "n": {"x": number}})
     return index
@@ -27,44 +27,44 @@ def fleet(size: int = 200) -> Index:
 
 def test_a_question_finds_text_without_regard_to_case_and_keys_with() -> None:
     index = fleet(4)
-    assert index.select(Query("os:DEBIAN")) == {"m0", "m2"}
-    assert index.select(Query("OS:Debian")) == frozenset()
+    assert index.select(DataQuery("os:DEBIAN")) == {"m0", "m2"}
+    assert index.select(DataQuery("OS:Debian")) == frozenset()
 
 
 def test_any_value_under_any_key_is_found_also_a_text_too_long_for_patterns() -> None:
-    index = Index()
+    index = GrainIndex()
     index.put("m0", {"a": "b" * (VALUE_MAX + 1)})
-    assert index.select(Query("*:*")) == {"m0"}
-    assert index.select(Query("*:b*")) == frozenset()
+    assert index.select(DataQuery("*:*")) == {"m0"}
+    assert index.select(DataQuery("*:b*")) == frozenset()
 
 
 def test_a_text_as_a_key_hides_the_number_from_questions_and_from_texts() -> None:
-    index = Index()
+    index = GrainIndex()
     with_both: Any = {0: ["a", "b"], "0": "a"}
     with_number: Any = {0: ["a", "b"]}
     index.put("m0", with_both)
     index.put("m1", with_number)
-    assert index.select(Query("0:1:b")) == {"m1"}
+    assert index.select(DataQuery("0:1:b")) == {"m1"}
     assert list(index.texts("0:1")) == [("b", frozenset({"m1"}))]
 
 
 def test_a_bad_regular_expression_is_refused_also_when_nobody_is_there() -> None:
     with pytest.raises(UsageError, match="not a regular expression"):
-        Index().select(Query("os:(", regex=True))
+        GrainIndex().select(DataQuery("os:(", regex=True))
 
 
 def test_who_was_deleted_is_found_by_no_question_and_may_come_back_as_another() -> None:
     index = fleet()
-    assert "m0" in index.select(Query("os:Debian"))
+    assert "m0" in index.select(DataQuery("os:Debian"))
     index.delete("m0")
     index.delete("never there")
-    assert "m0" not in index.select(Query("os:Debian"))
-    assert index.select(Query("serial:S0")) == frozenset()
+    assert "m0" not in index.select(DataQuery("os:Debian"))
+    assert index.select(DataQuery("serial:S0")) == frozenset()
     index.put("new", {"os": "Debian"})
     index.put("m0", {"os": "Rocky"})
-    assert index.select(Query("os:Rocky")) == {"m0"}
-    assert index.select(Query("serial:S0")) == frozenset()
-    assert "new" in index.select(Query("os:Debian"))
+    assert index.select(DataQuery("os:Rocky")) == {"m0"}
+    assert index.select(DataQuery("serial:S0")) == frozenset()
+    assert "new" in index.select(DataQuery("os:Debian"))
 
 
 def test_views_make_room_for_each_other_and_answers_stay_right(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,9 +74,9 @@ def test_views_make_room_for_each_other_and_answers_stay_right(monkeypatch: pyte
     try:
         for turn in range(50):
             for question in ("serial:S5", "n:x:5", f"n:absent-{turn}:5"):
-                assert index.select(Query(question)) == ({"m5"} if "absent" not in question else frozenset())
+                assert index.select(DataQuery(question)) == ({"m5"} if "absent" not in question else frozenset())
             index.put("m0", {"serial": f"T{turn}"})
-            assert index.select(Query("serial:T*")) == {"m0"}
+            assert index.select(DataQuery("serial:T*")) == {"m0"}
             if turn == 5:
                 before = tracemalloc.get_traced_memory()[0]
         grown = tracemalloc.get_traced_memory()[0] - before
@@ -96,7 +96,7 @@ def test_a_minion_that_never_says_the_same_twice_costs_no_more_memory(monkeypatc
     monkeypatch.setattr(index_module, "SHAPES_MAX", 256)
     index = fleet()
     for question in ("serial:S5", "n:x:5", "n:*"):
-        index.select(Query(question))
+        index.select(DataQuery(question))
     most = {"first half": 0, "second half": 0}
     tracemalloc.start()
     try:
@@ -107,7 +107,7 @@ def test_a_minion_that_never_says_the_same_twice_costs_no_more_memory(monkeypatc
                 most[half] = max(most[half], size_of_what_the_index_made())
     finally:
         tracemalloc.stop()
-    assert index.select(Query(f"serial:other {turn}")) == {"m0"}
+    assert index.select(DataQuery(f"serial:other {turn}")) == {"m0"}
     # What is looked for again (texts, lists of keys) is bounded; all that is said in the second half is 3 MB.
     assert most["second half"] - most["first half"] < 200_000
 
@@ -134,15 +134,15 @@ def test_strange_grains_of_one_minion_disturb_no_question_about_the_others(grain
     bank.put("good", {"os": "Debian", "nested": {"a": ["b"]}})
     index = BankIndex(bank)
     for first in (True, False):
-        assert "good" in index.select(Query("os:Debian"))
-        assert "good" in index.select(Query("nested:a:b"))
-        assert "good" in index.select(Query("*:Deb*"))
-        assert "good" in index.select(Query("os:deb[i]an", regex=True))
-        assert "good" not in index.select(Query("os:version:12"))
+        assert "good" in index.select(DataQuery("os:Debian"))
+        assert "good" in index.select(DataQuery("nested:a:b"))
+        assert "good" in index.select(DataQuery("*:Deb*"))
+        assert "good" in index.select(DataQuery("os:deb[i]an", regex=True))
+        assert "good" not in index.select(DataQuery("os:version:12"))
         if first:
             bank.put("hostile", grains)
     bank.delete("hostile")
-    assert index.select(Query("os:*")) == {"good"}
+    assert index.select(DataQuery("os:*")) == {"good"}
 
 
 def test_grains_as_deep_as_may_be_are_found() -> None:
@@ -151,11 +151,11 @@ def test_grains_as_deep_as_may_be_are_found() -> None:
     for _ in range(VALUE_DEPTH_MAX):
         deep = {"a": deep}
     bank.put("m", deep)
-    assert BankIndex(bank).select(Query("a:" * VALUE_DEPTH_MAX + "found")) == {"m"}
+    assert BankIndex(bank).select(DataQuery("a:" * VALUE_DEPTH_MAX + "found")) == {"m"}
 
 
 def test_the_texts_of_a_path_come_with_their_ids() -> None:
-    index = Index()
+    index = GrainIndex()
     index.put("a", {"ip": {"eth0": ["10.0.0.1", "10.0.0.2"], "lo": ["::1"]}})
     index.put("b", {"ip": {"eth0": ["10.0.0.1"]}})
     assert dict(index.texts("ip:eth0")) == {"10.0.0.1": {"a", "b"}, "10.0.0.2": {"a"}}
@@ -176,7 +176,7 @@ def test_every_short_question_to_odd_data_is_answered_as_the_reference_does(monk
     monkeypatch.setattr(grain_index, "DENSE_FROM", 4)
     monkeypatch.setattr(grain_index, "INTERNED_MAX", 3)
     names = [f"m{number}" for number in range(len(ODD))]
-    index = Index()
+    index = GrainIndex()
     pairs: list[tuple[Any, Any]] = [("a", "b"), ("a", "a:b"), ("1", 1), (1, "*"), ("b", "c"), ("", "A")]
     for keys in pairs:
         for turn in range(2):
@@ -190,7 +190,7 @@ def test_every_short_question_to_odd_data_is_answered_as_the_reference_does(monk
             del data[names[turn]]
             for length in (2, 3):
                 for pieces in itertools.product(PIECES[: 9 if length == 3 else None], repeat=length):
-                    query = Query(":".join(pieces))
+                    query = DataQuery(":".join(pieces))
                     expected = {name for name in data if Subdict(query).match(data[name])}
                     assert index.select(query) == expected, query
 
@@ -215,9 +215,9 @@ def test_what_could_not_be_read_is_taken_up_by_the_next_question() -> None:
     index = BankIndex(bank)
     bank.failing = "a"
     with pytest.raises(StoreError):
-        index.select(Query("os:Debian"))
+        index.select(DataQuery("os:Debian"))
     bank.failing = ""
-    assert index.select(Query("os:Debian")) == {"a"}
+    assert index.select(DataQuery("os:Debian")) == {"a"}
 
 
 def test_minions_that_went_while_the_feed_was_lost_are_found_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,12 +225,12 @@ def test_minions_that_went_while_the_feed_was_lost_are_found_no_more(monkeypatch
     for name in ("a", "b"):
         bank.put(name, {"os": "Debian"})
     index = BankIndex(bank)
-    assert index.select(Query("os:Debian")) == {"a", "b"}
+    assert index.select(DataQuery("os:Debian")) == {"a", "b"}
     monkeypatch.setattr("saltlite.testing.banks.FEED_ENTRIES", 1)
     bank.delete("a")
     bank.put("c", {"os": "Debian"})
     bank.put("c", {"os": "Debian", "again": True})
-    assert index.select(Query("os:Debian")) == {"b", "c"}
+    assert index.select(DataQuery("os:Debian")) == {"b", "c"}
 
 
 def rows(**resources: str) -> dict[str, Any]:
@@ -242,20 +242,20 @@ def test_resources_are_found_by_their_srn_and_go_when_their_minion_loses_them() 
     index = BankIndex(bank, of_resources)
     bank.put("m1", rows(a="Debian", b="Debian"))
     bank.put("m2", rows(c="Debian"))
-    assert index.select(Query("os:Debian")) == {"ssh:a", "ssh:b", "ssh:c"}
+    assert index.select(DataQuery("os:Debian")) == {"ssh:a", "ssh:b", "ssh:c"}
     bank.put("m1", rows(b="Alpine"))
     bank.delete("m2")
-    assert index.select(Query("os:*")) == {"ssh:b"}
+    assert index.select(DataQuery("os:*")) == {"ssh:b"}
 
 
 def test_a_resource_that_moves_is_never_lost_whoever_is_heard_first() -> None:
     bank = MemoryBanks(MemoryCache(lambda: 0.0)).bank("resource_grains")
     index = BankIndex(bank, of_resources)
     bank.put("m1", rows(a="old"))
-    assert index.select(Query("os:old")) == {"ssh:a"}
+    assert index.select(DataQuery("os:old")) == {"ssh:a"}
     bank.put("m2", rows(a="new"))
-    assert index.select(Query("os:new")) == {"ssh:a"}
+    assert index.select(DataQuery("os:new")) == {"ssh:a"}
     bank.delete("m1")
-    assert index.select(Query("os:new")) == {"ssh:a"}
+    assert index.select(DataQuery("os:new")) == {"ssh:a"}
     bank.delete("m2")
-    assert index.select(Query("os:*")) == frozenset()
+    assert index.select(DataQuery("os:*")) == frozenset()

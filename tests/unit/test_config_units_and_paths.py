@@ -16,7 +16,7 @@ from saltlite.config.cloud import CloudConfig
 from saltlite.config.load import load_api, load_master, load_minion
 from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
-from saltlite.config.options import Duration, FilePath, FilePaths, FileRoots, MisfitError, Whole, options_of
+from saltlite.config.options import Duration, FilePath, FilePaths, FileRootsKind, IntegerKind, MisfitError, options_of
 from saltlite.config.yamlfile import Scalar, Where
 from saltlite.errors import ConfigError
 
@@ -73,7 +73,7 @@ def test_an_option_of_salts_name_has_salts_unit_or_says_that_it_differs(name: st
         unit = SALT_UNITS.get(option)
         if unit is not None and isinstance(known.takes, Duration):
             assert known.takes.salt_unit == ("" if unit == "s" else unit), option
-        elif unit is not None and isinstance(known.takes, Whole):
+        elif unit is not None and isinstance(known.takes, IntegerKind):
             assert known.unit == unit, option
 
 
@@ -118,7 +118,7 @@ def test_an_option_that_salt_counts_in_minutes_is_read_so_too() -> None:
 
 def _path_options() -> list[tuple[str, str, str]]:
     """(file, option, a value with %s where a path stands) of every option that takes paths."""
-    shapes = {FilePath: "%s", FilePaths: "[/a, '%s']", FileRoots: "{base: [/a, '%s']}"}
+    shapes = {FilePath: "%s", FilePaths: "[/a, '%s']", FileRootsKind: "{base: [/a, '%s']}"}
     return [
         (name, option, shapes[type(known.takes)])
         for name, (config, _load) in LOADERS.items()

@@ -199,7 +199,7 @@ def test_names_are_told_from_descriptions(
 
 def test_what_one_name_means_together_is_told_from_what_is_named_alone() -> None:
     selection = select("shared or L@dummy:shared,p1")
-    assert selection.namesakes == (frozenset(SHARED.split()),)
+    assert selection.id_collisions == (frozenset(SHARED.split()),)
     assert selection.named == {"dummy:shared", "probe:p1"}
 
 

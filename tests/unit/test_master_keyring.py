@@ -21,7 +21,7 @@ from saltlite.master.protocol.keyring import (
 from saltlite.master.store.ports import TokenRecord
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import TRANSITIONS, JoinToken, KeyRecord, KeyState, fingerprint
-from saltlite.testing.memory_store import MemoryDisk, MemoryStore
+from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
 from saltlite.wire.limits import PENDING_KEYS, PENDING_KEYS_PER_NETWORK, PROOF_BYTES, SESSION_MAX_AGE_S
 from saltlite.wire.signatures import prove, token_public
 
@@ -50,7 +50,7 @@ def record(name: str, state: KeyState, *, key: str = "", at: float = NOW, addres
 
 
 def store(*records: KeyRecord, tokens: tuple[TokenRecord, ...] = (TOKEN,)) -> MemoryStore:
-    it = MemoryStore(MemoryDisk())
+    it = MemoryStore(MemoryStoreDisk())
     with it.write() as writer:
         for row in records:
             writer.put_key(row)

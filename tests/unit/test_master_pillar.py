@@ -20,7 +20,7 @@ from saltlite.pillar.compiler import MemoryPillarFiles
 from saltlite.pillar.evaluation import Evaluation, Evaluator, MemoryEvaluator, Wanted
 from saltlite.platform.clock import ManualClock
 from saltlite.targeting.banks import GRAINS, PILLAR
-from saltlite.targeting.fleet import Query
+from saltlite.targeting.fleet import DataQuery
 from saltlite.testing.banks import MemoryCache
 from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire.codec import decode_document, document_digest, encode_document
@@ -111,7 +111,7 @@ def test_without_minion_data_cache_no_pillar_is_kept() -> None:
     assert decode_document(ask(one)["data"]) == {"password": "sesame"}
     assert one.banks.bank(PILLAR).keys() == []
     with pytest.raises(UsageError, match="minion_data_cache is false"):
-        one.fleet.pillar(Query("password:sesame"))
+        one.fleet.pillar(DataQuery("password:sesame"))
 
 
 def test_a_full_disk_keeps_no_pillar_from_its_minion(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,7 @@ from saltlite.master.processes import mworker
 from saltlite.master.processes.mworker import settle, turn_of_report
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import Fingerprint
-from saltlite.platform.turn_board import REFUSED_S, Marks, Turn, TurnBoard
+from saltlite.platform.turn_board import REFUSED_S, Marks, TurnBoard, TurnLabel
 
 
 def ret(minion: str, jid: str = "1") -> Reported:
@@ -49,7 +49,7 @@ class Site:
         master: Any = None
         return settle(master, reported, Passing(), self.marks)
 
-    def end(self, turn: Turn) -> None:
+    def end(self, turn: TurnLabel) -> None:
         self.board.end("MWorker-0", turn, 30.0)
 
 
@@ -69,7 +69,7 @@ def test_reports_are_stored_together(site: Site) -> None:
 
 
 def test_after_a_batch_held_an_mworker_each_report_is_judged_alone_under_its_name(site: Site) -> None:
-    site.end(Turn("3 reports, the first of a", is_reports=True))
+    site.end(TurnLabel("3 reports, the first of a", is_reports=True))
     assert acknowledged(site.settle()) == ["a", "poison", "b"]
     assert site.stored == [["a"], ["poison"], ["b"]]
     assert site.names[1] == "the report return of poison for job 1"
@@ -78,7 +78,7 @@ def test_after_a_batch_held_an_mworker_each_report_is_judged_alone_under_its_nam
 def test_the_report_that_held_it_is_left_out_named_and_counted_as_long_as_it_is_offered(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    site.end(Turn("3 reports, the first of a", is_reports=True))
+    site.end(TurnLabel("3 reports, the first of a", is_reports=True))
     site.end(turn_of_report(site.board, ret("poison")))
     settled = site.settle()
     assert acknowledged(settled) == ["a", "b"], "it stays with its minion"
@@ -106,6 +106,6 @@ def test_a_store_that_fails_has_none_acknowledged(site: Site) -> None:
     site.error = StoreError("full")
     with pytest.raises(StoreError):
         site.settle()
-    site.end(Turn("3 reports", is_reports=True))
+    site.end(TurnLabel("3 reports", is_reports=True))
     with pytest.raises(StoreError):
         site.settle()

@@ -17,7 +17,7 @@ from saltlite.model.job import Target, TargetKind
 from saltlite.targeting import regex as tree
 from saltlite.targeting import resolve
 from saltlite.targeting.budget import CREDIT_MAX, STEPS_MAX, Budget, BudgetError
-from saltlite.targeting.fleet import Query
+from saltlite.targeting.fleet import DataQuery
 from saltlite.targeting.memory_fleet import Member, MemoryFleet
 from saltlite.targeting.patterns import BACKTRACKING_MAX, TEXT_MAX, glob_pattern, regex_pattern
 from saltlite.targeting.regex import EVALUATIONS_MAX, POSITIONS_MAX, Automaton, steps_bound
@@ -285,13 +285,13 @@ def test_a_document_that_branches_is_walked_once_for_each_place_of_a_question() 
     for _ in range(20):
         document = [{"left": document, "right": document}]
     budget = Budget()
-    assert not Subdict(Query("*:" * 40 + "y"), budget).match({"a": document})
+    assert not Subdict(DataQuery("*:" * 40 + "y"), budget).match({"a": document})
     assert budget.left > STEPS_MAX * 0.9
 
 
 def test_values_of_one_document_are_paid_for() -> None:
     budget = Budget(10_000)
-    question = Subdict(Query("*:*:y"), budget)
+    question = Subdict(DataQuery("*:*:y"), budget)
     with pytest.raises(BudgetError):
         question.match({"a": {"b": [str(number) for number in range(10_000)]}})
 

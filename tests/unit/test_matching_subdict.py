@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import UsageError
-from saltlite.targeting.fleet import Query
+from saltlite.targeting.fleet import DataQuery
 from saltlite.targeting.patterns import PATTERN_MAX
 from saltlite.targeting.subdict import PIECES_MAX, VALUE_MAX, Subdict
 
@@ -74,7 +74,7 @@ DATA: dict[Any, Any] = {
     ],
 )
 def test_this_holds(expression: str) -> None:
-    assert Subdict(Query(expression)).match(DATA)
+    assert Subdict(DataQuery(expression)).match(DATA)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_this_holds(expression: str) -> None:
     ],
 )
 def test_this_does_not(expression: str) -> None:
-    assert not Subdict(Query(expression)).match(DATA)
+    assert not Subdict(DataQuery(expression)).match(DATA)
 
 
 @pytest.mark.parametrize(
@@ -123,32 +123,32 @@ def test_this_does_not(expression: str) -> None:
     ],
 )
 def test_regular_expressions_match_from_the_start_without_regard_to_case(expression: str, holds: bool) -> None:
-    assert Subdict(Query(expression, regex=True)).match(DATA) is holds
+    assert Subdict(DataQuery(expression, regex=True)).match(DATA) is holds
 
 
 def test_another_delimiter_leaves_colons_alone() -> None:
-    assert Subdict(Query("net|eth0|addr|fe80::1", delimiter="|")).match(DATA)
-    assert not Subdict(Query("net:eth0", delimiter="|")).match(DATA)
+    assert Subdict(DataQuery("net|eth0|addr|fe80::1", delimiter="|")).match(DATA)
+    assert not Subdict(DataQuery("net:eth0", delimiter="|")).match(DATA)
 
 
 def test_a_regular_expression_that_can_be_read_in_no_way_is_refused() -> None:
     with pytest.raises(UsageError, match=re.escape("'web(' is not a regular expression")):
-        Subdict(Query("roles:web(", regex=True)).match({})
+        Subdict(DataQuery("roles:web(", regex=True)).match({})
 
 
 def test_a_question_has_a_longest_length() -> None:
     fits = "os:".ljust(PATTERN_MAX, "x")
-    assert not Subdict(Query(fits)).match(DATA)
+    assert not Subdict(DataQuery(fits)).match(DATA)
     with pytest.raises(UsageError, match="a question to grains or pillar has at most 1024 characters"):
-        Subdict(Query(fits + "x")).match(DATA)
+        Subdict(DataQuery(fits + "x")).match(DATA)
 
 
 def test_delimiters_after_the_last_piece_belong_to_it() -> None:
     deep: Any = "x:y:z"
     for _ in range(PIECES_MAX - 1):
         deep = {"k": deep}
-    assert Subdict(Query("k:" * (PIECES_MAX - 1) + "x:y:z")).match(deep)
-    assert not Subdict(Query("k:" * PIECES_MAX + "x:y:z")).match({"k": deep})
+    assert Subdict(DataQuery("k:" * (PIECES_MAX - 1) + "x:y:z")).match(deep)
+    assert not Subdict(DataQuery("k:" * PIECES_MAX + "x:y:z")).match({"k": deep})
 
 
 def test_hostile_data_costs_no_more_than_its_size() -> None:
@@ -157,12 +157,12 @@ def test_hostile_data_costs_no_more_than_its_size() -> None:
     for _ in range(60):
         keys = {"*:*": keys, "*": "x"}
         lists = [lists]
-    assert not Subdict(Query("*:" * 60 + "nosuch")).match(keys)
-    assert not Subdict(Query("a:" + "0:" * 60 + "nosuch")).match({"a": lists})
+    assert not Subdict(DataQuery("*:" * 60 + "nosuch")).match(keys)
+    assert not Subdict(DataQuery("a:" + "0:" * 60 + "nosuch")).match({"a": lists})
 
 
 def test_one_question_is_put_to_many() -> None:
-    asked = Subdict(Query("os:Debian"))
+    asked = Subdict(DataQuery("os:Debian"))
     assert [asked.match(data) for data in ({"os": "Debian"}, {"os": "RedHat"}, {"os": ["debian"]})] == [
         True,
         False,
@@ -173,12 +173,12 @@ def test_one_question_is_put_to_many() -> None:
 @pytest.mark.parametrize(
     ("query", "holds"),
     [
-        (Query("a:x*"), [True, False]),
-        (Query("a:x+", regex=True), [True, False]),
-        (Query("a:*"), [True, True]),
-        (Query("a:*", regex=True), [True, True]),
+        (DataQuery("a:x*"), [True, False]),
+        (DataQuery("a:x+", regex=True), [True, False]),
+        (DataQuery("a:*"), [True, True]),
+        (DataQuery("a:*", regex=True), [True, True]),
     ],
 )
-def test_patterns_are_not_put_to_texts_beyond_a_length(query: Query, holds: list[bool]) -> None:
+def test_patterns_are_not_put_to_texts_beyond_a_length(query: DataQuery, holds: list[bool]) -> None:
     asked = Subdict(query)
     assert [asked.match({"a": ["x" * size]}) for size in (VALUE_MAX, VALUE_MAX + 1)] == holds

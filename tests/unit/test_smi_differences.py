@@ -11,7 +11,7 @@ import pytest
 from saltlite.decorators.notes import collecting
 from saltlite.errors import InterfaceArgumentError, InterfaceNotImplemented
 from saltlite.interfaces.smi.contract import adapted
-from saltlite.interfaces.smi.differences import Level, compare
+from saltlite.interfaces.smi.differences import DifferenceLevel, compare
 
 DETAILS = {"status": "not_implemented"}
 
@@ -132,4 +132,4 @@ def test_what_an_enforced_function_takes_is_the_interface_and_the_rest_of_the_pr
 
 def test_only_differences_that_break_a_call_are_errors() -> None:
     found = compare(inspect.signature(function("name=1, *rest")), inspect.signature(function("other")))
-    assert {one.kind for one in found if one.level is Level.ERROR} == {"required", "no_varargs"}
+    assert {one.kind for one in found if one.level is DifferenceLevel.ERROR} == {"required", "no_varargs"}

@@ -32,7 +32,7 @@ from saltlite.model.ids import MinionId
 from saltlite.model.keys import Fingerprint
 from saltlite.platform import turn_board as turnboard
 from saltlite.platform.children import Spec
-from saltlite.platform.turn_board import CAREFUL_S, ENDED_MAX, NAMELESS, REFUSED_S, TEXT_BYTES, Turn, TurnBoard
+from saltlite.platform.turn_board import CAREFUL_S, ENDED_MAX, NAMELESS, REFUSED_S, TEXT_BYTES, TurnBoard, TurnLabel
 
 ROOT = Principal("root", 0)
 REQUEST = {"v": 1, "verb": "publish", "request_id": "r1", "token": b"one"}
@@ -95,14 +95,14 @@ def test_a_turn_that_computes_for_too_long_is_ended_named_and_refused(
 
 
 def test_an_honest_turn_on_a_busy_machine_is_not_ended(machine: Machine) -> None:
-    with machine.board.marks("MWorker-0").named(Turn("an index")):
+    with machine.board.marks("MWorker-0").named(TurnLabel("an index")):
         machine.pass_s(2 * TURN_BLOCKED_S, cpu=(TURN_CPU_S - 1) / (2 * TURN_BLOCKED_S))
     assert machine.killed == []
 
 
 def test_a_turn_that_waits_is_ended_later(machine: Machine) -> None:
     machine.state = "D"
-    with machine.board.marks("MWorker-1").named(Turn("a disk")):
+    with machine.board.marks("MWorker-1").named(TurnLabel("a disk")):
         machine.pass_s(TURN_BLOCKED_S)
         assert machine.killed == []
         machine.pass_s(1)
@@ -111,14 +111,14 @@ def test_a_turn_that_waits_is_ended_later(machine: Machine) -> None:
 
 def test_time_in_which_somebody_has_stopped_it_does_not_count(machine: Machine) -> None:
     machine.state = "T"
-    with machine.board.marks("MWorker-1").named(Turn("a debugger")):
+    with machine.board.marks("MWorker-1").named(TurnLabel("a debugger")):
         machine.pass_s(1000, cpu=1.0)
     assert machine.killed == []
 
 
 def test_a_supervisor_that_stood_still_counts_one_look(machine: Machine) -> None:
     machine.state = "S"
-    with machine.board.marks("MWorker-0").named(Turn("a write")):
+    with machine.board.marks("MWorker-0").named(TurnLabel("a write")):
         machine.pass_s(1)
         machine.at += 3600.0
         machine.watchdog.look()
@@ -130,7 +130,7 @@ def test_a_supervisor_that_stood_still_counts_one_look(machine: Machine) -> None
 def test_each_turn_has_a_deadline_of_its_own(machine: Machine) -> None:
     marks = machine.board.marks("MWorker-0")
     for _ in range(5):
-        with marks.named(Turn("the same thing again")):
+        with marks.named(TurnLabel("the same thing again")):
             machine.pass_s(TURN_MAX_S - 5, cpu=1.0)
     marks.idle()
     machine.pass_s(1000, cpu=1.0)
@@ -167,17 +167,17 @@ def test_what_stands_on_the_board_is_what_is_done_now() -> None:
     first = board.seen("MWorker-0")
     assert first is not None
     assert first.turn == NAMELESS
-    with marks.named(Turn("outer", b"o" * 32)), marks.named(Turn("é\n" * TEXT_BYTES)):
+    with marks.named(TurnLabel("outer", b"o" * 32)), marks.named(TurnLabel("é\n" * TEXT_BYTES)):
         inner = board.seen("MWorker-0")
         assert inner is not None
         assert inner.turn.text.startswith("é?é?")
         assert len(inner.turn.text.encode()) <= TEXT_BYTES
-    with marks.named(Turn("outer", b"o" * 32)):
-        with marks.named(Turn("inner")):
+    with marks.named(TurnLabel("outer", b"o" * 32)):
+        with marks.named(TurnLabel("inner")):
             pass
         again = board.seen("MWorker-0")
         assert again is not None
-        assert again.turn == Turn("outer", b"o" * 32)
+        assert again.turn == TurnLabel("outer", b"o" * 32)
     last = board.seen("MWorker-0")
     assert last is not None
     assert last.turn == NAMELESS, "what follows is not taken for the work that had a name"
@@ -188,7 +188,7 @@ def test_what_stands_on_the_board_is_what_is_done_now() -> None:
 
 def test_what_was_ended_is_refused_for_a_while_and_only_so_much_is_remembered(machine: Machine) -> None:
     board = machine.board
-    every = [Turn(f"work {n}", board.digest(b"%d" % n)) for n in range(ENDED_MAX + 1)]
+    every = [TurnLabel(f"work {n}", board.digest(b"%d" % n)) for n in range(ENDED_MAX + 1)]
     for turn in every:
         board.end("MWorker-0", turn, 31.0)
     assert board.ended(every[0].digest) is None, "it made room"
@@ -208,9 +208,9 @@ def test_what_was_ended_is_refused_for_a_while_and_only_so_much_is_remembered(ma
 
 
 def test_reports_are_judged_one_by_one_after_a_turn_with_reports_was_ended(machine: Machine) -> None:
-    machine.board.end("MWorker-0", Turn("a request"), 30.0)
+    machine.board.end("MWorker-0", TurnLabel("a request"), 30.0)
     assert not machine.board.is_careful()
-    machine.board.end("MWorker-0", Turn("5 reports", is_reports=True), 30.0)
+    machine.board.end("MWorker-0", TurnLabel("5 reports", is_reports=True), 30.0)
     assert machine.board.is_careful()
     assert CAREFUL_S > TURN_BLOCKED_S + 10, "the next MWorker has to find out which"
     machine.at += CAREFUL_S

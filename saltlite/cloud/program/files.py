@@ -17,7 +17,7 @@ from typing import Any
 
 from saltlite.cloud.rules.catalogue import INCLUDE, Catalogue, MapMachine, Settings, catalogue, machines_of, one_map
 from saltlite.config.cloud import CloudConfig
-from saltlite.config.load import PROBLEMS_MAX, Reading, unreadable
+from saltlite.config.load import PROBLEMS_MAX, ConfigReader, unreadable
 from saltlite.config.options import assemble, options_of
 from saltlite.config.paths import read_config_file, require_path
 from saltlite.config.yamlfile import (
@@ -56,7 +56,7 @@ class LoadedCloud:
 
 def load_cloud(config_dir: str) -> LoadedCloud:
     """The configuration in this folder. Raises ConfigError with every problem."""
-    reading = Reading(options_of(CloudConfig), module_config={})
+    reading = ConfigReader(options_of(CloudConfig), module_config={})
     reading.read_files([*_one(config_dir, "cloud"), *_folder(config_dir, "cloud.conf.d")])
     for sentence in _urls(reading.values.get("defaults", {})):
         reading.complain_about(("defaults",), sentence)
@@ -84,7 +84,7 @@ def cloud_files(config_dir: str) -> list[str]:
     return found
 
 
-def _places(reading: Reading) -> dict[str, str]:
+def _places(reading: ConfigReader) -> dict[str, str]:
     """`file:line` of each option that a file sets."""
     return {name: place.line() for name, place in reading.places.items()}
 

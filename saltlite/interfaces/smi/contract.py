@@ -30,7 +30,7 @@ from saltlite.interfaces.smi.schema import Mismatch, Schema, mismatches_of, sche
 log = logging.getLogger(__name__)
 
 
-class Declared:
+class DeclaredFunction:
     """One function of an interface. What costs something is worked out when it is asked for."""
 
     def __init__(self, name: str, method: Callable[..., Any], owner: type[Interface]) -> None:
@@ -82,7 +82,7 @@ class Contract:
     """The interface of one virtual module: its `name`, `version`, and its functions by the name that callers type."""
 
     def __init__(
-        self, name: str, version: str, functions: Mapping[str, Declared], reserved: Sequence[str] = ()
+        self, name: str, version: str, functions: Mapping[str, DeclaredFunction], reserved: Sequence[str] = ()
     ) -> None:
         self.name = name
         self.version = version
@@ -115,20 +115,20 @@ def contract_of(*classes: type[Interface]) -> Contract:
     return Contract(str(main.__modulename__), str(main.__version__), functions, reserved)
 
 
-def _functions(interface: type[Interface]) -> dict[str, Declared]:
+def _functions(interface: type[Interface]) -> dict[str, DeclaredFunction]:
     """Its functions and those that it inherits; a later class takes the place of an earlier one's."""
-    found: dict[str, Declared] = {}
+    found: dict[str, DeclaredFunction] = {}
     alias: Mapping[str, str] = getattr(interface, "__func_alias__", {})
     for owner in reversed(interface.__mro__):
         if owner is not Interface and issubclass(owner, Interface):
             for name, value in vars(owner).items():
                 if is_declaration(name, value):
                     shown = str(alias.get(name, name))
-                    found[shown] = Declared(shown, value, owner)
+                    found[shown] = DeclaredFunction(shown, value, owner)
     return found
 
 
-class State(StrEnum):
+class FunctionState(StrEnum):
     """What becomes of a call."""
 
     IMPLEMENTED = "implemented"  # the provider's function is called
@@ -138,15 +138,15 @@ class State(StrEnum):
     DEPRECATED = "deprecated"  # the provider's function is called, and the caller warned
 
 
-STUBS = frozenset({State.NOT_IMPLEMENTED, State.NOT_SUPPORTED})
+STUBS = frozenset({FunctionState.NOT_IMPLEMENTED, FunctionState.NOT_SUPPORTED})
 """States in which the function is there for the sake of its error only, and membership tests do not see it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class FunctionStatus:
     """The state of one function, and what a report says about it beside that."""
 
-    state: State
+    state: FunctionState
     note: str = ""
 
 
@@ -154,16 +154,16 @@ UNDECLARED = "the interface does not name this platform"
 SHADOWED = "the provider has a function, which is not called"
 
 
-def standing_of(declared: Declared | None, present: bool, grains: Mapping[str, object]) -> Standing | None:
+def status_of(declared: DeclaredFunction | None, present: bool, grains: Mapping[str, object]) -> FunctionStatus | None:
     """The row of the table. None when neither has the function."""
     if declared is None:
-        return Standing(State.DEPRECATED) if present else None
+        return FunctionStatus(FunctionState.DEPRECATED) if present else None
     if declared.not_applicable is not None and declared.not_applicable.match(grains):
-        return Standing(State.NOT_APPLICABLE, SHADOWED if present else "")
+        return FunctionStatus(FunctionState.NOT_APPLICABLE, SHADOWED if present else "")
     elsewhere = declared.supported is not None and not declared.supported.match(grains)
     if present:
-        return Standing(State.IMPLEMENTED, UNDECLARED if elsewhere else "")
-    return Standing(State.NOT_SUPPORTED if elsewhere else State.NOT_IMPLEMENTED)
+        return FunctionStatus(FunctionState.IMPLEMENTED, UNDECLARED if elsewhere else "")
+    return FunctionStatus(FunctionState.NOT_SUPPORTED if elsewhere else FunctionState.NOT_IMPLEMENTED)
 
 
 _EMPTY = inspect.Parameter.empty
@@ -285,7 +285,7 @@ class Mode(StrEnum):
     ENFORCE = "enforce"  # calls are put into the provider's words
 
 
-class Returns(StrEnum):
+class ReturnCheck(StrEnum):
     """Option `smi_returns`: what becomes of a return that lacks what the interface promises."""
 
     OFF = "off"  # not looked at
@@ -308,7 +308,7 @@ class Binding:
         grains: Mapping[str, Any],
         *,
         mode: Mode,
-        returns: Returns,
+        returns: ReturnCheck,
         counted: Callable[[str], bool],
     ) -> None:
         self.contract = contract
@@ -319,9 +319,9 @@ class Binding:
         self._counted = counted
         self._told: set[tuple[str, str]] = set()
 
-    def standing(self, fun: str, *, present: bool) -> Standing | None:
+    def standing(self, fun: str, *, present: bool) -> FunctionStatus | None:
         """How the function stands; None when there is none of that name."""
-        return standing_of(self.contract.functions.get(fun), present, self._grains)
+        return status_of(self.contract.functions.get(fun), present, self._grains)
 
     def bound(self, fun: str, real: Function | None, lacking: str = "") -> Function | None:
         """What a caller of `module.fun` gets. `real` is the provider's; `lacking` is what `depends` misses for it."""
@@ -331,14 +331,14 @@ class Binding:
             return None
         if declared is None:
             return None if real is None else self._warned(fun, real)
-        if standing.state is State.NOT_APPLICABLE:
+        if standing.state is FunctionState.NOT_APPLICABLE:
             return self._idle(fun, declared, standing)
         if real is None:
             return self._stub(fun, declared, standing.state, lacking)
         if self._mode is Mode.ENFORCE:
             who = f"'{self.contract.name}.{fun}': {self.provider}"
-            real = adapted(real, declared.signature, who, self._details(fun, State.NOT_IMPLEMENTED))
-        return real if self._returns is Returns.OFF else self._checked(fun, declared, real)
+            real = adapted(real, declared.signature, who, self._details(fun, FunctionState.NOT_IMPLEMENTED))
+        return real if self._returns is ReturnCheck.OFF else self._checked(fun, declared, real)
 
     def _warned(self, fun: str, real: Function) -> Function:
         sentence = f"'{self.contract.name}.{fun}' is no part of the {self.contract.title}, and may be removed one day."
@@ -352,7 +352,7 @@ class Binding:
 
         return call
 
-    def _idle(self, fun: str, declared: Declared, standing: Standing) -> Function:
+    def _idle(self, fun: str, declared: DeclaredFunction, standing: FunctionStatus) -> Function:
         name = f"{self.contract.name}.{fun}"
         if standing.note == SHADOWED:
             log.warning("%s is not applicable here, so %s's function is not called.", name, self.provider)
@@ -364,7 +364,7 @@ class Binding:
         call.__signature__ = declared.signature  # type: ignore[attr-defined]  # what inspect.signature reads
         return _described(call, fun, declared)
 
-    def _stub(self, fun: str, declared: Declared, state: State, lacking: str) -> Function:
+    def _stub(self, fun: str, declared: DeclaredFunction, state: FunctionState, lacking: str) -> Function:
         text, kind = self._refusal(fun, declared, state, lacking)
         details = self._details(fun, state)
 
@@ -373,9 +373,11 @@ class Binding:
 
         return _described(call, fun, declared)
 
-    def _refusal(self, fun: str, declared: Declared, state: State, lacking: str) -> tuple[str, type[InterfaceError]]:
+    def _refusal(
+        self, fun: str, declared: DeclaredFunction, state: FunctionState, lacking: str
+    ) -> tuple[str, type[InterfaceError]]:
         name, title = f"'{self.contract.name}.{fun}'", self.contract.title
-        if state is State.NOT_SUPPORTED and declared.supported is not None:
+        if state is FunctionState.NOT_SUPPORTED and declared.supported is not None:
             place = next(
                 (self._grains[grain] for grain in ("os", "os_family", "kernel") if self._grains.get(grain)), ""
             )
@@ -387,7 +389,7 @@ class Binding:
         needs = f": it needs {lacking}" if lacking else ""
         return f"{name} is not implemented by {self.provider} ({title}){needs}.", InterfaceNotImplemented
 
-    def _details(self, fun: str, state: State) -> dict[str, str]:
+    def _details(self, fun: str, state: FunctionState) -> dict[str, str]:
         return {
             "status": str(state),
             "interface": self.contract.name,
@@ -396,7 +398,7 @@ class Binding:
             "function": fun,
         }
 
-    def _checked(self, fun: str, declared: Declared, real: Function) -> Function:
+    def _checked(self, fun: str, declared: DeclaredFunction, real: Function) -> Function:
         schema = declared.schema
         if type(schema) is Schema or inspect.isgeneratorfunction(real) or inspect.isasyncgenfunction(real):
             return real
@@ -418,17 +420,17 @@ class Binding:
 
         return call
 
-    def _amiss(self, fun: str, declared: Declared, value: Any) -> Any:
+    def _amiss(self, fun: str, declared: DeclaredFunction, value: Any) -> Any:
         """What the caller gets for a return that does not fit."""
         found = mismatches_of(declared.schema, value)
-        if self._returns is Returns.STRICT:
+        if self._returns is ReturnCheck.STRICT:
             what = "; ".join(one.text() for one in found[:3])
             text = (
                 f"'{self.contract.name}.{fun}' of {self.provider} breaks the {self.contract.title}: it returned {what}."
             )
-            raise InterfaceReturnError(text, self._details(fun, State.IMPLEMENTED))
+            raise InterfaceReturnError(text, self._details(fun, FunctionState.IMPLEMENTED))
         self._tell(fun, found)
-        return declared.schema.filled(value, declared.default()) if self._returns is Returns.FILL else value
+        return declared.schema.filled(value, declared.default()) if self._returns is ReturnCheck.FILL else value
 
     def _tell(self, fun: str, found: list[Mismatch]) -> None:
         for one in found:
@@ -440,7 +442,7 @@ class Binding:
                 )  # fmt: skip
 
 
-def _described(call: Function, fun: str, declared: Declared) -> Function:
+def _described(call: Function, fun: str, declared: DeclaredFunction) -> Function:
     call.__name__ = fun
     call.__doc__ = declared.doc
     return call

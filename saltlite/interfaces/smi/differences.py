@@ -65,7 +65,7 @@ def _words(part: ast.expr) -> Iterator[str]:
             yield ""
 
 
-class Level(StrEnum):
+class DifferenceLevel(StrEnum):
     """How bad a difference is for somebody who keeps to the interface."""
 
     OK = "ok"
@@ -84,7 +84,7 @@ class Difference:
     detail: str = ""
 
     @property
-    def level(self) -> Level:
+    def level(self) -> DifferenceLevel:
         """How bad it is."""
         return LEVELS[self.kind]
 
@@ -94,16 +94,16 @@ class Difference:
 
 
 LEVELS = {
-    "extra": Level.OK,
-    "renamed": Level.WARNING,
-    "swallowed": Level.WARNING,
-    "default_differs": Level.WARNING,
-    "type_differs": Level.WARNING,
-    "fewer_keywords": Level.WARNING,
-    "moved": Level.ERROR,
-    "missing": Level.ERROR,
-    "required": Level.ERROR,
-    "no_varargs": Level.ERROR,
+    "extra": DifferenceLevel.OK,
+    "renamed": DifferenceLevel.WARNING,
+    "swallowed": DifferenceLevel.WARNING,
+    "default_differs": DifferenceLevel.WARNING,
+    "type_differs": DifferenceLevel.WARNING,
+    "fewer_keywords": DifferenceLevel.WARNING,
+    "moved": DifferenceLevel.ERROR,
+    "missing": DifferenceLevel.ERROR,
+    "required": DifferenceLevel.ERROR,
+    "no_varargs": DifferenceLevel.ERROR,
 }
 
 _PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

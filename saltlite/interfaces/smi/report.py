@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from saltlite.interfaces.smi.contract import Binding, Contract, Declared, Mode, Returns, contract_of
+from saltlite.interfaces.smi.contract import Binding, Contract, DeclaredFunction, Mode, ReturnCheck, contract_of
 from saltlite.interfaces.smi.declare import Interface
-from saltlite.interfaces.smi.differences import Difference, Level, compare
+from saltlite.interfaces.smi.differences import Difference, DifferenceLevel, compare
 
 DIGESTED = ("interface", "version", "provider", "functions", "counts", "errors", "warnings")
 """What the digest speaks for."""
@@ -55,13 +55,13 @@ def conformance_of(
         "provider": binding.provider,
         "functions": functions,
         "counts": dict(Counter(one["state"] for one in functions.values())),
-        "errors": levels[Level.ERROR],
-        "warnings": levels[Level.WARNING],
+        "errors": levels[DifferenceLevel.ERROR],
+        "warnings": levels[DifferenceLevel.WARNING],
     }
     return report | {"stray_calls": dict(stray_calls), "digest": digest_of(report)}
 
 
-def differences_of(declared: Declared | None, function: Callable[..., Any] | None) -> tuple[Difference, ...]:
+def differences_of(declared: DeclaredFunction | None, function: Callable[..., Any] | None) -> tuple[Difference, ...]:
     """Between what the interface and the function take; none where there is only one of them."""
     if declared is None or function is None:
         return ()
@@ -82,7 +82,7 @@ def check_module(interface: type[Interface], module: ModuleType, grains: Mapping
         module.__name__.rpartition(".")[2],
         grains,
         mode=Mode.OBSERVE,
-        returns=Returns.OFF,
+        returns=ReturnCheck.OFF,
         counted=lambda _fun: False,
     )
     alias = getattr(module, "__func_alias__", {})
@@ -103,7 +103,7 @@ def describe_contract(contract: Contract, states: Mapping[str, str]) -> dict[str
     }
 
 
-def _row(declared: Declared, state: str) -> dict[str, Any]:
+def _row(declared: DeclaredFunction, state: str) -> dict[str, Any]:
     row: dict[str, Any] = {
         "signature": f"{declared.name}{_shown(declared.signature)}",
         "returns": declared.schema.text(),

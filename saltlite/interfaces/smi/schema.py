@@ -66,7 +66,7 @@ class Schema:
         return None
 
 
-class Scalar(Schema):
+class ScalarSchema(Schema):
     """A value of one type. True is no int here, and an int is a float."""
 
     def __init__(self, kind: type) -> None:
@@ -89,7 +89,7 @@ class Scalar(Schema):
             yield Mismatch(path, self.text(), _kind_of(value))
 
 
-class ListOf(Schema):
+class ListSchema(Schema):
     """A list; each entry fits `entry`. A tuple is one too: a job carries it as a list."""
 
     def __init__(self, entry: Schema) -> None:
@@ -112,7 +112,7 @@ class ListOf(Schema):
             yield from self._entry.mismatches(entry, f"{path}[{number}]")
 
 
-class DictOf(Schema):
+class DictSchema(Schema):
     """A dict with keys and values of one kind each."""
 
     def __init__(self, key: Schema, value: Schema) -> None:
@@ -148,7 +148,7 @@ class DictOf(Schema):
         return {key: self._value.filled(entry, sample) for key, entry in value.items()}
 
 
-class Record(Schema):
+class RecordSchema(Schema):
     """A dict with certain keys; others may be there too."""
 
     def __init__(self, required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> None:
@@ -196,7 +196,7 @@ class Record(Schema):
         return whole
 
 
-class OneOf(Schema):
+class UnionSchema(Schema):
     """A value of one of several kinds."""
 
     def __init__(self, choices: Sequence[Schema]) -> None:
@@ -240,7 +240,7 @@ def mismatches_of(schema: Schema, value: object) -> list[Mismatch]:
 def schema_of(annotation: Any) -> Schema:
     """The schema of an annotation or a structure of types. What is none of the known forms takes anything."""
     if annotation is None:
-        return Scalar(type(None))
+        return ScalarSchema(type(None))
     for read in (_of_structure, _of_generic, _of_class):
         found = read(annotation)
         if found is not None:
@@ -250,11 +250,11 @@ def schema_of(annotation: Any) -> Schema:
 
 def _of_structure(wanted: Any) -> Schema | None:
     if isinstance(wanted, Mapping):
-        return Record({str(name): schema_of(kind) for name, kind in wanted.items()})
+        return RecordSchema({str(name): schema_of(kind) for name, kind in wanted.items()})
     if isinstance(wanted, list):
-        return ListOf(schema_of(wanted[0]) if wanted else Schema())
+        return ListSchema(schema_of(wanted[0]) if wanted else Schema())
     if isinstance(wanted, tuple) and wanted:
-        return OneOf([schema_of(one) for one in wanted])
+        return UnionSchema([schema_of(one) for one in wanted])
     return None
 
 
@@ -263,15 +263,15 @@ def _of_generic(wanted: Any) -> Schema | None:
     if origin is None:
         return None
     if origin in (typing.Union, types.UnionType):
-        return OneOf([schema_of(one) for one in arguments])
+        return UnionSchema([schema_of(one) for one in arguments])
     if origin is typing.Literal:
-        return OneOf([Scalar(kind) for kind in dict.fromkeys(type(one) for one in arguments)])
+        return UnionSchema([ScalarSchema(kind) for kind in dict.fromkeys(type(one) for one in arguments)])
     if origin in (typing.Required, typing.NotRequired, typing.Annotated):
         return schema_of(arguments[0])
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return DictOf(*(schema_of(one) for one in arguments[:2]))
+        return DictSchema(*(schema_of(one) for one in arguments[:2]))
     if isinstance(origin, type) and issubclass(origin, Sequence):
-        return ListOf(schema_of(arguments[0]))
+        return ListSchema(schema_of(arguments[0]))
     return None
 
 
@@ -281,15 +281,15 @@ def _of_class(wanted: Any) -> Schema | None:
     if typing.is_typeddict(wanted):
         hints = typing.get_type_hints(wanted)
         needed = {name for name in hints if name in wanted.__required_keys__}  # type: ignore[attr-defined]  # a TypedDict
-        return Record(
+        return RecordSchema(
             {name: schema_of(hint) for name, hint in hints.items() if name in needed},
             {name: schema_of(hint) for name, hint in hints.items() if name not in needed},
         )
     if dataclasses.is_dataclass(wanted):
-        return Record({name: schema_of(hint) for name, hint in typing.get_type_hints(wanted).items()})
+        return RecordSchema({name: schema_of(hint) for name, hint in typing.get_type_hints(wanted).items()})
     if issubclass(wanted, Mapping):
-        return DictOf(Schema(), Schema())
-    return ListOf(Schema()) if issubclass(wanted, list | tuple) else Scalar(wanted)
+        return DictSchema(Schema(), Schema())
+    return ListSchema(Schema()) if issubclass(wanted, list | tuple) else ScalarSchema(wanted)
 
 
 def _all_fit(values: Collection[Any], schema: Schema) -> bool:

@@ -105,7 +105,7 @@ def supported_targets(master: Master, selection: Selection, funs: Sequence[str])
     """
     if not selection.resources:
         return SupportedTargets(selection)
-    named = [*(frozenset({one}) for one in selection.named), *selection.namesakes]
+    named = [*(frozenset({one}) for one in selection.named), *selection.id_collisions]
     asked = frozenset[TargetId]().union(*named)
     unsupported: dict[TargetId, tuple[str, str]] = {}
     counts: dict[tuple[str, str], int] = {}

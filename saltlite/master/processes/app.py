@@ -47,7 +47,7 @@ from saltlite.platform.clock import SystemClock
 from saltlite.platform.files import CursorFile
 from saltlite.platform.lockfile import InstanceLock
 from saltlite.platform.logs import LogRelay
-from saltlite.platform.privileges import Account, account_of, drop_to, private_dir, read_secret, start_log
+from saltlite.platform.privileges import UserAccount, account_of, drop_to, private_dir, read_secret, start_log
 from saltlite.platform.process import PR_SET_DUMPABLE, prctl, raise_open_files, return_freed_memory, write_no_files
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.shared_fill_times import SharedFillTimes

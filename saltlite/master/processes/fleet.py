@@ -16,7 +16,7 @@ from saltlite.resources.registry.primary import Views
 from saltlite.resources.registry.registry import Registry
 from saltlite.targeting.banks import GRAINS, PILLAR, RESOURCE_GRAINS, RESOURCE_TYPES, Bank, Banks
 from saltlite.targeting.budget import Budget
-from saltlite.targeting.fleet import Fleet, Query
+from saltlite.targeting.fleet import DataQuery, Fleet
 from saltlite.targeting.grain_index import BankIndex, of_resources
 from saltlite.targeting.matchers import ADDRESS_GRAINS, lies_in, parse_network
 
@@ -98,11 +98,11 @@ class MasterFleet(Fleet):
             if owner is not None:
                 yield resource_index_srn_key(held.type, bare_id), owner
 
-    def grains(self, query: Query) -> tuple[Collection[MinionId], Collection[TargetId]]:
+    def grains(self, query: DataQuery) -> tuple[Collection[MinionId], Collection[TargetId]]:
         minions = self._minions().keys() & self._indexes.grains.select(query, self._budget)
         return minions, self._indexes.resource_grains.select(query, self._budget)
 
-    def pillar(self, query: Query) -> Collection[MinionId]:
+    def pillar(self, query: DataQuery) -> Collection[MinionId]:
         if self._indexes.pillar is None:
             raise UsageError(
                 "this master keeps no pillar to select by: minion_data_cache is false in its configuration. Target by "

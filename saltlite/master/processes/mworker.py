@@ -37,7 +37,7 @@ from saltlite.model.keys import Fingerprint
 from saltlite.platform.defects import DEFECT, log_defect, supervised
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Acceptor, Channel, Peer
-from saltlite.platform.turn_board import NAMELESS, REFUSED_S, Ended, Marks, Turn, TurnBoard
+from saltlite.platform.turn_board import NAMELESS, REFUSED_S, EndedTurn, Marks, TurnBoard, TurnLabel
 from saltlite.wire import codec
 from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.messages import Message, response_message
@@ -55,11 +55,13 @@ _ASKED_AGAIN = frozenset({"decide", "pull", "suspect"})
 def turn_of_request(board: TurnBoard, principal: Principal, request: object) -> Turn:
     """A client's request. The same request of the same user is the same work, whatever its login token."""
     if not isinstance(request, dict):
-        return Turn(f"a request of {principal}")
+        return TurnLabel(f"a request of {principal}")
     asked = request.get("verb")
     verb = asked if isinstance(asked, str) and asked in VERBS else "of an unknown verb"
     fields = pack({name: value for name, value in request.items() if name != "token"})
-    return Turn(f"the request {verb} of {principal}", board.digest(b"request", str(principal.uid).encode(), fields))
+    return TurnLabel(
+        f"the request {verb} of {principal}", board.digest(b"request", str(principal.uid).encode(), fields)
+    )
 
 
 def turn_of_question(board: TurnBoard, minion: MinionId, message: Message) -> Turn:
@@ -67,7 +69,7 @@ def turn_of_question(board: TurnBoard, minion: MinionId, message: Message) -> Tu
     about = "file" if message["t"] == "file_request" else minion
     said = f"{message['t']} of {minion}"
     named = message.get("path") or message.get("kind") or message.get("tag") or ""
-    return Turn(f"{said}: {named}", board.digest(b"question", about.encode(), _fields(message)))
+    return TurnLabel(f"{said}: {named}", board.digest(b"question", about.encode(), _fields(message)))
 
 
 def turn_of_link(board: TurnBoard, message: IpcMessage) -> Turn:
@@ -75,8 +77,8 @@ def turn_of_link(board: TurnBoard, message: IpcMessage) -> Turn:
     kind, minion = message["t"], message.get("id", "")
     text = f"the message {kind} of the link" + (f" about {minion}" if minion else "")
     if kind not in _ASKED_AGAIN:
-        return Turn(text)
-    return Turn(text, board.digest(b"link", kind.encode(), message.get("public", b""), str(minion).encode()))
+        return TurnLabel(text)
+    return TurnLabel(text, board.digest(b"link", kind.encode(), message.get("public", b""), str(minion).encode()))
 
 
 def turn_of_report(board: TurnBoard, report: Reported) -> Turn:
@@ -86,7 +88,7 @@ def turn_of_report(board: TurnBoard, report: Reported) -> Turn:
     which = jid.encode() if jid else _fields(message)
     text = f"the report {message['t']} of {report.id}" + (f" for job {jid}" if jid else "")
     digest = board.digest(b"report", report.id.encode(), message["t"].encode(), which)
-    return Turn(text, digest, is_reports=True)
+    return TurnLabel(text, digest, is_reports=True)
 
 
 def refuse_ended(board: TurnBoard, turn: Turn) -> None:
@@ -127,7 +129,7 @@ def settle(master: Master, reported: Sequence[Reported], passing: Passing, marks
 
 
 def _batch(master: Master, reported: Sequence[Reported], passing: Passing, marks: Marks) -> Settled:
-    with marks.named(Turn(f"{len(reported)} reports, the first of {reported[0].id}", is_reports=True)):
+    with marks.named(TurnLabel(f"{len(reported)} reports, the first of {reported[0].id}", is_reports=True)):
         try:
             return store_reports(master, reported, passing)
         except StoreError:

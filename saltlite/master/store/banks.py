@@ -19,7 +19,7 @@ from zlib import crc32
 
 from saltlite.errors import StoreError, UsageError
 from saltlite.platform.files import FULL, WriteLock
-from saltlite.targeting.banks import DIGEST_MAX, Changes, Room, Value, check_bank, check_digest, decoded, encoded
+from saltlite.targeting.banks import DIGEST_MAX, Changes, Value, ValueLimits, check_bank, check_digest, decoded, encoded
 
 # -- one value as the content of its file: a head with the digest and checksums, then the value in msgpack
 #
@@ -324,7 +324,7 @@ class _Folder:
 class LocalBank:
     """The port `saltlite.targeting.banks.Bank` over the folder `path`, which is made when it is not there."""
 
-    def __init__(self, path: str, room: Room, *, feed_max: int = FEED_MAX) -> None:
+    def __init__(self, path: str, room: ValueLimits, *, feed_max: int = FEED_MAX) -> None:
         self._path = path
         self._room = room
         self._feed_max = feed_max

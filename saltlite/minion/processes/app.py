@@ -48,7 +48,7 @@ from saltlite.platform.children import Children, Spec
 from saltlite.platform.clock import SystemClock
 from saltlite.platform.files import PosixFolder
 from saltlite.platform.lockfile import InstanceLock
-from saltlite.platform.privileges import Account, account_of, drop_to, private_dir, start_log
+from saltlite.platform.privileges import UserAccount, account_of, drop_to, private_dir, start_log
 from saltlite.platform.process import freeze_heap
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel
@@ -65,7 +65,7 @@ FILES_LOOK_S = 3.0
 def run_minion(config: MinionConfig, on_ready: Callable[[], None] = lambda: None) -> None:
     """Run the minion until it is stopped. Raises StartupError when it cannot start."""
     clock = SystemClock()
-    me, account = Account("", os.geteuid(), os.getegid()), account_of(config.user)
+    me, account = UserAccount("", os.geteuid(), os.getegid()), account_of(config.user)
     for folder in (config.pki_dir, config.data_dir, config.cachedir):
         private_dir(folder, me.uid, me.gid)
     running_dir = os.path.join(config.data_dir, "running")
