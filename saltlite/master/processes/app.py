@@ -411,7 +411,7 @@ def _rules(config: MasterConfig) -> Rules:
     )
 
 
-def accounts_of(config: MasterConfig) -> tuple[Account, Account]:
+def accounts_of(config: MasterConfig) -> tuple[UserAccount, UserAccount]:
     """The accounts of the master's processes and of the link process. Raises MisconfiguredError."""
     account = account_of(config.user)
     instead = f"set `link_user: {config.user}`, which gives up the protection of a separate user"

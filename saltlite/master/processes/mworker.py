@@ -52,7 +52,7 @@ _ASKED_AGAIN = frozenset({"decide", "pull", "suspect"})
 """Messages that the link process sends again, to another MWorker, because a minion asks again."""
 
 
-def turn_of_request(board: TurnBoard, principal: Principal, request: object) -> Turn:
+def turn_of_request(board: TurnBoard, principal: Principal, request: object) -> TurnLabel:
     """A client's request. The same request of the same user is the same work, whatever its login token."""
     if not isinstance(request, dict):
         return TurnLabel(f"a request of {principal}")
@@ -64,7 +64,7 @@ def turn_of_request(board: TurnBoard, principal: Principal, request: object) -> 
     )
 
 
-def turn_of_question(board: TurnBoard, minion: MinionId, message: Message) -> Turn:
+def turn_of_question(board: TurnBoard, minion: MinionId, message: Message) -> TurnLabel:
     """A minion's request. For a file it is the same work whichever minion asks."""
     about = "file" if message["t"] == "file_request" else minion
     said = f"{message['t']} of {minion}"
@@ -72,7 +72,7 @@ def turn_of_question(board: TurnBoard, minion: MinionId, message: Message) -> Tu
     return TurnLabel(f"{said}: {named}", board.digest(b"question", about.encode(), _fields(message)))
 
 
-def turn_of_link(board: TurnBoard, message: IpcMessage) -> Turn:
+def turn_of_link(board: TurnBoard, message: IpcMessage) -> TurnLabel:
     """Any other message of the link process."""
     kind, minion = message["t"], message.get("id", "")
     text = f"the message {kind} of the link" + (f" about {minion}" if minion else "")
@@ -81,7 +81,7 @@ def turn_of_link(board: TurnBoard, message: IpcMessage) -> Turn:
     return TurnLabel(text, board.digest(b"link", kind.encode(), message.get("public", b""), str(minion).encode()))
 
 
-def turn_of_report(board: TurnBoard, report: Reported) -> Turn:
+def turn_of_report(board: TurnBoard, report: Reported) -> TurnLabel:
     """A report: identified by its job if it has one, else by its content."""
     message = report.message
     jid = message.get("jid", "")
@@ -91,14 +91,14 @@ def turn_of_report(board: TurnBoard, report: Reported) -> Turn:
     return TurnLabel(text, digest, is_reports=True)
 
 
-def refuse_ended(board: TurnBoard, turn: Turn) -> None:
+def refuse_ended(board: TurnBoard, turn: TurnLabel) -> None:
     """Raises SaltliteError if this work blocked an MWorker before."""
     ended = board.ended(turn.digest)
     if ended is not None:
         raise SaltliteError(refusal(ended))
 
 
-def refusal(ended: Ended) -> str:
+def refusal(ended: EndedTurn) -> str:
     """The error message for work that is not repeated."""
     return (
         f"this request held an MWorker for {ended.held_s:.0f} s and was ended; the same one is not run again for "
@@ -204,7 +204,7 @@ class Client:
     """The token of the stream, which ends with it."""
     sent_at: float = 0.0
     news_due: bool = False
-    turn: Turn = NAMELESS
+    turn: TurnLabel = NAMELESS
     """The turn of its last request."""
 
 
