@@ -213,19 +213,13 @@ def get(key: str, default: Any = "", delimiter: str = ":", ordered: bool = True)
         saltlite '*' grains.get locale_info:defaultlanguage
         saltlite '*' grains.get ip4_interfaces:eth0:0
         saltlite '*' grains.get 'abc::def|ghi' delimiter='|'
+        saltlite '*' grains.fetch os
     """
     value = _nested.find(__grains__, key, delimiter)
     return default if value is MISSING else value
 
 
-def fetch(key: str, default: Any = "", delimiter: str = ":", ordered: bool = True) -> Any:
-    """Alias of ``grains.get`` for templates, where ``get`` is a method.
-
-    CLI Example::
-
-        saltlite '*' grains.fetch os
-    """
-    return get(key, default, delimiter, ordered)
+fetch = get
 
 
 def ls() -> list[str]:

@@ -94,6 +94,7 @@ def base64_b64decode(instr: str) -> str | bytes:
     CLI Example::
 
         saltlite '*' hashutil.base64_b64decode 'Z2V0IHNhbHRlZA=='
+        saltlite '*' hashutil.base64_decodestring instr='Z2V0IHNhbHRlZAo='
     """
     return _text_if_possible(_decoded(instr))
 
@@ -108,14 +109,7 @@ def base64_encodestring(instr: str) -> str:
     return base64.encodebytes(_bytes(instr)).decode()
 
 
-def base64_decodestring(instr: str) -> str | bytes:
-    """Alias of ``hashutil.base64_b64decode``.
-
-    CLI Example::
-
-        saltlite '*' hashutil.base64_decodestring instr='Z2V0IHNhbHRlZAo='
-    """
-    return base64_b64decode(instr)
+base64_decodestring = base64_b64decode
 
 
 def base64_encodefile(fname: str) -> str:

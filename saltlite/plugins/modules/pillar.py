@@ -42,6 +42,7 @@ def get(
         saltlite '*' pillar.get pkg:apache
         saltlite '*' pillar.get users:0:name default=nobody
         saltlite '*' pillar.get settings default='{port: 80}' merge=True
+        saltlite '*' pillar.fetch pkg:apache
     """
     value = _find(key, delimiter)
     if value is _nested.MISSING:
@@ -62,36 +63,15 @@ def items(*args: str, unmask: bool = True) -> dict[str, Any]:
 
         saltlite '*' pillar.items
         saltlite '*' pillar.items unmask=False
+        saltlite '*' pillar.data
     """
     return item(*args, unmask=unmask) if args else _shown(dict(__pillar__), unmask=unmask)
 
 
-def data(*args: str, unmask: bool = True) -> dict[str, Any]:
-    """Alias of ``items``.
-
-    CLI Example::
-
-        saltlite '*' pillar.data
-    """
-    return items(*args, unmask=unmask)
+data = items
 
 
-def fetch(
-    key: str,
-    default: Any = "",
-    merge: bool = False,  # noqa: FBT001, FBT002, RUF100 - Salt's signature
-    merge_nested_lists: bool = False,  # noqa: FBT001, FBT002, RUF100 - as above
-    *,
-    delimiter: str = ":",
-    unmask: bool = True,
-) -> Any:
-    """Alias of ``get``.
-
-    CLI Example::
-
-        saltlite '*' pillar.fetch pkg:apache
-    """
-    return get(key, default, merge, merge_nested_lists, delimiter=delimiter, unmask=unmask)
+fetch = get
 
 
 def filter_by(

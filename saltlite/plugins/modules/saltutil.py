@@ -368,25 +368,12 @@ def sync_output(
     CLI Example::
 
         saltlite '*' saltutil.sync_output
-    """
-    return _sync(SyncRequest("output", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
-
-
-def sync_outputters(
-    saltenv: str | list[str] | None = None,
-    refresh: bool = True,
-    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
-    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
-    *,
-    extmod_empty: bool | None = None,
-) -> list[str]:
-    """Alias of ``sync_output``.
-
-    CLI Example::
-
         saltlite '*' saltutil.sync_outputters
     """
     return _sync(SyncRequest("output", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
+
+
+sync_outputters = sync_output
 
 
 def sync_utils(
@@ -470,19 +457,13 @@ def refresh_pillar(wait: bool = True, timeout: float = 30) -> bool:  # noqa: ARG
     CLI Example::
 
         saltlite '*' saltutil.refresh_pillar
+        saltlite '*' saltutil.pillar_refresh
     """
     _client().refresh("pillar")
     return True
 
 
-def pillar_refresh(wait: bool = True, timeout: float = 30) -> bool:
-    """Alias of ``refresh_pillar``.
-
-    CLI Example::
-
-        saltlite '*' saltutil.pillar_refresh
-    """
-    return refresh_pillar(wait, timeout)
+pillar_refresh = refresh_pillar
 
 
 def refresh_resources() -> dict[str, Any]:

@@ -74,27 +74,21 @@ def versions_information() -> dict[str, dict[str, str]]:
     }
 
 
-def versions() -> str:
-    """Alias of ``versions_report``.
-
-    CLI Example::
-
-        saltlite '*' test.versions
-    """
-    return versions_report()
-
-
 def versions_report() -> str:
     """Return ``versions_information`` as text.
 
     CLI Example::
 
         saltlite '*' test.versions_report
+        saltlite '*' test.versions
     """
     lines: list[str] = []
     for title, rows in versions_information().items():
         lines += [f"{title}:", *(f"{name:>14}: {text}" for name, text in rows.items()), ""]
     return "\n".join(lines).rstrip()
+
+
+versions = versions_report
 
 
 def echo(text: Any) -> Any:
@@ -222,6 +216,8 @@ def random_hash(size: int = 9999999999, hash_type: str | None = None) -> str:
 
         saltlite '*' test.random_hash
         saltlite '*' test.random_hash hash_type=sha512
+        saltlite '*' test.rand_str
+        saltlite '*' test.rand_str hash_type=sha256
     """
     import hashlib
     import secrets
@@ -234,15 +230,7 @@ def random_hash(size: int = 9999999999, hash_type: str | None = None) -> str:
     return hashlib.new(kind, str(number).encode()).hexdigest()
 
 
-def rand_str(size: int = 9999999999, hash_type: str | None = None) -> str:
-    """Alias of ``random_hash``.
-
-    CLI Example::
-
-        saltlite '*' test.rand_str
-        saltlite '*' test.rand_str hash_type=sha256
-    """
-    return random_hash(size, hash_type)
+rand_str = random_hash
 
 
 def stack() -> str:

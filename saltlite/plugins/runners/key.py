@@ -58,18 +58,12 @@ def glob_match(match: str) -> dict[str, list[str]]:
     CLI Example::
 
         saltlite-run key.glob_match 'web*'
+        saltlite-run key.name_match 'web*'
     """
     return keys.matching(keys.all_lists(_rows()), match)
 
 
-def name_match(match: str) -> dict[str, list[str]]:
-    """Alias of ``key.glob_match``.
-
-    CLI Example::
-
-        saltlite-run key.name_match 'web*'
-    """
-    return glob_match(match)
+name_match = glob_match
 
 
 def finger(match: str, hash_type: str = "sha256") -> dict[str, dict[str, str]]:

@@ -91,6 +91,10 @@ def list_state(subset: list[str] | None = None, show_ip: bool = False) -> list[s
 
         saltlite-run manage.list_state
         saltlite-run manage.list_state subset='[web1, web2]' show_ip=True
+        saltlite-run manage.present
+        saltlite-run manage.present show_ip=True
+        saltlite-run manage.alived
+        saltlite-run manage.allowed
     """
     return _there((_UP,), subset, show_ip)
 
@@ -101,69 +105,29 @@ def list_not_state(subset: list[str] | None = None, show_ip: bool = False) -> li
     CLI Example::
 
         saltlite-run manage.list_not_state
+        saltlite-run manage.not_present
+        saltlite-run manage.not_alived
+        saltlite-run manage.not_allowed
     """
     return _there(("away", _NEVER), subset, show_ip)
 
 
-def present(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """Alias of ``manage.list_state``.
-
-    CLI Example::
-
-        saltlite-run manage.present
-        saltlite-run manage.present show_ip=True
-    """
-    return list_state(subset, show_ip)
+present = list_state
 
 
-def not_present(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """Alias of ``manage.list_not_state``.
-
-    CLI Example::
-
-        saltlite-run manage.not_present
-    """
-    return list_not_state(subset, show_ip)
+not_present = list_not_state
 
 
-def alived(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """Alias of ``manage.list_state``.
-
-    CLI Example::
-
-        saltlite-run manage.alived
-    """
-    return list_state(subset, show_ip)
+alived = list_state
 
 
-def not_alived(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """Alias of ``manage.list_not_state``.
-
-    CLI Example::
-
-        saltlite-run manage.not_alived
-    """
-    return list_not_state(subset, show_ip)
+not_alived = list_not_state
 
 
-def allowed(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """Alias of ``manage.list_state``, because only accepted minions connect.
-
-    CLI Example::
-
-        saltlite-run manage.allowed
-    """
-    return list_state(subset, show_ip)
+allowed = list_state
 
 
-def not_allowed(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """Alias of ``manage.list_not_state``.
-
-    CLI Example::
-
-        saltlite-run manage.not_allowed
-    """
-    return list_not_state(subset, show_ip)
+not_allowed = list_not_state
 
 
 def joined(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:

@@ -146,19 +146,13 @@ def list_backups(path: str, limit: int | None = None) -> dict[int, dict[str, Any
     CLI Example::
 
         saltlite '*' file.list_backups /foo/bar/baz.txt
+        saltlite '*' file.list_backup /foo/bar/baz.txt
     """
     name = absolute(path)
     return _numbered([copy for last, *copy in _copies(os.path.dirname(name)) if last == os.path.basename(name)], limit)
 
 
-def list_backup(path: str, limit: int | None = None) -> dict[int, dict[str, Any]]:
-    """Alias of ``file.list_backups``.
-
-    CLI Example::
-
-        saltlite '*' file.list_backup /foo/bar/baz.txt
-    """
-    return list_backups(path, limit)
+list_backup = list_backups
 
 
 def list_backups_dir(path: str, limit: int | None = None) -> dict[str, dict[int, dict[str, Any]]]:
@@ -206,6 +200,7 @@ def delete_backup(path: str, backup_id: int | str, *, test: bool = False) -> dic
     CLI Example::
 
         saltlite '*' file.delete_backup /foo/bar/baz.txt 0
+        saltlite '*' file.remove_backup /foo/bar/baz.txt 0
     """
     found, wrong = _place(absolute(path), backup_id)
     if wrong:
@@ -219,14 +214,7 @@ def delete_backup(path: str, backup_id: int | str, *, test: bool = False) -> dic
     return {"result": True, "comment": f"Successfully removed {shown(found)}"}
 
 
-def remove_backup(path: str, backup_id: int | str, *, test: bool = False) -> dict[str, Any]:
-    """Alias of ``file.delete_backup``.
-
-    CLI Example::
-
-        saltlite '*' file.remove_backup /foo/bar/baz.txt 0
-    """
-    return delete_backup(path, backup_id, test=test)
+remove_backup = delete_backup
 
 
 def _copies(folder: str) -> Iterator[tuple[str, datetime, str]]:

@@ -177,18 +177,12 @@ def hw_addr(iface: str) -> str:
     CLI Example::
 
         saltlite '*' network.hw_addr eth0
+        saltlite '*' network.hwaddr eth0
     """
     return str(_one(iface).get("hwaddr", ""))
 
 
-def hwaddr(iface: str) -> str:
-    """Alias of ``hw_addr``.
-
-    CLI Example::
-
-        saltlite '*' network.hwaddr eth0
-    """
-    return hw_addr(iface)
+hwaddr = hw_addr
 
 
 def ip_addrs(
@@ -206,6 +200,7 @@ def ip_addrs(
         saltlite '*' network.ip_addrs
         saltlite '*' network.ip_addrs cidr=10.0.0.0/8
         saltlite '*' network.ip_addrs type=private
+        saltlite '*' network.ipaddrs
     """
     found = _addresses(4, interface, include_loopback=include_loopback, cidr=cidr)
     if type in {"public", "private"}:
@@ -213,19 +208,7 @@ def ip_addrs(
     return [str(each) for each in found]
 
 
-def ipaddrs(
-    interface: str | None = None,
-    include_loopback: bool = False,
-    cidr: str | None = None,
-    type: str | None = None,
-) -> list[str]:
-    """Alias of ``ip_addrs``.
-
-    CLI Example::
-
-        saltlite '*' network.ipaddrs
-    """
-    return ip_addrs(interface, include_loopback, cidr, type)
+ipaddrs = ip_addrs
 
 
 def ip_addrs6(interface: str | None = None, include_loopback: bool = False, cidr: str | None = None) -> list[str]:
@@ -235,18 +218,12 @@ def ip_addrs6(interface: str | None = None, include_loopback: bool = False, cidr
 
         saltlite '*' network.ip_addrs6
         saltlite '*' network.ip_addrs6 cidr=2000::/3
+        saltlite '*' network.ipaddrs6
     """
     return [str(each) for each in _addresses(6, interface, include_loopback=include_loopback, cidr=cidr)]
 
 
-def ipaddrs6(interface: str | None = None, include_loopback: bool = False, cidr: str | None = None) -> list[str]:
-    """Alias of ``ip_addrs6``.
-
-    CLI Example::
-
-        saltlite '*' network.ipaddrs6
-    """
-    return ip_addrs6(interface, include_loopback, cidr)
+ipaddrs6 = ip_addrs6
 
 
 def ip_networks(
