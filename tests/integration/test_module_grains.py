@@ -183,7 +183,7 @@ def test_who_waits_too_long_for_others_is_told(tmp_path: Path, monkeypatch: pyte
     path = str(tmp_path / "grains")
     with (
         grains._changing(path),
-        pytest.raises(CommandExecutionError, match="has been changing the grains"),
+        pytest.raises(CommandExecutionError, match="has locked the grains"),
         grains._changing(path),
     ):
         pass
