@@ -45,7 +45,7 @@ _ANY = regex_pattern(".*", flags=re.DOTALL, whole=True)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function with its arguments, as somebody wants to have it run."""
+    """A function with its arguments."""
 
     fun: str
     args: Sequence[Any] = ()
@@ -352,7 +352,7 @@ RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "copy_begin": (JOBS, ("cp.recv",)),
     "copy_put": (JOBS, ("cp.recv",)),
     "copy_end": (JOBS, ("cp.recv",)),
-    # Of one's own jobs; what there is of those of others is decided by `sees_jobs_of_others`.
+    # Own jobs; `sees_jobs_of_others` decides on the others.
     "follow": (SOMEBODY, ()),
     "job_list": (SOMEBODY, ()),
     "job_show": (SOMEBODY, ()),
@@ -408,7 +408,7 @@ OPTIONS_ALONE = "executor_opts"
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody who asks: a local user, as the kernel named him, or whom a backend has let in."""
+    """The user behind a request: a local user, authenticated by the kernel, or one authenticated by a backend."""
 
     user: str
     uid: int
@@ -419,7 +419,7 @@ class Principal:
 
     @property
     def label(self) -> str:
-        """The name under which jobs and logs have him: that of a local user has no colon."""
+        """The name in jobs and logs; that of a local user has no colon."""
         return f"{self.backend}:{self.user}" if self.backend else self.user
 
     def __str__(self) -> str:
@@ -448,7 +448,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What the configuration says."""
+    """The access rules of the configuration."""
 
     publisher: Rules = field(default=NO_RULES)
     external: dict[str, Rules] = field(default_factory=dict)
@@ -515,12 +515,12 @@ def authorize(principal: Principal, action: Action, terms: Terms, selects: Selec
 
 
 def is_operator(principal: Principal, terms: Terms) -> bool:
-    """Whether everything is allowed to him."""
+    """Whether this is an operator, who may do everything."""
     return not principal.backend and principal.uid in terms.operators
 
 
 def refuse_barred(principal: Principal, terms: Terms) -> None:
-    """Raises RefusedError for the user that the master's own processes became."""
+    """Raises RefusedError for the user of the master's own processes."""
     if not principal.backend and principal.uid in terms.granted.barred and principal.uid not in terms.operators:
         raise RefusedError(
             f"{principal} may ask nothing: the master's own processes run as this user, and one that was broken into "
@@ -538,12 +538,12 @@ def may(principal: Principal, kind: str, names: Sequence[str], terms: Terms) -> 
 
 
 def sees_jobs_of_others(principal: Principal, terms: Terms) -> bool:
-    """Whether all jobs are shown to him, and not his own only."""
+    """Whether the principal sees jobs of others."""
     return may(principal, RUNNER, JOBS_OF_OTHERS, terms)
 
 
 def knows_pillars(principal: Principal, terms: Terms) -> bool:
-    """Whether all pillars are shown to him: by the master, or by every minion."""
+    """Whether the principal may see all pillars, from the master or from every minion."""
     if may(principal, RUNNER, RIGHTS["pillar_show"][1], terms):
         return True
     call = Call("pillar.items", kwargs=None)
@@ -554,9 +554,9 @@ def knows_pillars(principal: Principal, terms: Terms) -> bool:
 
 
 def judge(principal: Principal, action: Action, terms: Terms, selects: Selects | None = None) -> Verdict:
-    """What is to be said of a job's call on its targets, for whoever is no operator.
+    """Judge one call of a job on its targets, for a principal that is no operator.
 
-    A function that calls the one that it is told takes the right to both.
+    A function that calls another one by name needs the right to both.
     """
     call = action.call
     if call is None:
@@ -597,7 +597,7 @@ def _judge_one(principal: Principal, call: Call, action: Action, terms: Terms, s
 
 
 def _covered(rule: Rule, targets: frozenset[TargetId], selects: Selects | None) -> frozenset[TargetId]:
-    """Those of the targets that the rule holds for. Without targets nothing is resolved."""
+    """The targets that the rule covers. Without targets nothing is resolved."""
     if not rule.where or not targets:
         return targets
     return targets.intersection(selects(rule.where)) if selects is not None else frozenset()

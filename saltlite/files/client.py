@@ -29,10 +29,10 @@ from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message
 
 ATTEMPTS = 3
-"""A file that changes while it is fetched is fetched so often."""
+"""Attempts for a file that changes while it is fetched."""
 _NO_FILE = {errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO}
 ARRIVING_S = 7 * 86_400.0
-"""A transfer that nobody took up again for so long is removed."""
+"""Seconds after which an abandoned transfer is removed."""
 
 
 class FileClient:
@@ -60,14 +60,14 @@ class FileClient:
         return list(self._names("folders", env, prefix))
 
     def stat(self, address: FileAddress) -> FileStat | None:
-        """What the file server knows of a file, None when it has none."""
+        """The metadata of a served file, None if there is none."""
         said = self._one(_question("find", address.env, address.path))
         if said["state"] != "ok":
             return None
         return FileStat(said["size"], said["sha256"], said["mode"], said["mtime"])
 
     def cached_path(self, address: FileAddress) -> str:
-        """Where the copy of a file is, or would be."""
+        """The path of the cached copy of a file, whether or not it exists."""
         return os.path.join(self._cachedir, "files", parse_env(address.env), parse_path(address.path))
 
     def cache(self, address: FileAddress) -> str:
@@ -193,7 +193,7 @@ def _own_part(arriving: str, name: str) -> Iterator[tuple[str, BufferedRandom]]:
         file = stack.enter_context(open(path, "a+b"))
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever had it may have moved it away since it was opened.
+            # Its previous owner may have moved it since it was opened.
             ours = os.path.exists(path) and os.path.samestat(os.fstat(file.fileno()), os.stat(path))
         except BlockingIOError:
             ours = False
@@ -236,7 +236,7 @@ def _into_place(part: str, dest: str, at: int | None) -> None:
 
 
 def _copy_into_place(source: BinaryIO, dest: str, at: int | None, mode: int, owner: tuple[int, int] | None) -> None:
-    """The same on another file system, by a copy beside it whose name nobody can know before."""
+    """The same across file systems, by a copy beside it with an unpredictable name."""
     beside = f"{dest}.saltlite-{os.urandom(8).hex()}"
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at)
     try:

@@ -46,7 +46,7 @@ class CopyAreas:
                     offset, data = offset + written, data[written:]
             finally:
                 os.close(fd)
-            # What tells its age when whoever began it is gone.
+            # The age of an area whose client is gone.
             os.utime(folder)
 
     def end(self, area: str) -> None:

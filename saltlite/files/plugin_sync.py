@@ -158,7 +158,7 @@ class PluginSync:
             os.unlink(link)
         os.symlink(os.path.join(SETS, os.path.basename(staging)), link)
         if os.path.isdir(folder) and not os.path.islink(folder):
-            # A folder that somebody made by hand is no link yet. What was to stay of it is in the new set.
+            # A folder made by hand is no link yet. What is kept of it is in the new set.
             os.rename(folder, os.path.join(self._extmods, SETS, os.path.basename(folder) + BY_HAND))
         os.replace(link, folder)
         _sync_folder(self._extmods)
@@ -172,7 +172,7 @@ class PluginSync:
             path = os.path.join(sets, name)
             folder = os.path.join(self._extmods, name.removesuffix(BY_HAND))
             if name.endswith(BY_HAND) and not os.path.lexists(folder):
-                # Whoever moved it was killed before the link took its place.
+                # The process that moved it was killed before it made the link.
                 os.rename(path, folder)
             elif os.path.islink(path):
                 os.unlink(path)

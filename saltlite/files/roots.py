@@ -22,7 +22,7 @@ from saltlite.wire.messages import Message
 log = logging.getLogger(__name__)
 
 NAMES_MAX = 100_000
-"""Names in one listing; what is beyond is left out, and the log says so."""
+"""Names in one listing; further names are skipped, with a log message."""
 DEPTH_MAX = 64
 """Folders inside each other that a listing enters."""
 
@@ -248,7 +248,7 @@ class FileRoots(Protocol):
 
 
 class FileAsker(Protocol):
-    """Whoever answers `file_request` and `file_put`: the master, or files of this machine."""
+    """Answers `file_request` and `file_put`: the master, or the local files."""
 
     def ask(self, questions: Iterable[Message]) -> Iterator[Message]:
         """A `response` for each question, in order; `n` says nothing. Raises CommandExecutionError."""

@@ -37,20 +37,20 @@ from saltlite.wire.messages import Message, response_message
 log = logging.getLogger(__name__)
 
 SLICE = 1 * MIB
-"""Bytes that are hashed at once: about two milliseconds."""
+"""Bytes hashed in one turn: about two milliseconds."""
 DIGESTS_MAX = 10_000
-"""Digests that are remembered."""
+"""Cached digests."""
 LISTINGS_MAX = 16
-"""Listings that are remembered for those who have not read all of one."""
+"""Cached listings, for clients that have not read all pages."""
 SETTLED_S = 2.0
-"""A file that was changed later than so long ago may change again without its times telling."""
+"""A file modified more recently may change again with the same mtime, so its digest is not cached."""
 
 
 class Finding:
     """The answer to one `find` whose file has to be hashed; its file is open until `step` has answered."""
 
-    def __init__(self, desk: FileService, ask: Message, file: ServedFile) -> None:
-        self._desk = desk
+    def __init__(self, service: FileService, ask: Message, file: ServedFile) -> None:
+        self._service = service
         self._n: int = ask["n"]
         self._file = file
         self._hash = hashlib.sha256()
@@ -68,11 +68,11 @@ class Finding:
         self._offset += len(data)
         if len(data) == SLICE:
             return None
-        return self._desk.hashed(self._n, self._file, self._hash.digest())
+        return self._service.hashed(self._n, self._file, self._hash.digest())
 
 
 class FileService:
-    """Answers for one set of roots. Use it from one process."""
+    """Answers requests for one set of roots, in one process."""
 
     def __init__(self, roots: FileRoots) -> None:
         self._roots = roots
@@ -136,7 +136,7 @@ class FileService:
             file.close()
 
     def _listed(self, n: int, key: tuple[str, str, bool], after: str) -> Message:
-        # Whoever reads on gets what the listing was at its beginning, wherever that is remembered.
+        # Later pages come from the cached listing of the first page.
         names = self._listings.pop(key, None) if after else None
         if names is None:
             env, prefix, folders = key
@@ -164,13 +164,13 @@ class FileService:
 
 
 FREE_LEAST = 256 * 1024 * 1024
-"""Bytes that uploads leave free on their disk, on which the store may be."""
+"""Bytes that uploads leave free on their disk, which the store may share."""
 ARRIVING_MAX = 16
-"""Files of one minion that may be on their way; the one that waited longest makes room."""
+"""Partial files of one minion; the oldest is removed first."""
 
 
 class Arrival:
-    """A file of which all pieces are there: hashed slice by slice, then moved into place."""
+    """A complete upload: hashed slice by slice, then moved into place."""
 
     def __init__(self, n: int, folder: str, message: Message) -> None:
         self._n = n
@@ -278,11 +278,11 @@ class FileServer:
     """`uploads` is None where minions may not send files. `marks` tell the supervisor of each slice."""
 
     def __init__(
-        self, reactor: Reactor, desk: FileService, uploads: Uploads | None, marks: Marks | None = None
+        self, reactor: Reactor, service: FileService, uploads: Uploads | None, marks: Marks | None = None
     ) -> None:
         self._marks = marks or TurnBoard([""]).marks("")
         self._reactor = reactor
-        self._desk = desk
+        self._service = service
         self._uploads = uploads
         self._hashing: deque[tuple[Finding | Arrival, Say, TurnLabel]] = deque()
 
@@ -290,7 +290,7 @@ class FileServer:
         """Answer a `file_request` or `file_put` of that minion by `say`, now or in a later turn."""
         answer: Message | Finding | Arrival
         if message["t"] == "file_request":
-            answer = self._desk.begin(message)
+            answer = self._service.begin(message)
         elif self._uploads is None:
             answer = response_message(message["n"], "refused")
         else:
@@ -301,7 +301,7 @@ class FileServer:
             say(answer)
 
     def _work(self, work: Finding | Arrival, say: Say) -> None:
-        """The first slice now, which is all of most files; the next ones in turn with the others'."""
+        """Hash the first slice now, which is all of most files; the others take turns with other files."""
         said = work.step()
         if said is not None:
             say(said)

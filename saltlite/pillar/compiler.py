@@ -127,19 +127,19 @@ class PillarFiles(Protocol):
 
 
 ERRORS = "_errors"
-"""The key of what could not be had."""
+"""The key of the mistakes."""
 TOP = "top.sls"
 INCLUDE = "include"
 INCLUDED_MAX = 64
-"""Files that include each other one after the other: each is some calls inside of the one before."""
+"""Depth of includes, which are recursive calls."""
 
 RENDERED_MAX = 1000
-"""Files that one pillar may be made of, each counted as often as it is included."""
+"""Rendered files of one pillar; a file counts each time that it is included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whose pillar it is, and what its templates see of it: its id, its grains, and options of the master."""
+    """The minion as templates see it: its id, its grains, and options of the master."""
 
     id: str
     grains: Mapping[str, Any]
@@ -178,7 +178,7 @@ class _Compilation:
         for env, entry in self.selected():
             for name in entry.names:
                 self._add(env, name, ignore_missing=entry.ignore_missing)
-        # A file that brings the key itself must not hide what went wrong, nor make up that something did.
+        # A file with this key must neither hide nor fake mistakes.
         self._pillar.pop(ERRORS, None)
         return {**self._pillar, ERRORS: self.errors} if self.errors else self._pillar
 
@@ -227,7 +227,7 @@ class _Compilation:
                 self.errors.append(f"Rendering SLS '{one}' failed: {error}")
 
     def _found(self, env: str, pattern: str) -> Iterator[str]:
-        """The names that there are files for; a pattern may stand for several."""
+        """The existing names that match; a pattern may match several."""
         if not set("*?[") & set(pattern):
             if self._path(env, pattern) is not None:
                 yield pattern
@@ -243,7 +243,7 @@ class _Compilation:
         return next((path for path in (f"{stem}.sls", f"{stem}/init.sls") if self._files.has(env, path)), None)
 
     def _state(self, env: str, name: str, defaults: Mapping[str, Any], above: tuple[str, ...]) -> dict[Any, Any]:
-        """What a file says with all that it includes; what it says itself wins. `above` are those that include it."""
+        """The data of a file merged over its includes. `above` are the files that include it."""
         path = self._path(env, name)
         if path is None:
             raise RenderError(_missing(env, name))

@@ -76,22 +76,22 @@ def evaluated(files: PillarFiles, nodegroups: Nodegroups, wanted: Wanted) -> Eva
 
 
 WAITING_MAX: Final = 192
-"""Questions that wait for a process. They keep places among FILE_ASKS_AT_ONCE, of which some stay free for files."""
+"""Waiting requests. They count towards FILE_ASKS_AT_ONCE, part of which stays free for files."""
 WAITING_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of these questions."""
+"""Bytes of waiting requests."""
 WAITING_PER_ASKER: Final = 4
-"""Questions of one asker among them."""
+"""Waiting requests of one asker."""
 WAIT_S: Final = 8.0
-"""How long one waits at most; then it is told to come again, because behind it the places are needed."""
+"""Seconds that a request may wait; then the minion must ask again, so that the queue stays short."""
 PAUSE_MIN_S: Final = 10.0
-"""After an evaluation that had to be ended nothing is evaluated for the same asker and minion for so long ..."""
+"""Pause for the same asker and minion after an evaluation that had to be killed ..."""
 PAUSE_MAX_S: Final = 600.0
-"""... then for twice as long each time, up to this."""
+"""... doubled each time up to this."""
 PAUSES_MAX: Final = 10_000
-"""Pauses that are remembered; the oldest make room."""
+"""Recorded pauses; the oldest are dropped."""
 
 SUSPECTS_AT_ONCE: Final = 1
-"""Evaluations under way of those whose last one had to be ended: the other processes are for everybody else."""
+"""Concurrent evaluations of askers whose last one had to be killed; the other processes serve the rest."""
 
 Ticket = TypeVar("Ticket")
 
@@ -137,7 +137,7 @@ class EvaluationQueue(Generic[Ticket]):
         return ""
 
     def take(self) -> Place[Ticket] | None:
-        """The next one, which is under way from now on; None when nobody's turn it is."""
+        """Take the next request, which is then under way; None if none may start."""
         full = sum(self._under_way.values()) >= SUSPECTS_AT_ONCE
         for asker, own in self._waiting.items():
             suspect = (asker, own[0].about) in self._pauses

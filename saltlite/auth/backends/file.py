@@ -25,7 +25,7 @@ except ImportError:
     HAS_ARGON2 = False
 
 _NOBODY = "$argon2id$v=19$m=19456,t=2,p=1$4RpbfAb+US+r66fXuVipVw$vkmSraj41FVWSGBouesde70XSrxR2R+XUZcDrU6m8Ek"
-"""A hash for names that are not in the file: whoever measures the time learns nothing of which there are."""
+"""A hash for unknown names, so that the response time does not reveal which names exist."""
 
 
 def __virtual__() -> bool | tuple[bool, str]:

@@ -25,6 +25,6 @@ def auth(username: str, password: str, **kwargs: Any) -> bool:
     """
     del username, kwargs
     secret = str(__opts__.get("sharedsecret") or "")
-    # Hashed first, so that not even the length is told by the time.
+    # Hashed first, so that the time does not even reveal the length.
     given, kept = (hashlib.sha256(text.encode()).digest() for text in (password, secret))
     return bool(secret) and hmac.compare_digest(given, kept)

@@ -13,7 +13,7 @@ A provider needs no settings but the driver; a profile says how to log in, or a 
       key_filename: /etc/saltlite/shop  # or `password`
       sudo: True                      # `saltlite/cloud/deploy/settings.py` has all settings
 
-What belongs to whom: the machine is not ours, so `destroy` takes back what the deployment made, and nothing else. That
+The machine is not ours, so `destroy` removes what the deployment made, and nothing else. That
 needs the login again, and the places: they are remembered as they were, as far as they are no secret. What the profile
 says of a login is taken from there, in case that it has changed since; so are passwords, and one that only a map had
 must be put into the profile. The host key that a machine showed first counts from then on, also for a later minion of
@@ -195,7 +195,7 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
 
 
 def destroy(name: str, call: str | None = None) -> dict[str, Any]:
-    """Take back what the deployment made on the machine, which itself stays.
+    """Remove what the deployment made on the machine, which itself stays.
 
     CLI Example::
 

@@ -288,7 +288,7 @@ def run_to_end(argv: Sequence[str], env: Mapping[str, str], stdin: bytes | None,
         try:
             return _Run(process, stdin or b"").until(time.monotonic() + timeout_s)
         except BaseException:
-            # Somebody interrupts: nobody would end it later.
+            # Ctrl-C: the process must not stay.
             process.kill()
             raise
 
@@ -337,7 +337,7 @@ class _Run:
         return True
 
     def _write(self, source: IO[bytes]) -> bool:
-        """Write what fits; False when there is no more to write, or nobody who reads."""
+        """Write what fits; False if everything is written, or the reader is gone."""
         try:
             while self._left:
                 self._left = self._left[os.write(source.fileno(), self._left[:_BLOCK]) :]
@@ -365,7 +365,7 @@ class _Run:
 
 
 CONNECTION_KEPT_S = 120
-"""How long a connection that nobody uses stays open."""
+"""Seconds until an idle connection is closed."""
 
 CONNECTIONS_KEPT_MAX = 200
 """Connections kept open at once: each is a process. Further hosts are reached anew by each call."""
@@ -380,7 +380,7 @@ _FOLDER = "saltlite-ssh-"
 _SOCKET = "to-"
 _PASSED_ON = ("HOME", "PATH")
 _AUTH_SOCK = "SSH_AUTH_SOCK"
-# Whoever has root on the host could use what is forwarded there; not even the operator's options bring it back.
+# Root on the host could use what is forwarded there; not even the operator's options may enable it.
 _NEVER = ("-a", "-k", "-x", "-o", "PermitLocalCommand=no")
 _FAILED_ITSELF = 255
 _COMMAND_255 = b"saltlite: the command itself returned 255\n"
@@ -625,7 +625,7 @@ def _new_file(folder: str) -> str:
 
 
 def _offer(path: str, secret: str, stack: contextlib.ExitStack) -> None:
-    """Have a secret wait in a pipe for whoever reads it first; it is gone at the end."""
+    """Put a secret into a pipe for its first reader; the pipe is removed at the end."""
     os.mkfifo(path, 0o600)
     stack.callback(_remove, path)
     pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
