@@ -1,4 +1,4 @@
-"""Time and entropy as a port, so that tests and the simulator own both."""
+"""Time and entropy as a port, so that tests and the simulator control both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How functions are to be executed: the chain of executors that somebody asked for, and their options."""
+"""The execution of a job's functions: the requested chain of executors, and their options."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which plug-ins a sync brings and removes: the options and keywords `extmod_whitelist` and `extmod_blacklist`.
+"""Filters of a plug-in sync: the options and keywords `extmod_whitelist` and `extmod_blacklist`.
 
 Both are maps from a type of plug-in to globs of names, as in `{modules: [plain, 'web*'], grains: [site]}`; contract:
-Salt's `salt.utils.extmods`. A type that a map does not name is not limited by it.
+Salt's `salt.utils.extmods`. A map does not limit types that it does not name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Names of files on the master's file server: environments, paths and `salt://` addresses.
 
-A path is text that people and minions write, so nothing here touches a disk: what passes these rules is still opened
-component by component, below its root only. Contract of the addresses: Salt's `salt://path?saltenv=name`.
+Nothing here touches a disk. Paths come from people and minions, so a valid path is still opened component by component
+below its root. Contract of the addresses: Salt's `salt://path?saltenv=name`.
 """
 
 from __future__ import annotations

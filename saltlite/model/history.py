@@ -1,4 +1,4 @@
-"""What can be asked about jobs of the past, and the answers: a job in one row, a target in one row."""
+"""The job history: filters for past jobs, and the rows of jobs and targets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What counts as one network wherever something is limited by where it comes from.
+"""The networks by which connections, handshakes and keys are limited.
 
-Whoever has one IPv6 address has all of its /64, so that is one network; an IPv4 address is one. An IPv4 address that is
-written as an IPv6 one (::ffff:192.0.2.1) is the IPv4 address.
+An IPv6 host has its whole /64, so that is one network; an IPv4 address is one network. An IPv4-mapped IPv6 address
+(::ffff:192.0.2.1) counts as the IPv4 address.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a minion tells of its resource types: whether each could be used, and what the last look found."""
+"""A minion's report about its resource types: whether each can be used, and the result of its last discovery."""
 
 from __future__ import annotations
 
