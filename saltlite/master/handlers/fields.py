@@ -1,8 +1,8 @@
-"""What may stand in a field of a request: its type, and its range or length.
+"""The types of request fields: each checks the type, and the range or length, of a value.
 
 Each verb declares its fields with these (`saltlite.master.handlers.operator_verbs`), and a request is checked against
-them before its handler runs. Values inside of lists and maps that are passed through, as arguments of a job are, are
-the codec's business.
+them before its handler runs. Values inside lists and maps that are only passed on, such as the arguments of a job, are
+checked by the codec.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MOMENT_MAX: Final = 253_402_300_799
 
 
 class Field(Protocol):
-    """One kind of value."""
+    """One type of value."""
 
     def problem(self, value: object) -> str:
-        """What the value has to be, when it is something else; "" when it is right."""
+        """What the value must be, if it is not; "" for a valid value."""
         ...
 
 
@@ -49,7 +49,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Text of any characters, which is only compared with a pattern: a token that is none is refused as a login."""
+    """Text of any characters, which is only compared with a pattern: an invalid token is refused as a failed login."""
 
     longest: int
 
@@ -74,7 +74,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number from `least` to `most`; infinity and NaN are none."""
+    """A finite number from `least` to `most`."""
 
     least: float = 0
     most: float = MOMENT_MAX
@@ -110,7 +110,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A list; each item is of one kind, or anything."""
+    """A list of items of one type, or of any."""
 
     item: Field | None = None
     most: int = LIST_MAX
@@ -130,7 +130,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A map whose keys are text; its values may be anything."""
+    """A map from texts to any values."""
 
     most: int = KEYS_MAX
 
@@ -149,7 +149,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """A value of one of these kinds."""
+    """A value of one of these types."""
 
     kinds: tuple[Field, ...]
 

@@ -1,8 +1,8 @@
-"""The table of operator verbs: verb -> fields, handler. A request that the table does not describe is refused.
+"""The table of operator verbs, and their dispatcher: it checks fields, authenticates tokens and authorises the verb.
 
-A request is `{"v": 1, "verb": verb, field: value, …}`, of whoever has logged in with the field `token`; the answer
-`{"ok": True, …}` or `{"ok": False, "exit": exit code, "error": one sentence}`, with `"login": True` where a (new) login
-is what is missing.
+A request is `{"v": 1, "verb": verb, field: value, …}`, with the field `token` after a login. The answer is
+`{"ok": True, …}`, or `{"ok": False, "exit": exit code, "error": one sentence}`, with `"login": True` if a login is
+required. Requests that do not match the table are refused.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from saltlite.master.processes.context import Answer, Master
 
 PROTOCOL_VERSION = 1
 NAME = Text(8192)
-"""A name, an id, a path, a word: longer than any of them may be, so that the handler names its own limit."""
+"""A name, an id, a path or a word. This is longer than any limit of a handler, whose error names that limit."""
 TOKEN = Opaque(8192)
 SHOWN_MAX = 80
 """Characters of a wrong value that an answer repeats."""
@@ -58,7 +58,7 @@ Handler = Callable[[Master, Principal, Request], Answer]
 
 @dataclass(frozen=True, slots=True)
 class OperatorVerb:
-    """One row: the handler, the fields that must be there, and those that may."""
+    """One row: the handler, its required fields, and its optional ones."""
 
     handle: Handler
     needs: Mapping[str, Field] = field(default_factory=dict)
@@ -170,7 +170,7 @@ VERBS: dict[str, OperatorVerb] = {
 
 
 def handle_request(master: Master, principal: Principal, request: object) -> Answer:
-    """The answer to one request of a client. Raises SaltliteError, whose sentence and exit code are the answer."""
+    """The answer to one request of a client. Raises SaltliteError, whose message and exit code are the answer."""
     if not isinstance(request, dict):
         raise UsageError("a request is a map")
     if request.get("v") != PROTOCOL_VERSION or request["v"] is True:
@@ -188,7 +188,7 @@ def handle_request(master: Master, principal: Principal, request: object) -> Ans
 
 
 def carry_out(master: Master, principal: Principal, name: str, request: Request) -> Answer:
-    """Authorise and answer a request whose fields are right. Raises SaltliteError as `handle_request` does."""
+    """Authorise and answer a request whose fields were checked. Raises SaltliteError as `handle_request` does."""
     verb = VERBS[name]
     master.begin_request()
     if not verb.authorizes:
