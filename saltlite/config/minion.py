@@ -213,6 +213,12 @@ class MinionConfig:
         "each other, so this limits what is asked for, and not what happens.",
         Texts(),
     )
+    job_processes: str = option(
+        "reuse",
+        "Whether the process of a job that called only functions which ship with saltlite may run the next one: reuse, "
+        "when it is found to be as it was before the job, or fresh, a new process for every job.",
+        Choice(("reuse", "fresh")),
+    )
     module_executors: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [DIRECT],
         "The executors that functions are called through, one after the other until one has a result: direct_call "

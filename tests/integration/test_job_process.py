@@ -171,7 +171,7 @@ def test_a_spare_with_a_module_that_was_loaded_ahead_runs_its_job(
 ) -> None:
     spares.top_up()
     spares.began("test")
-    assert returned(surroundings, spares.take(), "test.echo", "text") == "text"
+    assert returned(surroundings, spares.take(reusable=False), "test.echo", "text") == "text"
 
 
 def test_a_spare_from_before_modules_changed_gets_no_job(
@@ -181,7 +181,7 @@ def test_a_spare_from_before_modules_changed_gets_no_job(
     (tmp_path / "modules/new.py").write_text("def f():\n    return 'new'\n")
     changed = build_index(search_layers(surroundings.opts))
     surroundings.index = lambda: changed
-    assert returned(surroundings, spares.take(), "new.f") == "new"
+    assert returned(surroundings, spares.take(reusable=False), "new.f") == "new"
 
 
 def returned(surroundings: JobContext, process: JobProcess, fun: str, *args: object) -> object:

@@ -27,6 +27,7 @@ from saltlite.loader.call import blackout, call_each
 from saltlite.loader.executors import Chain, Executors, executors_index
 from saltlite.loader.index import Index
 from saltlite.loader.loader import Loader
+from saltlite.minion.jobs.process_state import ProcessState
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.rpc_client import ASK, EventSender, RpcClient
 from saltlite.minion.jobs.spool import DiskSpool, decode, encode
@@ -51,6 +52,8 @@ HELD_RESULT_MAX = CHUNK
 TITLE = "saltlite-job"
 DONE = b"."
 """The report that the result is on disk."""
+AGAIN = b"+"
+"""Follows DONE when the process is unchanged and can run another job."""
 UNWRITTEN = b"!"
 """The report that the disk did not take the result; the length of the details follows, and the details."""
 NO_RESULT = 1
@@ -138,6 +141,8 @@ class JobProcess:
         """Its start time, which no later process with the same pid has."""
         self.on_ask: Callable[[bytes], None] = lambda _raw: None
         """Called with each request."""
+        self.reusable = False
+        """Whether another job may follow the one that it runs. The process itself decides in the end."""
         self._heard = bytearray()
         self._ahead = ""
 
@@ -150,30 +155,40 @@ class JobProcess:
     def go(self, job: JobCall) -> None:
         """Send it its job. If it has died meanwhile, its exit reports that."""
         data: bytes = msgpack.packb(
-            [job.jid, list(job.calls), job.user, job.execution.executors, job.execution.options]
+            [job.jid, list(job.calls), job.user, job.execution.executors, job.execution.options, self.reusable]
         )
+        self._ahead = job.calls[0][0].partition(".")[0]
         # It reads everything before it does anything else, so this blocks only for the copy.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.socket.sendall(self.framed(data))
 
     def hear(self) -> bytes | None:
-        """Its report: DONE, or details for `read_report`; b"" if it ended without one, None if there is none yet.
-        Requests go to `on_ask`."""
+        """Its report: DONE, AGAIN, or details for `read_report`; b"" if it ended without one, None if none is there yet.
+
+        Requests go to `on_ask`.
+        """
         with contextlib.suppress(ConnectionResetError):
             try:
-                while chunk := self.socket.recv(REPORT_MAX, socket.MSG_DONTWAIT):
+                word = self._word()
+                while word is None and (chunk := self.socket.recv(REPORT_MAX, socket.MSG_DONTWAIT)):
                     self._heard += chunk
-                    while (asked := self._whole(ASK)) is not None:
-                        self.on_ask(asked)
-                    if self._heard.startswith(DONE):
-                        return DONE
-                    if (report := self._whole(UNWRITTEN)) is not None:
-                        return report
-                    if len(self._heard) > REPORT_MAX:
+                    word = self._word()
+                    if word is None and len(self._heard) > REPORT_MAX:
                         break
             except BlockingIOError:
                 return None
+            else:
+                return word or b""
         return b""
+
+    def _word(self) -> bytes | None:
+        while (asked := self._whole(ASK)) is not None:
+            self.on_ask(asked)
+        for word in (DONE, AGAIN):
+            if self._heard.startswith(word):
+                del self._heard[: len(word)]
+                return word
+        return self._whole(UNWRITTEN)
 
     def _whole(self, kind: bytes) -> bytes | None:
         """Take a complete message of that kind from the front of the received bytes, if there is one."""
@@ -221,12 +236,25 @@ def _become(context: JobContext, waiting: int) -> None:
         stand_alone(waiting)
         spool, loader = DiskSpool(PosixFolder(context.spool_dir)), context.last_loader()
         rpc = RpcClient(waiting)
+        events = EventSender(rpc)
         loader.provide("__file_client__", _file_client(context.opts, rpc))
-        job = _next_job(waiting, loader)
-        if job is not None:
+        loader.provide("__events__", events)
+        before: ProcessState | None = None
+        while (found := _next_job(waiting, loader)) is not None:
+            job, reusable = found
+            events.jid = job.jid
+            if reusable:
+                before = _state(loader, job, before)
             with logs.log_context(jid=job.jid):
-                _write_all(waiting, _run(job, context, loader, spool, rpc))
+                _write_all(waiting, _run(job, context, loader, spool))
                 logs.report_repeats()
+            loader.context.clear()
+            if before is None or not rpc.is_unused:
+                break
+            if difference := before.difference():
+                log.debug("this process serves no other job: %s changed", difference)
+                break
+            _write_all(waiting, AGAIN)
         status = 0
     except JournalError as error:
         sys.stderr.write(f"the result of a job is lost: {error}\n")
@@ -260,14 +288,27 @@ def stand_alone(*keeping: int) -> None:
     set_title(TITLE)
 
 
-def _next_job(waiting: int, loader: Loader) -> JobCall | None:
-    """The job, or None when the job server is gone or no longer needs this process."""
+def _state(loader: Loader, job: JobCall, before: ProcessState | None) -> ProcessState | None:
+    """The state of the process before its job. Loads the modules of the job first; None if that fails."""
+    try:
+        for fun, _args, _kwargs in job.calls:
+            _ = loader[fun]
+    except BaseException:  # noqa: BLE001 - supervision point: the call itself meets it again, and reports it
+        return None
+    if before is None:
+        return ProcessState(loader.settings)
+    before.learn()
+    return before
+
+
+def _next_job(waiting: int, loader: Loader) -> tuple[JobCall, bool] | None:
+    """The job, and whether another may follow it. None when the job server is gone or no longer needs this process."""
     while (data := read_frame(partial(os.read, waiting))) is not None:
         match msgpack.unpackb(data, strict_map_key=False):
             case str(module):
                 loader.load_ahead(module)
-            case [jid, calls, user, executors, options]:
-                return JobCall(jid, calls, user, Execution(executors, options))
+            case [jid, calls, user, executors, options, reusable]:
+                return JobCall(jid, calls, user, Execution(executors, options)), reusable
     return None
 
 
@@ -277,10 +318,9 @@ def _write_all(waiting: int, data: bytes) -> None:
         rest = rest[os.write(waiting, rest) :]
 
 
-def _run(job: JobCall, context: JobContext, loader: Loader, spool: DiskSpool, rpc: RpcClient) -> bytes:
+def _run(job: JobCall, context: JobContext, loader: Loader, spool: DiskSpool) -> bytes:
     """Run the functions and write the result; returns the report."""
     started, began = time.time(), time.monotonic()
-    loader.provide("__events__", EventSender(rpc, job.jid))
     calls = job.calls
     outcome = blackout(loader, (fun for fun, _args, _kwargs in calls))
     if outcome is None:
@@ -351,12 +391,29 @@ class PreforkPool:
         self._wanted = False
         self._module = ""
 
-    def take(self) -> JobProcess:
-        """A waiting process: one of the pool, or a new one if modules have changed since. Raises OSError."""
+    def take(self, *, reusable: bool) -> JobProcess:
+        """A process that waits: a spare, or a new one if modules have changed since those were made. Raises OSError.
+
+        Only a job whose process may be used again gets one that had a job before.
+        """
         loader = self._loader()
         if self._waiting and self._waiting[-1].loader is not loader:
             self.let_go(keep=0)
-        return self._waiting.pop() if self._waiting else self._make()
+        found = next((one for one in reversed(self._waiting) if reusable or not one.reusable), None)
+        if found is None:
+            found = self._make()
+        else:
+            self._waiting.remove(found)
+        found.reusable = reusable
+        return found
+
+    def give_back(self, process: JobProcess) -> None:
+        """A process has had its job and is as it was before: it serves the next one, unless there are enough."""
+        if process.loader is self._loader() and len(self._waiting) < SPARES_MAX:
+            self._waiting.append(process)
+            self._reactor.call_later(SPARES_IDLE_S, lambda: self._trim(self._made))
+        else:
+            process.close()
 
     def began(self, module: str) -> None:
         """Note the module of a started job. The next job often uses the same one, so the next process loads it ahead.

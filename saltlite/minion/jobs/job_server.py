@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.errors import JournalError, ProtocolError, UnwrittenError
+from saltlite.loader.search_path import SHIPPED
 from saltlite.minion.jobs.job_process import (
+    AGAIN,
     DONE,
     JobCall,
     JobContext,
@@ -52,6 +54,7 @@ from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.resources.server import ResourceRuns, RunCallbacks
 from saltlite.minion.sync.documents import Documents
 from saltlite.model.clock import Clock
+from saltlite.model.execution import is_direct
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.job import TargetState, is_resource_part
 from saltlite.platform.children import how
@@ -339,6 +342,11 @@ class JobServer:
         )
         self._pool = PreforkPool(reactor, self._make_process, context.loader)
         self._signals = JobSignals()
+        self._finishing: set[JobProcess] = set()
+        """Processes whose job has ended and that have not reported yet whether they can run another."""
+        self._recorded = True
+        """Whether the end of every job is in the journal. If one is not, no process runs a second job: after a restart its
+        pid would belong to two running jobs."""
         self._running: dict[str, tuple[JobProcess, JobCall]] = {}
         self._children: dict[int, Child] = {}
         self._result_queue = ResultQueue(self._results, self._tell, self._unreadable)
@@ -512,6 +520,7 @@ class JobServer:
 
     def _not_written(self, writes: list[Write], why: str) -> None:
         """Handle a full disk: refuse new jobs, and write those remaining records that fit."""
+        self._recorded = False
         for write in writes:
             if write.step in (Step.RECEIVED, Step.STARTED):
                 self._jobs.unwritten(write.step, write.jid, why)
@@ -553,13 +562,25 @@ class JobServer:
             self._parts.begin(call, srns)
             return
         try:
-            process = self._pool.take()
+            process = self._pool.take(reusable=self._is_reusable(call))
         except OSError as error:
             self._jobs.not_forked(call.jid, f"the minion cannot start another process: {error.strerror}")
             return
         self._running[call.jid] = process, call
         self._reactor.add_reader(process.socket.fileno(), lambda: self._says(call.jid, process))
         self._jobs.forked(call.jid, process.pid, process.ticks)
+
+    def _is_reusable(self, call: JobCall) -> bool:
+        """Whether the process of that job may run another one: the job calls shipped functions only, and directly."""
+        opts = self._context.opts
+        if opts.get("job_processes") != "reuse" or not self._recorded or not is_direct(opts, call.execution):
+            return False
+        index = self._context.last_loader().index
+        for fun, _args, _kwargs in call.calls:
+            files = list(index.all_claimants(fun.partition(".")[0]))
+            if not files or any(file.layer != SHIPPED for file in files):
+                return False
+        return True
 
     def _go(self, jid: str) -> None:
         if is_resource_part(jid):
@@ -609,14 +630,37 @@ class JobServer:
         if said:
             self._let_go(jid, process)
             self._job_ended(jid, "exit status 0", said)
+        if said == DONE and process.reusable:
+            self._finishing.add(process)
+            self._reactor.add_reader(process.socket.fileno(), lambda: self._finished(process))
+            self._finished(process)
+        elif said:
+            process.close()
+
+    def _finished(self, process: JobProcess) -> None:
+        """Handle the report of a process whose job has ended: whether it can run another."""
+        said = process.hear()
+        if said is None:
+            return
+        self._finishing.discard(process)
+        self._reactor.remove_reader(process.socket.fileno())
+        if said == AGAIN and self._recorded:
+            self._pool.give_back(process)
+        else:
+            process.close()
 
     def _process_ended(self, process: JobProcess, status: int | None) -> None:
         del self._children[process.pid]
         self._pool.ended(process)
+        if process in self._finishing:
+            self._finishing.discard(process)
+            self._reactor.remove_reader(process.socket.fileno())
+            process.close()
         for jid, (one, _call) in list(self._running.items()):
             if one is process:
                 said = process.hear() or b""
                 self._let_go(jid, process)
+                process.close()
                 self._job_ended(jid, how(status), said)
         self._signals.over(process.pid)
 
@@ -624,7 +668,6 @@ class JobServer:
         del self._running[jid]
         self.rpc_server.ended(process)
         self._reactor.remove_reader(process.socket.fileno())
-        process.close()
 
     def _job_ended(self, jid: str, how_it_ended: str, said: bytes = b"") -> None:
         self._notes.forget(jid)
@@ -652,6 +695,8 @@ class JobServer:
 
     def _kill(self, jid: str, pid: int, signum: int) -> None:
         self._signals.signal(jid, pid, signum)
+        if jid in self._running:
+            self._running[jid][0].reusable = False
         if signum == SIGKILL and pid in self._children:
             # A process that was just created may not lead a group yet.
             self._children[pid].signal(signum)

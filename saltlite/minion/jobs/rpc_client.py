@@ -47,6 +47,11 @@ class RpcClient:
         self._saying = threading.Lock()
         self._hearing = threading.Lock()
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether nothing was ever said here, so that no late answer can come."""
+        return self._numbers == 0
+
     def ask(self, questions: Iterable[Message]) -> Iterator[Message]:
         """Send `file_request` and `file_put` messages (`n` is set here) and return the answers of the master, in order.
 
@@ -156,18 +161,18 @@ class EventTransport(Protocol):
 
 
 class EventSender:
-    """Sends events; `jid` is the job that the modules run under, "" for none."""
+    """Sends events; `jid` is the job that the modules run under now, "" for none."""
 
     def __init__(self, way: EventTransport, jid: str = "") -> None:
+        self.jid = jid
         self._way = way
-        self._jid = jid
 
     def send(self, tag: str, data: Mapping[str, Any], timeout_s: float) -> None:
         """Send an event; it is in the master's event log when this returns.
 
         Raises SaltInvocationError for an invalid event, CommandExecutionError without an answer in `timeout_s` seconds.
         """
-        message = event_message(tag, data, self._jid)
+        message = event_message(tag, data, self.jid)
         give_up_at = time.monotonic() + timeout_s
         while True:
             answer = self._way.event(message, max(0.0, give_up_at - time.monotonic()))

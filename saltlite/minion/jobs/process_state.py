@@ -1,0 +1,261 @@
+"""What a process could leave behind for the next job: everything that is compared before a process is used again.
+
+`ProcessState()` is taken once, when a job process has loaded what it will call and has called nothing yet. After each
+job `difference()` compares the process with it and names the first thing that is not as it was, or returns "". A
+process that differs, or in which anything could not be read, is never used again: the next job gets a new one.
+
+The kernel's side comes from /proc/self and a few system calls, Python's side from the interpreter. What a shipped
+module keeps at its top level is compared too, because the next job would find it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import ctypes
+import functools
+import gc
+import locale
+import logging
+import operator
+import os
+import signal
+import socket
+import stat
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+MEMORY_GROWTH_KIB = 8 * 1024
+"""Anonymous memory that a process may have more than in the beginning, in KiB."""
+JOBS_MAX = 1000
+"""Jobs of one process, so that what is not compared here cannot add up for ever."""
+
+_MEMORY = "its memory"
+_VOLATILE = (
+    b"State:", b"VmPeak:", b"VmSize:", b"VmHWM:", b"VmRSS:", b"RssAnon:", b"RssFile:", b"RssShmem:", b"VmData:",
+    b"VmStk:", b"VmExe:", b"VmLib:", b"VmPTE:", b"VmSwap:", b"FDSize:", b"SigQ:", b"voluntary_ctxt_switches:",
+    b"nonvoluntary_ctxt_switches:", b"HugetlbPages:", b"Cpus_allowed", b"Mems_allowed", b"PPid:", b"Name:",
+)  # fmt: skip
+"""Lines of /proc/self/status that change by themselves, and those that are compared in another way."""
+_NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid_for_children", "time_for_children", "user", "uts")
+_SIGNALS = tuple(sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+_SHIPPED_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+_LIBRARY_ROOTS = tuple(
+    {os.path.dirname(os.__file__) + os.sep, sys.base_prefix + os.sep + "lib" + os.sep}
+)  # with lib-dynload; site-packages lie below, too, and are told apart by their name
+_ENVIRON = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
+_CACHE = type(functools.cache(id))
+_CONTAINERS = (dict, list, set, bytearray)
+
+
+class ProcessState:
+    """The state of this process at one moment. Raises OSError when /proc cannot be read.
+
+    `shared` are mappings that jobs are given and must not change, by name: configuration, grains, pillar.
+    """
+
+    def __init__(self, shared: Mapping[str, Mapping[str, Any]]) -> None:
+        self._jobs = 0
+        # Reading it once makes the buffers and descriptors that reading needs, so that they are there before.
+        _kernel()
+        self._modules: dict[str, ModuleType] = {}
+        self._held = {"builtins": _Held(vars(builtins)), **{name: _Held(items) for name, items in shared.items()}}
+        self.learn()
+        self._environ = _environment()
+        self._python = _python()
+        self._kernel = _kernel()
+        self._memory_kib = self._kernel.pop(_MEMORY)
+
+    def learn(self) -> None:
+        """Take what was imported since the last look as it is now: before a job, when its modules are loaded."""
+        for name in sys.modules.keys() - self._modules.keys():
+            if _is_shipped(sys.modules[name]):
+                self._held[name] = _Held(vars(sys.modules[name]))
+        self._modules = dict(sys.modules)
+        self._import_hooks = [*sys.meta_path], [*sys.path_hooks]  # the loader adds one with its first package
+
+    def difference(self) -> str:
+        """What is not as it was, as a noun phrase for the log; "" when nothing was found."""
+        self._jobs += 1
+        if self._jobs >= JOBS_MAX:
+            return "the number of its jobs"
+        try:
+            return next(self._differences(), "")
+        except Exception as error:  # noqa: BLE001 - supervision point: what cannot be compared counts as changed
+            return f"something that cannot be read ({type(error).__name__})"
+
+    def _differences(self) -> Iterator[str]:
+        if _environment() != self._environ:
+            yield "the environment"
+        yield from _unequal(self._python, _python())
+        yield from self._changed_modules()
+        if self._import_hooks != ([*sys.meta_path], [*sys.path_hooks]):
+            yield "its import hooks"
+        kernel = _kernel()
+        if kernel.pop(_MEMORY) > self._memory_kib + MEMORY_GROWTH_KIB:
+            yield _MEMORY
+        yield from _unequal(self._kernel, kernel)
+
+    def _changed_modules(self) -> Iterator[str]:
+        if list(map(id, sys.modules.values())) != list(map(id, self._modules.values())):
+            for name, module in self._modules.items():
+                if sys.modules.get(name) is not module:
+                    yield f"the module {name}"
+            for name in sys.modules.keys() - self._modules.keys():
+                module = sys.modules[name]
+                if not _is_shipped(module) and not _is_library(module):
+                    yield f"an import of {name}"
+                if _is_shipped(module) and _may_have_kept(module):
+                    yield f"what {name} holds"
+            self.learn()
+        for name, held in self._held.items():
+            if held.differs():
+                yield f"what {name} holds"
+
+
+def _unequal(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+    if before != now:
+        yield next(name for name in before if before[name] != now[name])
+
+
+def _kernel() -> dict[str, Any]:
+    """What the kernel knows of this process, by the name that a reader would give it."""
+    status = _read("/proc/self/status")
+    return {
+        "ids, signals, threads, session or umask": [
+            line for line in status.splitlines() if not line.startswith(_VOLATILE)
+        ],
+        "its working directory": _entry("."),
+        "its root directory": _entry("/"),
+        "its descriptors": _descriptors(),
+        "its children": _read(f"/proc/self/task/{os.getpid()}/children"),  # with those that were adopted or have ended
+        "its timers": [signal.getitimer(timer) for timer in _TIMERS],
+        "its limits": _read("/proc/self/limits"),
+        "its priority": (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getaffinity(0)),
+        "its out-of-memory score": _read("/proc/self/oom_score_adj"),
+        "its personality": _read("/proc/self/personality"),
+        "its name": _read("/proc/self/comm"),
+        "its namespaces": [os.readlink(f"/proc/self/ns/{name}") for name in _NAMESPACES],
+        _MEMORY: int(status[status.index(b"RssAnon:") + 8 :].split(None, 1)[0]),
+    }
+
+
+def _environment() -> tuple[dict[bytes, bytes], list[bytes]]:
+    """What Python hands to programs, and what the C library has: `os.putenv` changes only the second."""
+    python: dict[bytes, bytes] = vars(os.environ)["_data"].copy()  # comparing os.environ itself decodes every value
+    return python, list(iter(functools.partial(next, iter(_ENVIRON), None), None))
+
+
+def _entry(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def _read(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # `open` asks the kernel four times more
+    try:
+        return os.read(fd, 64 * 1024)
+    finally:
+        os.close(fd)
+
+
+def _descriptors() -> dict[int, tuple[int, ...]]:
+    """Descriptor -> device, inode, type and flags of what it is. The one that reads the folder is not among them."""
+    found: dict[int, tuple[int, ...]] = {}
+    with os.scandir("/proc/self/fd") as entries:
+        numbers = [int(entry.name) for entry in entries]
+    for number in numbers:
+        try:
+            status = os.fstat(number)
+        except OSError:
+            continue  # the folder's own
+        found[number] = status.st_dev, status.st_ino, stat.S_IFMT(status.st_mode), os.get_inheritable(number)
+    return found
+
+
+def _python() -> dict[str, Any]:
+    """What Python's own modules hold for the whole process."""
+    root = logging.getLogger()
+    return {
+        "its signal handlers": [signal.getsignal(number) for number in _SIGNALS],
+        "its threads": [thread.ident for thread in threading.enumerate()],
+        "its locale": locale.setlocale(locale.LC_ALL, None),
+        "its time zone": (time.tzname, time.timezone),
+        "sys.path": [*sys.path],
+        "sys.argv": [*sys.argv],
+        "its trace function": (sys.gettrace(), sys.getprofile()),
+        "its interpreter limits": (
+            sys.getrecursionlimit(), sys.getswitchinterval(), sys.dont_write_bytecode, sys.get_int_max_str_digits(),
+        ),
+        "its streams or hooks": [
+            id(getattr(sys, name))
+            for name in ("stdin", "stdout", "stderr", "excepthook", "displayhook", "unraisablehook")
+        ],
+        "its collector": (gc.isenabled(), gc.get_threshold(), [*gc.callbacks]),
+        "functions for its end": atexit._ncallbacks(),
+        "its warnings": list(warnings.filters),
+        "its socket timeout": socket.getdefaulttimeout(),
+        "its logging": (root.level, list(root.handlers), logging.root.manager.disable),
+    }  # fmt: skip
+
+
+class _Held:
+    """The values at a module's top level: by identity, containers with what is in them, caches by their size."""
+
+    def __init__(self, space: Mapping[str, Any]) -> None:
+        self._space = space
+        self._values = self._present()  # kept, so that no new object gets the identity of one that is gone
+        self._inner = [
+            value
+            for name, value in space.items()
+            if name != "__builtins__" and isinstance(value, (*_CONTAINERS, _CACHE))
+        ]
+        self._before = list(map(_inside, self._inner))
+
+    def _present(self) -> list[Any]:
+        # An import binds a submodule in its package.
+        return [value for value in self._space.values() if type(value) is not ModuleType]
+
+    def differs(self) -> bool:
+        """Whether anything was bound anew, or put into or taken out of a container or a cache."""
+        values = self._present()
+        if len(values) != len(self._values) or not all(map(operator.is_, values, self._values)):
+            return True
+        return list(map(_inside, self._inner)) != self._before
+
+
+def _may_have_kept(module: ModuleType) -> bool:
+    """Whether a module that the job itself loaded has filled a cache or a container that is no constant."""
+    return any(
+        value.cache_info().currsize > 0
+        if isinstance(value, _CACHE)
+        else isinstance(value, _CONTAINERS) and len(value) > 0 and name.strip("_") != name.strip("_").upper()
+        for name, value in vars(module).items()
+        if not name.startswith("__")
+    )
+
+
+def _inside(value: Any) -> tuple[int, ...]:
+    if isinstance(value, _CACHE):
+        return (value.cache_info().currsize,)
+    if isinstance(value, dict):
+        return (*map(id, value), *map(id, value.values()))
+    return tuple(map(id, value)) if isinstance(value, list | set) else tuple(value)
+
+
+def _is_shipped(module: ModuleType) -> bool:
+    return (getattr(module, "__file__", None) or "").startswith(_SHIPPED_ROOT)
+
+
+def _is_library(module: ModuleType) -> bool:
+    """Whether it is one of Python's own modules, or one without a file that the interpreter brings."""
+    path = getattr(module, "__file__", None)
+    if path is None:
+        return module.__name__ in sys.builtin_module_names
+    return path.startswith(_LIBRARY_ROOTS) and "-packages" + os.sep not in path
