@@ -163,7 +163,7 @@ class JobProcess:
             self.socket.sendall(self.framed(data))
 
     def hear(self) -> bytes | None:
-        """Its report: DONE, AGAIN, or details for `read_report`; b"" if it ended without one, None if none is there yet.
+        """Its report: DONE, AGAIN, or details for `read_report`; b"" if it ended without one, None if none came yet.
 
         Requests go to `on_ask`.
         """

@@ -345,8 +345,8 @@ class JobServer:
         self._finishing: set[JobProcess] = set()
         """Processes whose job has ended and that have not reported yet whether they can run another."""
         self._recorded = True
-        """Whether the end of every job is in the journal. If one is not, no process runs a second job: after a restart its
-        pid would belong to two running jobs."""
+        """Whether the end of every job is in the journal. If one is not, no process runs a second job:
+        after a restart its pid would belong to two running jobs."""
         self._running: dict[str, tuple[JobProcess, JobCall]] = {}
         self._children: dict[int, Child] = {}
         self._result_queue = ResultQueue(self._results, self._tell, self._unreadable)
