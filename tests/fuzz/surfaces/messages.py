@@ -22,6 +22,7 @@ from saltlite.model.job import TargetState
 from saltlite.model.keys import Fingerprint
 from saltlite.wire import codec, messages
 from saltlite.wire.codec import encode_document
+from saltlite.wire.frames import PLAINTEXT_MAX
 from saltlite.wire.framing import pack, unpack
 from saltlite.wire.messages import response_message
 from saltlite.wire.segment import SegmentRow, encode_segment
@@ -161,7 +162,7 @@ class Messages:
 
 def _sealed(guest: Guest, plaintext: bytes) -> bytes:
     assert guest.session is not None
-    return guest.session.seal(plaintext)
+    return guest.session.seal(plaintext[:PLAINTEXT_MAX])  # no larger frame can be made
 
 
 def _document(kind: str, data: bytes) -> list[dict[str, Any]]:
