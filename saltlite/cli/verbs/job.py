@@ -6,7 +6,6 @@ SHA-256 before it writes anything.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -322,6 +321,8 @@ def _only_target(job: JobRow) -> str:
 
 def _fetch(client: LocalClient, jid: str, minion: str, console: Console) -> bytes:
     """The whole stored return. Raises SaltliteError when the parts do not fit the checksum."""
+    import hashlib  # slow to import, and only needed here
+
     whole = bytearray()
     part = _part(client, jid, minion, 0)
     size, digest, part_bytes = part["size"], part["sha256"], len(part["data"])
