@@ -65,7 +65,7 @@ def _paths() -> dict[str, Any]:
             "get": {**_operation("loginHelp", "How to log in: always 401."), "security": [], "responses": _errors()},
             "post": _post("login", "A name and a password for a token.", credentials, returned, open_to_all=True),
         },
-        "/logout": {"post": _post("logout", "Make the token void.", None, _object(["return"]))},
+        "/logout": {"post": _post("logout", "Revoke the token.", None, _object(["return"]))},
         "/token": {
             "post": _post("tokens", "Tokens for /run.", credentials, {"type": "array"}, open_to_all=True),
         },

@@ -1,7 +1,7 @@
 """One runner in a process of its own, `python -m saltlite.api.runner_process`: the call on stdin, the end on stdout.
 
 Runners are plug-ins, and the API's own process loads none. Whatever this one asks of the master it asks with the
-token of whoever called the API, so that a runner can do nothing there that its caller could not do without it. stdin is
+token of the API's caller, so that a runner has no more rights there than its caller. stdin is
 one JSON map of `config_dir`, `token`, `fun`, `args`, `kwargs`, `user` and `jid`; stdout one of `value` and `retcode`.
 """
 
@@ -43,7 +43,7 @@ INPUT_MAX = 8 * 1024 * 1024
 
 def main() -> int:
     """Run what stdin says. What the runner prints goes to stderr."""
-    # Nobody else would end it when whoever started it is gone.
+    # Nothing else would end it after its parent.
     set_parent_death_signal(signal.SIGKILL, os.getppid())
     wanted = unpack(sys.stdin.buffer.read(INPUT_MAX))
     said = os.dup(1)
@@ -62,7 +62,7 @@ def run(wanted: Mapping[str, Any]) -> dict[str, Any]:
     """`value` and `retcode` of the runner. Raises ConfigError when the master's configuration cannot be read."""
     config = load_master(wanted["config_dir"]).config
     opts = {**opts_of(config, f"{config.master_name or socket.gethostname()}_master"), "cachedir": ""}
-    # Whoever can write there could otherwise use the tokens of callers.
+    # A user who can write there could otherwise use the tokens of callers.
     require_trusted([*opts["module_dirs"], *opts["runner_dirs"], opts["extension_modules"]])
     index = build_index(search_layers(opts, "runners"))
     with LocalClient(master_socket(config.sock_dir)) as client:

@@ -57,7 +57,7 @@ def test_a_report_that_hangs_is_left_out_and_the_others_of_its_batch_are_stored(
     fleet.join("poison", "b")
     jid = fleet.publish("*", "grains.get", "id")
     fleet.wait_state(jid, "b", "returned")
-    wait_until(lambda: "is left out, for it held" in master.log(), "it is left out")
+    wait_until(lambda: "is skipped, because it held" in master.log(), "it is left out")
     names = ended(master)
     assert re.fullmatch(r"\d reports, the first of (poison|b)", names[0])
     assert re.fullmatch(r"the report return of poison for job \d+", names[1])

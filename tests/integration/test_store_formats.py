@@ -74,9 +74,7 @@ def test_join_tokens_of_an_older_store_are_void_and_the_log_says_so(
     store.close()
     SqliteStore(path).close()
     said = [record.getMessage() for record in caplog.records]
-    assert said == [
-        "1 join tokens that an older saltlite made are void: make new ones with `saltlite key token create`"
-    ]
+    assert said == ["1 join tokens of an older saltlite are revoked: make new ones with `saltlite key token create`"]
 
 
 def test_arguments_of_jobs_of_an_older_store_are_looked_at_when_these_have_ended(path: str) -> None:

@@ -84,7 +84,7 @@ def test_the_report_that_held_it_is_left_out_named_and_counted_as_long_as_it_is_
     assert acknowledged(settled) == ["a", "b"], "it stays with its minion"
     assert settled.rejected == 1
     assert site.stored == [["a"], ["b"]]
-    assert "the report return of poison for job 1 is left out, for it held MWorker-0 for 30 s" in caplog.text
+    assert "the report return of poison for job 1 is skipped, because it held MWorker-0 for 30 s" in caplog.text
     for _ in range(5):
         site.at += REFUSED_S - 1
         site.stored.clear()
@@ -99,7 +99,7 @@ def test_a_report_that_raises_costs_no_other(site: Site, caplog: pytest.LogCaptu
     site.error = KeyError("x")
     assert acknowledged(site.settle()) == ["a", "b"]
     assert site.stored == [["a", "poison", "b"], ["a"], ["poison"], ["b"]]
-    assert "a report of poison cannot be stored and is left out" in caplog.text
+    assert "a report of poison cannot be stored and is skipped" in caplog.text
 
 
 def test_a_store_that_fails_has_none_acknowledged(site: Site) -> None:

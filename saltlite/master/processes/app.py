@@ -1,7 +1,7 @@
 """The master's composition root: the only place that builds adapters for its processes.
 
 Each process is forked from a parent that has opened no store and no ZeroMQ context, reads the one key that it
-needs while it still may, gives up root's rights, and only then looks at anything that somebody else sent.
+needs, drops root's rights, and only then reads data of others.
 """
 
 from __future__ import annotations
@@ -439,7 +439,7 @@ def _run_link(
     drop_to(config.link_user)
     write_no_files()
     reactor = Reactor()
-    hub = SessionManager(
+    manager = SessionManager(
         Handshakes(
             fleet_public=certificate.fleet_public,
             certificate=certificate.encode(),
@@ -451,7 +451,7 @@ def _run_link(
         SystemClock(),
     )
     link = LinkProcess(
-        reactor, hub, lambda owner: RouterLink(reactor, network, owner.on_frame, owner.on_hangup, owner.on_connect)
+        reactor, manager, lambda owner: RouterLink(reactor, network, owner.on_frame, owner.on_hangup, owner.on_connect)
     )
 
     def accept(sock: socket.socket, peer: Peer) -> None:

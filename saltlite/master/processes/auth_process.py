@@ -209,7 +209,7 @@ class Backends:
             # The socket's folder belongs to the master's user, so a compromised process could replace it.
             sock = connect_unix(self._path, made_by=self._uid)
         except (UnreachableError, RefusedError) as error:
-            log.error("nobody can log in: %s", error)  # noqa: TRY400 - the sentence says it all
+            log.error("no user can log in: %s", error)  # noqa: TRY400 - the sentence says it all
             return
         self._channel = Channel(
             self._reactor, sock, self._on_batch, self._closed, message_max=MESSAGE_MAX, send_buffer_max=16 * MESSAGE_MAX

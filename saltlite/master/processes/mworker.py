@@ -148,7 +148,7 @@ def _alone(master: Master, item: Reported, passing: Passing, marks: Marks) -> Se
         except StoreError:
             raise
         except Exception:  # named supervision point: what one minion says must not end MWorkers (S8)
-            log.exception("a report of %s cannot be stored and is left out: please report this", item.id)
+            log.exception("a report of %s cannot be stored and is skipped: please report this", item.id)
             return Settled([], moved=frozenset())
 
 
@@ -159,7 +159,9 @@ def _is_refused(item: Reported, marks: Marks) -> bool:
         return False
     # Its minion sends it again and again, and each time it would block an MWorker.
     board.renew(ended)
-    log.error("%s is left out, for it held %s for %.0f s: please report this", ended.text, ended.process, ended.held_s)
+    log.error(
+        "%s is skipped, because it held %s for %.0f s: please report this", ended.text, ended.process, ended.held_s
+    )
     return True
 
 
@@ -278,7 +280,7 @@ class MWorker:
         with self._marks.named(turn):
             ended = self._marks.board.ended(turn.digest)
             if ended is not None:
-                log.error("%s is left out, for it held %s for %.0f s", ended.text, ended.process, ended.held_s)
+                log.error("%s is skipped, because it held %s for %.0f s", ended.text, ended.process, ended.held_s)
                 return
             self._carry_out(message)
 

@@ -1,8 +1,7 @@
-"""What becomes of a key that a minion presents, and which changes an operator may make.
+"""The verdict about a key that a minion presents, and which changes of keys an operator may make.
 
-Rules of this file: a key has one id for its whole life, and an id has at most one accepted key; a second key
-that claims an accepted id never displaces the first (state `conflict`); only a join token, a pre-accepted
-fingerprint or an operator accepts.
+Invariants: a key keeps its id, and an id has at most one accepted key; a second key for an accepted id never displaces
+the first (state `conflict`); only a join token, a pre-accepted fingerprint or an operator accepts a key.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from saltlite.wire.signatures import proves, token_of
 
 CONFLICTS_KEPT = 3
 CONFLICT_EVERY_S = 60.0
-"""Between two conflicts on one id that are written down, once as many as are kept have been."""
+"""The least interval between stored conflicts of one id, once CONFLICTS_KEPT are stored."""
 SEEN_EVERY_S = 3600.0
-"""A pending key that comes again is noted down so often: who waits is told from who gave up."""
+"""How often the return of a pending key is stored, to distinguish minions that wait from those that gave up."""
 UNSEEN_S = 2.0 * SESSION_MAX_AGE_S
-"""A pending key that did not come for so long may make room for another. Its session cannot have lasted."""
+"""A pending key that was not presented for this time can be displaced; its session has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Presented:
-    """A key that proved itself, as the link process says, with what its minion says. `proof` is that of a join token
+    """A key that proved itself according to the link process, with its minion's hello. `proof` is that of a join token
     (`saltlite.wire.signatures`), b"" for none. A link process that lies about the key gets a row that waits, no more:
     what accepts a key (a proof, a pre-accepted fingerprint, an operator who compares) is bound to the key itself."""
 
@@ -43,17 +42,17 @@ class Presented:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to answer ("busy" when no more keys can be kept), and what to write down."""
+    """The answer ("busy" when no more keys fit), and the changes to store."""
 
     state: str
     put: KeyRecord | None = None
     use_token: str = ""
     drop: tuple[Fingerprint, ...] = ()
-    """Keys to delete: the oldest conflict on the id beyond those kept, or a pending key that makes room."""
+    """Keys to delete: the oldest conflicts of the id, or a displaced pending key."""
 
 
 def decide(presented: Presented, store: StoreReader, now: float) -> Verdict:
-    """The verdict about a presented key, from what the store knows. Changes nothing."""
+    """The verdict about a presented key. Changes nothing in the store."""
     known = store.key(presented.fingerprint)
     if known is not None and known.id != presented.id:
         return Verdict(KeyState.CONFLICT)
@@ -77,7 +76,7 @@ def decide(presented: Presented, store: StoreReader, now: float) -> Verdict:
 
 
 def refusal(record: KeyRecord, wanted: KeyState, store: StoreReader) -> str:
-    """Why an operator may not move this key to `wanted`; "" when they may."""
+    """Why an operator may not change this key to `wanted`; "" if it is allowed."""
     if wanted is record.state:
         return f"it is {record.state} already"
     if wanted not in TRANSITIONS[record.state]:
@@ -104,7 +103,7 @@ def _first_contact(presented: Presented, store: StoreReader, now: float) -> Verd
 
 
 def _makes_room(address: str, waiting: Sequence[PendingKey], now: float) -> tuple[Fingerprint, ...]:
-    """Which key of a full table goes for one from that address; () when none does.
+    """The key of a full table that is displaced by one from that address; () for none.
 
     One whose minion gave up; else the newest one of the network that has the most, in the site that has the most (the
     network around it, `saltlite.model.networks`), if that site has at least two more than the newcomer's. So a key that
@@ -121,7 +120,7 @@ def _makes_room(address: str, waiting: Sequence[PendingKey], now: float) -> tupl
 
 
 def _with_most(waiting: Sequence[PendingKey], place_of: Callable[[str], str]) -> list[PendingKey]:
-    """The keys of the place (or the places) that has the most of them."""
+    """The keys of the network or site with the most of them."""
     count = Counter(place_of(key.address) for key in waiting)
     most = max(count.values())
     return [key for key in waiting if count[place_of(key.address)] == most]
@@ -133,7 +132,7 @@ def _conflict(presented: Presented, known: KeyRecord | None, store: StoreReader,
     others = [record for record in store.keys(frozenset({KeyState.CONFLICT})) if record.id == presented.id]
     others.sort(key=lambda record: record.changed_at, reverse=True)
     if len(others) >= CONFLICTS_KEPT and now - others[0].changed_at < CONFLICT_EVERY_S:
-        # Somebody makes keys faster than anybody can look at them; the log need not follow.
+        # Keys are made faster than an operator can look at them; they are not stored.
         return Verdict(KeyState.CONFLICT)
     drop = tuple(record.fingerprint for record in others[CONFLICTS_KEPT - 1 :])
     record = _record(presented, known, KeyState.CONFLICT, "another key holds this id", now)

@@ -116,7 +116,7 @@ class Feed:
     # -- reading
 
     def exists(self) -> bool:
-        """Whether there is a feed that can be read. Without one, nobody can say what changed."""
+        """Whether there is a readable feed. Without one, all keys count as changed."""
         return self._opened() is not None
 
     def read(self, cursor: str) -> FeedRead:
@@ -312,7 +312,7 @@ class _Folder:
         self.feed = Feed(self.fd, feed_max)
 
     def is_gone(self) -> bool:
-        """Whether somebody has removed the folder."""
+        """Whether the folder was removed."""
         return os.fstat(self.fd).st_nlink == 0
 
     def close(self) -> None:

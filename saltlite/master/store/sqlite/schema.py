@@ -221,7 +221,7 @@ def _migrate(connection: Connection, version: int) -> None:
         connection.run("COMMIT")
         if void:
             log.warning(
-                "%d join tokens that an older saltlite made are void: make new ones with `saltlite key token create`",
+                "%d join tokens of an older saltlite are revoked: make new ones with `saltlite key token create`",
                 void,
             )
     finally:
