@@ -12,7 +12,8 @@ from typing import Any
 
 from saltlite.client.local import JobCall
 from saltlite.config.api import CLIENTS
-from saltlite.config.yamlfile import PlacedError, parse, resolve, value_of
+from saltlite.config.written import resolve, value_of
+from saltlite.config.yamlfile import PlacedError, parse
 from saltlite.errors import UsageError
 
 LOCAL_CLIENTS = ("local", "local_async", "local_batch", "local_subset")

@@ -232,7 +232,8 @@ def _parse_number(text: str) -> str | int | float:
 
 def _parse_flow(text: str) -> Any:
     """A YAML list or map; text that only looks like one, such as `{{ name }}` or `[ -f x ] && y`, stays text."""
-    from saltlite.config.yamlfile import parse, value_of
+    from saltlite.config.written import value_of
+    from saltlite.config.yamlfile import parse
 
     try:
         written, duplicates = parse(text.encode())

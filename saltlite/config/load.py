@@ -28,7 +28,8 @@ from saltlite.config.paths import (
     read_config_file,
     socket_path_fits,
 )
-from saltlite.config.yamlfile import Map, PlacedError, Scalar, Where, Written, describe, is_empty, parse, value_of
+from saltlite.config.written import Map, Scalar, Where, Written, describe, is_empty, value_of
+from saltlite.config.yamlfile import PlacedError, parse
 from saltlite.errors import ConfigError, nearest
 
 C = TypeVar("C")

@@ -26,7 +26,7 @@ from saltlite.config.options import (
 )
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
 from saltlite.config.values import PORT_MAX
-from saltlite.config.yamlfile import Map, Written, value_of
+from saltlite.config.written import Map, Written, value_of
 from saltlite.errors import UsageError
 from saltlite.hooks import read_hooks
 from saltlite.model.extmods import MASTER_TYPES

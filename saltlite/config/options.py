@@ -22,7 +22,7 @@ from saltlite.config.values import (
     seconds_of_unit,
     spell_duration,
 )
-from saltlite.config.yamlfile import Map, Scalar, Sequence, Written, resolve, value_of
+from saltlite.config.written import Map, Scalar, Sequence, Written, resolve, value_of
 from saltlite.errors import ConfigError, UsageError
 from saltlite.model.extmods import EXAMPLE, checked_globs, known_type
 from saltlite.model.files import parse_env

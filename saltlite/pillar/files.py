@@ -16,8 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saltlite.config.yamlfile import Map, PlacedError, Scalar, Written, parse, resolve
-from saltlite.config.yamlfile import Sequence as ListNode
+from saltlite.config.written import Map, Scalar, Written, resolve
+from saltlite.config.written import Sequence as ListNode
+from saltlite.config.yamlfile import PlacedError, parse
 from saltlite.errors import RenderError, UsageError
 from saltlite.files.roots import DiskFileRoots
 from saltlite.model.files import parse_path

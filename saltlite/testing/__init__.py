@@ -1,1 +1,10 @@
-"""In-memory implementations of the ports, for tests and the simulator."""
+"""Test doubles for the ports of saltlite, for its own tests and for those of plug-in authors.
+
+    memory_store   the master's store
+    banks          the cache banks of grains, pillar and resource grains
+    disk           folders and files, with crashes, full disks and lost writes
+    link           the connections between master and minions
+
+All state is held in memory, so tests are fast. `saltlite.platform.clock.ManualClock` makes them repeatable.
+A module is tested with `saltlite.loader.loader.Loader` over a folder of plug-ins; `saltlite.demo` starts a real fleet.
+"""

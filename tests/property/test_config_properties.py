@@ -15,7 +15,8 @@ from saltlite.config.load import Loaded, load_master, load_minion
 from saltlite.config.options import AnyMap, TextKind
 from saltlite.config.paths import master_socket
 from saltlite.config.values import parse_address, parse_duration, spell_duration
-from saltlite.config.yamlfile import Map, PlacedError, Where, parse
+from saltlite.config.written import Map, Where
+from saltlite.config.yamlfile import PlacedError, parse
 from saltlite.errors import ConfigError, UsageError
 
 C = TypeVar("C")

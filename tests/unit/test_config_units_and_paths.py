@@ -17,7 +17,7 @@ from saltlite.config.load import load_api, load_master, load_minion
 from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
 from saltlite.config.options import Duration, FilePath, FilePaths, FileRootsKind, IntegerKind, MisfitError, options_of
-from saltlite.config.yamlfile import Scalar, Where
+from saltlite.config.written import Scalar, Where
 from saltlite.errors import ConfigError
 
 LOADERS: dict[str, tuple[type[Any], Callable[[str], object]]] = {
