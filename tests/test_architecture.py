@@ -76,7 +76,6 @@ RENAMED = {
     "spare": "prefork pool",
     "stray": "undeclared",
     "straycalls": "undeclared_calls",
-    "turns": "FairSemaphore",
     "upkeep": "registry_maintenance",
 }
 """Words that modules, classes and functions once had in their names, and the field's term for each."""

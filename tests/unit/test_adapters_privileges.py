@@ -287,7 +287,7 @@ def test_a_link_user_that_is_missing_is_a_sentence_with_both_ways_out() -> None:
     with pytest.raises(
         StartupError,
         match=r"no user 'no-such-user': make it with `useradd --system --no-create-home no-such-user`, "
-        r"or set `link_user: nobody`, which gives up what a user of its own protects from",
+        r"or set `link_user: nobody`, which gives up the protection of a separate user",
     ):
         accounts_of(MasterConfig(user="nobody", link_user="no-such-user"))
 
