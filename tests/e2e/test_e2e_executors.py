@@ -277,7 +277,7 @@ def test_a_doctor_finds_a_chain_that_cannot_be_used(fleet: Fleet) -> None:
     fleet.start_master()
     fleet.join("a", module_executors=["nope", "direct_call"])
     refused = fleet.cli("--module-executors=direct_call", "a", "saltutil.sync_executors")
-    assert (refused.code, "take it out there, run saltutil.sync_executors" in refused.out) == (4, True)
+    assert (refused.code, "remove it there, run saltutil.sync_executors" in refused.out) == (4, True)
     said = fleet.cli("doctor", master="a")
     assert said.code == 4
     assert "no function can be called: Executor 'nope' is not available" in " ".join(said.out.split())

@@ -9,15 +9,16 @@ those at the end of this file (`stage` puts them there).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.errors import JournalError, UnwrittenError
-from saltlite.loader.index import Index
+from saltlite.loader.index import Index, ModuleFile
 from saltlite.loader.loader import Loader
-from saltlite.minion.jobs.job_process import DONE, JobCall, JobContext, _report
+from saltlite.loader.search_path import SHIPPED, Form
+from saltlite.minion.jobs.job_process import AGAIN, DONE, JobCall, JobContext, _report
 from saltlite.minion.jobs.job_server import JobServer, JobStorage
 from saltlite.minion.jobs.journal import DiskJournal
 from saltlite.minion.jobs.returns import Returns
@@ -109,7 +110,7 @@ class SimMinion:
         self.reactor = reactor
         journal = DiskJournal(self.disk.folder(JOURNAL_FOLDER), entropy=self.clock.entropy)
         surroundings = JobContext(
-            opts={"minion": self},
+            opts={"minion": self, "job_processes": "reuse"},
             grains={},
             index=lambda: _NO_MODULES,
             spool_dir="spool",
@@ -311,7 +312,9 @@ class JobRow:
         self._number = minion.universe.descriptor()
         self._server: SimReactor | None = reactor
         self._watchers: list[tuple[SimReactor, Callable[[int | None], None]]] = []
-        self._said = b""
+        self.reusable = False
+        self._words: list[bytes] = []
+        self._returned = False
         self._deaf = False
         minion.jobs_running[self.pid] = self
 
@@ -330,9 +333,11 @@ class JobRow:
     def fileno(self) -> int:
         return self._number
 
-    def hear(self) -> bytes:
-        """What it says: DONE, a report of a result that the disk did not take, or nothing when it went so."""
-        return self._said
+    def hear(self) -> bytes | None:
+        """Its next report: DONE, AGAIN, or that the disk did not take the result; b"" when it ended without one."""
+        if self._words:
+            return self._words.pop(0)
+        return None if self.process.alive else b""
 
     def close(self) -> None:
         self._server = None
@@ -344,7 +349,7 @@ class JobRow:
 
     def go(self, call: JobCall) -> None:
         """The job arrives: enter the function."""
-        self.call = call
+        self.call, self._returned = call, False
         self.minion.universe.after(0.0001, lambda: self._enter(call), self.process)
 
     def watch(self, reactor: SimReactor, callback: Callable[[int | None], None]) -> None:
@@ -377,8 +382,9 @@ class JobRow:
     def finish(self) -> None:
         """The function returns."""
         call = self.call
-        if call is None or self._said:
+        if call is None or self._returned:
             return
+        self._returned = True
         self.minion.note("left", jid=call.jid, run=f"{self.minion.name}/{self.pid}")
         value = f"{call.jid} on {self.minion.name} by {self.pid}".encode()
         if self.minion.large:
@@ -393,10 +399,18 @@ class JobRow:
             return
         else:
             self._say(DONE)
-        self.minion.universe.after(0.001, self.process.die, self.process)
+        self.minion.universe.after(0.001, self._go_on, self.process)
+
+    def _go_on(self) -> None:
+        """The job is over: most processes are as they were before and take another one, where that is allowed."""
+        if self.reusable and self._server is not None and self.minion.universe.random.random() < 0.8:
+            self.call = None
+            self._say(AGAIN)
+        else:
+            self.process.die()
 
     def _say(self, said: bytes) -> None:
-        self._said = said
+        self._words.append(said)
         server = self._server
         if server is not None:
             callback = server.readers.get(self._number)
@@ -424,7 +438,14 @@ def _call(callback: Callable[[int | None], None]) -> Callable[[], None]:
     return lambda: callback(0)
 
 
-_NO_MODULES = Index([], [])
+class _ShippedModules(Index):
+    """Every module there is ships with saltlite."""
+
+    def all_claimants(self, name: str) -> Iterator[ModuleFile]:
+        return iter([ModuleFile(f"/{name}.py", name, SHIPPED, 0, Form.SOURCE, 0, 0)])
+
+
+_NO_MODULES = _ShippedModules([], [])
 
 
 # -- in place of what `saltlite.minion.jobs.job_server` imports

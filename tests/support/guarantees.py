@@ -220,6 +220,9 @@ class Books:
         for minion, stored in job.returned.items():
             if minion in seen or stored.at > f.get("asked_at", event.at):
                 continue
+            if minion in f["missing"] and "asked_at" not in f and job.stored[minion] is not stored:
+                # It had ended without a return, and the client was told so; its late return was on the way.
+                continue
             if minion in f["missing"]:
                 yield _broken("G9", f"{f['client']} called {minion} missing, whose return was stored", stored, event)
             else:
