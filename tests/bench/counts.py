@@ -31,7 +31,7 @@ from tests.bench.fleet import BenchFleet
 FIGURES = Path(__file__).with_name("counts.json")
 TOLERANCE = 1.03
 """Above a committed figure by 3 %: what a change may cost without saying so."""
-SLACK = 2.0
+SLACK = 0.3
 """Absolute difference that no small count fails for."""
 ROUNDS = 3
 JOBS = 40
