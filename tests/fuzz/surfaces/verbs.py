@@ -35,6 +35,8 @@ WORDS = (
     {"size": 1}, {"__kwarg__": True, "a": 1}, [["test.ping", [], {}]], [["test.ping", [1], {"a": 1}]], ["web1"], 0.5,
 )  # fmt: skip
 FIELDS: dict[str, Any] = {
+    "consent": ["remove", "reboot"],
+    "untyped": True,
     "request_id": REQUEST, "tgt": "*", "tgt_type": "glob", "calls": [["test.ping", [1, "a"], {"k": 2}]], "jid": JID,
     "after": 0, "pattern": "*", "tag": "app/x", "fun": "test.ping", "funs": ["test.ping"],
     "action": "accept", "fingerprints": ["0" * 64], "id": "web1", "fingerprint": "0" * 64, "uses": 1, "expires_s": 60,

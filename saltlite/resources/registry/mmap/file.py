@@ -27,6 +27,7 @@ from saltlite.resources.registry.layout import (
     INDEX_START,
     KIND,
     LAST,
+    RECORD_MIN,
     SLOT,
     SPARE_SLOTS,
     SUPERSEDED,
@@ -92,6 +93,8 @@ class RegistryFile:
             state = layout.read_state(self.log, self.header)
         if state.tail > os.fstat(self._fd).st_size:
             raise DamagedError(f"it is cut off: its log goes to byte {state.tail}, and the file ends before that")
+        if max(state.live, state.records) * RECORD_MIN > state.tail:
+            raise DamagedError(f"it is damaged: a log of {state.tail} bytes cannot hold {state.live} rows")
         return state
 
     def size(self) -> int:
