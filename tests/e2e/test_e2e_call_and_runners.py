@@ -90,7 +90,7 @@ def test_documentation_names_the_minions_that_lack_a_function(fleet: Fleet) -> N
     assert (minions["count"], minions["names"], minions["unknown"]) == (2, ["lacks"], 0)
     assert documented["providers"] == []
     text = fleet.cli("doc", "probe.loud").out
-    assert "from a module that is on minions only" in text
+    assert "from a module that only minions have" in text
     assert "lacking: lacks - why: saltlite -L lacks sys.providers probe" in text
     listed = fleet.cli("doc", "probe")
     assert (listed.code, "only on minions: saltlite MINION sys.doc probe.loud" in listed.out) == (0, True)

@@ -265,7 +265,7 @@ def test_a_damaged_journal_is_told(fleet: Fleet) -> None:
 def test_a_folder_of_modules_that_is_not_there_is_a_finding(fleet: Fleet) -> None:
     fleet.start_master()
     fleet.join("web1", module_dirs=[str(fleet.folder / "nowhere")])
-    assert "nowhere, and there is no such folder" in only(doctor(fleet, "minion", "web1"), "config")["sentence"]
+    assert "nowhere, which does not exist" in only(doctor(fleet, "minion", "web1"), "config")["sentence"]
 
 
 def test_mistakes_in_the_configuration_are_findings(fleet: Fleet) -> None:

@@ -79,7 +79,7 @@ def test_doctor_on_a_minion_that_missed_a_change_knows_the_successor(fleet: Flee
     second = rotate(fleet)
     found = fleet.cli("doctor", "minion", "--out", "json", master="m").json()["sides"]["minion"]
     said = {one["sentence"] for one in found if one["check"] == f"master {fleet.address()}"}
-    assert [one for one in said if f"{second} took the place of this minion's fleet" in one]
+    assert [one for one in said if f"{second} succeeds this minion's fleet" in one]
 
 
 def test_an_old_fleet_in_configuration_and_token_means_its_successor(fleet: Fleet) -> None:

@@ -31,7 +31,8 @@ def test_shipped_functions_run_in_one_process_after_another(fleet: Fleet) -> Non
     first = pid_of_job(fleet)
     with fleet.client() as client:
         assert client.cmd("m", "test.ping") == {"m": True}
-    assert {pid_of_job(fleet) for _ in range(5)} == {first}
+    later = [pid_of_job(fleet) for _ in range(6)]
+    assert len({first, *later}) <= 2  # the second is the one that was forked in advance
 
 
 def test_with_fresh_processes_no_job_shares_one(fleet: Fleet) -> None:

@@ -159,7 +159,7 @@ def test_row_10_a_function_that_the_interface_does_not_have_runs_and_warns_the_c
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     loader = thing(tmp_path, BARE, DEBIAN)
-    sentence = "'thing.unrelated' is no part of the interface thing 1.0, and may be removed one day."
+    sentence = "'thing.unrelated' is not part of the interface thing 1.0, and may be removed one day."
     for _ in range(3):
         outcome = run(loader, "thing.unrelated")
         assert (outcome.value, outcome.retcode, outcome.warnings) == ("real", 0, (sentence,))

@@ -341,7 +341,7 @@ class Binding:
         return real if self._returns is ReturnCheck.OFF else self._checked(fun, declared, real)
 
     def _warned(self, fun: str, real: Function) -> Function:
-        sentence = f"'{self.contract.name}.{fun}' is no part of the {self.contract.title}, and may be removed one day."
+        sentence = f"'{self.contract.name}.{fun}' is not part of the {self.contract.title}, and may be removed one day."
 
         @functools.wraps(real)
         def call(*args: Any, **kwargs: Any) -> Any:
