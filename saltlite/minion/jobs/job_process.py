@@ -388,6 +388,8 @@ class PreforkPool:
         self._waiting: list[JobProcess] = []
         self._at_once = 1
         self._made = 0.0
+        self._taken = 0.0
+        self._trimming = False
         self._wanted = False
         self._module = ""
 
@@ -396,6 +398,7 @@ class PreforkPool:
 
         Only a job whose process may be used again gets one that had a job before.
         """
+        self._taken = self._reactor.now()
         loader = self._loader()
         if self._waiting and self._waiting[-1].loader is not loader:
             self.let_go(keep=0)
@@ -411,7 +414,7 @@ class PreforkPool:
         """A process has had its job and is as it was before: it serves the next one, unless there are enough."""
         if process.loader is self._loader() and len(self._waiting) < SPARES_MAX:
             self._waiting.append(process)
-            self._reactor.call_later(SPARES_IDLE_S, lambda: self._trim(self._made))
+            self._trim_later()
         else:
             process.close()
 
@@ -442,7 +445,7 @@ class PreforkPool:
         if self._waiting and self._module:
             self._waiting[-1].load_ahead(self._module)
         if self._at_once > 1:
-            self._reactor.call_later(SPARES_IDLE_S, lambda: self._trim(now))
+            self._trim_later()
 
     def renew(self) -> None:
         """Replace the processes, because grains or pillar have changed."""
@@ -462,6 +465,14 @@ class PreforkPool:
             process.close()
         del self._waiting[keep:]
 
-    def _trim(self, made: float) -> None:
-        if made == self._made:
+    def _trim_later(self) -> None:
+        if not self._trimming:
+            self._trimming = True
+            self._reactor.call_later(SPARES_IDLE_S, self._trim)
+
+    def _trim(self) -> None:
+        self._trimming = False
+        if self._reactor.now() - self._taken >= SPARES_IDLE_S:
             self.let_go(keep=1)
+        elif len(self._waiting) > 1:
+            self._trim_later()
