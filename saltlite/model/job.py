@@ -211,6 +211,9 @@ def resource_parts(srns: Sequence[TargetId], most: int = PART_RESOURCES) -> Iter
 # layer, so the shared format is here.
 
 
+CLAIMED = ".claimed"
+"""Suffix of the note of a running job on its minion while `saltutil` signals the job's process."""
+
 FOLDER = "kept"
 """Name of the folder, below `data_dir`."""
 

@@ -184,6 +184,17 @@ def test_a_spare_from_before_modules_changed_gets_no_job(
     assert returned(surroundings, spares.take(reusable=False), "new.f") == "new"
 
 
+def test_a_job_whose_process_cannot_read_its_state_runs_and_is_the_last_one(
+    surroundings: JobContext, spares: PreforkPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_args: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("saltlite.minion.jobs.job_process.ProcessState", unreadable)
+    # Its end is waited for.
+    assert returned(surroundings, spares.take(reusable=True), "test.echo", "text") == "text"
+
+
 def returned(surroundings: JobContext, process: JobProcess, fun: str, *args: object) -> object:
     """What that function returned in that process."""
     process.go(JobCall(JID, [(fun, args, {})], "root"))

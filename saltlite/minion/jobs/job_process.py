@@ -1,4 +1,5 @@
-"""The process of one job: forked in advance, it runs the functions of one job and leaves the result in the spool.
+"""The process of a job: forked in advance, it runs the functions of a job and leaves the result in the spool. If it is
+unchanged afterwards, it waits for another job.
 
 It waits at a socket for its job, which arrives after the journal has recorded the start. If the job server dies first,
 the socket ends and the process exits without any effect. It writes its result itself, and reports it afterwards.
@@ -252,7 +253,7 @@ def _become(context: JobContext, waiting: int) -> None:
             if before is None or not rpc.is_unused:
                 break
             if difference := before.difference():
-                log.debug("this process serves no other job: %s changed", difference)
+                log.debug("this process runs no other job: %s changed", difference)
                 break
             _write_all(waiting, AGAIN)
         status = 0
@@ -289,16 +290,18 @@ def stand_alone(*keeping: int) -> None:
 
 
 def _state(loader: Loader, job: JobCall, before: ProcessState | None) -> ProcessState | None:
-    """The state of the process before its job. Loads the modules of the job first; None if that fails."""
+    """The state of the process before its job, whose modules are loaded first.
+
+    None if a module cannot be loaded or the state cannot be read: then the job runs, and the process ends with it.
+    """
     try:
         for fun, _args, _kwargs in job.calls:
             _ = loader[fun]
-    except BaseException:  # noqa: BLE001 - supervision point: the call itself meets it again, and reports it
+        state = before or ProcessState(loader.settings)
+        state.learn()
+    except BaseException:  # noqa: BLE001 - supervision point: a module's error is reported by the call itself
         return None
-    if before is None:
-        return ProcessState(loader.settings)
-    before.learn()
-    return before
+    return state
 
 
 def _next_job(waiting: int, loader: Loader) -> tuple[JobCall, bool] | None:
@@ -394,9 +397,9 @@ class PreforkPool:
         self._module = ""
 
     def take(self, *, reusable: bool) -> JobProcess:
-        """A process that waits: a spare, or a new one if modules have changed since those were made. Raises OSError.
+        """A waiting process with the current loader, or a new one. Raises OSError.
 
-        Only a job whose process may be used again gets one that had a job before.
+        Only a reusable job gets a process that has run a job before.
         """
         self._taken = self._reactor.now()
         loader = self._loader()
@@ -411,7 +414,7 @@ class PreforkPool:
         return found
 
     def give_back(self, process: JobProcess) -> None:
-        """A process has had its job and is as it was before: it serves the next one, unless there are enough."""
+        """Let an unchanged process wait for another job, unless SPARES_MAX processes wait already."""
         if process.loader is self._loader() and len(self._waiting) < SPARES_MAX:
             self._waiting.append(process)
             self._trim_later()

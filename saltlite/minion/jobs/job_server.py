@@ -56,7 +56,7 @@ from saltlite.minion.sync.documents import Documents
 from saltlite.model.clock import Clock
 from saltlite.model.execution import is_direct
 from saltlite.model.ids import PartId, TargetId
-from saltlite.model.job import TargetState, is_resource_part
+from saltlite.model.job import CLAIMED, TargetState, is_resource_part
 from saltlite.platform.children import how
 from saltlite.platform.defects import log_defect
 from saltlite.platform.logs import log_context
@@ -125,11 +125,17 @@ class RunningNotes:
                 os.unlink(path + ".new")
             log.warning("saltutil.running will not list it: %s; make room in %s", error.strerror, self._folder)
 
-    def forget(self, jid: str) -> None:
-        """Delete the note of a job that ended."""
+    def forget(self, jid: str) -> bool:
+        """Delete the note of a job that ended. False if `saltutil` is signalling its process at this moment."""
+        path = os.path.join(self._folder, jid)
+        was_noted = jid in self._noted
         self._noted.discard(jid)
         with suppress(FileNotFoundError):
-            os.unlink(os.path.join(self._folder, jid))
+            os.unlink(path)
+            return True
+        with suppress(FileNotFoundError):
+            os.unlink(path + CLAIMED)
+        return not was_noted
 
 
 # -- Coalescing of states
@@ -628,6 +634,8 @@ class JobServer:
             return
         self._reactor.remove_reader(process.socket.fileno())
         if said:
+            # Before the process can run another job, which a signal for this one would hit.
+            process.reusable &= self._notes.forget(jid)
             self._let_go(jid, process)
             self._job_ended(jid, "exit status 0", said)
         if said == DONE and process.reusable:

@@ -1,11 +1,13 @@
-"""What a process could leave behind for the next job: everything that is compared before a process is used again.
+"""The state of a job process, compared after each job to decide whether the process may run another one.
 
-`ProcessState()` is taken once, when a job process has loaded what it will call and has called nothing yet. After each
-job `difference()` compares the process with it and names the first thing that is not as it was, or returns "". A
-process that differs, or in which anything could not be read, is never used again: the next job gets a new one.
+`ProcessState` is recorded when the modules of the first job are loaded and none of their functions has run. After each
+job `difference()` returns the name of the first change, or "". A process that changed, or whose state cannot be read,
+ends with its job.
 
-The kernel's side comes from /proc/self and a few system calls, Python's side from the interpreter. What a shipped
-module keeps at its top level is compared too, because the next job would find it.
+The state of the kernel comes from /proc/self and system calls, that of Python from the interpreter. Globals of shipped
+modules, configuration, grains and pillar are compared by identity, and containers by the identity of their items.
+Changes deeper than that, and inside modules of the standard library, are not found. For this reason only functions that
+ship with saltlite share a process.
 """
 
 from __future__ import annotations
@@ -31,9 +33,9 @@ from types import ModuleType
 from typing import Any
 
 MEMORY_GROWTH_KIB = 8 * 1024
-"""Anonymous memory that a process may have more than in the beginning, in KiB."""
+"""KiB of anonymous memory by which a process may grow."""
 JOBS_MAX = 1000
-"""Jobs of one process, so that what is not compared here cannot add up for ever."""
+"""Jobs of one process. It bounds the growth of everything that is not compared."""
 
 _MEMORY = "its memory"
 _VOLATILE = (
@@ -41,28 +43,28 @@ _VOLATILE = (
     b"VmStk:", b"VmExe:", b"VmLib:", b"VmPTE:", b"VmSwap:", b"FDSize:", b"SigQ:", b"voluntary_ctxt_switches:",
     b"nonvoluntary_ctxt_switches:", b"HugetlbPages:", b"Cpus_allowed", b"Mems_allowed", b"PPid:", b"Name:",
 )  # fmt: skip
-"""Lines of /proc/self/status that change by themselves, and those that are compared in another way."""
-_NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid_for_children", "time_for_children", "user", "uts")
+"""Lines of /proc/self/status that change without a cause in the job, or that are compared elsewhere."""
+_NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid_for_children", "user", "uts")
 _SIGNALS = tuple(sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _SHIPPED_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _LIBRARY_ROOTS = tuple(
     {os.path.dirname(os.__file__) + os.sep, sys.base_prefix + os.sep + "lib" + os.sep}
-)  # with lib-dynload; site-packages lie below, too, and are told apart by their name
+)  # site-packages are below these folders, and are recognised by name
 _ENVIRON = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
 _CACHE = type(functools.cache(id))
 _CONTAINERS = (dict, list, set, bytearray)
 
 
 class ProcessState:
-    """The state of this process at one moment. Raises OSError when /proc cannot be read.
+    """The state of this process at one moment. Raises OSError or ValueError when /proc cannot be read.
 
-    `shared` are mappings that jobs are given and must not change, by name: configuration, grains, pillar.
+    `shared` maps names to the mappings that jobs receive and must not change: configuration, grains, pillar.
     """
 
     def __init__(self, shared: Mapping[str, Mapping[str, Any]]) -> None:
         self._jobs = 0
-        # Reading it once makes the buffers and descriptors that reading needs, so that they are there before.
+        # The first read allocates what later reads use.
         _kernel()
         self._modules: dict[str, ModuleType] = {}
         self._held = {"builtins": _Held(vars(builtins)), **{name: _Held(items) for name, items in shared.items()}}
@@ -73,7 +75,7 @@ class ProcessState:
         self._memory_kib = self._kernel.pop(_MEMORY)
 
     def learn(self) -> None:
-        """Take what was imported since the last look as it is now: before a job, when its modules are loaded."""
+        """Record new imports as unchanged. To be called before a job, when its modules are loaded."""
         for name in sys.modules.keys() - self._modules.keys():
             if _is_shipped(sys.modules[name]):
                 self._held[name] = _Held(vars(sys.modules[name]))
@@ -81,13 +83,13 @@ class ProcessState:
         self._import_hooks = [*sys.meta_path], [*sys.path_hooks]  # the loader adds one with its first package
 
     def difference(self) -> str:
-        """What is not as it was, as a noun phrase for the log; "" when nothing was found."""
+        """The first change since the state was recorded, as a noun phrase for the log; "" if there is none."""
         self._jobs += 1
         if self._jobs >= JOBS_MAX:
             return "the number of its jobs"
         try:
             return next(self._differences(), "")
-        except Exception as error:  # noqa: BLE001 - supervision point: what cannot be compared counts as changed
+        except Exception as error:  # noqa: BLE001 - supervision point: a state that cannot be read counts as changed
             return f"something that cannot be read ({type(error).__name__})"
 
     def _differences(self) -> Iterator[str]:
@@ -125,7 +127,7 @@ def _unequal(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
 
 
 def _kernel() -> dict[str, Any]:
-    """What the kernel knows of this process, by the name that a reader would give it."""
+    """The state in the kernel, by name."""
     status = _read("/proc/self/status")
     return {
         "ids, signals, threads, session or umask": [
@@ -147,7 +149,7 @@ def _kernel() -> dict[str, Any]:
 
 
 def _environment() -> tuple[dict[bytes, bytes], list[bytes]]:
-    """What Python hands to programs, and what the C library has: `os.putenv` changes only the second."""
+    """The environment in Python and in the C library. `os.putenv` changes only the second one."""
     python: dict[bytes, bytes] = vars(os.environ)["_data"].copy()  # comparing os.environ itself decodes every value
     return python, list(iter(functools.partial(next, iter(_ENVIRON), None), None))
 
@@ -166,7 +168,7 @@ def _read(path: str) -> bytes:
 
 
 def _descriptors() -> dict[int, tuple[int, ...]]:
-    """Descriptor -> device, inode, type and flags of what it is. The one that reads the folder is not among them."""
+    """Open descriptors with device, inode, type and inheritance."""
     found: dict[int, tuple[int, ...]] = {}
     with os.scandir("/proc/self/fd") as entries:
         numbers = [int(entry.name) for entry in entries]
@@ -180,7 +182,7 @@ def _descriptors() -> dict[int, tuple[int, ...]]:
 
 
 def _python() -> dict[str, Any]:
-    """What Python's own modules hold for the whole process."""
+    """The state of the interpreter, by name."""
     root = logging.getLogger()
     return {
         "its signal handlers": [signal.getsignal(number) for number in _SIGNALS],
@@ -206,11 +208,11 @@ def _python() -> dict[str, Any]:
 
 
 class _Held:
-    """The values at a module's top level: by identity, containers with what is in them, caches by their size."""
+    """A record of the values in a mapping: identities, items of containers, sizes of function caches."""
 
     def __init__(self, space: Mapping[str, Any]) -> None:
         self._space = space
-        self._values = self._present()  # kept, so that no new object gets the identity of one that is gone
+        self._values = self._present()  # references, so that no new object gets the identity of a deleted one
         self._inner = [
             value
             for name, value in space.items()
@@ -223,7 +225,7 @@ class _Held:
         return [value for value in self._space.values() if type(value) is not ModuleType]
 
     def differs(self) -> bool:
-        """Whether anything was bound anew, or put into or taken out of a container or a cache."""
+        """Whether a name was rebound, or the items of a container or a cache changed."""
         values = self._present()
         if len(values) != len(self._values) or not all(map(operator.is_, values, self._values)):
             return True
@@ -231,7 +233,7 @@ class _Held:
 
 
 def _may_have_kept(module: ModuleType) -> bool:
-    """Whether a module that the job itself loaded has filled a cache or a container that is no constant."""
+    """Whether a module that the job imported has filled a cache, or a container that is not a constant."""
     return any(
         value.cache_info().currsize > 0
         if isinstance(value, _CACHE)

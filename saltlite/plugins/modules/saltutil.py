@@ -20,13 +20,13 @@ import json
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
 from saltlite.model.extmods import MINION_TYPES
 from saltlite.model.ids import parse_jid
-from saltlite.model.job import FOLDER, HEADER_BYTES, SUFFIX, digest_of
+from saltlite.model.job import CLAIMED, FOLDER, HEADER_BYTES, SUFFIX, digest_of
 from saltlite.plugins._plugin_sync import SyncRequest, raise_failed, sync
 
 if TYPE_CHECKING:
@@ -107,16 +107,33 @@ def signal_job(jid: str, sig: int | str) -> str:
         return ""
     strays = _outside_the_group(record["pid"])
     try:
-        os.killpg(record["pid"], number)
-        for pid in strays:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-    except ProcessLookupError:
+        with _claimed(record["jid"]):
+            os.killpg(record["pid"], number)
+            for pid in strays:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+    except (FileNotFoundError, ProcessLookupError):
         return ""
     except PermissionError as error:
         text = f"This minion may not signal job {jid} at pid {record['pid']}: it runs as another user."
         raise CommandExecutionError(text) from error
     return f"Signal {number} sent to job {record['jid']} at pid {record['pid']}"
+
+
+@contextlib.contextmanager
+def _claimed(jid: str) -> Iterator[None]:
+    """Keep the process of a job from running another one until the end of the block.
+
+    The minion reuses the process only if it can delete the job's note under its own name. Raises FileNotFoundError
+    when the job has ended.
+    """
+    note = os.path.join(_folder(), jid)
+    os.rename(note, note + CLAIMED)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(note + CLAIMED, note)
 
 
 def term_job(jid: str) -> str:
