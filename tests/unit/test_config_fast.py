@@ -77,6 +77,7 @@ def test_plain_files_are_answered(tmp_path: Path, content: str, expected: str) -
         "acl: [\"']', \"\nroot_dir: /x\n]",
         'acl:\n  - abc\n    "x\n  - "y\nroot_dir: /x\n"',
         "acl:\n  a: |\n    'x\nroot_dir: /x",
+        'acl:\n  - abc\n    "x\n  - "y\nroot_dir: /x\nuser: z"',
         "acl: 'it''s\nroot_dir: /x'",
         'acl: "a\\"\nroot_dir: /x"',
         "user: 'a",
