@@ -45,6 +45,7 @@ def shipped_files_are_read_once() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-golden", action="store_true", help="write golden files instead of comparing")
+    # To be given as --ledger=FILE: pytest takes an existing file behind a word that it does not know yet for a test.
     parser.addoption("--ledger", metavar="FILE", help="write durations, failures, skips and quarantined tests as JSON")
 
 
