@@ -326,14 +326,20 @@ def test_a_listing_goes_on_over_its_pages(ec2: Driver, monkeypatch: pytest.Monke
 
 
 def test_five_hundred_machines_are_listed_with_little_effort(ec2: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command has two seconds; what of them is ours is measured as CPU time, for other tests run meanwhile."""
+    """Ten times as many machines take at most twenty times the CPU; the first list also loads what later ones use."""
     driver, _ = ec2
-    for _ in range(50):
-        driver._ec2().ask("run_instances", ImageId=IMAGE, InstanceType="t3.micro", MinCount=10, MaxCount=10)
     monkeypatch.setattr(_ec2_api, "PAGE", 25)  # moto counts requests to run machines, Amazon machines
-    begin = time.process_time()
-    nodes = driver.list_nodes()
-    took = time.process_time() - begin
-    assert_six(nodes)
-    assert len(nodes) == 500
-    assert took < 1.0
+
+    def listed(count: int) -> float:
+        begin = time.process_time()
+        nodes = driver.list_nodes()
+        took = time.process_time() - begin
+        assert_six(nodes)
+        assert len(nodes) == count
+        return took
+
+    for number in range(1, 51):
+        driver._ec2().ask("run_instances", ImageId=IMAGE, InstanceType="t3.micro", MinCount=10, MaxCount=10)
+        if number == 5:
+            fifty = min(listed(50) for _ in range(3))
+    assert listed(500) < 20 * fifty

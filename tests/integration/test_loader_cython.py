@@ -93,7 +93,7 @@ def test_a_folder_that_others_may_enter_is_not_used(make: Any, tmp_path: Path) -
     (tmp_path / "cache" / "cython").mkdir(parents=True)
     (tmp_path / "cache" / "cython").chmod(0o755)
     text = call(make("cy_open"), "cy_open.double", (1,), {}).value
-    assert text.endswith("must be a folder of this user that nobody else may enter (mode 0700)")
+    assert text.endswith("must be a folder of this user that no one else may enter (mode 0700)")
 
 
 def test_without_a_place_for_what_is_compiled_the_module_says_so(make: Any) -> None:

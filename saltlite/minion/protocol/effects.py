@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from saltlite.model.ids import PartId
 from saltlite.model.job import TargetState, is_resource_part
-from saltlite.wire.job_body import JobBody
 from saltlite.wire.messages import REASON_MAX
+
+if TYPE_CHECKING:
+    from saltlite.wire.job_body import JobBody  # with the cryptography that the journal does not need
 
 # -- Ports
 
