@@ -25,8 +25,7 @@ from tornado.web import Application
 from saltlite.api.clients import Runners
 from saltlite.api.endpoint import AppContext, NotFound
 from saltlite.api.endpoints import PATHS
-from saltlite.api.feed import Feeds
-from saltlite.api.link import MasterLink
+from saltlite.api.link import Feeds, MasterLink
 from saltlite.config.api import ApiConfig
 from saltlite.config.paths import master_socket
 from saltlite.errors import StartupError

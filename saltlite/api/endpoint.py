@@ -15,9 +15,8 @@ from typing import Any
 from tornado.web import HTTPError, RequestHandler
 
 from saltlite.api.clients import Runners
-from saltlite.api.feed import Feeds
 from saltlite.api.formats import JSON, BodyError, answer_type, content_type, parsed, rendered, rendered_error
-from saltlite.api.link import NO_TOKEN, MasterLink
+from saltlite.api.link import NO_TOKEN, Feeds, MasterLink
 from saltlite.config.api import ApiConfig
 from saltlite.errors import (
     LoginError,

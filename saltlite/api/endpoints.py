@@ -15,11 +15,19 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from saltlite import __version__
 from saltlite.api import link
-from saltlite.api.clients import Clients, Wheel, logged_in, logged_out
+from saltlite.api.clients import (
+    Clients,
+    Lowstate,
+    Wheel,
+    logged_in,
+    logged_out,
+    read_login,
+    read_lowstate,
+    read_lowstates,
+)
 from saltlite.api.endpoint import COOKIE, TOKEN_HEADER, Endpoint, SlowDownError
-from saltlite.api.feed import FeedEvent
 from saltlite.api.formats import BodyError
-from saltlite.api.lowstate import Lowstate, read_login, read_lowstate, read_lowstates
+from saltlite.api.link import FeedEvent
 from saltlite.api.openapi import document
 from saltlite.config.api import CLIENTS
 from saltlite.errors import LoginError, RefusedError, SaltliteError, UsageError

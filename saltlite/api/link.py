@@ -1,28 +1,46 @@
-"""The asyncio client of the master's Unix socket: a pool of connections, and jobs that are followed to their end.
+"""The asyncio client of the master's Unix socket: a pool of connections, jobs that are followed, streams of events.
 
-It speaks the protocol of `saltlite.client.connection`. Every request carries its caller's token, so connections are
-shared by all callers. The rules of waiting for a job are those of the command line (`saltlite.client.follower`).
+It speaks the protocol of `saltlite.client.connection`. Every request carries its caller's token, so all callers share
+the connections. The rules of waiting for a job are those of the command line (`saltlite.client.follower`).
+
+The master decides which events the holder of a token may see, so each token has a stream, which all its watchers share.
+A watcher has a cursor: recent events come from the feed's memory, older ones from the master.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
 import socket
 import struct
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
+from saltlite.api.formats import JSON, rendered
 from saltlite.client.connection import ANSWER_TIMEOUT_S, FRAME_MAX_BYTES, ConnectionLostError, decode_message
-from saltlite.client.follower import RESUME_PAUSE_S, Follower, Open, Progress, Published, Read, Reply, WaitPolicy
+from saltlite.client.follower import (
+    RESUME_FOR_S,
+    RESUME_PAUSE_S,
+    Follower,
+    Open,
+    Progress,
+    Published,
+    Read,
+    Reply,
+    WaitPolicy,
+)
 from saltlite.client.local import PROTOCOL_VERSION, JobCall, error_of
-from saltlite.errors import LoginError, RefusedError, RemoteProtocolError, UnreachableError, UsageError
+from saltlite.errors import LoginError, RefusedError, RemoteProtocolError, SaltliteError, UnreachableError, UsageError
 from saltlite.limits import FairSemaphore
-from saltlite.wire.framing import LENGTH, framed
+from saltlite.wire.framing import LENGTH, framed, next_end, take_frame
 
 CONNECTIONS_MAX = 128
 """Connections for requests; further requests wait for one, up to ANSWER_TIMEOUT_S."""
@@ -32,6 +50,8 @@ FOLLOWED_OF_ONE = 32
 """Of these, per token."""
 IDLE_MAX = 16
 """Idle connections that are kept."""
+UNREAD_MAX = 256 * 1024
+"""Received bytes that nothing has asked for yet, above which a connection is not read further."""
 
 OPEN_VERBS = frozenset({"login", "hook"})
 """Verbs without a token; `hook` runs as this process's own user, if so configured."""
@@ -39,18 +59,46 @@ NO_TOKEN = "log in first: POST /login answers a token for the header X-Auth-Toke
 
 _CREDENTIALS = struct.Struct("3i")
 
+log = logging.getLogger(__name__)
+
 Message = dict[str, Any]
 
 
-class PooledConnection:
-    """One connection to the master. Close it after any exception from it."""
+class PooledConnection(asyncio.Protocol):
+    """One connection to the master. Close it after any exception from it.
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._pending: asyncio.Task[Message] | None = None
+    It is an asyncio protocol because streams and a task for each read cost several turns of the loop a request.
+    """
+
+    def __init__(self) -> None:
+        self._transport: Any = None
+        self._received = bytearray()
+        self._arrival: asyncio.Future[bool] | None = None
+        """Of the `receive` that waits: whether something arrived, before the timeout."""
+        self._ended = False
         self.clean = True
         """Whether the next frame will be the answer to the next request."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Called by asyncio."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Called by asyncio."""
+        self._received += data
+        if self._arrival is not None:
+            self._wake(True)
+        elif len(self._received) > UNREAD_MAX:
+            self._transport.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        """Called by asyncio."""
+        self._ended = True
+        self._wake(True)
+
+    def _wake(self, arrived: bool) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(arrived)
 
     async def ask(self, token: str, verb: str, fields: Mapping[str, Any]) -> Message:
         """Send a request; the answer's fields. Raises the error that the master answers, and as `receive`."""
@@ -65,11 +113,8 @@ class PooledConnection:
             payload = msgpack.packb(request)
         except (TypeError, ValueError, OverflowError) as error:  # text that is not UTF-8 is a ValueError
             raise UsageError(f"an argument cannot be sent to the master: {error}") from error
-        try:
-            self._writer.write(framed(payload))
-            await self._writer.drain()
-        except OSError as error:
-            raise _lost() from error
+        if not self._ended:
+            self._transport.write(framed(payload))
         answer = await self.receive(ANSWER_TIMEOUT_S)
         if answer is None:
             raise UnreachableError(f"the master took the request and did not answer in {ANSWER_TIMEOUT_S:g}s")
@@ -80,40 +125,41 @@ class PooledConnection:
         raise error_of(answer)
 
     async def receive(self, timeout_s: float | None) -> Message | None:
-        """The next frame, or None when it is not complete after `timeout_s` seconds (None waits for ever).
+        """The next frame, or None when it is not complete after `timeout_s` seconds (None: no limit).
 
-        Raises ConnectionLostError at the end of the stream, RemoteProtocolError for a frame that is not one.
+        Raises ConnectionLostError at the end of the stream, RemoteProtocolError for a malformed frame.
         """
-        # The read continues after a timeout, so that no partly read frame is lost.
-        if self._pending is None:
-            self._pending = asyncio.ensure_future(self._frame())
-        done, _ = await asyncio.wait({self._pending}, timeout=timeout_s)
-        if not done:
-            return None
-        pending, self._pending = self._pending, None
-        return pending.result()
-
-    async def _frame(self) -> Message:
+        loop = asyncio.get_running_loop()
+        timer = None
         try:
-            (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
-            if length > FRAME_MAX_BYTES:
-                raise RemoteProtocolError("oversize", f"a frame of {length} bytes from the master")
-            payload = await self._reader.readexactly(length)
-        except (OSError, asyncio.IncompleteReadError) as error:
-            raise _lost() from error
+            while (payload := self._frame()) is None:
+                if self._ended:
+                    raise ConnectionLostError("the master closed the connection before it answered")
+                if timer is None and timeout_s is not None:
+                    timer = loop.call_later(timeout_s, self._wake, False)
+                self._transport.resume_reading()
+                self._arrival = loop.create_future()
+                if not await self._arrival:
+                    return None
+        finally:
+            self._arrival = None
+            if timer is not None:
+                timer.cancel()
         return decode_message(payload)
 
+    def _frame(self) -> bytes | None:
+        end = next_end(self._received)
+        if end is not None and end - LENGTH.size > FRAME_MAX_BYTES:
+            raise RemoteProtocolError("oversize", f"a frame of {end - LENGTH.size} bytes from the master")
+        return take_frame(self._received)
+
     def usable(self) -> bool:
-        """Whether another request can be sent: no frame is pending, and the master has not disconnected."""
-        return self.clean and self._pending is None and not self._reader.at_eof() and not self._writer.is_closing()
+        """Whether another request can be sent: nothing is pending, and the master has not disconnected."""
+        return self.clean and not self._received and not self._ended and not self._transport.is_closing()
 
     def close(self) -> None:
         """Close the connection; may be called twice."""
-        if self._pending is not None:
-            self._pending.add_done_callback(_retrieve_exception)
-            self._pending.cancel()
-            self._pending = None
-        self._writer.close()
+        self._transport.close()
 
 
 class FollowSlots:
@@ -124,14 +170,15 @@ class FollowSlots:
         self._slots: FairSemaphore[asyncio.Future[None]] = FairSemaphore(total, per_token)
         self._wait_s = wait_s
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def take(self, token: str) -> AsyncIterator[None]:
         """Hold a slot. Raises UnreachableError if none became free in time."""
         granted = asyncio.get_running_loop().create_future()
         if self._slots.acquire(granted, token):
             granted.set_result(None)
         try:
-            await self._wait(granted)
+            if not granted.done():
+                await self._wait(granted)
             yield
         finally:
             for other in self._slots.release(granted):
@@ -168,11 +215,12 @@ class MasterLink:
         async with self.connection() as connection:
             return await connection.ask(token, verb, fields)
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[PooledConnection]:
         """A connection for one request and its stream. It returns to the pool if it is clean afterwards."""
         try:
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            # Only what waits needs a timer.
+            async with asyncio.timeout(ANSWER_TIMEOUT_S) if self._permits.locked() else contextlib.nullcontext():
                 await self._permits.acquire()
         except TimeoutError:
             raise UnreachableError(f"{CONNECTIONS_MAX} requests are with the master already; try again") from None
@@ -188,19 +236,21 @@ class MasterLink:
     async def connect(self) -> PooledConnection:
         """A new connection, which the caller closes. Raises UnreachableError, RefusedError."""
         try:
-            reader, writer = await asyncio.open_unix_connection(self._path, limit=256 * 1024)
+            transport, connection = await asyncio.get_running_loop().create_unix_connection(
+                PooledConnection, self._path
+            )
         except PermissionError as error:
             raise RefusedError(f"the API's user may not use {self._path}") from error
         except OSError as error:
             raise UnreachableError("the master is not running, or another sock_dir is configured there") from error
-        peer = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        peer = transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         _pid, uid, _gid = _CREDENTIALS.unpack(peer)
         if uid not in self._trusted:
-            writer.close()
+            transport.close()
             raise UnreachableError(
                 f"user {uid} listens on {self._path}, who is neither root nor the owner of the API's configuration"
             )
-        return PooledConnection(reader, writer)
+        return connection
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -221,16 +271,6 @@ class MasterLink:
             self._idle.append(connection)
         else:
             connection.close()
-
-
-def _lost() -> ConnectionLostError:
-    return ConnectionLostError("the master closed the connection before it answered")
-
-
-def _retrieve_exception(pending: asyncio.Task[Message]) -> None:
-    """Retrieve the exception of an abandoned read, as asyncio demands."""
-    if not pending.cancelled():
-        pending.exception()
 
 
 async def publish(link: MasterLink, token: str, job: JobCall) -> Published:
@@ -366,3 +406,231 @@ async def returned(link: MasterLink, token: str, jid: str) -> dict[str, dict[str
         stream = _JobStream(link, token, progress, Follower(progress, WaitPolicy(0.0), live=False, stored=True))
         await stream.read(connection)
     return {reply.name: full_row(reply, jid) for reply in stream.replies if reply.has_value}
+
+
+# -- events
+
+FEEDS_MAX = 256
+"""Tokens whose events are followed at the same time."""
+KEPT_EVENTS = 1000
+KEPT_BYTES = 4 * 1024 * 1024
+"""A feed's memory for watchers that are a little behind; those further behind are disconnected."""
+CHECK_S = 30.0
+"""How often the token is checked; the master also ends its streams itself."""
+_PATTERN = "*"
+_RETRY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class FeedEvent:
+    """One event, with its `data:` as it is sent."""
+
+    seq: int
+    tag: str
+    data: bytes
+
+
+class BehindError(SaltliteError):
+    """A watcher is behind the memory of its feed; it reconnects with its cursor and loses nothing."""
+
+
+def feed_event(row: Mapping[str, Any]) -> FeedEvent:
+    """Convert an event of the master. Raises RemoteProtocolError for a malformed one."""
+    try:
+        stamp = datetime.fromtimestamp(row["at"], UTC).replace(tzinfo=None).isoformat()
+        data = row["data"] if isinstance(row["data"], dict) else {"value": row["data"]}
+        text = rendered({"tag": row["tag"], "data": {**data, "_stamp": stamp}}, JSON)
+        return FeedEvent(int(row["seq"]), str(row["tag"]), text)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise RemoteProtocolError("bad-event", repr(error)) from error
+
+
+def _events_in(message: Mapping[str, Any]) -> list[FeedEvent]:
+    """The events of one message of the master; unreadable ones are logged and skipped."""
+    for one in message.get("skipped", ()):
+        log.warning("event %s (%s) cannot be read and is skipped: %s", one["seq"], one["tag"], one["reason"])
+    found = []
+    for row in message.get("events", ()):
+        try:
+            found.append(feed_event(row))
+        except RemoteProtocolError as error:
+            log.warning("event %s cannot be shown and is skipped: %s", row.get("seq"), error)
+    return found
+
+
+class Feed:
+    """The events that the holder of one token may see, from now on."""
+
+    def __init__(self, link: MasterLink, token: str) -> None:
+        self._link = link
+        self._token = token
+        self._events: deque[FeedEvent] = deque()
+        self._bytes = 0
+        self._news = asyncio.Event()
+        self._reading: asyncio.Task[None] | None = None
+        self._began = asyncio.Event()
+        self._ended: SaltliteError | None = None
+        self.floor = 0
+        """All visible events after this cursor are in memory."""
+        self.seq = 0
+        """The cursor after the last event."""
+        self.watchers = 0
+
+    async def begin(self) -> None:
+        """Open the stream, for the first watcher. Raises the error that the master answers."""
+        if self._reading is None:
+            self._reading = asyncio.ensure_future(self._read())
+        await self._began.wait()
+        if self._ended is not None:
+            raise self._ended
+
+    def end(self) -> None:
+        """The last watcher has left."""
+        if self._reading is not None:
+            self._reading.cancel()
+
+    async def events(self, after: int) -> AsyncIterator[FeedEvent]:
+        """Events after a cursor that is not before `floor`. Raises the error that ended the stream, or BehindError."""
+        while True:
+            news = self._news
+            if after < self.floor:
+                raise BehindError("the connection is too slow for the events that there are")
+            # A copy, because events may be dropped meanwhile.
+            for event in [one for one in self._events if one.seq > after]:
+                yield event
+                after = event.seq
+            if self._ended is not None:
+                raise self._ended
+            await news.wait()
+
+    async def _read(self) -> None:
+        try:
+            await self._stream()
+        except SaltliteError as error:
+            self._ended = error
+        except asyncio.CancelledError:
+            self._ended = UnreachableError("the stream of events has ended")
+            raise
+        finally:
+            self._began.set()
+            self._tell()
+
+    async def _stream(self) -> None:
+        connection = await self._link.connect()
+        try:
+            answer = await connection.ask(self._token, "events", {"pattern": _PATTERN})
+            self.floor = self.seq = answer["seq"]
+            self._began.set()
+            while True:
+                try:
+                    await self._listen(connection)
+                except ConnectionLostError:
+                    connection.close()
+                    connection = await self._again()
+        finally:
+            connection.close()
+
+    async def _listen(self, connection: PooledConnection) -> None:
+        check_at = time.monotonic() + CHECK_S
+        while True:
+            message = await connection.receive(max(0.0, check_at - time.monotonic()))
+            if message is not None:
+                self._take(message)
+            if time.monotonic() >= check_at:
+                with contextlib.suppress(UnreachableError):
+                    await self._link.call(self._token, "whoami")
+                check_at = time.monotonic() + CHECK_S
+
+    async def _again(self) -> PooledConnection:
+        give_up_at = time.monotonic() + RESUME_FOR_S
+        while True:
+            await asyncio.sleep(_RETRY_S)
+            try:
+                connection = await self._link.connect()
+                await connection.ask(self._token, "events", {"pattern": _PATTERN, "after": self.seq})
+            except UnreachableError:
+                if time.monotonic() >= give_up_at:
+                    raise
+            else:
+                return connection
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        if message.get("ok") is False:
+            raise error_of(message)
+        for event in _events_in(message):
+            self._events.append(event)
+            self._bytes += len(event.data)
+            while len(self._events) > KEPT_EVENTS or self._bytes > KEPT_BYTES:
+                gone = self._events.popleft()
+                self._bytes -= len(gone.data)
+                self.floor = gone.seq
+        self.seq = max(self.seq, int(message.get("seq") or 0), self._events[-1].seq if self._events else 0)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+
+class Feeds:
+    """The feeds with watchers, by token."""
+
+    def __init__(self, link: MasterLink) -> None:
+        self._link = link
+        self._feeds: dict[str, Feed] = {}
+
+    @property
+    def watchers(self) -> int:
+        """How many connections watch."""
+        return sum(feed.watchers for feed in self._feeds.values())
+
+    @contextlib.asynccontextmanager
+    async def watch(self, token: str, after: int | None) -> AsyncIterator[AsyncIterator[FeedEvent]]:
+        """Events from now on, or after a cursor. Once entered, no event is missed.
+
+        Raises the error that the master answers: LoginError for a bad token, UsageError for a cursor that is ahead.
+        """
+        feed = self._feeds.get(token)
+        if feed is None:
+            if len(self._feeds) >= FEEDS_MAX:
+                raise UnreachableError(f"the events of {FEEDS_MAX} tokens are followed already; try again later")
+            feed = self._feeds[token] = Feed(self._link, token)
+        feed.watchers += 1
+        connection = None
+        try:
+            await feed.begin()
+            if after is None or feed.floor <= after <= feed.seq:
+                yield feed.events(feed.seq if after is None else after)
+            else:
+                connection = await self._opened(token, after)
+                yield self._from_far(feed, after, connection)
+        finally:
+            if connection is not None:
+                connection.close()
+            feed.watchers -= 1
+            if not feed.watchers:
+                feed.end()
+                if self._feeds.get(token) is feed:
+                    del self._feeds[token]
+
+    async def _opened(self, token: str, after: int) -> PooledConnection:
+        connection = await self._link.connect()
+        try:
+            await connection.ask(token, "events", {"pattern": _PATTERN, "after": after})
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _from_far(self, feed: Feed, after: int, connection: PooledConnection) -> AsyncIterator[FeedEvent]:
+        """Older events from the master, until the feed's memory can continue."""
+        while after < feed.floor:
+            message = await connection.receive(None)
+            if message is None or message.get("ok") is False:
+                raise error_of(message or {})
+            for event in _events_in(message):
+                yield event
+            after = max(after, int(message.get("seq") or 0))
+        connection.close()
+        async for event in feed.events(after):
+            yield event

@@ -1,8 +1,12 @@
-"""Files of the file server on this machine: fetched, compared by SHA-256, and only then moved into place.
+"""The minion's client of the file server: files are fetched, compared by SHA-256, and only then moved into place.
 
-`<cachedir>/files/<environment>/<path>` has copies of served files; `<cachedir>/arriving` has what is on its way, named
-by its digest, so that a transfer which was cut off goes on where it stopped, also in a later job. What modules see as
-`__file_client__` is this.
+`<cachedir>/files/<environment>/<path>` holds copies of served files. `<cachedir>/arriving` holds unfinished transfers,
+named by their digest, so that an interrupted one resumes where it stopped, even in a later job. Modules see the client
+as `__file_client__`.
+
+Plug-ins are synced into `<extmods>/<type>`, a symbolic link to the set in use, which is a folder in `<extmods>/.sets`.
+The new set is built beside the old one and the link is exchanged by one rename, so readers and crashes see either the
+whole old set or the whole new one. Unchanged files are shared by both.
 """
 
 from __future__ import annotations
@@ -13,20 +17,212 @@ import fcntl
 import hashlib
 import os
 import shutil
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from io import BufferedRandom
 from stat import S_ISREG
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
-from saltlite.errors import CommandExecutionError
-from saltlite.files.plugin_sync import PluginSync, SyncReport
-from saltlite.files.roots import FileAsker
-from saltlite.model.extmods import SyncRules
+from saltlite.errors import CommandExecutionError, UsageError
+from saltlite.model.extmods import SyncRules, names_text
 from saltlite.model.files import FileAddress, FileStat, parse_env, parse_path
 from saltlite.platform.files import digest_of
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message
+
+ENDINGS = (".py", ".pyx", ".so", ".zip")
+"""Files that are synced; contract: Salt's `saltutil.sync_modules`."""
+PLUGIN_MAX = 64 * 1024 * 1024
+"""Bytes of one synced file."""
+SETS = ".sets"
+BY_HAND = ".by-hand"
+"""Suffix of a folder that no sync made, while it is moved out of the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """Names such as `modules.lumberjack`, sorted. `failed`: a name, or the type itself -> why; then nothing changed."""
+
+    synced: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+class PluginSync:
+    """Syncs plug-ins from a file server into the folder `extmods`."""
+
+    def __init__(self, source: FileClient, extmods: str) -> None:
+        self._source = source
+        self._extmods = extmods
+
+    def sync(self, kind: str, envs: Sequence[str], rules: SyncRules) -> SyncReport:
+        """Sync `salt://_<kind>` of these environments; the last environment that has a path wins.
+
+        Raises OSError when the folder cannot be written, CommandExecutionError when the file server does not answer,
+        UsageError for an unknown environment.
+        """
+        sets = os.path.join(self._extmods, SETS)
+        os.makedirs(sets, mode=0o700, exist_ok=True)
+        with _locked(os.path.join(sets, "lock")):
+            self._remove_unused(sets)
+            served = self._served(kind, envs)
+            wanted = {below: address for below, address in served.items() if rules.chosen(_relname(below))}
+            problem = "" if wanted or not served or rules.may_empty else self._emptied(kind, rules, len(served))
+            if problem:
+                return SyncReport(failed={kind: problem})
+            staging = tempfile.mkdtemp(prefix=f"{kind}.", dir=sets)
+            try:
+                return self._build(kind, wanted, staging, rules)
+            finally:
+                self._remove_unused(sets)
+
+    def _served(self, kind: str, envs: Sequence[str]) -> dict[str, FileAddress]:
+        """Path below the type's folder -> the address of the file."""
+        there = self._source.envs()
+        # The file server treats an unknown environment as an empty one, so the sync would remove everything.
+        unknown = next((env for env in envs if parse_env(env) not in there), None)
+        if unknown is not None:
+            raise UsageError(f"the file server has no environment {unknown!r}: it has {', '.join(there) or 'none'}")
+        folder = f"_{kind}/"
+        found = {}
+        for env in envs:
+            for path in self._source.files(env, f"_{kind}"):
+                below = path.removeprefix(folder)
+                if below.endswith(ENDINGS):
+                    found[below] = FileAddress(path, env)
+        return found
+
+    def _emptied(self, kind: str, rules: SyncRules, served: int) -> str:
+        """The error when the rules would remove all plug-ins of a type; "" when nothing would be removed."""
+        there = sorted(f"{kind}.{_relname(below)}" for below in _plugins(os.path.join(self._extmods, kind)))
+        if not there or not rules.clean:
+            return ""
+        return (
+            f"Nothing of {kind} was changed: extmod_whitelist and extmod_blacklist leave out all {served} that the "
+            f"master has, so this sync would remove all that are here ({names_text(there)}). Correct the lists, or "
+            "pass extmod_empty=True."
+        )
+
+    def _build(self, kind: str, wanted: Mapping[str, FileAddress], staging: str, rules: SyncRules) -> SyncReport:
+        folder = os.path.join(self._extmods, kind)
+        there = _plugins(folder)
+        synced, failed = set(), {}
+        for below, address in wanted.items():
+            dest = os.path.join(staging, below)
+            os.makedirs(os.path.dirname(dest), mode=0o700, exist_ok=True)
+            name = f"{kind}.{_relname(below)}"
+            why, changed = self._take(address, os.path.join(folder, below) if below in there else "", dest)
+            if why:
+                failed[name] = why
+            elif changed:
+                synced.add(name)
+        gone = there - set(wanted)
+        if failed:
+            return SyncReport(failed=failed)
+        if not rules.clean:
+            for below in gone:
+                dest = os.path.join(staging, below)
+                os.makedirs(os.path.dirname(dest), mode=0o700, exist_ok=True)
+                _share(os.path.join(folder, below), dest)
+            gone = set()
+        removed = sorted({f"{kind}.{_relname(below)}" for below in gone})
+        if removed:
+            rules.removing(removed)
+        if synced or gone:
+            _sync_folders(staging)
+            self._exchange(folder, staging)
+        return SyncReport(sorted(synced), removed)
+
+    def _take(self, address: FileAddress, known: str, dest: str) -> tuple[str, bool]:
+        """Put one file into the new set: (the error or "", whether the file changed)."""
+        try:
+            stat = self._source.stat(address)
+            if stat is None:
+                return "it was removed on the master while it was synced", False
+            if stat.size > PLUGIN_MAX:
+                return f"it has {stat.size} bytes, and a plug-in may have {PLUGIN_MAX}", False
+            if known and digest_of(known) == stat.sha256:
+                _share(known, dest)
+                return "", False
+            self._source.fetch_found(address, stat, dest)
+        except CommandExecutionError as error:
+            return str(error), False
+        return "", True
+
+    def _exchange(self, folder: str, staging: str) -> None:
+        link = os.path.join(self._extmods, SETS, f"{os.path.basename(folder)}.link")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(link)
+        os.symlink(os.path.join(SETS, os.path.basename(staging)), link)
+        if os.path.isdir(folder) and not os.path.islink(folder):
+            # A folder that somebody made by hand. What is still needed of it is in the new set.
+            os.rename(folder, os.path.join(self._extmods, SETS, os.path.basename(folder) + BY_HAND))
+        os.replace(link, folder)
+        _sync_folder(self._extmods)
+
+    def _remove_unused(self, sets: str) -> None:
+        """Remove sets that no type uses: old ones, and those of killed syncs."""
+        used = {"lock"}
+        with os.scandir(self._extmods) as entries:
+            used |= {os.path.basename(os.readlink(entry.path)) for entry in entries if entry.is_symlink()}
+        for name in set(os.listdir(sets)) - used:
+            path = os.path.join(sets, name)
+            folder = os.path.join(self._extmods, name.removesuffix(BY_HAND))
+            if name.endswith(BY_HAND) and not os.path.lexists(folder):
+                # The process that moved it was killed before it made the link.
+                os.rename(path, folder)
+            elif os.path.islink(path):
+                os.unlink(path)
+            else:
+                shutil.rmtree(path)
+
+
+def _relname(below: str) -> str:
+    return os.path.splitext(below)[0].replace("/", ".")
+
+
+def _plugins(folder: str) -> set[str]:
+    """The plug-in files of a set, relative to it."""
+    found = set()
+    for above, _folders, files in os.walk(folder):
+        for name in files:
+            if name.endswith(ENDINGS):
+                found.add(os.path.relpath(os.path.join(above, name), folder))
+    return found
+
+
+def _share(known: str, dest: str) -> None:
+    try:
+        os.link(known, dest, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(known, dest)
+
+
+def _sync_folders(folder: str) -> None:
+    for above, _folders, _files in os.walk(folder):
+        _sync_folder(above)
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """Hold the lock of the folder; another sync waits."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
 
 ATTEMPTS = 3
 """Attempts for a file that changes while it is fetched."""
@@ -35,13 +231,23 @@ ARRIVING_S = 7 * 86_400.0
 """Seconds after which an abandoned transfer is removed."""
 
 
+class FileAsker(Protocol):
+    """Answers `file_request` and `file_put`: the master, or the local files."""
+
+    def ask(self, questions: Iterable[Message]) -> Iterator[Message]:
+        """A `response` for each question, in order; `n` is meaningless. Raises CommandExecutionError."""
+        ...
+
+
 class FileClient:
-    """`asker` has the files; `refresh` makes the minion look at its "modules" or "grains" anew; `extmods` is the folder
-    of synced plug-ins, "" for none."""
+    """Fetches, caches and pushes files, and syncs plug-ins."""
 
     def __init__(
         self, asker: FileAsker, cachedir: str, *, extmods: str = "", refresh: Callable[[str], Any] = lambda _what: {}
     ) -> None:
+        """`asker` serves the files; `refresh` makes the minion reload its "modules" or "grains"; `extmods` is the
+        folder of synced plug-ins, "" for none.
+        """
         self._asker = asker
         self._cachedir = cachedir
         self._extmods = extmods
@@ -71,7 +277,7 @@ class FileClient:
         return os.path.join(self._cachedir, "files", parse_env(address.env), parse_path(address.path))
 
     def cache(self, address: FileAddress) -> str:
-        """The path of a copy that is the same as the served file now, "" when there is no such file."""
+        """The path of an up-to-date copy of a served file, "" when there is no such file."""
         path = self.cached_path(address)
         stat = self.stat(address)
         if stat is None:
@@ -83,10 +289,10 @@ class FileClient:
         return path
 
     def fetch(self, address: FileAddress, dest: str, at: int | None = None) -> bool:
-        """Make the file `dest` the same as a served one, in one step; False when there is no such file.
+        """Replace `dest` by a served file, atomically; False when there is no such file.
 
-        A file that is replaced keeps its mode and owner; a link is followed. With `at` the file is a name in that open
-        folder, and a link is replaced: for folders in which others may put one at any moment. Raises OSError.
+        A replaced file keeps its mode and owner; a link is followed. With `at`, `dest` is a name in that open folder,
+        and a link is replaced: for folders in which other users may create links at any moment. Raises OSError.
         """
         stat = self.stat(address)
         if stat is None:
@@ -98,7 +304,7 @@ class FileClient:
         return True
 
     def fetch_found(self, address: FileAddress, stat: FileStat, dest: str) -> None:
-        """Make the new file `dest` the same as a served one, of which `stat` has just said this. Raises OSError."""
+        """Fetch a served file, whose metadata `stat` has just been read, into the new file `dest`. Raises OSError."""
         self._fetch(address, stat, dest)
 
     def content(self, address: FileAddress) -> bytes | None:
@@ -110,7 +316,7 @@ class FileClient:
             return file.read()
 
     def push(self, path: str, name: str) -> bool:
-        """Send the file `path` to the master, which keeps it under `name`; False when it does not take it.
+        """Send the file `path` to the master, which stores it as `name`; False when the master refuses it.
 
         Raises OSError when the file cannot be read.
         """
@@ -120,19 +326,19 @@ class FileClient:
                 sha256 = hashlib.file_digest(file, "sha256").digest()
                 fields = {"t": "file_put", "n": 0, "path": name, "size": size, "sha256": sha256}
                 offset = 0
-                # A few more than it has pieces: the first answer may say that some are there already.
+                # A few more than the file has pieces: the first answer may say that some have arrived already.
                 for _piece in range(size // CHUNK + 3):
                     data = os.pread(file.fileno(), min(CHUNK, size - offset), offset)
                     said = self._one({**fields, "offset": offset, "data": data})
                     if said["state"] != "ok" or said["sha256"] == sha256:
                         return bool(said["state"] == "ok")
                     offset = min(said["size"], size)
-        raise CommandExecutionError(f"{path} changes while it is sent: send it again when it rests.")
+        raise CommandExecutionError(f"{path} changed while it was sent: send it again when nothing writes to it.")
 
     def sync(self, kind: str, envs: list[str], rules: SyncRules) -> SyncReport:
-        """Bring the plug-ins of a type (`modules`, `grains` …) from `salt://_<type>` of these environments."""
+        """Sync the plug-ins of a type (`modules`, `grains` …) from `salt://_<type>` of these environments."""
         if not self._extmods:
-            raise CommandExecutionError("There is no place for plug-ins: set extension_modules in the configuration.")
+            raise CommandExecutionError("There is no folder for plug-ins: set extension_modules in the configuration.")
         return PluginSync(self, self._extmods).sync(kind, envs, rules)
 
     def _names(self, act: str, env: str, prefix: str) -> Iterator[str]:
@@ -167,7 +373,7 @@ class FileClient:
         raise CommandExecutionError(f"{address.path} changes on the master while it is fetched: try again.")
 
     def _receive(self, address: FileAddress, stat: FileStat, file: BufferedRandom) -> bool:
-        """Append what is missing to `file`; whether it is then the same as the served one."""
+        """Append the missing part to `file`; whether the file then matches its digest."""
         digest = hashlib.file_digest(file, "sha256")
         start = min(file.seek(0, os.SEEK_END), stat.size)
         asked = (_question("read", address.env, address.path, offset=at) for at in range(start, stat.size, CHUNK))
@@ -187,7 +393,7 @@ def _question(act: str, env: str, path: str, *, after: str = "", offset: int = 0
 
 @contextlib.contextmanager
 def _own_part(arriving: str, name: str) -> Iterator[tuple[str, BufferedRandom]]:
-    """The file of a transfer, which no other process writes meanwhile; a private one when another fetches the same."""
+    """A locked file for a transfer; a private one when another process fetches the same content."""
     path = os.path.join(arriving, name)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(open(path, "a+b"))
@@ -205,7 +411,7 @@ def _own_part(arriving: str, name: str) -> Iterator[tuple[str, BufferedRandom]]:
 
 
 def _digest_at(name: str, at: int) -> bytes:
-    """The SHA-256 of a file in an open folder, b"" for what is none. Raises OSError when it cannot be read."""
+    """The SHA-256 of a file in an open folder, b"" without a regular file. Raises OSError when it cannot be read."""
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
     except OSError as error:
@@ -218,7 +424,7 @@ def _digest_at(name: str, at: int) -> bytes:
 
 
 def _into_place(part: str, dest: str, at: int | None) -> None:
-    """Move a whole file to its place in one step, with the mode and owner of the file that was there."""
+    """Move a complete file into place atomically, with the mode and owner of the file that it replaces."""
     mode, owner = 0o666 & ~_umask(), None
     with contextlib.suppress(FileNotFoundError):
         before = os.stat(dest, dir_fd=at, follow_symlinks=False)
@@ -236,7 +442,7 @@ def _into_place(part: str, dest: str, at: int | None) -> None:
 
 
 def _copy_into_place(source: BinaryIO, dest: str, at: int | None, mode: int, owner: tuple[int, int] | None) -> None:
-    """The same across file systems, by a copy beside it with an unpredictable name."""
+    """The same across file systems, by a copy beside `dest` with an unpredictable name."""
     beside = f"{dest}.saltlite-{os.urandom(8).hex()}"
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at)
     try:
@@ -264,7 +470,7 @@ def _umask() -> int:
 
 
 def _clear_way(path: str, cache: str) -> None:
-    """Remove a copy that has become a folder on the master, and folders that have become a file."""
+    """Remove a cached folder that is a file on the master now, and cached files that are folders there now."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
     above = os.path.dirname(path)

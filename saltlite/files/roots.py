@@ -1,7 +1,7 @@
-"""The folders of the option `file_roots` (`saltlite.files.roots.FileRoots`), and a listing of them.
+"""The folders of the option `file_roots`: opening one served file, and listing them.
 
-Whatever an operator puts there by hand is served: subfolders, links that stay below the root, files of any name that
-is UTF-8. Nothing else is: no device or pipe, no file that is ignored or too large.
+Subfolders, links that stay below the root and files with any UTF-8 name are served. Devices, pipes, ignored files and
+files that are too large are not.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from saltlite.errors import UsageError
 from saltlite.model.files import is_area, parse_path
 from saltlite.platform.files import open_beneath
-from saltlite.wire.messages import Message
 
 log = logging.getLogger(__name__)
 
@@ -27,46 +26,56 @@ DEPTH_MAX = 64
 """Folders inside each other that a listing enters."""
 
 
-class DiskFile:
-    """One open file (`saltlite.files.roots.ServedFile`)."""
+class ServedFile:
+    """An open regular file. Close it."""
 
     def __init__(self, fd: int, found: os.stat_result) -> None:
         self._fd = fd
         self.size = found.st_size
         self.mode = stat.S_IMODE(found.st_mode)
+        """Permission bits."""
         self.mtime = max(0, int(found.st_mtime))
+        """Seconds since 1970."""
         times = (found.st_mtime_ns, found.st_ctime_ns)
         self.identity: tuple[int, ...] = (found.st_dev, found.st_ino, found.st_size, *times)
+        """Changes whenever the content may have changed."""
 
     def read(self, offset: int, size: int) -> bytes:
+        """At most `size` bytes from `offset`; b"" at the end. Raises OSError."""
         return os.pread(self._fd, size, offset)
 
     def close(self) -> None:
         os.close(self._fd)
 
 
-class DiskFileRoots:
-    """`roots`: environment -> its folders, the first one wins. `ignore`: globs on the path, as in fnmatch(3), with `*`
-    passing slashes. `largest`: bytes of one file. `areas`: a folder of environments that are in no list, each named by
-    chance (`saltlite.files.cp_staging`); who knows the name has the files."""
+class FileRoots:
+    """The served files, by environment and path. Paths are those of `saltlite.model.files.parse_path`.
+
+    A file that is missing, ignored, too large, not a regular file, outside the folders or not readable does not exist
+    for the caller, who does not learn which of these it is.
+    """
 
     def __init__(
-        self,
-        roots: Mapping[str, Sequence[str]],
-        *,
-        ignore: Sequence[str] = (),
-        largest: int = 2**53,
-        areas: str = "",
+        self, roots: Mapping[str, Sequence[str]], *, ignore: Sequence[str] = (), largest: int = 2**53, areas: str = ""
     ) -> None:
+        """`roots`: environment -> its folders, the first one wins. `ignore`: globs on the path, as in fnmatch(3), with
+        `*` matching slashes. `largest`: bytes of one file. `areas`: a folder of unlisted environments with random
+        names (`saltlite.files.server.CopyAreas`); whoever knows a name has its files.
+        """
         self._roots = {env: tuple(folders) for env, folders in roots.items()}
         self._ignored = re.compile("|".join(map(fnmatch.translate, ignore))) if ignore else None
         self._largest = largest
         self._areas = areas
 
     def envs(self) -> list[str]:
+        """The environments that may be listed, sorted."""
         return sorted(self._roots)
 
     def names(self, env: str, prefix: str, *, folders: bool) -> list[str]:
+        """Files, or folders, below `prefix` ("" for all), sorted; relative to the root of the environment.
+
+        A folder is listed with all folders above it; the root itself is "" and is not listed.
+        """
         found: set[str] = set()
         for root in self._folders_of(env):
             for each in self._below(root, prefix, 0, frozenset()):
@@ -78,6 +87,7 @@ class DiskFileRoots:
         return sorted(found)
 
     def links(self, env: str) -> dict[str, str]:
+        """Files and folders of `names` that are symbolic links, sorted -> the targets as written in them."""
         found: dict[str, str | None] = {}
         for root in self._folders_of(env):
             for each in self._below(root, "", 0, frozenset()):
@@ -86,7 +96,8 @@ class DiskFileRoots:
                     found[each.path] = _target(root, each.path) if each.is_link else None
         return {path: target for path, target in sorted(found.items()) if target is not None}
 
-    def open(self, env: str, path: str) -> DiskFile | None:
+    def open(self, env: str, path: str) -> ServedFile | None:
+        """The file of the first folder of the environment that has it."""
         if not path or self._is_ignored(path):
             return None
         for root in self._folders_of(env):
@@ -187,7 +198,7 @@ def _target(root: str, path: str) -> str | None:
     return target
 
 
-def _open_regular(root: str, path: str) -> DiskFile | None:
+def _open_regular(root: str, path: str) -> ServedFile | None:
     try:
         fd = open_beneath(root, path)
     except PermissionError:
@@ -197,100 +208,6 @@ def _open_regular(root: str, path: str) -> DiskFile | None:
         return None
     found = os.fstat(fd)
     if stat.S_ISREG(found.st_mode):
-        return DiskFile(fd, found)
+        return ServedFile(fd, found)
     os.close(fd)
     return None
-
-
-class ServedFile(Protocol):
-    """An open regular file. Close it."""
-
-    size: int
-    mode: int
-    """Permission bits."""
-    mtime: int
-    """Seconds since 1970."""
-    identity: tuple[int, ...]
-    """Another value when the content may be another."""
-
-    def read(self, offset: int, size: int) -> bytes:
-        """At most `size` bytes from `offset`; b"" at the end. Raises OSError."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class FileRoots(Protocol):
-    """The served files, by environment and path. Paths are those of `saltlite.model.files.parse_path`.
-
-    A file that is missing, ignored, too large, no regular file, outside the folders or not readable is not there: who
-    asks does not learn which.
-    """
-
-    def envs(self) -> Sequence[str]:
-        """The environments that may be listed, sorted."""
-        ...
-
-    def names(self, env: str, prefix: str, *, folders: bool) -> Sequence[str]:
-        """Files, or folders, below `prefix` ("" for all), sorted; relative to the root of the environment.
-
-        A folder is listed with all that are above it; the root itself is "" and is not listed.
-        """
-        ...
-
-    def links(self, env: str) -> Mapping[str, str]:
-        """Files and folders of `names` that are symbolic links, sorted -> what is written in them."""
-        ...
-
-    def open(self, env: str, path: str) -> ServedFile | None:
-        """The file of the first folder of the environment that has it."""
-        ...
-
-
-class FileAsker(Protocol):
-    """Answers `file_request` and `file_put`: the master, or the local files."""
-
-    def ask(self, questions: Iterable[Message]) -> Iterator[Message]:
-        """A `response` for each question, in order; `n` says nothing. Raises CommandExecutionError."""
-        ...
-
-
-class MemoryFile:
-    """An open file (`saltlite.files.roots.ServedFile`)."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self.size = len(content)
-        self.mode = 0o644
-        self.mtime = 0
-        self.identity: tuple[int, ...] = (hash(content),)
-
-    def read(self, offset: int, size: int) -> bytes:
-        return self._content[offset : offset + size]
-
-    def close(self) -> None:
-        pass
-
-
-class MemoryFileRoots:
-    """`files`: environment -> path -> content (`saltlite.files.roots.FileRoots`)."""
-
-    def __init__(self, files: Mapping[str, Mapping[str, bytes]]) -> None:
-        self._files = files
-
-    def envs(self) -> list[str]:
-        return sorted(self._files)
-
-    def names(self, env: str, prefix: str, *, folders: bool) -> list[str]:
-        files = [path for path in self._files.get(env, {}) if not prefix or path.startswith(f"{prefix}/")]
-        if not folders:
-            return sorted(files)
-        parents = {path[:at] for path in files for at, letter in enumerate(path) if letter == "/"}
-        return sorted(parent for parent in parents if not prefix or parent.startswith(f"{prefix}/"))
-
-    def links(self, env: str) -> dict[str, str]:  # noqa: ARG002 - there are none in memory
-        return {}
-
-    def open(self, env: str, path: str) -> MemoryFile | None:
-        content = self._files.get(env, {}).get(path)
-        return None if content is None else MemoryFile(content)

@@ -1,11 +1,14 @@
-"""The file server of one MWorker: it answers `file_ask` and `file_put` of minions (`saltlite.wire.messages`).
+"""The file server of one MWorker: it answers `file_request` and `file_put` of minions (`saltlite.wire.messages`).
 
-Large files are hashed slice by slice, one slice a turn of the reactor, so that other handlers are not delayed.
-`saltlite-call --local` uses `FileService` directly.
+Large files are hashed one slice a turn of the reactor, so that other handlers are not delayed. `saltlite-call --local`
+uses `FileService` directly.
 
-Uploads (`cp.push`) are below `<folder>/<minion id>/`: `files/` has complete files under the path that the minion gave,
-`arriving/` has partial ones, named by their digest, so that a transfer resumes where it stopped. A minion can only fill
-its own folder, within the limits.
+Uploads (`cp.push`) are stored below `<folder>/<minion id>/`: complete files in `files/`, under the path that the minion
+gave, and partial ones in `arriving/`, named by their digest, so that a transfer resumes where it stopped. A minion can
+fill only its own folder, within the limits.
+
+`saltlite cp` puts its files into an environment that exists for one command (`CopyAreas`). Its name holds 128 random
+bits and is never listed, so only minions that were given the name can read the files.
 """
 
 from __future__ import annotations
@@ -21,15 +24,83 @@ from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from saltlite.errors import UsageError
+from saltlite.errors import SaltliteError, UsageError
 from saltlite.files.roots import FileRoots, ServedFile
-from saltlite.model.files import parse_env, parse_path
+from saltlite.model.files import is_area, parse_env, parse_path
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.platform.files import open_beneath
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.turn_board import Marks, TurnBoard, TurnLabel
 from saltlite.wire.limits import CHUNK, FILE_NAMES, FILE_NAMES_BYTES, MIB
 from saltlite.wire.messages import Message, response_message
+
+log = logging.getLogger(__name__)
+
+# -- saltlite cp
+
+AREA_NAME_BYTES = 16
+
+
+class CopyAreas:
+    """The environments of `saltlite cp`, one folder each. Every error is a SaltliteError."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def begin(self, entropy: Callable[[int], bytes]) -> str:
+        """Make an area; its name."""
+        area = f"copy-{entropy(AREA_NAME_BYTES).hex()}"
+        with self._errors():
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            os.mkdir(os.path.join(self._folder, area), 0o700)
+        return area
+
+    def put(self, area: str, path: str, offset: int, data: bytes, mode: int) -> None:
+        """Write a piece of a file; `mode` are its permission bits on the minion."""
+        folder, name = self._place(area), parse_path(path)
+        if not name or offset < 0:
+            raise UsageError(f"{path!r} is not a path of a file")
+        place = os.path.join(folder, name)
+        with self._errors():
+            os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+            fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                os.fchmod(fd, mode & 0o777 | 0o600)
+                while data:
+                    written = os.pwrite(fd, data, offset)
+                    offset, data = offset + written, data[written:]
+            finally:
+                os.close(fd)
+            # The age of an area whose client is gone.
+            os.utime(folder)
+
+    def end(self, area: str) -> None:
+        """Remove an area and what is in it."""
+        with self._errors():
+            shutil.rmtree(self._place(area))
+
+    def expire(self, before: float) -> None:
+        """Remove the areas that were last written before that time, in wall-clock seconds."""
+        with self._errors(), contextlib.suppress(FileNotFoundError):
+            for area in filter(is_area, os.listdir(self._folder)):
+                place = os.path.join(self._folder, area)
+                with contextlib.suppress(FileNotFoundError):
+                    if os.stat(place).st_mtime < before:
+                        shutil.rmtree(place)
+
+    def _place(self, area: str) -> str:
+        place = os.path.join(self._folder, area)
+        if not is_area(area) or not os.path.isdir(place):
+            raise UsageError("the files to copy are gone: start the copy again")
+        return place
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise SaltliteError(f"the files to copy cannot be stored in {self._folder}: {error.strerror}") from error
+
 
 # -- FileService
 
@@ -47,7 +118,7 @@ SETTLED_S = 2.0
 
 
 class Finding:
-    """The answer to one `find` whose file has to be hashed; its file is open until `step` has answered."""
+    """One `find` whose file is being hashed; the file stays open until `step` has answered."""
 
     def __init__(self, service: FileService, ask: Message, file: ServedFile) -> None:
         self._service = service
@@ -91,7 +162,7 @@ class FileService:
             yield answer
 
     def begin(self, ask: Message) -> Message | Finding:
-        """The answer to a `file_request`, or what has to be stepped until it answers."""
+        """The answer to a `file_request`, or a hash to step until it answers."""
         n: int = ask["n"]
         try:
             path, after = parse_path(ask["path"]), parse_path(ask["after"])
@@ -191,29 +262,31 @@ class Arrival:
             if len(data) == SLICE:
                 return None
             if self._hash.digest() != self._digest:
-                # It changed while it was read, or lost a piece: it has to come again from its beginning.
+                # It changed while it was read, or lost a piece: the minion sends it again from the beginning.
                 os.unlink(part)
                 return response_message(self._n, "ok", size=0)
             _into_place(part, os.path.join(self._folder, "files"), self._path)
         except FileNotFoundError:
-            # Another transfer of the same content was first, and took it to its own place.
+            # Another transfer of the same content was first, and moved it to its own path.
             return response_message(self._n, "ok", size=0)
         except OSError as error:
-            log.warning("a file of a minion cannot be kept in %s: %s", self._folder, error.strerror)
+            log.warning("a file of a minion cannot be stored in %s: %s", self._folder, error.strerror)
             return response_message(self._n, "refused")
         return response_message(self._n, "ok", size=self._size, sha256=self._digest)
 
 
 class Uploads:
-    """`folder` has one folder a minion; `largest`: bytes of one file."""
+    """Receives the files that minions push."""
 
     def __init__(self, folder: str, largest: int) -> None:
+        """`folder` has one folder a minion; `largest`: bytes of one file."""
         self._folder = folder
         self._largest = largest
 
     def put(self, minion: MinionId, message: Message) -> Message | Arrival:
-        """Take one piece. The answer has in `size` how many bytes are there, from which on the next is expected; with
-        the last one the file is in place when the answer has its `sha256`, and to be sent again when that is empty."""
+        """Store one piece. The answer's `size` says how many bytes have arrived, which is the next offset. After the
+        last piece, the answer's `sha256` says that the file is in place; if it is empty, the file must be sent again.
+        """
         n, size, offset, data = message["n"], message["size"], message["offset"], message["data"]
         try:
             path = parse_path(message["path"])
@@ -225,12 +298,12 @@ class Uploads:
         try:
             there = self._write(folder, message)
         except OSError as error:
-            log.warning("a file of %s cannot be kept in %s: %s", minion, folder, error.strerror)
+            log.warning("a file of %s cannot be stored in %s: %s", minion, folder, error.strerror)
             return response_message(n, "refused")
         return Arrival(n, folder, message) if there == size else response_message(n, "ok", size=there)
 
     def _write(self, folder: str, message: Message) -> int:
-        """Write the piece where it belongs, if nothing before it is missing; how many bytes there are then."""
+        """Append the piece if nothing before it is missing; how many bytes the file has then."""
         arriving = os.path.join(folder, "arriving")
         os.makedirs(arriving, mode=0o700, exist_ok=True)
         part = os.path.join(arriving, message["sha256"].hex())
@@ -250,7 +323,7 @@ class Uploads:
         for stale in sorted(names, key=os.path.getmtime)[: max(0, len(names) - ARRIVING_MAX + 1)]:
             os.unlink(stale)
         if shutil.disk_usage(arriving).free - size < FREE_LEAST:
-            raise OSError(errno.ENOSPC, "there is too little room on the disk")
+            raise OSError(errno.ENOSPC, "too little space is left on the disk")
 
 
 def _into_place(part: str, files: str, path: str) -> None:
@@ -275,11 +348,12 @@ Say = Callable[[Message], None]
 
 
 class FileServer:
-    """`uploads` is None where minions may not send files. `marks` tell the supervisor of each slice."""
+    """Answers the file messages of minions; hashes of large files take turns."""
 
     def __init__(
         self, reactor: Reactor, service: FileService, uploads: Uploads | None, marks: Marks | None = None
     ) -> None:
+        """`uploads` is None where minions may not push files. `marks` show the supervisor which request is running."""
         self._marks = marks or TurnBoard([""]).marks("")
         self._reactor = reactor
         self._service = service
@@ -301,7 +375,7 @@ class FileServer:
             say(answer)
 
     def _work(self, work: Finding | Arrival, say: Say) -> None:
-        """Hash the first slice now, which is all of most files; the others take turns with other files."""
+        """Hash the first slice now, which is enough for most files; further slices take turns with other files."""
         said = work.step()
         if said is not None:
             say(said)

@@ -20,7 +20,7 @@ from saltlite.config.written import Map, Scalar, Written, resolve
 from saltlite.config.written import Sequence as ListNode
 from saltlite.config.yamlfile import PlacedError, parse
 from saltlite.errors import RenderError, UsageError
-from saltlite.files.roots import DiskFileRoots
+from saltlite.files.roots import FileRoots
 from saltlite.model.files import parse_path
 from saltlite.pillar.jinja_templates import Source, Templates, has_markup
 
@@ -86,7 +86,7 @@ class DiskPillarFiles:
     """`roots`: environment -> its folders, the first one that has a file wins."""
 
     def __init__(self, roots: Mapping[str, Sequence[str]]) -> None:
-        self._disk = DiskFileRoots(roots)
+        self._disk = FileRoots(roots)
         self._envs = tuple(roots)
         self._remembered: OrderedDict[tuple[str, str], _File] = OrderedDict()
         self._templates: dict[str, Templates] = {}

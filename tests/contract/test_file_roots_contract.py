@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.files.roots import DiskFileRoots, FileRoots, MemoryFileRoots
+from saltlite.files.roots import FileRoots
 from saltlite.files.server import SLICE, FileService, Finding
 from saltlite.wire.limits import CHUNK, FILE_NAMES, FILE_NAMES_BYTES
 from saltlite.wire.messages import Message, Sender, check
+from tests.support.files import MemoryFileRoots
 
 Files = Mapping[str, Mapping[str, bytes]]
 
@@ -34,7 +35,7 @@ class MakeRoots:
                 place = self._folder / env / path
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(data)
-        return DiskFileRoots({env: [str(self._folder / env)] for env in files})
+        return FileRoots({env: [str(self._folder / env)] for env in files})
 
 
 @pytest.fixture(params=["memory", "disk"])
@@ -127,7 +128,7 @@ def test_a_large_file_is_hashed_in_slices_and_remembered(tmp_path: Path) -> None
     big = tmp_path / "big"
     big.write_bytes(b"b" * (2 * SLICE))
     os.utime(big, (time.time() - 60, time.time() - 60))
-    desk = FileService(DiskFileRoots({"base": [str(tmp_path)]}))
+    desk = FileService(FileRoots({"base": [str(tmp_path)]}))
     question = {
         "t": "file_request",
         "n": 1,

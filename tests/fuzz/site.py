@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from saltlite.auth.acl import Granted, Principal, read_rules
-from saltlite.files.roots import DiskFileRoots
+from saltlite.files.roots import FileRoots
 from saltlite.files.server import FileService, Uploads
 from saltlite.loader.encode import encode_return
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
@@ -115,7 +115,7 @@ class Site:
             self.registry,
             self.banks,
             Pillars(DiskPillarFiles({"base": [str(folder / "pillar")]})),
-            DiskFileRoots({"base": [str(folder / "files")]}),
+            FileRoots({"base": [str(folder / "files")]}),
         )
         self.documents = Documents(self.clock)
         self.desk = FileService(self.master.files)

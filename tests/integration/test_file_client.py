@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.errors import CommandExecutionError
-from saltlite.files.client import ATTEMPTS
-from saltlite.files.roots import FileAsker
+from saltlite.files.client import ATTEMPTS, FileAsker
 from saltlite.model.files import FileAddress
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message

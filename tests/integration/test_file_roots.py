@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.files.roots import DEPTH_MAX, DiskFileRoots
+from saltlite.files.roots import DEPTH_MAX, FileRoots
 from saltlite.platform.files import LINKS_MAX, open_beneath
 
 
@@ -27,7 +27,7 @@ def root(tmp_path: Path) -> Path:
 
 def content(root: Path, path: str) -> str | None:
     """What is served under that path, None for nothing."""
-    file = DiskFileRoots({"base": [str(root)]}).open("base", path)
+    file = FileRoots({"base": [str(root)]}).open("base", path)
     if file is None:
         return None
     try:
@@ -57,14 +57,14 @@ def test_a_link_that_stays_inside_is_followed_and_one_that_leaves_is_as_good_as_
 ) -> None:
     (root / link).symlink_to(target.format(root=root))
     assert content(root, link) == served
-    assert (link in DiskFileRoots({"base": [str(root)]}).names("base", "", folders=False)) is (served is not None)
+    assert (link in FileRoots({"base": [str(root)]}).names("base", "", folders=False)) is (served is not None)
 
 
 def test_a_linked_folder_is_listed_and_served_where_it_stays_inside(root: Path) -> None:
     (root / "again").symlink_to("sub")
     (root / "out").symlink_to("../outside")
     (root / "sub" / "cycle").symlink_to("..")
-    roots = DiskFileRoots({"base": [str(root)]})
+    roots = FileRoots({"base": [str(root)]})
     assert (content(root, "again/b"), content(root, "out/key")) == ("B", None)
     assert [name for name in roots.names("base", "", folders=False) if "cycle" not in name] == ["a", "again/b", "sub/b"]
     assert len(roots.names("base", "", folders=False)) < 20
@@ -77,7 +77,7 @@ def test_links_are_told_where_they_are_served_and_where_the_first_folder_has_the
         (tmp_path / path).symlink_to(target)
     for path, target in (("a", "sub"), ("x", "sub"), ("late", str(second / "sub"))):
         (second / path).symlink_to(target)
-    roots = DiskFileRoots({"base": [str(root), str(second)]}, ignore=["ign*"])
+    roots = FileRoots({"base": [str(root), str(second)]}, ignore=["ign*"])
     (root / "ignored").symlink_to("a")
     assert roots.links("base") == {"again": "sub", "late": str(second / "sub"), "x": "sub/b"}
     assert roots.links("other") == {}
@@ -96,7 +96,7 @@ def test_neither_pipes_nor_sockets_nor_devices_are_served_and_none_makes_anybody
     os.mkfifo(root / "pipe")
     (root / "null").symlink_to("/dev/null")
     assert [content(root, name) for name in ("pipe", "null", "sub")] == [None, None, None]
-    assert DiskFileRoots({"base": [str(root)]}).names("base", "", folders=False) == ["a", "sub/b"]
+    assert FileRoots({"base": [str(root)]}).names("base", "", folders=False) == ["a", "sub/b"]
 
 
 def test_a_link_that_is_exchanged_all_the_time_never_leads_out(root: Path) -> None:
@@ -121,22 +121,22 @@ def test_a_link_that_is_exchanged_all_the_time_never_leads_out(root: Path) -> No
 
 def test_ignored_files_are_neither_listed_nor_served(root: Path) -> None:
     (root / "sub" / "x.pyc").write_text("")
-    roots = DiskFileRoots({"base": [str(root)]}, ignore=["*.pyc", "sub/b"])
+    roots = FileRoots({"base": [str(root)]}, ignore=["*.pyc", "sub/b"])
     assert roots.names("base", "", folders=False) == ["a"]
     assert [roots.open("base", path) for path in ("sub/x.pyc", "sub/b")] == [None, None]
 
 
 def test_a_file_over_the_limit_is_not_served(root: Path) -> None:
     (root / "big").write_bytes(b"12345")
-    assert DiskFileRoots({"base": [str(root)]}, largest=4).open("base", "big") is None
-    exact = DiskFileRoots({"base": [str(root)]}, largest=5).open("base", "big")
+    assert FileRoots({"base": [str(root)]}, largest=4).open("base", "big") is None
+    exact = FileRoots({"base": [str(root)]}, largest=5).open("base", "big")
     assert exact is not None
     exact.close()
 
 
 def test_the_first_folder_that_has_a_file_wins(root: Path, tmp_path: Path) -> None:
     (tmp_path / "outside" / "a").write_text("second")
-    roots = DiskFileRoots({"base": [str(root), str(tmp_path / "outside")]})
+    roots = FileRoots({"base": [str(root), str(tmp_path / "outside")]})
     assert roots.names("base", "", folders=False) == ["a", "key", "sub/b"]
     file = roots.open("base", "a")
     assert file is not None
@@ -148,7 +148,7 @@ def test_an_area_of_a_copy_is_served_by_its_name_and_in_no_list(root: Path, tmp_
     area = "copy-" + "0" * 32
     (tmp_path / "areas" / area).mkdir(parents=True)
     (tmp_path / "areas" / area / "f").write_text("F")
-    roots = DiskFileRoots({"base": [str(root)]}, areas=str(tmp_path / "areas"))
+    roots = FileRoots({"base": [str(root)]}, areas=str(tmp_path / "areas"))
     assert (roots.envs(), roots.names(area, "", folders=False)) == (["base"], ["f"])
     assert roots.names("copy-" + "1" * 32, "", folders=False) == []
 
@@ -161,7 +161,7 @@ def test_names_that_are_no_utf_8_are_left_out_and_deep_folders_end(root: Path) -
         deep = deep / "d"
         deep.mkdir()
         (deep / "f").write_text("")
-    names = DiskFileRoots({"base": [str(root)]}).names("base", "", folders=False)
+    names = FileRoots({"base": [str(root)]}).names("base", "", folders=False)
     assert [name for name in names if not name.startswith("d/")] == ["a", "sub/b"]
     assert max(name.count("/") for name in names) == DEPTH_MAX - 1
 

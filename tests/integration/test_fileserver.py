@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.files.roots import DiskFileRoots
+from saltlite.files.roots import FileRoots
 from saltlite.files.server import SLICE, FileServer, FileService, Uploads
 from saltlite.model.ids import MinionId
 from saltlite.platform.reactor import Reactor
@@ -45,7 +45,7 @@ def root(tmp_path: Path) -> Path:
 
 def test_other_work_is_done_between_the_slices_and_small_files_do_not_wait_for_large_ones(root: Path) -> None:
     reactor, said, turns = Reactor(), list[Message](), list[int]()
-    server = FileServer(reactor, FileService(DiskFileRoots({"base": [str(root)]})), None)
+    server = FileServer(reactor, FileService(FileRoots({"base": [str(root)]})), None)
 
     def turn() -> None:
         turns.append(len(said))
@@ -73,7 +73,7 @@ def test_pieces_are_refused_where_minions_may_send_none(tmp_path: Path) -> None:
 
 def test_pieces_are_kept_where_minions_may_send_them(tmp_path: Path) -> None:
     reactor, said = Reactor(), list[Message]()
-    server = FileServer(reactor, FileService(DiskFileRoots({})), Uploads(str(tmp_path), 100))
+    server = FileServer(reactor, FileService(FileRoots({})), Uploads(str(tmp_path), 100))
     server.ask(WEB1, piece(b"content"), said.append)
     assert [message["state"] for message in said] == ["ok"]
     assert (tmp_path / "web1/files/f").read_bytes() == b"content"

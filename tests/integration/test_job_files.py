@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from saltlite.files.client import FileClient
-from saltlite.files.roots import DiskFileRoots
+from saltlite.files.roots import FileRoots
 from saltlite.files.server import FileService
 from saltlite.loader.encode import decode_return
 from saltlite.loader.index import build_index
@@ -38,7 +38,7 @@ class Minion:
     def __init__(self, folder: Path) -> None:
         self.root = folder / "root"
         self.root.mkdir()
-        self.desk = FileService(DiskFileRoots({"base": [str(self.root)]}))
+        self.desk = FileService(FileRoots({"base": [str(self.root)]}))
         self.told: list[Any] = []
         self.refreshed: list[str] = []
         self.most = 0

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saltlite.errors import UsageError
-from saltlite.files.roots import DiskFileRoots
+from saltlite.files.roots import FileRoots
 from saltlite.files.server import FileService
 from saltlite.model.files import parse_path
 
@@ -36,7 +36,7 @@ def desk() -> Iterator[FileService]:
         (root / "out").symlink_to("../outside")
         (root / "abs").symlink_to(folder)
         (root / "sub" / "out").symlink_to("../../outside")
-        yield FileService(DiskFileRoots({"base": [str(root)]}, areas=str(folder)))
+        yield FileService(FileRoots({"base": [str(root)]}, areas=str(folder)))
 
 
 @given(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from saltlite.files.client import FileClient
-from saltlite.files.roots import DiskFileRoots, FileAsker, MemoryFileRoots
+from saltlite.files.client import FileAsker, FileClient
+from saltlite.files.roots import FileRoots, ServedFile
 from saltlite.files.server import FileServer, FileService
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.messages import Message
@@ -14,7 +14,7 @@ from saltlite.wire.messages import Message
 
 def no_files(reactor: Reactor) -> FileServer:
     """One without any file, to which minions may send none."""
-    return FileServer(reactor, FileService(MemoryFileRoots({})), None)
+    return FileServer(reactor, FileService(FileRoots({})), None)
 
 
 class Served:
@@ -25,7 +25,7 @@ class Served:
         self.cache = folder / "cache"
         self.extmods = folder / "extmods"
         self.root.mkdir(exist_ok=True)
-        desk = FileService(DiskFileRoots({"base": [str(self.root)], "dev": [str(folder / "dev")]}))
+        desk = FileService(FileRoots({"base": [str(self.root)], "dev": [str(folder / "dev")]}))
         self.client = FileClient(asker(desk), str(self.cache), extmods=str(self.extmods))
 
     def put(self, path: str, content: str | bytes) -> Path:
@@ -52,3 +52,44 @@ class CutOff:
             self.left -= 1
             self.asked.append(question)
             yield from self._asker.ask([question])
+
+
+class MemoryFile(ServedFile):
+    """An open file in memory."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.size = len(content)
+        self.mode = 0o644
+        self.mtime = 0
+        self.identity: tuple[int, ...] = (hash(content),)
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self._content[offset : offset + size]
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryFileRoots(FileRoots):
+    """`files`: environment -> path -> content."""
+
+    def __init__(self, files: Mapping[str, Mapping[str, bytes]]) -> None:
+        self._files = files
+
+    def envs(self) -> list[str]:
+        return sorted(self._files)
+
+    def names(self, env: str, prefix: str, *, folders: bool) -> list[str]:
+        files = [path for path in self._files.get(env, {}) if not prefix or path.startswith(f"{prefix}/")]
+        if not folders:
+            return sorted(files)
+        parents = {path[:at] for path in files for at, letter in enumerate(path) if letter == "/"}
+        return sorted(parent for parent in parents if not prefix or parent.startswith(f"{prefix}/"))
+
+    def links(self, env: str) -> dict[str, str]:
+        return {}
+
+    def open(self, env: str, path: str) -> MemoryFile | None:
+        content = self._files.get(env, {}).get(path)
+        return None if content is None else MemoryFile(content)

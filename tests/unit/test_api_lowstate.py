@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.api.lowstate import LOWSTATES_MAX, call_of, read_login, read_lowstate, read_lowstates
+from saltlite.api.clients import LOWSTATES_MAX, call_of, read_login, read_lowstate, read_lowstates
 from saltlite.config.api import CLIENTS
 from saltlite.errors import UsageError
 

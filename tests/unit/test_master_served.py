@@ -8,9 +8,9 @@ import pytest
 
 from saltlite.auth.acl import Granted, Principal, read_rules
 from saltlite.errors import RefusedError, UsageError
-from saltlite.files.roots import MemoryFileRoots
 from saltlite.master.handlers import files as served
 from saltlite.master.handlers.operator_verbs import handle_request
+from tests.support.files import MemoryFileRoots
 from tests.support.master import Office
 
 LISTERS = ("envs", "file_list", "dir_list", "empty_dir_list", "symlink_list")

@@ -218,10 +218,10 @@ def _files(config: MinionConfig) -> dict[str, Any]:
     if not config.file_roots:
         return {}
     from saltlite.files.client import FileClient  # most calls need no files
-    from saltlite.files.roots import DiskFileRoots
+    from saltlite.files.roots import FileRoots
     from saltlite.files.server import FileService
 
-    desk = FileService(DiskFileRoots(config.file_roots))
+    desk = FileService(FileRoots(config.file_roots))
     return {"__file_client__": FileClient(desk, config.cachedir, extmods=config.extension_modules)}
 
 

@@ -25,7 +25,7 @@ from saltlite.config.options import opts_of, shown_opts
 from saltlite.config.paths import require_path
 from saltlite.errors import SaltliteError, UnreachableError, UsageError
 from saltlite.files.client import FileClient
-from saltlite.files.roots import DiskFileRoots
+from saltlite.files.roots import FileRoots
 from saltlite.files.server import FileService
 from saltlite.loader.dunders import LazyFunctions
 from saltlite.loader.index import build_index
@@ -165,7 +165,7 @@ def _files(config: MasterConfig, cachedir: str) -> dict[str, Any]:
     """`__file_client__` over the files that minions may fetch, if there is a cache folder."""
     if not cachedir:
         return {}
-    roots = DiskFileRoots(config.file_roots, ignore=config.file_ignore_glob, largest=config.fileserver_max * MIB)
+    roots = FileRoots(config.file_roots, ignore=config.file_ignore_glob, largest=config.fileserver_max * MIB)
     return {"__file_client__": FileClient(FileService(roots), cachedir, extmods=config.extension_modules)}
 
 

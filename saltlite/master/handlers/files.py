@@ -7,7 +7,7 @@ from typing import Any
 
 from saltlite.auth.acl import RUNNER, Principal, may
 from saltlite.errors import RefusedError, UsageError
-from saltlite.files.cp_staging import CopyAreas
+from saltlite.files.server import CopyAreas
 from saltlite.master.processes.context import Answer, Master
 from saltlite.model.files import is_area, parse_env, parse_path
 from saltlite.model.ids import parse_jid

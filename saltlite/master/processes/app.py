@@ -489,7 +489,7 @@ def _run_mworker(
     shared: Shared,
     ready: Callable[[], None],
 ) -> None:
-    from saltlite.files.roots import DiskFileRoots  # noqa: PLC0415 - the link process never loads handlers
+    from saltlite.files.roots import FileRoots  # noqa: PLC0415 - the link process never loads handlers
     from saltlite.files.server import FileServer, FileService, Uploads  # noqa: PLC0415 - as above
     from saltlite.master.processes.auth_process import Backends  # noqa: PLC0415 - as above
     from saltlite.master.processes.evaluators import Evaluations  # noqa: PLC0415 - as above
@@ -501,7 +501,7 @@ def _run_mworker(
     make_master, close = _open_master(config, paths, started_at=shared.started_at)
     marks = shared.board.marks(name)
     reactor = Reactor(marks=marks)
-    roots = DiskFileRoots(
+    roots = FileRoots(
         config.file_roots,
         ignore=config.file_ignore_glob,
         largest=config.fileserver_max * MIB,
@@ -610,7 +610,7 @@ def _run_returner(config: MasterConfig, paths: Paths, name: str, ready: Callable
 
 
 def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: Callable[[], None]) -> None:
-    from saltlite.files.cp_staging import CopyAreas  # noqa: PLC0415 - as in _run_mworker
+    from saltlite.files.server import CopyAreas  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.processes.link_channel import LinkAddress, LinkChannel  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.processes.maintenance import (  # noqa: PLC0415 - as in _run_mworker
         DROP_ARGUMENTS_S,

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from saltlite.auth.acl import Granted, Principal
 from saltlite.auth.logins import Logins, guess_limiter
 from saltlite.errors import CostlyRuleError, StoreError, UsageError
-from saltlite.files.roots import FileRoots, MemoryFileRoots
+from saltlite.files.roots import FileRoots
 from saltlite.limits import RateLimiter
 from saltlite.master.processes.documents import Pillars
 from saltlite.master.processes.fleet import Indexes, MasterFleet, Nodegroups, Registrations, indexes_of
@@ -209,7 +209,7 @@ class Master:
     banks: Banks
     """What minions reported about themselves, shared by all processes."""
     pillars: Pillars = field(default_factory=Pillars)
-    files: FileRoots = field(default_factory=lambda: MemoryFileRoots({}))
+    files: FileRoots = field(default_factory=lambda: FileRoots({}))
     """The files that minions may fetch; set by an MWorker."""
     registrations: Registrations = field(init=False)
     indexes: Indexes = field(init=False)

@@ -17,8 +17,7 @@ from tornado.web import HTTPError
 from saltlite.api.app import make_server
 from saltlite.api.clients import RunnerCall, Runners
 from saltlite.api.endpoint import AppContext, Endpoint
-from saltlite.api.feed import Feeds
-from saltlite.api.link import MasterLink, PooledConnection
+from saltlite.api.link import Feeds, MasterLink, PooledConnection
 from saltlite.config.api import ApiConfig
 from saltlite.errors import RefusedError, SaltliteError
 from saltlite.master.handlers.events import EventStream
@@ -73,13 +72,13 @@ class InProcessConnection(PooledConnection):
     """A connection to a master in this process: what is sent is answered at once."""
 
     def __init__(self, site: Site) -> None:
+        super().__init__()
         self._site = site
-        self._answers: asyncio.Queue[bytes] = asyncio.Queue()
         self._stream: Any = None
-        super().__init__(asyncio.StreamReader(), self)  # type: ignore[arg-type]  # this is its writer, too
+        self.connection_made(self)
 
     def write(self, frame: bytes) -> None:
-        """Of the writer: one request."""
+        """Of the transport: one request."""
         self._stream = None
         try:
             answer = handle_request(self._site.master, STRANGER, codec.decode(frame[LENGTH.size :], codec.LOCAL))
@@ -91,8 +90,11 @@ class InProcessConnection(PooledConnection):
         if self._stream is not None and (news := self._stream.news()) is not None:
             self._send(news)
 
-    async def drain(self) -> None:
-        """Of the writer."""
+    def resume_reading(self) -> None:
+        """Of the transport."""
+
+    def pause_reading(self) -> None:
+        """Of the transport."""
 
     def close(self) -> None:
         """Of both."""
@@ -116,7 +118,7 @@ class InProcessConnection(PooledConnection):
 
     def _send(self, message: dict[str, Any]) -> None:
         data = pack(message)
-        self._reader.feed_data(LENGTH.pack(len(data)) + data)
+        self.data_received(LENGTH.pack(len(data)) + data)
 
 
 class InsideLink(MasterLink):

@@ -1,4 +1,4 @@
-"""Files on their way through one `saltlite cp`."""
+"""The environments of `saltlite cp`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.errors import UsageError
-from saltlite.files.cp_staging import CopyAreas
+from saltlite.files.server import CopyAreas
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError, UsageError
-from saltlite.files.plugin_sync import PLUGIN_MAX, SyncReport
+from saltlite.files.client import PLUGIN_MAX, SyncReport
 from saltlite.model.extmods import NAMES_SHOWN, SyncRules
 from tests.support.files import CutOff, Served
 
