@@ -26,8 +26,7 @@ from saltlite.errors import (
     UnreachableError,
     UsageError,
 )
-from saltlite.limits import ConnectionLimiter, RateLimiter
-from saltlite.model.networks import network_of
+from saltlite.limits import ConnectionLimiter, RateLimiter, network_of
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 """Upper bounds of the histogram of durations."""

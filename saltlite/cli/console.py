@@ -9,7 +9,7 @@ import sys
 import time
 
 from saltlite.errors import SaltliteError
-from saltlite.model.display import printable
+from saltlite.model.plain import printable
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:

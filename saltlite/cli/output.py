@@ -14,7 +14,7 @@ import stat
 from saltlite.cli.options import Option
 from saltlite.config.paths import require_path
 from saltlite.errors import SaltliteError, UsageError
-from saltlite.model.display import printable
+from saltlite.model.plain import printable
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from saltlite.client.connection import ANSWER_TIMEOUT_S, decode_value
 from saltlite.errors import RemoteProtocolError, UnreachableError
-from saltlite.model.display import labels
+from saltlite.model.plain import labels
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:

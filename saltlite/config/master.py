@@ -29,7 +29,7 @@ from saltlite.config.values import PORT_MAX
 from saltlite.config.written import Map, Written, value_of
 from saltlite.errors import UsageError
 from saltlite.hooks import read_hooks
-from saltlite.model.extmods import MASTER_TYPES
+from saltlite.model.files import MASTER_TYPES
 from saltlite.wire.limits import HANDSHAKES_PER_S_PER_ADDRESS
 
 

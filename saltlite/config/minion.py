@@ -26,7 +26,7 @@ from saltlite.config.options import (
 from saltlite.config.paths import DEFAULT_ROOT_DIR
 from saltlite.config.values import PORT_MAX
 from saltlite.model.execution import DIRECT
-from saltlite.model.extmods import MINION_TYPES
+from saltlite.model.files import MINION_TYPES
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import parse_fingerprint, parse_token
 from saltlite.wire.limits import JOBS_RUNNING_PER_MINION, RETURN_MAX

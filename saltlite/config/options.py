@@ -24,8 +24,7 @@ from saltlite.config.values import (
 )
 from saltlite.config.written import Map, Scalar, Sequence, Written, resolve, value_of
 from saltlite.errors import ConfigError, UsageError
-from saltlite.model.extmods import EXAMPLE, checked_globs, known_type
-from saltlite.model.files import parse_env
+from saltlite.model.files import EXAMPLE, checked_globs, known_type, parse_env
 
 if TYPE_CHECKING:
     from saltlite.config.master import MasterConfig
@@ -408,7 +407,7 @@ class MapOfMaps:
 
 @dataclass(frozen=True, slots=True)
 class GlobsByType:
-    """A map from some types of plug-ins to globs of their names (`saltlite.model.extmods`)."""
+    """A map from some types of plug-ins to globs of their names (`saltlite.model.files`)."""
 
     types: tuple[str, ...]
     whitelist: bool

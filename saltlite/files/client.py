@@ -26,8 +26,7 @@ from stat import S_ISREG
 from typing import Any, BinaryIO, Protocol
 
 from saltlite.errors import CommandExecutionError, UsageError
-from saltlite.model.extmods import SyncRules, names_text
-from saltlite.model.files import FileAddress, FileStat, parse_env, parse_path
+from saltlite.model.files import FileAddress, FileStat, SyncRules, names_text, parse_env, parse_path
 from saltlite.platform.files import digest_of
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message

@@ -14,8 +14,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from saltlite.errors import LocalProtocolError, SaltliteError
 from saltlite.model.ids import MinionId
-from saltlite.pillar.compiler import ERRORS, Nodegroups, PillarFiles, names_of, pillar_of
+from saltlite.pillar.compiler import ERRORS, MemoryPillarFiles, Nodegroups, PillarFiles, has_top, names_of, pillar_of
 from saltlite.wire.codec import encode_document
+from saltlite.wire.limits import DOC_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,3 +188,57 @@ class MemoryEvaluator:
 
     def evaluate(self, wanted: Wanted, done: Callable[[Evaluation], None]) -> None:
         done(evaluated(self.files, self._nodegroups, wanted))
+
+
+# -- The pillars that one MWorker is sending
+
+
+PILLARS_MEMORY = DOC_MAX
+"""Bytes of pillars in one MWorker that are being fetched piece by piece. The oldest is dropped first; its minion starts
+again."""
+
+PILLARS_A_MINUTE = 60
+"""Evaluations per minion and minute, so that one minion cannot keep an MWorker busy."""
+
+
+@dataclass(slots=True)
+class Pillars:
+    """Pillars of one MWorker: `evaluator` makes them of `files`. `cached`: whether they are put into their bank."""
+
+    files: PillarFiles = field(default_factory=lambda: MemoryPillarFiles({}))
+    evaluator: Evaluator = field(default_factory=lambda: MemoryEvaluator(MemoryPillarFiles({})))
+    cached: bool = True
+    _made: dict[MinionId, tuple[float, int]] = field(default_factory=dict)
+    _under_way: OrderedDict[MinionId, tuple[bytes, bytes]] = field(default_factory=OrderedDict)
+
+    def any_to_make(self) -> bool:
+        """Whether there is a top file."""
+        return has_top(self.files)
+
+    def may_make(self, minion: MinionId, now: float) -> bool:
+        """Whether that minion may have another evaluation now; counts it. `now` is seconds."""
+        since, count = self._made.get(minion, (now, 0))
+        if now - since >= 60.0:
+            since, count = now, 0
+        if count >= PILLARS_A_MINUTE:
+            return False
+        self._made[minion] = since, count + 1
+        return True
+
+    def remember(self, minion: MinionId, sha256: bytes, data: bytes) -> None:
+        """Keep a pillar that this minion fetches in pieces."""
+        self._under_way[minion] = sha256, data
+        self._under_way.move_to_end(minion)
+        held = sum(len(data) for _sha256, data in self._under_way.values())
+        while held > PILLARS_MEMORY and len(self._under_way) > 1:
+            _minion, (_sha256, forgotten) = self._under_way.popitem(last=False)
+            held -= len(forgotten)
+
+    def remembered(self, minion: MinionId, sha256: bytes) -> bytes | None:
+        """The pillar with that digest that this minion fetches; None if it was dropped."""
+        known, data = self._under_way.get(minion, (b"", b""))
+        return data if known == sha256 else None
+
+    def forget(self, minion: MinionId) -> None:
+        """This minion has its whole pillar."""
+        self._under_way.pop(minion, None)

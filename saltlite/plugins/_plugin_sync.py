@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from saltlite.decorators.notes import note
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
-from saltlite.model.extmods import SyncRules, names_text, read_filter
-from saltlite.model.files import BASE_ENV
+from saltlite.model.files import BASE_ENV, SyncRules, names_text, read_filter
 
 log = logging.getLogger(__name__)
 

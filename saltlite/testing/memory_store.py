@@ -15,24 +15,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from saltlite.errors import StoreError
-from saltlite.master.store.invariants import (
-    EXPIRED_REASON,
-    RANK,
-    advance,
-    cancelled_reason,
-    check_job,
-    effective_state,
-    event_in,
-    first_state,
-    job_event,
-    pack_data,
-    pack_own,
-    parts_of,
-    return_event,
-    runs_like,
-)
 from saltlite.master.store.ports import (
+    EXPIRED_REASON,
     OPEN_JOBS_SIZE,
+    RANK,
     RETURNS_SIZE,
     BatchJob,
     FunctionSet,
@@ -46,11 +32,35 @@ from saltlite.master.store.ports import (
     StoreWriter,
     TargetRow,
     TokenRecord,
+    advance,
+    cancelled_reason,
+    check_job,
+    effective_state,
+    event_in,
+    first_state,
+    job_event,
+    pack_data,
+    pack_own,
+    parts_of,
+    return_event,
+    runs_like,
 )
 from saltlite.model.events import Event
-from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail, outcome_of, outcome_of_return
 from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId
-from saltlite.model.job import TERMINAL, Job, Return, TargetState, part_id, split_part
+from saltlite.model.job import (
+    TERMINAL,
+    Job,
+    JobFilter,
+    JobSummary,
+    Outcome,
+    Return,
+    TargetDetail,
+    TargetState,
+    outcome_of,
+    outcome_of_return,
+    part_id,
+    split_part,
+)
 from saltlite.model.keys import AuthToken, Fingerprint, KeyRecord, KeyState
 
 

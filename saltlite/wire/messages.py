@@ -15,8 +15,8 @@ from typing import Any
 
 from saltlite.errors import RemoteProtocolError, UsageError
 from saltlite.model.files import ENV_MAX, PATH_BYTES_MAX
-from saltlite.model.ids import check_resource_id, check_resource_type, parse_minion_id
-from saltlite.model.job import PART_RESOURCES, is_segment_id, parse_part_id
+from saltlite.model.ids import TargetId, check_resource_id, check_resource_type, parse_minion_id
+from saltlite.model.job import PART_RESOURCES, TargetState, is_segment_id, parse_part_id
 from saltlite.model.signature import (
     format_signature,
     function_of,
@@ -25,6 +25,7 @@ from saltlite.model.signature import (
     outputter_of,
     parse_signature,
 )
+from saltlite.wire import codec
 from saltlite.wire.limits import (
     CHUNK,
     DOC_MAX,
@@ -35,6 +36,7 @@ from saltlite.wire.limits import (
     JOB_BODY_MAX,
     KIB,
     PROOF_BYTES,
+    RETURN_MAX,
     SEGMENT_MAX,
 )
 from saltlite.wire.merkle import HASH_BYTES, PROOF_MAX
@@ -405,3 +407,82 @@ def response_message(n: int, state: str, **fields: Any) -> Message:
     """A `response` message; omitted fields are empty."""
     nothing = {"size": 0, "sha256": b"", "mode": 0, "mtime": 0, "data": b"", "names": [], "more": False, "sig": b""}
     return {"t": "response", "n": n, "state": state, **nothing, **fields}
+
+
+# -- Segments: some results of the resources of one part of a job. A segment is a msgpack array of arrays
+# `[srn, state, retcode, body, start_ms, dur_ms, reason]`; a body is the encoded return value of one function, or empty
+
+
+SEGMENT = codec.Limits(
+    depth=2,
+    map=0,
+    array=PART_RESOURCES,
+    string=4 * REASON_MAX,
+    binary=RETURN_MAX,
+    containers=PART_RESOURCES + 1,
+    total=SEGMENT_MAX,
+)
+"""The limits of a segment."""
+
+STATES = frozenset(
+    {
+        TargetState.RETURNED,
+        TargetState.TIMED_OUT,
+        TargetState.INTERRUPTED,
+        TargetState.CANCELLED,
+        TargetState.REFUSED,
+    }
+)
+"""The states that a minion reports for a resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRow:
+    """The result of one resource: times are milliseconds, `start_ms` since 1970 by the minion's clock."""
+
+    srn: TargetId
+    state: TargetState
+    retcode: int
+    body: bytes
+    start_ms: int
+    dur_ms: int
+    reason: str = ""
+
+
+def encode_segment(rows: Sequence[SegmentRow]) -> bytes:
+    """The encoded segment. Raises LocalProtocolError when it has more than SEGMENT_MAX bytes."""
+    packed = [[row.srn, row.state, row.retcode, row.body, row.start_ms, row.dur_ms, row.reason] for row in rows]
+    return codec.encode(packed, SEGMENT)
+
+
+def decode_segment(data: bytes) -> list[SegmentRow]:
+    """The rows of a segment, one for each resource. Raises RemoteProtocolError with the reason `bad-segment`, or one of
+    `codec.decode`."""
+    rows = codec.decode(data, SEGMENT)
+    if type(rows) is not list:
+        raise RemoteProtocolError("bad-segment", "it is no list")
+    found = [_row(row) for row in rows]
+    if len({row.srn for row in found}) != len(found):
+        raise RemoteProtocolError("bad-segment", "a resource is there twice")
+    return found
+
+
+def _row(row: object) -> SegmentRow:
+    match row:
+        case [
+            str() as srn,
+            str() as state,
+            int() as retcode,
+            bytes() as body,
+            int() as start_ms,
+            int() as dur_ms,
+            str() as reason,
+        ] if state in STATES and is_srn(srn) and _fits(retcode, start_ms, dur_ms, reason):
+            return SegmentRow(srn, TargetState(state), retcode, body, start_ms, dur_ms, reason)
+    raise RemoteProtocolError("bad-segment", "a row is not that of a resource")
+
+
+def _fits(retcode: int, start_ms: int, dur_ms: int, reason: str) -> bool:
+    whole = type(retcode) is int and type(start_ms) is int and type(dur_ms) is int
+    in_range = -(2**31) <= retcode <= 2**31 and 0 <= start_ms <= WALL_MAX_MS and 0 <= dur_ms <= 2**53
+    return whole and in_range and len(reason) <= REASON_MAX

@@ -9,9 +9,8 @@ import tempfile
 
 from saltlite.master.store.ports import ReturnCommit
 from saltlite.master.store.sqlite import SqliteStore
-from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import MinionId
-from saltlite.model.job import Return, TargetState
+from saltlite.model.job import JobFilter, Outcome, Return, TargetState
 from saltlite.model.keys import KeyRecord, KeyState
 from tests.bench.bench_store import BODY, IDS, NOW, Jobs, fingerprint_of, median_ms
 

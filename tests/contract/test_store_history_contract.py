@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from saltlite.master.store.ports import Store
-from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import Jid, jid_at
-from saltlite.model.job import TERMINAL, Job, Target, TargetKind, TargetState
+from saltlite.model.job import TERMINAL, Job, JobFilter, Outcome, Target, TargetKind, TargetState
 from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, job, move, publish, ret, row, state_of
 
 

@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from saltlite.errors import StoreError
-from saltlite.master.store import invariants as store_events
+from saltlite.master.store import ports as store_events
 from saltlite.master.store.ports import Store, Stored, TargetRow
-from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import MinionId, TargetId, jid_at
-from saltlite.model.job import PART_RESOURCES, Batch, Job, TargetState, part_id, resource_parts
+from saltlite.model.job import PART_RESOURCES, Batch, Job, JobFilter, Outcome, TargetState, part_id, resource_parts
 from saltlite.model.keys import KeyState
 from tests.support.store import (
     NOW,

@@ -14,8 +14,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from saltlite.files.server import FileService
-from saltlite.master.handlers.fields import Text
-from saltlite.master.handlers.operator_verbs import VERBS, OperatorVerb
+from saltlite.master.handlers.operator_verbs import VERBS, OperatorVerb, Text
 from saltlite.master.handlers.results import Results
 from saltlite.master.processes import supervisor
 from saltlite.master.processes.context import Answer

@@ -15,7 +15,7 @@ import pytest
 
 from saltlite.client.connection import Connection
 from saltlite.client.local import JobCall
-from saltlite.master.protocol.outbox import DELIVERIES_MAX
+from saltlite.master.protocol.sessions import DELIVERIES_MAX
 from tests.bench.bench_fleet import accept_simulated
 from tests.support.fleet import Fleet, wait_until
 

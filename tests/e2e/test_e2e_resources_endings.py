@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.cli import exitcodes
-from saltlite.model.display import labels
+from saltlite.model.plain import labels
 from tests.support.fleet import Daemon, Fleet, wait_until
 from tests.support.resource_fleet import DECLARED, MINIONS, OF_MA, PROBES, Site
 

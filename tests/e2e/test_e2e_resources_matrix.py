@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from saltlite.model.display import labels
+from saltlite.model.plain import labels
 from tests.support.fleet import Fleet, Said
 from tests.support.resource_fleet import DUMMIES, DUMMIES_OF_MA, EVERYTHING, MINIONS, PROBES, Site
 

@@ -78,7 +78,7 @@ POINTS: dict[str, Point] = {
     "after_news": Point(MASTER, "saltlite.master.handlers.jobs:Follower.news", after=True),
     # The link process.
     "before_job_send": Point(MASTER, f"{_HUB}.deliver"),
-    "after_job_send": Point(MASTER, "saltlite.master.protocol.outbox:Outbox.put", after=True),
+    "after_job_send": Point(MASTER, "saltlite.master.protocol.sessions:Outbox.put", after=True),
     "before_ret_ack": Point(MASTER, f"{_HUB}.committed"),
     "after_ret_ack": Point(MASTER, f"{_HUB}.committed", after=True),
     "before_frame": Point(MASTER, f"{_HUB}.frame"),

@@ -11,12 +11,13 @@ from saltlite.auth.acl import Granted, Principal, read_rules
 from saltlite.files.roots import FileRoots
 from saltlite.files.server import FileService, Uploads
 from saltlite.loader.encode import encode_return
+from saltlite.master.handlers.documents import Documents
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
-from saltlite.master.processes.documents import Documents, Pillars
 from saltlite.master.store.banks import LocalBanks
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState, fingerprint
+from saltlite.pillar.evaluation import Pillars
 from saltlite.pillar.files import DiskPillarFiles
 from saltlite.platform.clock import ManualClock
 from saltlite.resources.registry.admission import Rules

@@ -15,7 +15,7 @@ import pytest
 
 from saltlite.errors import CommandExecutionError, UsageError
 from saltlite.files.client import PLUGIN_MAX, SyncReport
-from saltlite.model.extmods import NAMES_SHOWN, SyncRules
+from saltlite.model.files import NAMES_SHOWN, SyncRules
 from tests.support.files import CutOff, Served
 
 

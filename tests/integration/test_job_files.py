@@ -22,7 +22,7 @@ from saltlite.minion.jobs.job_process import DONE, JobCall, JobContext, JobProce
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.rpc_server import RpcServer
 from saltlite.minion.jobs.spool import DiskSpool
-from saltlite.model.extmods import SyncRules
+from saltlite.model.files import SyncRules
 from saltlite.platform.files import PosixFolder
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.framing import IpcMessage, pack

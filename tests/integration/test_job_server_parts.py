@@ -18,7 +18,7 @@ from saltlite.platform.files import PosixFolder
 from saltlite.testing.disk import MemoryDisk
 from saltlite.wire import merkle
 from saltlite.wire.limits import CHUNK
-from saltlite.wire.segment import SegmentRow, decode_segment, encode_segment
+from saltlite.wire.messages import SegmentRow, decode_segment, encode_segment
 from tests.support.job_machine import jid
 from tests.support.jobs import MemoryRuns, Minion, answered
 from tests.support.keys import signed

@@ -31,7 +31,7 @@ from saltlite.platform import logs
 from saltlite.platform.files import PosixFolder
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.codec import decode_document
-from saltlite.wire.segment import SegmentRow, decode_segment
+from saltlite.wire.messages import SegmentRow, decode_segment
 from tests.support.keys import answer_check
 from tests.support.modules import write
 

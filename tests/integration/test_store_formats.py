@@ -11,9 +11,8 @@ import pytest
 from saltlite.errors import StoreError
 from saltlite.master.store.ports import TargetRow
 from saltlite.master.store.sqlite import SqliteStore, connection
-from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import MinionId, jid_at
-from saltlite.model.job import TargetState
+from saltlite.model.job import JobFilter, Outcome, TargetState
 
 FOLDER = Path(__file__).parent
 OLDER = (1, 2, 3, 4, 5)

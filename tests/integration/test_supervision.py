@@ -11,8 +11,7 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 import pytest
 
 from saltlite.client.connection import Connection
-from saltlite.master.handlers.fields import Field
-from saltlite.master.handlers.operator_verbs import TOKEN, VERBS, OperatorVerb
+from saltlite.master.handlers.operator_verbs import TOKEN, VERBS, Field, OperatorVerb
 from saltlite.master.processes.context import Answer, Master
 from saltlite.platform import defects
 from saltlite.platform.defects import DEFECT, supervised

@@ -32,8 +32,7 @@ from saltlite.platform.clock import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire import merkle
 from saltlite.wire.limits import PARTS_RUNNING_PER_MINION
-from saltlite.wire.messages import WALL_MAX_MS
-from saltlite.wire.segment import STATES, SegmentRow, decode_segment, encode_segment
+from saltlite.wire.messages import STATES, WALL_MAX_MS, SegmentRow, decode_segment, encode_segment
 from tests.support.inventory import inventory
 from tests.support.job_machine import UNTIL, jid
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, JOB_PUBLIC, NOW, certificate, signed

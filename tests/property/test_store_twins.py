@@ -21,9 +21,8 @@ from saltlite.master.store.ports import (
     TokenRecord,
 )
 from saltlite.master.store.sqlite import SqliteStore
-from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import Jid, MinionId, RequestId, jid_at
-from saltlite.model.job import TERMINAL, Batch, Job, Return, Target, TargetState, part_id
+from saltlite.model.job import TERMINAL, Batch, Job, JobFilter, Outcome, Return, Target, TargetState, part_id
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
 from saltlite.model.signature import by_name
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk

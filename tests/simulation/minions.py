@@ -32,8 +32,8 @@ from saltlite.model.keys import fingerprint, fingerprint_bytes
 from saltlite.testing.disk import JOURNAL_FOLDER, SPOOL_FOLDER, MemoryDisk, nothing_landed
 from saltlite.wire.framing import unpack
 from saltlite.wire.limits import CHUNK, RETURN_MAX
+from saltlite.wire.messages import decode_segment
 from saltlite.wire.noise import public_of
-from saltlite.wire.segment import decode_segment
 from tests.simulation.resources import SimRuns, TypeProcess, managed_by, registration
 from tests.simulation.universe import Died, End, Process, SimChannel, SimClock, SimReactor
 from tests.support.keys import FLEET_PUBLIC, FUNCTIONS, NOW, good_token, seed

@@ -21,7 +21,7 @@ from saltlite.model.ids import PartId, TargetId
 from saltlite.model.job import TargetState, segment_id, split_part
 from saltlite.wire.codec import encode_document
 from saltlite.wire.limits import CHUNK
-from saltlite.wire.segment import SegmentRow, encode_segment
+from saltlite.wire.messages import SegmentRow, encode_segment
 from tests.simulation.universe import Process, SimReactor
 
 if TYPE_CHECKING:

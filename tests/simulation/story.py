@@ -17,7 +17,7 @@ from saltlite.client.follower import WaitPolicy
 from saltlite.errors import UnreachableError
 from saltlite.model.job import TargetState, part_id, segment_id
 from saltlite.wire.framing import pack
-from saltlite.wire.segment import SegmentRow, encode_segment
+from saltlite.wire.messages import SegmentRow, encode_segment
 from tests.simulation.clients import SimClient
 from tests.simulation.fleet import WEATHER, Fleet, stage
 from tests.simulation.masters import SimMaster

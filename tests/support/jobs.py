@@ -26,7 +26,7 @@ from saltlite.platform.process import start_ticks
 from saltlite.platform.reactor import Reactor
 from saltlite.testing.disk import MemoryDisk, memory_journal
 from saltlite.wire.framing import pack, unpack
-from saltlite.wire.segment import SegmentRow, encode_segment
+from saltlite.wire.messages import SegmentRow, encode_segment
 from tests.support.job_machine import UNTIL, jid, parcel
 from tests.support.keys import JOB_PUBLIC, NOW
 

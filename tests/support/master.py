@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from saltlite.auth.acl import Principal
-from saltlite.master.handlers.documents import answer_document, handle_digests
+from saltlite.master.handlers.documents import Documents, answer_document, handle_digests
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Answer, HandlerConfig, Identity, Master
-from saltlite.master.processes.documents import Documents
 from saltlite.model.events import Event
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState, fingerprint

@@ -14,9 +14,9 @@ from typing import Any
 
 from saltlite.master.protocol import effects, session_manager
 from saltlite.master.protocol.effects import Effect, Send
-from saltlite.master.protocol.outbox import Delivery
 from saltlite.master.protocol.session_manager import SessionManager
-from saltlite.master.store.invariants import advance
+from saltlite.master.protocol.sessions import Delivery
+from saltlite.master.store.ports import advance
 from saltlite.minion.protocol import connection
 from saltlite.minion.protocol import effects as job_effects
 from saltlite.minion.protocol.connection import Connection, Phase

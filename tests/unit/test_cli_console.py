@@ -8,7 +8,7 @@ import pytest
 
 from saltlite.cli.console import Console
 from saltlite.errors import SaltliteError
-from saltlite.model.display import printable
+from saltlite.model.plain import printable
 from tests.support.terminal import Terminal
 
 

@@ -7,8 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saltlite.limits import KEYS_MAX, ConnectionLimiter, FairSemaphore, RateLimiter, Slot
-from saltlite.model.networks import network_of
+from saltlite.limits import KEYS_MAX, ConnectionLimiter, FairSemaphore, RateLimiter, Slot, network_of
 
 # -- RateLimiter
 

@@ -8,7 +8,7 @@ import pytest
 
 from saltlite.auth.acl import Granted, Principal, read_rules
 from saltlite.errors import RefusedError, UsageError
-from saltlite.master.handlers import cache
+from saltlite.master.handlers import minions
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.targeting.banks import PILLAR
 from tests.support.master import ROOT, Office
@@ -52,7 +52,7 @@ def test_names_are_those_of_minions_of_which_there_is_something() -> None:
 def test_an_answer_is_limited_and_the_rest_comes_behind_its_last(
     monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
-    monkeypatch.setattr(cache, limit, most)
+    monkeypatch.setattr(minions, limit, most)
     place, found, after = office(), [], ""
     while (said := place.ask("cached", bank="grains", after=after, **ALL).fields)["values"]:
         assert len(said["values"]) == 1

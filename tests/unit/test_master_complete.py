@@ -8,7 +8,7 @@ import pytest
 
 from saltlite.auth.acl import Principal
 from saltlite.errors import RefusedError, UsageError
-from saltlite.master.handlers.completion import FUNCTION_SETS_MAX, JIDS_MAX, WORDS_MAX
+from saltlite.master.handlers.functions import FUNCTION_SETS_MAX, JIDS_MAX, WORDS_MAX
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
 from saltlite.master.store.ports import FunctionSet, MinionRow

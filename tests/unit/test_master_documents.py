@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.master.processes.documents import (
+from saltlite.master.handlers.documents import (
     BYTES_PER_MINUTE,
     IDLE_S,
     PER_MINUTE,

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from saltlite.errors import UsageError
-from saltlite.master.handlers.fields import (
+from saltlite.master.handlers.operator_verbs import (
     INTEGER_MAX,
     LIST_MAX,
     TEXT_MAX,
+    TOKEN,
+    VERBS,
     Call,
     Data,
     Field,
@@ -25,7 +27,6 @@ from saltlite.master.handlers.fields import (
     Text,
     Whole,
 )
-from saltlite.master.handlers.operator_verbs import TOKEN, VERBS
 from tests.support.master import Office
 from tests.unit.test_master_denied import GOOD, WITH_EVENT_DATA
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from saltlite.master.protocol.outbox import DELIVERIES_MAX, RESEND_MAX_S, RESEND_MIN_S, Delivery, Outbox
+from saltlite.master.protocol.sessions import DELIVERIES_MAX, RESEND_MAX_S, RESEND_MIN_S, Delivery, Outbox
 from saltlite.wire.limits import SEND_WINDOW
 
 

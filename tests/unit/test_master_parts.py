@@ -25,7 +25,7 @@ from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire import merkle
 from saltlite.wire.job_body import decode_body
 from saltlite.wire.merkle import SignedPart
-from saltlite.wire.segment import SegmentRow, encode_segment
+from saltlite.wire.messages import SegmentRow, encode_segment
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 from tests.support.store import WEB1, WEB2, key, row, state_of

@@ -13,11 +13,18 @@ from saltlite.errors import RefusedError, SaltliteError, UsageError
 from saltlite.master.handlers.documents import answer_pillar, handle_pillar_show
 from saltlite.master.handlers.operator_verbs import carry_out
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
-from saltlite.master.processes.documents import PILLARS_A_MINUTE, PILLARS_MEMORY, Pillars
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint
 from saltlite.pillar.compiler import MemoryPillarFiles
-from saltlite.pillar.evaluation import Evaluation, Evaluator, MemoryEvaluator, Wanted
+from saltlite.pillar.evaluation import (
+    PILLARS_A_MINUTE,
+    PILLARS_MEMORY,
+    Evaluation,
+    Evaluator,
+    MemoryEvaluator,
+    Pillars,
+    Wanted,
+)
 from saltlite.platform.clock import ManualClock
 from saltlite.targeting.banks import GRAINS, PILLAR
 from saltlite.targeting.fleet import DataQuery

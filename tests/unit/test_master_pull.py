@@ -9,8 +9,7 @@ import pytest
 from saltlite.errors import StoreError
 from saltlite.master.handlers.delivery import CANCELS_MAX, PAGE, handle_pull
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
-from saltlite.master.protocol.outbox import DELIVERIES_MAX
-from saltlite.master.protocol.sessions import HELD_MAX
+from saltlite.master.protocol.sessions import DELIVERIES_MAX, HELD_MAX
 from saltlite.master.store.ports import OpenJob, TargetRow
 from saltlite.model.job import Job, TargetState
 from saltlite.model.keys import fingerprint

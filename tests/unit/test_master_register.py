@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from saltlite.master.handlers import registration as registering
-from saltlite.master.processes.documents import PER_MINUTE
+from saltlite.master.handlers.documents import PER_MINUTE
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState
 from saltlite.resources.registry.admission import QUOTA, REASONS_MAX, Rules

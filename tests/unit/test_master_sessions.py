@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from saltlite.master.protocol.effects import CloseConnection, Presence, Pull, Report, Send
-from saltlite.master.protocol.outbox import DELIVERIES_MAX, RESEND_MIN_S
 from saltlite.master.protocol.session_manager import (
     BLOCKED_RETRY_S,
     PULL_AGAIN_S,
@@ -13,7 +12,7 @@ from saltlite.master.protocol.session_manager import (
     TICK_S,
     UNANSWERED_S,
 )
-from saltlite.master.protocol.sessions import HELD_MAX
+from saltlite.master.protocol.sessions import DELIVERIES_MAX, HELD_MAX, RESEND_MIN_S
 from saltlite.model.ids import Jid
 from saltlite.model.job import part_id, segment_id
 from saltlite.wire import codec

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from saltlite.minion.processes.ipc_messages import FORGED
-from saltlite.minion.sync.documents import AGAIN_S, HOLDS_S, DocumentCallbacks, Documents
+from saltlite.minion.sync import AGAIN_S, HOLDS_S, DocumentCallbacks, Documents
 from saltlite.wire.codec import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message, Sender, check, response_message

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from saltlite.minion.sync.documents import PILLAR_WAIT_S, JobGate
+from saltlite.minion.sync import PILLAR_WAIT_S, JobGate
 
 
 class Timers:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.minion.processes.status_file import NAME, TEXT_MAX, Status, read_status, write_status
+from saltlite.minion.processes.identity import NAME, TEXT_MAX, Status, read_status, write_status
 
 
 def test_what_was_written_last_is_read(tmp_path: Path) -> None:

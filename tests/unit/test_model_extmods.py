@@ -8,7 +8,7 @@ import pytest
 
 from saltlite.config.load import load_master, load_minion
 from saltlite.errors import ConfigError, UsageError
-from saltlite.model.extmods import GLOBS_MAX, MASTER_TYPES, MINION_TYPES, NAMES_SHOWN, names_text, read_filter
+from saltlite.model.files import GLOBS_MAX, MASTER_TYPES, MINION_TYPES, NAMES_SHOWN, names_text, read_filter
 
 NAMES = ("plain", "web1", "web2.__init__", "db", "db.sub")
 

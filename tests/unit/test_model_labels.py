@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.model.display import labels
+from saltlite.model.plain import labels
 
 
 @pytest.mark.parametrize(

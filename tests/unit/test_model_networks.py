@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.model.networks import network_of, site_of
+from saltlite.limits import network_of, site_of
 
 
 @pytest.mark.parametrize(

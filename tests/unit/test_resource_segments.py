@@ -14,7 +14,7 @@ from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.minion.resources import process as module
 from saltlite.minion.resources.process import FLUSH_S, SEGMENT_BYTES, SegmentCallbacks, SegmentWriter
 from saltlite.model.job import TargetState
-from saltlite.wire.segment import SegmentRow, decode_segment
+from saltlite.wire.messages import SegmentRow, decode_segment
 
 PART = "20260131235959123456-1"
 BOUND_S = 10.0

@@ -6,8 +6,7 @@ import itertools
 
 import pytest
 
-from saltlite.master.store.invariants import NEVER_RAN, advance, effective_state
-from saltlite.master.store.ports import TargetRow
+from saltlite.master.store.ports import NEVER_RAN, TargetRow, advance, effective_state
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TERMINAL, TargetState
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import RemoteProtocolError
-from saltlite.master.protocol.outbox import Delivery
+from saltlite.master.protocol.sessions import Delivery
 from saltlite.model.files import ENV_MAX, PATH_BYTES_MAX
 from saltlite.model.job import PART_BYTES, PART_RESOURCES, resource_parts
 from saltlite.wire.codec import decode, encode

@@ -10,8 +10,7 @@ import pytest
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
 from saltlite.model.job import PART_RESOURCES, TargetState
 from saltlite.wire.limits import RETURN_MAX, SEGMENT_MAX
-from saltlite.wire.messages import REASON_MAX, WALL_MAX_MS
-from saltlite.wire.segment import SegmentRow, decode_segment, encode_segment
+from saltlite.wire.messages import REASON_MAX, WALL_MAX_MS, SegmentRow, decode_segment, encode_segment
 
 ROW = SegmentRow("dummy:a", TargetState.RETURNED, 0, b"\xc3", 1_800_000_000_000, 12)
 RAW = ["dummy:a", "returned", 0, b"\xc3", 1_800_000_000_000, 12, ""]

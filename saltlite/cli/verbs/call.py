@@ -232,7 +232,7 @@ def _pillar(config: MinionConfig, minion: str, grains: Mapping[str, Any]) -> dic
     if not config.pillar_roots:
         if not config.minion_pillar_cache:
             return {}
-        from saltlite.minion.sync.documents import kept_pillar  # as below
+        from saltlite.minion.sync import kept_pillar  # as below
 
         return kept_pillar(config.cachedir)
     from saltlite.pillar.compiler import pillar_of

@@ -13,9 +13,9 @@ from saltlite.loader.call import ERROR_OUTPUTTER, Outcome
 from saltlite.loader.encode import decode_return
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.resources.calls import LocalContext, LocalType, Work, chain_timing, local_types
-from saltlite.model.display import labels
 from saltlite.model.ids import MinionId, TargetId, parse_srn
 from saltlite.model.job import Target, TargetState
+from saltlite.model.plain import labels
 from saltlite.model.signature import by_name
 from saltlite.targeting import resolve
 from saltlite.targeting.memory_fleet import Member, MemoryFleet
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from saltlite.minion.resources.discovery import Declared
     from saltlite.model.execution import Execution
     from saltlite.targeting.fleet import Selection
-    from saltlite.wire.segment import SegmentRow
+    from saltlite.wire.messages import SegmentRow
 
 
 @dataclass(frozen=True, slots=True)

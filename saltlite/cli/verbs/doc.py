@@ -21,7 +21,7 @@ from saltlite.loader.documents import read_documents
 from saltlite.loader.formats import ArchiveError
 from saltlite.loader.index import build_index
 from saltlite.loader.search_path import MODULES, Form, Layer, search_layers
-from saltlite.model.display import printable
+from saltlite.model.plain import printable
 from saltlite.model.signature import parse_signature, show_signature
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from saltlite.cli.connect import open_client
 from saltlite.cli.options import Option, parse_moment
 from saltlite.client.local import EventReader
 from saltlite.errors import UsageError
-from saltlite.model.display import printable
 from saltlite.model.events import matches
+from saltlite.model.plain import printable
 from saltlite.plugins.output.json import document, line
 
 if TYPE_CHECKING:

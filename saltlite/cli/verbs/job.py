@@ -23,8 +23,8 @@ from saltlite.client.follower import Progress, Published, WaitPolicy
 from saltlite.client.local import JobCall
 from saltlite.config.paths import require_path
 from saltlite.errors import NoTargetError, RefusedError, SaltliteError, UnreachableError, UsageError
-from saltlite.model.display import labels, printable
 from saltlite.model.ids import parse_jid
+from saltlite.model.plain import labels, printable
 from saltlite.plugins.output.json import document, line
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from saltlite.cli.connect import open_client
 from saltlite.cli.options import Option, choice, format_duration, parse_duration
 from saltlite.cli.output import print_answer
 from saltlite.errors import NoTargetError, RefusedError, UsageError
-from saltlite.model.display import printable
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import KeyState, parse_fingerprint
+from saltlite.model.plain import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,16 @@ from saltlite.errors import DamagedError, UsageError
 from saltlite.master.handlers.minions import Change, ensure
 from saltlite.master.processes.context import LinkPort, Master, RecentProofs
 from saltlite.master.protocol.sessions import HELD_MAX
-from saltlite.master.store.invariants import EXPIRED_REASON
-from saltlite.master.store.ports import BatchJob, OpenJob, Standing, Store, StoreReader, StoreWriter, TargetRow
+from saltlite.master.store.ports import (
+    EXPIRED_REASON,
+    BatchJob,
+    OpenJob,
+    Standing,
+    Store,
+    StoreReader,
+    StoreWriter,
+    TargetRow,
+)
 from saltlite.model.clock import Clock
 from saltlite.model.ids import Jid, MinionId, PartId, TargetId
 from saltlite.model.job import Batch, Job, TargetState, split_part

@@ -19,7 +19,6 @@ from saltlite.master.handlers.targets import target_fields
 from saltlite.master.processes.context import Answer, Follow, Master
 from saltlite.master.store.ports import RETURNS_SIZE, TargetRow
 from saltlite.model.events import tag_job_kill
-from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail
 from saltlite.model.ids import (
     Jid,
     MinionId,
@@ -31,7 +30,7 @@ from saltlite.model.ids import (
     parse_minion_id,
     resource_index_srn_key,
 )
-from saltlite.model.job import TERMINAL, Job, Return, TargetState
+from saltlite.model.job import TERMINAL, Job, JobFilter, JobSummary, Outcome, Return, TargetDetail, TargetState
 from saltlite.model.redaction import without_secrets
 from saltlite.wire.job_body import JobRecord, decode_record, holds_secrets
 from saltlite.wire.limits import MIB

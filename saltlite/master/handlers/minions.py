@@ -1,4 +1,7 @@
-"""Which minions are connected: their presence as the link process reports it, and what users are told of it."""
+"""The minions of the master: their presence, their cached grains and pillars, and the status of master and fleet.
+
+The link process reports which minions are connected; MWorkers read the rest from the store, the registry and the banks.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltlite.auth.acl import Principal
-from saltlite.errors import UsageError
-from saltlite.master.handlers.targets import reach
+from saltlite import __version__
+from saltlite.auth.acl import RUNNER, Principal, may
+from saltlite.errors import RefusedError, UsageError
+from saltlite.master.handlers.resources import missing_rows
+from saltlite.master.handlers.targets import reach, refuse_pillar_guesses, shown_key_states, target_of
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Answer, Master, Question
 from saltlite.master.store.ports import MinionRow, PartRow
 from saltlite.model.events import tag_minion_start, tag_presence_change
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetState
-from saltlite.model.keys import Fingerprint
+from saltlite.model.keys import Fingerprint, KeyState
+from saltlite.platform.files import CursorFile
+from saltlite.targeting.banks import GRAINS, PILLAR, RESOURCE_GRAINS
+from saltlite.wire.codec import encode_document
 from saltlite.wire.framing import IpcMessage
+from saltlite.wire.limits import MIB
 
 
 def handle_minions(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
@@ -165,3 +174,184 @@ def _gone(master: Master, changes: list[Change]) -> list[MinionRow]:
     up = {change.id for change in changes}
     now = master.clock.wall()
     return [replace(row, up=False, last_seen=now) for row in master.store.minions() if row.up and row.id not in up]
+
+
+# -- Cached grains and pillars
+
+
+NAMES_MAX = 10_000
+"""Minions that one answer names."""
+VALUES_MAX = 8 * MIB
+"""Bytes of values that complete an answer; one value may have RESOURCE_GRAINS_TOTAL_MAX and more."""
+
+_ALL = ("cache.fetch",)
+_READ = {GRAINS: ("cache.grains", *_ALL), PILLAR: ("cache.pillar", *_ALL), RESOURCE_GRAINS: _ALL}
+"""Bank -> runners of which a user needs one to read its values."""
+_CLEAR = {
+    GRAINS: ("cache.clear_grains", "cache.clear_all", "cache.flush"),
+    PILLAR: ("cache.clear_pillar", "cache.clear_all", "cache.flush"),
+}
+"""The same to clear it. Grains of resources are removed with their registration only."""
+
+
+def handle_cached(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `values`: minion -> its value in the bank, or {}; and `more`: the client asks for those after the last
+    (`after`).
+
+    With `names`, only minions with a value, and None instead of each value.
+    """
+    names_only = request.get("names", False)
+    bank_name = request["bank"]
+    _require(principal, bank_name, _READ, ("cache.list",) if names_only else (), master)
+    minions = [minion for minion in _minions(master, principal, request) if minion > request.get("after", "")]
+    bank = master.banks.bank(bank_name)
+    if names_only:
+        filled = frozenset(bank.keys())
+        known = [minion for minion in minions if minion in filled]
+        return Answer({"values": dict.fromkeys(known[:NAMES_MAX]), "more": len(known) > NAMES_MAX})
+    values: dict[str, Any] = {}
+    size = 0
+    for minion in minions:
+        if len(values) >= NAMES_MAX or size >= VALUES_MAX:
+            break
+        values[minion] = bank.get(minion) or {}
+        size += len(encode_document(values[minion]))
+    return Answer({"values": values, "more": len(values) < len(minions)})
+
+
+def handle_cache_clear(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Remove the values of the target's minions from the banks; answers `cleared`, how many minions had one.
+
+    Connected minions are asked for their grains at once, because they would not send unchanged grains by themselves;
+    others send them in their next session. A pillar is evaluated when its minion asks for it.
+    """
+    for name in request["banks"]:
+        _require(principal, name, _CLEAR, (), master)
+    minions = _minions(master, principal, request)
+    cleared: set[MinionId] = set()
+    for name in request["banks"]:
+        bank = master.banks.bank(name)
+        gone = [minion for minion in minions if bank.delete(minion)]
+        cleared.update(gone)
+        for minion in gone if name == GRAINS else ():
+            master.link.fetch(minion, "grains")
+    return Answer({"cleared": len(cleared)})
+
+
+def _require(
+    principal: Principal, bank: object, rights: Mapping[str, tuple[str, ...]], more: tuple[str, ...], master: Master
+) -> None:
+    names = rights.get(bank) if isinstance(bank, str) else None
+    if names is None:
+        raise UsageError(f"there is no cache bank {str(bank)[:40]!r} for this: there are {', '.join(rights)}")
+    if not may(principal, RUNNER, (*names, *more), master.terms):
+        raise RefusedError(f"{principal} may not do this with cached {bank}: that takes @runner {' or '.join(names)}")
+
+
+def _minions(master: Master, principal: Principal, request: Mapping[str, Any]) -> list[MinionId]:
+    target = target_of(request)
+    refuse_pillar_guesses(master, principal, target)
+    return sorted(master.resolve(target).minions)
+
+
+# -- The status of the master
+
+
+MISSING_MAX = 100
+"""Minions with missing resources that one answer names."""
+
+PROBLEMS_MAX = 5
+"""Messages about one resource type."""
+
+
+def handle_status(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
+    """Answers `master`, `store`, `minions`, `counts`, `queues`, `resources`, `readers`, and `link`, None if the link
+    process does not answer. Pending keys are among `minions` and `counts` for users who may list keys.
+
+    `readers` has for each process that reads the event log (returners, hooks) how many events it is `behind`, and how
+    long the first of them has waited, `lag_s`.
+
+    In `resources`, `refused` counts minions whose registration was refused, wholly or in part; `incomplete` means that
+    rows were lost to damage and not every minion has registered again; `missing` is minion -> type -> resources that it
+    still manages and no longer finds, of MISSING_MAX minions; `types` is type -> `count`, `minions`, and `problems`,
+    messages about types that could not be used or found nothing, PROBLEMS_MAX of each.
+
+    Times are wall-clock seconds since 1970, lags seconds. A minion that is up was `last_seen` when it came.
+    """
+    store, terms = master.store, master.terms
+    minions, registry = minion_rows(master), master.registry.stats()["primary"]
+    pending = [
+        {
+            "id": key.id,
+            "state": "pending",
+            "last_seen": key.first_seen,
+            "address": key.address,
+            "version": "",
+            "resources": 0,
+        }
+        for key in (store.keys(frozenset({KeyState.PENDING})) if shown_key_states(master, principal) else ())
+    ]
+    counts = {state: sum(row["state"] == state for row in minions) for state in ("up", "away", "never")}
+    away = {row["id"] for row in minions if row["state"] != "up"}
+    answer = {
+        "master": {
+            "name": master.identity.certificate.name,
+            "version": __version__,
+            "started_at": terms.started_at,
+            "mworkers": terms.mworkers,
+        },
+        "store": {"size": store.size(), "limit": terms.store_max, "seq": store.last_seq()},
+        "minions": minions + pending,
+        "counts": {**counts, "pending": len(pending)},
+        "resources": {
+            "count": registry["rows"],
+            "minions": sum(row["resources"] > 0 for row in minions),
+            "refused": sum(bool(row.reasons) for _minion, row in master.registrations.rows()),
+            "incomplete": registry["incomplete"],
+            "missing": {minion: _counts(kinds) for minion, kinds in sorted(missing_rows(master))[:MISSING_MAX]},
+            "types": _types(master),
+        },
+        "queues": {
+            "targets": {str(state): count for state, count in store.open_counts().items()},
+            "minions_away_with_jobs": len(away.intersection(store.minions_with_open_jobs())),
+        },
+        "readers": {name: _lag(master, path) for name, path in terms.readers.items()},
+    }
+
+    def fields(reply: IpcMessage | None) -> dict[str, Any]:
+        return {**answer, "link": reply["figures"] if reply is not None else None}
+
+    return Answer(question=Question(ipc.ask_stats, fields))
+
+
+def _counts(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    return {kind: one["count"] for kind, one in kinds.items()}
+
+
+def _types(master: Master) -> dict[str, dict[str, Any]]:
+    views = master.registry.views().by_type
+    problems: dict[str, list[str]] = {}
+    for minion, row in master.registrations.rows():
+        for kind, report in row.reports.items():
+            messages = problems.setdefault(kind, [])
+            if report.problem() and len(messages) < PROBLEMS_MAX:
+                messages.append(f"{minion}: {report.problem()}")
+    return {
+        kind: {
+            "count": sum(len(one.ids) for one in views.get(kind, {}).values()),
+            "minions": len(views.get(kind, {})),
+            "problems": sorted(problems.get(kind, ())),
+        }
+        for kind in sorted({*views, *problems})
+    }
+
+
+def _lag(master: Master, path: str) -> dict[str, Any]:
+    """How far the reader with that cursor file is behind; one without a cursor has missed nothing."""
+    last = master.store.last_seq()
+    after = CursorFile(path).read().get("seq", last)
+    waiting = master.store.events(after, 1)
+    return {
+        "behind": max(0, last - after),
+        "lag_s": max(0.0, master.clock.wall() - waiting[0].at) if waiting else 0.0,
+    }

@@ -7,16 +7,15 @@ required. Requests that do not match the table are refused.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, Protocol
 
 from saltlite.auth.acl import Action, Principal, authorize, refuse_barred
 from saltlite.errors import UsageError
 from saltlite.master.handlers import (
     auth,
-    cache,
-    completion,
     documents,
     events,
     files,
@@ -26,24 +25,189 @@ from saltlite.master.handlers import (
     minions,
     publish,
     resources,
-    status,
     targets,
 )
-from saltlite.master.handlers.fields import (
-    Call,
-    Data,
-    Field,
-    Flag,
-    Listed,
-    Names,
-    NamesOrText,
-    Number,
-    Opaque,
-    Table,
-    Text,
-    Whole,
-)
 from saltlite.master.processes.context import Answer, Master
+
+# -- The types of request fields: each checks the type, and the range or length, of a value. Values inside lists and
+# maps that are only passed on, such as the arguments of a job, are checked by the codec
+
+
+TEXT_MAX: Final = 1024 * 1024
+"""Characters of a text that has no shorter limit, such as a target that lists thousands of names."""
+LIST_MAX: Final = 100_000
+"""Items of a list that has no smaller limit."""
+KEYS_MAX: Final = 100_000
+"""Keys of a map that has no smaller limit."""
+INTEGER_MAX: Final = 2**63 - 1
+"""The largest integer that the store can hold."""
+MOMENT_MAX: Final = 253_402_300_799
+"""The last second of the year 9999, since 1970: what a time may be."""
+
+
+class Field(Protocol):
+    """One type of value."""
+
+    def problem(self, value: object) -> str:
+        """What the value must be, if it is not; "" for a valid value."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Text that can be written as UTF-8 and has no NUL character; `longest` counts characters."""
+
+    longest: int = TEXT_MAX
+
+    def problem(self, value: object) -> str:
+        if not isinstance(value, str):
+            return "it must be text"
+        if len(value) > self.longest:
+            return f"it may have {self.longest} characters, not {len(value)}"
+        if "\0" in value:
+            return "it has a NUL character"
+        return "" if _is_unicode(value) else "it has a character that is not valid Unicode"
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Text of any characters, which is only compared with a pattern: an invalid token is refused as a failed login."""
+
+    longest: int
+
+    def problem(self, value: object) -> str:
+        if not isinstance(value, str):
+            return "it must be text"
+        return "" if len(value) <= self.longest else f"it may have {self.longest} characters, not {len(value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """An integer from `least` to `most`."""
+
+    least: int = 0
+    most: int = INTEGER_MAX
+
+    def problem(self, value: object) -> str:
+        if isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most:
+            return ""
+        return f"it must be a whole number from {self.least} to {self.most}"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A finite number from `least` to `most`."""
+
+    least: float = 0
+    most: float = MOMENT_MAX
+
+    def problem(self, value: object) -> str:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            # An integer that is too large for a float would make isfinite raise.
+            in_range = self.least <= value <= self.most
+            if in_range and math.isfinite(value):
+                return ""
+        return f"it must be a number from {self.least:g} to {self.most:.15g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """True or False."""
+
+    def problem(self, value: object) -> str:
+        return "" if isinstance(value, bool) else "it must be true or false"
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Bytes."""
+
+    longest: int
+
+    def problem(self, value: object) -> str:
+        if not isinstance(value, bytes):
+            return "it must be bytes"
+        return "" if len(value) <= self.longest else f"it may have {self.longest} bytes, not {len(value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list of items of one type, or of any."""
+
+    item: Field | None = None
+    most: int = LIST_MAX
+
+    def problem(self, value: object) -> str:
+        if not isinstance(value, list):
+            return "it must be a list"
+        if len(value) > self.most:
+            return f"it may have {self.most} items, not {len(value)}"
+        if self.item is not None:
+            for number, item in enumerate(value, start=1):
+                wrong = self.item.problem(item)
+                if wrong:
+                    return f"item {number} of it is wrong: {wrong}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A map from texts to any values."""
+
+    most: int = KEYS_MAX
+
+    def problem(self, value: object) -> str:
+        if not isinstance(value, dict):
+            return "it must be a map"
+        if len(value) > self.most:
+            return f"it may have {self.most} keys, not {len(value)}"
+        for key in value:
+            if not isinstance(key, str):
+                return f"its key {key!r} must be text"
+            if not _is_unicode(key):
+                return "one of its keys has a character that is not valid Unicode"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A value of one of these types."""
+
+    kinds: tuple[Field, ...]
+
+    def problem(self, value: object) -> str:
+        wrong = [kind.problem(value) for kind in self.kinds]
+        return "" if "" in wrong else " or ".join(dict.fromkeys(wrong))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One function of a job: [function, arguments, keyword arguments]."""
+
+    def problem(self, value: object) -> str:
+        match value:
+            case [str() as fun, list(), dict() as kwargs]:
+                wrong = Text().problem(fun)
+                return wrong or (f"keyword arguments: {wrong}" if (wrong := Table().problem(kwargs)) else "")
+        return "it must be a list of a function, its arguments and its keyword arguments"
+
+
+Names: Final = Listed(Text())
+"""A list of texts."""
+NamesOrText: Final = OneOf((Text(), Names))
+"""One name, several with commas, or a list of them."""
+
+
+def _is_unicode(text: str) -> bool:
+    # ASCII text, which is most of it, answers without being encoded.
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
 
 PROTOCOL_VERSION = 1
 NAME = Text(8192)
@@ -136,7 +300,7 @@ VERBS: dict[str, OperatorVerb] = {
         {"jid": NAME, "funs": Names},
         {"retcode": Whole(-(2**63)), "duration_ms": Whole()},
     ),
-    "status": OperatorVerb(status.handle_status),
+    "status": OperatorVerb(minions.handle_status),
     "key_list": OperatorVerb(keys.handle_key_list),
     "key_change": OperatorVerb(keys.handle_key_change, {"action": NAME, "fingerprints": Names}),
     "key_preaccept": OperatorVerb(keys.handle_key_preaccept, {"id": NAME, "fingerprint": NAME}),
@@ -149,9 +313,9 @@ VERBS: dict[str, OperatorVerb] = {
     "minions": OperatorVerb(minions.handle_minions),
     "match": OperatorVerb(targets.handle_match, {"tgt": Text(), "tgt_type": NAME}, {"explain": NAME}),
     "cached": OperatorVerb(
-        cache.handle_cached, {"bank": NAME, "tgt": Text(), "tgt_type": NAME}, {"after": NAME, "names": Flag()}
+        minions.handle_cached, {"bank": NAME, "tgt": Text(), "tgt_type": NAME}, {"after": NAME, "names": Flag()}
     ),
-    "cache_clear": OperatorVerb(cache.handle_cache_clear, {"banks": Names, "tgt": Text(), "tgt_type": NAME}),
+    "cache_clear": OperatorVerb(minions.handle_cache_clear, {"banks": Names, "tgt": Text(), "tgt_type": NAME}),
     "pillar_show": OperatorVerb(documents.handle_pillar_show, {"id": NAME}),
     "served": OperatorVerb(files.handle_served, {"operation": NAME}, {"env": NAME, "after": NAME}),
     "resource_list": OperatorVerb(resources.handle_resource_list, {}, {"type": NAME, "minion": NAME, "after": NAME}),
@@ -164,7 +328,7 @@ VERBS: dict[str, OperatorVerb] = {
     "resource_compact": OperatorVerb(resources.handle_resource_compact),
     "resource_verify": OperatorVerb(resources.handle_resource_verify),
     "complete": OperatorVerb(
-        completion.handle_complete, {"kind": NAME, "prefix": NAME}, {"function": NAME, "states": Names}
+        functions.handle_complete, {"kind": NAME, "prefix": NAME}, {"function": NAME, "states": Names}
     ),
 }
 

@@ -22,7 +22,7 @@ from saltlite.model.ids import Jid, MinionId, PartId, TargetId
 from saltlite.model.job import Return, TargetState, is_segment_id, part_id, part_of_segment, split_part
 from saltlite.model.keys import Fingerprint
 from saltlite.model.signature import by_name
-from saltlite.wire.segment import SegmentRow, decode_segment
+from saltlite.wire.messages import SegmentRow, decode_segment
 
 log = logging.getLogger(__name__)
 

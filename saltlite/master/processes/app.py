@@ -530,7 +530,7 @@ def _open_master(
     config: MasterConfig, paths: Paths, *, started_at: float
 ) -> tuple[Callable[[LinkChannel], Master], Callable[[], None]]:
     """The context of handlers in a process that drops its rights here, and a function that closes it."""
-    from saltlite.master.processes.documents import Pillars  # noqa: PLC0415 - as above
+    from saltlite.pillar.evaluation import Pillars  # noqa: PLC0415 - as above
     from saltlite.pillar.files import DiskPillarFiles  # noqa: PLC0415 - as in _run_mworker
 
     certificate = identity.certificate_of(config.pki_dir)

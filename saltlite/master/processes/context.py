@@ -11,13 +11,13 @@ from saltlite.auth.logins import Logins, guess_limiter
 from saltlite.errors import CostlyRuleError, StoreError, UsageError
 from saltlite.files.roots import FileRoots
 from saltlite.limits import RateLimiter
-from saltlite.master.processes.documents import Pillars
 from saltlite.master.processes.fleet import Indexes, MasterFleet, Nodegroups, Registrations, indexes_of
 from saltlite.master.store.ports import FunctionSet, OpenJob, Store, StoreReader
 from saltlite.model.clock import Clock
 from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import Job, Target, TargetKind
 from saltlite.model.keys import Fingerprint
+from saltlite.pillar.evaluation import Pillars
 from saltlite.resources.registry.admission import Rules
 from saltlite.resources.registry.registry import Registry
 from saltlite.targeting import resolve

@@ -17,7 +17,7 @@ from typing import Any
 
 from saltlite.errors import RefusedError, UnreachableError
 from saltlite.master.protocol.effects import Decide, MinionRequest, Presence, Report, Suspect
-from saltlite.master.protocol.outbox import Delivery
+from saltlite.master.protocol.sessions import Delivery
 from saltlite.master.store.ports import OpenJob
 from saltlite.model.job import Job
 from saltlite.platform.reactor import Reactor

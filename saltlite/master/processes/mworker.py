@@ -20,7 +20,7 @@ from saltlite.files.server import FileServer
 from saltlite.master.handlers import minions
 from saltlite.master.handlers.auth import WRONG
 from saltlite.master.handlers.delivery import handle_pull, release_due
-from saltlite.master.handlers.documents import FOR_FILES, answer
+from saltlite.master.handlers.documents import FOR_FILES, Documents, answer
 from saltlite.master.handlers.events import EventStream, report_ended_turns
 from saltlite.master.handlers.jobs import Follower
 from saltlite.master.handlers.keys import handle_decide, handle_suspect
@@ -29,7 +29,6 @@ from saltlite.master.handlers.results import Passing, Reported, Settled, report_
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.auth_process import Backends, Verdict
 from saltlite.master.processes.context import Answer, Follow, LoginCheck, Master, Stream, Watch
-from saltlite.master.processes.documents import Documents
 from saltlite.master.processes.link_channel import LinkAddress, LinkChannel
 from saltlite.master.processes.local_clients import ClientQueue, LocalClients, RequestScheduler
 from saltlite.model.ids import Jid, MinionId

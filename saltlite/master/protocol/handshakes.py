@@ -20,11 +20,10 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from saltlite.errors import RemoteProtocolError
-from saltlite.limits import ConnectionLimiter, RateLimiter
+from saltlite.limits import ConnectionLimiter, RateLimiter, network_of
 from saltlite.master.protocol.effects import CloseConnection
 from saltlite.model.clock import Clock
 from saltlite.model.keys import fingerprint_bytes
-from saltlite.model.networks import network_of
 from saltlite.wire import codec, frames
 from saltlite.wire.certificates import decode_chain, encode_chain
 from saltlite.wire.frames import Session

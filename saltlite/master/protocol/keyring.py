@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from saltlite.limits import network_of, site_of
 from saltlite.master.store.ports import PendingKey, StoreReader, TokenRecord
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import TRANSITIONS, Fingerprint, KeyRecord, KeyState
-from saltlite.model.networks import network_of, site_of
 from saltlite.wire.limits import PENDING_KEYS, PENDING_KEYS_PER_NETWORK, SESSION_MAX_AGE_S
 from saltlite.wire.signatures import proves, token_of
 
@@ -106,7 +106,7 @@ def _makes_room(address: str, waiting: Sequence[PendingKey], now: float) -> tupl
     """The key of a full table that is displaced by one from that address; () for none.
 
     One whose minion gave up; else the newest one of the network that has the most, in the site that has the most (the
-    network around it, `saltlite.model.networks`), if that site has at least two more than the newcomer's. So a key that
+    network around it, `saltlite.limits`), if that site has at least two more than the newcomer's. So a key that
     waits alone in its site is never displaced, and of two sites with equally many keys the later one loses.
     """
     longest_unseen = min(waiting, key=lambda key: key.changed_at)

@@ -28,8 +28,7 @@ from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.limits import RateLimiter
 from saltlite.master.protocol.effects import CloseConnection, Decide, Effect, Pull, Report, Send, Suspect
 from saltlite.master.protocol.handshakes import Arrival, Handshakes, Strangers
-from saltlite.master.protocol.outbox import Delivery
-from saltlite.master.protocol.sessions import Contest, DuplicateKeys, MinionSession, Sessions, comes_whole
+from saltlite.master.protocol.sessions import Contest, Delivery, DuplicateKeys, MinionSession, Sessions, comes_whole
 from saltlite.master.protocol.transfers import Key, RequestQueue, ReturnAssembly
 from saltlite.model.clock import Clock
 from saltlite.model.job import part_of_segment

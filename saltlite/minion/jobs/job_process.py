@@ -33,7 +33,7 @@ from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.rpc_client import ASK, EventSender, RpcClient
 from saltlite.minion.jobs.spool import DiskSpool, decode, encode
 from saltlite.minion.protocol.effects import SpoolEntry
-from saltlite.minion.sync.documents import DocumentCallbacks
+from saltlite.minion.sync import DocumentCallbacks
 from saltlite.model.execution import DIRECTLY, Execution, is_direct
 from saltlite.model.job import TargetState
 from saltlite.platform import logs

@@ -52,7 +52,7 @@ from saltlite.minion.protocol.effects import (
 )
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.resources.server import ResourceRuns, RunCallbacks
-from saltlite.minion.sync.documents import Documents
+from saltlite.minion.sync import Documents
 from saltlite.model.clock import Clock
 from saltlite.model.execution import is_direct
 from saltlite.model.ids import PartId, TargetId

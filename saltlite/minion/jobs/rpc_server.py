@@ -2,7 +2,7 @@
 
 A process of a job has no network. It sends its request over its socket to the job server, which passes requests about
 files and events on to the master, with a number of its own, and returns the answer. Requests of a session that ended
-are sent again in the next one. The minion's documents (`saltlite.minion.sync.documents`) go the same way, because a
+are sent again in the next one. The minion's documents (`saltlite.minion.sync`) go the same way, because a
 session has one limit for all requests. `saltlite call` sends events through a Unix socket in the minion's folder.
 """
 

@@ -32,12 +32,11 @@ from saltlite.minion.jobs.rpc_server import LocalEvents
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.processes import identity
 from saltlite.minion.processes import ipc_messages as ipc
-from saltlite.minion.processes.status_file import READY, STOPPED, Status, read_status, write_status
+from saltlite.minion.processes.identity import READY, STOPPED, Status, read_status, write_status
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.resources.discovery import declared_by
 from saltlite.minion.resources.server import ResourceServer, RunCallbacks, ServerContext
-from saltlite.minion.sync.documents import DocumentCallbacks, JobGate, forget_pillar, inventory_grain, keep_pillar
-from saltlite.minion.sync.grains import GrainFinder
+from saltlite.minion.sync import DocumentCallbacks, GrainFinder, JobGate, forget_pillar, inventory_grain, keep_pillar
 from saltlite.model import job
 from saltlite.model.execution import KNOWING
 from saltlite.model.keys import fingerprint

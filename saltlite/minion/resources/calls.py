@@ -31,8 +31,7 @@ from saltlite.minion.resources.discovery import Declared, good_ids
 from saltlite.model.ids import PartId, TargetId, resource_index_srn_key
 from saltlite.model.job import TargetState
 from saltlite.platform.logs import log_context
-from saltlite.wire.messages import REASON_MAX
-from saltlite.wire.segment import SegmentRow
+from saltlite.wire.messages import REASON_MAX, SegmentRow
 
 log = logging.getLogger(__name__)
 

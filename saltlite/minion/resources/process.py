@@ -57,7 +57,7 @@ from saltlite.platform import logs
 from saltlite.platform.files import PosixFolder
 from saltlite.platform.process import set_parent_death_signal, set_title
 from saltlite.wire.framing import IpcMessage, framed, pack, take_frame, unpack
-from saltlite.wire.segment import SegmentRow, encode_segment
+from saltlite.wire.messages import SegmentRow, encode_segment
 
 # -- Segments
 #

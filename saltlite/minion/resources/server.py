@@ -22,7 +22,7 @@ from saltlite.model.resourcelook import TypeReport
 from saltlite.platform.process import start_ticks
 from saltlite.platform.reactor import Reactor, Timer
 from saltlite.wire.codec import encode_document
-from saltlite.wire.segment import SegmentRow, encode_segment
+from saltlite.wire.messages import SegmentRow, encode_segment
 
 
 @dataclass(frozen=True, slots=True)

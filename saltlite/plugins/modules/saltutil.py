@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
-from saltlite.model.extmods import MINION_TYPES
+from saltlite.model.files import MINION_TYPES
 from saltlite.model.ids import parse_jid
 from saltlite.model.job import CLAIMED, FOLDER, HEADER_BYTES, SUFFIX, digest_of
 from saltlite.plugins._plugin_sync import SyncRequest, raise_failed, sync

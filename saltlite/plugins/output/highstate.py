@@ -5,7 +5,7 @@ The input is the return of Salt's state functions: `{"module_|-id_|-name_|-funct
 
 from __future__ import annotations
 
-from saltlite.model.display import printable
+from saltlite.model.plain import printable
 from saltlite.plugins.output import nested
 from saltlite.plugins.output.nested import BAD, CHANGED, KEY, TEXT, VALUE, Paint
 

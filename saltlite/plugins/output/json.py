@@ -6,8 +6,7 @@ import base64
 import json
 import math
 
-from saltlite.model.display import BIDI_CONTROLS
-from saltlite.model.plain import with_text_keys
+from saltlite.model.plain import BIDI_CONTROLS, with_text_keys
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from saltlite.model.display import printable
+from saltlite.model.plain import printable
 from saltlite.plugins.output import nested
 from saltlite.plugins.output.nested import BAD, CHANGED, KEY, TEXT, Paint
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from saltlite.model.display import printable
+from saltlite.model.plain import printable
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from saltlite.model.display import printable
+from saltlite.model.plain import printable
 from saltlite.plugins.output.nested import BAD, Paint
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from saltlite.model.display import printable
+from saltlite.model.plain import printable
 from saltlite.plugins.output import nested
 from saltlite.plugins.output.nested import BAD, KEY, Paint
 

@@ -6,7 +6,7 @@ import re
 
 import yaml
 
-from saltlite.model.display import BIDI_CONTROLS
+from saltlite.model.plain import BIDI_CONTROLS
 
 TYPE_CHECKING = False  # as in every outputter
 if TYPE_CHECKING:

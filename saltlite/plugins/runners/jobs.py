@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.model.display import labels
+from saltlite.model.plain import labels
 from saltlite.model.signature import outputter_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError
-from saltlite.model.extmods import MASTER_TYPES
+from saltlite.model.files import MASTER_TYPES
 from saltlite.plugins._plugin_sync import SyncRequest, raise_failed, sync
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from saltlite.wire import codec, messages
 from saltlite.wire.codec import encode_document
 from saltlite.wire.frames import PLAINTEXT_MAX
 from saltlite.wire.framing import pack, unpack
-from saltlite.wire.messages import response_message
-from saltlite.wire.segment import SegmentRow, encode_segment
+from saltlite.wire.messages import SegmentRow, encode_segment, response_message
 from tests.fuzz.readers import read_everywhere
 from tests.fuzz.site import JID, Site
 from tests.fuzz.surface import mutate_bytes, mutate_value, packed, unpacked

@@ -15,7 +15,7 @@ from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.model.job import TargetState
 from saltlite.testing.disk import SPOOL_FOLDER, MemoryDisk, MemoryFile, memory_spool
 from saltlite.wire import codec, messages
-from saltlite.wire.segment import SegmentRow, decode_segment, encode_segment
+from saltlite.wire.messages import SegmentRow, decode_segment, encode_segment
 from tests.fuzz.surface import mutate_bytes, mutate_value, packed, unpacked
 
 JID = "20270115080000000000"

@@ -17,7 +17,7 @@ from saltlite.cli.output import print_answer
 from saltlite.cli.verbs.doctor.checks import Severity, rows_of, text_of
 from saltlite.cli.verbs.doctor.host import DAEMONS, find_daemons
 from saltlite.errors import ConfigError, UsageError
-from saltlite.model.display import printable
+from saltlite.model.plain import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ from typing import Any
 from saltlite.cli.options import format_duration
 from saltlite.cli.verbs.doctor.host import HostEvidence, PathSeen, Sort
 from saltlite.config.paths import DEFAULT_CONFIG_DIR
-from saltlite.model.display import printable
+from saltlite.model.plain import printable
 from saltlite.wire.certificates import BUILD_DATE_S
 
 WIDTH = 100

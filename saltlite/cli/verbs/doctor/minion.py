@@ -19,8 +19,7 @@ from saltlite.config.minion import MinionConfig
 from saltlite.config.values import parse_address
 from saltlite.errors import ConfigError, JournalError, LinkError, RemoteProtocolError, StartupError, UsageError
 from saltlite.minion.jobs import spool
-from saltlite.minion.processes.identity import join_token, pinned_fleet, read_pin
-from saltlite.minion.processes.status_file import STOPPED, Status, read_status
+from saltlite.minion.processes.identity import STOPPED, Status, join_token, pinned_fleet, read_pin, read_status
 from saltlite.minion.protocol import journal_format
 from saltlite.minion.protocol.connection import Phase
 from saltlite.model.ids import parse_minion_id

@@ -1,7 +1,7 @@
 """The master's store in one SQLite file: the embedded default, for one master with several MWorkers.
 
 This package has the schema, the SQL, the lock that orders writers, and the mapping of SQLite's and the file system's
-errors to StoreError. The contract is in `saltlite.master.store.ports`, the rules in `saltlite.master.store.invariants`.
+errors to StoreError. The contract is in `saltlite.master.store.ports`, the rules in `saltlite.master.store.ports`.
 
 Writers of all processes wait in the kernel for `flock` on `<path>.lock`: the next one wakes at once, where SQLite's
 busy handler would sleep and poll. Readers never wait for a writer (WAL). Each instance has one connection for readers

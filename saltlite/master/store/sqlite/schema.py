@@ -3,7 +3,7 @@
     events       the log; its seq is the one counter that readers follow, never reused (AUTOINCREMENT)
     jobs         one row a job; seq is the seq of its event
     job_targets  one row a (jid, target); minion is the target itself, or manages it, and part the number of that
-                 minion's part with the target, 0 for itself; rank is saltlite.master.store.invariants.RANK of its
+                 minion's part with the target, 0 for itself; rank is saltlite.master.store.ports.RANK of its
                  state,
                  outcome is history.OUTCOME_CODE of what became of it
     returns      at most one row a (jid, target); seq is the seq of its event
@@ -117,7 +117,7 @@ _JOBS_OF_1 = (
     " run_ms, signature, body, minions) SELECT seq, jid, request_id, user, uid, '', fun, tgt, tgt_type,"
     " created_at, deliver_ms, run_ms, signature, body, minions FROM jobs_1"
 )
-# The rule of saltlite.model.history.outcome_of; the return decides where there is one.
+# The rule of saltlite.model.job.outcome_of; the return decides where there is one.
 _OUTCOMES_OF_1 = (
     "UPDATE job_targets SET outcome = coalesce((SELECT CASE"
     " WHEN r.retcode <> 0 OR r.state IN ('refused', 'timed_out', 'interrupted') THEN 3"

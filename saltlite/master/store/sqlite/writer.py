@@ -12,11 +12,18 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.errors import StoreError
-from saltlite.master.store.invariants import (
+from saltlite.master.store.ports import (
     EXPIRED_REASON,
     NEVER_RAN,
     RANK,
     TERMINAL_RANK,
+    FunctionSet,
+    MinionRow,
+    PartRow,
+    ReturnCommit,
+    Stored,
+    TargetRow,
+    TokenRecord,
     cancelled_reason,
     check_job,
     effective_state,
@@ -27,22 +34,20 @@ from saltlite.master.store.invariants import (
     parts_of,
     return_event,
 )
-from saltlite.master.store.ports import FunctionSet, MinionRow, PartRow, ReturnCommit, Stored, TargetRow, TokenRecord
 from saltlite.master.store.sqlite import reader
 from saltlite.master.store.sqlite.connection import Transaction, Values, insert, row_of
-from saltlite.master.store.sqlite.history import OUTCOME_CODE
 from saltlite.master.store.sqlite.reader import (
     JOB_COLUMNS,
     KEY_COLUMNS,
     MORE_JOB_COLUMNS,
+    OUTCOME_CODE,
     TOKEN_COLUMNS,
     UNDELIVERED,
     SqliteReader,
     pack_targets,
 )
-from saltlite.model.history import Outcome, outcome_of, outcome_of_return
 from saltlite.model.ids import Jid, MinionId, TargetId
-from saltlite.model.job import Job, Return, TargetState, split_part
+from saltlite.model.job import Job, Outcome, Return, TargetState, outcome_of, outcome_of_return, split_part
 from saltlite.model.keys import AuthToken, Fingerprint, KeyRecord, KeyState
 
 VACUUM_PAGES = 4_096

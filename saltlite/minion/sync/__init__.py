@@ -1,1 +1,0 @@
-"""Synchronisation with the master: grains, resources and pillar."""
