@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from saltlite.config.master import LOG_LEVELS
 from saltlite.config.options import Choice, Duration, FilePath, FlagKind, IntegerKind, TextKind, Texts, option
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
-from saltlite.config.values import PORT_MAX
+from saltlite.config.values import LOG_LEVELS, PORT_MAX
 
 CLIENTS = ("local", "local_async", "local_batch", "local_subset", "runner", "runner_async", "wheel")
 """The clients that there are; netapi_enable_clients has those that may be used."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltlite.config.master import LOG_LEVELS
 from saltlite.config.options import (
     AnyMap,
     Choice,
@@ -20,8 +19,9 @@ from saltlite.config.options import (
     option,
 )
 from saltlite.config.paths import DEFAULT_ROOT_DIR, require_path
+from saltlite.config.values import DAY, LOG_LEVELS
 
-MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
+MINUTE, HOUR = 60.0, 3600.0
 
 SELECTION = ("id", "state", "public_ips", "private_ips")
 """The fields of `-S` where the option `query.selection` does not say."""

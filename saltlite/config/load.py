@@ -14,11 +14,8 @@ import errno
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from saltlite.config.api import CLIENTS, ApiConfig
-from saltlite.config.master import MasterConfig
-from saltlite.config.minion import MinionConfig
 from saltlite.config.options import MisfitError, Option, assemble, options_of
 from saltlite.config.paths import (
     FILE_BYTES_MAX,
@@ -31,6 +28,11 @@ from saltlite.config.paths import (
 from saltlite.config.written import Map, Scalar, Where, Written, describe, is_empty, value_of
 from saltlite.config.yamlfile import PlacedError, parse
 from saltlite.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from saltlite.config.api import ApiConfig
+    from saltlite.config.master import MasterConfig
+    from saltlite.config.minion import MinionConfig
 
 C = TypeVar("C")
 
@@ -73,6 +75,8 @@ def load_master(config_dir: str) -> Loaded[MasterConfig]:
     The default folder may lack the main file, which means the defaults; a folder that somebody named may
     not. Raises ConfigError with every problem.
     """
+    from saltlite.config.master import MasterConfig  # noqa: PLC0415 - a daemon needs the options of its own file only
+
     reading = ConfigReader(options_of(MasterConfig))
     reading.read_all(config_dir, "master")
     config = assemble(MasterConfig, reading.values)
@@ -93,6 +97,8 @@ def load_minion(config_dir: str) -> Loaded[MinionConfig]:
     Keys with a dot configure execution modules and end in `module_config`, as they are. Otherwise as
     `load_master`.
     """
+    from saltlite.config.minion import MinionConfig  # noqa: PLC0415 - as above
+
     reading = ConfigReader(options_of(MinionConfig), module_config={})
     reading.read_all(config_dir, "minion")
     own = {"module_config": reading.module_config, "conf_file": os.path.join(os.path.abspath(config_dir), "minion")}
@@ -107,6 +113,8 @@ def load_minion(config_dir: str) -> Loaded[MinionConfig]:
 
 def load_api(config_dir: str) -> Loaded[ApiConfig]:
     """The API's configuration from `config_dir`/api and `config_dir`/api.d/*.conf; as `load_master`."""
+    from saltlite.config.api import CLIENTS, ApiConfig  # noqa: PLC0415 - as above
+
     reading = ConfigReader(options_of(ApiConfig))
     reading.read_all(config_dir, "api")
     config = assemble(ApiConfig, reading.values)

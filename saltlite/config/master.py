@@ -25,7 +25,7 @@ from saltlite.config.options import (
     option,
 )
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
-from saltlite.config.values import PORT_MAX
+from saltlite.config.values import DAY, LOG_LEVELS, PORT_MAX
 from saltlite.config.written import Map, Written, value_of
 from saltlite.errors import UsageError
 from saltlite.hooks import read_hooks
@@ -99,12 +99,6 @@ def _checked(written: Written, read: Callable[[Any], object]) -> None:
         read(_plain(written) if isinstance(written, Map) else value_of(written))
     except UsageError as error:
         raise MisfitError(written, str(error)) from error
-
-
-LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
-
-HOUR = 3600.0
-DAY = 24 * HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +303,7 @@ class MasterConfig:
         Grants(by_backend=True),
     )
     token_expire: float = option(
-        12 * HOUR,
+        DAY / 2,
         "How long a login lasts.",
         Duration(1.0, 365 * DAY),
     )

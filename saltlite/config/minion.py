@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltlite.config.master import DAY, LOG_LEVELS
 from saltlite.config.options import (
     Addresses,
     AnyMap,
@@ -24,7 +23,7 @@ from saltlite.config.options import (
     option,
 )
 from saltlite.config.paths import DEFAULT_ROOT_DIR
-from saltlite.config.values import PORT_MAX
+from saltlite.config.values import DAY, LOG_LEVELS, PORT_MAX
 from saltlite.model.execution import DIRECT
 from saltlite.model.files import MINION_TYPES
 from saltlite.model.ids import parse_minion_id

@@ -11,6 +11,9 @@ import re
 from saltlite.errors import UsageError
 
 PORT_MAX = 65535
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+DAY = 86_400.0
+"""Seconds of a day."""
 
 _UNIT_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)?", re.ASCII)

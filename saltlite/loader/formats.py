@@ -21,12 +21,14 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import zipfile
 
 ARCHIVE_BYTES_MAX = 64 * 1024 * 1024
 """A larger file is refused."""
@@ -69,6 +71,8 @@ def read_all(path: str, stem: str) -> dict[str, bytes]:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[zipfile.ZipFile]:
+    import zipfile  # noqa: PLC0415 - most minions have no archives, and it costs each of them a MiB
+
     try:
         with open(path, "rb") as stream:
             if stream.seek(0, 2) > ARCHIVE_BYTES_MAX:

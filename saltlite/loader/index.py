@@ -340,10 +340,19 @@ Made = TypeVar("Made")
 _FIELDS = [field.name for field in fields(ModuleFile)]
 
 
-def cached_index(layers: Sequence[Layer], cachedir: str) -> Index:
-    """The index over the layers, read from `<cachedir>/index` where it is current, and written there."""
+def cached_index(
+    layers: Sequence[Layer], cachedir: str, *, elsewhere: Callable[[Callable[[], object]], object] | None = None
+) -> Index:
+    """The index over the layers, read from `<cachedir>/index` where it is current, and written there.
+
+    `elsewhere` runs a function in another process: there a whole index is built, so that the memory which that takes
+    is not part of this process. Without the file that it leaves, the index is built here.
+    """
     kind = layers[0].kind if layers else ""
-    return cached_index_at(os.path.join(cachedir, "index", kind) if cachedir and kind else "", layers)
+    path = os.path.join(cachedir, "index", kind) if cachedir and kind else ""
+    if elsewhere is not None and path and _read_index(path) is None:
+        elsewhere(functools.partial(cached_index_at, path, layers))
+    return cached_index_at(path, layers)
 
 
 def cached_index_at(path: str, layers: Sequence[Layer], *, first_rank: int = 0) -> Index:

@@ -338,9 +338,12 @@ def _is_installed(file: ModuleFile) -> bool:
     return file.layer == SHIPPED or file.is_salt_file
 
 
-def read_shipped(index: Index) -> None:
-    """Read the compiled bodies of the shipped files without running them, for later forks to share."""
-    for file in index.files:
+def read_shipped(index: Index, module: str) -> None:
+    """Read the compiled bodies of the shipped files for a virtual name without running them, for later forks to share.
+
+    What was read once is not looked for again.
+    """
+    for file in index.all_claimants(module):
         if file.layer == SHIPPED and file.failure is None:
             for path in _texts_of(file):
                 _cached_code(path)

@@ -111,6 +111,20 @@ def return_freed_memory() -> None:
             _libc.mallopt(name, RETURNED_BYTES)
 
 
+def run_in_child(work: Callable[[], object]) -> int:
+    """Run `work` in a forked child and wait for it; 0 if it returned. This process keeps none of the memory that it
+    takes. Raises OSError without room for a process."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitpid(pid, 0)[1]
+
+
 def freeze_heap() -> None:
     """Before forks: collect once, then keep the collector off what is left, so that children share it."""
     gc.collect()

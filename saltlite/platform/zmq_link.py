@@ -26,7 +26,7 @@ from typing import Final
 
 import zmq
 
-from saltlite.errors import LinkError, LocalProtocolError, StartupError
+from saltlite.errors import LinkError, LocalProtocolError
 from saltlite.platform.link import (
     DATA_PREFIX,
     LINK_FRAME_MAX,
@@ -200,9 +200,6 @@ def resolve(host: str, port: int, turn: int) -> tuple[str, int]:
     return str(where[0]), family
 
 
-BACKLOG: Final = 4096
-"""Connections that may wait to be accepted: a whole fleet may come back at once."""
-
 CONNECT_TIMEOUT_MS: Final = 10_000
 """How long a TCP connect may take, milliseconds."""
 
@@ -222,10 +219,6 @@ _CLIENT_EVENTS = (
     | zmq.EVENT_CLOSED
     | _HANDSHAKE_FAILURES
 )
-
-
-class PortInUseError(StartupError):
-    """Another process listens on the port, for now."""
 
 
 class RouterLink:
@@ -556,41 +549,3 @@ class _Connection:
         if not self._socket.closed:
             self.close()
             self._link.connection_down(reason)
-
-
-def listen(interface: str, port: int) -> socket.socket:
-    """A TCP socket that listens on `interface` (an address or a name, v4 or v6) for `RouterLink`.
-
-    `::` takes IPv4 peers as well. Raises StartupError with the way out when that is not possible, and
-    PortInUseError when waiting may help.
-    """
-    try:
-        found = socket.getaddrinfo(interface.encode(), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
-        raise StartupError(f"interface {interface} is no address of a network: {error.strerror}") from error
-    family, _, _, _, where = found[0]
-    listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        listener.bind(where)
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        kind = PortInUseError if error.errno == errno.EADDRINUSE else StartupError
-        raise kind(_why_no_listener(error, interface, port)) from error
-    return listener
-
-
-def _why_no_listener(error: OSError, interface: str, port: int) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"port {port} on {interface} is in use by another program: "
-            f"find it with `ss -ltnp sport = :{port}`, or set another `port`"
-        )
-    if error.errno == errno.EACCES:
-        return f"port {port} on {interface} may not be opened: run as root, or set a `port` above 1023"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"this machine has no address {interface} for port {port}: set `interface` to one of its own"
-    return f"port {port} on {interface} cannot be opened: {error.strerror}"

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError, UsageError
 from saltlite.wire.codec import Limits, decode, encode_checked
-from saltlite.wire.limits import DOC_MAX
+from saltlite.wire.limits import DOC_MAX, RESOURCE_GRAINS_TOTAL_MAX
 
 GRAINS = "grains"
 PILLAR = "pillar"
@@ -36,8 +36,6 @@ GRAINS_MAX = 256 * _KIB
 RESOURCE_GRAINS_MAX = 64 * _KIB
 """Encoded bytes of one resource's grains. More is refused."""
 
-RESOURCE_GRAINS_TOTAL_MAX = 16 * _KIB * _KIB
-"""Encoded bytes of the grains of all resources of one minion. The grains of further ones are refused."""
 
 RESOURCE_KEYS_MAX = 256
 """Top-level names in the grains of one resource. Grains with more are refused."""

@@ -176,3 +176,6 @@ EVENT_EVERY_S = 0.1
 DOC_MAX = 64 * MIB
 """Bytes of one document: the grains of a minion, its pillar, or its resources. A larger one is refused with an error,
 and the old one stays."""
+
+RESOURCE_GRAINS_TOTAL_MAX = 16 * MIB
+"""Encoded bytes of the grains of all resources of one minion. The grains of further ones are refused."""

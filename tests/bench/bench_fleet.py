@@ -36,6 +36,8 @@ SWARM_RUNS = 5
 JOBS_S = 5.0
 JOBS_RUNS = 3
 CLIENTS = 8
+CUSTOM_MODULE = "def ping():\n    return True\n"
+"""A module of an operator: each job that uses it gets a process of its own."""
 SETTLE_S = 4.0
 """Until a fleet that has just started is idle."""
 IDLE_S = 20.0
@@ -49,6 +51,8 @@ FIGURES = {
     "ping_25_minions_wall": Figure("s", 0.35, "2.2"),
     "jobs_sequential": Figure("jobs/s", 100, "8", at_least=True),
     "jobs_8_clients": Figure("jobs/s", 200, "9", at_least=True),
+    "cpu_of_a_job": Figure("ms", 7, "-"),
+    "cpu_of_a_custom_job": Figure("ms", 11, "-"),
     "minion_idle_pss": Figure("MiB", 40, "74"),
     "master_idle_pss": Figure("MiB", 110, "256"),
     "minion_idle_cpu": Figure("% of a core", 0.1, "0.7"),
@@ -140,6 +144,24 @@ def jobs(fleet: BenchFleet) -> Report:
     }
 
 
+def custom_jobs(fleet: BenchFleet) -> Report:
+    """CPU of all daemons for a job, of a shipped function and of a custom module, in turns."""
+    plugins = fleet.folder / "plugins"
+    (plugins / "modules").mkdir(parents=True)
+    (plugins / "modules/custom.py").write_text(CUSTOM_MODULE)
+    fleet.start_master()
+    fleet.join(["m"], module_dirs=[str(plugins)])
+    cost: dict[str, list[float]] = {"test.ping": [], "custom.ping": []}
+    for fun in cost:
+        _jobs_for(fleet.socket_path, 1.0, fun)
+    for _ in range(JOBS_RUNS):
+        for fun, samples in cost.items():
+            before = sum(_cpu_of(fleet).values())
+            count, _ = _jobs_for(fleet.socket_path, JOBS_S, fun)
+            samples.append((sum(_cpu_of(fleet).values()) - before) / count * 1000)
+    return figure("cpu_of_a_job", cost["test.ping"]) | figure("cpu_of_a_custom_job", cost["custom.ping"])
+
+
 def idle(fleet: BenchFleet) -> Report:
     """What a fleet costs that has nothing to do."""
     fleet.start_master(worker_threads=4)
@@ -194,7 +216,7 @@ def swarm(fleet: BenchFleet) -> Report:
 
 
 CASES: dict[str, Callable[[BenchFleet], Report]] = {
-    case.__name__: case for case in (cli, starts, real, jobs, idle, swarm)
+    case.__name__: case for case in (cli, starts, real, jobs, custom_jobs, idle, swarm)
 }
 
 
@@ -206,13 +228,13 @@ def _ping_all(fleet: BenchFleet, count: int) -> float:
     return run.wall_s
 
 
-def _jobs_for(socket_path: str, seconds: float) -> tuple[int, float]:
-    """(jobs, seconds) of test.ping, one after another."""
+def _jobs_for(socket_path: str, seconds: float, fun: str = "test.ping") -> tuple[int, float]:
+    """(jobs, seconds) of a function that returns True, one after another."""
     count = 0
     began = time.perf_counter()
     with LocalClient(socket_path) as client:
         while time.perf_counter() - began < seconds:
-            answer = client.cmd("m", "test.ping")
+            answer = client.cmd("m", fun)
             if answer != {"m": True}:
                 raise RuntimeError(f"the minion answered {answer}")
             count += 1

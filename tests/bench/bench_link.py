@@ -20,7 +20,8 @@ import zmq
 from saltlite.platform.link import SendResult
 from saltlite.platform.process import raise_open_files
 from saltlite.platform.reactor import Reactor
-from saltlite.platform.zmq_link import DealerLink, RouterLink, context, listen
+from saltlite.platform.stream import listen_tcp
+from saltlite.platform.zmq_link import DealerLink, RouterLink, context
 
 ONE_WAY = {200: 100_000, 100_000: 10_000}
 ROUND_TRIPS = 5_000
@@ -126,7 +127,7 @@ def serve(
         began = began or time.perf_counter()
         on_frame(link, reactor, route, data)
 
-    with listen("127.0.0.1", 0) as listener:
+    with listen_tcp("127.0.0.1", 0) as listener:
         link = RouterLink(reactor, listener, frame, lambda _connection: None)
         os.write(writing, struct.pack(">I", listener.getsockname()[1]))
         before = resource.getrusage(resource.RUSAGE_SELF)

@@ -56,12 +56,12 @@ class BenchFleet:
         wait_until(self._answers, "the master answers")
         return time.perf_counter() - began
 
-    def join(self, names: Sequence[str]) -> None:
-        """Start minions that a token lets in, and wait until they are up."""
+    def join(self, names: Sequence[str], **options: Any) -> None:
+        """Start minions with these options that a token lets in, and wait until they are up."""
         with self.client() as client:
             token = client.call("token_create", uses=len(names), expires_s=600.0, id_glob="*")["token"]
             for name in names:
-                self._configure(name, "minion", id=name, master=f"127.0.0.1:{self.port}", join_token=token)
+                self._configure(name, "minion", id=name, master=f"127.0.0.1:{self.port}", join_token=token, **options)
                 self.launch_minion(name)
         wait_until(lambda: self.up() >= set(names), "the minions are up")
 

@@ -12,7 +12,8 @@ import pytest
 from saltlite.errors import LinkError
 from saltlite.platform.link import LINK_FRAME_MAX, QUEUE_FRAMES, ClientLink, SendResult, ServerLink
 from saltlite.platform.reactor import Reactor
-from saltlite.platform.zmq_link import DealerLink, RouterLink, listen
+from saltlite.platform.stream import listen_tcp
+from saltlite.platform.zmq_link import DealerLink, RouterLink
 from saltlite.testing.link import DEFAULT_ADDRESS, MemoryNetwork
 
 HELLO = b"\x02\x01" + b"h" * 48
@@ -98,7 +99,7 @@ class ZmqRig:
     def __init__(self) -> None:
         self.reactor = Reactor()
         self.events = Events()
-        self.listener = listen("127.0.0.1", 0)
+        self.listener = listen_tcp("127.0.0.1", 0)
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))

@@ -9,7 +9,7 @@ import pytest
 
 from saltlite.config.master import MasterConfig
 from saltlite.master.processes import app
-from saltlite.platform.zmq_link import PortInUseError
+from saltlite.platform.stream import PortInUseError
 
 
 def test_a_port_that_a_dying_master_still_holds_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

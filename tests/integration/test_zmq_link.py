@@ -20,7 +20,8 @@ from saltlite.errors import LinkError, LocalProtocolError, StartupError
 from saltlite.platform import zmq_link
 from saltlite.platform.link import SendResult
 from saltlite.platform.reactor import Reactor
-from saltlite.platform.zmq_link import DealerLink, DrainReader, RouterLink, listen
+from saltlite.platform.stream import listen_tcp
+from saltlite.platform.zmq_link import DealerLink, DrainReader, RouterLink
 
 HELLO = b"\x02\x01" + b"h" * 48
 MORE, LAST = 1, 0
@@ -63,7 +64,7 @@ class Server:
     def __init__(self, reactor: Reactor, interface: str = "127.0.0.1") -> None:
         self.frames: list[tuple[bytes, int, str, bytes]] = []
         self.hangups: list[int] = []
-        with listen(interface, 0) as listener:
+        with listen_tcp(interface, 0) as listener:
             self.port: int = listener.getsockname()[1]
             self.link = RouterLink(reactor, listener, self._frame, self.hangups.append)
 
@@ -222,7 +223,7 @@ def test_a_server_that_never_greets_is_down_after_the_handshake_time(
 ) -> None:
     monkeypatch.setattr(zmq_link, "HANDSHAKE_MS", 100)
     client = Client(reactor)
-    with listen("127.0.0.1", 0) as silent:
+    with listen_tcp("127.0.0.1", 0) as silent:
         client.link.open(f"127.0.0.1:{silent.getsockname()[1]}")
         until(reactor, lambda: bool(client.downs))
     assert client.ups == 0
@@ -230,7 +231,7 @@ def test_a_server_that_never_greets_is_down_after_the_handshake_time(
 
 
 def test_a_port_of_another_protocol_is_down_with_a_sentence(reactor: Reactor, client: Client) -> None:
-    with listen("127.0.0.1", 0) as other:
+    with listen_tcp("127.0.0.1", 0) as other:
 
         def answer() -> None:
             sock, _ = other.accept()
@@ -303,20 +304,20 @@ def test_a_server_on_all_ipv6_interfaces_takes_both_kinds_of_minion(
 
 
 def test_a_port_in_use_is_a_sentence_with_the_way_out() -> None:
-    with listen("127.0.0.1", 0) as first:
+    with listen_tcp("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
         with pytest.raises(StartupError, match=rf"port {port} on .* is in use .*set another `port`"):
-            listen("127.0.0.1", port)
+            listen_tcp("127.0.0.1", port)
 
 
 def test_an_interface_of_another_machine_is_a_sentence_with_the_way_out() -> None:
     with pytest.raises(StartupError, match=r"has no address 192\.0\.2\.77 .*set `interface`"):
-        listen("192.0.2.77", 4515)
+        listen_tcp("192.0.2.77", 4515)
 
 
 def test_an_interface_that_is_no_address_is_a_sentence() -> None:
     with pytest.raises(StartupError, match="interface not-an-address! is no address"):
-        listen("not-an-address!", 4515)
+        listen_tcp("not-an-address!", 4515)
 
 
 def test_the_port_is_free_again_after_the_link_and_the_listener_are_closed(reactor: Reactor) -> None:
@@ -326,7 +327,7 @@ def test_the_port_is_free_again_after_the_link_and_the_listener_are_closed(react
 
     def free() -> bool:
         try:
-            opened.append(listen("127.0.0.1", server.port))
+            opened.append(listen_tcp("127.0.0.1", server.port))
         except StartupError:
             return False
         return True

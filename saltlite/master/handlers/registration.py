@@ -49,13 +49,13 @@ from saltlite.targeting.banks import (
     PILLAR,
     RESOURCE_GRAINS,
     RESOURCE_GRAINS_MAX,
-    RESOURCE_GRAINS_TOTAL_MAX,
     RESOURCE_KEYS_MAX,
     RESOURCE_LEAVES_MAX,
     Bank,
     leaves_of,
 )
 from saltlite.wire.codec import DOCUMENT, decode_document, document_digest, encode
+from saltlite.wire.limits import RESOURCE_GRAINS_TOTAL_MAX
 
 log = logging.getLogger(__name__)
 NAMES_SHOWN = 20

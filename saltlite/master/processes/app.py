@@ -7,6 +7,7 @@ needs, drops root's rights, and only then reads data of others.
 from __future__ import annotations
 
 import functools
+import importlib
 import logging
 import os
 import signal
@@ -48,10 +49,17 @@ from saltlite.platform.files import CursorFile
 from saltlite.platform.lockfile import InstanceLock
 from saltlite.platform.logs import LogRelay
 from saltlite.platform.privileges import UserAccount, account_of, drop_to, private_dir, read_secret, start_log
-from saltlite.platform.process import PR_SET_DUMPABLE, prctl, raise_open_files, return_freed_memory, write_no_files
+from saltlite.platform.process import (
+    PR_SET_DUMPABLE,
+    freeze_heap,
+    prctl,
+    raise_open_files,
+    return_freed_memory,
+    write_no_files,
+)
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.shared_fill_times import SharedFillTimes
-from saltlite.platform.stream import Acceptor, Channel, Peer, listen_unix
+from saltlite.platform.stream import Acceptor, Channel, Peer, PortInUseError, listen_tcp, listen_unix
 from saltlite.platform.turn_board import TurnBoard
 from saltlite.resources.registry.admission import Rules
 from saltlite.resources.registry.primary import Conflict
@@ -268,6 +276,19 @@ LINK = "master link"
 PORT_WAIT_S = 2.0
 """How long to wait for the port: a killed master's link process holds it for its last frames."""
 PORT_RETRY_S = 0.05
+MWORKER_MODULES = (
+    "saltlite.files.cp_staging",
+    "saltlite.files.server",
+    "saltlite.master.processes.auth_process",
+    "saltlite.master.processes.evaluators",
+    "saltlite.master.processes.maintenance",
+    "saltlite.master.processes.mworker",
+    "saltlite.master.store.banks",
+    "saltlite.master.store.sqlite",
+    "saltlite.pillar.files",
+    "saltlite.resources.registry.mmap",
+)
+"""What MWorkers and maintenance load, and the link process does not."""
 SHARED_USER = (
     "`link_user` and `user` are the same user: a compromised link process could change the store and cachedir; create "
     "a separate user (`useradd --system --no-create-home saltlite-link`) and set link_user to it"
@@ -324,10 +345,16 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
                 name,
                 functools.partial(_run_mworker, config, paths, client_listener, name, shared),
                 lambda: (client_listener.fileno(),),
+                before_fork=_import_for_mworkers,
             )
             for name in mworkers(config.worker_threads)
         ),
-        Spec(MAINTENANCE, lambda ready: _run_maintenance(config, paths, shared, ready), tuple),
+        Spec(
+            MAINTENANCE,
+            lambda ready: _run_maintenance(config, paths, shared, ready),
+            tuple,
+            before_fork=_import_for_mworkers,
+        ),
         evaluators_spec(config, evaluator_listener),
     ]
     specs += _beside_jobs(config, paths, os.path.abspath(config_dir), shared)
@@ -374,12 +401,10 @@ def _shows_certificate(process: str) -> bool:
 
 def listen_for_minions(config: MasterConfig) -> socket.socket:
     """The listening socket. Retries a port in use for PORT_WAIT_S. Raises StartupError."""
-    from saltlite.platform.zmq_link import PortInUseError, listen  # noqa: PLC0415 - other processes never load ZeroMQ
-
     give_up_at = time.monotonic() + PORT_WAIT_S
     while True:
         try:
-            return listen(config.interface, config.port)
+            return listen_tcp(config.interface, config.port)
         except PortInUseError:
             if time.monotonic() >= give_up_at:
                 raise
@@ -427,8 +452,8 @@ def accounts_of(config: MasterConfig) -> tuple[UserAccount, UserAccount]:
 def _run_link(
     config: MasterConfig, network: socket.socket, mworkers: socket.socket, relay: LogRelay, ready: Callable[[], None]
 ) -> None:
-    from saltlite.master.processes.link import LinkProcess  # noqa: PLC0415 - as in listen_for_minions
-    from saltlite.platform.zmq_link import RouterLink  # noqa: PLC0415 - as in listen_for_minions
+    from saltlite.master.processes.link import LinkProcess  # noqa: PLC0415 - only this process loads ZeroMQ
+    from saltlite.platform.zmq_link import RouterLink  # noqa: PLC0415 - as above
 
     certificate = identity.certificate_of(config.pki_dir)
     chain = identity.chain_of(config.pki_dir)
@@ -479,6 +504,16 @@ def _run_link(
     ready()
     reactor.run()
     link.close()
+
+
+def _import_for_mworkers() -> None:
+    """Import in the supervisor what MWorkers and maintenance need: once, so that they share the time and the memory.
+
+    The link process is forked before, and has none of it.
+    """
+    for module in MWORKER_MODULES:
+        importlib.import_module(module)
+    freeze_heap()
 
 
 def _run_mworker(

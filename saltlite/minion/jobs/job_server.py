@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.errors import JournalError, ProtocolError, UnwrittenError
+from saltlite.loader.module_builder import read_shipped
 from saltlite.loader.search_path import SHIPPED
 from saltlite.minion.jobs.job_process import (
     AGAIN,
@@ -594,7 +595,10 @@ class JobServer:
             return
         process, call = self._running[jid]
         process.go(call)
-        self._pool.began(call.calls[0][0].partition(".")[0])
+        module = call.calls[0][0].partition(".")[0]
+        self._pool.began(module)
+        # Most minions use a few modules: processes that are forked from now on find the code of this one in memory.
+        read_shipped(self._context.last_loader().index, module)
         # Created while the job runs, so that the next one does not wait for a fork.
         self._reactor.call_soon(self._pool.top_up)
 

@@ -22,7 +22,6 @@ from saltlite.config.values import parse_address
 from saltlite.errors import CommandExecutionError, JournalError, StartupError
 from saltlite.loader.contracts import with_interfaces
 from saltlite.loader.index import Index, build_index, cached_index, refreshed_index
-from saltlite.loader.module_builder import read_shipped
 from saltlite.loader.search_path import search_layers
 from saltlite.minion.jobs.job_process import JobContext
 from saltlite.minion.jobs.job_server import JobServer, JobStorage
@@ -48,7 +47,7 @@ from saltlite.platform.clock import SystemClock
 from saltlite.platform.files import PosixFolder
 from saltlite.platform.lockfile import InstanceLock
 from saltlite.platform.privileges import UserAccount, account_of, drop_to, private_dir, start_log
-from saltlite.platform.process import freeze_heap
+from saltlite.platform.process import freeze_heap, run_in_child
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel
 from saltlite.plugins.grains.network import names
@@ -102,7 +101,7 @@ class _Minion:
         self._status = Status("", "", 0.0, types=_types_before(config.data_dir))
         self._kept_back: list[str] = []
         self._opts = opts_of(config, self._id)
-        self._index = cached_index(search_layers(self._opts), config.cachedir)
+        self._index = cached_index(search_layers(self._opts), config.cachedir, elsewhere=run_in_child)
         self._told = self._index
         spool_dir = os.path.join(config.data_dir, "spool")
         self._journal = DiskJournal(PosixFolder(config.data_dir), entropy=clock.entropy)
@@ -145,7 +144,6 @@ class _Minion:
         except JournalError as error:
             raise StartupError(str(error)) from error
         _import_for_jobs()
-        read_shipped(self._index)
         freeze_heap()
         self._grains.find()
         self._callers.start()

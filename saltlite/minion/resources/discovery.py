@@ -23,8 +23,8 @@ from saltlite.model.ids import (
     check_resource_type,
     resource_index_srn_key,
 )
-from saltlite.targeting.banks import RESOURCE_GRAINS_TOTAL_MAX
 from saltlite.wire.framing import IpcMessage
+from saltlite.wire.limits import RESOURCE_GRAINS_TOTAL_MAX
 
 log = logging.getLogger(__name__)
 
