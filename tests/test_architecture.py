@@ -80,11 +80,8 @@ RENAMED = {
 }
 """Words that modules, classes and functions once had in their names, and the field's term for each."""
 SHARED_CLASS_NAMES = {
-    "Answer", "Arrival", "Batch", "Call", "Change", "Connection", "Data", "Delivery", "Documents", "Entry",
-    "EventSender", "Events", "Feed", "Finding", "Fleet", "Follower", "Hook", "Hooks", "Identity", "JobCall", "Kind",
-    "Known", "Login", "Machine", "Master", "MemoryFile", "Missing", "Open", "Option", "Outcome", "Part", "Passing",
-    "Place", "Reply", "Report", "Results", "Rules", "Runners", "Segments", "Session", "Severity", "Standing",
-    "Step", "Table", "Verdict", "Wanted", "Wheel",
+    "Change", "Finding", "Follower", "Hook", "Kind", "Login", "Machine", "Master", "Option", "Severity", "Step",
+    "Wheel",
 }  # fmt: skip
 """Class names of several packages, which the package of each makes plain. No new one: a class name stands once."""
 NAMES_OF_DRIVERS = {

@@ -464,7 +464,7 @@ class Granted:
         return rules.of(principal.user, principal.groups)
 
 
-class Terms(Protocol):
+class AccessConfig(Protocol):
     """Where the decision finds who is an operator, and what is granted."""
 
     @property
@@ -479,7 +479,7 @@ Selects = Callable[[str], Collection[TargetId]]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AccessVerdict:
     """What is to be said of one call: the rules that hold for some of its targets, and the targets that none covers."""
 
     rules: tuple[Rule, ...]
@@ -488,7 +488,7 @@ class Verdict:
     """Why it is not allowed; "" when it is."""
 
 
-def authorize(principal: Principal, action: Action, terms: Terms, selects: Selects | None = None) -> None:
+def authorize(principal: Principal, action: Action, terms: AccessConfig, selects: Selects | None = None) -> None:
     """Return if the principal may do this; RefusedError otherwise.
 
     `selects` resolves the targets of rules; an action with targets needs it. Without it rules for some targets only
@@ -514,12 +514,12 @@ def authorize(principal: Principal, action: Action, terms: Terms, selects: Selec
     raise RefusedError(_refusal(principal, action.verb, kind, wanted, terms))
 
 
-def is_operator(principal: Principal, terms: Terms) -> bool:
+def is_operator(principal: Principal, terms: AccessConfig) -> bool:
     """Whether this is an operator, who may do everything."""
     return not principal.backend and principal.uid in terms.operators
 
 
-def refuse_barred(principal: Principal, terms: Terms) -> None:
+def refuse_barred(principal: Principal, terms: AccessConfig) -> None:
     """Raises RefusedError for the user of the master's own processes."""
     if not principal.backend and principal.uid in terms.granted.barred and principal.uid not in terms.operators:
         raise RefusedError(
@@ -528,7 +528,7 @@ def refuse_barred(principal: Principal, terms: Terms) -> None:
         )
 
 
-def may(principal: Principal, kind: str, names: Sequence[str], terms: Terms) -> bool:
+def may(principal: Principal, kind: str, names: Sequence[str], terms: AccessConfig) -> bool:
     """Whether one of these names (of runners, wheel functions ...) is granted."""
     if is_operator(principal, terms):
         return True
@@ -537,12 +537,12 @@ def may(principal: Principal, kind: str, names: Sequence[str], terms: Terms) -> 
     return _names_any(terms.granted.of(principal), kind, names)
 
 
-def sees_jobs_of_others(principal: Principal, terms: Terms) -> bool:
+def sees_jobs_of_others(principal: Principal, terms: AccessConfig) -> bool:
     """Whether the principal sees jobs of others."""
     return may(principal, RUNNER, JOBS_OF_OTHERS, terms)
 
 
-def knows_pillars(principal: Principal, terms: Terms) -> bool:
+def knows_pillars(principal: Principal, terms: AccessConfig) -> bool:
     """Whether the principal may see all pillars, from the master or from every minion."""
     if may(principal, RUNNER, RIGHTS["pillar_show"][1], terms):
         return True
@@ -553,7 +553,7 @@ def knows_pillars(principal: Principal, terms: Terms) -> bool:
     return any(rule.allows(call, Budget()) and not rule.where for rule in terms.granted.of(principal))
 
 
-def judge(principal: Principal, action: Action, terms: Terms, selects: Selects | None = None) -> Verdict:
+def judge(principal: Principal, action: Action, terms: AccessConfig, selects: Selects | None = None) -> AccessVerdict:
     """Judge one call of a job on its targets, for a principal that is no operator.
 
     A function that calls another one by name needs the right to both.
@@ -566,20 +566,26 @@ def judge(principal: Principal, action: Action, terms: Terms, selects: Selects |
         return verdict
     inner = judge(principal, replace(action, call=within), terms, selects)
     rules = () if inner.reason else tuple(dict.fromkeys((*verdict.rules, *inner.rules)))
-    return Verdict(rules, inner.uncovered, inner.reason and f"{call.fun} runs what it is told, and {inner.reason}")
+    return AccessVerdict(
+        rules, inner.uncovered, inner.reason and f"{call.fun} runs what it is told, and {inner.reason}"
+    )
 
 
-def _judge_one(principal: Principal, call: Call, action: Action, terms: Terms, selects: Selects | None) -> Verdict:
+def _judge_one(
+    principal: Principal, call: Call, action: Action, terms: AccessConfig, selects: Selects | None
+) -> AccessVerdict:
     targets = frozenset((*action.minions, *action.resources))
     blacklist = terms.granted.blacklist
     if blacklist.user(principal.user):
-        return Verdict((), targets, f"{principal} may publish nothing: publisher_acl_blacklist has this user")
+        return AccessVerdict((), targets, f"{principal} may publish nothing: publisher_acl_blacklist has this user")
     if blacklist.function(call.fun):
-        return Verdict((), targets, f"{principal} may not run {call.fun}: publisher_acl_blacklist has this function")
+        return AccessVerdict(
+            (), targets, f"{principal} may not run {call.fun}: publisher_acl_blacklist has this function"
+        )
     rules = terms.granted.of(principal)
     missing = _unnamed(rules, action)
     if missing:
-        return Verdict((), targets, f"{principal} may not have a job use {missing}: no rule grants it")
+        return AccessVerdict((), targets, f"{principal} may not have a job use {missing}: no rule grants it")
     about = tuple(rule for rule in rules if rule.allows(call, action.budget))
     left, used = targets, []
     for rule in sorted(about, key=lambda one: one.where != ""):
@@ -590,10 +596,10 @@ def _judge_one(principal: Principal, call: Call, action: Action, terms: Terms, s
         if targets and not left:
             break
     if not about:
-        return Verdict((), targets, _no_function(principal, call, rules))
+        return AccessVerdict((), targets, _no_function(principal, call, rules))
     if left:
-        return Verdict(tuple(used), left, too_wide(principal, call, terms))
-    return Verdict(tuple(used), frozenset())
+        return AccessVerdict(tuple(used), left, too_wide(principal, call, terms))
+    return AccessVerdict(tuple(used), frozenset())
 
 
 def _covered(rule: Rule, targets: frozenset[TargetId], selects: Selects | None) -> frozenset[TargetId]:
@@ -603,14 +609,14 @@ def _covered(rule: Rule, targets: frozenset[TargetId], selects: Selects | None) 
     return targets.intersection(selects(rule.where)) if selects is not None else frozenset()
 
 
-def places_of(principal: Principal, terms: Terms) -> frozenset[str]:
+def places_of(principal: Principal, terms: AccessConfig) -> frozenset[str]:
     """The target expressions of all rules that let him run some function; "" among them stands for every target."""
     if terms.granted.blacklist.user(principal.user):
         return frozenset()
     return frozenset(rule.where for rule in terms.granted.of(principal) if not rule.kind)
 
 
-def too_wide(principal: Principal, call: Call, terms: Terms) -> str:
+def too_wide(principal: Principal, call: Call, terms: AccessConfig) -> str:
     """The refusal for a target that rules do not cover. It must not tell how many targets there are, or whether any."""
     rules = terms.granted.of(principal)
     places = ", ".join(sorted({rule.where for rule in rules if rule.where and rule.allows(call, Budget())}))
@@ -620,7 +626,7 @@ def too_wide(principal: Principal, call: Call, terms: Terms) -> str:
     )
 
 
-def _may_publish(rules: Sequence[Rule], names: Sequence[str], action: Action, terms: Terms) -> bool:
+def _may_publish(rules: Sequence[Rule], names: Sequence[str], action: Action, terms: AccessConfig) -> bool:
     """Whether it is worth to look at the job: some function at least is granted, or one of `names`."""
     if action.call is not None:
         return True
@@ -653,7 +659,7 @@ def no_hook(path: str) -> str:
     return f"post to /hook/{path}: that takes @hook with this path in publisher_acl or external_auth"
 
 
-def _refusal(principal: Principal, verb: str, kind: str, names: Sequence[str], terms: Terms) -> str:
+def _refusal(principal: Principal, verb: str, kind: str, names: Sequence[str], terms: AccessConfig) -> str:
     what = verb.replace("_", " ")
     if not terms.granted.of(principal):
         return f"{principal} may not {what}: run it as root, or as the user who started the master"

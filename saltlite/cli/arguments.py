@@ -21,7 +21,7 @@ that arrive here (`'"1.10"'` in a shell) turn a value into text.
 from __future__ import annotations
 
 from saltlite.errors import ConfigError, UsageError
-from saltlite.model.signature import Kind, function_of, parse_signature, show_signature
+from saltlite.model.signature import ParameterKind, function_of, parse_signature, show_signature
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class _Typed:
         if name.startswith(("-", ".")) or not name.replace("-", "_").replace(".", "_").isidentifier():
             return False
         return bool(self._signatures) and all(
-            one.of_kind(Kind.KEYWORDS) and ((place := one.positional(given)) is None or place.name in keywords)
+            one.of_kind(ParameterKind.KEYWORDS) and ((place := one.positional(given)) is None or place.name in keywords)
             for one in self._signatures
         )
 

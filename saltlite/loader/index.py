@@ -32,8 +32,8 @@ from saltlite.model.signature import (
     OMITTED,
     PARAMETERS_MAX,
     TYPES,
-    Kind,
     Parameter,
+    ParameterKind,
     Signature,
     format_signature,
     is_function_name,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 _DRY_RUN = "test"
-_PLACED = (Kind.POSITIONAL_ONLY, Kind.EITHER)
+_PLACED = (ParameterKind.POSITIONAL_ONLY, ParameterKind.EITHER)
 
 
 def united(signatures: Sequence[Signature | None]) -> Signature | None:
@@ -64,15 +64,19 @@ def united(signatures: Sequence[Signature | None]) -> Signature | None:
             break
         default = None if all(one.default is None for one in column) else _default(column)
         front.append(Parameter(column[0].name, column[0].kind, _types(column), default))
-    rest = [found for one in known if (found := one.of_kind(Kind.REST))]
+    rest = [found for one in known if (found := one.of_kind(ParameterKind.REST))]
     further = any(len(one) > len(front) for one in placed)
     names = {one.name for one in front}
     made = list(front)
     if rest or further:
         # Arguments behind the common ones go to parameters of different names: nothing is known of their types.
-        made.append(Parameter(rest[0].name if rest else "args", Kind.REST, () if further else _types(rest)))
+        made.append(Parameter(rest[0].name if rest else "args", ParameterKind.REST, () if further else _types(rest)))
     made += _keywords(known, names)
-    made += [Parameter("kwargs", Kind.KEYWORDS)] if any(one.of_kind(Kind.KEYWORDS) for one in known) else []
+    made += (
+        [Parameter("kwargs", ParameterKind.KEYWORDS)]
+        if any(one.of_kind(ParameterKind.KEYWORDS) for one in known)
+        else []
+    )
     return Signature(made) if len(made) <= PARAMETERS_MAX else None
 
 
@@ -80,14 +84,14 @@ def _keywords(known: Sequence[Signature], taken: set[str]) -> list[Parameter]:
     found: dict[str, list[Parameter]] = {}
     for signature in known:
         for one in signature.parameters:
-            if one.kind in (Kind.EITHER, Kind.KEYWORD_ONLY) and one.name not in taken:
+            if one.kind in (ParameterKind.EITHER, ParameterKind.KEYWORD_ONLY) and one.name not in taken:
                 found.setdefault(one.name, []).append(one)
     made = []
     for name, column in found.items():
         needed = len(column) == len(known) and all(
-            one.kind is Kind.KEYWORD_ONLY and one.default is None for one in column
+            one.kind is ParameterKind.KEYWORD_ONLY and one.default is None for one in column
         )
-        made.append(Parameter(name, Kind.KEYWORD_ONLY, _types(column), None if needed else _default(column)))
+        made.append(Parameter(name, ParameterKind.KEYWORD_ONLY, _types(column), None if needed else _default(column)))
     return made
 
 

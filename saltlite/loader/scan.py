@@ -24,8 +24,8 @@ import saltlite
 from saltlite.errors import RemoteProtocolError
 from saltlite.model.signature import (
     OMITTED,
-    Kind,
     Parameter,
+    ParameterKind,
     Signature,
     format_signature,
     is_outputter,
@@ -51,7 +51,7 @@ SIGNATURE_KEEPING = frozenset(
 )  # fmt: skip
 """Decorators, by their name in `saltlite.decorators` and in Salt, that do not change what a function takes."""
 
-_BY_PLACE = (Kind.POSITIONAL_ONLY, Kind.EITHER, Kind.REST)
+_BY_PLACE = (ParameterKind.POSITIONAL_ONLY, ParameterKind.EITHER, ParameterKind.REST)
 
 _REDUCED = {
     "str": "str", "int": "int", "float": "float", "bool": "bool", "None": "None",
@@ -134,16 +134,16 @@ def _keeps(decorator: ast.expr) -> bool:
 
 
 def _parameters(arguments: ast.arguments, typed_dicts: Keys) -> Iterator[Parameter]:
-    by_place = [(one, Kind.POSITIONAL_ONLY) for one in arguments.posonlyargs]
-    by_place += [(one, Kind.EITHER) for one in arguments.args]
+    by_place = [(one, ParameterKind.POSITIONAL_ONLY) for one in arguments.posonlyargs]
+    by_place += [(one, ParameterKind.EITHER) for one in arguments.args]
     without = len(by_place) - len(arguments.defaults)
     defaults: list[ast.expr | None] = [*[None] * without, *arguments.defaults]
     for (one, kind), default in zip(by_place, defaults, strict=True):
         yield _parameter(one, kind, default)
     if arguments.vararg is not None:
-        yield _parameter(arguments.vararg, Kind.REST, None)
+        yield _parameter(arguments.vararg, ParameterKind.REST, None)
     for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        yield _parameter(one, Kind.KEYWORD_ONLY, default)
+        yield _parameter(one, ParameterKind.KEYWORD_ONLY, default)
     if arguments.kwarg is not None:
         yield from _keywords(arguments.kwarg, typed_dicts)
 
@@ -155,9 +155,9 @@ def _keywords(argument: ast.arg, typed_dicts: Keys) -> Iterator[Parameter]:
         ):
             for key, annotation in typed_dicts[name].items():
                 wanted, required = _unwrapped(annotation)
-                yield Parameter(key, Kind.KEYWORD_ONLY, _types(wanted), None if required else OMITTED)
+                yield Parameter(key, ParameterKind.KEYWORD_ONLY, _types(wanted), None if required else OMITTED)
         case _:
-            yield _parameter(argument, Kind.KEYWORDS, None)
+            yield _parameter(argument, ParameterKind.KEYWORDS, None)
 
 
 def _unwrapped(annotation: ast.expr | None) -> tuple[ast.expr | None, bool]:
@@ -167,7 +167,7 @@ def _unwrapped(annotation: ast.expr | None) -> tuple[ast.expr | None, bool]:
     return annotation, False
 
 
-def _parameter(argument: ast.arg, kind: Kind, default: ast.expr | None) -> Parameter:
+def _parameter(argument: ast.arg, kind: ParameterKind, default: ast.expr | None) -> Parameter:
     return Parameter(argument.arg, kind, _types(argument.annotation), None if default is None else _default(default))
 
 

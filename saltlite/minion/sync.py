@@ -97,7 +97,7 @@ class _Pillar:
     next: list[Done] = field(default_factory=list)
 
 
-class Documents:
+class DocumentSync:
     """`ask` sends a request to the master, `tell` a message without a response."""
 
     def __init__(self, timers: Timers, ask: Ask, tell: Callable[[Message], None], hooks: DocumentCallbacks) -> None:

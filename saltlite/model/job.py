@@ -243,7 +243,7 @@ def digest_of(head: bytes) -> bytes:
 # -- The job history: filters for past jobs, and the rows of jobs and targets
 
 
-class Outcome(StrEnum):
+class TargetOutcome(StrEnum):
     """What became of one (jid, target), as an operator asks for it."""
 
     OPEN = "open"  # not settled
@@ -255,21 +255,21 @@ class Outcome(StrEnum):
 BAD_STATES = frozenset({TargetState.REFUSED, TargetState.TIMED_OUT, TargetState.INTERRUPTED})
 
 
-def outcome_of(state: TargetState, retcode: int | None = None) -> Outcome:
+def outcome_of(state: TargetState, retcode: int | None = None) -> TargetOutcome:
     """The outcome that a state stands for; `retcode` is that of the return, None without one.
 
     A return that comes after its target was settled otherwise still says what became of it.
     """
     if state in BAD_STATES or (retcode is not None and retcode != 0):
-        return Outcome.FAILED
+        return TargetOutcome.FAILED
     if state not in TERMINAL:
-        return Outcome.OPEN
+        return TargetOutcome.OPEN
     if state is TargetState.RETURNED:
-        return Outcome.OK
-    return Outcome.MISSING
+        return TargetOutcome.OK
+    return TargetOutcome.MISSING
 
 
-def outcome_of_return(ret: Return) -> Outcome:
+def outcome_of_return(ret: Return) -> TargetOutcome:
     """The outcome that a return stands for."""
     return outcome_of(ret.state, ret.retcode)
 
@@ -287,7 +287,7 @@ class JobFilter:
     """Made at this time or later."""
     until: float | None = None
     """Made before this time."""
-    outcome: Outcome | None = None
+    outcome: TargetOutcome | None = None
     """FAILED, MISSING, OPEN: at least one target is. OK: every target is. With `minion` only its targets count."""
     before: Jid | None = None
     """The cursor: only jobs with a lower jid, which is where the page before ended."""
@@ -310,7 +310,7 @@ class JobSummary:
     """When an operator ended it; None when nobody did."""
     cancelled_by: str
     counts: Mapping[TargetState, int]
-    outcomes: Mapping[Outcome, int]
+    outcomes: Mapping[TargetOutcome, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,7 +324,7 @@ class TargetDetail:
     state: TargetState
     reason: str
     changed_at: float
-    outcome: Outcome
+    outcome: TargetOutcome
     retcode: int | None
     started_at: float | None
     duration_ms: int | None

@@ -57,7 +57,7 @@ _RISK = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 _DIGITS = frozenset("0123456789")
 
 
-class Kind(StrEnum):
+class ParameterKind(StrEnum):
     """How an argument reaches a parameter; Python's five kinds."""
 
     POSITIONAL_ONLY = "positional only"
@@ -74,7 +74,7 @@ class Parameter:
 
     __slots__ = ("default", "kind", "name", "types")
 
-    def __init__(self, name: str, kind: Kind, types: Sequence[str] = (), default: str | None = None) -> None:
+    def __init__(self, name: str, kind: ParameterKind, types: Sequence[str] = (), default: str | None = None) -> None:
         self.name = name
         self.kind = kind
         self.types = tuple(types)
@@ -112,22 +112,22 @@ class Signature:
 
     def positional(self, index: int) -> Parameter | None:
         """What the positional argument with that index goes to, `*args` included; None when there is no such."""
-        taking = [one for one in self.parameters if one.kind in (Kind.POSITIONAL_ONLY, Kind.EITHER)]
-        return taking[index] if index < len(taking) else self.of_kind(Kind.REST)
+        taking = [one for one in self.parameters if one.kind in (ParameterKind.POSITIONAL_ONLY, ParameterKind.EITHER)]
+        return taking[index] if index < len(taking) else self.of_kind(ParameterKind.REST)
 
     def keyword(self, name: str) -> Parameter | None:
         """What the keyword argument goes to, `**kwargs` included; None when there is no such."""
         found = self.named(name)
-        return self.of_kind(Kind.KEYWORDS) if found is None else found
+        return self.of_kind(ParameterKind.KEYWORDS) if found is None else found
 
     def named(self, name: str) -> Parameter | None:
         """The parameter that takes this keyword by its own name."""
         for one in self.parameters:
-            if one.name == name and one.kind in (Kind.EITHER, Kind.KEYWORD_ONLY):
+            if one.name == name and one.kind in (ParameterKind.EITHER, ParameterKind.KEYWORD_ONLY):
                 return one
         return None
 
-    def of_kind(self, kind: Kind) -> Parameter | None:
+    def of_kind(self, kind: ParameterKind) -> Parameter | None:
         """The first parameter of that kind."""
         return next((one for one in self.parameters if one.kind is kind), None)
 
@@ -227,18 +227,18 @@ def _parameters(inside: str) -> Signature:
     keyword_only = False
     for part in parts:
         if part == "/":
-            if not found or keyword_only or any(one.kind is not Kind.EITHER for one in found):
+            if not found or keyword_only or any(one.kind is not ParameterKind.EITHER for one in found):
                 raise _bad("a / that separates nothing")
-            found = [Parameter(one.name, Kind.POSITIONAL_ONLY, one.types, one.default) for one in found]
+            found = [Parameter(one.name, ParameterKind.POSITIONAL_ONLY, one.types, one.default) for one in found]
         elif part == "*":
             if keyword_only:
                 raise _bad("a second *")
             keyword_only = True
         else:
             one = _parameter(part, keyword_only=keyword_only)
-            keyword_only = keyword_only or one.kind is Kind.REST
+            keyword_only = keyword_only or one.kind is ParameterKind.REST
             found.append(one)
-    if "*" in parts and not any(one.kind is Kind.KEYWORD_ONLY for one in found):
+    if "*" in parts and not any(one.kind is ParameterKind.KEYWORD_ONLY for one in found):
         raise _bad("a * that separates nothing")
     _check_order(found)
     return Signature(found)
@@ -258,7 +258,11 @@ def _parameter(part: str, *, keyword_only: bool) -> Parameter:
         raise _bad("the default of a parameter")
     if stars == 1 and keyword_only:
         raise _bad("a second *")
-    kind = (Kind.KEYWORD_ONLY if keyword_only else Kind.EITHER, Kind.REST, Kind.KEYWORDS)[stars]
+    kind = (
+        ParameterKind.KEYWORD_ONLY if keyword_only else ParameterKind.EITHER,
+        ParameterKind.REST,
+        ParameterKind.KEYWORDS,
+    )[stars]
     return Parameter(name, kind, types, default if has_default else None)
 
 
@@ -267,11 +271,11 @@ def _check_order(parameters: Sequence[Parameter]) -> None:
         raise _bad("two parameters have one name")
     if len(parameters) > PARAMETERS_MAX:
         raise _bad("there are too many parameters")
-    if any(one.kind is Kind.KEYWORDS for one in parameters[:-1]):
+    if any(one.kind is ParameterKind.KEYWORDS for one in parameters[:-1]):
         raise _bad("a parameter behind **")
     optional = False
     for one in parameters:
-        if one.kind in (Kind.POSITIONAL_ONLY, Kind.EITHER):
+        if one.kind in (ParameterKind.POSITIONAL_ONLY, ParameterKind.EITHER):
             if optional and one.default is None:
                 raise _bad("a parameter without a default behind one that has it")
             optional = one.default is not None
@@ -284,19 +288,19 @@ def _is_default(text: str) -> bool:
 def _parts(signature: Signature, *, spaces: bool) -> list[str]:
     """Each parameter as text, with the bare `/` and `*` where they belong."""
     parts: list[str] = []
-    before: Kind | None = None
+    before: ParameterKind | None = None
     for one in signature.parameters:
-        if before is Kind.POSITIONAL_ONLY and one.kind is not before:
+        if before is ParameterKind.POSITIONAL_ONLY and one.kind is not before:
             parts.append("/")
-        if one.kind is Kind.KEYWORD_ONLY and before not in (Kind.KEYWORD_ONLY, Kind.REST):
+        if one.kind is ParameterKind.KEYWORD_ONLY and before not in (ParameterKind.KEYWORD_ONLY, ParameterKind.REST):
             parts.append("*")
         parts.append(_written(one, spaces=spaces))
         before = one.kind
-    return [*parts, "/"] if before is Kind.POSITIONAL_ONLY else parts
+    return [*parts, "/"] if before is ParameterKind.POSITIONAL_ONLY else parts
 
 
 def _written(one: Parameter, *, spaces: bool) -> str:
-    stars = {Kind.REST: "*", Kind.KEYWORDS: "**"}.get(one.kind, "")
+    stars = {ParameterKind.REST: "*", ParameterKind.KEYWORDS: "**"}.get(one.kind, "")
     types = (" | " if spaces else "|").join(one.types)
     annotation = f"{': ' if spaces else ':'}{types}" if types else ""
     equals = " = " if spaces and types else "="
@@ -310,8 +314,8 @@ def _bad(detail: str) -> RemoteProtocolError:
 # -- Binding arguments to a signature
 
 
-_BY_PLACE = (Kind.POSITIONAL_ONLY, Kind.EITHER)
-_BY_NAME = (Kind.EITHER, Kind.KEYWORD_ONLY)
+_BY_PLACE = (ParameterKind.POSITIONAL_ONLY, ParameterKind.EITHER)
+_BY_NAME = (ParameterKind.EITHER, ParameterKind.KEYWORD_ONLY)
 
 
 def bind(function: str, signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
@@ -325,7 +329,7 @@ def bind(function: str, signature: Signature, args: Sequence[Any], kwargs: Mappi
 
 def _too_many(signature: Signature, args: Sequence[Any]) -> str:
     takes = sum(one.kind in _BY_PLACE for one in signature.parameters)
-    if len(args) <= takes or signature.of_kind(Kind.REST) is not None:
+    if len(args) <= takes or signature.of_kind(ParameterKind.REST) is not None:
         return ""
     if takes == 0:
         return "takes no positional argument"
@@ -338,7 +342,7 @@ def _keyword(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any
         known = signature.named(name)
         if known is not None and name in by_place:
             return f"is given {name!r} twice, by its place and by its name"
-        if known is None and signature.of_kind(Kind.KEYWORDS) is None:
+        if known is None and signature.of_kind(ParameterKind.KEYWORDS) is None:
             names = [one.name for one in signature.parameters if one.kind in _BY_NAME]
             import difflib  # noqa: PLC0415 - needed for wrong calls only, and slow to import
 
@@ -349,6 +353,6 @@ def _keyword(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any
 
 def _missing(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     by_place = [one for one in signature.parameters if one.kind in _BY_PLACE]
-    rest = [*by_place[len(args) :], *(one for one in signature.parameters if one.kind is Kind.KEYWORD_ONLY)]
+    rest = [*by_place[len(args) :], *(one for one in signature.parameters if one.kind is ParameterKind.KEYWORD_ONLY)]
     missing = [one.name for one in rest if one.default is None and not (one.kind in _BY_NAME and one.name in kwargs)]
     return f"needs {', '.join(map(repr, missing))}" if missing else ""

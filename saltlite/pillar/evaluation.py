@@ -20,7 +20,7 @@ from saltlite.wire.limits import DOC_MAX
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EvaluationRequest:
     """A question: the pillar of `minion`, made with these grains. `names`: also the files that it is made of.
 
     `asker` is whom the time is counted against: a minion, or an operator.
@@ -55,12 +55,12 @@ class Evaluation:
 class Evaluator(Protocol):
     """Makes pillars."""
 
-    def evaluate(self, wanted: Wanted, done: Callable[[Evaluation], None]) -> None:
+    def evaluate(self, wanted: EvaluationRequest, done: Callable[[Evaluation], None]) -> None:
         """`done` gets what came of it, once, now or in a later turn."""
         ...
 
 
-def evaluated(files: PillarFiles, nodegroups: Nodegroups, wanted: Wanted) -> Evaluation:
+def evaluated(files: PillarFiles, nodegroups: Nodegroups, wanted: EvaluationRequest) -> Evaluation:
     """Compile it here and now, however long that takes."""
     top: Mapping[str, list[str]] = {}
     mistakes: list[str] = []
@@ -98,7 +98,7 @@ Ticket = TypeVar("Ticket")
 
 
 @dataclass(frozen=True, slots=True)
-class Place(Generic[Ticket]):
+class QueuedEvaluation(Generic[Ticket]):
     """One question. `about` is the minion whose pillar it is."""
 
     asker: str
@@ -112,7 +112,7 @@ class EvaluationQueue(Generic[Ticket]):
     """Times are monotonic seconds."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[str, deque[Place[Ticket]]] = OrderedDict()
+        self._waiting: OrderedDict[str, deque[QueuedEvaluation[Ticket]]] = OrderedDict()
         """By asker; the one whose turn is next comes first."""
         self._count = 0
         self._bytes = 0
@@ -121,7 +121,7 @@ class EvaluationQueue(Generic[Ticket]):
         self._pauses: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
         """(asker, minion) -> until when, and how long the pause was."""
 
-    def offer(self, place: Place[Ticket]) -> str:
+    def offer(self, place: QueuedEvaluation[Ticket]) -> str:
         """Let it wait for its turn; why it may not, "" when it does."""
         until, _pause_s = self._pauses.get((place.asker, place.about), (0.0, 0.0))
         if place.since < until:
@@ -137,7 +137,7 @@ class EvaluationQueue(Generic[Ticket]):
         self._bytes += place.size
         return ""
 
-    def take(self) -> Place[Ticket] | None:
+    def take(self) -> QueuedEvaluation[Ticket] | None:
         """Take the next request, which is then under way; None if none may start."""
         full = sum(self._under_way.values()) >= SUSPECTS_AT_ONCE
         for asker, own in self._waiting.items():
@@ -147,17 +147,17 @@ class EvaluationQueue(Generic[Ticket]):
                 return self._pop(asker)
         return None
 
-    def overdue(self, now: float) -> list[Place[Ticket]]:
+    def overdue(self, now: float) -> list[QueuedEvaluation[Ticket]]:
         """Those that have waited too long; they wait no more."""
         late = [asker for asker, own in self._waiting.items() if now - own[0].since >= WAIT_S]
         return [self._pop(asker) for asker in late]
 
-    def ended(self, place: Place[Ticket]) -> None:
+    def ended(self, place: QueuedEvaluation[Ticket]) -> None:
         """It was evaluated in time."""
         self._under_way.pop(place.asker, None)
         self._pauses.pop((place.asker, place.about), None)
 
-    def killed(self, place: Place[Ticket], now: float) -> float:
+    def killed(self, place: QueuedEvaluation[Ticket], now: float) -> float:
         """It took too much, and was ended; the pause that follows."""
         self._under_way.pop(place.asker, None)
         key = place.asker, place.about
@@ -168,7 +168,7 @@ class EvaluationQueue(Generic[Ticket]):
             self._pauses.popitem(last=False)
         return pause_s
 
-    def _pop(self, asker: str) -> Place[Ticket]:
+    def _pop(self, asker: str) -> QueuedEvaluation[Ticket]:
         own = self._waiting.pop(asker)
         place = own.popleft()
         if own:
@@ -186,7 +186,7 @@ class MemoryEvaluator:
         self.files = files
         self._nodegroups = nodegroups or {}
 
-    def evaluate(self, wanted: Wanted, done: Callable[[Evaluation], None]) -> None:
+    def evaluate(self, wanted: EvaluationRequest, done: Callable[[Evaluation], None]) -> None:
         done(evaluated(self.files, self._nodegroups, wanted))
 
 

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from saltlite.pillar.compiler import Nodegroups, PillarFiles
-from saltlite.pillar.evaluation import Evaluation, Wanted, evaluated
+from saltlite.pillar.evaluation import Evaluation, EvaluationRequest, evaluated
 from saltlite.platform.defects import DEFECT, log_defect
 from saltlite.platform.process import close_all_but, set_parent_death_signal, set_title
 from saltlite.wire.framing import framed, pack, read_frame, unpack
@@ -109,7 +109,7 @@ def run(
 def _answer(raw: bytes, files: PillarFiles, nodegroups: Nodegroups) -> bytes:
     try:
         asked = unpack(raw)
-        wanted = Wanted(asked["asker"], asked["minion"], asked["grains"], asked["names"])
+        wanted = EvaluationRequest(asked["asker"], asked["minion"], asked["grains"], asked["names"])
         return pack(asdict(evaluated(files, nodegroups, wanted)))
     except MemoryError:
         problem = f"it takes more than {MEMORY // (1024 * 1024)} MiB of memory to evaluate"

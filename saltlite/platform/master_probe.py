@@ -84,14 +84,14 @@ class _Probe:
         self._end(LinkError(reason))
 
     def _step(self, frame: frames.Frame) -> None:
-        if isinstance(frame, frames.Fleet) and self._handshake is None:
+        if isinstance(frame, frames.FleetFrame) and self._handshake is None:
             self._fleet = unspell_fingerprint(self._pinned) if self._pinned else fingerprint_bytes(frame.public)
             # A key made for this look: nobody could know it, and nobody is told it.
             self._handshake = Handshake(Role.INITIATOR, os.urandom(32), frames.prologue(self._fleet), os.urandom(32))
             self._send(frames.hello(self._handshake.write(b""), self._fleet))
-        elif isinstance(frame, frames.Reply) and self._handshake is not None:
+        elif isinstance(frame, frames.ReplyFrame) and self._handshake is not None:
             self._read(self._handshake.read(frame.message), self._handshake.remote_static)
-        elif isinstance(frame, frames.Busy):
+        elif isinstance(frame, frames.BusyFrame):
             raise RemoteProtocolError("busy", f"the master asks to come again in {frame.retry_ms / 1000:g} s")
         else:
             raise RemoteProtocolError("unexpected-frame", type(frame).__name__)

@@ -52,9 +52,9 @@ from saltlite.model.job import (
     Job,
     JobFilter,
     JobSummary,
-    Outcome,
     Return,
     TargetDetail,
+    TargetOutcome,
     TargetState,
     outcome_of,
     outcome_of_return,
@@ -154,8 +154,8 @@ class MemoryHistory(ABC):
         outcomes = {detail.outcome for detail in details if wanted.minion in (None, detail.id, owners[detail.id])}
         if wanted.minion is not None and not outcomes:
             return False
-        if wanted.outcome is Outcome.OK:
-            return outcomes <= {Outcome.OK}
+        if wanted.outcome is TargetOutcome.OK:
+            return outcomes <= {TargetOutcome.OK}
         return wanted.outcome is None or wanted.outcome in outcomes
 
     def target_details(self, jid: Jid) -> list[TargetDetail]:
@@ -298,7 +298,8 @@ class MemoryBatches(ABC):
         failed = [
             row.id
             for row in rows
-            if (outcome_of_return(returns[row.id]) if row.id in returns else outcome_of(row.state)) is Outcome.FAILED
+            if (outcome_of_return(returns[row.id]) if row.id in returns else outcome_of(row.state))
+            is TargetOutcome.FAILED
         ]
         return Standing(
             active=sum(

@@ -69,7 +69,7 @@ _DATA_START = bytes((VERSION, FrameType.DATA))
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class HelloFrame:
     """The first message of a handshake, after its filter."""
 
     message: bytes
@@ -77,20 +77,20 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ReplyFrame:
     """The second message of a handshake."""
 
     message: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Auth:
+class AuthFrame:
     """The third message of a handshake."""
 
     message: bytes
 
 
-class Data(NamedTuple):
+class DataFrame(NamedTuple):
     """A sealed frame. `raw` is the whole frame, for Session.open."""
 
     session: int
@@ -99,25 +99,25 @@ class Data(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Busy:
+class BusyFrame:
     """The master asks for another attempt in `retry_ms` milliseconds."""
 
     retry_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class QueryFrame:
     """A minion without a pinned fleet asks which one this is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class FleetFrame:
     """The fleet's Ed25519 public key, 32 bytes, not authenticated."""
 
     public: bytes
 
 
-Frame = Hello | Reply | Auth | Data | Busy | Query | Fleet
+Frame = HelloFrame | ReplyFrame | AuthFrame | DataFrame | BusyFrame | QueryFrame | FleetFrame
 
 
 def prologue(fleet: bytes) -> bytes:
@@ -133,7 +133,7 @@ def hello(message: bytes, fleet: bytes) -> bytes:
     return _frame(FrameType.HELLO, message + _mac1(message, fleet))
 
 
-def hello_is_for(received: Hello, fleet: bytes) -> bool:
+def hello_is_for(received: HelloFrame, fleet: bytes) -> bool:
     """Whether the sender knows the fleet with this 25-byte fingerprint. Constant time."""
     return hmac.compare_digest(received.mac1, _mac1(received.message, fleet))
 
@@ -178,21 +178,21 @@ def parse(frame: bytes) -> Frame:
     # DATA first: a master reads little else.
     if frame[:2] == _DATA_START and DATA_MIN <= len(frame) <= FRAME_MAX:
         session, counter = _DATA_NUMBERS.unpack_from(frame, 2)
-        return Data(session, counter, frame)
+        return DataFrame(session, counter, frame)
     kind = _kind_of(frame)
     body = frame[2:]
     match kind:
         case FrameType.HELLO:
-            return Hello(body[:KEY_BYTES], body[KEY_BYTES:])
+            return HelloFrame(body[:KEY_BYTES], body[KEY_BYTES:])
         case FrameType.REPLY:
-            return Reply(body)
+            return ReplyFrame(body)
         case FrameType.AUTH:
-            return Auth(body)
+            return AuthFrame(body)
         case FrameType.BUSY:
-            return Busy(_U32.unpack(body)[0])
+            return BusyFrame(_U32.unpack(body)[0])
         case FrameType.FLEET:
-            return Fleet(body)
-    return Query()
+            return FleetFrame(body)
+    return QueryFrame()
 
 
 def _kind_of(frame: bytes) -> FrameType:
@@ -246,7 +246,7 @@ _PREFIX_BYTES = DATA_HEADER_BYTES - 8
 _COUNTER = struct.Struct(">Q")
 
 
-class Session:
+class SecureSession:
     """One side of one session, with the keys of a finished handshake.
 
     `id` is the number in every DATA frame, the same on both sides; `peer` is the authenticated static public key (32

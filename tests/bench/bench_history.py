@@ -10,7 +10,7 @@ import tempfile
 from saltlite.master.store.ports import ReturnCommit
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.ids import MinionId
-from saltlite.model.job import JobFilter, Outcome, Return, TargetState
+from saltlite.model.job import JobFilter, Return, TargetOutcome, TargetState
 from saltlite.model.keys import KeyRecord, KeyState
 from tests.bench.bench_store import BODY, IDS, NOW, Jobs, fingerprint_of, median_ms
 
@@ -50,10 +50,10 @@ def main() -> None:
             "of_a_minion_without_jobs": JobFilter(minion=MinionId("nobody")),
             "of_no_user": JobFilter(user="nobody"),
             "of_a_function_that_never_ran": JobFilter(fun="pkg.*"),
-            "failed": JobFilter(outcome=Outcome.FAILED),
-            "missing": JobFilter(outcome=Outcome.MISSING),
-            "open": JobFilter(outcome=Outcome.OPEN),
-            "ok": JobFilter(outcome=Outcome.OK),
+            "failed": JobFilter(outcome=TargetOutcome.FAILED),
+            "missing": JobFilter(outcome=TargetOutcome.MISSING),
+            "open": JobFilter(outcome=TargetOutcome.OPEN),
+            "ok": JobFilter(outcome=TargetOutcome.OK),
         }
         figures: dict[str, object] = {
             f"list_{name}_ms": median_ms(lambda wanted=wanted: store.jobs(wanted, LIMIT), 9)  # type: ignore[misc]  # mypy cannot infer a lambda with a default

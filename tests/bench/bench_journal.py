@@ -17,7 +17,7 @@ from time import perf_counter
 
 from saltlite.minion.jobs.journal import DiskJournal
 from saltlite.minion.jobs.spool import DiskSpool
-from saltlite.minion.protocol.effects import Record, SpoolEntry, Step
+from saltlite.minion.protocol.effects import JournalStep, Record, SpoolEntry
 from saltlite.model.job import TargetState
 from saltlite.platform.files import PosixFolder, PosixHandle
 
@@ -56,7 +56,7 @@ def received(number: int) -> Record:
         "wall_ms": 1_800_000_000_000,
         "deliver_ms": 60_000,
     }
-    return Record(Step.RECEIVED, f"{number:020d}", fields)
+    return Record(JournalStep.RECEIVED, f"{number:020d}", fields)
 
 
 def rounds(call: object, numbers: range) -> dict[str, float]:
@@ -102,8 +102,8 @@ def replays(where: str) -> dict[str, float]:
     for number in range(ENTRIES):
         jid = f"{number:020d}"
         fields = {"pid": 1, "ticks": 1, "wall_ms": 1}
-        records = [received(number), Record(Step.STARTED, jid, fields), Record(Step.DONE, jid)]
-        journal.append([*records, Record(Step.ACKED, jid)])
+        records = [received(number), Record(JournalStep.STARTED, jid, fields), Record(JournalStep.DONE, jid)]
+        journal.append([*records, Record(JournalStep.ACKED, jid)])
     journal.close()
     answer: dict[str, float] = {"file_mib": round(os.path.getsize(f"{where}/journal") / 2**20, 1)}
     journal = DiskJournal(PosixFolder(where), entropy=os.urandom)

@@ -18,7 +18,16 @@ import time
 from typing import Any
 
 from saltlite.master.store.sqlite import SqliteStore
-from saltlite.minion.protocol.connection import Changed, Close, Connection, Deliver, Identity, Open, Phase, SendFrame
+from saltlite.minion.protocol.connection import (
+    Changed,
+    Close,
+    ConnectionMachine,
+    Deliver,
+    MinionIdentity,
+    OpenLink,
+    Phase,
+    SendFrame,
+)
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint, parse_fingerprint, unspell_fingerprint
 from saltlite.platform.clock import SystemClock
@@ -55,7 +64,7 @@ class Member:
     def __init__(self, crowd: Crowd, number: int) -> None:
         self._crowd = crowd
         self._timer: Timer | None = None
-        me = Identity(
+        me = MinionIdentity(
             id=minion_name(number),
             private=private_key(number),
             boot=f"{number:032x}",
@@ -63,7 +72,7 @@ class Member:
             version="0",
             functions="",
         )
-        self._connection = Connection(me, (crowd.address,), crowd.fleet, crowd.clock)
+        self._connection = ConnectionMachine(me, (crowd.address,), crowd.fleet, crowd.clock)
         self._link = DealerLink(crowd.reactor, self._up, self._frame, self._down)
 
     def start(self) -> None:
@@ -94,7 +103,7 @@ class Member:
                 match effect:
                     case SendFrame(frame):
                         self._link.send(frame)
-                    case Open(address):
+                    case OpenLink(address):
                         self._link.open(address)
                     case Close():
                         self._link.close()

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from saltlite.model.ids import Jid
 from saltlite.wire import codec, frames, merkle
-from saltlite.wire.frames import Session
+from saltlite.wire.frames import SecureSession
 from saltlite.wire.job_body import FunctionCall, JobBody, decode_body, encode_body, sign, verify
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.noise import Handshake, Role
@@ -46,7 +46,7 @@ def shake() -> tuple[Handshake, Handshake]:
 
 def seal_and_open(size: int, number: int) -> tuple[float, float]:
     """Microseconds to seal and to open a plaintext of `size` bytes."""
-    minion, master = map(Session, shake())
+    minion, master = map(SecureSession, shake())
     plaintext = os.urandom(size)
     sealing = cost_us(lambda: minion.seal(plaintext), number)
     ready = iter([minion.seal(plaintext) for _ in range(number * ROUNDS)])
@@ -71,8 +71,8 @@ def main() -> None:
     )
     signature = sign(JOB_SEED, body)
     hello = frames.parse(frames.hello(bytes(32), FLEET))
-    assert isinstance(hello, frames.Hello)
-    data = next(map(Session, shake())).seal(b"x" * 200)
+    assert isinstance(hello, frames.HelloFrame)
+    data = next(map(SecureSession, shake())).seal(b"x" * 200)
     seal_200, open_200 = seal_and_open(200, 5000)
     seal_chunk, open_chunk = seal_and_open(CHUNK, 200)
     figures = {

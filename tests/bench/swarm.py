@@ -16,7 +16,16 @@ import time
 import zmq
 
 from saltlite.loader.encode import encode_return
-from saltlite.minion.protocol.connection import Changed, Close, Connection, Deliver, Identity, Open, Phase, SendFrame
+from saltlite.minion.protocol.connection import (
+    Changed,
+    Close,
+    ConnectionMachine,
+    Deliver,
+    MinionIdentity,
+    OpenLink,
+    Phase,
+    SendFrame,
+)
 from saltlite.model.keys import parse_fingerprint, unspell_fingerprint
 from saltlite.platform.clock import SystemClock
 from saltlite.platform.process import raise_open_files
@@ -43,13 +52,13 @@ def private_key(number: int) -> bytes:
 
 
 class Simulated:
-    """One minion: a connection machine, and a socket that is made anew at each `Open`."""
+    """One minion: a connection machine, and a socket that is made anew at each `OpenLink`."""
 
     def __init__(self, swarm: Swarm, number: int) -> None:
         self._swarm = swarm
         self._socket: zmq.Socket[bytes] | None = None
         self._reader: DrainReader | None = None
-        me = Identity(
+        me = MinionIdentity(
             id=minion_name(number),
             private=private_key(number),
             boot=hashlib.md5(b"boot %d" % number, usedforsecurity=False).hexdigest(),
@@ -57,7 +66,7 @@ class Simulated:
             version="0",
             functions=FUNCTIONS["digest"],
         )
-        self.connection = Connection(me, (swarm.address,), swarm.fleet, swarm.clock)
+        self.connection = ConnectionMachine(me, (swarm.address,), swarm.fleet, swarm.clock)
 
     def start(self) -> None:
         """Connect."""
@@ -74,7 +83,7 @@ class Simulated:
                         self._reader.kick()
                     case Deliver(message):
                         self._answer(dict(message))
-                    case Open(address):
+                    case OpenLink(address):
                         self._open(address)
                     case Close():
                         self._close()

@@ -17,8 +17,8 @@ from saltlite.minion.protocol.effects import (
     JOURNAL_RECORD_MAX,
     Journal,
     JournalEntry,
+    JournalStep,
     Record,
-    Step,
 )
 from saltlite.minion.protocol.journal_format import HEADER
 from saltlite.model.ids import Jid
@@ -35,23 +35,23 @@ def jid(number: int) -> str:
 
 def received(number: int, *, wall_ms: int = NOW, body: bytes = b"body") -> Record:
     fields = {"body": body, "sig": b"s" * 64, "proof": [b"p" * 32], "wall_ms": wall_ms, "deliver_ms": 60_000}
-    return Record(Step.RECEIVED, jid(number), fields)
+    return Record(JournalStep.RECEIVED, jid(number), fields)
 
 
 def started(number: int) -> Record:
-    return Record(Step.STARTED, jid(number), {"pid": 4711, "ticks": 99, "wall_ms": NOW + 5})
+    return Record(JournalStep.STARTED, jid(number), {"pid": 4711, "ticks": 99, "wall_ms": NOW + 5})
 
 
 def done(number: int) -> Record:
-    return Record(Step.DONE, jid(number))
+    return Record(JournalStep.DONE, jid(number))
 
 
 def acked(number: int) -> Record:
-    return Record(Step.ACKED, jid(number))
+    return Record(JournalStep.ACKED, jid(number))
 
 
 def refused(number: int) -> Record:
-    return Record(Step.REFUSED, jid(number), {"reason": "refused:no"})
+    return Record(JournalStep.REFUSED, jid(number), {"reason": "refused:no"})
 
 
 def whole_life(number: int, *, wall_ms: int = NOW) -> list[Record]:
@@ -106,7 +106,7 @@ def test_a_received_job_comes_back_with_all_that_is_needed_to_start_it(reopen: O
     assert entries == [
         JournalEntry(
             jid=Jid(jid(1)),
-            step=Step.RECEIVED,
+            step=JournalStep.RECEIVED,
             received_wall_ms=NOW,
             deliver_ms=60_000,
             body=b"body",
@@ -121,7 +121,7 @@ def test_a_started_job_comes_back_with_its_process_and_its_body(reopen: Opened) 
     journal.append([received(1), started(1)])
     _, [entry] = reopen()
     assert (entry.step, entry.pid, entry.ticks, entry.started_wall_ms, entry.body) == (
-        Step.STARTED,
+        JournalStep.STARTED,
         4711,
         99,
         NOW + 5,
@@ -134,7 +134,7 @@ def test_a_finished_job_keeps_no_body_and_no_process(reopen: Opened) -> None:
     journal.append([received(1), started(1), done(1)])
     for entry in (journal.entry(jid(1)), reopen()[1][0]):
         assert entry is not None
-        assert (entry.step, entry.body, entry.pid, entry.received_wall_ms) == (Step.DONE, b"", 0, NOW)
+        assert (entry.step, entry.body, entry.pid, entry.received_wall_ms) == (JournalStep.DONE, b"", 0, NOW)
 
 
 def test_a_refusal_keeps_its_reason(reopen: Opened) -> None:
@@ -142,8 +142,8 @@ def test_a_refusal_keeps_its_reason(reopen: Opened) -> None:
     journal.append([refused(1), received(2), refused(2)])
     _, entries = reopen()
     assert [(entry.jid, entry.step, entry.reason) for entry in entries] == [
-        (jid(1), Step.REFUSED, "refused:no"),
-        (jid(2), Step.REFUSED, "refused:no"),
+        (jid(1), JournalStep.REFUSED, "refused:no"),
+        (jid(2), JournalStep.REFUSED, "refused:no"),
     ]
 
 
@@ -181,7 +181,7 @@ def test_a_step_never_goes_back_and_never_comes_twice(reopen: Opened, before: li
 def test_an_ack_ends_a_job_whose_done_record_was_never_written(reopen: Opened) -> None:
     journal, _ = reopen()
     journal.append([received(1), started(1), acked(1)])
-    assert reopen()[1][0].step is Step.ACKED
+    assert reopen()[1][0].step is JournalStep.ACKED
 
 
 def test_of_several_records_all_are_written_or_none(reopen: Opened) -> None:
@@ -198,7 +198,7 @@ def test_a_record_with_other_fields_than_its_own_is_refused(reopen: Opened, fiel
     journal, _ = reopen()
     journal.append([received(1)])
     with pytest.raises(JournalError, match="has the fields pid, ticks, wall_ms"):
-        journal.append([Record(Step.STARTED, jid(1), fields)])
+        journal.append([Record(JournalStep.STARTED, jid(1), fields)])
 
 
 def test_a_record_longer_than_the_limit_is_refused_and_one_at_the_limit_is_not(reopen: Opened) -> None:
@@ -218,11 +218,11 @@ def test_an_unfinished_record_at_the_end_is_cut_off_and_said(reopen: Opened, fol
     journal.append([started(1)])
     shorten(folder, by=7)
     again, entries = reopen()
-    assert [entry.step for entry in entries] == [Step.RECEIVED]
+    assert [entry.step for entry in entries] == [JournalStep.RECEIVED]
     assert f"cut off at byte {size}" in again.repaired
     again.append([started(1)])
     third, entries = reopen()
-    assert ([entry.step for entry in entries], third.repaired) == ([Step.STARTED], "")
+    assert ([entry.step for entry in entries], third.repaired) == ([JournalStep.STARTED], "")
 
 
 def test_damage_before_records_that_were_synced_later_stops_the_minion(reopen: Opened, folder: Folder) -> None:

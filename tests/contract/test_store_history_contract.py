@@ -8,7 +8,7 @@ import pytest
 
 from saltlite.master.store.ports import Store
 from saltlite.model.ids import Jid, jid_at
-from saltlite.model.job import TERMINAL, Job, JobFilter, Outcome, Target, TargetKind, TargetState
+from saltlite.model.job import TERMINAL, Job, JobFilter, Target, TargetKind, TargetOutcome, TargetState
 from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, job, move, publish, ret, row, state_of
 
 
@@ -61,7 +61,7 @@ def test_a_summary_counts_targets_by_state_and_by_outcome(store: Store) -> None:
     summary = store.job_summary(job(1).jid)
     assert summary is not None
     assert summary.counts == {TargetState.RETURNED: 2, TargetState.QUEUED: 1}
-    assert summary.outcomes == {Outcome.FAILED: 1, Outcome.OK: 1, Outcome.OPEN: 1}
+    assert summary.outcomes == {TargetOutcome.FAILED: 1, TargetOutcome.OK: 1, TargetOutcome.OPEN: 1}
 
 
 def test_jobs_are_found_by_minion_user_and_time(store: Store) -> None:
@@ -93,18 +93,18 @@ def test_jobs_are_found_by_what_became_of_them(store: Store) -> None:
     commit(store, ret(job(2), WEB1), ret(job(2), WEB2, retcode=3))
     commit(store, ret(job(3), WEB1))
     move(store, job(3), WEB2, TargetState.EXPIRED)
-    assert numbers(store, outcome=Outcome.OK) == [1]
-    assert numbers(store, outcome=Outcome.FAILED) == [2]
-    assert numbers(store, outcome=Outcome.MISSING) == [3]
-    assert numbers(store, outcome=Outcome.OPEN) == [4]
+    assert numbers(store, outcome=TargetOutcome.OK) == [1]
+    assert numbers(store, outcome=TargetOutcome.FAILED) == [2]
+    assert numbers(store, outcome=TargetOutcome.MISSING) == [3]
+    assert numbers(store, outcome=TargetOutcome.OPEN) == [4]
 
 
 def test_with_a_minion_the_outcome_is_that_of_the_minion(store: Store) -> None:
     publish(store, job(1))
     commit(store, ret(job(1), WEB1, retcode=1), ret(job(1), WEB2))
-    assert numbers(store, minion=WEB1, outcome=Outcome.FAILED) == [1]
-    assert numbers(store, minion=WEB2, outcome=Outcome.FAILED) == []
-    assert numbers(store, minion=WEB2, outcome=Outcome.OK) == [1]
+    assert numbers(store, minion=WEB1, outcome=TargetOutcome.FAILED) == [1]
+    assert numbers(store, minion=WEB2, outcome=TargetOutcome.FAILED) == []
+    assert numbers(store, minion=WEB2, outcome=TargetOutcome.OK) == [1]
 
 
 @pytest.mark.parametrize("state", sorted(TERMINAL - {TargetState.RETURNED}))
@@ -112,14 +112,14 @@ def test_a_target_that_was_settled_without_a_return_failed_or_is_missing(store: 
     publish(store, job(1, minions=(WEB1,)))
     move(store, job(1), WEB1, state)
     failed = state in {TargetState.REFUSED, TargetState.TIMED_OUT, TargetState.INTERRUPTED}
-    assert store.target_details(job(1).jid)[0].outcome is (Outcome.FAILED if failed else Outcome.MISSING)
+    assert store.target_details(job(1).jid)[0].outcome is (TargetOutcome.FAILED if failed else TargetOutcome.MISSING)
 
 
 def test_a_target_is_shown_with_its_return_but_without_the_body(store: Store) -> None:
     publish(store, job(1))
     commit(store, ret(job(1), WEB2, retcode=2, reason="because"))
     silent, returned = store.target_details(job(1).jid)
-    assert (silent.id, silent.state, silent.outcome) == (WEB1, TargetState.QUEUED, Outcome.OPEN)
+    assert (silent.id, silent.state, silent.outcome) == (WEB1, TargetState.QUEUED, TargetOutcome.OPEN)
     assert (silent.retcode, silent.started_at, silent.duration_ms) == (None, None, None)
     assert (returned.id, returned.retcode, returned.started_at, returned.duration_ms) == (WEB2, 2, NOW + 1.5, 12)
     assert (returned.reason, returned.changed_at) == ("because", NOW + 2)
@@ -130,8 +130,8 @@ def test_a_late_return_changes_no_state_but_says_what_became_of_the_target(store
     move(store, job(1), WEB1, TargetState.EXPIRED)
     commit(store, ret(job(1), WEB1))
     assert state_of(store, job(1).jid, WEB1) is TargetState.EXPIRED
-    assert numbers(store, outcome=Outcome.MISSING) == []
-    assert numbers(store, outcome=Outcome.OK) == [1]
+    assert numbers(store, outcome=TargetOutcome.MISSING) == []
+    assert numbers(store, outcome=TargetOutcome.OK) == [1]
 
 
 def test_open_targets_of_all_jobs_are_counted_by_state(store: Store) -> None:

@@ -10,7 +10,16 @@ from saltlite.errors import StoreError
 from saltlite.master.store import ports as store_events
 from saltlite.master.store.ports import Store, Stored, TargetRow
 from saltlite.model.ids import MinionId, TargetId, jid_at
-from saltlite.model.job import PART_RESOURCES, Batch, Job, JobFilter, Outcome, TargetState, part_id, resource_parts
+from saltlite.model.job import (
+    PART_RESOURCES,
+    Batch,
+    Job,
+    JobFilter,
+    TargetOutcome,
+    TargetState,
+    part_id,
+    resource_parts,
+)
 from saltlite.model.keys import KeyState
 from tests.support.store import (
     NOW,
@@ -139,7 +148,10 @@ def test_a_part_that_runs_cannot_end_as_if_it_had_never_begun(store: Store) -> N
     assert first.state is TargetState.LOST
     assert "does not know it any more (too old)" in first.reason
     assert second == TargetRow(D2, TargetState.REFUSED, "too old", NOW + 3)
-    assert [detail.outcome for detail in store.target_details(JOB.jid)][:2] == [Outcome.MISSING, Outcome.FAILED]
+    assert [detail.outcome for detail in store.target_details(JOB.jid)][:2] == [
+        TargetOutcome.MISSING,
+        TargetOutcome.FAILED,
+    ]
 
 
 def test_a_return_of_what_was_killed_while_it_ran_says_so(store: Store) -> None:
@@ -351,7 +363,7 @@ def test_history_counts_resources_as_targets(store: Store) -> None:
     summary = store.job_summary(JOB.jid)
     assert summary is not None
     assert summary.counts == {TargetState.RETURNED: 2, TargetState.QUEUED: 5}
-    assert summary.outcomes == {Outcome.OK: 1, Outcome.FAILED: 1, Outcome.OPEN: 5}
+    assert summary.outcomes == {TargetOutcome.OK: 1, TargetOutcome.FAILED: 1, TargetOutcome.OPEN: 5}
     assert [(one.id, one.retcode) for one in store.target_details(JOB.jid)] == [
         (D1, 0),
         (D2, None),
@@ -364,7 +376,7 @@ def test_history_counts_resources_as_targets(store: Store) -> None:
     assert store.open_counts() == {TargetState.QUEUED: 5}
 
 
-def found_for(store: Store, target: TargetId, outcome: Outcome | None = None) -> bool:
+def found_for(store: Store, target: TargetId, outcome: TargetOutcome | None = None) -> bool:
     return [one.jid for one in store.jobs(JobFilter(minion=target, outcome=outcome), 9)] == [JOB.jid]
 
 
@@ -374,8 +386,8 @@ def test_jobs_are_found_by_a_resource_and_by_whoever_manages_it(store: Store) ->
     assert not found_for(store, "dummy:never")
 
 
-@pytest.mark.parametrize("outcome", Outcome)
-def test_jobs_are_found_by_what_became_of_resources_of_a_minion(store: Store, outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", TargetOutcome)
+def test_jobs_are_found_by_what_became_of_resources_of_a_minion(store: Store, outcome: TargetOutcome) -> None:
     publish(store, JOB)
     commit(store, ret(JOB, WEB2, id=D1), ret(JOB, WEB2, id=S1, retcode=1), ret(JOB, WEB1), ret(JOB, WEB3, id=D3))
     move(store, JOB, S2, TargetState.LOST)
@@ -384,10 +396,10 @@ def test_jobs_are_found_by_what_became_of_resources_of_a_minion(store: Store, ou
     assert (
         found
         == {
-            Outcome.OK: {WEB1, D1},
-            Outcome.OPEN: {WEB2},
-            Outcome.FAILED: {WEB2, S1},
-            Outcome.MISSING: {WEB2, WEB3, S2},
+            TargetOutcome.OK: {WEB1, D1},
+            TargetOutcome.OPEN: {WEB2},
+            TargetOutcome.FAILED: {WEB2, S1},
+            TargetOutcome.MISSING: {WEB2, WEB3, S2},
         }[outcome]
     )
 

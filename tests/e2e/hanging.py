@@ -14,7 +14,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from saltlite.files.server import FileService
-from saltlite.master.handlers.operator_verbs import VERBS, OperatorVerb, Text
+from saltlite.master.handlers.operator_verbs import VERBS, OperatorVerb, TextField
 from saltlite.master.handlers.results import Results
 from saltlite.master.processes import supervisor
 from saltlite.master.processes.context import Answer
@@ -35,7 +35,7 @@ def hang(*_args: Any) -> Answer:
 def main() -> None:
     """Replace what is to hang, then be the daemon."""
     supervisor.LOOK_S, supervisor.TURN_MAX_S, supervisor.TURN_CPU_S = 0.2, 2.0, 0.5
-    VERBS["hang"] = OperatorVerb(hang, {"request_id": Text(100)}, authorizes=True)
+    VERBS["hang"] = OperatorVerb(hang, {"request_id": TextField(100)}, authorizes=True)
     add, begin = Results.add, FileService.begin
 
     def poisoned_add(self: Results, minion: Any, fingerprint: Any, message: Any, body: bytes) -> None:

@@ -21,7 +21,7 @@ from saltlite.model.ids import parse_jid
 from saltlite.model.keys import Fingerprint, fingerprint, unspell_fingerprint
 from saltlite.platform.link import LINK_FRAME_MAX
 from saltlite.wire import codec, frames
-from saltlite.wire.frames import Session
+from saltlite.wire.frames import SecureSession
 from saltlite.wire.limits import FRAME_MAX
 from saltlite.wire.noise import Handshake, Role, public_of
 from tests.support.fleet import Fleet, wait_until
@@ -75,11 +75,11 @@ class Stranger:
         """The whole handshake; the state in which the master welcomes this key."""
         self.send(self.hello())
         answer = frames.parse(self.receive())
-        assert isinstance(answer, frames.Reply)
+        assert isinstance(answer, frames.ReplyFrame)
         self.handshake.read(answer.message)
         said = {"id": self.name, "boot": "b", "incarnation": "i", "version": "1", "functions": "", "token": b""}
         self.send(frames.auth(self.handshake.write(codec.encode(said))))
-        self.session = Session(self.handshake)
+        self.session = SecureSession(self.handshake)
         # A beat may come first: the master feels whether a connection is there whose number was another's before.
         while (welcome := self.heard())["t"] == "heartbeat_ack":
             pass

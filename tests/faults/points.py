@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saltlite.minion.protocol.effects import Step
+from saltlite.minion.protocol.effects import JournalStep
 
 MASTER = "saltlite-master"
 MINION = "saltlite-minion"
@@ -25,7 +25,7 @@ def always(_args: Sequence[Any]) -> bool:
     return True
 
 
-def writes(step: Step) -> Callable[[Sequence[Any]], bool]:
+def writes(step: JournalStep) -> Callable[[Sequence[Any]], bool]:
     """Calls of `Journal.append` whose records have this step."""
 
     def when(args: Sequence[Any]) -> bool:
@@ -83,17 +83,17 @@ POINTS: dict[str, Point] = {
     "after_ret_ack": Point(MASTER, f"{_HUB}.committed", after=True),
     "before_frame": Point(MASTER, f"{_HUB}.frame"),
     # The job server.
-    "before_received_written": Point(MINION, f"{_JOURNAL}.append", when=writes(Step.RECEIVED)),
-    "after_received_written": Point(MINION, f"{_JOURNAL}.append", after=True, when=writes(Step.RECEIVED)),
-    "before_started_written": Point(MINION, f"{_JOURNAL}.append", when=writes(Step.STARTED)),
-    "after_started_written": Point(MINION, f"{_JOURNAL}.append", after=True, when=writes(Step.STARTED)),
+    "before_received_written": Point(MINION, f"{_JOURNAL}.append", when=writes(JournalStep.RECEIVED)),
+    "after_received_written": Point(MINION, f"{_JOURNAL}.append", after=True, when=writes(JournalStep.RECEIVED)),
+    "before_started_written": Point(MINION, f"{_JOURNAL}.append", when=writes(JournalStep.STARTED)),
+    "after_started_written": Point(MINION, f"{_JOURNAL}.append", after=True, when=writes(JournalStep.STARTED)),
     "after_journal_sync": Point(MINION, f"{_JOURNAL}.sync", after=True),
     "before_job_goes": Point(MINION, "saltlite.minion.jobs.job_process:JobProcess.go"),
     "after_job_goes": Point(MINION, "saltlite.minion.jobs.job_process:JobProcess.go", after=True),
-    "before_done_written": Point(MINION, f"{_JOURNAL}.append", when=writes(Step.DONE)),
-    "after_done_written": Point(MINION, f"{_JOURNAL}.append", after=True, when=writes(Step.DONE)),
+    "before_done_written": Point(MINION, f"{_JOURNAL}.append", when=writes(JournalStep.DONE)),
+    "after_done_written": Point(MINION, f"{_JOURNAL}.append", after=True, when=writes(JournalStep.DONE)),
     "before_offer": Point(MINION, "saltlite.minion.processes.ipc_messages:result"),
-    "before_acked_written": Point(MINION, f"{_JOURNAL}.append", when=writes(Step.ACKED)),
+    "before_acked_written": Point(MINION, f"{_JOURNAL}.append", when=writes(JournalStep.ACKED)),
     "before_forget": Point(MINION, f"{_SPOOL}.remove"),
     "after_forget": Point(MINION, f"{_SPOOL}.remove", after=True),
     # The process of a job.

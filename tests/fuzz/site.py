@@ -11,8 +11,8 @@ from saltlite.auth.acl import Granted, Principal, read_rules
 from saltlite.files.roots import FileRoots
 from saltlite.files.server import FileService, Uploads
 from saltlite.loader.encode import encode_return
-from saltlite.master.handlers.documents import Documents
-from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.handlers.documents import DocumentBuffer
+from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.master.store.banks import LocalBanks
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.ids import MinionId
@@ -20,7 +20,7 @@ from saltlite.model.keys import KeyState, fingerprint
 from saltlite.pillar.evaluation import Pillars
 from saltlite.pillar.files import DiskPillarFiles
 from saltlite.platform.clock import ManualClock
-from saltlite.resources.registry.admission import Rules
+from saltlite.resources.registry.admission import RegistrationRules
 from saltlite.resources.registry.mmap import ResourceRegistry
 from saltlite.wire import job_body, merkle
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
@@ -101,14 +101,14 @@ class Site:
         self.master = Master(
             self.store,
             self.clock,
-            Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE),
+            MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE),
             HandlerConfig(
                 5.0,
                 60.0,
                 frozenset({0}),
                 copies_dir=str(folder / "copies"),
                 nodegroups={"webs": "web* or G@os:Debian", "both": ["N@webs", "or", "db1"]},
-                resources=Rules(),
+                resources=RegistrationRules(),
                 granted=granted,
                 returners=frozenset({"json_file"}),
             ),
@@ -118,7 +118,7 @@ class Site:
             Pillars(DiskPillarFiles({"base": [str(folder / "pillar")]})),
             FileRoots({"base": [str(folder / "files")]}),
         )
-        self.documents = Documents(self.clock)
+        self.documents = DocumentBuffer(self.clock)
         self.desk = FileService(self.master.files)
         self.uploads = Uploads(str(folder / "uploads"), 1024 * 1024)
 

@@ -14,7 +14,7 @@ from saltlite.master.processes import evaluators
 from saltlite.master.processes.evaluators import BUFFER_MAX, MESSAGE_MAX, Evaluations, Evaluators
 from saltlite.model.ids import MinionId
 from saltlite.pillar import evaluation, evaluator_process
-from saltlite.pillar.evaluation import Evaluation, Wanted
+from saltlite.pillar.evaluation import Evaluation, EvaluationRequest
 from saltlite.pillar.files import DiskPillarFiles
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Acceptor, Channel, Peer, listen_unix
@@ -81,7 +81,7 @@ class Site:
         self.at: dict[str, float] = {}
 
     def ask(self, minion: str, asker: str = "") -> None:
-        wanted = Wanted(asker or f"minion {minion}", MinionId(minion), {"id": minion})
+        wanted = EvaluationRequest(asker or f"minion {minion}", MinionId(minion), {"id": minion})
         self.came.pop(minion, None)
 
         def done(made: Evaluation) -> None:
@@ -230,10 +230,10 @@ def test_evaluators_that_are_gone_are_told_of_and_asked_again_when_they_are_back
 ) -> None:
     away = Evaluations(site.reactor, str(tmp_path / "nobody.ipc"), os.geteuid())
     said: list[Evaluation] = []
-    away.evaluate(Wanted("minion a", MinionId("a"), {}), said.append)
+    away.evaluate(EvaluationRequest("minion a", MinionId("a"), {}), said.append)
     assert "do not answer" in said[0].problem
     stranger = Evaluations(site.reactor, site.path, os.geteuid() + 1)
-    stranger.evaluate(Wanted("minion a", MinionId("a"), {}), said.append)
+    stranger.evaluate(EvaluationRequest("minion a", MinionId("a"), {}), said.append)
     assert "do not answer" in said[1].problem, "whoever else listens there could give any pillar to anybody"
     monkeypatch.setattr(evaluators, "ANSWER_S", 0.1)
     site.ask("loop1")

@@ -18,7 +18,7 @@ from saltlite.files.server import FileService
 from saltlite.loader.encode import decode_return
 from saltlite.loader.index import build_index
 from saltlite.loader.search_path import search_layers
-from saltlite.minion.jobs.job_process import DONE, JobCall, JobContext, JobProcess, fork_waiting
+from saltlite.minion.jobs.job_process import DONE, JobContext, JobProcess, JobSpec, fork_waiting
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.rpc_server import RpcServer
 from saltlite.minion.jobs.spool import DiskSpool
@@ -71,7 +71,7 @@ class Minion:
 
     def run(self, fun: str, *args: object, each_turn: Callable[[], None] = lambda: None) -> Any:
         """What the function returned."""
-        self.process.go(JobCall(JID, [(fun, args, {})], "root"))
+        self.process.go(JobSpec(JID, [(fun, args, {})], "root"))
         said: list[bytes] = []
 
         def readable() -> None:

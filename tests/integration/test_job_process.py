@@ -15,9 +15,9 @@ from saltlite.loader.search_path import search_layers
 from saltlite.minion.jobs.job_process import (
     DONE,
     HELD_RESULT_MAX,
-    JobCall,
     JobContext,
     JobProcess,
+    JobSpec,
     PreforkPool,
     fork_waiting,
     read_report,
@@ -81,7 +81,7 @@ def log_file(tmp_path: Path) -> Iterator[Path]:
 def run(surroundings: JobContext, fun: str, *args: object) -> tuple[bytes, int]:
     """What the process of that job said, and its exit status."""
     process = fork_waiting(surroundings)
-    process.go(JobCall(JID, [(fun, args, {})], "root"))
+    process.go(JobSpec(JID, [(fun, args, {})], "root"))
     said = heard(process)
     status = os.waitstatus_to_exitcode(os.waitpid(process.pid, 0)[1])
     process.close()
@@ -197,7 +197,7 @@ def test_a_job_whose_process_cannot_read_its_state_runs_and_is_the_last_one(
 
 def returned(surroundings: JobContext, process: JobProcess, fun: str, *args: object) -> object:
     """What that function returned in that process."""
-    process.go(JobCall(JID, [(fun, args, {})], "root"))
+    process.go(JobSpec(JID, [(fun, args, {})], "root"))
     assert heard(process) == DONE
     os.waitpid(process.pid, 0)
     process.close()

@@ -11,7 +11,7 @@ import pytest
 
 from saltlite.minion.jobs import results as room
 from saltlite.minion.processes import ipc_messages as inside
-from saltlite.minion.protocol.effects import Step
+from saltlite.minion.protocol.effects import JournalStep
 from saltlite.testing.disk import JOURNAL_FOLDER, MemoryDisk
 from saltlite.wire.framing import pack
 from tests.support.job_machine import jid
@@ -69,7 +69,7 @@ def test_without_a_reserve_new_jobs_are_refused_before_anything_is_written_and_t
     minion.until(lambda: minion.told.result(1))
     entry = minion.journal.entry(jid(1))
     assert entry is not None
-    assert entry.step is Step.DONE
+    assert entry.step is JournalStep.DONE
 
 
 @pytest.mark.parametrize("operation", ["sync", "write"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from saltlite.minion.jobs.spool import DiskSpool
-from saltlite.minion.protocol.effects import Delivery
+from saltlite.minion.protocol.effects import ReceivedPart
 from saltlite.model.ids import Jid
 from saltlite.model.job import part_id
 from saltlite.platform.files import PosixFolder
@@ -28,10 +28,10 @@ PART = part_id(Jid(jid()), 1)
 RESTARTED = "its process ended without a result (the minion was restarted while it ran)"
 
 
-def part() -> Delivery:
+def part() -> ReceivedPart:
     member = merkle.member("web1", 1, SRNS)
     body, signature = signed(jid(), [member])
-    return Delivery(PART, body, signature, [], 60_000, SRNS)
+    return ReceivedPart(PART, body, signature, [], 60_000, SRNS)
 
 
 class Managing:

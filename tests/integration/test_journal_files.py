@@ -18,7 +18,7 @@ import pytest
 from saltlite.errors import JournalError
 from saltlite.minion.jobs.journal import DiskJournal
 from saltlite.minion.jobs.spool import DiskSpool
-from saltlite.minion.protocol.effects import Record, SpoolEntry, Step
+from saltlite.minion.protocol.effects import JournalStep, Record, SpoolEntry
 from saltlite.model.job import TargetState
 from saltlite.platform.files import PosixFolder
 
@@ -67,7 +67,7 @@ def result(body: bytes = b"\xc3") -> SpoolEntry:
 
 
 def received(jid: str, body: bytes = b"body") -> Record:
-    return Record(Step.RECEIVED, jid, {"body": body, "sig": b"", "proof": [], "wall_ms": 1, "deliver_ms": 1})
+    return Record(JournalStep.RECEIVED, jid, {"body": body, "sig": b"", "proof": [], "wall_ms": 1, "deliver_ms": 1})
 
 
 def reported_until_killed(script: str, folder: Path, *, lines: int) -> list[str]:
@@ -87,7 +87,7 @@ def test_every_record_that_was_synced_is_there_after_kill_9(tmp_path: Path) -> N
         said += reported_until_killed(APPENDER, tmp_path, lines=30)
         journal = DiskJournal(PosixFolder(str(tmp_path)), entropy=os.urandom)
         entries = {str(entry.jid): entry for entry in journal.open()}
-        assert {jid: entries[jid].step for jid in said} == dict.fromkeys(said, Step.STARTED)
+        assert {jid: entries[jid].step for jid in said} == dict.fromkeys(said, JournalStep.STARTED)
         journal.close()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.errors import StoreError
-from saltlite.master.store.banks import FEED_FILE, Feed, LocalBank, LocalBanks
+from saltlite.master.store.banks import FEED_FILE, BankFeed, LocalBank, LocalBanks
 from saltlite.targeting.banks import GRAINS_MAX, ValueLimits
 
 
@@ -225,7 +225,7 @@ def test_a_writer_that_is_killed_between_line_and_value_misleads_nobody(tmp_path
     bank.put("a", {"old": 1})
     cursor = bank.changes("").cursor
     folder = os.open(tmp_path / "bank", os.O_RDONLY)
-    dying = Feed(folder)
+    dying = BankFeed(folder)
     dying.begin("a")
     first = bank.changes(cursor)
     # It lived long enough for the value, and not for more.

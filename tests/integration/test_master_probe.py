@@ -46,7 +46,7 @@ def answering(answer: Answer) -> Iterator[str]:
 
 
 def _fleet_then(rest: bytes) -> Answer:
-    return lambda frame: frames.fleet(FLEET_PUBLIC) if isinstance(frames.parse(frame), frames.Query) else rest
+    return lambda frame: frames.fleet(FLEET_PUBLIC) if isinstance(frames.parse(frame), frames.QueryFrame) else rest
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import pytest
 
 from saltlite.errors import CommandExecutionError
 from saltlite.loader.encode import decode_return
-from saltlite.minion.protocol.effects import Delivery
+from saltlite.minion.protocol.effects import ReceivedPart
 from saltlite.model.ids import Jid
 from saltlite.plugins.modules import _safe_files
 from saltlite.plugins.modules.file import backups, lines, text
@@ -128,7 +128,7 @@ def test_a_job_that_meets_a_full_disk_fails_with_the_sentence(full: Path, tmp_pa
     assert (full / "file").read_text() == OLD
 
 
-def job_of(fun: str, *args: Any, **kwargs: Any) -> Delivery:
+def job_of(fun: str, *args: Any, **kwargs: Any) -> ReceivedPart:
     body = job_body.encode_body(
         job_body.JobBody(
             jid=Jid(jid()),
@@ -140,7 +140,7 @@ def job_of(fun: str, *args: Any, **kwargs: Any) -> Delivery:
         )
     )
     proof = merkle.proofs(["web1"])["web1"]
-    return Delivery(jid(), body, job_body.sign(JOB_PRIVATE, body), proof, 60_000)
+    return ReceivedPart(jid(), body, job_body.sign(JOB_PRIVATE, body), proof, 60_000)
 
 
 # --- a process that is killed

@@ -14,8 +14,8 @@ from saltlite.client.local import EventReader, LocalClient
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes import link_channel as linkchannel
 from saltlite.master.processes import mworker
-from saltlite.master.processes.context import HandlerConfig, Identity, Master, Refused, RejectedResults
-from saltlite.master.protocol.effects import Report
+from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity, Refused, RejectedResults
+from saltlite.master.protocol.effects import MinionReport
 from saltlite.master.store.ports import RETURNS_SIZE
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint
@@ -58,7 +58,7 @@ def _run(
     stop: threading.Event,
 ) -> None:
     reactor = Reactor()
-    who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+    who = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
     terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({os.geteuid()}))
 
     def make(link: linkchannel.LinkChannel) -> Master:
@@ -137,7 +137,7 @@ def test_a_report_that_cannot_be_handled_is_left_out_and_costs_nobody_else(tmp_p
     made = job(1, (MinionId("web1"), MinionId("web2")))
     publish(store, made)
     reactor = Reactor()
-    who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+    who = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
     terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset())
     asked: list[bytes] = []
     with socket.socket(socket.AF_UNIX) as link:
@@ -152,8 +152,8 @@ def test_a_report_that_cannot_be_handled_is_left_out_and_costs_nobody_else(tmp_p
         said, _ = link.accept()
         with said:
             rows = [
-                Report("web1", key(MinionId("web1")).fingerprint, {"t": "return", "jid": made.jid}, b"\xc3"),
-                Report("web2", key(MinionId("web2")).fingerprint, RETURN | {"jid": made.jid}, b"\xc3"),
+                MinionReport("web1", key(MinionId("web1")).fingerprint, {"t": "return", "jid": made.jid}, b"\xc3"),
+                MinionReport("web2", key(MinionId("web2")).fingerprint, RETURN | {"jid": made.jid}, b"\xc3"),
             ]
             serves._from_link([pack(ipc.reports(7, rows))])
             reactor.call_later(0.2, reactor.stop)

@@ -15,7 +15,7 @@ import pytest
 from saltlite.loader.encode import decode_return
 from saltlite.loader.index import build_index
 from saltlite.loader.search_path import search_layers
-from saltlite.minion.jobs.job_process import JobCall, JobContext
+from saltlite.minion.jobs.job_process import JobContext, JobSpec
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.rpc_server import RpcServer
 from saltlite.minion.jobs.spool import DiskSpool
@@ -154,7 +154,7 @@ class Rig:
     def begin(self, ids: list[str], fun: str, *args: Any, user: str = "root") -> str:
         self.parts += 1
         part = f"{JID}-{self.parts}"
-        call = JobCall(part, [(fun, args, {})], user)
+        call = JobSpec(part, [(fun, args, {})], user)
         self.server.begin(call, [f"probe:{one}" for one in ids])
         self.server.go(part)
         return part

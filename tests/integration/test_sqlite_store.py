@@ -250,7 +250,7 @@ def test_another_thread_is_refused(store: SqliteStore) -> None:
 def test_a_commit_is_asked_to_reach_the_disk(path: str) -> None:
     """A kill cannot show this, only a power cut: the kernel keeps what a killed process wrote."""
     SqliteStore(path).close()
-    opened = connection.Connection(path)
+    opened = connection.SqliteConnection(path)
     assert (opened.value("PRAGMA journal_mode"), opened.value("PRAGMA synchronous")) == ("wal", 2)
     opened.close()
 

@@ -12,7 +12,7 @@ from saltlite.errors import StoreError
 from saltlite.master.store.ports import TargetRow
 from saltlite.master.store.sqlite import SqliteStore, connection
 from saltlite.model.ids import MinionId, jid_at
-from saltlite.model.job import JobFilter, Outcome, TargetState
+from saltlite.model.job import JobFilter, TargetOutcome, TargetState
 
 FOLDER = Path(__file__).parent
 OLDER = (1, 2, 3, 4, 5)
@@ -42,8 +42,8 @@ def test_a_store_of_an_older_format_is_brought_to_this_one_with_all_that_it_hold
         assert found.resources == {}
         outcomes = [str(detail.outcome) for detail in store.target_details(found.jid)]
         assert outcomes == ["ok", "failed", "ok", "failed", "open"]
-        assert [job.jid for job in store.jobs(JobFilter(outcome=Outcome.FAILED), 5)] == [found.jid]
-        assert [job.jid for job in store.jobs(JobFilter(outcome=Outcome.OPEN, minion="web5"), 5)] == [found.jid]
+        assert [job.jid for job in store.jobs(JobFilter(outcome=TargetOutcome.FAILED), 5)] == [found.jid]
+        assert [job.jid for job in store.jobs(JobFilter(outcome=TargetOutcome.OPEN, minion="web5"), 5)] == [found.jid]
         assert [one.id for one in store.returns(found.jid)] == ["web1", "web2", "web3"]
         assert (store.functions("d1") is None) is (version == 1), "names alone: their minion is asked for signatures"
         assert store.minion(MinionId("web1")) is not None
@@ -122,14 +122,14 @@ def test_an_older_store_on_a_full_disk_stays_what_it_was(
 ) -> None:
     raw = sqlite3.connect(path)
     before = list(raw.iterdump())
-    real = connection.Connection.run
+    real = connection.SqliteConnection.run
 
-    def full(self: connection.Connection, sql: str, values: connection.Values = ()) -> int:
+    def full(self: connection.SqliteConnection, sql: str, values: connection.Values = ()) -> int:
         if sql.startswith(last):
             raise StoreError("no space left")
         return real(self, sql, values)
 
-    monkeypatch.setattr(connection.Connection, "run", full)
+    monkeypatch.setattr(connection.SqliteConnection, "run", full)
     with pytest.raises(StoreError, match="no space left"):
         SqliteStore(path)
     assert list(raw.iterdump()) == before

@@ -8,8 +8,8 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saltlite.master.protocol.effects import CloseConnection, Decide, Report
-from saltlite.minion.protocol.effects import Delivery, Fork
+from saltlite.master.protocol.effects import CloseConnection, Decide, MinionReport
+from saltlite.minion.protocol.effects import Fork, ReceivedPart
 from saltlite.wire import frames, job_body
 from saltlite.wire.messages import VERBS
 from tests.support.job_machine import Server, jid, parcel
@@ -68,7 +68,7 @@ def test_no_bytes_of_a_stranger_crash_the_session_manager_or_reach_anybody(sent:
     for raw in sent:
         stranger.raw(raw)
     effects = table.take()
-    assert of(Decide, effects) == of(Report, effects) == []
+    assert of(Decide, effects) == of(MinionReport, effects) == []
     assert all(
         hung_up == CloseConnection(stranger.number, stranger.address) for hung_up in of(CloseConnection, effects)
     )
@@ -84,7 +84,7 @@ def test_no_message_of_a_minion_crashes_the_session_manager_or_harms_another(sen
     table.take()
     for value in sent:
         guest.raw(sealed(guest, value))
-    for report in of(Report, table.take()):
+    for report in of(MinionReport, table.take()):
         assert (report.id, state) == ("web1", "accepted")
     table.wait(1.0)
     assert other.alive
@@ -96,7 +96,7 @@ def test_no_introduction_crashes_the_session_manager(said: object) -> None:
     table = Table()
     guest = Guest(table, "web1")
     answer = frames.parse(guest.hello())
-    assert isinstance(answer, frames.Reply)
+    assert isinstance(answer, frames.ReplyFrame)
     guest.handshake.read(answer.message)
     guest.raw(frames.auth(guest.handshake.write(msgpack.packb(said)[:300])))
     assert of(Decide, table.take()) == []
@@ -130,7 +130,7 @@ def test_no_bytes_of_whoever_answers_crash_the_connection_or_make_it_say_who_it_
 def test_no_job_body_crashes_the_job_server_even_when_a_master_signed_it(body: bytes, deliver_ms: int) -> None:
     it = Server()
     signature = job_body.sign(JOB_PRIVATE, body)
-    it.jobs.received(Delivery(jid(), body, signature, [], deliver_ms))
+    it.jobs.received(ReceivedPart(jid(), body, signature, [], deliver_ms))
     assert of(Fork, it.take()) == []
     it.jobs.received(parcel())
     assert len(of(Fork, it.take())) == 1

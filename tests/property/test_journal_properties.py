@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saltlite.errors import JournalError
-from saltlite.minion.protocol.effects import JournalEntry, Record, Step
+from saltlite.minion.protocol.effects import JournalEntry, JournalStep, Record
 from saltlite.minion.protocol.journal_format import FIELDS, HEADER, MOVES, changes, frame, header, record_map, replay
 
 HEAD = header(bytes(range(16)))
@@ -26,7 +26,7 @@ BY_TYPE = {
 @st.composite
 def histories(draw: st.DrawFn) -> list[Record]:
     """Records in an order that the table of moves allows, for a few jobs."""
-    at: dict[str, Step | None] = {f"{number:020d}": None for number in range(3)}
+    at: dict[str, JournalStep | None] = {f"{number:020d}": None for number in range(3)}
     records: list[Record] = []
     for _ in range(draw(st.integers(1, 8))):
         open_jobs = sorted(jid for jid, step in at.items() if MOVES[step])
@@ -93,7 +93,7 @@ def test_records_inside_a_torn_job_body_do_not_count(outer: list[Record], inner:
     whole, _ = written(outer, [True] * len(outer))
     forged = b"".join(frame(record_map(record), seed=0, synced=len(whole) + 1) for record in inner)
     body = {"body": forged, "sig": b"", "proof": [], "wall_ms": 1, "deliver_ms": 1}
-    carrier = frame(record_map(Record(Step.RECEIVED, f"{9:020d}", body)), seed=SEED, synced=len(HEAD))
+    carrier = frame(record_map(Record(JournalStep.RECEIVED, f"{9:020d}", body)), seed=SEED, synced=len(HEAD))
     assert replay(whole + carrier[:-1], "journal").entries == states(outer)[-1]
 
 

@@ -11,17 +11,17 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from saltlite.errors import RemoteProtocolError
 from saltlite.master.handlers.results import Passing, Reported, store_reports
-from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.minion.protocol.effects import (
-    Delivery,
     Effect,
     Forget,
     Fork,
     Go,
+    JournalStep,
     KeepResult,
     Offer,
+    ReceivedPart,
     RecoveredJob,
-    Step,
     Write,
 )
 from saltlite.minion.protocol.jobs import JobMachine
@@ -113,7 +113,7 @@ def test_whatever_a_minion_returns_is_stored_for_itself_or_what_it_manages_and_o
     everything: list[tuple[MinionId, tuple[dict[str, Any], bytes]]],
 ) -> None:
     store = MemoryStore()
-    who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+    who = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
     terms = HandlerConfig(5.0, 60.0, frozenset({0}))
     master = Master(store, ManualClock(wall=NOW), who, terms, cast("Any", None), *inventory())
     publish(store, JOB)
@@ -144,9 +144,9 @@ BODY, SIGNATURE = signed(jid(), MEMBERS.values())
 PROOFS = merkle.proofs(MEMBERS.values())
 
 
-def parcel_of(number: int) -> Delivery:
+def parcel_of(number: int) -> ReceivedPart:
     proof = PROOFS[MEMBERS[number]]
-    return Delivery(part_id(Jid(jid()), number), BODY, SIGNATURE, proof, 60_000, (PARTS[number],))
+    return ReceivedPart(part_id(Jid(jid()), number), BODY, SIGNATURE, proof, 60_000, (PARTS[number],))
 
 
 class PartsMachine(RuleBasedStateMachine):
@@ -182,7 +182,7 @@ class PartsMachine(RuleBasedStateMachine):
         match effect:
             case Write(step, part, fields):
                 known = self.journal.get(part) or RecoveredJob(part, step, issuer=JOB_PUBLIC)
-                fresh = {"srns": tuple(fields["srns"]), "body": fields["body"]} if step is Step.RECEIVED else {}
+                fresh = {"srns": tuple(fields["srns"]), "body": fields["body"]} if step is JournalStep.RECEIVED else {}
                 made = {name: getattr(known, name) for name in ("srns", "body")} | fresh
                 self.journal[part] = RecoveredJob(
                     part,
@@ -269,7 +269,7 @@ class PartsMachine(RuleBasedStateMachine):
                 self.jobs.acknowledged(result)
                 self.carry_out()
         assert self.spool == set()
-        assert all(self.journal[part].step is Step.ACKED for part in self.entered)
+        assert all(self.journal[part].step is JournalStep.ACKED for part in self.entered)
 
 
 TestPartsMachine = PartsMachine.TestCase

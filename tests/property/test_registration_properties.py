@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from saltlite.errors import RefusedError
 from saltlite.model.ids import MinionId, check_resource_id, check_resource_type
-from saltlite.resources.registry.admission import REASONS_MAX, RegistrationContext, Rules, admit, read_registration
+from saltlite.resources.registry.admission import (
+    REASONS_MAX,
+    RegistrationContext,
+    RegistrationRules,
+    admit,
+    read_registration,
+)
 from tests.support.master import Office
 
 names = st.text(max_size=8) | st.sampled_from(
@@ -47,7 +53,9 @@ def _check(registering: RegistrationContext) -> None:
     for kind, ids in registering.resources.items():
         check_resource_type(kind)
         assert [check_resource_id(bare_id) for bare_id in ids] == list(dict.fromkeys(ids))
-    admitted = admit(registering, MinionId("ma"), Rules(), is_minion=lambda ids: [one for one in ids if one == "mb"])
+    admitted = admit(
+        registering, MinionId("ma"), RegistrationRules(), is_minion=lambda ids: [one for one in ids if one == "mb"]
+    )
     assert not any("mb" in ids for ids in admitted.resources.values())
 
 

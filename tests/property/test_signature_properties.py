@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from saltlite.errors import RemoteProtocolError
 from saltlite.model.signature import (
     TYPES,
-    Kind,
     Parameter,
+    ParameterKind,
     Signature,
     bind,
     format_signature,
@@ -20,7 +20,13 @@ from saltlite.model.signature import (
 )
 
 NAMES = [f"p{number}" for number in range(6)]
-ORDER = [Kind.POSITIONAL_ONLY, Kind.EITHER, Kind.REST, Kind.KEYWORD_ONLY, Kind.KEYWORDS]
+ORDER = [
+    ParameterKind.POSITIONAL_ONLY,
+    ParameterKind.EITHER,
+    ParameterKind.REST,
+    ParameterKind.KEYWORD_ONLY,
+    ParameterKind.KEYWORDS,
+]
 defaults = st.text(max_size=45).map(short_default)
 types = st.lists(st.sampled_from(TYPES), max_size=3, unique=True)
 
@@ -31,11 +37,11 @@ def signatures(draw: st.DrawFn) -> Signature:
     parameters: list[Parameter] = []
     optional = False
     for name, kind in zip(NAMES, kinds, strict=False):
-        if kind in (Kind.REST, Kind.KEYWORDS):
+        if kind in (ParameterKind.REST, ParameterKind.KEYWORDS):
             if all(one.kind is not kind for one in parameters):
                 parameters.append(Parameter(name, kind, draw(types)))
             continue
-        by_place = kind is not Kind.KEYWORD_ONLY
+        by_place = kind is not ParameterKind.KEYWORD_ONLY
         default = draw(defaults if optional and by_place else st.none() | defaults)
         optional = optional or (by_place and default is not None)
         parameters.append(Parameter(name, kind, draw(types), default))

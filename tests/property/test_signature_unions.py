@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saltlite.loader.index import united
-from saltlite.model.signature import Kind, Parameter, Signature, format_signature, parse_signature
+from saltlite.model.signature import Parameter, ParameterKind, Signature, format_signature, parse_signature
 
 NAMES = st.lists(st.sampled_from("abcdef"), max_size=4, unique=True)
 TYPES = st.sampled_from([(), ("str",), ("int", "None"), ("list",)])
@@ -19,24 +19,25 @@ def signatures(draw: st.DrawFn) -> Signature:
     placed = draw(NAMES)
     needed = draw(st.integers(0, len(placed)))
     made = [
-        Parameter(name, Kind.EITHER, draw(TYPES), None if place < needed else "1") for place, name in enumerate(placed)
+        Parameter(name, ParameterKind.EITHER, draw(TYPES), None if place < needed else "1")
+        for place, name in enumerate(placed)
     ]
     if draw(st.booleans()):
-        made.append(Parameter("args", Kind.REST, draw(TYPES)))
+        made.append(Parameter("args", ParameterKind.REST, draw(TYPES)))
     for name in draw(st.lists(st.sampled_from("uvw"), max_size=2, unique=True)):
-        made.append(Parameter(name, Kind.KEYWORD_ONLY, draw(TYPES), draw(st.sampled_from([None, "2"]))))
+        made.append(Parameter(name, ParameterKind.KEYWORD_ONLY, draw(TYPES), draw(st.sampled_from([None, "2"]))))
     if draw(st.booleans()):
-        made.append(Parameter("kwargs", Kind.KEYWORDS))
+        made.append(Parameter("kwargs", ParameterKind.KEYWORDS))
     return Signature(made)
 
 
 def callable_as(signature: Signature) -> inspect.Signature:
     """The same for Python, which knows what a call needs."""
     kinds = {
-        Kind.EITHER: inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        Kind.KEYWORD_ONLY: inspect.Parameter.KEYWORD_ONLY,
-        Kind.REST: inspect.Parameter.VAR_POSITIONAL,
-        Kind.KEYWORDS: inspect.Parameter.VAR_KEYWORD,
+        ParameterKind.EITHER: inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        ParameterKind.KEYWORD_ONLY: inspect.Parameter.KEYWORD_ONLY,
+        ParameterKind.REST: inspect.Parameter.VAR_POSITIONAL,
+        ParameterKind.KEYWORDS: inspect.Parameter.VAR_KEYWORD,
     }
     empty = inspect.Parameter.empty
     return inspect.Signature(

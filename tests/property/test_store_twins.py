@@ -22,7 +22,7 @@ from saltlite.master.store.ports import (
 )
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.ids import Jid, MinionId, RequestId, jid_at
-from saltlite.model.job import TERMINAL, Batch, Job, JobFilter, Outcome, Return, Target, TargetState, part_id
+from saltlite.model.job import TERMINAL, Batch, Job, JobFilter, Return, Target, TargetOutcome, TargetState, part_id
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
 from saltlite.model.signature import by_name
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
@@ -170,7 +170,7 @@ FILTERS = [
     JobFilter(minion=minion, fun=fun, outcome=outcome, since=since, until=until, before=before)
     for minion in (None, IDS[0], SRNS[0])
     for fun in ("", "cmd.*")
-    for outcome in (None, *Outcome)
+    for outcome in (None, *TargetOutcome)
     for since, until in ((None, None), (5.0, 30.0))
     for before in (None, JIDS[2])
 ]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
 from saltlite.wire import codec, frames, job_body, merkle
 from saltlite.wire.certificates import MasterCertificate
-from saltlite.wire.frames import Session
+from saltlite.wire.frames import SecureSession
 from saltlite.wire.limits import FRAME_MAX_BEFORE_AUTH
 from saltlite.wire.noise import Handshake, Role
 
@@ -31,12 +31,12 @@ def side(role: Role) -> Handshake:
     return Handshake(role, key("s" + role.value), b"p", key("e" + role.value))
 
 
-def sessions() -> tuple[Session, Session]:
+def sessions() -> tuple[SecureSession, SecureSession]:
     first, second = side(Role.INITIATOR), side(Role.RESPONDER)
     second.read(first.write(b""))
     first.read(second.write(b""))
     second.read(first.write(b""))
-    return Session(first), Session(second)
+    return SecureSession(first), SecureSession(second)
 
 
 def depth_of(value: Any) -> int:

@@ -11,7 +11,7 @@ from saltlite.errors import StoreError
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes import link_channel as linkchannel
 from saltlite.master.processes import mworker
-from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.master.processes.link import LinkProcess
 from saltlite.master.processes.maintenance import Maintenance
 from saltlite.master.protocol.handshakes import Handshakes
@@ -268,7 +268,7 @@ class SimMaster:
     def _mworker(self, process: Process) -> None:
         reactor: Any = SimReactor(process)
         certificate = certificate_of(self.name)
-        who = Identity(fingerprint(certificate.fleet_public), certificate, seed(f"jobs of {self.name}"))
+        who = MasterIdentity(fingerprint(certificate.fleet_public), certificate, seed(f"jobs of {self.name}"))
         store = SimStore(self)
         listener: Any = self._clients
 

@@ -18,13 +18,13 @@ from saltlite.errors import JournalError, UnwrittenError
 from saltlite.loader.index import Index, ModuleFile
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import SHIPPED, Form
-from saltlite.minion.jobs.job_process import AGAIN, DONE, JobCall, JobContext, _report
+from saltlite.minion.jobs.job_process import AGAIN, DONE, JobContext, JobSpec, _report
 from saltlite.minion.jobs.job_server import JobServer, JobStorage
 from saltlite.minion.jobs.journal import DiskJournal
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.processes.network import NetworkProcess
-from saltlite.minion.protocol.connection import Connection, Identity, Phase
+from saltlite.minion.protocol.connection import ConnectionMachine, MinionIdentity, Phase
 from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.model.job import TargetState, is_resource_part, is_segment_id, part_of_segment, split_part
@@ -81,7 +81,7 @@ class SimMinion:
         self.reactor: SimReactor | None = None
         self.server: JobServer | None = None
         self.network: NetworkProcess | None = None
-        self.connection: Connection | None = None
+        self.connection: ConnectionMachine | None = None
         self.daemon: Process | None = None
         self.link: Process | None = None
         self.key = seed(f"key of {name}")
@@ -228,7 +228,7 @@ class SimMinion:
 
     def _network(self, process: Process, end: End, incarnation: str, boot: str) -> None:
         reactor: Any = SimReactor(process)
-        me = Identity(
+        me = MinionIdentity(
             id=self.name,
             private=self.key,
             boot=boot,
@@ -237,7 +237,7 @@ class SimMinion:
             functions=FUNCTIONS["digest"],
             token=good_token(self.name),
         )
-        connection = Connection(me, self._masters, fingerprint_bytes(FLEET_PUBLIC), self.clock)
+        connection = ConnectionMachine(me, self._masters, fingerprint_bytes(FLEET_PUBLIC), self.clock)
 
         def make_link(owner: NetworkProcess) -> Any:
             return self.fleet.network.client(
@@ -307,7 +307,7 @@ class JobRow:
         self.pid = minion.next_pid()
         self.ticks = self.pid * 7
         self.socket = self
-        self.call: JobCall | None = None
+        self.call: JobSpec | None = None
         self.process = Process(minion.universe, f"{minion.name} job {self.pid}", self._died)
         self._number = minion.universe.descriptor()
         self._server: SimReactor | None = reactor
@@ -347,7 +347,7 @@ class JobRow:
     def load_ahead(self, _module: str) -> None:
         """There are no modules here."""
 
-    def go(self, call: JobCall) -> None:
+    def go(self, call: JobSpec) -> None:
         """The job arrives: enter the function."""
         self.call, self._returned = call, False
         self.minion.universe.after(0.0001, lambda: self._enter(call), self.process)
@@ -369,7 +369,7 @@ class JobRow:
 
     # -- what goes on in it
 
-    def _enter(self, call: JobCall) -> None:
+    def _enter(self, call: JobSpec) -> None:
         minion, random = self.minion, self.minion.universe.random
         minion.note("entered", jid=call.jid, run=f"{minion.name}/{self.pid}")
         fate = random.choices(("quick", "slow", "hang", "crash"), (70, 20, 4, 6))[0]
@@ -509,7 +509,7 @@ class NoNotes:
 
     def only(self, _jids: Collection[str]) -> None: ...
 
-    def note(self, _call: JobCall, _pid: int, _started: float) -> None: ...
+    def note(self, _call: JobSpec, _pid: int, _started: float) -> None: ...
 
     def forget(self, _jid: str) -> bool:
         return True

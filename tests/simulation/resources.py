@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.errors import JournalError, UnwrittenError
-from saltlite.minion.jobs.job_process import JobCall
+from saltlite.minion.jobs.job_process import JobSpec
 from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.minion.resources.server import RunCallbacks
 from saltlite.model.ids import PartId, TargetId
@@ -50,7 +50,7 @@ def registration(managed: dict[str, list[str]]) -> bytes:
 class _Part:
     """One part where it runs."""
 
-    call: JobCall
+    call: JobSpec
     srns: Sequence[TargetId]
     running: bool = False
     segments: int = 0
@@ -71,7 +71,7 @@ class SimRuns:
         self._where: dict[PartId, TypeProcess] = {}
         reactor.process.on_death.append(self._server_died)
 
-    def begin(self, call: JobCall, srns: Sequence[TargetId]) -> tuple[int, int]:
+    def begin(self, call: JobSpec, srns: Sequence[TargetId]) -> tuple[int, int]:
         kind = srns[0].partition(":")[0]
         process = self._processes.get(kind)
         if process is None or not process.process.alive:

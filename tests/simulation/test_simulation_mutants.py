@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.master.handlers.jobs import Follower
+from saltlite.master.handlers.jobs import JobFollower
 from saltlite.master.processes.link import LinkProcess, MWorkerChannel
 from saltlite.master.processes.mworker import MWorker
 from saltlite.master.protocol.session_manager import SessionManager
@@ -89,15 +89,15 @@ def test_a_store_that_takes_returns_from_anybody_is_seen(monkeypatch: pytest.Mon
 
 
 def test_a_cursor_that_skips_hides_a_return(monkeypatch: pytest.MonkeyPatch) -> None:
-    news = Follower.news
+    news = JobFollower.news
 
-    def skips(self: Follower) -> Any:
+    def skips(self: JobFollower) -> Any:
         message = news(self)
         if message is not None and message["returns"]:
             self._after += 1
         return message
 
-    monkeypatch.setattr(Follower, "news", skips)
+    monkeypatch.setattr(JobFollower, "news", skips)
     assert found("G7", "G9")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from saltlite.minion.protocol.effects import Delivery, Effect, Fork, Go, Step, Tell, Write
+from saltlite.minion.protocol.effects import Effect, Fork, Go, JournalStep, ReceivedPart, Tell, Write
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.model.ids import jid_at
 from saltlite.model.job import TargetState
@@ -61,10 +61,10 @@ def parcel(
     deliver_ms: int = 60_000,
     run_ms: int = 0,
     left_ms: int | None = None,
-) -> Delivery:
+) -> ReceivedPart:
     body, signature = signed(jid(number), minions, deliver_ms=deliver_ms, run_ms=run_ms)
     proof = merkle.proofs(list(minions)).get("web1", [])
-    return Delivery(jid(number), body, signature, proof, deliver_ms if left_ms is None else left_ms)
+    return ReceivedPart(jid(number), body, signature, proof, deliver_ms if left_ms is None else left_ms)
 
 
 def refusal(effects: list[Effect]) -> tuple[TargetState, str]:
@@ -74,5 +74,5 @@ def refusal(effects: list[Effect]) -> tuple[TargetState, str]:
     return tell.state, tell.reason
 
 
-def writes(effects: list[Effect]) -> list[Step]:
+def writes(effects: list[Effect]) -> list[JournalStep]:
     return [effect.step for effect in effects if isinstance(effect, Write)]

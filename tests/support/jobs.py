@@ -10,12 +10,12 @@ from typing import Any
 
 from saltlite.loader.index import build_index
 from saltlite.loader.search_path import search_layers
-from saltlite.minion.jobs.job_process import JobCall, JobContext
+from saltlite.minion.jobs.job_process import JobContext, JobSpec
 from saltlite.minion.jobs.job_server import JobServer, JobStorage, MakeRuns
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.processes import ipc_messages as inside
-from saltlite.minion.protocol.effects import Delivery, Spool, SpoolEntry
+from saltlite.minion.protocol.effects import ReceivedPart, Spool, SpoolEntry
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.resources.server import RunCallbacks
 from saltlite.model.ids import PartId, TargetId
@@ -99,7 +99,7 @@ class Minion:
     def job(self, number: int) -> None:
         self.parcel(parcel(number))
 
-    def parcel(self, it: Delivery) -> None:
+    def parcel(self, it: ReceivedPart) -> None:
         """The network process passes it on."""
         message = {"t": "job", "jid": it.jid, "resources": list(it.srns), "body": it.body, "sig": it.signature}
         self.says({**message, "proof": list(it.proof), "deliver_ms": it.deliver_ms})
@@ -144,12 +144,12 @@ class MemoryRuns:
         self._spool = spool
         self._pid = pid
         self._segments: dict[PartId, int] = {}
-        self.begun: dict[PartId, tuple[JobCall, list[TargetId]]] = {}
+        self.begun: dict[PartId, tuple[JobSpec, list[TargetId]]] = {}
         self.running: list[PartId] = []
         self.cancelled: list[tuple[PartId, bool]] = []
         self.no_room = False
 
-    def begin(self, call: JobCall, srns: Sequence[TargetId]) -> tuple[int, int]:
+    def begin(self, call: JobSpec, srns: Sequence[TargetId]) -> tuple[int, int]:
         if self.no_room:
             raise OSError(11, "Resource temporarily unavailable")
         self.begun[call.jid] = call, list(srns)

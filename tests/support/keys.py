@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from saltlite.master.protocol.handshakes import Handshakes
 from saltlite.master.protocol.session_manager import SessionManager
 from saltlite.minion.jobs.rpc_server import AnswerCheck
-from saltlite.minion.protocol.connection import Identity
+from saltlite.minion.protocol.connection import MinionIdentity
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint, JoinToken, fingerprint, fingerprint_bytes
 from saltlite.platform.clock import ManualClock
@@ -82,9 +82,9 @@ def good_token(name: str) -> bytes:
     return prove(TOKEN, MinionId(name), public_of(seed(f"key of {name}")))
 
 
-def identity(name: str, token: bytes = b"") -> Identity:
+def identity(name: str, token: bytes = b"") -> MinionIdentity:
     """What the minion of that name says of itself."""
-    return Identity(
+    return MinionIdentity(
         id=name,
         private=seed(f"key of {name}"),
         boot="b" * 32,

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from saltlite.auth.acl import Principal
-from saltlite.master.handlers.documents import Documents, answer_document, handle_digests
+from saltlite.master.handlers.documents import DocumentBuffer, answer_document, handle_digests
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.processes.context import Answer, HandlerConfig, Identity, Master
+from saltlite.master.processes.context import Answer, HandlerConfig, Master, MasterIdentity
 from saltlite.model.events import Event
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.platform.clock import ManualClock
-from saltlite.resources.registry.admission import Rules
+from saltlite.resources.registry.admission import RegistrationRules
 from saltlite.resources.registry.memory import MemoryRows
 from saltlite.testing.banks import MemoryCache
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
@@ -56,7 +56,9 @@ class Shared:
 class Office:
     """One MWorker of a master whose minions are these; another one of the same master shares its `shared`."""
 
-    def __init__(self, *minions: str, rules: Rules | None = None, shared: Shared | None = None, **terms: Any) -> None:
+    def __init__(
+        self, *minions: str, rules: RegistrationRules | None = None, shared: Shared | None = None, **terms: Any
+    ) -> None:
         self.shared = Shared() if shared is None else shared
         self.store = MemoryStore(self.shared.disk)
         self.clock = ManualClock(wall=NOW)
@@ -64,12 +66,12 @@ class Office:
         self.master = Master(
             self.store,
             self.clock,
-            Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE),
-            HandlerConfig(5.0, 60.0, frozenset({0}), resources=rules or Rules(), **terms),
+            MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE),
+            HandlerConfig(5.0, 60.0, frozenset({0}), resources=rules or RegistrationRules(), **terms),
             cast("Any", self.link),
             *inventory(self.shared.rows, self.shared.cache),
         )
-        self.documents = Documents(self.clock)
+        self.documents = DocumentBuffer(self.clock)
         self._numbers = 0
         self.add_keys(*minions)
 

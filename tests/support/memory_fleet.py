@@ -19,7 +19,7 @@ from saltlite.master.protocol.sessions import Delivery
 from saltlite.master.store.ports import advance
 from saltlite.minion.protocol import connection
 from saltlite.minion.protocol import effects as job_effects
-from saltlite.minion.protocol.connection import Connection, Phase
+from saltlite.minion.protocol.connection import ConnectionMachine, Phase
 from saltlite.minion.protocol.effects import Record, SpoolEntry
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.model.ids import jid_at
@@ -30,7 +30,7 @@ from saltlite.platform.link import SendResult
 from saltlite.testing.disk import MemoryDisk, memory_journal, memory_spool
 from saltlite.testing.link import DEFAULT_ADDRESS, Fate, Flight, MemoryNetwork
 from saltlite.wire import codec, frames, merkle
-from saltlite.wire.frames import Session
+from saltlite.wire.frames import SecureSession
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.noise import Handshake, Role, public_of
 from saltlite.wire.signatures import proves, token_public
@@ -124,7 +124,7 @@ class Master:
                 self.fleet.note("master", f"{effect.id} is {'up' if effect.up else 'away'}")
                 self.came_and_went.append((effect.id, effect.up))
                 (self.present.add if effect.up else self.present.discard)(effect.id)
-            case effects.Report():
+            case effects.MinionReport():
                 self._report(effect)
             case effects.Pull():
                 self._pull(effect)
@@ -204,7 +204,7 @@ class Master:
         rest = next(iter(wanted[16:]), "") if ask.fresh else None
         self.manager.deliver(ask.id, deliveries, starved=len(wanted) > 16, rest=rest)
 
-    def _report(self, report: effects.Report) -> None:
+    def _report(self, report: effects.MinionReport) -> None:
         message = report.message
         if self.store_fails or message["t"] == "functions":
             return
@@ -256,7 +256,7 @@ class Minion:
         entries = self.journal.open()
         self.spool.open()
         self.jobs = JobMachine(self.name, clock, limit=self.limit, longest_s=0.0)
-        self.connection = Connection(self._identity, (DEFAULT_ADDRESS,), self._fleet_key, clock)
+        self.connection = ConnectionMachine(self._identity, (DEFAULT_ADDRESS,), self._fleet_key, clock)
         remembered = [
             job_effects.RecoveredJob(
                 jid=entry.jid,
@@ -351,7 +351,7 @@ class Minion:
 
     def _network(self, effect: connection.Effect) -> None:
         match effect:
-            case connection.Open():
+            case connection.OpenLink():
                 self.link.open(effect.address)
             case connection.Close():
                 self.link.close()
@@ -370,7 +370,7 @@ class Minion:
     def _told(self, message: Mapping[str, Any]) -> None:
         match message["t"]:
             case "job":
-                delivery = job_effects.Delivery(
+                delivery = job_effects.ReceivedPart(
                     message["jid"], message["body"], message["sig"], message["proof"], message["deliver_ms"]
                 )
                 self.jobs.received(delivery)
@@ -535,7 +535,7 @@ class Guest:
         self.address = address
         self.private = seed(f"key of {name}")
         self.key = fingerprint(public_of(self.private))
-        self.session: Session | None = None
+        self.session: SecureSession | None = None
 
     def raw(self, frame: bytes) -> None:
         is_data = frame.startswith(b"\x02\x04")
@@ -564,10 +564,10 @@ class Guest:
 
     def prove(self, **said: Any) -> None:
         answer = frames.parse(self.hello())
-        assert isinstance(answer, frames.Reply)
+        assert isinstance(answer, frames.ReplyFrame)
         self.handshake.read(answer.message)
         self.raw(self.auth(**said))
-        self.session = Session(self.handshake)
+        self.session = SecureSession(self.handshake)
 
     def decided(self, state: str) -> None:
         assert self.session is not None

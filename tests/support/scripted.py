@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltlite.master.protocol.handshakes import Handshakes
-from saltlite.minion.protocol.connection import Changed, Connection, Effect, Phase, SendFrame
+from saltlite.minion.protocol.connection import Changed, ConnectionMachine, Effect, Phase, SendFrame
 from saltlite.platform.clock import ManualClock
 from saltlite.wire import codec, frames
 from saltlite.wire.certificates import decode_chain
-from saltlite.wire.frames import Session
+from saltlite.wire.frames import SecureSession
 from tests.support.keys import FLEET, FLEET_PUBLIC, MASTER_PRIVATE, NOW, certificate, good_token, identity
 
 JID = "20270115080000000000"
@@ -30,7 +30,7 @@ class Scripted:
         chain: bytes = b"",
     ) -> None:
         self.clock = ManualClock(seed=3, wall=NOW)
-        self.connection = Connection(identity("web1", good_token("web1")), MASTERS, fleet, self.clock)
+        self.connection = ConnectionMachine(identity("web1", good_token("web1")), MASTERS, fleet, self.clock)
         self.handshakes = Handshakes(
             fleet_public=decode_chain(chain)[-1].new_public if chain else FLEET_PUBLIC,
             certificate=certificate(NOW).encode() if cert is None else cert,
@@ -39,7 +39,7 @@ class Scripted:
             clock=self.clock,
             chain=chain,
         )
-        self.session: Session | None = None
+        self.session: SecureSession | None = None
         self.seen: list[Effect] = []
 
     def take(self) -> list[Effect]:
@@ -61,11 +61,11 @@ class Scripted:
         self.connect()
         (raw,) = self.sent()
         hello = frames.parse(raw)
-        assert isinstance(hello, frames.Hello)
+        assert isinstance(hello, frames.HelloFrame)
         self.connection.frame(self.handshakes.hello(b"r", 1, "10.0.0.1", hello))
         (raw,) = self.sent()
         auth = frames.parse(raw)
-        assert isinstance(auth, frames.Auth)
+        assert isinstance(auth, frames.AuthFrame)
         self.session = self.handshakes.auth(b"r", auth).session
 
     def say(self, message: Mapping[str, Any]) -> None:

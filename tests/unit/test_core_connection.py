@@ -16,7 +16,7 @@ from saltlite.minion.protocol.connection import (
     Changed,
     Close,
     Deliver,
-    Open,
+    OpenLink,
     Phase,
 )
 from saltlite.wire import codec, frames
@@ -31,7 +31,7 @@ from tests.support.scripted import HB_S, JID, Scripted
 def test_start_opens_the_first_master() -> None:
     it = Scripted()
     it.connection.start()
-    assert it.take() == [Changed(Phase.CONNECT, ""), Open("a:1")]
+    assert it.take() == [Changed(Phase.CONNECT, ""), OpenLink("a:1")]
 
 
 def test_a_link_that_does_not_come_up_in_time_is_backed_off_from() -> None:
@@ -68,7 +68,7 @@ def test_each_try_takes_the_next_master() -> None:
         it.connection.link_down("gone")
         it.wait(it.rest_s())
     it.take()
-    assert [effect.address for effect in it.seen if isinstance(effect, Open)] == ["a:1", "b:2", "c:3", "a:1"]
+    assert [effect.address for effect in it.seen if isinstance(effect, OpenLink)] == ["a:1", "b:2", "c:3", "a:1"]
 
 
 def test_a_master_that_is_silent_in_the_handshake_is_given_up() -> None:

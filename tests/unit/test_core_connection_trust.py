@@ -21,7 +21,7 @@ def refused_because(it: Scripted) -> str:
     it.connect()
     (raw,) = it.sent()
     hello = frames.parse(raw)
-    assert isinstance(hello, frames.Hello)
+    assert isinstance(hello, frames.HelloFrame)
     it.connection.frame(it.handshakes.hello(b"r", 1, "10.0.0.1", hello))
     effects = it.take()
     assert not [effect for effect in effects if isinstance(effect, SendFrame | Trust)]
@@ -59,7 +59,7 @@ def test_its_hello_is_of_no_use_to_a_master_of_another_fleet() -> None:
     it.connect()
     (raw,) = it.sent()
     hello = frames.parse(raw)
-    assert isinstance(hello, frames.Hello)
+    assert isinstance(hello, frames.HelloFrame)
     assert not frames.hello_is_for(hello, FLEET)
 
 
@@ -89,7 +89,7 @@ def test_without_a_pinned_fleet_it_asks_and_pins_what_was_proved() -> None:
     it.connection.frame(frames.fleet(FLEET_PUBLIC))
     (raw,) = it.sent()
     hello = frames.parse(raw)
-    assert isinstance(hello, frames.Hello)
+    assert isinstance(hello, frames.HelloFrame)
     it.connection.frame(it.handshakes.hello(b"r", 1, "10.0.0.1", hello))
     assert [effect.fleet for effect in it.take() if isinstance(effect, Trust)] == [FLEET]
 
@@ -149,7 +149,7 @@ def test_a_minion_that_has_followed_refuses_a_master_of_the_former_key() -> None
     it.connect()
     (raw,) = it.sent()
     hello = frames.parse(raw)
-    assert isinstance(hello, frames.Hello)
+    assert isinstance(hello, frames.HelloFrame)
     assert not frames.hello_is_for(hello, FLEET)
 
 
@@ -179,7 +179,7 @@ def test_a_chain_longer_than_the_limit_keeps_its_newest_records() -> None:
         it.connect()
         (raw,) = it.sent()
         hello = frames.parse(raw)
-        assert isinstance(hello, frames.Hello)
+        assert isinstance(hello, frames.HelloFrame)
         try:
             it.connection.frame(it.handshakes.hello(b"r", 1, "10.0.0.1", hello))
         except RemoteProtocolError:

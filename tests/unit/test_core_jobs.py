@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.minion.protocol.effects import Delivery, Forget, Fork, Go, KeepResult, Offer, Step, Tell, Write
+from saltlite.minion.protocol.effects import Forget, Fork, Go, JournalStep, KeepResult, Offer, ReceivedPart, Tell, Write
 from saltlite.minion.protocol.jobs import QUEUE_MAX, JobMachine
 from saltlite.minion.protocol.journal_format import CLOCK_SLACK_S
 from saltlite.minion.protocol.resend import OFFER_AGAIN_S
@@ -29,13 +29,13 @@ def test_each_step_is_written_before_the_next_is_taken() -> None:
     assert received[1] == Fork(jid(), body)
     it.jobs.forked(jid(), PID, TICKS)
     assert it.take() == [
-        Write(Step.STARTED, jid(), {"pid": PID, "ticks": TICKS, "wall_ms": int(NOW * 1000)}),
+        Write(JournalStep.STARTED, jid(), {"pid": PID, "ticks": TICKS, "wall_ms": int(NOW * 1000)}),
         Go(jid()),
         Tell(jid(), TargetState.RUNNING),
     ]
-    assert it.end() == [Write(Step.DONE, jid(), lazy=True), Offer(jid())]
+    assert it.end() == [Write(JournalStep.DONE, jid(), lazy=True), Offer(jid())]
     it.jobs.acknowledged(jid())
-    assert it.take() == [Write(Step.ACKED, jid(), lazy=True), Forget(jid())]
+    assert it.take() == [Write(JournalStep.ACKED, jid(), lazy=True), Forget(jid())]
 
 
 def test_what_is_written_of_a_received_job_is_enough_to_check_it_again() -> None:
@@ -93,11 +93,11 @@ def test_a_refused_job_that_comes_again_is_refused_for_the_same_reason() -> None
 # -- who may order what
 
 
-def tampered(job: Delivery, **changed: Any) -> Delivery:
+def tampered(job: ReceivedPart, **changed: Any) -> ReceivedPart:
     return replace(job, **changed)
 
 
-def other_master(job: Delivery) -> Delivery:
+def other_master(job: ReceivedPart) -> ReceivedPart:
     return replace(job, signature=job_body.sign(seed("other"), job.body))
 
 
@@ -113,14 +113,14 @@ def other_master(job: Delivery) -> Delivery:
         (tampered(parcel(minions=("web1", "web2")), proof=[b"x"]), "not-in-audience"),
     ],
 )
-def test_a_job_that_was_not_signed_for_this_minion_does_not_run_and_uses_no_jid_up(job: Delivery, why: str) -> None:
+def test_a_job_that_was_not_signed_for_this_minion_does_not_run_and_uses_no_jid_up(job: ReceivedPart, why: str) -> None:
     it = Server()
     it.jobs.received(job)
     effects = it.take()
     state, reason = refusal(effects)
     assert (state, writes(effects)) == (TargetState.REFUSED, [])
     assert why in reason
-    assert writes(it.receive()) == [Step.RECEIVED]
+    assert writes(it.receive()) == [JournalStep.RECEIVED]
 
 
 def test_before_a_certificate_was_verified_nothing_runs() -> None:
@@ -161,7 +161,7 @@ def test_a_job_that_was_held_back_for_long_does_not_run_whatever_the_network_say
 def test_a_clock_that_is_a_day_off_or_far_behind_stops_no_job(off_s: float) -> None:
     it = Server()
     it.clock.jump_wall(off_s)
-    assert writes(it.receive()) == [Step.RECEIVED]
+    assert writes(it.receive()) == [JournalStep.RECEIVED]
 
 
 def test_the_network_cannot_give_a_job_more_time_than_was_signed() -> None:
@@ -174,13 +174,13 @@ def test_a_signed_job_whose_jid_is_no_time_is_refused() -> None:
     it = Server()
     number = "99999999999999999999"
     body, signature = signed(number, ["web1"])
-    it.jobs.received(Delivery(number, body, signature, [], 1000))
+    it.jobs.received(ReceivedPart(number, body, signature, [], 1000))
     assert "bad-job" in refusal(it.take())[1]
 
 
 def test_a_signed_body_that_cannot_be_read_is_refused() -> None:
     it = Server()
-    it.jobs.received(Delivery(jid(), b"\xc1", job_body.sign(seed("jobs"), b"\xc1"), [], 1000))
+    it.jobs.received(ReceivedPart(jid(), b"\xc1", job_body.sign(seed("jobs"), b"\xc1"), [], 1000))
     assert refusal(it.take())[0] is TargetState.REFUSED
 
 
@@ -192,9 +192,9 @@ def test_a_full_spool_refuses_new_jobs_until_it_has_room() -> None:
     it.jobs.room(in_spool=False)
     effects = it.receive(0)
     assert refusal(effects) == (TargetState.REFUSED, "the minion's spool of unsent results is full")
-    assert writes(effects) == [Step.REFUSED]
+    assert writes(effects) == [JournalStep.REFUSED]
     it.jobs.room(in_spool=True)
-    assert writes(it.receive(1)) == [Step.RECEIVED]
+    assert writes(it.receive(1)) == [JournalStep.RECEIVED]
 
 
 def test_a_queue_that_is_full_refuses() -> None:
@@ -214,7 +214,7 @@ def test_a_job_at_or_below_the_floor_is_refused_and_not_remembered() -> None:
         effects = it.receive(number)
         assert refusal(effects) == (TargetState.REFUSED, "the job is older than this minion's journal")
         assert writes(effects) == []
-    assert writes(it.receive(6)) == [Step.RECEIVED]
+    assert writes(it.receive(6)) == [JournalStep.RECEIVED]
 
 
 def test_what_the_journal_has_forgotten_is_refused_from_then_on() -> None:
@@ -227,7 +227,7 @@ def test_what_the_journal_has_forgotten_is_refused_from_then_on() -> None:
     it.jobs.forgotten(jid(2))
     assert refusal(it.receive(0))[1] == "the job is older than this minion's journal"
     assert it.receive(1) == [Tell(jid(1), TargetState.RUNNING)]
-    assert writes(it.receive(3)) == [Step.RECEIVED]
+    assert writes(it.receive(3)) == [JournalStep.RECEIVED]
 
 
 def test_a_machine_without_room_for_a_process_says_so_and_goes_on_with_the_next() -> None:
@@ -237,7 +237,7 @@ def test_a_machine_without_room_for_a_process_says_so_and_goes_on_with_the_next(
     it.jobs.not_forked(jid(0), "no more processes")
     effects = it.take()
     assert effects[:2] == [
-        Write(Step.REFUSED, jid(0), {"reason": "refused:no more processes"}),
+        Write(JournalStep.REFUSED, jid(0), {"reason": "refused:no more processes"}),
         Tell(jid(0), TargetState.REFUSED, "no more processes"),
     ]
     assert [effect.jid for effect in effects if isinstance(effect, Fork)] == [jid(1)]

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from saltlite.minion.protocol import jobs
-from saltlite.minion.protocol.effects import SIGKILL, Fork, Go, KeepResult, Kill, Offer, RecoveredJob, Step, Tell, Write
+from saltlite.minion.protocol.effects import (
+    SIGKILL,
+    Fork,
+    Go,
+    JournalStep,
+    KeepResult,
+    Kill,
+    Offer,
+    RecoveredJob,
+    Tell,
+    Write,
+)
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.model.job import TargetState
 from tests.support.job_machine import PID, UNTIL, Server, jid, parcel, refusal, writes
@@ -26,7 +37,7 @@ def test_a_job_that_was_refused_by_a_full_disk_is_refused_again_when_there_is_ro
     it.receive(0)
     it.jobs.room(in_spool=True)
     assert refusal(it.receive(0)) == REFUSED
-    assert writes(it.receive(1)) == [Step.RECEIVED]
+    assert writes(it.receive(1)) == [JournalStep.RECEIVED]
 
 
 def test_what_is_wrong_with_a_job_itself_is_said_rather_than_that_the_disk_is_full() -> None:
@@ -48,8 +59,8 @@ def test_a_job_whose_arrival_cannot_be_written_is_refused_and_its_process_ended(
     assert any(isinstance(effect, Fork) for effect in it.receive(0))
     it.jobs.forked(jid(0), PID, 99)
     assert any(isinstance(effect, Go) for effect in it.take())
-    it.jobs.unwritten(Step.RECEIVED, jid(0), FULL)
-    it.jobs.unwritten(Step.STARTED, jid(0), FULL)
+    it.jobs.unwritten(JournalStep.RECEIVED, jid(0), FULL)
+    it.jobs.unwritten(JournalStep.STARTED, jid(0), FULL)
     assert it.take() == [Kill(jid(0), PID, SIGKILL), Tell(jid(0), *REFUSED)]
     assert it.jobs.refused(jid(0))
     assert it.end(0, left_result=False) == []
@@ -64,9 +75,9 @@ def test_a_queued_job_that_cannot_be_written_as_started_is_refused_and_makes_pla
     it.end(0)
     it.jobs.forked(jid(1), PID + 1, 99)
     it.take()
-    it.jobs.unwritten(Step.STARTED, jid(1), FULL)
+    it.jobs.unwritten(JournalStep.STARTED, jid(1), FULL)
     effects = it.take()
-    assert Write(Step.REFUSED, jid(1), {"reason": f"refused:{REFUSED[1]}"}) in effects
+    assert Write(JournalStep.REFUSED, jid(1), {"reason": f"refused:{REFUSED[1]}"}) in effects
     assert [effect.jid for effect in effects if isinstance(effect, Fork)] == [jid(2)]
 
 
@@ -74,7 +85,7 @@ def test_an_arrival_that_cannot_be_written_takes_a_waiting_job_out_of_the_queue(
     it = Server(limit=1)
     it.start(0)
     it.receive(1)
-    it.jobs.unwritten(Step.RECEIVED, jid(1), FULL)
+    it.jobs.unwritten(JournalStep.RECEIVED, jid(1), FULL)
     assert refusal(it.take()) == REFUSED
     assert not [effect for effect in it.end(0) if isinstance(effect, Fork)]
 
@@ -83,7 +94,7 @@ def test_a_record_of_something_else_that_is_missing_changes_no_job() -> None:
     it = Server()
     it.start(0)
     it.end(0)
-    it.jobs.unwritten(Step.DONE, jid(0), FULL)
+    it.jobs.unwritten(JournalStep.DONE, jid(0), FULL)
     assert (it.take(), it.jobs.refused(jid(0))) == ([], False)
 
 
@@ -95,7 +106,10 @@ def test_a_result_that_could_not_be_written_is_reported_as_interrupted_with_the_
     assert isinstance(keep, KeepResult)
     why = f"its result could not be written: {FULL}"
     assert (keep.state, keep.reason) == (TargetState.INTERRUPTED, why)
-    assert (write, offer) == (Write(Step.DONE, jid(0), {"reason": f"interrupted:{why}"}, lazy=True), Offer(jid(0)))
+    assert (write, offer) == (
+        Write(JournalStep.DONE, jid(0), {"reason": f"interrupted:{why}"}, lazy=True),
+        Offer(jid(0)),
+    )
 
 
 def test_a_result_that_is_held_in_memory_is_offered_and_the_journal_knows_that_it_is_not_on_disk() -> None:
@@ -103,14 +117,14 @@ def test_a_result_that_is_held_in_memory_is_offered_and_the_journal_knows_that_i
     it.start(0)
     it.jobs.exited(jid(0), left_result=True, how="exit status 0", unwritten=FULL)
     reason = f"interrupted:its result could not be written: {FULL}"
-    assert it.take() == [Write(Step.DONE, jid(0), {"reason": reason}, lazy=True), Offer(jid(0))]
+    assert it.take() == [Write(JournalStep.DONE, jid(0), {"reason": reason}, lazy=True), Offer(jid(0))]
 
 
 def restarted(reason: str, *, spooled: tuple[str, ...] = ()) -> Server:
     it = Server(opened=False)
     it.jobs = JobMachine("web1", it.clock, limit=2, longest_s=0.0)
     it.jobs.trust(JOB_PUBLIC, UNTIL)
-    remembered = RecoveredJob(jid(0), Step.DONE, received_wall_ms=int(NOW * 1000), reason=reason)
+    remembered = RecoveredJob(jid(0), JournalStep.DONE, received_wall_ms=int(NOW * 1000), reason=reason)
     it.jobs.replay([remembered], spooled, "")
     return it
 

@@ -15,11 +15,11 @@ from saltlite.minion.protocol.effects import (
     Forget,
     Fork,
     Go,
+    JournalStep,
     KeepResult,
     Kill,
     Offer,
     RecoveredJob,
-    Step,
     Tell,
     Write,
 )
@@ -59,7 +59,7 @@ def test_a_job_that_waits_too_long_expires_and_never_runs() -> None:
     assert it.jobs.deadline() == it.clock.monotonic() + 5.0
     effects = it.wait(5.0)
     assert refusal(effects)[0] is TargetState.EXPIRED
-    assert writes(effects) == [Step.REFUSED]
+    assert writes(effects) == [JournalStep.REFUSED]
     assert [effect for effect in it.end(0) if isinstance(effect, Fork)] == []
 
 
@@ -132,7 +132,7 @@ def test_cancelled_before_it_arrived_it_never_runs() -> None:
     it.jobs.cancel(jid())
     effects = it.take()
     assert refusal(effects) == (TargetState.CANCELLED, "cancelled before it arrived")
-    assert writes(effects) == [Step.REFUSED]
+    assert writes(effects) == [JournalStep.REFUSED]
     assert refusal(it.receive())[0] is TargetState.CANCELLED
 
 
@@ -155,13 +155,15 @@ def test_of_cancels_that_came_before_their_jobs_so_many_are_written_and_all_hold
     assert refusal(it.receive(CANCELS_AHEAD_MAX))[0] is TargetState.CANCELLED
     it.jobs.forgotten(jid(0))
     it.jobs.cancel(jid(CANCELS_AHEAD_MAX + 1))
-    assert writes(it.take()) == [Step.REFUSED]
+    assert writes(it.take()) == [JournalStep.REFUSED]
 
 
 def test_cancels_ahead_that_were_written_in_an_earlier_life_count() -> None:
     it = Server(opened=False)
     reason = "cancelled:cancelled before it arrived"
-    it.jobs.replay([RecoveredJob(jid(n), Step.REFUSED, reason=reason) for n in range(CANCELS_AHEAD_MAX)], set(), "")
+    it.jobs.replay(
+        [RecoveredJob(jid(n), JournalStep.REFUSED, reason=reason) for n in range(CANCELS_AHEAD_MAX)], set(), ""
+    )
     it.jobs.cancel(jid(CANCELS_AHEAD_MAX))
     assert writes(it.take()) == []
 
@@ -277,7 +279,7 @@ def restarted(*remembered: RecoveredJob, spooled: tuple[str, ...] = (), floor: s
 def received(number: int = 0, *, ago_ms: int = 0, run_ms: int = 0, body: bytes | None = None) -> RecoveredJob:
     return RecoveredJob(
         jid(number),
-        Step.RECEIVED,
+        JournalStep.RECEIVED,
         body=parcel(number, run_ms=run_ms).body if body is None else body,
         received_wall_ms=int(NOW * 1000) - ago_ms,
         deliver_ms=60_000,
@@ -287,7 +289,7 @@ def received(number: int = 0, *, ago_ms: int = 0, run_ms: int = 0, body: bytes |
 def started(*, alive: bool, ago_s: float = 10.0, run_ms: int = 0) -> RecoveredJob:
     return replace(
         received(run_ms=run_ms),
-        step=Step.STARTED,
+        step=JournalStep.STARTED,
         pid=PID,
         started_wall_ms=int((NOW - ago_s) * 1000),
         alive=alive,
@@ -305,12 +307,12 @@ def test_a_received_job_starts_after_a_restart() -> None:
 def test_a_received_job_is_not_started_after_its_time_or_when_the_clock_was_set_back(ago_ms: int) -> None:
     effects = restarted(received(ago_ms=ago_ms)).take()
     assert refusal(effects)[0] is TargetState.EXPIRED
-    assert writes(effects) == [Step.REFUSED]
+    assert writes(effects) == [JournalStep.REFUSED]
 
 
 def test_a_received_job_below_the_floor_that_expires_is_still_written_down() -> None:
     effects = restarted(received(ago_ms=60_001), floor=jid(9)).take()
-    assert writes(effects) == [Step.REFUSED]
+    assert writes(effects) == [JournalStep.REFUSED]
 
 
 def test_a_received_job_waits_after_a_restart_for_what_is_left_of_its_time() -> None:
@@ -334,14 +336,14 @@ def test_a_started_job_that_died_with_the_machine_is_interrupted_and_never_run_a
         TargetState.INTERRUPTED,
         "its process ended without a result (while the minion was down)",
     )
-    assert write == Write(Step.DONE, jid(), {"reason": f"interrupted:{keep.reason}"})
+    assert write == Write(JournalStep.DONE, jid(), {"reason": f"interrupted:{keep.reason}"})
     it.jobs.open()
     assert it.receive() == [Offer(jid())]
 
 
 def test_a_started_job_that_left_its_result_is_done() -> None:
     it = restarted(started(alive=False), spooled=(jid(),))
-    assert it.take() == [Write(Step.DONE, jid())]
+    assert it.take() == [Write(JournalStep.DONE, jid())]
 
 
 def test_a_started_job_whose_process_lives_is_adopted_and_takes_its_place() -> None:
@@ -374,17 +376,17 @@ def test_a_clock_that_was_set_back_gives_an_adopted_job_its_limit_anew_and_no_mo
 
 
 def test_a_done_job_is_offered_from_the_spool() -> None:
-    it = restarted(replace(received(), step=Step.DONE), spooled=(jid(),))
+    it = restarted(replace(received(), step=JournalStep.DONE), spooled=(jid(),))
     assert it.receive() == [Offer(jid())]
 
 
 def test_a_done_job_without_a_result_was_handed_over_before() -> None:
-    it = restarted(replace(received(), step=Step.DONE))
+    it = restarted(replace(received(), step=JournalStep.DONE))
     assert refusal(it.receive())[1] == "it ran before, and its result was handed over"
 
 
 def test_an_acked_job_does_not_run_again_and_a_leftover_result_is_removed() -> None:
-    it = restarted(replace(received(), step=Step.ACKED), spooled=(jid(),))
+    it = restarted(replace(received(), step=JournalStep.ACKED), spooled=(jid(),))
     it.jobs.connected([jid()])
     it.take()
     it.jobs.acknowledged(jid())
@@ -401,5 +403,5 @@ def test_an_acked_job_does_not_run_again_and_a_leftover_result_is_removed() -> N
     ],
 )
 def test_a_refused_job_keeps_its_state_and_reason(text: str, told: tuple[TargetState, str]) -> None:
-    it = restarted(RecoveredJob(jid(), Step.REFUSED, reason=text))
+    it = restarted(RecoveredJob(jid(), JournalStep.REFUSED, reason=text))
     assert refusal(it.receive()) == told

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from saltlite.errors import JournalError
-from saltlite.minion.protocol.effects import JournalEntry, Offer, Record, RecoveredJob, Step, Write
+from saltlite.minion.protocol.effects import JournalEntry, JournalStep, Offer, Record, RecoveredJob, Write
 from saltlite.minion.protocol.journal_format import advance
 from saltlite.minion.protocol.resend import FOREIGN_S
 from saltlite.model.ids import parse_jid
@@ -63,7 +63,7 @@ def test_after_a_week_any_master_of_the_fleet_may_have_a_result() -> None:
 @pytest.mark.parametrize(("issuer", "offered"), [(OTHER, []), (JOB_PUBLIC, [jid()]), (b"", [jid()])])
 def test_whose_a_result_is_survives_a_restart(issuer: bytes, offered: list[str]) -> None:
     it = Server()
-    it.jobs.replay([RecoveredJob(jid(), Step.DONE, issuer=issuer)], [jid()], "")
+    it.jobs.replay([RecoveredJob(jid(), JournalStep.DONE, issuer=issuer)], [jid()], "")
 
     it.jobs.connected([jid()])
 
@@ -74,19 +74,21 @@ def test_the_journal_keeps_whose_a_job_is_until_it_has_ended() -> None:
     it = Server()
     (write, *_) = it.receive()
     assert isinstance(write, Write)
-    entry = advance(None, Record(Step.RECEIVED, jid(), write.fields), "")
-    entry = advance(entry, Record(Step.STARTED, jid(), {"pid": 1, "ticks": 1, "wall_ms": 1}), "")
+    entry = advance(None, Record(JournalStep.RECEIVED, jid(), write.fields), "")
+    entry = advance(entry, Record(JournalStep.STARTED, jid(), {"pid": 1, "ticks": 1, "wall_ms": 1}), "")
 
-    assert advance(entry, Record(Step.DONE, jid()), "").issuer == JOB_PUBLIC
+    assert advance(entry, Record(JournalStep.DONE, jid()), "").issuer == JOB_PUBLIC
 
 
 def test_a_record_without_an_issuer_is_read() -> None:
-    known = JournalEntry(parse_jid(jid()), Step.RECEIVED, 1, 1, b"b", b"s", ())
-    assert advance(None, Record(Step.RECEIVED, jid(), RECEIVED), "") == known
-    assert advance(None, Record(Step.RECEIVED, jid(), RECEIVED | {"issuer": OTHER}), "") == replace(known, issuer=OTHER)
+    known = JournalEntry(parse_jid(jid()), JournalStep.RECEIVED, 1, 1, b"b", b"s", ())
+    assert advance(None, Record(JournalStep.RECEIVED, jid(), RECEIVED), "") == known
+    assert advance(None, Record(JournalStep.RECEIVED, jid(), RECEIVED | {"issuer": OTHER}), "") == replace(
+        known, issuer=OTHER
+    )
 
 
 @pytest.mark.parametrize("fields", [RECEIVED | {"issuer": "text"}, RECEIVED | {"other": b""}, {"issuer": OTHER}])
 def test_a_record_with_another_field_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(JournalError, match="has the fields"):
-        advance(None, Record(Step.RECEIVED, jid(), fields), "")
+        advance(None, Record(JournalStep.RECEIVED, jid(), fields), "")

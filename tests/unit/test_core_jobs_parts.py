@@ -8,16 +8,16 @@ import pytest
 
 from saltlite.minion.protocol.effects import (
     SEGMENT_UNREADABLE,
-    Delivery,
     Effect,
     EndPart,
     Forget,
     Fork,
     Go,
+    JournalStep,
     KeepResult,
     Offer,
+    ReceivedPart,
     RecoveredJob,
-    Step,
     Tell,
     Write,
 )
@@ -42,22 +42,22 @@ SEGMENTS = [segment_id(PART, number) for number in range(3)]
 RESTARTED = "its process ended without a result (the minion was restarted while it ran)"
 
 
-def part(number: int = 1, srns: tuple[str, ...] = SRNS, *, of: int = 0, run_ms: int = 0) -> Delivery:
+def part(number: int = 1, srns: tuple[str, ...] = SRNS, *, of: int = 0, run_ms: int = 0) -> ReceivedPart:
     """Part `number` of job `of`, which is for the minion itself as well."""
     members = ["web1", merkle.member("web1", number, srns)]
     body, signature = signed(jid(of), members, deliver_ms=60_000, run_ms=run_ms)
     proof = merkle.proofs(members)[members[1]]
-    return Delivery(part_of(of, number), body, signature, proof, 60_000, srns)
+    return ReceivedPart(part_of(of, number), body, signature, proof, 60_000, srns)
 
 
 class Parts(Server):
     """A server that is handed parts."""
 
-    def take_part(self, one: Delivery | None = None) -> list[Effect]:
+    def take_part(self, one: ReceivedPart | None = None) -> list[Effect]:
         self.jobs.received(one or part())
         return self.take()
 
-    def run(self, one: Delivery | None = None) -> list[Effect]:
+    def run(self, one: ReceivedPart | None = None) -> list[Effect]:
         one = one or part()
         self.take_part(one)
         self.jobs.forked(one.jid, PID, TICKS)
@@ -98,7 +98,7 @@ def test_a_part_is_journaled_with_its_resources_before_it_waits_where_they_run()
     assert (fork.jid, fork.srns) == (PART, SRNS)
     it.jobs.forked(PART, PID, TICKS)
     started, go, tell = it.take()
-    assert (writes([started]), go, tell) == ([Step.STARTED], Go(PART), Tell(PART, TargetState.RUNNING))
+    assert (writes([started]), go, tell) == ([JournalStep.STARTED], Go(PART), Tell(PART, TargetState.RUNNING))
 
 
 def test_a_segment_is_offered_as_soon_as_it_is_made_and_once() -> None:
@@ -113,8 +113,8 @@ def test_a_part_is_forgotten_when_all_have_answered_and_the_master_has_every_seg
     it.run()
     it.produce(*SEGMENTS[:2])
     assert it.acknowledge(SEGMENTS[0]) == [Forget(SEGMENTS[0])]
-    assert it.part_over() == [Write(Step.DONE, PART, {}, lazy=True)]
-    assert it.acknowledge(SEGMENTS[1]) == [Forget(SEGMENTS[1]), Write(Step.ACKED, PART, lazy=True)]
+    assert it.part_over() == [Write(JournalStep.DONE, PART, {}, lazy=True)]
+    assert it.acknowledge(SEGMENTS[1]) == [Forget(SEGMENTS[1]), Write(JournalStep.ACKED, PART, lazy=True)]
 
 
 def test_a_part_without_a_segment_left_is_over_at_once() -> None:
@@ -122,7 +122,7 @@ def test_a_part_without_a_segment_left_is_over_at_once() -> None:
     it.run()
     it.produce(SEGMENTS[0])
     it.acknowledge(SEGMENTS[0])
-    assert writes(it.part_over()) == [Step.DONE, Step.ACKED]
+    assert writes(it.part_over()) == [JournalStep.DONE, JournalStep.ACKED]
     assert it.jobs.running == []
 
 
@@ -138,7 +138,7 @@ def test_the_ending_of_a_part_is_offered_when_the_master_has_every_segment_and_n
     effects = it.acknowledge(SEGMENTS[0])
     assert kept(effects) == [(PART, TargetState.INTERRUPTED, reason)]
     assert offered(effects) == [PART]
-    assert it.acknowledge(PART) == [Write(Step.ACKED, PART, lazy=True), Forget(PART)]
+    assert it.acknowledge(PART) == [Write(JournalStep.ACKED, PART, lazy=True), Forget(PART)]
 
 
 def test_an_acknowledgement_of_a_segment_that_is_not_there_changes_nothing() -> None:
@@ -199,17 +199,17 @@ def test_a_part_that_comes_again_is_answered_by_what_became_of_it() -> None:
         (replace(parcel(), srns=SRNS), "bad-part"),
     ],
 )
-def test_a_part_runs_only_on_the_resources_that_the_master_signed(one: Delivery, why: str) -> None:
+def test_a_part_runs_only_on_the_resources_that_the_master_signed(one: ReceivedPart, why: str) -> None:
     it = Parts()
     state, reason = refusal(it.take_part(one))
     assert (state, why in reason) == (TargetState.REFUSED, True)
-    assert writes(it.take_part()) == [Step.RECEIVED], "and its id is not used up"
+    assert writes(it.take_part()) == [JournalStep.RECEIVED], "and its id is not used up"
 
 
 def test_parts_of_one_job_are_told_apart() -> None:
     it = Parts()
     it.run(part(1))
-    assert writes(it.run(part(2, ("dummy:c",)))) == [Step.STARTED]
+    assert writes(it.run(part(2, ("dummy:c",)))) == [JournalStep.STARTED]
     assert it.jobs.running == [PART, part_of(0, 2)]
 
 
@@ -234,7 +234,7 @@ def test_more_parts_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -
     for number in (1, 2):
         it.take_part(part(number))
     assert refusal(it.take_part(part(3)))[0] is TargetState.REFUSED
-    assert writes(it.receive(1)) == [Step.RECEIVED], "jobs of the minion itself wait in another line"
+    assert writes(it.receive(1)) == [JournalStep.RECEIVED], "jobs of the minion itself wait in another line"
 
 
 # -- ended early
@@ -288,7 +288,7 @@ def test_a_part_that_nothing_can_run_is_refused_with_the_reason() -> None:
 # -- over a restart
 
 
-def remembered(step: Step, **fields: object) -> RecoveredJob:
+def remembered(step: JournalStep, **fields: object) -> RecoveredJob:
     one = part()
     made = RecoveredJob(PART, step, one.body, JOB_PUBLIC, int(NOW * 1000), 60_000, srns=SRNS)
     return replace(made, **fields)  # type: ignore[arg-type]  # by name
@@ -301,15 +301,15 @@ def replayed(job: RecoveredJob, spooled: list[str]) -> tuple[Parts, list[Effect]
 
 
 def test_a_part_that_had_not_started_starts_with_its_resources() -> None:
-    it, _none = replayed(remembered(Step.RECEIVED), [])
+    it, _none = replayed(remembered(JournalStep.RECEIVED), [])
     it.jobs.open()
     assert [(one.jid, one.srns) for one in it.take() if isinstance(one, Fork)] == [(PART, SRNS)]
 
 
 def test_a_part_that_had_started_hands_over_what_was_answered_and_then_says_that_it_was_interrupted() -> None:
-    it, effects = replayed(remembered(Step.STARTED), [SEGMENTS[0]])
+    it, effects = replayed(remembered(JournalStep.STARTED), [SEGMENTS[0]])
     assert kept(effects) == []
-    assert effects == [Write(Step.DONE, PART, {"reason": f"interrupted:{RESTARTED}"}, lazy=True)]
+    assert effects == [Write(JournalStep.DONE, PART, {"reason": f"interrupted:{RESTARTED}"}, lazy=True)]
     it.jobs.connected([SEGMENTS[0]])
     assert offered(it.take()) == [SEGMENTS[0]]
     effects = it.acknowledge(SEGMENTS[0])
@@ -318,7 +318,7 @@ def test_a_part_that_had_started_hands_over_what_was_answered_and_then_says_that
 
 
 def test_a_part_whose_process_still_lives_is_over_when_that_has_ended() -> None:
-    it, effects = replayed(remembered(Step.STARTED, alive=True), [])
+    it, effects = replayed(remembered(JournalStep.STARTED, alive=True), [])
     assert effects == []
     assert it.jobs.running == [PART]
     it.produce(SEGMENTS[0])
@@ -327,27 +327,27 @@ def test_a_part_whose_process_still_lives_is_over_when_that_has_ended() -> None:
 
 
 def test_an_ending_that_waited_for_segments_still_waits_for_them() -> None:
-    ended = remembered(Step.DONE, reason="cancelled:killed by an operator")
+    ended = remembered(JournalStep.DONE, reason="cancelled:killed by an operator")
     it, effects = replayed(ended, SEGMENTS[:2])
     assert kept(effects) == []
     assert kept(it.acknowledge(*SEGMENTS[:2])) == [(PART, TargetState.CANCELLED, "killed by an operator")]
 
 
 def test_an_ending_that_was_not_kept_yet_is_kept() -> None:
-    _it, effects = replayed(remembered(Step.DONE, reason="interrupted:x"), [])
+    _it, effects = replayed(remembered(JournalStep.DONE, reason="interrupted:x"), [])
     assert kept(effects) == [(PART, TargetState.INTERRUPTED, "x")]
 
 
 def test_a_part_that_all_had_answered_says_nothing_more() -> None:
-    it, effects = replayed(remembered(Step.DONE), [SEGMENTS[0]])
+    it, effects = replayed(remembered(JournalStep.DONE), [SEGMENTS[0]])
     assert effects == []
-    assert it.acknowledge(SEGMENTS[0]) == [Forget(SEGMENTS[0]), Write(Step.ACKED, PART, lazy=True)]
-    _it, effects = replayed(remembered(Step.DONE), [])
+    assert it.acknowledge(SEGMENTS[0]) == [Forget(SEGMENTS[0]), Write(JournalStep.ACKED, PART, lazy=True)]
+    _it, effects = replayed(remembered(JournalStep.DONE), [])
     assert effects == []
 
 
 def test_an_ending_in_the_spool_is_offered_as_it_is() -> None:
-    it, effects = replayed(remembered(Step.STARTED), [PART])
+    it, effects = replayed(remembered(JournalStep.STARTED), [PART])
     assert kept(effects) == []
     it.jobs.connected([PART])
     assert offered(it.take()) == [PART]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from saltlite.minion.protocol.effects import JOURNAL_KEEP_ENTRIES, JOURNAL_MOST_ENTRIES, JournalEntry, Step
+from saltlite.minion.protocol.effects import JOURNAL_KEEP_ENTRIES, JOURNAL_MOST_ENTRIES, JournalEntry, JournalStep
 from saltlite.minion.protocol.journal_format import CLOCK_SLACK_S, kept
 from saltlite.model.ids import jid_at
 from tests.support.keys import NOW
@@ -13,7 +13,7 @@ NOW_MS = int(NOW * 1000)
 def refused(off_s: float, count: int) -> list[JournalEntry]:
     """So many refused jobs whose jids begin that many seconds from now."""
     first = int((NOW + off_s) * 1_000_000)
-    return [JournalEntry(jid_at(first + number), Step.REFUSED, reason="cancelled:x") for number in range(count)]
+    return [JournalEntry(jid_at(first + number), JournalStep.REFUSED, reason="cancelled:x") for number in range(count)]
 
 
 def test_jids_of_the_future_do_not_raise_the_floor() -> None:

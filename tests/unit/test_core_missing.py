@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saltlite.resources.registry.admission import LOOKS, MANY, Missing, Seen, is_suspicious, still_missing
+from saltlite.resources.registry.admission import LOOKS, MANY, MissingResources, Seen, is_suspicious, still_missing
 
 NOW = 1000.0
 
@@ -58,17 +58,19 @@ def test_looks_that_do_not_agree_begin_anew_and_what_was_missed_keeps_its_time()
 
 
 def test_a_look_that_failed_says_nothing_and_lets_nothing_go() -> None:
-    missing: Missing | None = Missing(dict.fromkeys(ids(3), NOW), LOOKS - 1, "b")
+    missing: MissingResources | None = MissingResources(dict.fromkeys(ids(3), NOW), LOOKS - 1, "b")
     for _ in range(LOOKS + 1):
         missing = still_missing(ids(3), Seen(frozenset(), ""), missing, NOW)
         assert missing is not None
         assert missing.looks == LOOKS - 1
-    assert still_missing(ids(3), Seen(frozenset(["d000"]), ""), None, NOW) == Missing({"d001": NOW, "d002": NOW}, 0, "")
+    assert still_missing(ids(3), Seen(frozenset(["d000"]), ""), None, NOW) == MissingResources(
+        {"d001": NOW, "d002": NOW}, 0, ""
+    )
 
 
 @given(st.sets(st.integers(0, 60)), st.lists(st.tuples(st.sets(st.integers(0, 60)), st.sampled_from("abc"))))
 def test_never_does_one_look_let_much_go(held: set[int], looks: list[tuple[set[int], str]]) -> None:
-    missing: Missing | None = None
+    missing: MissingResources | None = None
     now_held: Set[str] = frozenset(map(str, held))
     for found, look in looks:
         seen, before, previous = Seen(frozenset(map(str, found)), look), now_held, missing

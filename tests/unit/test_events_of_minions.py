@@ -11,7 +11,7 @@ from saltlite.errors import CommandExecutionError, RefusedError, SaltInvocationE
 from saltlite.master.handlers.documents import answer
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.protocol.transfers import RequestQueue
-from saltlite.minion.jobs.rpc_client import EventSender, event_message
+from saltlite.minion.jobs.rpc_client import RpcEventSender, event_message
 from saltlite.model.events import TAG_MAX, matches, parse_free_tag, tag_of_minion
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState
@@ -109,14 +109,14 @@ class Way:
 def test_an_event_that_was_not_acknowledged_is_an_error_of_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("saltlite.minion.jobs.rpc_client.BUSY_S", 0.0)
     again = Way("busy", "ok")
-    EventSender(again, JID).send("a", {"when": {1, 2}}, 5.0)
+    RpcEventSender(again, JID).send("a", {"when": {1, 2}}, 5.0)
     assert [message["jid"] for message in again.sent] == [JID, JID]
     with pytest.raises(SaltInvocationError, match="because"):
-        EventSender(Way("refused")).send("a", {}, 5.0)
+        RpcEventSender(Way("refused")).send("a", {}, 5.0)
     with pytest.raises(CommandExecutionError, match="not acknowledged"):
-        EventSender(Way(None)).send("a", {}, 5.0)
+        RpcEventSender(Way(None)).send("a", {}, 5.0)
     with pytest.raises(CommandExecutionError, match="no more events"):
-        EventSender(Way("busy")).send("a", {}, -1.0)
+        RpcEventSender(Way("busy")).send("a", {}, -1.0)
 
 
 @pytest.mark.parametrize(

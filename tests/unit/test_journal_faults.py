@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from saltlite.errors import JournalError, UnwrittenError
-from saltlite.minion.protocol.effects import JOURNAL_KEEP_ENTRIES, JOURNAL_KEEP_S, JOURNAL_RESERVE, Record, Step
+from saltlite.minion.protocol.effects import JOURNAL_KEEP_ENTRIES, JOURNAL_KEEP_S, JOURNAL_RESERVE, JournalStep, Record
 from saltlite.testing.disk import JOURNAL_FOLDER, MemoryDisk, MemoryHandle, memory_journal
 
 NOW = 1_800_000_000_000
@@ -21,19 +21,19 @@ def jid(number: int) -> str:
 
 def received(number: int) -> Record:
     fields = {"body": b"body", "sig": b"s", "proof": [], "wall_ms": OLD, "deliver_ms": 60_000}
-    return Record(Step.RECEIVED, jid(number), fields)
+    return Record(JournalStep.RECEIVED, jid(number), fields)
 
 
 def started(number: int) -> Record:
-    return Record(Step.STARTED, jid(number), {"pid": 4711, "ticks": 99, "wall_ms": OLD})
+    return Record(JournalStep.STARTED, jid(number), {"pid": 4711, "ticks": 99, "wall_ms": OLD})
 
 
 def whole_life(number: int) -> list[Record]:
     return [
         received(number),
         started(number),
-        Record(Step.DONE, jid(number)),
-        Record(Step.ACKED, jid(number)),
+        Record(JournalStep.DONE, jid(number)),
+        Record(JournalStep.ACKED, jid(number)),
     ]
 
 
@@ -81,8 +81,8 @@ def test_a_full_disk_refuses_the_record_and_spoils_nothing() -> None:
     journal.append([received(2)])
     entries = memory_journal(disk, entropy=bytes).open()
     assert [(entry.jid, entry.step) for entry in entries] == [
-        (jid(1), Step.RECEIVED),
-        (jid(2), Step.RECEIVED),
+        (jid(1), JournalStep.RECEIVED),
+        (jid(2), JournalStep.RECEIVED),
     ]
 
 
@@ -99,7 +99,7 @@ def test_what_becomes_of_taken_jobs_is_written_on_a_full_disk_and_no_new_job_is_
     journal.sync()
     disk.crash()
     entries = memory_journal(disk, entropy=bytes).open()
-    assert [entry.step for entry in entries[:100]] == [Step.ACKED] * 100
+    assert [entry.step for entry in entries[:100]] == [JournalStep.ACKED] * 100
     assert len(entries) == written > 100
 
 
@@ -167,7 +167,7 @@ def test_a_rewrite_that_fails_leaves_the_journal_as_it_was(operation: str) -> No
     journal.sync()
     disk.crash()
     [entry] = memory_journal(disk, entropy=bytes).open()
-    assert (entry.step, disk.folder(JOURNAL_FOLDER).names()) == (Step.STARTED, ["journal"])
+    assert (entry.step, disk.folder(JOURNAL_FOLDER).names()) == (JournalStep.STARTED, ["journal"])
 
 
 def test_a_rewrite_that_fails_forgets_no_job() -> None:
@@ -179,7 +179,7 @@ def test_a_rewrite_that_fails_forgets_no_job() -> None:
     with pytest.raises(JournalError):
         journal.compact(NOW)
     known = journal.entry(jid(0))
-    assert (journal.floor, known and known.step) == ("", Step.ACKED)
+    assert (journal.floor, known and known.step) == ("", JournalStep.ACKED)
 
 
 def test_a_rewrite_that_failed_is_not_tried_again_at_once() -> None:
@@ -215,7 +215,7 @@ def test_what_a_killed_process_wrote_is_on_disk_once_it_was_read() -> None:
     memory_journal(disk, entropy=bytes).open()
     disk.crash()
     [entry] = memory_journal(disk, entropy=bytes).open()
-    assert entry.step is Step.STARTED
+    assert entry.step is JournalStep.STARTED
 
 
 class PowerCutError(Exception):
@@ -253,7 +253,7 @@ def test_no_synced_record_is_lost_wherever_the_power_fails(landed: float, *, nam
         disk.before = lambda _: None
         disk.crash(tear=lambda tail: tail[: int(len(tail) * landed)], names_landed=names_landed)
         entries = memory_journal(disk, entropy=bytes).open()
-        steps = [Step.RECEIVED, Step.STARTED, Step.DONE, Step.ACKED]
+        steps = [JournalStep.RECEIVED, JournalStep.STARTED, JournalStep.DONE, JournalStep.ACKED]
         count = sum(steps.index(entry.step) + 1 for entry in entries)
         assert synced <= count <= appended
         if finished:

@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 
 from saltlite.auth.acl import Principal
-from saltlite.master.handlers.jobs import Follower
+from saltlite.master.handlers.jobs import JobFollower
 from saltlite.master.handlers.minions import record
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.processes.context import Follow, HandlerConfig, Identity, Master
+from saltlite.master.processes.context import Follow, HandlerConfig, Master, MasterIdentity
 from saltlite.master.store.ports import MinionRow
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.platform.clock import ManualClock
@@ -26,7 +26,7 @@ ROOT = Principal("alice", 0)
 def master() -> Master:
     """A master with nothing but a store, an hour after the samples were made."""
     signed = certificate(NOW)
-    who = Identity(fingerprint(signed.fleet_public), signed, bytes(32))
+    who = MasterIdentity(fingerprint(signed.fleet_public), signed, bytes(32))
     link = cast("Any", None)
     return Master(
         MemoryStore(), ManualClock(wall=NOW + 3600), who, HandlerConfig(5.0, 60.0, frozenset({0})), link, *inventory()
@@ -62,7 +62,7 @@ def test_a_last_look_tells_what_is_stored_and_that_this_is_all_for_now(master: M
     with master.store.write() as store:
         store.put_key(key(WEB1))
     commit(master.store, ret(one, WEB1))
-    follower = Follower(master, Follow(one.jid, 0, once=True))
+    follower = JobFollower(master, Follow(one.jid, 0, once=True))
     news = follower.news()
     assert news is not None
     assert [returned["id"] for returned in news["returns"]] == [WEB1]
@@ -71,7 +71,7 @@ def test_a_last_look_tells_what_is_stored_and_that_this_is_all_for_now(master: M
 
 def test_a_last_look_that_finds_nothing_says_so(master: Master) -> None:
     publish(master.store, one := job(1))
-    assert Follower(master, Follow(one.jid, 0)).news() is None
-    news = Follower(master, Follow(one.jid, 0, once=True)).news()
+    assert JobFollower(master, Follow(one.jid, 0)).news() is None
+    news = JobFollower(master, Follow(one.jid, 0, once=True)).news()
     assert news is not None
     assert (news["returns"], news["so_far"]) == ([], True)

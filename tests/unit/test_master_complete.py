@@ -10,7 +10,7 @@ from saltlite.auth.acl import Principal
 from saltlite.errors import RefusedError, UsageError
 from saltlite.master.handlers.functions import FUNCTION_SETS_MAX, JIDS_MAX, WORDS_MAX
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.master.store.ports import FunctionSet, MinionRow
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
@@ -31,7 +31,7 @@ class Office:
     """A master over a store of its own."""
 
     def __init__(self) -> None:
-        identity = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+        identity = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
         terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
         self.store = MemoryStore()
         # No link: a question that reached for it would fail the test.

@@ -9,7 +9,7 @@ import pytest
 from saltlite.auth.acl import Principal
 from saltlite.errors import RefusedError
 from saltlite.master.handlers.operator_verbs import VERBS, handle_request
-from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.model.keys import fingerprint
 from saltlite.platform.clock import ManualClock
 from tests.support.inventory import inventory
@@ -70,7 +70,7 @@ class Untouched:
 @pytest.mark.parametrize("verb", sorted(set(VERBS) - FOR_ANYBODY))
 def test_somebody_who_is_no_operator_is_refused_before_anything_is_looked_at(verb: str) -> None:
     nothing = cast("Any", Untouched())
-    who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+    who = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
     master = Master(
         nothing, ManualClock(wall=NOW), who, HandlerConfig(5.0, 60.0, frozenset({0})), nothing, *inventory()
     )

@@ -14,18 +14,18 @@ from saltlite.master.handlers.operator_verbs import (
     TEXT_MAX,
     TOKEN,
     VERBS,
-    Call,
-    Data,
+    BooleanField,
+    BytesField,
+    CallField,
     Field,
-    Flag,
-    Listed,
+    IntegerField,
+    ListField,
+    MapField,
     Names,
     NamesOrText,
-    Number,
-    Opaque,
-    Table,
-    Text,
-    Whole,
+    NumberField,
+    OpaqueField,
+    TextField,
 )
 from tests.support.master import Office
 from tests.unit.test_master_denied import GOOD, WITH_EVENT_DATA
@@ -59,14 +59,14 @@ ANYTHING: dict[str, Any] = {
 }
 
 RIGHT: dict[type, set[str]] = {
-    Text: set(),
-    Opaque: {"text with a NUL", "a surrogate"},
-    Whole: {"an integer"},
-    Number: {"an integer", "a number"},
-    Flag: {"a flag"},
-    Data: {"bytes"},
-    Listed: {"a list"},
-    Table: {"a map"},
+    TextField: set(),
+    OpaqueField: {"text with a NUL", "a surrogate"},
+    IntegerField: {"an integer"},
+    NumberField: {"an integer", "a number"},
+    BooleanField: {"a flag"},
+    BytesField: {"bytes"},
+    ListField: {"a list"},
+    MapField: {"a map"},
 }
 """What is no wrong value for a field of that kind, before its range is looked at."""
 
@@ -74,17 +74,17 @@ RIGHT: dict[type, set[str]] = {
 def _right(kind: Field) -> set[str]:
     if kind is NamesOrText:
         return {"a list"}
-    if isinstance(kind, Listed) and kind.item is None:
+    if isinstance(kind, ListField) and kind.item is None:
         return {"a list", "a list of numbers", "a list in a list", "nested"}
-    if isinstance(kind, Number):
+    if isinstance(kind, NumberField):
         # What is no moment is a large number that is one still, where the range says so.
-        return RIGHT[Number] | {name for name, value in ANYTHING.items() if _within(kind, value)}
-    if isinstance(kind, Whole) and kind.least < 0:
+        return RIGHT[NumberField] | {name for name, value in ANYTHING.items() if _within(kind, value)}
+    if isinstance(kind, IntegerField) and kind.least < 0:
         return {"an integer"}
     return RIGHT.get(type(kind), set())
 
 
-def _within(kind: Number, value: object) -> bool:
+def _within(kind: NumberField, value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and kind.least <= value <= kind.most
 
 
@@ -122,15 +122,15 @@ def _good(verb: str, field: str) -> Any:
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
-        (Text(3), "äöü"),
-        (Whole(), INTEGER_MAX),
-        (Number(), 1e9),
-        (Flag(), False),
-        (Data(2), b"ab"),
+        (TextField(3), "äöü"),
+        (IntegerField(), INTEGER_MAX),
+        (NumberField(), 1e9),
+        (BooleanField(), False),
+        (BytesField(2), b"ab"),
         (Names, ["web1", "ä"]),
         (NamesOrText, "a,b"),
-        (Table(), {"ä": {1: 2}}),
-        (Call(), ["test.ping", [1, {2: 3}], {"name": None}]),
+        (MapField(), {"ä": {1: 2}}),
+        (CallField(), ["test.ping", [1, {2: 3}], {"name": None}]),
     ],
 )
 def test_right_values_are_taken(kind: Field, value: object) -> None:
@@ -140,14 +140,14 @@ def test_right_values_are_taken(kind: Field, value: object) -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "sentence"),
     [
-        (Text(3), "abcd", "it may have 3 characters, not 4"),
-        (Data(2), b"abc", "it may have 2 bytes, not 3"),
-        (Listed(Text(), 1), ["a", "b"], "it may have 1 items, not 2"),
+        (TextField(3), "abcd", "it may have 3 characters, not 4"),
+        (BytesField(2), b"abc", "it may have 2 bytes, not 3"),
+        (ListField(TextField(), 1), ["a", "b"], "it may have 1 items, not 2"),
         (Names, ["a", 2], "item 2 of it is wrong: it must be text"),
-        (Table(1), {"a": 1, "b": 2}, "it may have 1 keys, not 2"),
-        (Table(), {7: 1}, "its key 7 must be text"),
-        (Call(), ["test.ping", [], {7: 1}], "keyword arguments: its key 7 must be text"),
-        (Whole(1, 9), 10, "it must be a whole number from 1 to 9"),
+        (MapField(1), {"a": 1, "b": 2}, "it may have 1 keys, not 2"),
+        (MapField(), {7: 1}, "its key 7 must be text"),
+        (CallField(), ["test.ping", [], {7: 1}], "keyword arguments: its key 7 must be text"),
+        (IntegerField(1, 9), 10, "it must be a whole number from 1 to 9"),
         (NamesOrText, {}, "it must be text or it must be a list"),
     ],
 )

@@ -13,7 +13,7 @@ from saltlite.errors import RefusedError, UsageError
 from saltlite.master.handlers.functions import SIGNATURES_MAX
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.results import Passing, Reported, store_reports
-from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.master.store.ports import FunctionSet, MinionRow
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
@@ -44,7 +44,7 @@ class Fleet:
     def __init__(self, *, whole: bool = True, **minions: Sequence[str] | None) -> None:
         self.link = Link()
         terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
-        identity = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+        identity = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
         self.master = Master(
             MemoryStore(), ManualClock(wall=NOW), identity, terms, cast("Any", self.link), *inventory()
         )

@@ -12,11 +12,11 @@ from saltlite.errors import StoreError, UsageError
 from saltlite.master.handlers import events, jobs
 from saltlite.master.handlers.delivery import handle_pull
 from saltlite.master.handlers.events import EventStream
-from saltlite.master.handlers.jobs import LIMIT_MAX, TARGET_MAX, Follower
+from saltlite.master.handlers.jobs import LIMIT_MAX, TARGET_MAX, JobFollower
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.results import Passing, store_passing
 from saltlite.master.processes import link_channel as ipc
-from saltlite.master.processes.context import Answer, Follow, HandlerConfig, Identity, Master, Watch
+from saltlite.master.processes.context import Answer, Follow, HandlerConfig, Master, MasterIdentity, Watch
 from saltlite.master.store.ports import MinionRow, PartRow, TargetRow
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Batch, TargetState
@@ -56,7 +56,7 @@ class Office:
         self.clock = ManualClock(wall=NOW)
         self.store = MemoryStore()
         self.link = Link()
-        who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+        who = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
         limits = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}), **terms)
         self.master = Master(self.store, self.clock, who, limits, cast("Any", self.link), *inventory())
         self._requests = itertools.count()
@@ -323,7 +323,7 @@ def test_large_returns_come_in_several_messages_and_the_last_one_ends_the_stream
     job = cast("Any", office.store.job(jid))
     body = b"x" * (8 * 1024 * 1024)
     commit(office.store, ret(job, WEB1, body=body), ret(job, WEB2, body=body))
-    follower = Follower(office.master, Follow(jid, 0))
+    follower = JobFollower(office.master, Follow(jid, 0))
     messages = []
     while news := follower.news():
         messages.append(([row["id"] for row in news["returns"]], news.get("end", False)))
@@ -334,7 +334,7 @@ def test_large_returns_come_in_several_messages_and_the_last_one_ends_the_stream
 
 def test_whose_turn_has_not_come_is_told_once_and_read_once(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(office.store, one := job(1, (WEB1, WEB2), batch=Batch(1)))
-    follower = Follower(office.master, Follow(one.jid, 0))
+    follower = JobFollower(office.master, Follow(one.jid, 0))
     read: list[TargetState] = []
     targets_in = office.store.targets_in
 

@@ -13,8 +13,8 @@ from saltlite.master.protocol.keyring import (
     CONFLICTS_KEPT,
     SEEN_EVERY_S,
     UNSEEN_S,
+    KeyVerdict,
     Presented,
-    Verdict,
     decide,
     refusal,
 )
@@ -59,7 +59,7 @@ def store(*records: KeyRecord, tokens: tuple[TokenRecord, ...] = (TOKEN,)) -> Me
     return it
 
 
-def apply(it: MemoryStore, who: Presented, now: float = NOW) -> Verdict:
+def apply(it: MemoryStore, who: Presented, now: float = NOW) -> KeyVerdict:
     """Decide, and write down what the verdict says."""
     verdict = decide(who, it, now)
     with it.write() as writer:
@@ -171,20 +171,22 @@ def test_a_link_that_repeats_a_proof_lets_in_no_more_than_the_key_that_it_was_ma
 @pytest.mark.parametrize("state", [KeyState.ACCEPTED, KeyState.REJECTED, KeyState.REVOKED])
 @pytest.mark.parametrize("given", [b"", proof()], ids=["no token", "token"])
 def test_a_decision_stands_whatever_is_presented_with_the_key(state: KeyState, given: bytes) -> None:
-    assert decide(presented(proof=given), store(record("web1", state)), NOW) == Verdict(state)
+    assert decide(presented(proof=given), store(record("web1", state)), NOW) == KeyVerdict(state)
 
 
 @pytest.mark.parametrize("state", [KeyState.PENDING, KeyState.CONFLICT])
 def test_an_open_key_stays_as_it_is_until_a_token_comes(state: KeyState) -> None:
     it = store(record("web1", state))
-    assert decide(presented(), it, NOW) == Verdict(state)
+    assert decide(presented(), it, NOW) == KeyVerdict(state)
     assert decide(presented(proof=proof()), it, NOW).state == KeyState.ACCEPTED
 
 
 @pytest.mark.parametrize("state", list(KeyState))
 def test_a_key_that_changes_its_id_is_a_conflict_and_changes_nothing(state: KeyState) -> None:
     it = store(record("web1", state))
-    assert decide(presented("web2", key="web1", proof=proof("web2", key="web1")), it, NOW) == Verdict(KeyState.CONFLICT)
+    assert decide(presented("web2", key="web1", proof=proof("web2", key="web1")), it, NOW) == KeyVerdict(
+        KeyState.CONFLICT
+    )
 
 
 def test_a_pending_key_that_comes_again_is_noted_down_now_and_then() -> None:
@@ -234,12 +236,12 @@ def test_a_storm_of_conflicts_is_answered_and_not_written_down() -> None:
 
 def test_a_conflict_that_comes_again_is_not_a_new_one() -> None:
     it = store(record("web1", KeyState.ACCEPTED), record("web1", KeyState.CONFLICT, key="thief"))
-    assert decide(presented(key="thief"), it, NOW) == Verdict(KeyState.CONFLICT)
+    assert decide(presented(key="thief"), it, NOW) == KeyVerdict(KeyState.CONFLICT)
 
 
 def test_a_conflict_is_still_one_when_the_holder_is_gone_until_somebody_decides() -> None:
     it = store(record("web1", KeyState.REVOKED), record("web1", KeyState.CONFLICT, key="thief"))
-    assert decide(presented(key="thief"), it, NOW) == Verdict(KeyState.CONFLICT)
+    assert decide(presented(key="thief"), it, NOW) == KeyVerdict(KeyState.CONFLICT)
 
 
 # -- limits
@@ -258,7 +260,7 @@ def test_pending_keys_of_one_network_have_a_limit(addresses: list[str], another:
         for number in range(PENDING_KEYS_PER_NETWORK)
     ]
     it = store(*rows)
-    assert decide(presented(address=another), it, NOW) == Verdict("busy")
+    assert decide(presented(address=another), it, NOW) == KeyVerdict("busy")
     assert decide(presented(address=elsewhere), it, NOW).state == KeyState.PENDING
     assert decide(presented(proof=proof(), address=another), it, NOW).state == KeyState.ACCEPTED
 
@@ -286,12 +288,12 @@ def test_a_whole_site_of_networks_with_one_key_each_makes_room_for_another_site(
     it = store(*rows)
     first = decide(presented(address="192.0.2.1"), it, LATER)
     assert (first.state, first.drop) == (KeyState.PENDING, (rows[-1].fingerprint,))
-    assert decide(presented(address="2001:db8:bad:ffff::1"), it, LATER) == Verdict("busy")
+    assert decide(presented(address="2001:db8:bad:ffff::1"), it, LATER) == KeyVerdict("busy")
 
 
 def test_a_key_that_waits_alone_in_its_site_is_never_displaced() -> None:
     rows = crowd(lambda number: f"10.{number // 256}.{number % 256}.1")
-    assert decide(presented(address="192.0.2.1"), store(*rows), LATER) == Verdict("busy")
+    assert decide(presented(address="192.0.2.1"), store(*rows), LATER) == KeyVerdict("busy")
 
 
 def test_of_sites_with_equally_many_keys_the_later_one_loses() -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.link import REPORT_BYTES, STORE_RETRY_S, LinkProcess
-from saltlite.master.protocol.effects import Effect, Report
+from saltlite.master.protocol.effects import Effect, MinionReport
 from saltlite.model.keys import Fingerprint
 from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.limits import RETURN_MEMORY
@@ -100,7 +100,7 @@ class Link:
         while self.reactor.soon:
             self.reactor.soon.pop(0)()
 
-    def report(self, *reports: Report) -> None:
+    def report(self, *reports: MinionReport) -> None:
         self.manager.wants += reports
         self.process.on_hangup(0)
         self.carry_out()
@@ -112,9 +112,9 @@ class Link:
         return found
 
 
-def functions(number: int) -> Report:
+def functions(number: int) -> MinionReport:
     texts = [f"mod{number}.fun({'x' * 900})"] * (FUNCTIONS_BYTES_MAX // 1024)
-    return Report("web1", KEY, {"t": "functions", "digest": str(number), "functions": texts, "whole": True})
+    return MinionReport("web1", KEY, {"t": "functions", "digest": str(number), "functions": texts, "whole": True})
 
 
 def test_a_whole_fleet_that_reports_its_functions_at_once_fits_into_the_messages_to_an_mworker() -> None:
@@ -135,7 +135,7 @@ def test_results_that_were_left_out_are_counted() -> None:
 
 def test_what_waits_while_the_store_fails_is_bounded_in_bytes_and_in_number() -> None:
     link = Link()
-    state = Report("web1", KEY, {"t": "job_state", "jid": "2" * 20, "state": "refused", "reason": ""})
+    state = MinionReport("web1", KEY, {"t": "job_state", "jid": "2" * 20, "state": "refused", "reason": ""})
     most = RETURN_MEMORY // REPORT_BYTES
     link.report(*[state] * (most + 1000))
     for batch in link.batches():

@@ -12,7 +12,7 @@ from saltlite.master.processes import fleet
 from saltlite.master.processes.fleet import CLAIMS_MAX, Registered, Registrations
 from saltlite.model.ids import MinionId
 from saltlite.model.resourcelook import TEXT_MAX, TypeReport, read_report
-from saltlite.resources.registry.admission import Rules
+from saltlite.resources.registry.admission import RegistrationRules
 from saltlite.resources.registry.primary import Conflict
 from saltlite.wire.codec import encode_document
 from tests.support.keys import NOW
@@ -221,7 +221,7 @@ def test_who_claimed_a_resource_is_asked_when_an_operator_lets_it_go(office: Off
 
 
 def test_where_the_newest_wins_who_lost_a_resource_is_asked_when_it_is_free(office: Office) -> None:
-    office = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
+    office = Office("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
     office.register("ma", {"dummy": ["d1"]})
     looked(office, "mb", {"dummy": ["d1"]}, "a")
     office.link.wanted.clear()

@@ -11,10 +11,10 @@ from saltlite.auth.acl import Principal
 from saltlite.errors import NoTargetError, RefusedError, StoreError
 from saltlite.master.handlers import publish, results
 from saltlite.master.handlers.delivery import CANCELS_MAX, handle_pull, release_due
-from saltlite.master.handlers.jobs import Follower
+from saltlite.master.handlers.jobs import JobFollower
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.results import Passing, Reported, Settled, report_rejected, store_passing, store_reports
-from saltlite.master.processes.context import TELL_S, Answer, HandlerConfig, Identity, Master
+from saltlite.master.processes.context import TELL_S, Answer, HandlerConfig, Master, MasterIdentity
 from saltlite.master.store.ports import OpenJob
 from saltlite.model.events import tag_job_return, tag_resource_refused
 from saltlite.model.ids import Jid, MinionId, TargetId
@@ -66,7 +66,7 @@ class Office:
         self.clock = ManualClock(wall=NOW)
         self.store = MemoryStore()
         self.link = Link()
-        who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+        who = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
         terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
         self.master = Master(self.store, self.clock, who, terms, cast("Any", self.link), *inventory())
         self._requests = 0
@@ -372,7 +372,7 @@ def test_a_follower_is_told_which_minion_a_resource_belongs_to(office: Office) -
     office.segment(WEB1, segment_id(part_id(jid, 1), 0), answered(A))
     office.says(WEB1, ret(jid), body=b"\xc3")
     assert answer.follow is not None
-    news = Follower(office.master, cast("Any", answer.follow)).news()
+    news = JobFollower(office.master, cast("Any", answer.follow)).news()
     assert news is not None
     assert news["end"]
     assert {one["id"]: one.get("minion") for one in news["returns"]} == {A: "web1", "web1": None}

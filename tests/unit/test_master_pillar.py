@@ -12,7 +12,7 @@ from saltlite.auth.acl import Principal
 from saltlite.errors import RefusedError, SaltliteError, UsageError
 from saltlite.master.handlers.documents import answer_pillar, handle_pillar_show
 from saltlite.master.handlers.operator_verbs import carry_out
-from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint
 from saltlite.pillar.compiler import MemoryPillarFiles
@@ -20,10 +20,10 @@ from saltlite.pillar.evaluation import (
     PILLARS_A_MINUTE,
     PILLARS_MEMORY,
     Evaluation,
+    EvaluationRequest,
     Evaluator,
     MemoryEvaluator,
     Pillars,
-    Wanted,
 )
 from saltlite.platform.clock import ManualClock
 from saltlite.targeting.banks import GRAINS, PILLAR
@@ -50,7 +50,7 @@ def master(
     evaluator: Evaluator | None = None,
 ) -> Master:
     signed = certificate(NOW)
-    who = Identity(fingerprint(signed.fleet_public), signed, bytes(32))
+    who = MasterIdentity(fingerprint(signed.fleet_public), signed, bytes(32))
     made_of = MemoryPillarFiles({"base": files})
     pillars = Pillars(made_of, evaluator or MemoryEvaluator(made_of), cached=cached)
     terms = HandlerConfig(5.0, 60.0, frozenset({0}))
@@ -207,9 +207,9 @@ class Slow:
     """An evaluator that answers when the test says so."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Wanted, Callable[[Evaluation], None]]] = []
+        self.asked: list[tuple[EvaluationRequest, Callable[[Evaluation], None]]] = []
 
-    def evaluate(self, wanted: Wanted, done: Callable[[Evaluation], None]) -> None:
+    def evaluate(self, wanted: EvaluationRequest, done: Callable[[Evaluation], None]) -> None:
         self.asked.append((wanted, done))
 
 

@@ -12,7 +12,7 @@ from saltlite.auth.acl import Principal
 from saltlite.errors import NoTargetError, RefusedError
 from saltlite.master.handlers import functions, publish
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.processes.context import Answer, HandlerConfig, Identity, Master
+from saltlite.master.processes.context import Answer, HandlerConfig, Master, MasterIdentity
 from saltlite.master.store.ports import StoreWriter
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetState
@@ -40,7 +40,7 @@ class Office:
 
     def __init__(self) -> None:
         self.store = MemoryStore()
-        who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+        who = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
         terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
         self.master = Master(self.store, ManualClock(wall=NOW), who, terms, cast("Any", Link()), *inventory())
         self._requests = 0

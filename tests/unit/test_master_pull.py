@@ -8,7 +8,7 @@ import pytest
 
 from saltlite.errors import StoreError
 from saltlite.master.handlers.delivery import CANCELS_MAX, PAGE, handle_pull
-from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.master.protocol.sessions import DELIVERIES_MAX, HELD_MAX
 from saltlite.master.store.ports import OpenJob, TargetRow
 from saltlite.model.job import Job, TargetState
@@ -61,7 +61,7 @@ def link() -> Link:
 def master(link: Link) -> Master:
     """A master with nothing but a store; ten seconds have passed since the jobs were made."""
     signed = certificate(NOW)
-    who = Identity(fingerprint(signed.fleet_public), signed, bytes(32))
+    who = MasterIdentity(fingerprint(signed.fleet_public), signed, bytes(32))
     clock = ManualClock(wall=NOW + 10)
     return Master(MemoryStore(), clock, who, HandlerConfig(5.0, 60.0, frozenset({0})), link, *inventory())
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from saltlite.auth.acl import Granted, Principal, read_rules
 from saltlite.cli.arguments import parse_arguments
 from saltlite.errors import RefusedError, SaltliteError
-from saltlite.master.handlers.functions import Known, depends_on_signature
+from saltlite.master.handlers.functions import FunctionSupport, depends_on_signature
 from saltlite.model.ids import MinionId
 from saltlite.model.signature import TYPES
 from saltlite.targeting.fleet import Selection
@@ -162,6 +162,6 @@ def test_words_mean_the_same_with_signatures_where_none_are_asked_for(signatures
         args, kwargs = parse_arguments(words)
     except SaltliteError:
         return  # the client asks for a description first
-    if not depends_on_signature(FunctionCall("m.f", args, kwargs), Known(Selection(minions), fleet.master)):
+    if not depends_on_signature(FunctionCall("m.f", args, kwargs), FunctionSupport(Selection(minions), fleet.master)):
         typed = parse_arguments(words, signatures)
         assert (typed, repr(typed)) == ((args, kwargs), repr((args, kwargs)))

@@ -10,7 +10,7 @@ from saltlite.master.handlers import registration as registering
 from saltlite.master.handlers.documents import PER_MINUTE
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState
-from saltlite.resources.registry.admission import QUOTA, REASONS_MAX, Rules
+from saltlite.resources.registry.admission import QUOTA, REASONS_MAX, RegistrationRules
 from saltlite.wire.codec import encode_document
 from tests.support.master import Office
 from tests.support.store import key
@@ -33,7 +33,7 @@ def test_a_registration_is_acknowledged_and_found_and_one_event_tells_it(office:
 
 
 def test_no_event_tells_of_registrations_when_the_configuration_says_so() -> None:
-    office = Office("ma", rules=Rules(events=False))
+    office = Office("ma", rules=RegistrationRules(events=False))
     office.register("ma", DUMMIES)
     assert office.events("resource/") == []
 
@@ -124,7 +124,7 @@ def test_every_bad_entry_is_named_up_to_a_limit(office: Office) -> None:
 
 
 def test_more_resources_than_the_quota_are_refused_and_the_old_ones_stay() -> None:
-    office = Office("ma", rules=Rules(quota=3))
+    office = Office("ma", rules=RegistrationRules(quota=3))
     office.register("ma", DUMMIES)
     said = office.register("ma", {"dummy": ["d1", "d2"], "probe": ["p1", "p2"]})
     assert said["names"] == ["it registers 4 resources, and resource_quota of the master allows 3"]

@@ -11,7 +11,7 @@ from saltlite.master.handlers import keys, registration
 from saltlite.master.handlers import registration as registering
 from saltlite.master.handlers.documents import agrees
 from saltlite.model.ids import MinionId
-from saltlite.resources.registry.admission import Rules
+from saltlite.resources.registry.admission import RegistrationRules
 from saltlite.resources.registry.primary import Conflict
 from saltlite.targeting.banks import RESOURCE_GRAINS
 from saltlite.wire.codec import encode_document
@@ -42,7 +42,7 @@ def test_a_resource_of_another_minion_stays_with_it_and_both_are_told(office: Of
 
 
 def test_where_the_newest_wins_the_resource_moves_with_its_grains() -> None:
-    office = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
+    office = Office("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
     office.register("ma", DUMMIES, grains={"dummy:d1": {"of": "ma"}, "dummy:d2": {"of": "ma"}})
     office.register("mb", {"dummy": ["d1"]}, grains={"dummy:d1": {"of": "mb"}})
     assert (office.owned("ma"), office.owned("mb")) == ({"dummy": ["d2"]}, {"dummy": ["d1"]})
@@ -53,7 +53,7 @@ def test_where_the_newest_wins_the_resource_moves_with_its_grains() -> None:
 
 
 def test_two_minions_do_not_take_one_resource_from_each_other_for_ever() -> None:
-    office = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
+    office = Office("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
     office.register("ma", DUMMIES)
     office.register("mb", {"dummy": ["d1"]})
     said = office.register("ma", DUMMIES, grains={"dummy:d2": {"n": 1}})
@@ -62,14 +62,14 @@ def test_two_minions_do_not_take_one_resource_from_each_other_for_ever() -> None
 
 
 def test_what_was_lost_to_another_minion_is_no_disagreement() -> None:
-    office = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
+    office = Office("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
     office.register("ma", DUMMIES)
     office.register("mb", {"dummy": ["d1"]})
     assert agrees(office.master, MinionId("ma"))
 
 
 def test_what_was_lost_is_had_again_when_the_other_minion_releases_it() -> None:
-    office = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
+    office = Office("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
     data = encode_document({"resources": DUMMIES})
     office.send("ma", "resources", data)
     office.register("mb", {"dummy": ["d1"]})
@@ -80,7 +80,7 @@ def test_what_was_lost_is_had_again_when_the_other_minion_releases_it() -> None:
 
 
 def test_a_full_disk_does_not_make_the_master_forget_what_a_minion_lost() -> None:
-    office = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
+    office = Office("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
     office.register("ma", DUMMIES)
     office.register("mb", {"dummy": ["d1"]})
     office.shared.cache.full = True
@@ -91,7 +91,7 @@ def test_a_full_disk_does_not_make_the_master_forget_what_a_minion_lost() -> Non
 
 
 def test_who_gives_a_resource_up_and_registers_it_later_is_the_newest() -> None:
-    office = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
+    office = Office("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
     for minion, ids in (("ma", ["d1"]), ("mb", ["d1"]), ("ma", []), ("ma", ["d1"])):
         office.register(minion, {"dummy": ids})
     assert (office.owned("ma"), office.owned("mb")) == ({"dummy": ["d1"]}, {})
@@ -99,7 +99,7 @@ def test_who_gives_a_resource_up_and_registers_it_later_is_the_newest() -> None:
 
 @pytest.mark.parametrize("conflict", Conflict)
 def test_what_an_operator_gave_to_another_minion_is_not_taken_back(conflict: Conflict) -> None:
-    office = Office("ma", "mb", rules=Rules(conflict=conflict))
+    office = Office("ma", "mb", rules=RegistrationRules(conflict=conflict))
     office.register("ma", DUMMIES)
     office.register("mb", {})
     office.ask("resource_transfer", srn="dummy:d1", minion="mb")
@@ -132,7 +132,7 @@ def test_the_same_refusal_again_is_no_news(office: Office) -> None:
 
 
 def test_a_policy_keeps_back_what_a_minion_may_not_register() -> None:
-    office = Office("ma", "mb", rules=Rules(policy={"m[a]": ["dummy:d*", "ssh:*"]}))
+    office = Office("ma", "mb", rules=RegistrationRules(policy={"m[a]": ["dummy:d*", "ssh:*"]}))
     assert office.register("ma", {"dummy": ["d1", "x1"], "ssh": ["x1"]})["names"] == [
         "dummy:x1 may not be registered by ma: resource_policy of the master"
     ]
@@ -142,8 +142,8 @@ def test_a_policy_keeps_back_what_a_minion_may_not_register() -> None:
 
 
 def test_a_release_by_a_minion_does_not_touch_what_another_took_meanwhile() -> None:
-    first = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
-    second = Office(rules=Rules(conflict=Conflict.NEWEST), shared=first.shared)
+    first = Office("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
+    second = Office(rules=RegistrationRules(conflict=Conflict.NEWEST), shared=first.shared)
     first.register("ma", {"dummy": ["x"]})
     second.register("mb", {"dummy": ["x"]})
     first.register("ma", {})
@@ -181,7 +181,7 @@ def test_of_a_key_that_goes_while_grains_are_stored_nothing_stays(
 def test_what_another_minion_takes_while_grains_are_stored_has_the_grains_of_that_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rules = Rules(conflict=Conflict.NEWEST)
+    rules = RegistrationRules(conflict=Conflict.NEWEST)
     office = Office("ma", "mb", rules=rules)
     other = Office(rules=rules, shared=office.shared)
     meanwhile(monkeypatch, lambda: other.register("mb", {"dummy": ["d1"]}, grains={"dummy:d1": {"of": "mb"}}))

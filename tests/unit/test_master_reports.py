@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from saltlite.master.handlers.results import Passing, Reported, Settled, store_reports
-from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.master.store.ports import TargetRow
 from saltlite.model.job import TargetState
 from saltlite.model.keys import fingerprint
@@ -25,7 +25,7 @@ class Desk:
     """A store with one job of web1, and what becomes of what web1 says of jobs."""
 
     def __init__(self) -> None:
-        who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+        who = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
         terms = HandlerConfig(5.0, 60.0, frozenset({0}))
         self.store = MemoryStore()
         self.master = Master(self.store, ManualClock(wall=NOW), who, terms, cast("Any", None), *inventory())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.master.protocol.effects import CloseConnection, Presence, Pull, Report, Send
+from saltlite.master.protocol.effects import CloseConnection, MinionReport, Presence, Pull, Send
 from saltlite.master.protocol.session_manager import (
     BLOCKED_RETRY_S,
     PULL_AGAIN_S,
@@ -66,7 +66,7 @@ def test_another_key_that_is_accepted_for_the_same_id_replaces_the_session_of_th
     newer.decided("accepted")
     table.take()
     older.say({"t": "job_state", **MESSAGES["job_state"]})
-    assert of(Report, table.take()) == []
+    assert of(MinionReport, table.take()) == []
     assert [up.fingerprint for up in table.manager.sessions.present()] == [newer.key]
 
 
@@ -314,7 +314,7 @@ def test_a_large_return_is_granted_put_together_and_reported_once() -> None:
     assert guest.heard() == [{"t": "grant", "jid": JID}]
     guest.say({"t": "return_chunk", "jid": JID, "offset": 0, "data": body[:CHUNK]})
     guest.say({"t": "return_chunk", "jid": JID, "offset": CHUNK, "data": body[CHUNK:]})
-    (report,) = of(Report, table.take())
+    (report,) = of(MinionReport, table.take())
     assert (report.message["jid"], report.body) == (JID, body)
 
 
@@ -341,7 +341,7 @@ def test_how_a_part_for_resources_ended_has_no_body(body: bytes) -> None:
         }
     )
     assert table.refused() == {"bad-message": 1}
-    assert of(Report, table.take()) == []
+    assert of(MinionReport, table.take()) == []
 
 
 @pytest.mark.parametrize(("result", "body"), [(part_id(Jid(JID), 1), b""), (segment_id(part_id(Jid(JID), 1), 0), b"x")])
@@ -351,7 +351,7 @@ def test_the_end_of_a_part_and_segments_of_it_are_reported(result: str, body: by
     table.take()
     said = {**MESSAGES["return"], "jid": result, "state": "interrupted", "body": body, "size": len(body)}
     guest.say({"t": "return", **said})
-    (report,) = of(Report, table.take())
+    (report,) = of(MinionReport, table.take())
     assert (report.message["jid"], report.body) == (result, body)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.master.protocol.effects import CloseConnection, Decide, Report, Send
+from saltlite.master.protocol.effects import CloseConnection, Decide, MinionReport, Send
 from saltlite.master.protocol.session_manager import DECIDING_MAX, DECISION_S
 from saltlite.master.protocol.sessions import PENDING_SESSIONS
 from saltlite.wire import frames
@@ -77,7 +77,7 @@ def test_a_hello_with_a_weak_key_is_refused_and_leaves_nothing() -> None:
         guest = Guest(table, f"m{number}")
         guest.raw(frames.hello(b"\0" * 32, FLEET))
     assert table.refused() == {"bad-handshake": OPEN_HANDSHAKES_PER_ADDRESS * 2}
-    assert frames.parse(Guest(table, "web1").hello()).__class__ is frames.Reply
+    assert frames.parse(Guest(table, "web1").hello()).__class__ is frames.ReplyFrame
 
 
 def test_a_second_hello_ends_the_handshake() -> None:
@@ -124,7 +124,7 @@ def test_auth_that_the_table_does_not_describe_reaches_nobody(changed: dict[str,
     table = Table()
     guest = Guest(table, "web1")
     answer = frames.parse(guest.hello())
-    assert isinstance(answer, frames.Reply)
+    assert isinstance(answer, frames.ReplyFrame)
     guest.handshake.read(answer.message)
     guest.raw(guest.auth(**changed))
     assert of(Decide, table.take()) == []
@@ -135,7 +135,7 @@ def test_an_auth_with_a_changed_byte_reaches_nobody() -> None:
     table = Table()
     guest = Guest(table, "web1")
     answer = frames.parse(guest.hello())
-    assert isinstance(answer, frames.Reply)
+    assert isinstance(answer, frames.ReplyFrame)
     guest.handshake.read(answer.message)
     raw = bytearray(guest.auth())
     raw[10] ^= 1
@@ -158,29 +158,29 @@ def test_one_address_gets_busy_above_its_open_handshakes() -> None:
     table = Table(per_address=OPEN_HANDSHAKES_PER_ADDRESS)
     for number in range(OPEN_HANDSHAKES_PER_ADDRESS):
         table.clock.advance(0.1)
-        assert isinstance(frames.parse(Guest(table, f"m{number}").hello()), frames.Reply)
+        assert isinstance(frames.parse(Guest(table, f"m{number}").hello()), frames.ReplyFrame)
     table.clock.advance(0.1)
-    assert isinstance(frames.parse(Guest(table, "late").hello()), frames.Busy)
-    assert isinstance(frames.parse(Guest(table, "web1", address="10.0.0.10").hello()), frames.Reply)
+    assert isinstance(frames.parse(Guest(table, "late").hello()), frames.BusyFrame)
+    assert isinstance(frames.parse(Guest(table, "web1", address="10.0.0.10").hello()), frames.ReplyFrame)
 
 
 def test_query_above_the_rate_of_an_address_is_answered_with_busy() -> None:
     guest = Guest(Table(per_address=1.0), "web1")
     guest.raw(frames.query())
     guest.raw(frames.query())
-    assert isinstance(frames.parse(guest.mine()[1].frame), frames.Busy)
+    assert isinstance(frames.parse(guest.mine()[1].frame), frames.BusyFrame)
 
 
 def test_all_addresses_together_have_a_limit_of_open_handshakes_and_begun_ones_go_on() -> None:
     table = Table()
     first = Guest(table, "first", address="10.9.9.9")
     answer = frames.parse(first.hello())
-    assert isinstance(answer, frames.Reply)
+    assert isinstance(answer, frames.ReplyFrame)
     for number in range(OPEN_HANDSHAKES - 1):
         table.clock.advance(0.002)
         Guest(table, f"m{number}", address=f"10.1.{number // 256}.{number % 256}").hello()
     late = Guest(table, "late", address="10.8.8.8")
-    assert isinstance(frames.parse(late.hello()), frames.Busy)
+    assert isinstance(frames.parse(late.hello()), frames.BusyFrame)
     first.handshake.read(answer.message)
     first.raw(first.auth())
     assert len(of(Decide, table.take())) == 1
@@ -197,7 +197,7 @@ def test_before_the_verdict_a_minion_may_beat_and_say_good_bye_and_nothing_else(
     assert guest.alive
     guest.say({"t": "job_state", "jid": JID, "state": "received", "reason": ""})
     effects = table.take()
-    assert of(Report, effects) == []
+    assert of(MinionReport, effects) == []
     assert CloseConnection(guest.number, guest.address) in effects
     assert table.refused() == {"not-accepted": 1}
 

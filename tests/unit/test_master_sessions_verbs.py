@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.master.protocol.effects import CloseConnection, Report
+from saltlite.master.protocol.effects import CloseConnection, MinionReport
 from saltlite.wire.messages import VERBS, Sender, functions_digest, functions_message
 from tests.support.memory_fleet import MESSAGES, Guest, Table, of
 
@@ -32,7 +32,7 @@ def test_every_verb_in_every_state_is_taken_exactly_when_the_table_says_so(verb:
     if not allowed:
         expected = "not-accepted" if row is not None and row.sender is Sender.MINION else "unknown-verb"
     assert dict(table.refused()) == ({expected: 1} if expected else {})
-    reported = bool(of(Report, table.take()))
+    reported = bool(of(MinionReport, table.take()))
     assert reported is (allowed and verb in {"job_state", "return", "functions", "digest"})
 
 
@@ -49,7 +49,7 @@ def test_a_field_too_many_or_too_few_costs_the_session(verb: str) -> None:
         table.take()
         guest.say(message)
         assert table.refused() == {"bad-message": 1}
-        assert of(Report, table.take()) == []
+        assert of(MinionReport, table.take()) == []
 
 
 def test_what_is_reported_is_filed_under_the_session_and_nothing_else() -> None:
@@ -57,7 +57,7 @@ def test_what_is_reported_is_filed_under_the_session_and_nothing_else() -> None:
     guest = table.join("web1")
     table.take()
     guest.say({"t": "return", **MESSAGES["return"]})
-    (report,) = of(Report, table.take())
+    (report,) = of(MinionReport, table.take())
     assert (report.id, report.fingerprint, report.body) == ("web1", guest.key, b"\xc0")
 
 
@@ -73,7 +73,7 @@ def test_a_false_digest_of_functions_is_refused_because_other_minions_share_dige
     digest = functions_digest(["a.b(c)"], whole=whole)
     guest.say({"t": "functions", "digest": digest, "functions": functions, "whole": not whole})
     assert table.refused() == {"bad-message": 1}
-    assert of(Report, table.take()) == []
+    assert of(MinionReport, table.take()) == []
 
 
 def test_functions_that_changed_during_a_session_are_what_presence_says_from_then_on() -> None:
@@ -104,7 +104,7 @@ def test_a_replayed_frame_is_not_acted_on() -> None:
     raw = guest.seal({"t": "job_state", **MESSAGES["job_state"]})
     guest.raw(raw)
     guest.raw(raw)
-    assert len(of(Report, table.take())) == 1
+    assert len(of(MinionReport, table.take())) == 1
     assert table.refused() == {"replay": 1}
 
 

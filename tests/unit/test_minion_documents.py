@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from saltlite.minion.processes.ipc_messages import FORGED
-from saltlite.minion.sync import AGAIN_S, HOLDS_S, DocumentCallbacks, Documents
+from saltlite.minion.sync import AGAIN_S, HOLDS_S, DocumentCallbacks, DocumentSync
 from saltlite.wire.codec import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message, Sender, check, response_message
@@ -34,7 +34,7 @@ class Master:
         hooks = DocumentCallbacks(
             self.pillars.append, lambda ok, reasons: self.registered.append((ok, reasons)), self._look_again
         )
-        self.minion = Documents(self, self._ask, self._tell, hooks)
+        self.minion = DocumentSync(self, self._ask, self._tell, hooks)
 
     def _look_again(self) -> None:
         self.looks_again += 1

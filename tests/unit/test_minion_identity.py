@@ -9,7 +9,7 @@ import pytest
 from saltlite.config.minion import MinionConfig
 from saltlite.errors import MisconfiguredError, RemoteProtocolError, StartupError
 from saltlite.minion.processes import identity
-from saltlite.minion.processes.identity import Fleet
+from saltlite.minion.processes.identity import PinnedFleet
 from saltlite.model.keys import Fingerprint, JoinToken, fingerprint
 from saltlite.wire.certificates import encode_chain, succeed
 from tests.support.keys import FLEET_PRIVATE, FLEET_PUBLIC, NOW, certificate, seed
@@ -19,13 +19,15 @@ ONE, TWO = succeed(FIRST, SECOND, serial=1, time=0), succeed(SECOND, THIRD, seri
 FIRST_ID, SECOND_ID, THIRD_ID = fingerprint(FLEET_PUBLIC), fingerprint(ONE.new_public), fingerprint(TWO.new_public)
 
 
-def fleet_of(folder: Path, *, first_use: bool = False, token: Fingerprint | None = None, fleet: str = "") -> Fleet:
+def fleet_of(
+    folder: Path, *, first_use: bool = False, token: Fingerprint | None = None, fleet: str = ""
+) -> PinnedFleet:
     """The minion is started."""
     config = MinionConfig(pki_dir=str(folder), fleet=fleet, trust_on_first_use=first_use)
-    return Fleet(config, JoinToken(token, "t" * 8, "s" * 32) if token is not None else None)
+    return PinnedFleet(config, JoinToken(token, "t" * 8, "s" * 32) if token is not None else None)
 
 
-def believe(fleet: Fleet, key: bytes, chain: bytes = b"") -> None:
+def believe(fleet: PinnedFleet, key: bytes, chain: bytes = b"") -> None:
     """A master shows a certificate by that fleet key."""
     fleet.believe(certificate(NOW, fleet=key), chain, int(NOW))
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from saltlite.minion.jobs.job_process import SPARES_IDLE_S, SPARES_MAX, JobCall, JobProcess, PreforkPool
+from saltlite.minion.jobs.job_process import SPARES_IDLE_S, SPARES_MAX, JobProcess, JobSpec, PreforkPool
 from saltlite.minion.jobs.job_server import RunningNotes
 from saltlite.model.job import CLAIMED
 
@@ -119,7 +119,7 @@ def test_processes_are_released_when_no_job_came_for_a_while_and_not_while_jobs_
 @pytest.mark.parametrize("claimed", [False, True])
 def test_the_process_of_a_job_that_is_being_signalled_is_not_reused(tmp_path: Path, *, claimed: bool) -> None:
     notes = RunningNotes(str(tmp_path))
-    notes.note(JobCall(JID, [("test.ping", [], {})], "root"), 4000, 1.0)
+    notes.note(JobSpec(JID, [("test.ping", [], {})], "root"), 4000, 1.0)
     if claimed:
         (tmp_path / JID).rename(tmp_path / (JID + CLAIMED))
     assert notes.forget(JID) is not claimed

@@ -8,7 +8,7 @@ import pytest
 
 from saltlite.errors import JournalError
 from saltlite.minion.jobs.job_process import HELD_RESULT_MAX
-from saltlite.minion.jobs.results import HELD_BYTES, Results
+from saltlite.minion.jobs.results import HELD_BYTES, ResultStore
 from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.model.job import TargetState
 from saltlite.testing.disk import MemoryDisk, memory_spool
@@ -30,7 +30,7 @@ class Broken:
         self.disk = MemoryDisk(before=self._before)
         spool = memory_spool(self.disk)
         spool.open()
-        self.results = Results(spool)
+        self.results = ResultStore(spool)
 
     def _before(self, operation: str) -> None:
         if self.error and operation in ("create", "write"):

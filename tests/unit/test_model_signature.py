@@ -12,8 +12,8 @@ from saltlite.model.signature import (
     OMITTED,
     PARAMETERS_MAX,
     RISK_MAX,
-    Kind,
     Parameter,
+    ParameterKind,
     Signature,
     absent_text,
     by_name,
@@ -43,11 +43,11 @@ def test_a_text_is_a_name_parameters_and_a_risk() -> None:
         "pkg.install",
         Signature(
             [
-                Parameter("name", Kind.POSITIONAL_ONLY, ("str", "None"), "None"),
-                Parameter("refresh", Kind.EITHER, (), "False"),
-                Parameter("more", Kind.REST, ("str",)),
-                Parameter("only", Kind.KEYWORD_ONLY, ("bool",)),
-                Parameter("rest", Kind.KEYWORDS),
+                Parameter("name", ParameterKind.POSITIONAL_ONLY, ("str", "None"), "None"),
+                Parameter("refresh", ParameterKind.EITHER, (), "False"),
+                Parameter("more", ParameterKind.REST, ("str",)),
+                Parameter("only", ParameterKind.KEYWORD_ONLY, ("bool",)),
+                Parameter("rest", ParameterKind.KEYWORDS),
             ]
         ),
         "remove",

@@ -13,16 +13,16 @@ from saltlite.pillar.evaluation import (
     WAITING_MAX,
     WAITING_PER_ASKER,
     EvaluationQueue,
-    Place,
+    QueuedEvaluation,
 )
 from saltlite.wire.limits import FILE_ASKS_AT_ONCE
 
 
-def place(asker: str, ticket: int = 0, *, about: str = "", size: int = 1, at: float = 0.0) -> Place[int]:
-    return Place(asker, about or asker, size, at, ticket)
+def place(asker: str, ticket: int = 0, *, about: str = "", size: int = 1, at: float = 0.0) -> QueuedEvaluation[int]:
+    return QueuedEvaluation(asker, about or asker, size, at, ticket)
 
 
-def queue(*places: Place[int]) -> EvaluationQueue[int]:
+def queue(*places: QueuedEvaluation[int]) -> EvaluationQueue[int]:
     made: EvaluationQueue[int] = EvaluationQueue()
     for one in places:
         assert made.offer(one) == ""

@@ -17,7 +17,7 @@ from saltlite.errors import DamagedError
 from saltlite.hooks import read_hooks
 from saltlite.master.handlers.delivery import handle_pull
 from saltlite.master.handlers.events import EventStream
-from saltlite.master.handlers.jobs import Follower
+from saltlite.master.handlers.jobs import JobFollower
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Follow, Watch
 from saltlite.master.processes.hooks import Hooks
@@ -193,7 +193,7 @@ def test_states_of_another_version_cost_the_rows_that_have_them(site: Site) -> N
 @pytest.mark.parametrize("sql", ["state = 'teleported'", "retcode = 'none'", "body = 5", "duration_ms = 'long'"])
 def test_a_return_that_is_damaged_is_told_of_as_one(site: Site, sql: str) -> None:
     damage(site, f"UPDATE returns SET {sql} WHERE jid = ?", JID)  # noqa: S608 - constants
-    follower = Follower(site.master, Follow(JID, 0, once=True))
+    follower = JobFollower(site.master, Follow(JID, 0, once=True))
     news = follower.news()
     assert news is not None
     (one,) = site.store.returns(JID)

@@ -21,19 +21,19 @@ def refusal(frame: bytes) -> str:
     return caught.value.reason
 
 
-def parsed_hello(frame: bytes) -> frames.Hello:
+def parsed_hello(frame: bytes) -> frames.HelloFrame:
     hello = frames.parse(frame)
-    assert isinstance(hello, frames.Hello)
+    assert isinstance(hello, frames.HelloFrame)
     return hello
 
 
 def test_every_frame_reads_back_as_it_was_built() -> None:
     built = {
-        frames.reply(b"r" * 96): frames.Reply(b"r" * 96),
-        frames.auth(b"a" * 64): frames.Auth(b"a" * 64),
-        frames.busy(2**32 - 1): frames.Busy(2**32 - 1),
-        frames.query(): frames.Query(),
-        frames.fleet(b"f" * 32): frames.Fleet(b"f" * 32),
+        frames.reply(b"r" * 96): frames.ReplyFrame(b"r" * 96),
+        frames.auth(b"a" * 64): frames.AuthFrame(b"a" * 64),
+        frames.busy(2**32 - 1): frames.BusyFrame(2**32 - 1),
+        frames.query(): frames.QueryFrame(),
+        frames.fleet(b"f" * 32): frames.FleetFrame(b"f" * 32),
     }
     assert [frames.parse(frame) for frame in built] == list(built.values())
     assert parsed_hello(frames.hello(E, FLEET)).message == E
@@ -41,7 +41,7 @@ def test_every_frame_reads_back_as_it_was_built() -> None:
 
 def test_a_data_frame_shows_its_numbers_and_stays_whole() -> None:
     raw = frames.data_prefix(2**64 - 2) + (7).to_bytes(8, "big") + b"c" * 16
-    assert frames.parse(raw) == frames.Data(session=2**64 - 2, counter=7, raw=raw)
+    assert frames.parse(raw) == frames.DataFrame(session=2**64 - 2, counter=7, raw=raw)
 
 
 def test_the_layout_is_the_documented_one() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
 from saltlite.wire import frames
-from saltlite.wire.frames import PLAINTEXT_MAX, Session
+from saltlite.wire.frames import PLAINTEXT_MAX, SecureSession
 from saltlite.wire.limits import CHUNK, FRAME_MAX
 from saltlite.wire.noise import Handshake, Role, public_of
 
@@ -26,12 +26,12 @@ def shaken(seed: str = "") -> tuple[Handshake, Handshake]:
     return first, second
 
 
-def pair(seed: str = "") -> tuple[Session, Session]:
+def pair(seed: str = "") -> tuple[SecureSession, SecureSession]:
     first, second = shaken(seed)
-    return Session(first), Session(second)
+    return SecureSession(first), SecureSession(second)
 
 
-def refusal(receiver: Session, frame: bytes) -> str:
+def refusal(receiver: SecureSession, frame: bytes) -> str:
     with pytest.raises(RemoteProtocolError) as caught:
         receiver.open(frame)
     return caught.value.reason
@@ -53,8 +53,8 @@ def test_both_sides_have_the_same_id_and_know_the_proved_key_of_the_other() -> N
 def test_the_id_is_derived_from_the_handshake_hash() -> None:
     first, second = shaken()
     expected = hashlib.sha256(b"session" + second.hash).digest()[:8]
-    assert Session(first).id.to_bytes(8, "big") == expected
-    assert pair("again")[0].id != Session(second).id
+    assert SecureSession(first).id.to_bytes(8, "big") == expected
+    assert pair("again")[0].id != SecureSession(second).id
 
 
 def test_a_frame_carries_its_session_and_a_rising_counter() -> None:
@@ -65,7 +65,7 @@ def test_a_frame_carries_its_session_and_a_rising_counter() -> None:
 
 def test_the_nonce_is_the_counter_as_noise_spells_it() -> None:
     first, second = shaken()
-    minion = Session(first)
+    minion = SecureSession(first)
     _, receiving = second.split()
     for plaintext in (b"zero", b"one"):
         frame = minion.seal(plaintext)
@@ -167,4 +167,4 @@ def test_a_peer_that_counts_past_the_end_is_refused(monkeypatch: pytest.MonkeyPa
 
 def test_no_session_comes_from_an_unfinished_handshake() -> None:
     with pytest.raises(LocalProtocolError):
-        Session(Handshake(Role.INITIATOR, key("is"), b"p", key("ie")))
+        SecureSession(Handshake(Role.INITIATOR, key("is"), b"p", key("ie")))

@@ -20,7 +20,7 @@ from saltlite.errors import CommandExecutionError, RefusedError, StartupError, U
 from saltlite.loader.index import build_index, cached_index, is_own_folder
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from saltlite.minion.jobs.rpc_client import EventSender
+from saltlite.minion.jobs.rpc_client import RpcEventSender
 from saltlite.minion.jobs.rpc_server import SOCKET_NAME
 from saltlite.model.execution import Execution
 from saltlite.model.ids import MinionId, parse_minion_id
@@ -210,7 +210,7 @@ def _index(opts: dict[str, Any], *, with_more: bool) -> Index:
 
 def _given(config: MinionConfig) -> dict[str, Any]:
     """The additional dunder names of modules."""
-    return {**_files(config), "__events__": EventSender(ThroughDaemon(config.data_dir))}
+    return {**_files(config), "__events__": RpcEventSender(ThroughDaemon(config.data_dir))}
 
 
 def _files(config: MinionConfig) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from saltlite.auth.acl import (
     HOOK,
     RUNNER,
     WHEEL,
+    AccessVerdict,
     Action,
     Call,
     Principal,
-    Verdict,
     authorize,
     is_operator,
     judge,
@@ -190,7 +190,7 @@ def handle_acl_explain(master: Master, principal: Principal, request: Mapping[st
         chosen = _chosen(master, principal, target, call)
         verdict = _verdict(master, who, call, chosen)
     except RefusedError as error:
-        chosen, verdict = _within(master, principal, target), Verdict((), frozenset(), str(error))
+        chosen, verdict = _within(master, principal, target), AccessVerdict((), frozenset(), str(error))
     return Answer(
         {
             **common,
@@ -216,9 +216,9 @@ def _within(master: Master, principal: Principal, target: Target) -> Selection:
     return chosen if within is None else narrowed(chosen, within)
 
 
-def _verdict(master: Master, who: Principal, call: Call, chosen: Selection) -> Verdict:
+def _verdict(master: Master, who: Principal, call: Call, chosen: Selection) -> AccessVerdict:
     if is_operator(who, master.terms):
-        return Verdict((), frozenset())
+        return AccessVerdict((), frozenset())
     action = Action("publish", call, sorted(chosen.minions), chosen.resources)
     return judge(who, action, master.terms, master.selects)
 

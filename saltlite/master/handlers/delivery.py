@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from saltlite.errors import DamagedError, UsageError
-from saltlite.master.handlers.minions import Change, ensure
+from saltlite.master.handlers.minions import PresenceChange, ensure
 from saltlite.master.processes.context import LinkPort, Master, RecentProofs
 from saltlite.master.protocol.sessions import HELD_MAX
 from saltlite.master.store.ports import (
@@ -148,7 +148,7 @@ def handle_pull(master: Master, ask: dict[str, Any]) -> None:
     store = master.store
     fresh = ask["session"] is not None
     if fresh:
-        ensure(master, Change(*ask["session"]))
+        ensure(master, PresenceChange(*ask["session"]))
     found = [one for one in store.unsettled(minion) if fresh or one[1] is TargetState.QUEUED]
     cancelled = store.cancelled(sorted({split_part(part)[0] for part, _state in found}))
     ended = [one for one in found if split_part(one[0])[0] in cancelled]

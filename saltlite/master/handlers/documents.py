@@ -29,7 +29,7 @@ from saltlite.master.processes.context import Answer, Later, Master
 from saltlite.model.clock import Clock
 from saltlite.model.events import tag_pillar_ended
 from saltlite.model.ids import MinionId, parse_minion_id
-from saltlite.pillar.evaluation import Evaluation, Wanted
+from saltlite.pillar.evaluation import Evaluation, EvaluationRequest
 from saltlite.targeting.banks import GRAINS, GRAINS_MAX, KEY_NAMES_MAX, LEAVES_MAX, PILLAR, Banks, leaves_of
 from saltlite.wire.codec import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK, DOC_MAX, KIB, MIB
@@ -98,7 +98,7 @@ class _Window:
         return not self._sent or now - self._sent[-1][0] >= 60.0
 
 
-class Documents:
+class DocumentBuffer:
     """The incomplete documents of one MWorker."""
 
     def __init__(self, clock: Clock, memory: int = DOCUMENTS_MEMORY) -> None:
@@ -205,7 +205,7 @@ Respond = Callable[[Message], None]
 """Called once with the response to a minion's message."""
 
 
-def answer(master: Master, documents: Documents, minion: MinionId, message: Message, respond: Respond) -> None:
+def answer(master: Master, documents: DocumentBuffer, minion: MinionId, message: Message, respond: Respond) -> None:
     """Answer a message of that minion: `respond` is called once, now or in a later turn."""
     match message["t"]:
         case "doc_put":
@@ -246,7 +246,7 @@ def take_grains(master: Master, minion: MinionId, data: bytes) -> list[str]:
     return []
 
 
-def answer_document(master: Master, documents: Documents, minion: MinionId, message: Message) -> Message:
+def answer_document(master: Master, documents: DocumentBuffer, minion: MinionId, message: Message) -> Message:
     """The response to a `doc_put`: "ok", with refused parts in `names`, and `more` if the minion should look for its
     resources again; "refused", with the reasons; or "busy", and the minion sends it again."""
     n = message["n"]
@@ -306,7 +306,7 @@ def handle_pillar_show(master: Master, principal: Principal, request: Mapping[st
     if not master.pillars.any_to_make():
         return Answer({"pillar": {}, "top": {}, "mistakes": []})
     grains = master.banks.bank(GRAINS).get(minion) or {}
-    wanted = Wanted(f"user {principal.label}", minion, grains, names=True)
+    wanted = EvaluationRequest(f"user {principal.label}", minion, grains, names=True)
 
     def fields(made: Evaluation) -> dict[str, Any]:
         _report_ended(master, minion, made)
@@ -342,7 +342,7 @@ def answer_pillar(master: Master, minion: MinionId, message: Message, respond: R
     grains = master.banks.bank(GRAINS)
     # The digest is read first: if newer grains are stored in between, the minion asks again.
     digest = grains.digest(minion)
-    wanted = Wanted(f"minion {minion}", minion, grains.get(minion) or {})
+    wanted = EvaluationRequest(f"minion {minion}", minion, grains.get(minion) or {})
     master.pillars.evaluator.evaluate(wanted, lambda made: respond(_first_piece(master, minion, n, made, (digest,))))
 
 

@@ -27,7 +27,7 @@ from saltlite.model.ids import Jid, MinionId, TargetId, parse_srn
 from saltlite.model.job import JobFilter
 from saltlite.model.keys import KeyState
 from saltlite.model.redaction import is_secret_argument
-from saltlite.model.signature import Kind, Signature, bind, is_absent, outputter_of, parse_signature
+from saltlite.model.signature import ParameterKind, Signature, bind, is_absent, outputter_of, parse_signature
 from saltlite.targeting.fleet import Selection
 from saltlite.wire.job_body import FunctionCall
 
@@ -140,7 +140,7 @@ def _unsupported(kind: str, fun: str) -> UsageError:
 # -- function sets and signatures
 
 
-class Known:
+class FunctionSupport:
     """The function sets of a selection, each with the number of targets that have it."""
 
     def __init__(self, selection: Selection, master: Master) -> None:
@@ -192,7 +192,7 @@ class _Reporters:
         return {"minions": self.minions, "of": having, "one": self.one}
 
 
-def described(fun: str, known: Known) -> dict[str, Any]:
+def described(fun: str, known: FunctionSupport) -> dict[str, Any]:
     """`signatures`, the different texts, with `takers`, who reports each; `risks`, with who reports which; `lacking`,
     how many targets do not have the function; `unknown`, how many may have it and have not reported its signature.
 
@@ -227,7 +227,7 @@ def described(fun: str, known: Known) -> dict[str, Any]:
     }
 
 
-def outputter_for(funs: Sequence[str], known: Known) -> str:
+def outputter_for(funs: Sequence[str], known: FunctionSupport) -> str:
     """The outputter that all signatures of a single function name, or ""."""
     if len(funs) != 1:
         return ""
@@ -235,7 +235,7 @@ def outputter_for(funs: Sequence[str], known: Known) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def depends_on_signature(call: FunctionCall, known: Known) -> bool:
+def depends_on_signature(call: FunctionCall, known: FunctionSupport) -> bool:
     """Whether a client that knows the signatures could read the call's arguments as other values.
 
     Without a signature a client reads a word as the value that it plainly is (`saltlite.cli.arguments`). An annotation
@@ -262,7 +262,9 @@ def _is_of(value: object, types: Sequence[str]) -> bool:
 # -- calls that can be published
 
 
-def publishable_calls(calls: Sequence[FunctionCall], known: Known, *, may_be_missing: bool) -> tuple[FunctionCall, ...]:
+def publishable_calls(
+    calls: Sequence[FunctionCall], known: FunctionSupport, *, may_be_missing: bool
+) -> tuple[FunctionCall, ...]:
     """The calls, if each can be made on at least one target; arguments for parameters named as secrets are marked.
 
     With `may_be_missing` a target without the function counts, because the executor that was asked for may know what to
@@ -278,7 +280,7 @@ def publishable_calls(calls: Sequence[FunctionCall], known: Known, *, may_be_mis
     return tuple(replace(call, hidden=_secret_indexes(call, known)) if call.args else call for call in calls)
 
 
-def _secret_indexes(call: FunctionCall, known: Known) -> list[int]:
+def _secret_indexes(call: FunctionCall, known: FunctionSupport) -> list[int]:
     having, secret = 0, [0] * len(call.args)
     for signature, count in known.signatures(call.fun):
         having += count
@@ -288,7 +290,7 @@ def _secret_indexes(call: FunctionCall, known: Known) -> list[int]:
     return [index for index, count in enumerate(secret) if count and 2 * count >= having]
 
 
-def _problem(call: FunctionCall, known: Known, *, may_be_missing: bool) -> str:
+def _problem(call: FunctionCall, known: FunctionSupport, *, may_be_missing: bool) -> str:
     """Why the call can be made on no target, as a sentence, or ""; the first target where it can ends the search."""
     problem = ""
     for functions, _count, _first in known.sets():
@@ -304,7 +306,7 @@ def _problem(call: FunctionCall, known: Known, *, may_be_missing: bool) -> str:
     return f"{problem}." if problem else _no_such_function(call.fun, known)
 
 
-def _no_such_function(fun: str, known: Known) -> str:
+def _no_such_function(fun: str, known: FunctionSupport) -> str:
     sets = [functions for functions, _count, _first in known.sets() if functions is not None]
     names = {name for functions in sets for name, text in functions.functions.items() if not is_absent(text)}
     near = nearest(fun, names)
@@ -357,7 +359,7 @@ FUNCTION_SETS_MAX = 32
 JIDS_MAX = 50
 """Jobs of one answer, the newest first."""
 
-_BY_NAME = frozenset({Kind.EITHER, Kind.KEYWORD_ONLY})
+_BY_NAME = frozenset({ParameterKind.EITHER, ParameterKind.KEYWORD_ONLY})
 
 KINDS = ("target", "minion", "function", "argument", "jid", "key")
 

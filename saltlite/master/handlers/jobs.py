@@ -30,7 +30,7 @@ from saltlite.model.ids import (
     parse_minion_id,
     resource_index_srn_key,
 )
-from saltlite.model.job import TERMINAL, Job, JobFilter, JobSummary, Outcome, Return, TargetDetail, TargetState
+from saltlite.model.job import TERMINAL, Job, JobFilter, JobSummary, Return, TargetDetail, TargetOutcome, TargetState
 from saltlite.model.redaction import without_secrets
 from saltlite.wire.job_body import JobRecord, decode_record, holds_secrets
 from saltlite.wire.limits import MIB
@@ -133,7 +133,7 @@ def _filter(request: Mapping[str, Any]) -> JobFilter:
     if max(len(fun), len(user)) > GLOB_MAX:
         raise UsageError(f"a function or a user has at most {GLOB_MAX} characters")
     try:
-        outcome = Outcome(request["state"]) if "state" in request else None
+        outcome = TargetOutcome(request["state"]) if "state" in request else None
     except ValueError:
         raise UsageError(f"a job is failed, missing, open or ok, not {request['state'][:40]!r}") from None
     return JobFilter(
@@ -274,7 +274,7 @@ def handle_follow(master: Master, principal: Principal, request: Mapping[str, An
     return Answer(fields, follow=Follow(jid, request["after"], request.get("once", False)))
 
 
-class Follower:
+class JobFollower:
     """The states and returns of one job for one client, from its cursor on."""
 
     def __init__(self, master: Master, follow: Follow) -> None:

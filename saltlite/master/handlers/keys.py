@@ -17,7 +17,7 @@ from saltlite.errors import SaltliteError, StoreError, UsageError
 from saltlite.master.handlers.registration import forget, id_collision
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Answer, Master, Question
-from saltlite.master.protocol.keyring import Presented, Verdict, decide, refusal
+from saltlite.master.protocol.keyring import KeyVerdict, Presented, decide, refusal
 from saltlite.master.store.ports import PartRow, StoreWriter, TokenRecord
 from saltlite.model.events import tag_auth, tag_key
 from saltlite.model.ids import MinionId, parse_minion_id
@@ -191,7 +191,7 @@ def handle_decide(master: Master, ask: dict[str, Any]) -> None:
     try:
         verdict = _decide(master, presented)
     except StoreError:
-        verdict = Verdict("busy")
+        verdict = KeyVerdict("busy")
     master.link.decided(ask["session"], verdict.state, presented.id, verdict.drop)
 
 
@@ -217,16 +217,16 @@ def handle_suspect(master: Master, ask: dict[str, Any]) -> None:
         store.put_event(tag_auth(), data, master.clock.wall())
 
 
-def _decide(master: Master, presented: Presented) -> Verdict:
+def _decide(master: Master, presented: Presented) -> KeyVerdict:
     known = master.store.key(presented.fingerprint)
     if known is not None and known.id == presented.id and known.state is KeyState.ACCEPTED:
         # The usual case when a fleet reconnects: nothing to write, so no transaction.
-        return Verdict(KeyState.ACCEPTED)
+        return KeyVerdict(KeyState.ACCEPTED)
     now = master.clock.wall()
     with master.store.write() as store:
         verdict = _without_id_collision(master, decide(presented, store, now))
         if verdict.use_token and not store.use_token(verdict.use_token):
-            return Verdict("busy")
+            return KeyVerdict("busy")
         for old in verdict.drop:
             store.delete_key(old)
         if verdict.put is not None:
@@ -244,7 +244,7 @@ def _decide(master: Master, presented: Presented) -> Verdict:
     return verdict
 
 
-def _without_id_collision(master: Master, verdict: Verdict) -> Verdict:
+def _without_id_collision(master: Master, verdict: KeyVerdict) -> KeyVerdict:
     """A key whose id is a resource's stays pending, even with a token or a known fingerprint; `how` says why."""
     record = verdict.put
     if record is None or record.state is not KeyState.ACCEPTED:
@@ -253,7 +253,7 @@ def _without_id_collision(master: Master, verdict: Verdict) -> Verdict:
     if not problem:
         return verdict
     record = replace(record, state=KeyState.PENDING, how=f"first contact; not accepted, for {problem}")
-    return Verdict(KeyState.PENDING, record, drop=verdict.drop)
+    return KeyVerdict(KeyState.PENDING, record, drop=verdict.drop)
 
 
 # -- join tokens

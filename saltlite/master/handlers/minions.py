@@ -81,7 +81,7 @@ def handle_heard(master: Master, principal: Principal, request: Mapping[str, Any
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PresenceChange:
     """One row of the link's `presence` message."""
 
     id: MinionId
@@ -94,7 +94,7 @@ class Change:
     functions: str
 
 
-def notice(master: Master, changes: list[Change], *, whole: bool) -> None:
+def notice(master: Master, changes: list[PresenceChange], *, whole: bool) -> None:
     """Update this MWorker's view. With `whole`, minions that are not in `changes` are away."""
     if whole:
         master.present.clear()
@@ -105,7 +105,7 @@ def notice(master: Master, changes: list[Change], *, whole: bool) -> None:
             master.present.pop(change.id, None)
 
 
-def record(master: Master, changes: list[Change], *, whole: bool) -> None:
+def record(master: Master, changes: list[PresenceChange], *, whole: bool) -> None:
     """Store the changes: last_seen, start events, jobs that were lost with a minion's disk. One MWorker does this.
 
     Raises StoreError; then only history is lost, and the next change writes the minion's row again.
@@ -154,7 +154,7 @@ def record(master: Master, changes: list[Change], *, whole: bool) -> None:
         master.link.fetch(minion, "functions")
 
 
-def ensure(master: Master, session: Change) -> None:
+def ensure(master: Master, session: PresenceChange) -> None:
     """Store a session that the store does not know, because it failed when the session began, or an MWorker died.
 
     This comes before any job is sent in the session, so that the store knows it may have been delivered. Raises
@@ -165,7 +165,7 @@ def ensure(master: Master, session: Change) -> None:
         record(master, [session], whole=False)
 
 
-def _gone(master: Master, changes: list[Change]) -> list[MinionRow]:
+def _gone(master: Master, changes: list[PresenceChange]) -> list[MinionRow]:
     """Minions that are up in the store since an earlier link process, which ended before they did.
 
     That process may have sent them whatever was committed before it died, so they count as seen until now: otherwise

@@ -54,7 +54,7 @@ class Field(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextField:
     """Text that can be written as UTF-8 and has no NUL character; `longest` counts characters."""
 
     longest: int = TEXT_MAX
@@ -70,7 +70,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Opaque:
+class OpaqueField:
     """Text of any characters, which is only compared with a pattern: an invalid token is refused as a failed login."""
 
     longest: int
@@ -82,7 +82,7 @@ class Opaque:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class IntegerField:
     """An integer from `least` to `most`."""
 
     least: int = 0
@@ -95,7 +95,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberField:
     """A finite number from `least` to `most`."""
 
     least: float = 0
@@ -111,7 +111,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class BooleanField:
     """True or False."""
 
     def problem(self, value: object) -> str:
@@ -119,7 +119,7 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
+class BytesField:
     """Bytes."""
 
     longest: int
@@ -131,7 +131,7 @@ class Data:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListField:
     """A list of items of one type, or of any."""
 
     item: Field | None = None
@@ -151,7 +151,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class MapField:
     """A map from texts to any values."""
 
     most: int = KEYS_MAX
@@ -181,20 +181,20 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallField:
     """One function of a job: [function, arguments, keyword arguments]."""
 
     def problem(self, value: object) -> str:
         match value:
             case [str() as fun, list(), dict() as kwargs]:
-                wrong = Text().problem(fun)
-                return wrong or (f"keyword arguments: {wrong}" if (wrong := Table().problem(kwargs)) else "")
+                wrong = TextField().problem(fun)
+                return wrong or (f"keyword arguments: {wrong}" if (wrong := MapField().problem(kwargs)) else "")
         return "it must be a list of a function, its arguments and its keyword arguments"
 
 
-Names: Final = Listed(Text())
+Names: Final = ListField(TextField())
 """A list of texts."""
-NamesOrText: Final = OneOf((Text(), Names))
+NamesOrText: Final = OneOf((TextField(), Names))
 """One name, several with commas, or a list of them."""
 
 
@@ -210,9 +210,9 @@ def _is_unicode(text: str) -> bool:
 
 
 PROTOCOL_VERSION = 1
-NAME = Text(8192)
+NAME = TextField(8192)
 """A name, an id, a path or a word. This is longer than any limit of a handler, whose error names that limit."""
-TOKEN = Opaque(8192)
+TOKEN = OpaqueField(8192)
 SHOWN_MAX = 80
 """Characters of a wrong value that an answer repeats."""
 
@@ -232,33 +232,33 @@ class OperatorVerb:
 
 
 VERBS: dict[str, OperatorVerb] = {
-    "login": OperatorVerb(auth.handle_login, {"backend": NAME, "username": NAME, "password": Text()}),
+    "login": OperatorVerb(auth.handle_login, {"backend": NAME, "username": NAME, "password": TextField()}),
     "logout": OperatorVerb(auth.handle_logout),
     "whoami": OperatorVerb(auth.handle_whoami),
     "auth_token_list": OperatorVerb(auth.handle_auth_token_list),
     "auth_token_revoke": OperatorVerb(auth.handle_auth_token_revoke, {"ids": Names}),
     "acl_explain": OperatorVerb(
         auth.handle_acl_explain,
-        {"user": NAME, "tgt": Text(), "tgt_type": NAME, "fun": NAME, "args": Listed(), "kwargs": Table()},
+        {"user": NAME, "tgt": TextField(), "tgt_type": NAME, "fun": NAME, "args": ListField(), "kwargs": MapField()},
         {"groups": Names},
     ),
     "publish": OperatorVerb(
         publish.handle_publish,
-        {"request_id": NAME, "tgt": Text(), "tgt_type": NAME, "calls": Listed(Call())},
+        {"request_id": NAME, "tgt": TextField(), "tgt_type": NAME, "calls": ListField(CallField())},
         {
-            "deliver_ms": Whole(),
-            "run_ms": Whole(),
-            "follow": Flag(),
-            "subset": Whole(),
-            "batch": Table(),
-            "metadata": Table(),
+            "deliver_ms": IntegerField(),
+            "run_ms": IntegerField(),
+            "follow": BooleanField(),
+            "subset": IntegerField(),
+            "batch": MapField(),
+            "metadata": MapField(),
             "origin": NAME,
             "module_executors": NamesOrText,
-            "executor_opts": Table(),
+            "executor_opts": MapField(),
             "ret": NamesOrText,
             "runner": NAME,
             "consent": Names,
-            "untyped": Flag(),
+            "untyped": BooleanField(),
         },
     ),
     "copy_begin": OperatorVerb(files.handle_copy_begin),
@@ -267,14 +267,14 @@ VERBS: dict[str, OperatorVerb] = {
         {
             "area": NAME,
             "path": NAME,
-            "offset": Whole(most=2**53),
-            "data": Data(files.PIECE_MAX),
-            "mode": Whole(most=0o7777),
+            "offset": IntegerField(most=2**53),
+            "data": BytesField(files.PIECE_MAX),
+            "mode": IntegerField(most=0o7777),
         },
     ),
     "copy_end": OperatorVerb(files.handle_copy_end, {"area": NAME, "jid": NAME}),
-    "describe": OperatorVerb(publish.handle_describe, {"tgt": Text(), "tgt_type": NAME, "funs": Names}),
-    "follow": OperatorVerb(jobs.handle_follow, {"jid": NAME, "after": Whole()}, {"once": Flag()}),
+    "describe": OperatorVerb(publish.handle_describe, {"tgt": TextField(), "tgt_type": NAME, "funs": Names}),
+    "follow": OperatorVerb(jobs.handle_follow, {"jid": NAME, "after": IntegerField()}, {"once": BooleanField()}),
     "job_kill": OperatorVerb(jobs.handle_job_kill, {"jid": NAME}),
     "job_list": OperatorVerb(
         jobs.handle_job_list,
@@ -283,39 +283,43 @@ VERBS: dict[str, OperatorVerb] = {
             "minion": NAME,
             "fun": NAME,
             "user": NAME,
-            "since": Number(),
-            "until": Number(),
+            "since": NumberField(),
+            "until": NumberField(),
             "state": NAME,
-            "limit": Whole(),
+            "limit": IntegerField(),
             "before": NAME,
-            "whole": Flag(),
+            "whole": BooleanField(),
         },
     ),
     "job_show": OperatorVerb(jobs.handle_job_show, {"jid": NAME}),
-    "events": OperatorVerb(events.handle_events, {"pattern": NAME}, {"after": Whole(), "since": Number()}),
-    "event_send": OperatorVerb(events.handle_event_send, {"tag": NAME, "data": Table()}, {"runner": NAME}),
+    "events": OperatorVerb(events.handle_events, {"pattern": NAME}, {"after": IntegerField(), "since": NumberField()}),
+    "event_send": OperatorVerb(events.handle_event_send, {"tag": NAME, "data": MapField()}, {"runner": NAME}),
     "lacking": OperatorVerb(functions.handle_lacking, {"fun": NAME}),
     "runner_event": OperatorVerb(
         events.handle_runner_event,
         {"jid": NAME, "funs": Names},
-        {"retcode": Whole(-(2**63)), "duration_ms": Whole()},
+        {"retcode": IntegerField(-(2**63)), "duration_ms": IntegerField()},
     ),
     "status": OperatorVerb(minions.handle_status),
     "key_list": OperatorVerb(keys.handle_key_list),
     "key_change": OperatorVerb(keys.handle_key_change, {"action": NAME, "fingerprints": Names}),
     "key_preaccept": OperatorVerb(keys.handle_key_preaccept, {"id": NAME, "fingerprint": NAME}),
     "key_finger": OperatorVerb(keys.handle_key_finger),
-    "token_create": OperatorVerb(keys.handle_token_create, {"uses": Whole(), "expires_s": Number(), "id_glob": NAME}),
+    "token_create": OperatorVerb(
+        keys.handle_token_create, {"uses": IntegerField(), "expires_s": NumberField(), "id_glob": NAME}
+    ),
     "token_revoke": OperatorVerb(keys.handle_token_revoke, {"token_id": NAME}),
-    "cloud_event": OperatorVerb(events.handle_cloud_event, {"machine": NAME, "what": NAME, "data": Table()}),
-    "hook": OperatorVerb(events.handle_hook, {"path": NAME, "data": Table()}, authorizes=True),
+    "cloud_event": OperatorVerb(events.handle_cloud_event, {"machine": NAME, "what": NAME, "data": MapField()}),
+    "hook": OperatorVerb(events.handle_hook, {"path": NAME, "data": MapField()}, authorizes=True),
     "heard": OperatorVerb(minions.handle_heard, {"ids": Names}),
     "minions": OperatorVerb(minions.handle_minions),
-    "match": OperatorVerb(targets.handle_match, {"tgt": Text(), "tgt_type": NAME}, {"explain": NAME}),
+    "match": OperatorVerb(targets.handle_match, {"tgt": TextField(), "tgt_type": NAME}, {"explain": NAME}),
     "cached": OperatorVerb(
-        minions.handle_cached, {"bank": NAME, "tgt": Text(), "tgt_type": NAME}, {"after": NAME, "names": Flag()}
+        minions.handle_cached,
+        {"bank": NAME, "tgt": TextField(), "tgt_type": NAME},
+        {"after": NAME, "names": BooleanField()},
     ),
-    "cache_clear": OperatorVerb(minions.handle_cache_clear, {"banks": Names, "tgt": Text(), "tgt_type": NAME}),
+    "cache_clear": OperatorVerb(minions.handle_cache_clear, {"banks": Names, "tgt": TextField(), "tgt_type": NAME}),
     "pillar_show": OperatorVerb(documents.handle_pillar_show, {"id": NAME}),
     "served": OperatorVerb(files.handle_served, {"operation": NAME}, {"env": NAME, "after": NAME}),
     "resource_list": OperatorVerb(resources.handle_resource_list, {}, {"type": NAME, "minion": NAME, "after": NAME}),

@@ -20,7 +20,7 @@ from saltlite.auth.acl import OPTIONS_ALONE, Action, Call, Principal, authorize
 from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.master.handlers.delivery import LASTS_MAX_MS, batch_of, release, send
 from saltlite.master.handlers.functions import (
-    Known,
+    FunctionSupport,
     SupportedTargets,
     checked_function,
     depends_on_signature,
@@ -137,7 +137,7 @@ def handle_publish(master: Master, principal: Principal, fields: Mapping[str, An
 
     typed = request.consent is None or not request.untyped
     supported = _resolve(master, principal, request.target, request.actions(master.budget, typed=typed))
-    known = Known(supported.selection, master)
+    known = FunctionSupport(supported.selection, master)
     if request.consent is not None:
         question = _question(master, request, supported.selection, known)
         if question is not None:
@@ -170,7 +170,7 @@ def handle_describe(master: Master, principal: Principal, fields: Mapping[str, A
         raise UsageError(f"describe takes 1 to {CALLS_MAX} functions, not {len(funs)}")
     actions = [Action("describe", Call(fun, kwargs=None)) for fun in funs]
     selection = _resolve(master, principal, target_of(fields), actions).selection
-    return Answer(_description(master, funs, selection, Known(selection, master)))
+    return Answer(_description(master, funs, selection, FunctionSupport(selection, master)))
 
 
 # -- parse
@@ -240,7 +240,9 @@ def _authorise_on(master: Master, principal: Principal, actions: Sequence[Action
 # -- ask
 
 
-def _question(master: Master, request: PublishRequest, selection: Selection, known: Known) -> dict[str, Any] | None:
+def _question(
+    master: Master, request: PublishRequest, selection: Selection, known: FunctionSupport
+) -> dict[str, Any] | None:
     """The description that the client needs before it can publish; None if it needs none."""
     description = _description(master, request.functions, selection, known)
     risks = {row["risk"] for one in description["functions"].values() for row in one["risks"]}
@@ -248,7 +250,7 @@ def _question(master: Master, request: PublishRequest, selection: Selection, kno
     return description if untyped or risks - (request.consent or frozenset()) else None
 
 
-def _description(master: Master, funs: Sequence[str], selection: Selection, known: Known) -> dict[str, Any]:
+def _description(master: Master, funs: Sequence[str], selection: Selection, known: FunctionSupport) -> dict[str, Any]:
     owners = [*selection.minions, *selection.resources.values()]
     return {
         "count": len(owners),
@@ -262,12 +264,12 @@ def _description(master: Master, funs: Sequence[str], selection: Selection, know
 
 
 def _publishable(
-    master: Master, principal: Principal, request: PublishRequest, selection: Selection, known: Known
+    master: Master, principal: Principal, request: PublishRequest, selection: Selection, known: FunctionSupport
 ) -> tuple[FunctionCall, ...]:
     """The calls as they are published. Raises NoTargetError, UsageError and RefusedError if the job cannot be."""
     _refuse_no_targets(master, principal, request, selection, master.store)
     may_be_missing = not KNOWING.issuperset(request.execution.executors)
-    known = known if request.subset is None else Known(selection, master)
+    known = known if request.subset is None else FunctionSupport(selection, master)
     calls = publishable_calls(request.calls, known, may_be_missing=may_be_missing)
     unknown = [name for name in request.returners if name not in master.terms.returners]
     if unknown:
@@ -387,7 +389,7 @@ def _replayed(master: Master, principal: Principal, request: PublishRequest, jid
     if job is None:
         return _answer(master, request, jid, None, {}, "")
     owners = {srn: owner for owner, srns in job.resources.items() for srn in srns}
-    outputter = outputter_for(request.functions, Known(Selection(frozenset(job.minions), owners), master))
+    outputter = outputter_for(request.functions, FunctionSupport(Selection(frozenset(job.minions), owners), master))
     return _answer(master, request, jid, job, unknown_names(master, principal, job), outputter)
 
 

@@ -34,7 +34,7 @@ from saltlite.model.ids import MinionId, TargetId, parse_srn, resource_index_srn
 from saltlite.model.keys import KeyState
 from saltlite.resources.registry.admission import (
     LOOKS,
-    Missing,
+    MissingResources,
     RegistrationContext,
     admit,
     read_registration,
@@ -284,7 +284,7 @@ def _functions(what: _Settling, known: Registered) -> Mapping[str, Mapping[str, 
     return {**old, **what.registering.functions}
 
 
-def _still_held(missed: StillManaged, held: Mapping[str, Holding]) -> dict[str, Missing]:
+def _still_held(missed: StillManaged, held: Mapping[str, Holding]) -> dict[str, MissingResources]:
     """The missing resources that the minion still manages."""
     found = {}
     for kind, one in missed.missing.items():
@@ -402,7 +402,7 @@ def _report_refusals(master: Master, store: StoreWriter, minion: MinionId, what:
 class StillManaged:
     """The resources that a minion keeps although it did not find them. `was`: type -> how many it managed."""
 
-    missing: Mapping[str, Missing]
+    missing: Mapping[str, MissingResources]
     was: Mapping[str, int]
 
     def srns(self) -> frozenset[TargetId]:
@@ -452,7 +452,7 @@ def _counted(kind: str, registering: RegistrationContext, kept: StillManaged) ->
     return f"of resource type {kind} {found} were found where {kept.was[kind]} were, and the missing {count} stay"
 
 
-def _waits(missing: Missing) -> str:
+def _waits(missing: MissingResources) -> str:
     left = LOOKS - missing.looks
     return f"until {left} more {'look agrees' if left == 1 else 'looks agree'}"
 
@@ -498,7 +498,7 @@ def yields(master: Master, claimant: MinionId) -> Any:
     return missed
 
 
-def srns_of(missing: Mapping[str, Missing]) -> Iterable[TargetId]:
+def srns_of(missing: Mapping[str, MissingResources]) -> Iterable[TargetId]:
     """The missing resources."""
     return (resource_index_srn_key(kind, bare_id) for kind, one in missing.items() for bare_id in one.since)
 

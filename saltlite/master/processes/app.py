@@ -25,7 +25,7 @@ from saltlite.config.options import opts_of
 from saltlite.errors import MisconfiguredError, RefusedError, StartupError
 from saltlite.master.processes import identity
 from saltlite.master.processes import link_channel as ipc
-from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.master.processes.identity import PKI_LOOK_S, RENEW_S, Renewal
 from saltlite.master.processes.supervisor import (
     HOOKS,
@@ -61,7 +61,7 @@ from saltlite.platform.reactor import Reactor
 from saltlite.platform.shared_fill_times import SharedFillTimes
 from saltlite.platform.stream import Acceptor, Channel, Peer, PortInUseError, listen_tcp, listen_unix
 from saltlite.platform.turn_board import TurnBoard
-from saltlite.resources.registry.admission import Rules
+from saltlite.resources.registry.admission import RegistrationRules
 from saltlite.resources.registry.primary import Conflict
 from saltlite.targeting.banks import Banks
 
@@ -427,8 +427,8 @@ def _loaded_inventory(config: MasterConfig) -> Callable[[], tuple[ResourceRegist
     return lambda: (ResourceRegistry(opts), LocalBanks(config.cachedir))
 
 
-def _rules(config: MasterConfig) -> Rules:
-    return Rules(
+def _rules(config: MasterConfig) -> RegistrationRules:
+    return RegistrationRules(
         conflict=Conflict(config.resource_conflict),
         policy=config.resource_policy,
         quota=config.resource_quota,
@@ -569,7 +569,7 @@ def _open_master(
     from saltlite.pillar.files import DiskPillarFiles  # noqa: PLC0415 - as in _run_mworker
 
     certificate = identity.certificate_of(config.pki_dir)
-    who = Identity(fingerprint(certificate.fleet_public), certificate, identity.job_key(config.pki_dir))
+    who = MasterIdentity(fingerprint(certificate.fleet_public), certificate, identity.job_key(config.pki_dir))
     open_store = _loaded_store(paths)
     open_inventory = _loaded_inventory(config)
     operators = frozenset({0, os.geteuid()})

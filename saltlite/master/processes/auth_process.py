@@ -162,7 +162,7 @@ WAIT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PasswordVerdict:
     """A backend's verdict on a name and a password. `reason` is an error message for the caller, or ""."""
 
     ok: bool
@@ -170,9 +170,11 @@ class Verdict:
     reason: str = ""
 
 
-Done = Callable[[Verdict], None]
+Done = Callable[[PasswordVerdict], None]
 
-_GONE = Verdict(ok=False, reason="the process that checks passwords does not answer: try again, or look at the log")
+_GONE = PasswordVerdict(
+    ok=False, reason="the process that checks passwords does not answer: try again, or look at the log"
+)
 
 
 class Backends:
@@ -199,7 +201,7 @@ class Backends:
             return
         self._channel.send(pack({"n": number, "backend": backend, "user": user, "password": password}))
 
-    def _answered(self, number: int, verdict: Verdict) -> None:
+    def _answered(self, number: int, verdict: PasswordVerdict) -> None:
         done = self._asked.pop(number, None)
         if done is not None:
             done(verdict)
@@ -218,7 +220,7 @@ class Backends:
     def _on_batch(self, batch: list[bytes]) -> None:
         for data in batch:
             said = unpack(data)
-            self._answered(said["n"], Verdict(said["ok"], tuple(said["groups"]), said["reason"]))
+            self._answered(said["n"], PasswordVerdict(said["ok"], tuple(said["groups"]), said["reason"]))
 
     def _closed(self, _reason: str) -> None:
         self._channel = None

@@ -18,7 +18,7 @@ from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import Job, Target, TargetKind
 from saltlite.model.keys import Fingerprint
 from saltlite.pillar.evaluation import Pillars
-from saltlite.resources.registry.admission import Rules
+from saltlite.resources.registry.admission import RegistrationRules
 from saltlite.resources.registry.registry import Registry
 from saltlite.targeting import resolve
 from saltlite.targeting.banks import Banks
@@ -105,7 +105,7 @@ class LinkPort(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class MasterIdentity:
     """This master's certificate, and the Ed25519 seed that signs jobs (32 bytes)."""
 
     fleet: Fingerprint
@@ -131,7 +131,7 @@ class HandlerConfig:
     """The folder of files in transit of `saltlite cp`."""
     nodegroups: Nodegroups = field(default_factory=dict)
     """Name -> target."""
-    resources: Rules = field(default_factory=Rules)
+    resources: RegistrationRules = field(default_factory=RegistrationRules)
     """Who may register which resources."""
     granted: Granted = field(default_factory=Granted)
     """The rights of users who are no operators."""
@@ -201,7 +201,7 @@ class Master:
 
     store: Store
     clock: Clock
-    identity: Identity
+    identity: MasterIdentity
     terms: HandlerConfig
     link: LinkPort
     registry: Registry

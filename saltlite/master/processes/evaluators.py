@@ -22,7 +22,7 @@ from typing import Any
 from saltlite.errors import LocalProtocolError, RefusedError, UnreachableError
 from saltlite.pillar import evaluator_process
 from saltlite.pillar.compiler import Nodegroups, PillarFiles
-from saltlite.pillar.evaluation import WAIT_S, Evaluation, EvaluationQueue, Place, Wanted
+from saltlite.pillar.evaluation import WAIT_S, Evaluation, EvaluationQueue, EvaluationRequest, QueuedEvaluation
 from saltlite.pillar.evaluator_process import new_note, noted
 from saltlite.platform import logs
 from saltlite.platform.children import how
@@ -74,7 +74,7 @@ class _Process:
     note: mmap.mmap
     child: Child = field(init=False)
     channel: Channel = field(init=False)
-    place: Place[_Question] | None = None
+    place: QueuedEvaluation[_Question] | None = None
     timer: Timer | None = None
     since: float = 0.0
     cpu_before: float = 0.0
@@ -121,7 +121,7 @@ class Evaluators:
     def _asked(self, channel: Channel, data: bytes) -> None:
         asked = unpack(data)
         question = _Question(channel, asked["n"], asked["raw"])
-        place = Place(asked["asker"], asked["id"], len(data), self._reactor.now(), question)
+        place = QueuedEvaluation(asked["asker"], asked["id"], len(data), self._reactor.now(), question)
         refusal = self._queue.offer(place)
         if refusal:
             self._say(question, Evaluation(problem=refusal))
@@ -201,7 +201,7 @@ class Evaluators:
         """It closed its socket, or its answer is too large."""
         process.child.signal(signal.SIGKILL)
 
-    def _free(self, process: _Process) -> Place[_Question] | None:
+    def _free(self, process: _Process) -> QueuedEvaluation[_Question] | None:
         place, process.place = process.place, None
         if process.timer is not None:
             process.timer.cancel()
@@ -237,7 +237,7 @@ class Evaluators:
             self._killed(process, place, status)
         self._next()
 
-    def _killed(self, process: _Process, place: Place[_Question], status: int | None) -> None:
+    def _killed(self, process: _Process, place: QueuedEvaluation[_Question], status: int | None) -> None:
         pause_s = self._queue.killed(place, self._reactor.now())
         file = noted(process.note)
         why = process.too_much or f"its process ended ({how(status)})"
@@ -276,7 +276,7 @@ class Evaluations:
         self._asked: dict[int, tuple[Done, Timer]] = {}
         self._numbers = 0
 
-    def evaluate(self, wanted: Wanted, done: Done) -> None:
+    def evaluate(self, wanted: EvaluationRequest, done: Done) -> None:
         if self._channel is None:
             self._connect()
         if self._channel is None:

@@ -11,7 +11,7 @@ from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId, TargetId, parse_srn, resource_index_srn_key
 from saltlite.model.resourcelook import TypeReport, read_report
 from saltlite.model.signature import by_name
-from saltlite.resources.registry.admission import Missing
+from saltlite.resources.registry.admission import MissingResources
 from saltlite.resources.registry.primary import Views
 from saltlite.resources.registry.registry import Registry
 from saltlite.targeting.banks import GRAINS, PILLAR, RESOURCE_GRAINS, RESOURCE_TYPES, Bank, Banks
@@ -160,7 +160,7 @@ class Registered:
     """Resources that went from it to another minion, where they stay when it registers them again."""
     claims: frozenset[TargetId] = frozenset()
     """Resources that it registered while others own them, at most CLAIMS_MAX."""
-    missing: Mapping[str, Missing] = field(default_factory=dict)
+    missing: Mapping[str, MissingResources] = field(default_factory=dict)
     """Type -> resources that it owns but did not find the last time."""
     reports: Mapping[str, TypeReport] = field(default_factory=dict)
     """By type: what it reports about it."""
@@ -171,7 +171,7 @@ class Registered:
         missing = self.missing.get(kind)
         return missing.since.get(bare_id) if missing is not None else None
 
-    def without_missing(self, srns: Set[TargetId]) -> Mapping[str, Missing]:
+    def without_missing(self, srns: Set[TargetId]) -> Mapping[str, MissingResources]:
         """`missing` without these resources."""
         left = {}
         for kind, one in self.missing.items():
@@ -275,7 +275,7 @@ class Registrations:
             lost=frozenset(value["lost"]),
             # Rows of earlier versions lack the following.
             claims=frozenset(value.get("claims", ())),
-            missing={kind: Missing(*one) for kind, one in value.get("missing", {}).items()},
+            missing={kind: MissingResources(*one) for kind, one in value.get("missing", {}).items()},
             reports={kind: read_report(one) for kind, one in value.get("reports", {}).items()},
         )
 

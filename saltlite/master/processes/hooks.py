@@ -63,7 +63,7 @@ Ended = Callable[[int], None]
 """Called with the retcode of a runner."""
 
 
-class Runners(Protocol):
+class RunnerPort(Protocol):
     """Runs the runner of a hook as its local user."""
 
     def run(self, hook: Hook, wanted: Firing, jid: str, ended: Ended) -> None:
@@ -81,7 +81,7 @@ class Hooks:
         hooks: tuple[Hook, ...],
         cursor: CursorFile,
         *,
-        runners: Runners | None,
+        runners: RunnerPort | None,
         wake_up: Callable[[], None],
     ) -> None:
         self._reactor = reactor

@@ -18,10 +18,10 @@ from saltlite.master.processes import link_channel as ipc
 from saltlite.master.protocol.effects import (
     CloseConnection,
     Decide,
+    MinionReport,
     MinionRequest,
     Presence,
     Pull,
-    Report,
     Send,
     Suspect,
 )
@@ -59,15 +59,15 @@ WAITING_MAX = 20_000
 """Messages kept while there is no MWorker. More are dropped, and minions repeat them."""
 
 
-ForMWorkers = Report | Decide | Pull | Suspect
+ForMWorkers = MinionReport | Decide | Pull | Suspect
 MakeChannel = Callable[[Callable[[list[bytes]], None], Callable[[str], None]], Channel]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ReportBatch:
     """Reports that an MWorker got together, and when, in monotonic seconds."""
 
-    reports: list[Report]
+    reports: list[MinionReport]
     at: float
 
 
@@ -76,7 +76,7 @@ class MWorkerChannel:
     """The channel of one MWorker, with its uncommitted batches and unanswered requests."""
 
     channel: Channel
-    batches: dict[int, Batch] = field(default_factory=dict)
+    batches: dict[int, ReportBatch] = field(default_factory=dict)
     requests: dict[tuple[int, int], MinionRequest] = field(default_factory=dict)
     """By session and number."""
 
@@ -97,7 +97,7 @@ class LinkProcess:
         self._carrying = False
         self._recorded = False
         self._stopping = False
-        self._unstored: list[Report] = []
+        self._unstored: list[MinionReport] = []
         self._left_out = 0
         self._publishers: OrderedDict[str, MWorkerChannel] = OrderedDict()
         self._committers: set[MWorkerChannel] = set()
@@ -224,7 +224,7 @@ class LinkProcess:
         if not self._mworkers:
             self._waiting += items[: WAITING_MAX - len(self._waiting)]
             return
-        batches: dict[int, tuple[MWorkerChannel, list[Report]]] = {}
+        batches: dict[int, tuple[MWorkerChannel, list[MinionReport]]] = {}
         for item in items:
             if isinstance(item, Decide):
                 self._least_busy().channel.send(pack(ipc.decide(item)))
@@ -253,14 +253,14 @@ class LinkProcess:
             mworker.requests[request.session, request.message["n"]] = request
             mworker.channel.send(pack(ipc.request(request)))
 
-    def _publisher(self, report: Report) -> MWorkerChannel:
+    def _publisher(self, report: MinionReport) -> MWorkerChannel:
         """The MWorker that published the job: the client that waits is there, and needs no wake-up."""
         # Every id of a part or a segment starts with the jid.
         publisher = self._publishers.get(report.message.get("jid", "")[:JID_DIGITS])
         return publisher if publisher in self._mworkers else self._least_busy()
 
-    def _send_batches(self, mworker: MWorkerChannel, reports: list[Report]) -> None:
-        batch: list[Report] = []
+    def _send_batches(self, mworker: MWorkerChannel, reports: list[MinionReport]) -> None:
+        batch: list[MinionReport] = []
         size = 0
         for report in reports:
             batch.append(report)
@@ -271,12 +271,12 @@ class LinkProcess:
         if batch:
             self._send_batch(mworker, batch)
 
-    def _send_batch(self, mworker: MWorkerChannel, batch: list[Report]) -> None:
+    def _send_batch(self, mworker: MWorkerChannel, batch: list[MinionReport]) -> None:
         self._numbers += 1
-        mworker.batches[self._numbers] = Batch(batch, self._reactor.now())
+        mworker.batches[self._numbers] = ReportBatch(batch, self._reactor.now())
         mworker.channel.send(pack(ipc.reports(self._numbers, batch)))
 
-    def _retry_later(self, batch: list[Report]) -> None:
+    def _retry_later(self, batch: list[MinionReport]) -> None:
         held = sum(map(_bytes_of, self._unstored))
         for report in batch:
             held += _bytes_of(report)
@@ -390,7 +390,7 @@ class LinkProcess:
                 self._manager.pull(message["ids"])
 
 
-def _bytes_of(report: Report) -> int:
+def _bytes_of(report: MinionReport) -> int:
     """An upper bound of its size, in a message and in memory."""
     texts = FUNCTIONS_BYTES_MAX if report.message["t"] == "functions" else 0
     return len(report.body or b"") + texts + REPORT_BYTES

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from saltlite.errors import RefusedError, UnreachableError
-from saltlite.master.protocol.effects import Decide, MinionRequest, Presence, Report, Suspect
+from saltlite.master.protocol.effects import Decide, MinionReport, MinionRequest, Presence, Suspect
 from saltlite.master.protocol.sessions import Delivery
 from saltlite.master.store.ports import OpenJob
 from saltlite.model.job import Job
@@ -60,7 +60,7 @@ def decide(item: Decide) -> IpcMessage:
     }
 
 
-def reports(number: int, items: Sequence[Report]) -> IpcMessage:
+def reports(number: int, items: Sequence[MinionReport]) -> IpcMessage:
     """Reports to store; answered by `committed` or `uncommitted` with the same number."""
     rows = [[item.id, item.fingerprint, item.message, item.body] for item in items]
     return {"t": "reports", "n": number, "items": rows}

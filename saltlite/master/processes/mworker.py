@@ -20,14 +20,14 @@ from saltlite.files.server import FileServer
 from saltlite.master.handlers import minions
 from saltlite.master.handlers.auth import WRONG
 from saltlite.master.handlers.delivery import handle_pull, release_due
-from saltlite.master.handlers.documents import FOR_FILES, Documents, answer
+from saltlite.master.handlers.documents import FOR_FILES, DocumentBuffer, answer
 from saltlite.master.handlers.events import EventStream, report_ended_turns
-from saltlite.master.handlers.jobs import Follower
+from saltlite.master.handlers.jobs import JobFollower
 from saltlite.master.handlers.keys import handle_decide, handle_suspect
 from saltlite.master.handlers.operator_verbs import VERBS, handle_request
 from saltlite.master.handlers.results import Passing, Reported, Settled, report_rejected, store_passing, store_reports
 from saltlite.master.processes import link_channel as ipc
-from saltlite.master.processes.auth_process import Backends, Verdict
+from saltlite.master.processes.auth_process import Backends, PasswordVerdict
 from saltlite.master.processes.context import Answer, Follow, LoginCheck, Master, Stream, Watch
 from saltlite.master.processes.link_channel import LinkAddress, LinkChannel
 from saltlite.master.processes.local_clients import ClientQueue, LocalClients, RequestScheduler
@@ -229,7 +229,7 @@ class MWorker:
         self._master = make_master(self._link)
         self._files = files
         self._backends = backends
-        self._documents = Documents(self._master.clock)
+        self._documents = DocumentBuffer(self._master.clock)
         self._clients: dict[Client, None] = {}
         self._local_clients = LocalClients()
         self._scheduler = RequestScheduler(reactor)
@@ -290,7 +290,7 @@ class MWorker:
             case "pull":
                 self._logged(lambda: handle_pull(self._master, message))
             case "presence":
-                changes = [minions.Change(*row) for row in message["items"]]
+                changes = [minions.PresenceChange(*row) for row in message["items"]]
                 minions.notice(self._master, changes, whole=message["whole"])
                 self._take_clients()
                 if message["record"]:
@@ -534,12 +534,12 @@ class MWorker:
             self._send_news(client)
 
     def _log_in(self, client: Client, login: LoginCheck) -> None:
-        def let_in(verdict: Verdict) -> None:
+        def let_in(verdict: PasswordVerdict) -> None:
             if not verdict.ok:
                 raise LoginError(verdict.reason or WRONG)
             self._send(client, {"ok": True, **login.fields(verdict.groups)})
 
-        def done(verdict: Verdict) -> None:
+        def done(verdict: PasswordVerdict) -> None:
             self._supervised(client, lambda: let_in(verdict))
 
         if self._backends is None:
@@ -548,7 +548,7 @@ class MWorker:
             self._backends.check(login.backend, login.user, login.password, done)
 
     def _open_stream(self, wanted: Follow | Watch) -> Stream:
-        return EventStream(self._master, wanted) if isinstance(wanted, Watch) else Follower(self._master, wanted)
+        return EventStream(self._master, wanted) if isinstance(wanted, Watch) else JobFollower(self._master, wanted)
 
     def _send_news(self, client: Client) -> None:
         """Send one message of the client's stream; if there was one, schedule the next."""

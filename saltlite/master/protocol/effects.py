@@ -42,7 +42,7 @@ class Decide:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class MinionReport:
     """A message that an MWorker must store: `job_state`, `functions`, `digest`, or `return` with its body."""
 
     id: str
@@ -91,7 +91,7 @@ class Suspect:
     stays: str
 
 
-Effect = Send | CloseConnection | Decide | Report | Presence | Pull | Suspect
+Effect = Send | CloseConnection | Decide | MinionReport | Presence | Pull | Suspect
 
 
 @dataclass(frozen=True, slots=True)

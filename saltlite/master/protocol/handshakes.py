@@ -26,7 +26,7 @@ from saltlite.model.clock import Clock
 from saltlite.model.keys import fingerprint_bytes
 from saltlite.wire import codec, frames
 from saltlite.wire.certificates import decode_chain, encode_chain
-from saltlite.wire.frames import Session
+from saltlite.wire.frames import SecureSession
 from saltlite.wire.limits import (
     FLEET_CHAIN_RECORDS,
     HANDSHAKE_TIMEOUT_S,
@@ -47,10 +47,10 @@ BUSY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class AuthenticatedPeer:
     """A peer that has proved the key `session.peer`, and its hello."""
 
-    session: Session
+    session: SecureSession
     hello: Message
     connection: int
     address: str
@@ -104,7 +104,7 @@ class Handshakes:
             return _busy()
         return frames.fleet(self._fleet_public)
 
-    def hello(self, route: bytes, connection: int, address: str, frame: frames.Hello) -> bytes:
+    def hello(self, route: bytes, connection: int, address: str, frame: frames.HelloFrame) -> bytes:
         """The frame that answers HELLO. Raises RemoteProtocolError."""
         now = self._clock.monotonic()
         fleet = next((fleet for fleet in self._chains if frames.hello_is_for(frame, fleet)), None)
@@ -128,13 +128,13 @@ class Handshakes:
         proof = codec.encode({"cert": self._certificate, "chain": self._chains[fleet], "now": now_s})
         return frames.reply(handshake.write(proof))
 
-    def auth(self, route: bytes, frame: frames.Auth) -> Arrival:
+    def auth(self, route: bytes, frame: frames.AuthFrame) -> AuthenticatedPeer:
         """The peer that finished its handshake. Raises RemoteProtocolError."""
         opening = self._forget(route)
         if opening is None:
             raise RemoteProtocolError("unexpected-frame", "AUTH")
         hello = check_payload(codec.decode(opening.handshake.read(frame.message)), AUTH_FIELDS)
-        return Arrival(Session(opening.handshake), hello, opening.connection, opening.address)
+        return AuthenticatedPeer(SecureSession(opening.handshake), hello, opening.connection, opening.address)
 
     def give_up(self, route: bytes) -> None:
         """Drop the handshake of that route, if there is one."""

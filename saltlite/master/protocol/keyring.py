@@ -41,7 +41,7 @@ class Presented:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class KeyVerdict:
     """The answer ("busy" when no more keys fit), and the changes to store."""
 
     state: str
@@ -51,28 +51,28 @@ class Verdict:
     """Keys to delete: the oldest conflicts of the id, or a displaced pending key."""
 
 
-def decide(presented: Presented, store: StoreReader, now: float) -> Verdict:
+def decide(presented: Presented, store: StoreReader, now: float) -> KeyVerdict:
     """The verdict about a presented key. Changes nothing in the store."""
     known = store.key(presented.fingerprint)
     if known is not None and known.id != presented.id:
-        return Verdict(KeyState.CONFLICT)
+        return KeyVerdict(KeyState.CONFLICT)
     if known is not None and known.state not in (KeyState.PENDING, KeyState.CONFLICT):
-        return Verdict(known.state)
+        return KeyVerdict(known.state)
     holder = store.holder(presented.id)
     if holder is not None:
         return _conflict(presented, known, store, now)
     if store.preaccepted(presented.id) == presented.fingerprint:
-        return Verdict(KeyState.ACCEPTED, _record(presented, known, KeyState.ACCEPTED, "pre-accepted", now))
+        return KeyVerdict(KeyState.ACCEPTED, _record(presented, known, KeyState.ACCEPTED, "pre-accepted", now))
     token = _good_token(presented, store, now)
     if token is not None:
         how = f"join token {token.token_id} of {token.created_by}"
         record = _record(presented, known, KeyState.ACCEPTED, how, now)
-        return Verdict(KeyState.ACCEPTED, record, use_token=token.token_id)
+        return KeyVerdict(KeyState.ACCEPTED, record, use_token=token.token_id)
     if known is None:
         return _first_contact(presented, store, now)
     if known.state is KeyState.PENDING and now - known.changed_at >= SEEN_EVERY_S:
-        return Verdict(KeyState.PENDING, _record(presented, known, KeyState.PENDING, known.how, now))
-    return Verdict(known.state)
+        return KeyVerdict(KeyState.PENDING, _record(presented, known, KeyState.PENDING, known.how, now))
+    return KeyVerdict(known.state)
 
 
 def refusal(record: KeyRecord, wanted: KeyState, store: StoreReader) -> str:
@@ -88,18 +88,18 @@ def refusal(record: KeyRecord, wanted: KeyState, store: StoreReader) -> str:
     return ""
 
 
-def _first_contact(presented: Presented, store: StoreReader, now: float) -> Verdict:
+def _first_contact(presented: Presented, store: StoreReader, now: float) -> KeyVerdict:
     waiting = store.pending_keys()
     network = network_of(presented.address)
     if sum(network_of(key.address) == network for key in waiting) >= PENDING_KEYS_PER_NETWORK:
-        return Verdict("busy")
+        return KeyVerdict("busy")
     drop: tuple[Fingerprint, ...] = ()
     if len(waiting) >= PENDING_KEYS:
         drop = _makes_room(presented.address, waiting, now)
         if not drop:
-            return Verdict("busy")
+            return KeyVerdict("busy")
     how = "first contact" if not presented.proof else "first contact; its join token was not accepted"
-    return Verdict(KeyState.PENDING, _record(presented, None, KeyState.PENDING, how, now), drop=drop)
+    return KeyVerdict(KeyState.PENDING, _record(presented, None, KeyState.PENDING, how, now), drop=drop)
 
 
 def _makes_room(address: str, waiting: Sequence[PendingKey], now: float) -> tuple[Fingerprint, ...]:
@@ -126,17 +126,17 @@ def _with_most(waiting: Sequence[PendingKey], place_of: Callable[[str], str]) ->
     return [key for key in waiting if count[place_of(key.address)] == most]
 
 
-def _conflict(presented: Presented, known: KeyRecord | None, store: StoreReader, now: float) -> Verdict:
+def _conflict(presented: Presented, known: KeyRecord | None, store: StoreReader, now: float) -> KeyVerdict:
     if known is not None and known.state is KeyState.CONFLICT:
-        return Verdict(KeyState.CONFLICT)
+        return KeyVerdict(KeyState.CONFLICT)
     others = [record for record in store.keys(frozenset({KeyState.CONFLICT})) if record.id == presented.id]
     others.sort(key=lambda record: record.changed_at, reverse=True)
     if len(others) >= CONFLICTS_KEPT and now - others[0].changed_at < CONFLICT_EVERY_S:
         # Keys are made faster than an operator can look at them; they are not stored.
-        return Verdict(KeyState.CONFLICT)
+        return KeyVerdict(KeyState.CONFLICT)
     drop = tuple(record.fingerprint for record in others[CONFLICTS_KEPT - 1 :])
     record = _record(presented, known, KeyState.CONFLICT, "another key holds this id", now)
-    return Verdict(KeyState.CONFLICT, record, drop=drop)
+    return KeyVerdict(KeyState.CONFLICT, record, drop=drop)
 
 
 def _good_token(presented: Presented, store: StoreReader, now: float) -> TokenRecord | None:

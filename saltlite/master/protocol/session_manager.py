@@ -26,8 +26,8 @@ from typing import Any
 
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.limits import RateLimiter
-from saltlite.master.protocol.effects import CloseConnection, Decide, Effect, Pull, Report, Send, Suspect
-from saltlite.master.protocol.handshakes import Arrival, Handshakes, Strangers
+from saltlite.master.protocol.effects import CloseConnection, Decide, Effect, MinionReport, Pull, Send, Suspect
+from saltlite.master.protocol.handshakes import AuthenticatedPeer, Handshakes, Strangers
 from saltlite.master.protocol.sessions import Contest, Delivery, DuplicateKeys, MinionSession, Sessions, comes_whole
 from saltlite.master.protocol.transfers import Key, RequestQueue, ReturnAssembly
 from saltlite.model.clock import Clock
@@ -50,7 +50,7 @@ UNANSWERED_S = 5.0
 """When an unanswered fresh pull is repeated: the store failed, or the MWorker died."""
 
 
-def _arrived(arrival: Arrival, route: bytes, now: float) -> MinionSession:
+def _arrived(arrival: AuthenticatedPeer, route: bytes, now: float) -> MinionSession:
     """The session of a peer that has proved its key."""
     return MinionSession(
         session=arrival.session,
@@ -112,7 +112,7 @@ class SessionManager:
         """A frame arrived; DATA has a negative connection. A bad one is counted, and ends session and connection."""
         try:
             frame = frames.parse(raw)
-            if isinstance(frame, frames.Data):
+            if isinstance(frame, frames.DataFrame):
                 self._data(route, frame)
             else:
                 self._greeting(route, connection, address, frame)
@@ -279,19 +279,19 @@ class SessionManager:
     # -- frames
 
     def _greeting(self, route: bytes, connection: int, address: str, frame: frames.Frame) -> None:
-        if isinstance(frame, frames.Hello):
+        if isinstance(frame, frames.HelloFrame):
             if any(peer.route == route for peer in self.sessions.on(connection)):
                 raise RemoteProtocolError("second-hello", "this connection has a session")
             answer = self._handshakes.hello(route, connection, address, frame)
             self._effects.append(Send(route, answer))
-        elif isinstance(frame, frames.Auth):
+        elif isinstance(frame, frames.AuthFrame):
             self._auth(route, frame)
-        elif isinstance(frame, frames.Query):
+        elif isinstance(frame, frames.QueryFrame):
             self._effects.append(Send(route, self._handshakes.query(address)))
         else:
             raise RemoteProtocolError("unexpected-frame", type(frame).__name__)
 
-    def _auth(self, route: bytes, frame: frames.Auth) -> None:
+    def _auth(self, route: bytes, frame: frames.AuthFrame) -> None:
         arrival = self._handshakes.auth(route, frame)
         self._handshakes_done += 1
         session = arrival.session
@@ -309,7 +309,7 @@ class SessionManager:
         self.sessions.deciding[peer.fingerprint] = peer
         self._effects.append(Decide(session.id, session.peer, peer.address, peer.hello))
 
-    def _data(self, route: bytes, frame: frames.Data) -> None:
+    def _data(self, route: bytes, frame: frames.DataFrame) -> None:
         peer = self.sessions.by_number.get(frame.session)
         if peer is None or peer.route != route:
             raise RemoteProtocolError("no-session")
@@ -333,16 +333,16 @@ class SessionManager:
                 if functions_digest(message["functions"], whole=message["whole"]) != message["digest"]:
                     raise RemoteProtocolError("bad-message", "digest")
                 peer.hello = {**peer.hello, "functions": message["digest"]}
-                self._effects.append(Report(peer.id, peer.fingerprint, message))
+                self._effects.append(MinionReport(peer.id, peer.fingerprint, message))
             case "digest" | "job_state":
                 self._settle(peer, message.get("jid", ""))
-                self._effects.append(Report(peer.id, peer.fingerprint, message))
+                self._effects.append(MinionReport(peer.id, peer.fingerprint, message))
             case "return":
                 self._return(peer, message)
             case "return_chunk":
                 whole = self._assembly.part(peer.session.id, message, self._clock.monotonic())
                 if whole is not None:
-                    self._effects.append(Report(peer.id, peer.fingerprint, *whole))
+                    self._effects.append(MinionReport(peer.id, peer.fingerprint, *whole))
             case "file_request" | "file_put" | "doc_put" | "doc_get":
                 self.files.put(peer.session.id, peer.id, message)
             case "event":
@@ -352,7 +352,7 @@ class SessionManager:
 
     def _return(self, peer: MinionSession, message: Message) -> None:
         if comes_whole(message):
-            self._effects.append(Report(peer.id, peer.fingerprint, message, message["body"]))
+            self._effects.append(MinionReport(peer.id, peer.fingerprint, message, message["body"]))
         else:
             self._grant(self._assembly.announce(peer.session.id, message, self._clock.monotonic()))
         self._settle(peer, message["jid"])

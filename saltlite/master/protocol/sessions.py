@@ -16,7 +16,7 @@ from saltlite.master.protocol.effects import Presence, Pull, Send
 from saltlite.model.job import is_resource_part, split_part
 from saltlite.model.keys import Fingerprint, KeyState
 from saltlite.wire import codec
-from saltlite.wire.frames import Session
+from saltlite.wire.frames import SecureSession
 from saltlite.wire.limits import HEARTBEAT_MIN_S, HEARTBEATS_PER_S, PENDING_KEYS, SEND_WINDOW
 from saltlite.wire.messages import Message, Sender, check
 
@@ -142,7 +142,7 @@ HELD_MAX = 256
 class MinionSession:
     """One authenticated session of a minion. `state` is None until its verdict. Times are monotonic seconds."""
 
-    session: Session
+    session: SecureSession
     route: bytes
     connection: int
     address: str

@@ -101,7 +101,7 @@ class _OpenFeed(NamedTuple):
     base: int
 
 
-class Feed:
+class BankFeed:
     """The feed in the folder behind `folder`, a descriptor. Every method raises OSError.
 
     `begin`, `done`, `drop` and `make` are for the one who holds the lock of the bank.
@@ -309,7 +309,7 @@ class _Folder:
         os.makedirs(path, mode=0o700, exist_ok=True)
         self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         self.lock = WriteLock(os.path.join(path, LOCK_FILE))
-        self.feed = Feed(self.fd, feed_max)
+        self.feed = BankFeed(self.fd, feed_max)
 
     def is_gone(self) -> bool:
         """Whether the folder was removed."""
@@ -479,7 +479,7 @@ def _unless_full() -> Iterator[None]:
             raise
 
 
-def _noted(feed: Feed, name: str) -> bool:
+def _noted(feed: BankFeed, name: str) -> bool:
     try:
         feed.begin(name)
     except OSError:  # the disk is full, and what is to go has to go all the same

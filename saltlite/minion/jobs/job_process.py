@@ -30,7 +30,7 @@ from saltlite.loader.index import Index
 from saltlite.loader.loader import Loader
 from saltlite.minion.jobs.process_state import ProcessState
 from saltlite.minion.jobs.returns import Returns
-from saltlite.minion.jobs.rpc_client import ASK, EventSender, RpcClient
+from saltlite.minion.jobs.rpc_client import ASK, RpcClient, RpcEventSender
 from saltlite.minion.jobs.spool import DiskSpool, decode, encode
 from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.minion.sync import DocumentCallbacks
@@ -64,7 +64,7 @@ REPORT_MAX = HELD_RESULT_MAX + 4096
 
 
 @dataclass(frozen=True, slots=True)
-class JobCall:
+class JobSpec:
     """A job to run."""
 
     jid: str
@@ -75,7 +75,7 @@ class JobCall:
     """The requested executors."""
 
     @classmethod
-    def of(cls, jid: str, body: JobBody) -> JobCall:
+    def of(cls, jid: str, body: JobBody) -> JobSpec:
         """The call for the body of a job."""
         calls = [(one.fun, one.args, one.kwargs) for one in body.calls]
         return cls(jid, calls, body.user, Execution(body.executors, body.executor_opts))
@@ -153,7 +153,7 @@ class JobProcess:
             self._ahead = module
             self.put(self.framed(msgpack.packb(module)))
 
-    def go(self, job: JobCall) -> None:
+    def go(self, job: JobSpec) -> None:
         """Send it its job. If it has died meanwhile, its exit reports that."""
         data: bytes = msgpack.packb(
             [job.jid, list(job.calls), job.user, job.execution.executors, job.execution.options, self.reusable]
@@ -237,7 +237,7 @@ def _become(context: JobContext, waiting: int) -> None:
         stand_alone(waiting)
         spool, loader = DiskSpool(PosixFolder(context.spool_dir)), context.last_loader()
         rpc = RpcClient(waiting)
-        events = EventSender(rpc)
+        events = RpcEventSender(rpc)
         loader.provide("__file_client__", _file_client(context.opts, rpc))
         loader.provide("__events__", events)
         before: ProcessState | None = None
@@ -289,7 +289,7 @@ def stand_alone(*keeping: int) -> None:
     set_title(TITLE)
 
 
-def _state(loader: Loader, job: JobCall, before: ProcessState | None) -> ProcessState | None:
+def _state(loader: Loader, job: JobSpec, before: ProcessState | None) -> ProcessState | None:
     """The state of the process before its job, whose modules are loaded first.
 
     None if a module cannot be loaded or the state cannot be read: then the job runs, and the process ends with it.
@@ -304,14 +304,14 @@ def _state(loader: Loader, job: JobCall, before: ProcessState | None) -> Process
     return state
 
 
-def _next_job(waiting: int, loader: Loader) -> tuple[JobCall, bool] | None:
+def _next_job(waiting: int, loader: Loader) -> tuple[JobSpec, bool] | None:
     """The job, and whether another may follow it. None when the job server is gone or no longer needs this process."""
     while (data := read_frame(partial(os.read, waiting))) is not None:
         match msgpack.unpackb(data, strict_map_key=False):
             case str(module):
                 loader.load_ahead(module)
             case [jid, calls, user, executors, options, reusable]:
-                return JobCall(jid, calls, user, Execution(executors, options)), reusable
+                return JobSpec(jid, calls, user, Execution(executors, options)), reusable
     return None
 
 
@@ -321,7 +321,7 @@ def _write_all(waiting: int, data: bytes) -> None:
         rest = rest[os.write(waiting, rest) :]
 
 
-def _run(job: JobCall, context: JobContext, loader: Loader, spool: DiskSpool) -> bytes:
+def _run(job: JobSpec, context: JobContext, loader: Loader, spool: DiskSpool) -> bytes:
     """Run the functions and write the result; returns the report."""
     started, began = time.time(), time.monotonic()
     calls = job.calls

@@ -20,19 +20,18 @@ from saltlite.loader.search_path import SHIPPED
 from saltlite.minion.jobs.job_process import (
     AGAIN,
     DONE,
-    JobCall,
     JobContext,
     JobProcess,
+    JobSpec,
     PreforkPool,
     fork_waiting,
     read_report,
 )
-from saltlite.minion.jobs.results import DiskQuota, ResultQueue, Results
+from saltlite.minion.jobs.results import DiskQuota, ResultQueue, ResultStore
 from saltlite.minion.jobs.rpc_server import AnswerCheck, RpcServer
 from saltlite.minion.processes import ipc_messages as ipc
 from saltlite.minion.protocol.effects import (
     SIGKILL,
-    Delivery,
     Effect,
     EndPart,
     Forget,
@@ -40,20 +39,21 @@ from saltlite.minion.protocol.effects import (
     Go,
     Journal,
     JournalEntry,
+    JournalStep,
     KeepResult,
     Kill,
     Offer,
+    ReceivedPart,
     Record,
     RecoveredJob,
     Spool,
     SpoolEntry,
-    Step,
     Tell,
     Write,
 )
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.resources.server import ResourceRuns, RunCallbacks
-from saltlite.minion.sync import Documents
+from saltlite.minion.sync import DocumentSync
 from saltlite.model.clock import Clock
 from saltlite.model.execution import is_direct
 from saltlite.model.ids import PartId, TargetId
@@ -109,7 +109,7 @@ class RunningNotes:
         for name in set(os.listdir(self._folder)) - set(jids):
             os.unlink(os.path.join(self._folder, name))
 
-    def note(self, call: JobCall, pid: int, started: float) -> None:
+    def note(self, call: JobSpec, pid: int, started: float) -> None:
         """Write the note of a running job once; `started` is wall-clock seconds."""
         if call.jid in self._noted:
             return
@@ -200,7 +200,7 @@ class PartRuns:
         self,
         reactor: Reactor,
         jobs: JobMachine,
-        results: Results,
+        results: ResultStore,
         *,
         changed: Callable[[], None],
         fail: Callable[[str], None],
@@ -223,7 +223,7 @@ class PartRuns:
         )
         self._runs = make(runs)
 
-    def begin(self, call: JobCall, srns: Sequence[TargetId]) -> None:
+    def begin(self, call: JobSpec, srns: Sequence[TargetId]) -> None:
         """Reserve a process for the part, or report why there is none."""
         if self._runs is None:
             self._jobs.not_forked(call.jid, NO_RESOURCES)
@@ -278,7 +278,7 @@ class PartRuns:
 
 def recovered_job(entry: JournalEntry) -> RecoveredJob:
     """The journal's entry for the job state machine, with the information whether the process of the job is alive."""
-    alive = entry.step is Step.STARTED and entry.ticks != 0 and start_ticks(entry.pid) == entry.ticks
+    alive = entry.step is JournalStep.STARTED and entry.ticks != 0 and start_ticks(entry.pid) == entry.ticks
     return RecoveredJob(
         jid=entry.jid,
         step=entry.step,
@@ -340,11 +340,11 @@ class JobServer:
         self._fail = fail
         self._channel: Channel | None = None
         self._session = 0
-        self._results = Results(disk.spool)
+        self._results = ResultStore(disk.spool)
         self._quota = DiskQuota(reactor, jobs, disk.journal, self._results, disk.path)
         check = AnswerCheck(jobs.minion, jobs.job_keys, clock.entropy, context.alarm)
         self.rpc_server = RpcServer(reactor, self._tell, context.refresh, check)
-        self.documents = Documents(
+        self.documents = DocumentSync(
             reactor, self.rpc_server.ask, lambda message: self._tell(ipc.ask(message)), context.hooks
         )
         self._pool = PreforkPool(reactor, self._make_process, context.loader)
@@ -354,7 +354,7 @@ class JobServer:
         self._recorded = True
         """Whether the end of every job is in the journal. If one is not, no process runs a second job:
         after a restart its pid would belong to two running jobs."""
-        self._running: dict[str, tuple[JobProcess, JobCall]] = {}
+        self._running: dict[str, tuple[JobProcess, JobSpec]] = {}
         self._children: dict[int, Child] = {}
         self._result_queue = ResultQueue(self._results, self._tell, self._unreadable)
         self._parts = PartRuns(reactor, jobs, self._results, changed=self._something_ended, fail=fail)
@@ -529,7 +529,7 @@ class JobServer:
         """Handle a full disk: refuse new jobs, and write those remaining records that fit."""
         self._recorded = False
         for write in writes:
-            if write.step in (Step.RECEIVED, Step.STARTED):
+            if write.step in (JournalStep.RECEIVED, JournalStep.STARTED):
                 self._jobs.unwritten(write.step, write.jid, why)
                 continue
             # What these record stays in memory for the life of this process, and the next process finds it out again.
@@ -542,7 +542,7 @@ class JobServer:
                 # The record before it could not be written.
                 pass
             case Fork(jid, body, srns):
-                self._fork(JobCall.of(jid, body), srns)
+                self._fork(JobSpec.of(jid, body), srns)
             case Go(jid):
                 self._go(jid)
             case EndPart():
@@ -564,7 +564,7 @@ class JobServer:
             case Write():
                 raise AssertionError("records are written by _write")
 
-    def _fork(self, call: JobCall, srns: Sequence[str]) -> None:
+    def _fork(self, call: JobSpec, srns: Sequence[str]) -> None:
         if srns:
             self._parts.begin(call, srns)
             return
@@ -577,7 +577,7 @@ class JobServer:
         self._reactor.add_reader(process.socket.fileno(), lambda: self._says(call.jid, process))
         self._jobs.forked(call.jid, process.pid, process.ticks)
 
-    def _is_reusable(self, call: JobCall) -> bool:
+    def _is_reusable(self, call: JobSpec) -> bool:
         """Whether the process of that job may run another one: the job calls shipped functions only, and directly."""
         opts = self._context.opts
         if opts.get("job_processes") != "reuse" or not self._recorded or not is_direct(opts, call.execution):
@@ -774,6 +774,6 @@ def _believed(raw: bytes, chain: bytes, believe: Believe, now: int) -> MasterCer
     return certificate
 
 
-def _parcel(message: Message) -> Delivery:
+def _parcel(message: Message) -> ReceivedPart:
     proof, resources = message["proof"], message["resources"]
-    return Delivery(message["jid"], message["body"], message["sig"], proof, message["deliver_ms"], resources)
+    return ReceivedPart(message["jid"], message["body"], message["sig"], proof, message["deliver_ms"], resources)

@@ -28,7 +28,7 @@ HELD_BYTES = 1024 * 1024
 """Bytes of all results held in memory. A result beyond it is lost, and its job is reported as interrupted."""
 
 
-class Results:
+class ResultStore:
     """The spool, and the results that it could not take. Errors are those of the spool."""
 
     def __init__(self, spool: Spool) -> None:
@@ -115,7 +115,9 @@ class ResultQueue:
     """Sends results to the network process. `tell` sends a message; `unreadable` is called for each result that the
     disk has lost."""
 
-    def __init__(self, results: Results, tell: Callable[[IpcMessage], None], unreadable: Callable[[str], None]) -> None:
+    def __init__(
+        self, results: ResultStore, tell: Callable[[IpcMessage], None], unreadable: Callable[[str], None]
+    ) -> None:
         self._results = results
         self._tell = tell
         self._unreadable = unreadable
@@ -175,7 +177,7 @@ HELD_RETRY_S = 5.0
 class DiskQuota:
     """Free space of the minion. `path` is the folder, for messages."""
 
-    def __init__(self, reactor: Reactor, jobs: JobMachine, journal: Journal, results: Results, path: str) -> None:
+    def __init__(self, reactor: Reactor, jobs: JobMachine, journal: Journal, results: ResultStore, path: str) -> None:
         self._reactor = reactor
         self._jobs = jobs
         self._journal = journal

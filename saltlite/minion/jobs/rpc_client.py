@@ -160,7 +160,7 @@ class EventTransport(Protocol):
     def event(self, message: Message, patience_s: float) -> Message | None: ...
 
 
-class EventSender:
+class RpcEventSender:
     """Sends events; `jid` is the job that the modules run under now, "" for none."""
 
     def __init__(self, way: EventTransport, jid: str = "") -> None:

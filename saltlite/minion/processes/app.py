@@ -91,7 +91,7 @@ class _Minion:
         self._on_ready = on_ready
         self._id = identity.minion_id(config, str(names()["fqdn"]))
         logs.set_log_context(id=self._id)
-        self._fleet = identity.Fleet(config, token)
+        self._fleet = identity.PinnedFleet(config, token)
         self._fleet.keep()
         self._boot = clock.entropy(16).hex()
         # Made here; only the proof is passed on, so the network process never sees the secret of a token.
@@ -307,7 +307,7 @@ class _Minion:
         import encodings.idna  # noqa: F401, PLC0415 - for names of masters; `user` may not be able to read it later
 
         from saltlite.minion.processes.network import NetworkProcess  # noqa: PLC0415 - as above
-        from saltlite.minion.protocol.connection import Connection, Identity  # noqa: PLC0415 - as above
+        from saltlite.minion.protocol.connection import ConnectionMachine, MinionIdentity  # noqa: PLC0415 - as above
         from saltlite.platform.zmq_link import DealerLink  # noqa: PLC0415 - only this process loads ZeroMQ
         from saltlite.wire.noise import public_of  # noqa: PLC0415 - as above
 
@@ -316,7 +316,7 @@ class _Minion:
         ours, theirs = self._pair
         ours.close()
         functions = self._functions()
-        me = Identity(
+        me = MinionIdentity(
             id=self._id,
             private=identity.minion_key(self._config.pki_dir, self._clock),
             boot=self._boot,
@@ -327,7 +327,7 @@ class _Minion:
         )
         drop_to(self._config.user)
         reactor = Reactor()
-        connection = Connection(me, masters_of(self._config), self._fleet.raw(), self._clock)
+        connection = ConnectionMachine(me, masters_of(self._config), self._fleet.raw(), self._clock)
         network = NetworkProcess(
             reactor,
             connection,

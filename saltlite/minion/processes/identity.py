@@ -91,7 +91,7 @@ def join_proof(pki_dir: str, clock: Clock, token: JoinToken | None, name: Minion
     return prove(token, name, public_of(private)) if token is not None else b""
 
 
-class Fleet:
+class PinnedFleet:
     """The fleet of this minion, how it was learnt, and the former keys of this fleet.
 
     The first line of the file is the pinned fleet; the others are its former keys, newest first. A former key in the

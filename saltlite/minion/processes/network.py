@@ -13,7 +13,16 @@ from dataclasses import dataclass
 
 from saltlite.errors import LinkError
 from saltlite.minion.processes import ipc_messages as ipc
-from saltlite.minion.protocol.connection import Changed, Close, Connection, Deliver, Open, Phase, SendFrame, Trust
+from saltlite.minion.protocol.connection import (
+    Changed,
+    Close,
+    ConnectionMachine,
+    Deliver,
+    OpenLink,
+    Phase,
+    SendFrame,
+    Trust,
+)
 from saltlite.model.keys import Fingerprint
 from saltlite.platform.link import ClientLink, SendResult
 from saltlite.platform.reactor import Reactor, Timer
@@ -43,7 +52,7 @@ class NetworkProcess:
     def __init__(
         self,
         reactor: Reactor,
-        connection: Connection,
+        connection: ConnectionMachine,
         make_link: Callable[[NetworkProcess], ClientLink],
         functions: Message,
         *,
@@ -134,7 +143,7 @@ class NetworkProcess:
                         self._send(frame)
                     case Deliver(message):
                         self._deliver(message)
-                    case Open(address):
+                    case OpenLink(address):
                         self._open(address)
                     case Close():
                         self._backlog.clear()

@@ -34,7 +34,7 @@ from saltlite.model.clock import Clock
 from saltlite.model.keys import fingerprint_bytes
 from saltlite.wire import codec, frames
 from saltlite.wire.certificates import BUILD_DATE_S, MasterCertificate, successors
-from saltlite.wire.frames import Session
+from saltlite.wire.frames import SecureSession
 from saltlite.wire.limits import HANDSHAKE_TIMEOUT_S, SESSION_MAX_AGE_S
 from saltlite.wire.messages import (
     JIDS_MAX,
@@ -78,7 +78,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenLink:
     """Open a new link to this `host:port`; any old link is gone."""
 
     address: str
@@ -123,11 +123,11 @@ class Trust:
     chain: bytes
 
 
-Effect = Open | Close | SendFrame | Deliver | Changed | Trust
+Effect = OpenLink | Close | SendFrame | Deliver | Changed | Trust
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class MinionIdentity:
     """What the minion reports about itself, and the private key (32 bytes, X25519) that proves its identity."""
 
     id: str
@@ -141,14 +141,14 @@ class Identity:
     """The proof of a join token (`saltlite.wire.signatures`); sent only after the master has authenticated."""
 
 
-class Connection:
+class ConnectionMachine:
     """The state machine: give it input, then carry out what `take()` returns, in order.
 
     `fleet` is the pinned fleet fingerprint (25 bytes), or None to trust the first fleet that answers, which needs an
     explicit option. `masters` are `host:port`, tried in turn.
     """
 
-    def __init__(self, identity: Identity, masters: tuple[str, ...], fleet: bytes | None, clock: Clock) -> None:
+    def __init__(self, identity: MinionIdentity, masters: tuple[str, ...], fleet: bytes | None, clock: Clock) -> None:
         self.phase = Phase.BACKOFF
         self.running: list[str] = []
         self.spooled = 0
@@ -159,7 +159,7 @@ class Connection:
         self._claimed: bytes | None = None
         self._clock = clock
         self._handshake: Handshake | None = None
-        self._session: Session | None = None
+        self._session: SecureSession | None = None
         self._epoch = 0
         self._deadline = 0.0
         self._phase_since = 0.0
@@ -257,7 +257,7 @@ class Connection:
         self._claimed = self._fleet
         self._enter(Phase.CONNECT, "")
         self._deadline = now + CONNECT_TIMEOUT_S
-        self._effects.append(Open(address))
+        self._effects.append(OpenLink(address))
 
     def _hello(self, fleet: bytes) -> None:
         self._handshake = Handshake(
@@ -266,23 +266,23 @@ class Connection:
         self._effects.append(SendFrame(frames.hello(self._handshake.write(b""), fleet)))
 
     def _frame(self, frame: frames.Frame) -> None:
-        if isinstance(frame, frames.Data):
+        if isinstance(frame, frames.DataFrame):
             self._data(frame)
         elif self.phase is not Phase.HANDSHAKE:
             raise RemoteProtocolError("unexpected-frame", type(frame).__name__)
-        elif isinstance(frame, frames.Reply) and self._handshake is not None and self._session is None:
+        elif isinstance(frame, frames.ReplyFrame) and self._handshake is not None and self._session is None:
             self._reply(frame, self._handshake)
-        elif isinstance(frame, frames.Busy) and self._session is None:
+        elif isinstance(frame, frames.BusyFrame) and self._session is None:
             wait_s = min(frame.retry_ms / 1000, BACKOFF_MAX_S)
             self._back_off("the master is busy", wait_s=wait_s * self._clock.uniform(0.75, 1.25))
-        elif isinstance(frame, frames.Fleet) and self._claimed is None:
+        elif isinstance(frame, frames.FleetFrame) and self._claimed is None:
             # Not authenticated yet: used for this one handshake only.
             self._claimed = fingerprint_bytes(frame.public)
             self._hello(self._claimed)
         else:
             raise RemoteProtocolError("unexpected-frame", type(frame).__name__)
 
-    def _reply(self, frame: frames.Reply, handshake: Handshake) -> None:
+    def _reply(self, frame: frames.ReplyFrame, handshake: Handshake) -> None:
         payload = check_payload(codec.decode(handshake.read(frame.message)), REPLY_FIELDS)
         certificate = MasterCertificate.decode(payload["cert"])
         if self._claimed is None or handshake.remote_static != certificate.static_public:
@@ -302,9 +302,9 @@ class Connection:
         }
         self._effects.append(Trust(fleet, certificate, payload["chain"]))
         self._effects.append(SendFrame(frames.auth(handshake.write(codec.encode(said)))))
-        self._session = Session(handshake)
+        self._session = SecureSession(handshake)
 
-    def _data(self, frame: frames.Data) -> None:
+    def _data(self, frame: frames.DataFrame) -> None:
         if self._session is None or self.phase not in (Phase.HANDSHAKE, Phase.PENDING, Phase.READY):
             raise RemoteProtocolError("unexpected-frame", "DATA")
         accepted = self.phase is Phase.READY

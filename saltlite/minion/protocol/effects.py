@@ -46,7 +46,7 @@ SPOOL_RESERVE = 256 * 1024
 """Bytes that the spool preallocates, released for the results of running jobs when the disk is full."""
 
 
-class Step(StrEnum):
+class JournalStep(StrEnum):
     """The progress of a job in the journal; `saltlite.minion.protocol.journal_format` has the transitions."""
 
     RECEIVED = "received"
@@ -61,7 +61,7 @@ class Record:
     """One record of the journal; `jid` is the id of a part of a job. `journal_format.FIELDS` lists the exact fields of
     each step."""
 
-    step: Step
+    step: JournalStep
     jid: str
     fields: Mapping[str, Any] = field(default_factory=dict)
 
@@ -75,7 +75,7 @@ class JournalEntry:
     """
 
     jid: PartId
-    step: Step
+    step: JournalStep
     received_wall_ms: int = 0
     """0 for a job that was refused without being received."""
     deliver_ms: int = 0
@@ -218,7 +218,7 @@ class Spool(Protocol):
 class Write:
     """Append to the journal. Adjacent ones may share a sync; `lazy` ones need none."""
 
-    step: Step
+    step: JournalStep
     jid: str
     fields: Mapping[str, Any] = field(default_factory=dict)
     lazy: bool = False
@@ -303,7 +303,7 @@ Effect = Write | Fork | Go | Kill | EndPart | KeepResult | Forget | Tell | Offer
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class ReceivedPart:
     """A part of a job as it arrived: signed body, signature, proof that the part is in the audience."""
 
     jid: str
@@ -319,7 +319,7 @@ class RecoveredJob:
     """One part of a job from the journal after a restart. `alive`: its process still runs."""
 
     jid: str
-    step: Step
+    step: JournalStep
     body: bytes = b""
     issuer: bytes = b""
     received_wall_ms: int = 0
@@ -331,7 +331,7 @@ class RecoveredJob:
     alive: bool = False
 
 
-def received(delivery: Delivery, issuer: bytes, deliver_ms: int, *, wall_ms: int) -> Write:
+def received(delivery: ReceivedPart, issuer: bytes, deliver_ms: int, *, wall_ms: int) -> Write:
     """The record of a job that was accepted at `wall_ms`, signed by the job key `issuer`."""
     fields: dict[str, Any] = {
         "body": delivery.body,
@@ -343,7 +343,7 @@ def received(delivery: Delivery, issuer: bytes, deliver_ms: int, *, wall_ms: int
     }
     if delivery.srns:
         fields["srns"] = list(delivery.srns)
-    return Write(Step.RECEIVED, delivery.jid, fields)
+    return Write(JournalStep.RECEIVED, delivery.jid, fields)
 
 
 # -- Endings of jobs without a return
@@ -413,7 +413,7 @@ class JobEntry:
     """The state of one part. Times of waiting and running are monotonic seconds."""
 
     jid: str
-    step: Step
+    step: JournalStep
     issuer: bytes = b""
     """The job key of the master that sent it; empty if unknown."""
     body: JobBody | None = None

@@ -33,14 +33,14 @@ from saltlite.minion.protocol.effects import (
     NEVER,
     SIGKILL,
     SIGTERM,
-    Delivery,
     Effect,
     Forget,
     Go,
     JobEntry,
+    JournalStep,
     Kill,
+    ReceivedPart,
     RecoveredJob,
-    Step,
     Tell,
     Write,
     disk_full,
@@ -147,7 +147,7 @@ class TrustedKeys:
         """The trusted keys."""
         return [key for key, until in self._until.items() if now_s <= until]
 
-    def check(self, delivery: Delivery, now_s: float) -> tuple[JobBody, bytes]:
+    def check(self, delivery: ReceivedPart, now_s: float) -> tuple[JobBody, bytes]:
         """Verify a delivery; returns the body and the key that signed it.
 
         A part for resources is signed for exactly these resources. Raises RemoteProtocolError with the reason
@@ -211,7 +211,7 @@ def refused_after_restart(job: RecoveredJob, waited_ms: int, *, is_readable: boo
     return None
 
 
-def _signed(key: bytes, delivery: Delivery) -> bool:
+def _signed(key: bytes, delivery: ReceivedPart) -> bool:
     try:
         verify(key, delivery.body, delivery.signature)
     except RemoteProtocolError:
@@ -278,7 +278,7 @@ class JobMachine:
     @property
     def running(self) -> list[str]:
         """The jids with a running process, sorted."""
-        return sorted(jid for jid in self._places.active if self._entries[jid].step is Step.STARTED)
+        return sorted(jid for jid in self._places.active if self._entries[jid].step is JournalStep.STARTED)
 
     # -- what happens
 
@@ -293,13 +293,13 @@ class JobMachine:
             )
             self._entries[job.jid] = entry
             match job.step:
-                case Step.RECEIVED:
+                case JournalStep.RECEIVED:
                     self._replay_received(entry, job)
-                case Step.STARTED:
+                case JournalStep.STARTED:
                     self._replay_started(entry, job, spooled)
-                case Step.DONE if job.jid not in spooled:
+                case JournalStep.DONE if job.jid not in spooled:
                     self._replay_done(entry, job.reason)
-                case Step.REFUSED:
+                case JournalStep.REFUSED:
                     entry.ending, entry.reason = read_spelled(job.reason)
                     if entry.reason == CANCELLED_AHEAD:
                         self._cancelled_ahead.add(job.jid)
@@ -331,7 +331,7 @@ class JobMachine:
         for jid in (jid for jid in spooled if jid not in active):
             self._offer(jid)
 
-    def received(self, delivery: Delivery) -> None:
+    def received(self, delivery: ReceivedPart) -> None:
         """Handle a delivery, which may be a repeated one."""
         entry = self._entries.get(delivery.jid)
         if entry is not None:
@@ -354,7 +354,7 @@ class JobMachine:
             self._refuse_unwritten(delivery.jid, TargetState.REFUSED, disk_full(self._full))
             return
         expires = self._clock.monotonic() + deliver_ms / 1000
-        entry = JobEntry(delivery.jid, Step.RECEIVED, issuer, body, tuple(delivery.srns), expires=expires)
+        entry = JobEntry(delivery.jid, JournalStep.RECEIVED, issuer, body, tuple(delivery.srns), expires=expires)
         self._entries[delivery.jid] = entry
         self._effects.append(received(delivery, issuer, deliver_ms, wall_ms=int(self._clock.wall() * 1000)))
         lane = self._places.of(delivery.jid)
@@ -374,10 +374,10 @@ class JobMachine:
             self._not_started(jid, entry.ending, entry.reason)
             return
         entry.limit = self._clock.monotonic() + longest_s(entry.body, self._longest_s)
-        entry.step, entry.pid, entry.body = Step.STARTED, pid, None
+        entry.step, entry.pid, entry.body = JournalStep.STARTED, pid, None
         entry.started_wall_ms = int(self._clock.wall() * 1000)
         fields = {"pid": pid, "ticks": ticks, "wall_ms": entry.started_wall_ms}
-        self._effects += [Write(Step.STARTED, jid, fields), Go(jid)]
+        self._effects += [Write(JournalStep.STARTED, jid, fields), Go(jid)]
         self._tell(jid, TargetState.RUNNING)
 
     def not_forked(self, jid: str, reason: str) -> None:
@@ -385,28 +385,30 @@ class JobMachine:
         entry = self._entries[jid]
         self._not_started(jid, entry.ending or TargetState.REFUSED, entry.reason or reason)
 
-    def unwritten(self, step: Step, jid: str, why: str) -> None:
+    def unwritten(self, step: JournalStep, jid: str, why: str) -> None:
         """Handle a RECEIVED or STARTED record that the disk did not take: the job will not run.
 
         `why` is a phrase such as "No space left on device". Check `refused` before you carry out later effects of the
         job. Records of other steps may be missing; their content is found out again.
         """
         entry = self._entries.get(jid)
-        if entry is None or entry.step not in (Step.RECEIVED, Step.STARTED):
+        if entry is None or entry.step not in (JournalStep.RECEIVED, JournalStep.STARTED):
             return
         self._places.drop(jid)
-        if entry.step is Step.STARTED:
+        if entry.step is JournalStep.STARTED:
             # The process waits, and never enters the function.
             self._effects.append(entry.end(SIGKILL, late=False))
         self._refuse_unwritten(jid, TargetState.REFUSED, disk_full(why))
-        if step is Step.STARTED:
-            self._effects.append(Write(Step.REFUSED, jid, {"reason": spelled(TargetState.REFUSED, disk_full(why))}))
+        if step is JournalStep.STARTED:
+            self._effects.append(
+                Write(JournalStep.REFUSED, jid, {"reason": spelled(TargetState.REFUSED, disk_full(why))})
+            )
         self._start_queued()
 
     def refused(self, jid: str) -> bool:
         """Whether this job is refused for good: it gets no process and no RUNNING state."""
         entry = self._entries.get(jid)
-        return entry is not None and entry.step is Step.REFUSED
+        return entry is not None and entry.step is JournalStep.REFUSED
 
     def exited(self, jid: str, *, left_result: bool, how: str, unwritten: str = "") -> None:
         """Handle the exit of a job's process; `how` is a phrase such as "exit status 1".
@@ -415,7 +417,7 @@ class JobMachine:
         of this job server.
         """
         entry = self._entries.get(jid)
-        if entry is None or entry.step is not Step.STARTED:
+        if entry is None or entry.step is not JournalStep.STARTED:
             return
         self._places.drop(jid)
         why = result_unwritten(unwritten) if unwritten else without_result(how)
@@ -424,9 +426,9 @@ class JobMachine:
             noted = self._keep(entry, why)
         if entry.ending is not None:
             self._effects.append(Kill(jid, entry.pid, SIGKILL))
-        entry.step = Step.DONE
+        entry.step = JournalStep.DONE
         # With the reason, so that a result which never reaches the disk is not taken for a delivered one.
-        self._effects.append(Write(Step.DONE, jid, {"reason": noted} if noted else {}, lazy=True))
+        self._effects.append(Write(JournalStep.DONE, jid, {"reason": noted} if noted else {}, lazy=True))
         self._offer(jid)
         self._start_queued()
 
@@ -439,7 +441,7 @@ class JobMachine:
         """Handle the end of a part for resources: all answered, or its process ended before, and `how` is a phrase for
         it. Each segment was `produced` before."""
         entry = self._entries.get(part)
-        if entry is None or entry.step is not Step.STARTED:
+        if entry is None or entry.step is not JournalStep.STARTED:
             return
         self._places.drop(part)
         self._segments.ended(entry, how)
@@ -456,12 +458,12 @@ class JobMachine:
         if is_segment_id(jid):
             self._segments.acknowledged(jid, entry)
             return
-        if entry is not None and entry.step in (Step.RECEIVED, Step.STARTED):
+        if entry is not None and entry.step in (JournalStep.RECEIVED, JournalStep.STARTED):
             return
         self._offers.drop(jid)
-        if entry is not None and entry.step is Step.DONE:
-            entry.step = Step.ACKED
-            self._effects.append(Write(Step.ACKED, jid, lazy=True))
+        if entry is not None and entry.step is JournalStep.DONE:
+            entry.step = JournalStep.ACKED
+            self._effects.append(Write(JournalStep.ACKED, jid, lazy=True))
         self._effects.append(Forget(jid))
 
     def cancel(self, jid: str) -> None:
@@ -469,11 +471,11 @@ class JobMachine:
         entry = self._entries.get(jid)
         if entry is None:
             self._cancel_ahead(jid)
-        elif entry.step is Step.STARTED:
+        elif entry.step is JournalStep.STARTED:
             self._end(entry, TargetState.CANCELLED)
         elif jid in self._places.active:
             entry.ending, entry.reason = TargetState.CANCELLED, "cancelled before it started"
-        elif entry.step is Step.RECEIVED:
+        elif entry.step is JournalStep.RECEIVED:
             self._places.drop(jid)
             self._refuse(jid, TargetState.CANCELLED, "cancelled before it started")
         else:
@@ -514,8 +516,8 @@ class JobMachine:
     def _refuse(self, jid: str, state: TargetState, reason: str) -> None:
         if jid > self._floor or jid in self._entries:
             # An unknown job at or below the floor is refused without a record.
-            self._entries[jid] = JobEntry(jid, Step.REFUSED, ending=state, reason=reason)
-            self._effects.append(Write(Step.REFUSED, jid, {"reason": spelled(state, reason)}))
+            self._entries[jid] = JobEntry(jid, JournalStep.REFUSED, ending=state, reason=reason)
+            self._effects.append(Write(JournalStep.REFUSED, jid, {"reason": spelled(state, reason)}))
         self._tell(jid, state, reason)
 
     def _cancel_ahead(self, jid: str) -> None:
@@ -529,7 +531,7 @@ class JobMachine:
             self._cancelled_ahead.add(jid)
 
     def _refuse_unwritten(self, jid: str, state: TargetState, reason: str) -> None:
-        self._entries[jid] = JobEntry(jid, Step.REFUSED, ending=state, reason=reason)
+        self._entries[jid] = JobEntry(jid, JournalStep.REFUSED, ending=state, reason=reason)
         self._unwritten[jid] = None
         if len(self._unwritten) > UNWRITTEN_MAX:
             oldest = next(iter(self._unwritten))
@@ -542,7 +544,7 @@ class JobMachine:
             # Two masters made the same jid in the same microsecond. The state of one is unrelated to the other.
             self._tell(entry.jid, TargetState.REFUSED, "another master gave this job id to another job: publish again")
             return
-        if entry.step is Step.DONE and self._segments.any_offered(entry.jid):
+        if entry.step is JournalStep.DONE and self._segments.any_offered(entry.jid):
             # Its result is in flight, but the answer must be immediate: until then this job has a place in the master's
             # window, and jobs behind it wait.
             self._tell(entry.jid, TargetState.RUNNING)
@@ -550,18 +552,18 @@ class JobMachine:
 
     def _report(self, entry: JobEntry) -> None:
         match entry.step:
-            case Step.RECEIVED:
+            case JournalStep.RECEIVED:
                 self._tell(entry.jid, TargetState.RECEIVED)
-            case Step.STARTED:
+            case JournalStep.STARTED:
                 self._tell(entry.jid, TargetState.RUNNING)
-            case Step.DONE:
+            case JournalStep.DONE:
                 # Only what is not in flight already: two transfers of one result would collide.
                 for jid in self._segments.of(entry.jid) or [entry.jid]:
                     if jid not in self._offers:
                         self._offer(jid)
-            case Step.REFUSED:
+            case JournalStep.REFUSED:
                 self._tell(entry.jid, entry.ending or TargetState.REFUSED, entry.reason)
-            case Step.ACKED:
+            case JournalStep.ACKED:
                 self._tell(entry.jid, TargetState.REFUSED, "it ran before, and its result was handed over")
 
     # -- inside: processes
@@ -619,8 +621,8 @@ class JobMachine:
             return
         if job.jid not in spooled:
             noted = self._keep(entry, without_result("while the minion was down"))
-        entry.step = Step.DONE
-        self._effects.append(Write(Step.DONE, job.jid, {"reason": noted} if noted else {}))
+        entry.step = JournalStep.DONE
+        self._effects.append(Write(JournalStep.DONE, job.jid, {"reason": noted} if noted else {}))
 
     def _replay_done(self, entry: JobEntry, reason: str) -> None:
         """The job has ended, and the spool has no result under its own id."""
@@ -631,4 +633,4 @@ class JobMachine:
             self._keep(entry, why)
         else:
             # It was delivered; the record of that needed no sync and was lost.
-            entry.step = Step.ACKED
+            entry.step = JournalStep.ACKED

@@ -31,8 +31,8 @@ from saltlite.minion.protocol.effects import (
     JOURNAL_MOST_ENTRIES,
     JOURNAL_RECORD_MAX,
     JournalEntry,
+    JournalStep,
     Record,
-    Step,
 )
 from saltlite.model.ids import PartId, jid_at
 from saltlite.model.job import parse_part_id
@@ -42,28 +42,28 @@ CLOCK_SLACK_S = 86_400.0
 """Seconds by which the clocks of master and minion may differ; a job beyond it counts as old."""
 
 # An acknowledgement may find the job still STARTED: the DONE record could not be written when the disk was full.
-MOVES: dict[Step | None, frozenset[Step]] = {
-    None: frozenset({Step.RECEIVED, Step.REFUSED}),
-    Step.RECEIVED: frozenset({Step.STARTED, Step.REFUSED}),
-    Step.STARTED: frozenset({Step.DONE, Step.ACKED}),
-    Step.DONE: frozenset({Step.ACKED}),
-    Step.ACKED: frozenset(),
-    Step.REFUSED: frozenset(),
+MOVES: dict[JournalStep | None, frozenset[JournalStep]] = {
+    None: frozenset({JournalStep.RECEIVED, JournalStep.REFUSED}),
+    JournalStep.RECEIVED: frozenset({JournalStep.STARTED, JournalStep.REFUSED}),
+    JournalStep.STARTED: frozenset({JournalStep.DONE, JournalStep.ACKED}),
+    JournalStep.DONE: frozenset({JournalStep.ACKED}),
+    JournalStep.ACKED: frozenset(),
+    JournalStep.REFUSED: frozenset(),
 }
 
-ENDED = frozenset({Step.ACKED, Step.REFUSED})
+ENDED = frozenset({JournalStep.ACKED, JournalStep.REFUSED})
 
-FIELDS: dict[Step, dict[str, type]] = {
-    Step.RECEIVED: {"body": bytes, "sig": bytes, "proof": list, "wall_ms": int, "deliver_ms": int},
-    Step.STARTED: {"pid": int, "ticks": int, "wall_ms": int},
-    Step.DONE: {},
-    Step.ACKED: {},
-    Step.REFUSED: {"reason": str},
+FIELDS: dict[JournalStep, dict[str, type]] = {
+    JournalStep.RECEIVED: {"body": bytes, "sig": bytes, "proof": list, "wall_ms": int, "deliver_ms": int},
+    JournalStep.STARTED: {"pid": int, "ticks": int, "wall_ms": int},
+    JournalStep.DONE: {},
+    JournalStep.ACKED: {},
+    JournalStep.REFUSED: {"reason": str},
 }
 # A job without a result on disk is DONE with the reason "state:text", as in a REFUSED record.
-_MAY_BE_LEFT_OUT: dict[Step, dict[str, type]] = {
-    Step.RECEIVED: {"issuer": bytes, "srns": list},
-    Step.DONE: {"reason": str},
+_MAY_BE_LEFT_OUT: dict[JournalStep, dict[str, type]] = {
+    JournalStep.RECEIVED: {"issuer": bytes, "srns": list},
+    JournalStep.DONE: {"reason": str},
 }
 
 
@@ -78,7 +78,7 @@ def advance(entry: JournalEntry | None, record: Record, floor: str) -> JournalEn
         raise JournalError(f"a {step} record has the fields {', '.join(wanted) or 'none'}, not {', '.join(fields)}")
     if entry is None:
         return _first(record, parse_part_id(record.jid), floor)
-    if step is Step.STARTED:
+    if step is JournalStep.STARTED:
         return replace(entry, step=step, pid=fields["pid"], ticks=fields["ticks"], started_wall_ms=fields["wall_ms"])
     return JournalEntry(
         entry.jid,
@@ -91,7 +91,7 @@ def advance(entry: JournalEntry | None, record: Record, floor: str) -> JournalEn
 
 def _first(record: Record, jid: PartId, floor: str) -> JournalEntry:
     fields = record.fields
-    if record.step is Step.REFUSED:
+    if record.step is JournalStep.REFUSED:
         return JournalEntry(jid, record.step, reason=fields["reason"])
     if jid <= floor:
         raise JournalError(f"job {jid} is not newer than {floor}, which this journal has forgotten: refuse it")
@@ -153,7 +153,7 @@ FRAME = struct.Struct(">IIQ")
 KEPT = "kept"
 FLOOR = "floor"
 
-_STEPS: dict[str, Step] = {step.value: step for step in Step}
+_STEPS: dict[str, JournalStep] = {step.value: step for step in JournalStep}
 
 # Short names of the fields of a kept entry besides jid and step; empty values are omitted.
 _KEPT_FIELDS = {

@@ -14,8 +14,8 @@ from saltlite.minion.protocol.effects import (
     Effect,
     Forget,
     JobEntry,
+    JournalStep,
     Offer,
-    Step,
     Write,
     read_spelled,
     spelled,
@@ -149,9 +149,9 @@ class PartSegments:
         """Handle the end of a part: all resources answered, or `how` is a phrase such as "killed by SIGKILL"."""
         if how:
             self.owe(entry, without_result(how))
-        entry.step = Step.DONE
+        entry.step = JournalStep.DONE
         # With the reason, so that the next job server knows that answers are missing.
-        self._do(Write(Step.DONE, entry.jid, {"reason": entry.owed} if entry.owed else {}, lazy=True))
+        self._do(Write(JournalStep.DONE, entry.jid, {"reason": entry.owed} if entry.owed else {}, lazy=True))
         self.settle(entry)
 
     def unreadable(self, segment: str, entry: JobEntry | None) -> None:
@@ -162,7 +162,7 @@ class PartSegments:
 
     def settle(self, entry: JobEntry) -> None:
         """Send the ending of a part, or close it, when the master has all its segments."""
-        if entry.step is not Step.DONE or self._of.get(entry.jid) or entry.jid in self._offers:
+        if entry.step is not JournalStep.DONE or self._of.get(entry.jid) or entry.jid in self._offers:
             return
         if entry.owed:
             entry.ending, why = read_spelled(entry.owed)
@@ -170,5 +170,5 @@ class PartSegments:
             self._do(entry.keep(why, int(self._clock.wall() * 1000)))
             self._offers.offer(entry.jid, entry)
         else:
-            entry.step = Step.ACKED
-            self._do(Write(Step.ACKED, entry.jid, lazy=True))
+            entry.step = JournalStep.ACKED
+            self._do(Write(JournalStep.ACKED, entry.jid, lazy=True))

@@ -257,7 +257,7 @@ class GrainsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ResourceAnswer:
     """The answer of a resource. `raised`: a function raised, as when the device cannot be reached. A return code other
     than 0 alone shows that the device is alive."""
 
@@ -284,7 +284,7 @@ def unavailable(kind: str, why: str) -> str:
 
 def call_resource(
     loaded: ResourceType, srn: TargetId, work: Work, grains: Mapping[str, Any], *, returns: Returns
-) -> Answer:
+) -> ResourceAnswer:
     """Call the functions on that resource; never raises."""
     start_ms, began = int(time.time() * 1000), time.monotonic()
     bare_id = srn.partition(":")[2]
@@ -302,7 +302,7 @@ def call_resource(
     )
     # With several functions, it is unknown which one the code belongs to.
     raised = outcome.retcode != 0 and (outcome.out == ERROR_OUTPUTTER or len(work.calls) > 1)
-    return Answer(row, raised)
+    return ResourceAnswer(row, raised)
 
 
 def call_limit(

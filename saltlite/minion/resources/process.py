@@ -29,14 +29,14 @@ from saltlite.loader.executors import Chain, Executors, executors_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.resource_types import ResourceType, TypeFiles, TypeUnavailableError, find_type
 from saltlite.minion.jobs.job_process import JobContext, JobProcess, stand_alone
-from saltlite.minion.jobs.rpc_client import EventSender, RpcClient
+from saltlite.minion.jobs.rpc_client import RpcClient, RpcEventSender
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.minion.resources.calls import (
-    Answer,
     Calls,
     DelayedCalls,
     GrainsError,
+    ResourceAnswer,
     Work,
     call_limit,
     call_resource,
@@ -382,12 +382,12 @@ class _Life:
             SegmentCallbacks(self._segment, self._done, lambda full: self._calls.pause(begin_nothing=full)),
             time.monotonic,
         )
-        self._calls: Calls[Answer | dict[str, Any] | str] = Calls(
+        self._calls: Calls[ResourceAnswer | dict[str, Any] | str] = Calls(
             DeviceQueue(start.places, start.timeout_s),
             self._run,
             self._answered,
             self._given_up,
-            failed=lambda answer: isinstance(answer, str) or (isinstance(answer, Answer) and answer.raised),
+            failed=lambda answer: isinstance(answer, str) or (isinstance(answer, ResourceAnswer) and answer.raised),
             now=time.monotonic,
         )
         self._later = DelayedCalls(self._calls.add)
@@ -422,7 +422,7 @@ class _Life:
             extmods=here.opts.get("extension_modules", ""),
             refresh=self._rpc.refresh,
         )
-        more = {"__file_client__": files, "__events__": EventSender(self._rpc)}
+        more = {"__file_client__": files, "__events__": RpcEventSender(self._rpc)}
         self._minion = Loader(here.index(), here.opts, here.grains, one.pillar, more=more)
         try:
             self._files = files_of = find_type(one.name, here.opts)
@@ -559,7 +559,7 @@ class _Life:
 
     # -- calls, from their threads
 
-    def _run(self, turn: DeviceCall) -> Answer | dict[str, Any] | str:
+    def _run(self, turn: DeviceCall) -> ResourceAnswer | dict[str, Any] | str:
         assert self._type is not None and self._finding is not None  # noqa: S101, PT018 - nothing is queued without
         grains = self._finding.grains.get(turn.device) or {
             "resource_type": self._start.name,
@@ -573,11 +573,11 @@ class _Life:
                 return str(error)
         work = self._work.get(turn.part)
         if work is None:
-            return Answer(timed_out_row(turn.device, "it was ended before it began", 0), raised=False)
+            return ResourceAnswer(timed_out_row(turn.device, "it was ended before it began", 0), raised=False)
         assert self._minion is not None  # noqa: S101 - as above
         left_alone = blackout(self._minion, (fun for fun, _args, _kwargs in work.calls))
         if left_alone is not None:
-            return Answer(failed_row(turn.device, left_alone.value), raised=False)
+            return ResourceAnswer(failed_row(turn.device, left_alone.value), raised=False)
         self._limit(turn, work.calls, grains, work.timing.limit_s)
         return call_resource(self._type, turn.device, work, grains, returns=self._returns)
 
@@ -589,8 +589,8 @@ class _Life:
             self._calls.limit(turn, limit_s)
             self._post(lambda: None)
 
-    def _answered(self, turn: DeviceCall, answer: Answer | dict[str, Any] | str) -> None:
-        if isinstance(answer, Answer):
+    def _answered(self, turn: DeviceCall, answer: ResourceAnswer | dict[str, Any] | str) -> None:
+        if isinstance(answer, ResourceAnswer):
             self._segments.put(turn.part, answer.row)
         else:
             self._post(lambda: self._its_grains(turn.device, answer))

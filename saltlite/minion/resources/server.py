@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from saltlite.errors import JournalError, LocalProtocolError
-from saltlite.minion.jobs.job_process import JobCall, JobContext
+from saltlite.minion.jobs.job_process import JobContext, JobSpec
 from saltlite.minion.jobs.rpc_server import RpcServer
 from saltlite.minion.protocol.effects import Spool, SpoolEntry
 from saltlite.minion.resources.discovery import Declared
@@ -38,7 +38,7 @@ class RunCallbacks:
 class ResourceRuns(Protocol):
     """Runs parts for resources of one type each; `call.jid` is the id of the part."""
 
-    def begin(self, call: JobCall, srns: Sequence[TargetId]) -> tuple[int, int]:
+    def begin(self, call: JobSpec, srns: Sequence[TargetId]) -> tuple[int, int]:
         """Reserve a process for the part; returns its pid, and its start time in clock ticks.
 
         Raises OSError when the machine has no room for a process.
@@ -121,7 +121,7 @@ class ResourceServer:
 
     # -- parts
 
-    def begin(self, call: JobCall, srns: Sequence[TargetId]) -> tuple[int, int]:
+    def begin(self, call: JobSpec, srns: Sequence[TargetId]) -> tuple[int, int]:
         """See the port. A part without a process waits in this one."""
         self._held[call.jid] = PartCall(call, srns)
         keeper = self._keepers.get(parse_srn(srns[0]).type or "")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltlite.minion.jobs.job_process import JobCall
+from saltlite.minion.jobs.job_process import JobSpec
 from saltlite.minion.resources.process import SHUTDOWN_S, TypeProcess
 from saltlite.model.ids import PartId, TargetId, resource_index_srn_key
 from saltlite.model.resourcelook import TypeReport
@@ -58,7 +58,7 @@ MESSAGE_MAX = 2 * DOC_MAX
 class PartCall:
     """A part of a job for resources of one type."""
 
-    call: JobCall
+    call: JobSpec
     srns: Sequence[TargetId]
 
 

@@ -35,7 +35,7 @@ MANY = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingResources:
     """Resources of one type that stay although their minion did not find them."""
 
     since: Mapping[str, float]
@@ -45,10 +45,10 @@ class Missing:
     look: str
     """The name of the last of these looks."""
 
-    def without(self, bare_ids: Set[str]) -> Missing | None:
+    def without(self, bare_ids: Set[str]) -> MissingResources | None:
         """The same without these ids; None if none is left."""
         since = {bare_id: at for bare_id, at in self.since.items() if bare_id not in bare_ids}
-        return Missing(since, self.looks, self.look) if since else None
+        return MissingResources(since, self.looks, self.look) if since else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Seen:
     look: str
 
 
-def still_missing(held: Set[str], seen: Seen, before: Missing | None, now: float) -> Missing | None:
+def still_missing(held: Set[str], seen: Seen, before: MissingResources | None, now: float) -> MissingResources | None:
     """The resources of `held` that stay although they were not seen; None for none. `now`: wall-clock seconds since
     1970."""
     gone = held - seen.ids
@@ -71,7 +71,7 @@ def still_missing(held: Set[str], seen: Seen, before: Missing | None, now: float
     looks, look = (before.looks, before.look) if same and before is not None else (0, "")
     if seen.look and seen.look != look:
         looks, look = looks + 1, seen.look
-    return Missing(since, looks, look) if looks < LOOKS else None
+    return MissingResources(since, looks, look) if looks < LOOKS else None
 
 
 def is_suspicious(was: int, found: int) -> bool:
@@ -101,7 +101,7 @@ _FIELDS = frozenset({"resources", "grains", "stale", "functions", "look", "repor
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RegistrationRules:
     """The configuration of registrations."""
 
     conflict: Conflict = Conflict.REFUSE
@@ -266,7 +266,7 @@ class Admitted:
 def admit(
     registering: RegistrationContext,
     minion: MinionId,
-    rules: Rules,
+    rules: RegistrationRules,
     *,
     is_minion: Callable[[Sequence[str]], Iterable[str]],
 ) -> Admitted:

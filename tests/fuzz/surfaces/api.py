@@ -21,7 +21,7 @@ from saltlite.api.link import Feeds, MasterLink, PooledConnection
 from saltlite.config.api import ApiConfig
 from saltlite.errors import RefusedError, SaltliteError
 from saltlite.master.handlers.events import EventStream
-from saltlite.master.handlers.jobs import Follower
+from saltlite.master.handlers.jobs import JobFollower
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Answer, Watch
 from saltlite.wire import codec
@@ -113,7 +113,7 @@ class InProcessConnection(PooledConnection):
         wanted = answer.follow
         if wanted is not None:
             master = self._site.master
-            self._stream = EventStream(master, wanted) if isinstance(wanted, Watch) else Follower(master, wanted)
+            self._stream = EventStream(master, wanted) if isinstance(wanted, Watch) else JobFollower(master, wanted)
         return fields
 
     def _send(self, message: dict[str, Any]) -> None:

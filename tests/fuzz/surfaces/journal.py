@@ -12,7 +12,7 @@ from typing import Any
 from saltlite.errors import JournalError
 from saltlite.minion.jobs.journal import NAME
 from saltlite.minion.protocol import effects as job_effects
-from saltlite.minion.protocol.effects import Record, Step
+from saltlite.minion.protocol.effects import JournalStep, Record
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.protocol.journal_format import FRAME, HEADER, frame, header, record_map
 from saltlite.platform.clock import ManualClock
@@ -24,7 +24,7 @@ JID, JID2 = "20270115080000000000", "20270115080000000001"
 HEAD = header(bytes(range(16)))
 SEED = int.from_bytes(HEAD[-4:], "big")
 WORDS = (
-    *[step.value for step in Step],
+    *[step.value for step in JournalStep],
     "kept",
     "floor",
     JID,
@@ -46,11 +46,13 @@ class JournalFile:
         body, signature = signed(JID, ["web1"])
         now_ms = int(NOW * 1000)
         received = Record(
-            Step.RECEIVED, JID, {"body": body, "sig": signature, "proof": [], "wall_ms": now_ms, "deliver_ms": 60_000}
+            JournalStep.RECEIVED,
+            JID,
+            {"body": body, "sig": signature, "proof": [], "wall_ms": now_ms, "deliver_ms": 60_000},
         )
-        started = Record(Step.STARTED, JID, {"pid": 4321, "ticks": 99, "wall_ms": now_ms})
-        refused = Record(Step.REFUSED, JID2, {"reason": "refused:it was too late"})
-        done, acked = Record(Step.DONE, JID, {}), Record(Step.ACKED, JID, {})
+        started = Record(JournalStep.STARTED, JID, {"pid": 4321, "ticks": 99, "wall_ms": now_ms})
+        refused = Record(JournalStep.REFUSED, JID2, {"reason": "refused:it was too late"})
+        done, acked = Record(JournalStep.DONE, JID, {}), Record(JournalStep.ACKED, JID, {})
         kept = {"k": "kept", "j": JID, "s": "received", "wall_ms": now_ms, "deliver_ms": 60_000, "body": body}
         histories: list[list[dict[str, Any]]] = [
             [],

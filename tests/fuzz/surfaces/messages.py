@@ -16,7 +16,7 @@ from saltlite.master.handlers.keys import handle_decide, handle_suspect
 from saltlite.master.handlers.results import Passing, Reported, store_passing, store_reports
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Watch
-from saltlite.master.protocol.effects import Decide, Pull, Report, Suspect
+from saltlite.master.protocol.effects import Decide, MinionReport, Pull, Suspect
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetState
 from saltlite.model.keys import Fingerprint
@@ -96,7 +96,7 @@ class Messages:
         before = self._site.store.last_seq()
         table.manager.send_files()
         effects = table.take()
-        reports = [effect for effect in effects if isinstance(effect, Report)]
+        reports = [effect for effect in effects if isinstance(effect, MinionReport)]
         if reports:
             self._store(unpack(pack(ipc.reports(1, reports))))
         for effect in effects:

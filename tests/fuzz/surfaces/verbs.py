@@ -10,7 +10,7 @@ from typing import Any
 from saltlite.client.connection import decode_message
 from saltlite.errors import SaltliteError
 from saltlite.master.handlers.events import EventStream
-from saltlite.master.handlers.jobs import Follower
+from saltlite.master.handlers.jobs import JobFollower
 from saltlite.master.handlers.operator_verbs import VERBS, handle_request
 from saltlite.master.processes.context import Answer, Watch
 from saltlite.wire import codec
@@ -109,7 +109,7 @@ class Verbs:
             return
         master = self._site.master
         wanted = answer.follow
-        stream = EventStream(master, wanted) if isinstance(wanted, Watch) else Follower(master, wanted)
+        stream = EventStream(master, wanted) if isinstance(wanted, Watch) else JobFollower(master, wanted)
         for _ in range(3):
             news = stream.news()
             if news is None:

@@ -9,7 +9,7 @@ import pytest
 
 from saltlite.testing.link import Fate, Flight
 from saltlite.wire import codec
-from saltlite.wire.frames import Session
+from saltlite.wire.frames import SecureSession
 from tests.support.memory_fleet import Fleet
 
 Golden = Callable[[str, str], None]
@@ -22,14 +22,14 @@ class Trace:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._plain: dict[bytes, bytes] = {}
-        seal = Session.seal
+        seal = SecureSession.seal
 
-        def sealed(session: Session, plaintext: bytes) -> bytes:
+        def sealed(session: SecureSession, plaintext: bytes) -> bytes:
             frame = seal(session, plaintext)
             self._plain[frame] = plaintext
             return frame
 
-        monkeypatch.setattr(Session, "seal", sealed)
+        monkeypatch.setattr(SecureSession, "seal", sealed)
         self.fleet = Fleet(self._fly)
         self._began = self.fleet.clock.monotonic()
         self._jids: dict[str, str] = {}

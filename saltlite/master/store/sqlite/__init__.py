@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 from saltlite.errors import StoreError
 from saltlite.master.store.ports import StoreWriter
-from saltlite.master.store.sqlite.connection import READ_CACHE_KIB, Connection, Transaction, explain
+from saltlite.master.store.sqlite.connection import READ_CACHE_KIB, SqliteConnection, Transaction, explain
 from saltlite.master.store.sqlite.reader import SqliteReader
 from saltlite.master.store.sqlite.schema import prepare
 from saltlite.master.store.sqlite.writer import SqliteWriter
@@ -36,16 +36,16 @@ class SqliteStore(SqliteReader):
     def __init__(self, path: str) -> None:
         self._lock = _WriteLock(f"{path}.lock")
         self._writing = False
-        opened: list[Connection] = []
+        opened: list[SqliteConnection] = []
         try:
             self._lock.take()
             try:
                 _create_private(path)
-                opened.append(Connection(path))
+                opened.append(SqliteConnection(path))
                 prepare(opened[0])
             finally:
                 self._lock.release()
-            opened.append(Connection(path))
+            opened.append(SqliteConnection(path))
             opened[1].run("PRAGMA query_only = ON")
             opened[1].run(f"PRAGMA cache_size = -{READ_CACHE_KIB}")
         except StoreError:

@@ -71,7 +71,7 @@ _SETTINGS = (
 _FAULTS = (sqlite3.Error, OverflowError, UnicodeError)
 
 
-class Connection:
+class SqliteConnection:
     """Runs statements; methods raise only StoreError. A forked copy refuses to work, because SQLite's locks do not
     survive a fork."""
 
@@ -183,7 +183,7 @@ _NO_ACCESS = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTO
 class Transaction:
     """One transaction. After an error in it, it can only be rolled back."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SqliteConnection) -> None:
         self._connection = connection
         self._open = True
         self._failure: StoreError | None = None

@@ -45,11 +45,11 @@ from saltlite.model.job import (
     Job,
     JobFilter,
     JobSummary,
-    Outcome,
     Return,
     Target,
     TargetDetail,
     TargetKind,
+    TargetOutcome,
     TargetState,
     part_id,
     resource_parts,
@@ -61,7 +61,7 @@ from saltlite.model.signature import by_name
 # -- The job history. The conditions are constant texts: SQLite keeps each combination prepared
 
 
-OUTCOME_CODE = {Outcome.OPEN: 0, Outcome.OK: 1, Outcome.MISSING: 2, Outcome.FAILED: 3}
+OUTCOME_CODE = {TargetOutcome.OPEN: 0, TargetOutcome.OK: 1, TargetOutcome.MISSING: 2, TargetOutcome.FAILED: 3}
 """How an outcome is stored. What is above 1 is in an index of its own, and is rare."""
 
 STATE_OF_RANK = {rank: state for state, rank in RANK.items() if state not in TERMINAL}
@@ -174,7 +174,7 @@ class HistoryReader:
 
     def _summaries(self, rows: list[Any]) -> list[JobSummary]:
         counts: dict[Jid, dict[TargetState, int]] = {row[0]: {} for row in rows}
-        outcomes: dict[Jid, dict[Outcome, int]] = {row[0]: {} for row in rows}
+        outcomes: dict[Jid, dict[TargetOutcome, int]] = {row[0]: {} for row in rows}
         for jid, name, code, count in self._queries.rows(_COUNTS, (json.dumps(list(counts)),)):
             state, outcome = _TARGET_STATES.get(name), _OUTCOME_OF_CODE.get(code)
             if state is not None:
@@ -198,26 +198,28 @@ def _detail(row: Any) -> TargetDetail:
     )
 
 
-def _summary(row: Any, counts: dict[TargetState, int], outcomes: dict[Outcome, int]) -> JobSummary:
+def _summary(row: Any, counts: dict[TargetState, int], outcomes: dict[TargetOutcome, int]) -> JobSummary:
     *plain, tgt, kind = row
     named = dict(zip(_SUMMARY_COLUMNS, plain, strict=True))
     return JobSummary(**named, target=Target(tgt, TargetKind(kind)), counts=counts, outcomes=outcomes)
 
 
-def _target_conditions(target: TargetId | None, outcome: Outcome | None) -> Iterator[tuple[str, tuple[str | int, ...]]]:
+def _target_conditions(
+    target: TargetId | None, outcome: TargetOutcome | None
+) -> Iterator[tuple[str, tuple[str | int, ...]]]:
     """What `JobFilter.minion` and `JobFilter.outcome` say about a job's targets: conditions, with their values."""
     if target is not None and ":" in target:
         yield (_OF_RESOURCE, (target,)) if outcome is None else (_OF_RESOURCE_SO, (target, OUTCOME_CODE[outcome]))
         return
     of_it = () if target is None else (target,)
     bad, is_open = (_BAD, _OPEN) if target is None else (_BAD_OF_MINION, _OPEN_OF_MINION)
-    if target is not None and outcome in (None, Outcome.OK):
+    if target is not None and outcome in (None, TargetOutcome.OK):
         yield _OF_MINION, (target, target)
-    if outcome is Outcome.OK:
-        for code in (OUTCOME_CODE[Outcome.MISSING], OUTCOME_CODE[Outcome.FAILED]):
+    if outcome is TargetOutcome.OK:
+        for code in (OUTCOME_CODE[TargetOutcome.MISSING], OUTCOME_CODE[TargetOutcome.FAILED]):
             yield f"NOT {bad}", (code, *of_it)
         yield f"NOT {is_open}", of_it
-    elif outcome is Outcome.OPEN:
+    elif outcome is TargetOutcome.OPEN:
         yield is_open, of_it
     elif outcome is not None:
         yield bad, (OUTCOME_CODE[outcome], *of_it)
@@ -329,7 +331,7 @@ class BatchReader:
         return [part_id(jid, number) for jid, number in self._queries.rows(_PLANNED_OF, (minion,))]
 
     def standing(self, jid: Jid, queued_since: float, ended_since: float, now: float) -> Standing:
-        values = (now, queued_since, ended_since, OUTCOME_CODE[Outcome.FAILED], jid)
+        values = (now, queued_since, ended_since, OUTCOME_CODE[TargetOutcome.FAILED], jid)
         active, planned, changed_at, failed = self._queries.rows(_STANDING, values)[0]
         return Standing(int(active), int(planned), changed_at or 0.0, failed)
 

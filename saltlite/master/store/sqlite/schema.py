@@ -22,7 +22,7 @@ import logging
 import os
 
 from saltlite.errors import StoreError
-from saltlite.master.store.sqlite.connection import Connection
+from saltlite.master.store.sqlite.connection import SqliteConnection
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ _STEPS: dict[int, tuple[str, ...]] = {
 """What makes a file of format N one of format N + 1; all steps of one opening are one transaction."""
 
 
-def prepare(connection: Connection) -> None:
+def prepare(connection: SqliteConnection) -> None:
     """Make the tables in an empty file, or bring a store of an older version to this one.
 
     The caller holds the write lock. A file that is refused was not written to.
@@ -197,7 +197,7 @@ def _refuse_foreign(path: str, application: int, version: int) -> None:
         )
 
 
-def _create(connection: Connection) -> None:
+def _create(connection: SqliteConnection) -> None:
     connection.run("BEGIN IMMEDIATE")
     try:
         for statement in _SCHEMA:
@@ -208,7 +208,7 @@ def _create(connection: Connection) -> None:
         connection.rollback()
 
 
-def _migrate(connection: Connection, version: int) -> None:
+def _migrate(connection: SqliteConnection, version: int) -> None:
     connection.run("BEGIN IMMEDIATE")
     try:
         void = 0

@@ -47,7 +47,7 @@ from saltlite.master.store.sqlite.reader import (
     pack_targets,
 )
 from saltlite.model.ids import Jid, MinionId, TargetId
-from saltlite.model.job import Job, Outcome, Return, TargetState, outcome_of, outcome_of_return, split_part
+from saltlite.model.job import Job, Return, TargetOutcome, TargetState, outcome_of, outcome_of_return, split_part
 from saltlite.model.keys import AuthToken, Fingerprint, KeyRecord, KeyState
 
 VACUUM_PAGES = 4_096
@@ -364,7 +364,7 @@ class SqliteWriter(SqliteReader):
 
 
 def _move(
-    jid: Jid, target: TargetId, state: TargetState, reason: str, at: float, outcome: Outcome | None = None
+    jid: Jid, target: TargetId, state: TargetState, reason: str, at: float, outcome: TargetOutcome | None = None
 ) -> Values:
     """The values of _MOVE_TARGET; the outcome is that of the state alone unless it is given."""
     rank = RANK[state]
