@@ -132,7 +132,7 @@ def _matches(pattern: Pattern, value: Any, budget: Budget) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of one place: of `publisher_acl`, or of a backend of `external_auth`. By user, `group%` or pattern."""
+    """The rules of `publisher_acl`, or of one backend of `external_auth`. By user, `group%` or pattern."""
 
     by_user: Mapping[str, tuple[Rule, ...]]
     patterns: bool = False
@@ -193,13 +193,13 @@ def _user_patterns(written: str) -> tuple[Pattern, ...]:
     return glob_pattern(written), regex_pattern(written, whole=True, longest=NAME_MAX)
 
 
-def read_rules(written: Any, place: str, *, patterns: bool = False) -> Rules:
-    """A map from users to lists of rules. Raises UsageError with the place of what is none."""
+def read_rules(written: Any, option: str, *, patterns: bool = False) -> Rules:
+    """A map from users to lists of rules. Raises UsageError, which names the `option`."""
     if not isinstance(written, dict):
-        raise UsageError(f"{place} is a map from users to lists of what they may")
+        raise UsageError(f"{option} is a map from users to lists of what they may")
     if patterns:
-        _check_users(map(str, written), place)
-    return Rules({str(user): _of_user(rows, f"{place}.{user}") for user, rows in written.items()}, patterns)
+        _check_users(map(str, written), option)
+    return Rules({str(user): _of_user(rows, f"{option}.{user}") for user, rows in written.items()}, patterns)
 
 
 def read_blacklist(written: Any) -> Blacklist:
@@ -213,116 +213,116 @@ def read_blacklist(written: Any) -> Blacklist:
     return Blacklist(tuple(users), tuple(_fun_pattern(text, "publisher_acl_blacklist.modules") for text in modules))
 
 
-def _check_users(written: Iterable[str], place: str) -> None:
+def _check_users(written: Iterable[str], option: str) -> None:
     for user in written:
         try:
             _user_patterns(user)
         except UsageError as error:
-            raise UsageError(f"{place}: {error}") from None
+            raise UsageError(f"{option}: {error}") from None
 
 
-def _of_user(rows: Any, place: str) -> tuple[Rule, ...]:
+def _of_user(rows: Any, option: str) -> tuple[Rule, ...]:
     if not isinstance(rows, list):
-        raise UsageError(f"{place} takes a list of functions, targets and rights such as '@jobs'")
-    rules = tuple(rule for row in rows for rule in _outer(row, place))
+        raise UsageError(f"{option} takes a list of functions, targets and rights such as '@jobs'")
+    rules = tuple(rule for row in rows for rule in _outer(row, option))
     if len(rules) > RULES_MAX:
-        raise UsageError(f"{place} has more than {RULES_MAX} rules")
+        raise UsageError(f"{option} has more than {RULES_MAX} rules")
     return rules
 
 
-def _outer(row: Any, place: str) -> list[Rule]:
+def _outer(row: Any, option: str) -> list[Rule]:
     if isinstance(row, str):
-        return [_kind_of(row, None, place) if row.startswith("@") else _function(row, None, "", place)]
+        return [_kind_of(row, None, option) if row.startswith("@") else _function(row, None, "", option)]
     if not isinstance(row, dict) or not row:
         raise UsageError(
-            f"{place}: {str(row)[:80]!r} is no rule: write a function, or a map from a target to functions"
+            f"{option}: {str(row)[:80]!r} is no rule: write a function, or a map from a target to functions"
         )
     rules: list[Rule] = []
     for key, value in row.items():
         if not isinstance(key, str):
-            raise UsageError(f"{place}: {key!r} is no text")
+            raise UsageError(f"{option}: {key!r} is no text")
         if key.startswith("@"):
-            rules += _named(key, value, place)
+            rules += _named(key, value, option)
         elif isinstance(value, list):
-            rules += [rule for one in value for rule in _inner(one, key, place)]
+            rules += [rule for one in value for rule in _inner(one, key, option)]
         else:
-            rules.append(_function(key, value, "", place))
+            rules.append(_function(key, value, "", option))
     return rules
 
 
-def _named(key: str, value: Any, place: str) -> list[Rule]:
+def _named(key: str, value: Any, option: str) -> list[Rule]:
     """`{'@jobs': ['list_job']}`."""
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise UsageError(f"{place}: {key} takes a list of functions; patterns for arguments are for jobs only")
-    return [_kind_of(key, one, place) for one in value]
+        raise UsageError(f"{option}: {key} takes a list of functions; patterns for arguments are for jobs only")
+    return [_kind_of(key, one, option) for one in value]
 
 
-def _inner(row: Any, where: str, place: str) -> list[Rule]:
+def _inner(row: Any, where: str, option: str) -> list[Rule]:
     """A row of a target's list."""
     if isinstance(row, str):
         if row.startswith("@"):
-            raise UsageError(f"{place}: {row} is no function, and holds for no target: write it on its own")
-        return [_function(row, None, where, place)]
+            raise UsageError(f"{option}: {row} is no function, and holds for no target: write it on its own")
+        return [_function(row, None, where, option)]
     if isinstance(row, dict) and row and all(isinstance(key, str) for key in row):
-        return [_function(fun, value, where, place) for fun, value in row.items()]
-    raise UsageError(f"{place}: {str(row)[:80]!r} is no function for {where!r}")
+        return [_function(fun, value, where, option) for fun, value in row.items()]
+    raise UsageError(f"{option}: {str(row)[:80]!r} is no function for {where!r}")
 
 
-def _function(fun: str, patterns: Any, where: str, place: str) -> Rule:
+def _function(fun: str, patterns: Any, where: str, option: str) -> Rule:
     given = patterns if patterns is not None else {}
     if not isinstance(given, dict) or not set(given) <= {"args", "kwargs"}:
-        raise UsageError(f"{place}: {fun} takes a map of `args`, a list, and `kwargs`, a map, or nothing")
+        raise UsageError(f"{option}: {fun} takes a map of `args`, a list, and `kwargs`, a map, or nothing")
     args, kwargs = given.get("args") or [], given.get("kwargs") or {}
     if not isinstance(args, list) or not isinstance(kwargs, dict):
-        raise UsageError(f"{place}: `args` of {fun} is a list of patterns, `kwargs` a map from names to patterns")
+        raise UsageError(f"{option}: `args` of {fun} is a list of patterns, `kwargs` a map from names to patterns")
     on = f" on {where}" if where else ""
     with_arguments = f" with {given}" if args or kwargs else ""
     return Rule(
-        text=f"{place}: {fun}{on}{with_arguments}",
-        fun=_fun_pattern(fun, place),
+        text=f"{option}: {fun}{on}{with_arguments}",
+        fun=_fun_pattern(fun, option),
         where=where,
-        args=tuple(_pattern(one, place) for one in args),
-        kwargs=tuple((str(name), _pattern(one, place)) for name, one in kwargs.items()),
+        args=tuple(_pattern(one, option) for one in args),
+        kwargs=tuple((str(name), _pattern(one, option)) for name, one in kwargs.items()),
     )
 
 
-def _kind_of(key: str, function: str | None, place: str) -> Rule:
+def _kind_of(key: str, function: str | None, option: str) -> Rule:
     name = key[1:]
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name, re.ASCII):
-        raise UsageError(f"{place}: {key!r} is no right: write @runner, @wheel, @jobs or another module of runners")
+        raise UsageError(f"{option}: {key!r} is no right: write @runner, @wheel, @jobs or another module of runners")
     kind = {"runners": RUNNER}.get(name, name)
-    text = f"{place}: {key}" if function is None else f"{place}: {key} {function}"
+    text = f"{option}: {key}" if function is None else f"{option}: {key} {function}"
     if kind == HOOK and function is not None:
-        return Rule(text, _path_pattern(function, place), kind=kind)
-    return Rule(text, _fun_pattern(".*" if function is None else function, place), kind=kind)
+        return Rule(text, _path_pattern(function, option), kind=kind)
+    return Rule(text, _fun_pattern(".*" if function is None else function, option), kind=kind)
 
 
-def _path_pattern(glob: str, place: str) -> Pattern:
+def _path_pattern(glob: str, option: str) -> Pattern:
     """A glob for the whole path of a hook, as event tags are matched: `*` matches slashes too."""
     if not 1 <= len(glob) <= PATTERN_MAX or glob.startswith("/") or glob.endswith("/"):
         raise UsageError(
-            f"{place}: {glob[:80]!r} is no path of a hook: write it without the slash at either end, as in ci/*, "
+            f"{option}: {glob[:80]!r} is no path of a hook: write it without the slash at either end, as in ci/*, "
             f"with 1 to {PATTERN_MAX} characters"
         )
     return glob_pattern(glob)
 
 
-def _fun_pattern(text: str, place: str) -> Pattern:
+def _fun_pattern(text: str, option: str) -> Pattern:
     """As `_pattern`, but `test.*` is every function of the module `test`, and none of `testing`."""
     module = _MODULE.fullmatch(text)
-    return _pattern(rf"{module[1]}\..*" if module else text, place)
+    return _pattern(rf"{module[1]}\..*" if module else text, option)
 
 
-def _pattern(text: Any, place: str) -> Pattern:
+def _pattern(text: Any, option: str) -> Pattern:
     """A regular expression for a whole text of one line; None stands for any value, as in Salt."""
     if text is None:
         return _ANY
     if not isinstance(text, str | int | float | bool) or len(str(text)) > PATTERN_MAX:
-        raise UsageError(f"{place}: {str(text)[:80]!r} is no pattern of at most {PATTERN_MAX} characters")
+        raise UsageError(f"{option}: {str(text)[:80]!r} is no pattern of at most {PATTERN_MAX} characters")
     try:
         return regex_pattern(str(text), whole=True, longest=NAME_MAX)
     except UsageError as error:
-        raise UsageError(f"{place}: {error}") from None
+        raise UsageError(f"{option}: {error}") from None
 
 
 ANYBODY, SOMEBODY, JOBS = "anybody", "somebody", "jobs"
@@ -488,21 +488,21 @@ class AccessVerdict:
     """Why it is not allowed; "" when it is."""
 
 
-def authorize(principal: Principal, action: Action, terms: AccessConfig, selects: Selects | None = None) -> None:
+def authorize(principal: Principal, action: Action, config: AccessConfig, selects: Selects | None = None) -> None:
     """Return if the principal may do this; RefusedError otherwise.
 
     `selects` resolves the targets of rules; an action with targets needs it. Without it rules for some targets only
     cover none.
     """
-    refuse_barred(principal, terms)
-    if action.verb in RIGHTS and is_operator(principal, terms):
+    refuse_barred(principal, config)
+    if action.verb in RIGHTS and is_operator(principal, config):
         return
-    rules = () if terms.granted.blacklist.user(principal.user) else terms.granted.of(principal)
+    rules = () if config.granted.blacklist.user(principal.user) else config.granted.of(principal)
     kind, names = RIGHTS.get(action.verb, ("", ()))
-    if kind == JOBS and _may_publish(rules, names, action, terms):
+    if kind == JOBS and _may_publish(rules, names, action, config):
         if action.call is None:
             return
-        verdict = judge(principal, action, terms, selects)
+        verdict = judge(principal, action, config, selects)
         if not verdict.reason:
             return
         raise RefusedError(verdict.reason)
@@ -511,49 +511,49 @@ def authorize(principal: Principal, action: Action, terms: AccessConfig, selects
     wanted = (action.name,) if action.name or kind == HOOK else names
     if kind in (RUNNER, WHEEL, HOOK) and _names_any(rules, kind, wanted):
         return
-    raise RefusedError(_refusal(principal, action.verb, kind, wanted, terms))
+    raise RefusedError(_refusal(principal, action.verb, kind, wanted, config))
 
 
-def is_operator(principal: Principal, terms: AccessConfig) -> bool:
+def is_operator(principal: Principal, config: AccessConfig) -> bool:
     """Whether this is an operator, who may do everything."""
-    return not principal.backend and principal.uid in terms.operators
+    return not principal.backend and principal.uid in config.operators
 
 
-def refuse_barred(principal: Principal, terms: AccessConfig) -> None:
+def refuse_barred(principal: Principal, config: AccessConfig) -> None:
     """Raises RefusedError for the user of the master's own processes."""
-    if not principal.backend and principal.uid in terms.granted.barred and principal.uid not in terms.operators:
+    if not principal.backend and principal.uid in config.granted.barred and principal.uid not in config.operators:
         raise RefusedError(
             f"{principal} may ask nothing: the master's own processes run as this user, and one that was broken into "
             "must not command the fleet; use another user"
         )
 
 
-def may(principal: Principal, kind: str, names: Sequence[str], terms: AccessConfig) -> bool:
+def may(principal: Principal, kind: str, names: Sequence[str], config: AccessConfig) -> bool:
     """Whether one of these names (of runners, wheel functions ...) is granted."""
-    if is_operator(principal, terms):
+    if is_operator(principal, config):
         return True
-    if terms.granted.blacklist.user(principal.user):
+    if config.granted.blacklist.user(principal.user):
         return False
-    return _names_any(terms.granted.of(principal), kind, names)
+    return _names_any(config.granted.of(principal), kind, names)
 
 
-def sees_jobs_of_others(principal: Principal, terms: AccessConfig) -> bool:
+def sees_jobs_of_others(principal: Principal, config: AccessConfig) -> bool:
     """Whether the principal sees jobs of others."""
-    return may(principal, RUNNER, JOBS_OF_OTHERS, terms)
+    return may(principal, RUNNER, JOBS_OF_OTHERS, config)
 
 
-def knows_pillars(principal: Principal, terms: AccessConfig) -> bool:
+def knows_pillars(principal: Principal, config: AccessConfig) -> bool:
     """Whether the principal may see all pillars, from the master or from every minion."""
-    if may(principal, RUNNER, RIGHTS["pillar_show"][1], terms):
+    if may(principal, RUNNER, RIGHTS["pillar_show"][1], config):
         return True
     call = Call("pillar.items", kwargs=None)
-    blacklist = terms.granted.blacklist
+    blacklist = config.granted.blacklist
     if blacklist.user(principal.user) or blacklist.function(call.fun):
         return False
-    return any(rule.allows(call, Budget()) and not rule.where for rule in terms.granted.of(principal))
+    return any(rule.allows(call, Budget()) and not rule.where for rule in config.granted.of(principal))
 
 
-def judge(principal: Principal, action: Action, terms: AccessConfig, selects: Selects | None = None) -> AccessVerdict:
+def judge(principal: Principal, action: Action, config: AccessConfig, selects: Selects | None = None) -> AccessVerdict:
     """Judge one call of a job on its targets, for a principal that is no operator.
 
     A function that calls another one by name needs the right to both.
@@ -561,10 +561,10 @@ def judge(principal: Principal, action: Action, terms: AccessConfig, selects: Se
     call = action.call
     if call is None:
         raise ValueError("only a call can be judged")
-    verdict, within = _judge_one(principal, call, action, terms, selects), call_within(call)
+    verdict, within = _judge_one(principal, call, action, config, selects), call_within(call)
     if within is None or verdict.reason:
         return verdict
-    inner = judge(principal, replace(action, call=within), terms, selects)
+    inner = judge(principal, replace(action, call=within), config, selects)
     rules = () if inner.reason else tuple(dict.fromkeys((*verdict.rules, *inner.rules)))
     return AccessVerdict(
         rules, inner.uncovered, inner.reason and f"{call.fun} runs what it is told, and {inner.reason}"
@@ -572,17 +572,17 @@ def judge(principal: Principal, action: Action, terms: AccessConfig, selects: Se
 
 
 def _judge_one(
-    principal: Principal, call: Call, action: Action, terms: AccessConfig, selects: Selects | None
+    principal: Principal, call: Call, action: Action, config: AccessConfig, selects: Selects | None
 ) -> AccessVerdict:
     targets = frozenset((*action.minions, *action.resources))
-    blacklist = terms.granted.blacklist
+    blacklist = config.granted.blacklist
     if blacklist.user(principal.user):
         return AccessVerdict((), targets, f"{principal} may publish nothing: publisher_acl_blacklist has this user")
     if blacklist.function(call.fun):
         return AccessVerdict(
             (), targets, f"{principal} may not run {call.fun}: publisher_acl_blacklist has this function"
         )
-    rules = terms.granted.of(principal)
+    rules = config.granted.of(principal)
     missing = _unnamed(rules, action)
     if missing:
         return AccessVerdict((), targets, f"{principal} may not have a job use {missing}: no rule grants it")
@@ -598,7 +598,7 @@ def _judge_one(
     if not about:
         return AccessVerdict((), targets, _no_function(principal, call, rules))
     if left:
-        return AccessVerdict(tuple(used), left, too_wide(principal, call, terms))
+        return AccessVerdict(tuple(used), left, too_wide(principal, call, config))
     return AccessVerdict(tuple(used), frozenset())
 
 
@@ -609,29 +609,29 @@ def _covered(rule: Rule, targets: frozenset[TargetId], selects: Selects | None) 
     return targets.intersection(selects(rule.where)) if selects is not None else frozenset()
 
 
-def places_of(principal: Principal, terms: AccessConfig) -> frozenset[str]:
+def target_expressions(principal: Principal, config: AccessConfig) -> frozenset[str]:
     """The target expressions of all rules that let him run some function; "" among them stands for every target."""
-    if terms.granted.blacklist.user(principal.user):
+    if config.granted.blacklist.user(principal.user):
         return frozenset()
-    return frozenset(rule.where for rule in terms.granted.of(principal) if not rule.kind)
+    return frozenset(rule.where for rule in config.granted.of(principal) if not rule.kind)
 
 
-def too_wide(principal: Principal, call: Call, terms: AccessConfig) -> str:
+def too_wide(principal: Principal, call: Call, config: AccessConfig) -> str:
     """The refusal for a target that rules do not cover. It must not tell how many targets there are, or whether any."""
-    rules = terms.granted.of(principal)
-    places = ", ".join(sorted({rule.where for rule in rules if rule.where and rule.allows(call, Budget())}))
+    rules = config.granted.of(principal)
+    expressions = ", ".join(sorted({rule.where for rule in rules if rule.where and rule.allows(call, Budget())}))
     return (
-        f"{principal} may not run {call.fun} on this target, which selects others as well or nobody, but on {places} "
-        "only: nothing was published"
+        f"{principal} may not run {call.fun} on this target, which selects others as well or nobody, but on "
+        f"{expressions} only: nothing was published"
     )
 
 
-def _may_publish(rules: Sequence[Rule], names: Sequence[str], action: Action, terms: AccessConfig) -> bool:
+def _may_publish(rules: Sequence[Rule], names: Sequence[str], action: Action, config: AccessConfig) -> bool:
     """Whether it is worth to look at the job: some function at least is granted, or one of `names`."""
     if action.call is not None:
         return True
     if names:
-        calls = [Call(name, kwargs=None) for name in names if not terms.granted.blacklist.function(name)]
+        calls = [Call(name, kwargs=None) for name in names if not config.granted.blacklist.function(name)]
         return any(rule.allows(call, action.budget) for rule in rules for call in calls)
     return any(not rule.kind for rule in rules)
 
@@ -659,9 +659,9 @@ def no_hook(path: str) -> str:
     return f"post to /hook/{path}: that takes @hook with this path in publisher_acl or external_auth"
 
 
-def _refusal(principal: Principal, verb: str, kind: str, names: Sequence[str], terms: AccessConfig) -> str:
+def _refusal(principal: Principal, verb: str, kind: str, names: Sequence[str], config: AccessConfig) -> str:
     what = verb.replace("_", " ")
-    if not terms.granted.of(principal):
+    if not config.granted.of(principal):
         return f"{principal} may not {what}: run it as root, or as the user who started the master"
     if kind == HOOK:
         return f"{principal} may not {no_hook(names[0])}"

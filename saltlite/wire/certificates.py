@@ -50,7 +50,7 @@ _MAX_S = CERTIFICATE_MAX_DAYS * 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CertificateTerms:
+class CertificateContent:
     """The content of a certificate, which a fleet key signs.
 
     `static_public` is the master's X25519 key, `job_public` its Ed25519 key for job bodies, 32 bytes each; `serial`
@@ -68,8 +68,8 @@ class CertificateTerms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MasterCertificate(CertificateTerms):
-    """Signed terms. Do not use them before `verify` has returned."""
+class MasterCertificate(CertificateContent):
+    """The content with its signature. Do not use it before `verify` has returned."""
 
     fleet_public: bytes
     signature: bytes
@@ -129,56 +129,56 @@ class MasterCertificate(CertificateTerms):
             raise RemoteProtocolError("old-epoch", f"epoch {self.epoch}, but {minimum_epoch} was seen already")
 
 
-def issue(fleet_private: bytes, terms: CertificateTerms) -> MasterCertificate:
-    """Sign `terms` with the fleet's raw 32-byte Ed25519 seed.
+def issue(fleet_private: bytes, content: CertificateContent) -> MasterCertificate:
+    """Sign `content` with the fleet's raw 32-byte Ed25519 seed.
 
-    Raises LocalProtocolError when the terms could not be encoded, or are longer than CERTIFICATE_MAX_DAYS.
+    Raises LocalProtocolError when the content cannot be encoded, or is valid for longer than CERTIFICATE_MAX_DAYS.
     """
-    _check_terms(terms)
+    _check_content(content)
     if len(fleet_private) != PUBLIC_BYTES:
         raise LocalProtocolError(f"an Ed25519 seed has {PUBLIC_BYTES} bytes, not {len(fleet_private)}")
     key = Ed25519PrivateKey.from_private_bytes(fleet_private)
     fleet_public = key.public_key().public_bytes_raw()
     return MasterCertificate(
-        static_public=terms.static_public,
-        job_public=terms.job_public,
-        name=terms.name,
-        serial=terms.serial,
-        epoch=terms.epoch,
-        not_before=terms.not_before,
-        not_after=terms.not_after,
+        static_public=content.static_public,
+        job_public=content.job_public,
+        name=content.name,
+        serial=content.serial,
+        epoch=content.epoch,
+        not_before=content.not_before,
+        not_after=content.not_after,
         fleet_public=fleet_public,
-        signature=key.sign(_DOMAIN + _certificate_content(fleet_public, terms)),
+        signature=key.sign(_DOMAIN + _certificate_content(fleet_public, content)),
     )
 
 
-def _certificate_content(fleet_public: bytes, terms: CertificateTerms) -> bytes:
-    name = terms.name.encode()
+def _certificate_content(fleet_public: bytes, content: CertificateContent) -> bytes:
+    name = content.name.encode()
     return (
         _FIXED.pack(
             _VERSION,
             fleet_public,
-            terms.static_public,
-            terms.job_public,
-            terms.serial,
-            terms.epoch,
-            terms.not_before,
-            terms.not_after,
+            content.static_public,
+            content.job_public,
+            content.serial,
+            content.epoch,
+            content.not_before,
+            content.not_after,
             len(name),
         )
         + name
     )
 
 
-def _check_terms(terms: CertificateTerms) -> None:
-    if len(terms.static_public) != PUBLIC_BYTES or len(terms.job_public) != PUBLIC_BYTES:
+def _check_content(content: CertificateContent) -> None:
+    if len(content.static_public) != PUBLIC_BYTES or len(content.job_public) != PUBLIC_BYTES:
         raise LocalProtocolError(f"the public keys of a certificate have {PUBLIC_BYTES} bytes")
-    if not is_name(terms.name):
+    if not is_name(content.name):
         raise LocalProtocolError(f"the name of a master has 1 to {NAME_MAX} bytes that can be shown")
-    numbers = (terms.serial, terms.epoch, terms.not_before, terms.not_after)
+    numbers = (content.serial, content.epoch, content.not_before, content.not_after)
     if not all(0 <= number < 2**64 for number in numbers):
         raise LocalProtocolError("the numbers of a certificate are not negative, and have 64 bits")
-    if not 0 < terms.not_after - terms.not_before <= _MAX_S:
+    if not 0 < content.not_after - content.not_before <= _MAX_S:
         raise LocalProtocolError(f"a certificate is valid for more than 0 and at most {CERTIFICATE_MAX_DAYS} days")
 
 

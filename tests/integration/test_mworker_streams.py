@@ -59,10 +59,10 @@ def _run(
 ) -> None:
     reactor = Reactor()
     who = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
-    terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({os.geteuid()}))
+    config = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({os.geteuid()}))
 
     def make(link: linkchannel.LinkChannel) -> Master:
-        return Master(MemoryStore(disk), SystemClock(), who, terms, link, *inventory(), rejected_results=left_out)
+        return Master(MemoryStore(disk), SystemClock(), who, config, link, *inventory(), rejected_results=left_out)
 
     serves = mworker.MWorker(
         reactor, make, no_files(reactor), linkchannel.LinkAddress(str(folder / "link.ipc"), os.geteuid())
@@ -138,14 +138,14 @@ def test_a_report_that_cannot_be_handled_is_left_out_and_costs_nobody_else(tmp_p
     publish(store, made)
     reactor = Reactor()
     who = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
-    terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset())
+    config = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset())
     asked: list[bytes] = []
     with socket.socket(socket.AF_UNIX) as link:
         link.bind(str(tmp_path / "link.ipc"))
         link.listen()
         serves = mworker.MWorker(
             reactor,
-            lambda to_link: Master(MemoryStore(disk), SystemClock(), who, terms, to_link, *inventory()),
+            lambda to_link: Master(MemoryStore(disk), SystemClock(), who, config, to_link, *inventory()),
             no_files(reactor),
             linkchannel.LinkAddress(str(tmp_path / "link.ipc"), os.geteuid()),
         )

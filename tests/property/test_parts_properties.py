@@ -114,8 +114,8 @@ def test_whatever_a_minion_returns_is_stored_for_itself_or_what_it_manages_and_o
 ) -> None:
     store = MemoryStore()
     who = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
-    terms = HandlerConfig(5.0, 60.0, frozenset({0}))
-    master = Master(store, ManualClock(wall=NOW), who, terms, cast("Any", None), *inventory())
+    config = HandlerConfig(5.0, 60.0, frozenset({0}))
+    master = Master(store, ManualClock(wall=NOW), who, config, cast("Any", None), *inventory())
     publish(store, JOB)
     stored: dict[str, bytes] = {}
     for minion, (message, body) in everything:

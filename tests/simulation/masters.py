@@ -23,7 +23,7 @@ from saltlite.resources.registry.memory import MemoryRows
 from saltlite.testing import memory_store
 from saltlite.testing.banks import MemoryCache
 from saltlite.testing.link import MemoryServerLink
-from saltlite.wire.certificates import CertificateTerms, MasterCertificate, issue
+from saltlite.wire.certificates import CertificateContent, MasterCertificate, issue
 from saltlite.wire.noise import public_of
 from tests.simulation.universe import Died, End, Process, SimChannel, SimClock, SimReactor
 from tests.support.files import no_files
@@ -44,7 +44,7 @@ def certificate_of(name: str) -> MasterCertificate:
     """The certificate of the master of that name: good for the days around NOW that clocks can jump."""
     return issue(
         FLEET_PRIVATE,
-        CertificateTerms(
+        CertificateContent(
             static_public=public_of(seed(name)),
             job_public=ed25519_public(seed(f"jobs of {name}")),
             name=name,

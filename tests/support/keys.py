@@ -15,7 +15,7 @@ from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint, JoinToken, fingerprint, fingerprint_bytes
 from saltlite.platform.clock import ManualClock
 from saltlite.wire import job_body, merkle
-from saltlite.wire.certificates import CertificateTerms, MasterCertificate, issue
+from saltlite.wire.certificates import CertificateContent, MasterCertificate, issue
 from saltlite.wire.messages import Message, functions_message
 from saltlite.wire.noise import public_of
 from saltlite.wire.signatures import prove
@@ -51,7 +51,7 @@ def certificate(
     now: float, *, days: int = 30, static: bytes = MASTER_PRIVATE, fleet: bytes = FLEET_PRIVATE
 ) -> MasterCertificate:
     """A certificate of this master by the fleet with that private key, valid from an hour ago."""
-    terms = CertificateTerms(
+    content = CertificateContent(
         static_public=public_of(static),
         job_public=JOB_PUBLIC,
         name="m1",
@@ -60,7 +60,7 @@ def certificate(
         not_before=int(now) - 3600,
         not_after=int(now) - 3600 + days * DAY,
     )
-    return issue(fleet, terms)
+    return issue(fleet, content)
 
 
 def make_manager(clock: ManualClock, *, per_address: float = 1000.0, cert: bytes | None = None) -> SessionManager:

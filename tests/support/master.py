@@ -57,7 +57,7 @@ class Office:
     """One MWorker of a master whose minions are these; another one of the same master shares its `shared`."""
 
     def __init__(
-        self, *minions: str, rules: RegistrationRules | None = None, shared: Shared | None = None, **terms: Any
+        self, *minions: str, rules: RegistrationRules | None = None, shared: Shared | None = None, **config: Any
     ) -> None:
         self.shared = Shared() if shared is None else shared
         self.store = MemoryStore(self.shared.disk)
@@ -67,7 +67,7 @@ class Office:
             self.store,
             self.clock,
             MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE),
-            HandlerConfig(5.0, 60.0, frozenset({0}), resources=rules or RegistrationRules(), **terms),
+            HandlerConfig(5.0, 60.0, frozenset({0}), resources=rules or RegistrationRules(), **config),
             cast("Any", self.link),
             *inventory(self.shared.rows, self.shared.cache),
         )

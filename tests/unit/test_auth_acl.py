@@ -35,7 +35,7 @@ FLEET = {"web1": "web1", "web2": "web2", "db1": "db1", "ssh:web-gw": "web1"}
 
 
 @dataclass(frozen=True)
-class Terms:
+class Access:
     operators: frozenset[int] = frozenset({0})
     granted: Granted = field(default_factory=Granted)
 
@@ -46,9 +46,9 @@ def selects(expression: str) -> frozenset[TargetId]:
     return frozenset(TargetId(one) for one, owner in FLEET.items() if owner.startswith(begin))
 
 
-def terms(rows: Any = None, *, external: Any = None, blacklist: Any = None) -> Terms:
+def access(rows: Any = None, *, external: Any = None, blacklist: Any = None) -> Access:
     """Rules for the local users, and for those of each backend."""
-    return Terms(
+    return Access(
         granted=Granted(
             publisher=read_rules(rows or {}, "publisher_acl", patterns=True),
             external={name: read_rules(users, f"external_auth.{name}") for name, users in (external or {}).items()},
@@ -70,7 +70,7 @@ PRINCIPALS = {
 }
 
 
-def allowed(principal: Principal, action: Action, rules: Terms) -> bool:
+def allowed(principal: Principal, action: Action, rules: Access) -> bool:
     try:
         authorize(principal, action, rules, selects)
     except RefusedError:
@@ -78,7 +78,7 @@ def allowed(principal: Principal, action: Action, rules: Terms) -> bool:
     return True
 
 
-def may_run(principal: Principal, rules: Terms, fun: str, *targets: str, **call: Any) -> bool:
+def may_run(principal: Principal, rules: Access, fun: str, *targets: str, **call: Any) -> bool:
     minions = [MinionId(one) for one in targets if ":" not in one]
     resources = [TargetId(one) for one in targets if ":" in one]
     wanted = Call(fun, call.pop("args", ()), call.pop("kwargs", {}))
@@ -94,18 +94,20 @@ OPEN_TO_ALL = {"login", "logout", "whoami", "acl_explain"}
 @pytest.mark.parametrize("verb", sorted(RIGHTS))
 def test_without_rules_operators_may_everything_and_others_log_in(kind: str, verb: str) -> None:
     principal, operator = PRINCIPALS[kind]
-    assert allowed(principal, Action(verb), terms()) is (operator or (verb in OPEN_TO_ALL and principal.uid != SERVICE))
+    assert allowed(principal, Action(verb), access()) is (
+        operator or (verb in OPEN_TO_ALL and principal.uid != SERVICE)
+    )
 
 
 @pytest.mark.parametrize("kind", PRINCIPALS)
 @pytest.mark.parametrize("verb", UNKNOWN)
 def test_a_verb_that_is_not_in_the_table_is_denied_to_everybody(kind: str, verb: str) -> None:
     everything = {".*": [".*", "@runner", "@wheel", "@jobs", "@executor", "@returner"]}
-    assert not allowed(PRINCIPALS[kind][0], Action(verb), terms(everything))
+    assert not allowed(PRINCIPALS[kind][0], Action(verb), access(everything))
 
 
 def test_without_operators_even_root_is_denied() -> None:
-    assert not allowed(Principal("root", 0), Action("publish"), Terms(operators=frozenset()))
+    assert not allowed(Principal("root", 0), Action("publish"), Access(operators=frozenset()))
 
 
 def test_the_table_has_exactly_the_verbs_that_the_master_answers() -> None:
@@ -114,11 +116,11 @@ def test_the_table_has_exactly_the_verbs_that_the_master_answers() -> None:
 
 def test_the_refusal_says_who_may_not_do_what_and_the_way_out() -> None:
     with pytest.raises(RefusedError, match=r"mallory \(uid 1000\) may not job kill: run it as root"):
-        authorize(Principal("mallory", 1000), Action("job_kill"), terms())
+        authorize(Principal("mallory", 1000), Action("job_kill"), access())
 
 
 def test_the_user_of_the_masters_processes_is_refused_whatever_is_granted_to_it() -> None:
-    rules = terms({"saltlite": [".*"], ".*": [".*", "@runner", "@wheel"]})
+    rules = access({"saltlite": [".*"], ".*": [".*", "@runner", "@wheel"]})
     service = Principal("saltlite", SERVICE)
     assert not any(allowed(service, Action(verb), rules) for verb in RIGHTS)
     assert not may_run(service, rules, "test.ping", "web1")
@@ -177,23 +179,23 @@ RUNS: list[tuple[Principal, str, list[str], dict[str, Any], bool]] = [
 def test_a_job_is_allowed_where_rules_cover_its_function_arguments_and_each_target(
     principal: Principal, fun: str, targets: list[str], call: dict[str, Any], expected: bool
 ) -> None:
-    assert may_run(principal, terms(RULES), fun, *targets, **call) is expected
+    assert may_run(principal, access(RULES), fun, *targets, **call) is expected
 
 
 def test_local_users_are_not_those_of_a_backend_and_backends_are_not_each_other() -> None:
-    rules = terms({"fred": ["pkg.*"]}, external={"pam": {"fred": ["test.*"]}, "file": {"fred": ["sys.*"]}})
+    rules = access({"fred": ["pkg.*"]}, external={"pam": {"fred": ["test.*"]}, "file": {"fred": ["sys.*"]}})
     for principal, own in ((FRED, "pkg.x"), (PAM_FRED, "test.x"), (Principal("fred", -6, "file"), "sys.x")):
         assert [fun for fun in ("pkg.x", "test.x", "sys.x") if may_run(principal, rules, fun, "web1")] == [own]
 
 
 def test_the_star_is_for_whoever_has_no_entry_of_his_own() -> None:
-    rules = terms(external={"pam": {"*": ["test.ping"], "fred": ["pkg.*"]}})
+    rules = access(external={"pam": {"*": ["test.ping"], "fred": ["pkg.*"]}})
     assert may_run(Principal("gina", -7, "pam"), rules, "test.ping", "web1")
     assert not may_run(PAM_FRED, rules, "test.ping", "web1")
 
 
 def test_what_is_blacklisted_is_refused_whatever_is_granted_but_not_to_operators() -> None:
-    rules = terms({"fred": [".*"], "gina": [".*"]}, blacklist={"users": ["gi.*"], "modules": ["cmd.*"]})
+    rules = access({"fred": [".*"], "gina": [".*"]}, blacklist={"users": ["gi.*"], "modules": ["cmd.*"]})
     assert may_run(FRED, rules, "test.ping", "web1")
     assert not may_run(FRED, rules, "cmd.run", "web1")
     assert not may_run(Principal("gina", 1002), rules, "test.ping", "web1")
@@ -204,13 +206,13 @@ def test_what_is_blacklisted_is_refused_whatever_is_granted_but_not_to_operators
 def test_a_rule_for_some_targets_grants_nothing_where_nobody_resolves_them() -> None:
     action = Action("publish", Call("pkg.install", kwargs={}), [MinionId("web1")])
     with pytest.raises(RefusedError):
-        authorize(FRED, action, terms(RULES))
+        authorize(FRED, action, access(RULES))
 
 
 def test_a_refusal_of_targets_names_the_users_own_and_not_the_others() -> None:
     action = Action("publish", Call("pkg.install", kwargs={}), [MinionId("web1"), MinionId("db1")])
     with pytest.raises(RefusedError) as caught:
-        authorize(FRED, action, terms(RULES), selects)
+        authorize(FRED, action, access(RULES), selects)
     assert str(caught.value) == (
         "fred (uid 1000) may not run pkg.install on this target, which selects others as well or nobody, but on web* "
         "only: nothing was published"
@@ -219,7 +221,7 @@ def test_a_refusal_of_targets_names_the_users_own_and_not_the_others() -> None:
 
 def test_a_verdict_has_the_rules_that_hold_and_the_targets_that_none_covers() -> None:
     action = Action("publish", Call("pkg.install", kwargs={}), [MinionId("web1"), MinionId("db1")])
-    verdict = judge(FRED, action, terms(RULES), selects)
+    verdict = judge(FRED, action, access(RULES), selects)
     assert [rule.text for rule in verdict.rules] == ["publisher_acl.fred: pkg.* on web*"]
     assert verdict.uncovered == {"db1"}
 
@@ -236,7 +238,7 @@ NAMED = {
 
 @pytest.mark.parametrize("right", NAMED)
 def test_a_right_is_to_a_kind_or_to_a_module(right: str) -> None:
-    rules = terms({"fred": [right]})
+    rules = access({"fred": [right]})
     every = {"jobs.list_jobs", "jobs.kill", "manage.up", "pillar.show_pillar", "key.accept", "key.list_all"}
     for kind, names in NAMED[right].items():
         assert all(may(FRED, kind, [name], rules) for name in names)
@@ -245,7 +247,7 @@ def test_a_right_is_to_a_kind_or_to_a_module(right: str) -> None:
 
 
 def test_a_right_to_some_functions_is_to_these_alone() -> None:
-    rules = terms({"fred": [{"@jobs": ["list_job"]}, {"@runner": ["manage.*"]}, {"@wheel": ["key.list_all"]}]})
+    rules = access({"fred": [{"@jobs": ["list_job"]}, {"@runner": ["manage.*"]}, {"@wheel": ["key.list_all"]}]})
     assert may(FRED, "runner", ["jobs.list_job"], rules)
     assert not may(FRED, "runner", ["jobs.list_jobs"], rules)
     assert may(FRED, "runner", ["manage.up"], rules)
@@ -291,12 +293,12 @@ def test_what_is_no_rule_is_refused_when_it_is_read_and_not_taken_for_something_
     ],
 )
 def test_pillars_are_known_to_whom_they_are_shown_everywhere(rows: list[Any], known: bool) -> None:
-    assert knows_pillars(FRED, terms({"fred": rows})) is known
+    assert knows_pillars(FRED, access({"fred": rows})) is known
 
 
 def test_a_blacklisted_pillar_is_not_known() -> None:
-    assert not knows_pillars(FRED, terms({"fred": [".*"]}, blacklist={"modules": ["pillar.*"]}))
-    assert not knows_pillars(FRED, terms({"fred": [".*"]}, blacklist={"users": ["fred"]}))
+    assert not knows_pillars(FRED, access({"fred": [".*"]}, blacklist={"modules": ["pillar.*"]}))
+    assert not knows_pillars(FRED, access({"fred": [".*"]}, blacklist={"users": ["fred"]}))
 
 
 CALLERS = [
@@ -313,15 +315,15 @@ CALLERS = [
 @pytest.mark.parametrize(("fun", "args", "kwargs"), CALLERS)
 def test_a_function_that_calls_others_takes_the_right_to_these(fun: str, args: list[Any], kwargs: Any) -> None:
     action = Action("publish", Call(fun, args, kwargs), [MinionId("web1")])
-    assert not allowed(FRED, action, terms({"fred": ["test.*", "network.*"]}))
-    assert not allowed(FRED, action, terms({"fred": ["test.*", {"db*": ["cmd.*"]}]}))
-    assert not allowed(FRED, action, terms({"fred": [".*"]}, blacklist={"modules": ["cmd.*"]}))
-    assert allowed(FRED, action, terms({"fred": [".*"]}))
-    assert allowed(Principal("root", 0), action, terms())
+    assert not allowed(FRED, action, access({"fred": ["test.*", "network.*"]}))
+    assert not allowed(FRED, action, access({"fred": ["test.*", {"db*": ["cmd.*"]}]}))
+    assert not allowed(FRED, action, access({"fred": [".*"]}, blacklist={"modules": ["cmd.*"]}))
+    assert allowed(FRED, action, access({"fred": [".*"]}))
+    assert allowed(Principal("root", 0), action, access())
 
 
 def test_patterns_for_arguments_hold_for_what_is_called_within() -> None:
-    rules = terms({"fred": ["test.*", {"cmd.run": {"args": ["ls.*"]}}]})
+    rules = access({"fred": ["test.*", {"cmd.run": {"args": ["ls.*"]}}]})
 
     def may_run(command: str) -> bool:
         call = Call("test.cross_test", ["cmd.run", [command]], {})

@@ -281,7 +281,7 @@ def test_a_token_ends_with_logout_revocation_and_time(place: Place) -> None:
     (second,) = [row["id"] for row in rows if row["id"] == place.master.logins.id_of(tokens[1])]
     assert place.by(ROOT, "auth_token_revoke", ids=[second]).fields["revoked"] == [second]
     place.by(HANS, "whoami", token=tokens[2])
-    place.clock.advance(place.master.terms.login_s)
+    place.clock.advance(place.master.config.login_s)
     for token in tokens:
         with pytest.raises(LoginError):
             place.by(HANS, "whoami", token=token)

@@ -43,10 +43,10 @@ class Fleet:
 
     def __init__(self, *, whole: bool = True, **minions: Sequence[str] | None) -> None:
         self.link = Link()
-        terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
+        config = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
         identity = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
         self.master = Master(
-            MemoryStore(), ManualClock(wall=NOW), identity, terms, cast("Any", self.link), *inventory()
+            MemoryStore(), ManualClock(wall=NOW), identity, config, cast("Any", self.link), *inventory()
         )
         self._requests = itertools.count()
         with self.master.store.write() as store:

@@ -52,12 +52,12 @@ class Link:
 class Office:
     """A master with web1 and web2, of which it knows nothing but their keys."""
 
-    def __init__(self, **terms: Any) -> None:
+    def __init__(self, **config: Any) -> None:
         self.clock = ManualClock(wall=NOW)
         self.store = MemoryStore()
         self.link = Link()
         who = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
-        limits = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}), **terms)
+        limits = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}), **config)
         self.master = Master(self.store, self.clock, who, limits, cast("Any", self.link), *inventory())
         self._requests = itertools.count()
         with self.store.write() as tx:

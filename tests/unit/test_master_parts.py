@@ -67,8 +67,8 @@ class Office:
         self.store = MemoryStore()
         self.link = Link()
         who = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
-        terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
-        self.master = Master(self.store, self.clock, who, terms, cast("Any", self.link), *inventory())
+        config = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
+        self.master = Master(self.store, self.clock, who, config, cast("Any", self.link), *inventory())
         self._requests = 0
         with self.store.write() as tx:
             for minion in (WEB1, WEB2):

@@ -53,10 +53,10 @@ def master(
     who = MasterIdentity(fingerprint(signed.fleet_public), signed, bytes(32))
     made_of = MemoryPillarFiles({"base": files})
     pillars = Pillars(made_of, evaluator or MemoryEvaluator(made_of), cached=cached)
-    terms = HandlerConfig(5.0, 60.0, frozenset({0}))
+    config = HandlerConfig(5.0, 60.0, frozenset({0}))
     registry, banks = inventory(cache=cache)
     link: Any = None  # nothing here is said to it
-    return Master(MemoryStore(), ManualClock(wall=NOW), who, terms, link, registry, banks, pillars)
+    return Master(MemoryStore(), ManualClock(wall=NOW), who, config, link, registry, banks, pillars)
 
 
 def ask(one: Master, minion: MinionId = WEB1, *, sha256: bytes = b"", offset: int = 0) -> Message:

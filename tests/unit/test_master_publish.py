@@ -41,8 +41,8 @@ class Office:
     def __init__(self) -> None:
         self.store = MemoryStore()
         who = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
-        terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
-        self.master = Master(self.store, ManualClock(wall=NOW), who, terms, cast("Any", Link()), *inventory())
+        config = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
+        self.master = Master(self.store, ManualClock(wall=NOW), who, config, cast("Any", Link()), *inventory())
         self._requests = 0
         with self.store.write() as tx:
             for minion in (WEB1, WEB2, WEB3):

@@ -98,7 +98,7 @@ def test_arguments_that_are_values_are_no_question() -> None:
 def limited(fun: Any) -> tuple[Fleet, Principal]:
     fleet = Fleet(a=["m.f(a:str)", REMOVE])
     granted = Granted(publisher=read_rules({"amy": [fun]}, "publisher_acl", patterns=True))
-    object.__setattr__(fleet.master.terms, "granted", granted)
+    object.__setattr__(fleet.master.config, "granted", granted)
     return fleet, Principal("amy", 1000)
 
 

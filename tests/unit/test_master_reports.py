@@ -26,9 +26,9 @@ class Desk:
 
     def __init__(self) -> None:
         who = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
-        terms = HandlerConfig(5.0, 60.0, frozenset({0}))
+        config = HandlerConfig(5.0, 60.0, frozenset({0}))
         self.store = MemoryStore()
-        self.master = Master(self.store, ManualClock(wall=NOW), who, terms, cast("Any", None), *inventory())
+        self.master = Master(self.store, ManualClock(wall=NOW), who, config, cast("Any", None), *inventory())
         publish(self.store, JOB)
 
     def says(self, **said: Any) -> Settled:

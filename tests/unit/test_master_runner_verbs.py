@@ -29,10 +29,10 @@ class Office:
 
     def __init__(self) -> None:
         identity = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
-        terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
+        config = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
         self.store = MemoryStore()
         # No link: a question that reached for it would fail the test.
-        self.master = Master(self.store, ManualClock(wall=NOW), identity, terms, cast("Any", None), *inventory())
+        self.master = Master(self.store, ManualClock(wall=NOW), identity, config, cast("Any", None), *inventory())
 
     def add(self, name: str, functions: dict[str, str] | None, *, whole: bool = True) -> None:
         minion, public = MinionId(name), name.encode().ljust(32, b".")

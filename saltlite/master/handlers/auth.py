@@ -55,7 +55,7 @@ def handle_login(master: Master, principal: Principal, request: Mapping[str, Any
         raise UsageError(f"a user's name has 1 to {NAME_MAX} printable characters")
     if len(password.encode()) > PASSWORD_MAX:
         raise UsageError(f"a password has at most {PASSWORD_MAX} bytes")
-    if backend not in master.terms.granted.external:
+    if backend not in master.config.granted.external:
         raise LoginError(f"external_auth has no backend {backend[:NAME_MAX]!r}")
 
     def fields(groups: tuple[str, ...]) -> dict[str, Any]:
@@ -65,12 +65,12 @@ def handle_login(master: Master, principal: Principal, request: Mapping[str, Any
 
 
 def _logged_in(master: Master, who: Principal, peer: Principal) -> dict[str, Any]:
-    rules = master.terms.granted.of(who)
-    if not rules or master.terms.granted.blacklist.user(who.user):
+    rules = master.config.granted.of(who)
+    if not rules or master.config.granted.blacklist.user(who.user):
         log.warning("%s has the right password, and no rule in external_auth: not let in", who)
         raise LoginError(WRONG)
     now = master.clock.wall()
-    text, row = master.logins.make(master.clock.entropy(SECRET_BYTES), who, now, master.terms.login_s)
+    text, row = master.logins.make(master.clock.entropy(SECRET_BYTES), who, now, master.config.login_s)
     with master.store.write() as store:
         store.expire_auth_tokens(now)
         store.put_auth_token(row, TOKENS_MAX)
@@ -101,8 +101,8 @@ def handle_whoami(master: Master, principal: Principal, request: Mapping[str, An
         "user": principal.user,
         "eauth": principal.backend,
         "groups": sorted(principal.groups),
-        "operator": is_operator(principal, master.terms),
-        "perms": [rule.text.partition(": ")[2] for rule in master.terms.granted.of(principal)],
+        "operator": is_operator(principal, master.config),
+        "perms": [rule.text.partition(": ")[2] for rule in master.config.granted.of(principal)],
     }
     if "token" in request:
         row = master.store.auth_token(master.logins.id_of(request["token"]))
@@ -139,7 +139,7 @@ def handle_auth_token_revoke(master: Master, principal: Principal, request: Mapp
 
 
 def _may_manage(master: Master, principal: Principal, token: AuthToken) -> bool:
-    if is_operator(principal, master.terms):
+    if is_operator(principal, master.config):
         return True
     return (token.backend, token.user) == (principal.backend, principal.user)
 
@@ -173,12 +173,12 @@ def handle_acl_explain(master: Master, principal: Principal, request: Mapping[st
     anyone. Only targets within the caller's reach are counted, and only operators get their names.
     """
     who = _who(request["user"], request.get("groups", []))
-    asks_as_operator = is_operator(principal, master.terms)
+    asks_as_operator = is_operator(principal, master.config)
     if who.label == principal.label:
         who = principal
     elif not asks_as_operator:
         raise RefusedError(f"{principal} may ask about himself only: saltlite acl explain {principal.label} ...")
-    common = {"user": who.label, "groups": sorted(who.groups), "operator": is_operator(who, master.terms)}
+    common = {"user": who.label, "groups": sorted(who.groups), "operator": is_operator(who, master.config)}
     kind = _KINDS.get(request["tgt"])
     if kind is not None:
         name = checked_path(request["fun"]) if kind == HOOK else checked_function(request["fun"])
@@ -205,8 +205,8 @@ def handle_acl_explain(master: Master, principal: Principal, request: Mapping[st
 
 def _chosen(master: Master, principal: Principal, target: Target, call: Call) -> Selection:
     """The targets of a job with that call. Raises RefusedError as publishing it does."""
-    if not is_operator(principal, master.terms):
-        authorize(principal, Action("publish", call), master.terms)
+    if not is_operator(principal, master.config):
+        authorize(principal, Action("publish", call), master.config)
     return supported_targets(master, selected_within_reach(master, principal, target, call), [call.fun]).selection
 
 
@@ -217,15 +217,15 @@ def _within(master: Master, principal: Principal, target: Target) -> Selection:
 
 
 def _verdict(master: Master, who: Principal, call: Call, chosen: Selection) -> AccessVerdict:
-    if is_operator(who, master.terms):
+    if is_operator(who, master.config):
         return AccessVerdict((), frozenset())
     action = Action("publish", call, sorted(chosen.minions), chosen.resources)
-    return judge(who, action, master.terms, master.selects)
+    return judge(who, action, master.config, master.selects)
 
 
 def _of_kind(master: Master, who: Principal, kind: str, name: str) -> dict[str, Any]:
-    allowed = may(who, kind, (name,), master.terms)
-    rules = [rule.text for rule in master.terms.granted.of(who) if rule.allows_name(kind, name)]
+    allowed = may(who, kind, (name,), master.config)
+    rules = [rule.text for rule in master.config.granted.of(who) if rule.allows_name(kind, name)]
     what = no_hook(name) if kind == HOOK else f"use the {kind} {name}: no rule grants it"
     reason = "" if allowed else f"{who} may not {what}{_no_such_user(who)}"
     return {"allowed": allowed, "reason": reason, "rules": rules if allowed else [], "targets": 0, **_refused(())}

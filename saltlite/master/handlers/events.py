@@ -77,8 +77,8 @@ def handle_events(master: Master, principal: Principal, request: Mapping[str, An
             raise UsageError(f"there is no event {after} yet: the last one is {last}")
     elif "since" in request:
         after = master.store.seq_before(request["since"])
-    everything = may(principal, RUNNER, ALL_EVENTS, master.terms)
-    watch = Watch(pattern, after, None if everything else principal, sees_jobs_of_others(principal, master.terms))
+    everything = may(principal, RUNNER, ALL_EVENTS, master.config)
+    watch = Watch(pattern, after, None if everything else principal, sees_jobs_of_others(principal, master.config))
     return Answer({"seq": after, "first": master.store.first_seq()}, follow=watch)
 
 
@@ -191,7 +191,7 @@ def handle_runner_event(master: Master, principal: Principal, request: Mapping[s
     if not 1 <= len(funs) <= CALLS_MAX:
         raise UsageError(f"a runner has 1 to {CALLS_MAX} functions, not {len(funs)}")
     for fun in funs:
-        if not may(principal, RUNNER, (checked_function(fun),), master.terms):
+        if not may(principal, RUNNER, (checked_function(fun),), master.config):
             raise RefusedError(f"{principal} may not run the runner {fun}: that takes @runner {fun}")
     data: dict[str, Any] = {"fun": ",".join(checked_function(fun) for fun in funs), "user": principal.label}
     tag = tag_run_new(jid)
@@ -214,7 +214,7 @@ def checked_path(path: str) -> str:
 def handle_hook(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Writes `salt/netapi/hook/<path>` with `data`, and the user in `_user`."""
     path, data = checked_path(request["path"]), request["data"]
-    authorize(principal, Action("hook", name=path), master.terms)
+    authorize(principal, Action("hook", name=path), master.config)
     _refuse_large(data)
     master.refuse_when_full()
     return _written(master, principal, tag_hook(path), data)

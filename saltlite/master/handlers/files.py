@@ -37,7 +37,7 @@ def handle_served(master: Master, principal: Principal, request: Mapping[str, An
     operation = request["operation"]
     if operation not in _RIGHTS:
         raise UsageError(f"the file server lists {', '.join(_RIGHTS)}, not {operation[:40]!r}")
-    if not may(principal, RUNNER, _RIGHTS[operation], master.terms):
+    if not may(principal, RUNNER, _RIGHTS[operation], master.config):
         raise RefusedError(
             f"{principal} may not list {operation} of the file server: that takes @runner {_RIGHTS[operation][0]}"
         )
@@ -97,4 +97,4 @@ def handle_copy_end(master: Master, _principal: Principal, request: Mapping[str,
 
 
 def _areas(master: Master) -> CopyAreas:
-    return CopyAreas(master.terms.copies_dir)
+    return CopyAreas(master.config.copies_dir)

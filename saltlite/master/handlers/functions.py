@@ -382,7 +382,7 @@ def handle_complete(master: Master, principal: Principal, request: Mapping[str, 
 def _may_know(master: Master, principal: Principal, kind: str) -> bool:
     """Jobs and keys need the right to list them. The other kinds are limited by the principal's reach."""
     needs = {"jid": (RUNNER, JOBS_OF_OTHERS), "key": RIGHTS["key_list"]}
-    return kind not in needs or may(principal, *needs[kind], master.terms)
+    return kind not in needs or may(principal, *needs[kind], master.config)
 
 
 def _words(fleet: _Known, kind: str, prefix: str, request: Mapping[str, Any]) -> Iterator[str]:

@@ -58,7 +58,7 @@ def handle_job_list(master: Master, principal: Principal, request: Mapping[str, 
     if not 1 <= limit <= LIMIT_MAX:
         raise UsageError(f"a list has 1 to {LIMIT_MAX} jobs at once, not {limit}")
     wanted = _filter(request)
-    if not sees_jobs_of_others(principal, master.terms):
+    if not sees_jobs_of_others(principal, master.config):
         if wanted.user not in ("", principal.label):
             return Answer({"jobs": [], "more": False})
         wanted = replace(wanted, user=principal.label)
@@ -120,7 +120,7 @@ def _unread(fun: str, error: SaltliteError) -> dict[str, Any]:
 
 def may_see(master: Master, principal: Principal, owner: int) -> bool:
     """Whether the principal may see a job of the user with this uid. If not, the job does not exist for them."""
-    return owner == principal.uid or sees_jobs_of_others(principal, master.terms)
+    return owner == principal.uid or sees_jobs_of_others(principal, master.config)
 
 
 def no_such_job(jid: Jid) -> UsageError:
@@ -212,7 +212,7 @@ def handle_job_kill(master: Master, principal: Principal, request: Mapping[str, 
     job = master.store.job(jid)
     if job is None or not may_see(master, principal, job.uid):
         raise no_such_job(jid)
-    if job.uid != principal.uid and not may(principal, RUNNER, KILL_OF_OTHERS, master.terms):
+    if job.uid != principal.uid and not may(principal, RUNNER, KILL_OF_OTHERS, master.config):
         raise RefusedError(f"{principal} may end his own jobs only: this one is of {job.user}, and takes @jobs kill")
     owners: dict[TargetId, MinionId] = {srn: owner for owner, srns in job.resources.items() for srn in srns}
     now = master.clock.wall()
@@ -266,7 +266,7 @@ def handle_follow(master: Master, principal: Principal, request: Mapping[str, An
         **target_fields(master, job),
         "unknown": {},
         "skipped": [],
-        "timeout_s": master.terms.timeout_s,
+        "timeout_s": master.config.timeout_s,
         "deliver_ms": job.deliver_ms,
         "fun": job.fun,
         "tgt": job.target.expression,

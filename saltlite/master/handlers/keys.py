@@ -60,7 +60,7 @@ def handle_key_change(master: Master, principal: Principal, request: Mapping[str
     action = request["action"]
     if action not in ACTIONS:
         raise UsageError(f"a key can be accepted, rejected, revoked or deleted, not {action[:40]!r}")
-    authorize(principal, Action("key_change", name=f"key.{action}"), master.terms)
+    authorize(principal, Action("key_change", name=f"key.{action}"), master.config)
     wanted = [parse_fingerprint(text) for text in request["fingerprints"]]
     changed: list[dict[str, str]] = []
     refused: list[dict[str, str]] = []

@@ -244,7 +244,7 @@ def _require(
     names = rights.get(bank) if isinstance(bank, str) else None
     if names is None:
         raise UsageError(f"there is no cache bank {str(bank)[:40]!r} for this: there are {', '.join(rights)}")
-    if not may(principal, RUNNER, (*names, *more), master.terms):
+    if not may(principal, RUNNER, (*names, *more), master.config):
         raise RefusedError(f"{principal} may not do this with cached {bank}: that takes @runner {' or '.join(names)}")
 
 
@@ -278,7 +278,7 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
 
     Times are wall-clock seconds since 1970, lags seconds. A minion that is up was `last_seen` when it came.
     """
-    store, terms = master.store, master.terms
+    store, config = master.store, master.config
     minions, registry = minion_rows(master), master.registry.stats()["primary"]
     pending = [
         {
@@ -297,10 +297,10 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
         "master": {
             "name": master.identity.certificate.name,
             "version": __version__,
-            "started_at": terms.started_at,
-            "mworkers": terms.mworkers,
+            "started_at": config.started_at,
+            "mworkers": config.mworkers,
         },
-        "store": {"size": store.size(), "limit": terms.store_max, "seq": store.last_seq()},
+        "store": {"size": store.size(), "limit": config.store_max, "seq": store.last_seq()},
         "minions": minions + pending,
         "counts": {**counts, "pending": len(pending)},
         "resources": {
@@ -315,7 +315,7 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
             "targets": {str(state): count for state, count in store.open_counts().items()},
             "minions_away_with_jobs": len(away.intersection(store.minions_with_open_jobs())),
         },
-        "readers": {name: _lag(master, path) for name, path in terms.readers.items()},
+        "readers": {name: _lag(master, path) for name, path in config.readers.items()},
     }
 
     def fields(reply: IpcMessage | None) -> dict[str, Any]:

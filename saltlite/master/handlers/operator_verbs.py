@@ -348,7 +348,7 @@ def handle_request(master: Master, principal: Principal, request: object) -> Ans
     verb = VERBS.get(name) if isinstance(name, str) else None
     if verb is None:
         raise UsageError(f"this master knows no request {str(name)[:40]!r}")
-    refuse_barred(principal, master.terms)
+    refuse_barred(principal, master.config)
     _check(str(name), verb, request)
     if "token" in request:
         principal = master.logins.holder(master.store, request["token"], master.clock.wall())
@@ -360,7 +360,7 @@ def carry_out(master: Master, principal: Principal, name: str, request: Request)
     verb = VERBS[name]
     master.begin_request()
     if not verb.authorizes:
-        authorize(principal, Action(name), master.terms)
+        authorize(principal, Action(name), master.config)
     return verb.handle(master, principal, request)
 
 

@@ -130,7 +130,7 @@ def handle_publish(master: Master, principal: Principal, fields: Mapping[str, An
     lacks a function, counted), `timeout_s`, `deliver_ms`, and with `consent` the `outputter` of a single function. A
     question is answered as `question` alone, with the fields of `handle_describe`; then nothing was published.
     """
-    request = PublishRequest.parse(fields, master.terms.deliver_s)
+    request = PublishRequest.parse(fields, master.config.deliver_s)
     published = master.store.job_of_request(request.request_id, principal.uid)
     if published is not None:
         return _replayed(master, principal, request, published)
@@ -222,7 +222,7 @@ def _resolve(master: Master, principal: Principal, target: Target, actions: Sequ
     refuse_pillar_guesses(master, principal, target)
     # Before the target is resolved: what no rule grants anywhere is refused whatever the target selects.
     for action in actions:
-        authorize(principal, action, master.terms)
+        authorize(principal, action, master.config)
     calls = [action.call for action in actions if action.call is not None]
     selection = selected_within_reach(master, principal, target, calls[0])
     supported = supported_targets(master, selection, [call.fun for call in calls])
@@ -234,7 +234,7 @@ def _resolve(master: Master, principal: Principal, target: Target, actions: Sequ
 def _authorise_on(master: Master, principal: Principal, actions: Sequence[Action], selection: Selection) -> None:
     for action in actions:
         on_targets = replace(action, minions=selection.minions, resources=selection.resources)
-        authorize(principal, on_targets, master.terms, master.selects)
+        authorize(principal, on_targets, master.config, master.selects)
 
 
 # -- ask
@@ -271,9 +271,9 @@ def _publishable(
     may_be_missing = not KNOWING.issuperset(request.execution.executors)
     known = known if request.subset is None else FunctionSupport(selection, master)
     calls = publishable_calls(request.calls, known, may_be_missing=may_be_missing)
-    unknown = [name for name in request.returners if name not in master.terms.returners]
+    unknown = [name for name in request.returners if name not in master.config.returners]
     if unknown:
-        configured = ", ".join(sorted(master.terms.returners)) or "none"
+        configured = ", ".join(sorted(master.config.returners)) or "none"
         raise UsageError(f"the master has no returner {unknown[0][:40]!r}; returner_config names {configured}")
     return calls
 
@@ -285,7 +285,7 @@ def _commit(
     batch = batch_of(request.batch, len(selection.minions) + len(selection.resources))
     if batch is None:
         _refuse_crowded(selection, master.store)
-    loses_arguments = not master.terms.keep_job_args or holds_secrets(request.calls, request.execution.options)
+    loses_arguments = not master.config.keep_job_args or holds_secrets(request.calls, request.execution.options)
     with master.store.write() as store:
         published = store.job_of_request(request.request_id, principal.uid)
         if published is not None:
@@ -401,7 +401,7 @@ def _answer(
         **target_fields(master, job),
         "unknown": unknown if request.subset is None else {},
         "skipped": [],
-        "timeout_s": master.terms.timeout_s,
+        "timeout_s": master.config.timeout_s,
         "deliver_ms": job.deliver_ms if job is not None else 0,
     }
     if request.consent is not None:

@@ -91,7 +91,7 @@ def register(master: Master, minion: MinionId, data: bytes) -> Taken:
     minion must send the document again, because the registry may have the new rows already.
     """
     try:
-        registering = read_registration(_document(data), master.terms.resources.quota)
+        registering = read_registration(_document(data), master.config.resources.quota)
     except RefusedError as error:
         _refused(master, minion, str(error).splitlines())
         raise
@@ -157,7 +157,7 @@ def _document(data: bytes) -> Mapping[Any, Any]:
 
 def _claimed(master: Master, minion: MinionId, registering: RegistrationContext, missed: StillManaged) -> _Done:
     """Write the registry's rows. Raises RefusedError without an accepted key, StoreError."""
-    rules = master.terms.resources
+    rules = master.config.resources
     with master.store.write() as store:
         if store.holder(minion) is None:
             raise RefusedError("the key is not accepted any more")
@@ -259,7 +259,7 @@ def _settle(master: Master, minion: MinionId, what: _Settling) -> None:
         held = master.registry.views().by_minion.get(minion, {})
         count = sum(len(holding.ids) for holding in held.values())
         lost = _lost(master, minion, what.done.resources)
-        if master.terms.resources.events and (what.done.had or count):
+        if master.config.resources.events and (what.done.had or count):
             store.put_event(tag_resource_refresh(minion), {"Resource cache refresh": minion}, master.clock.wall())
         _report_refusals(master, store, minion, what)
         report_missing(master, store, minion, what.registering, what.missed)
@@ -296,7 +296,7 @@ def _still_held(missed: StillManaged, held: Mapping[str, Holding]) -> dict[str, 
 
 def _lost(master: Master, minion: MinionId, declared: Mapping[str, Sequence[str]]) -> frozenset[TargetId]:
     """What the minion declared and another one manages, where that one may have taken it."""
-    if master.terms.resources.conflict is not Conflict.NEWEST:
+    if master.config.resources.conflict is not Conflict.NEWEST:
         return frozenset()
     views = master.registry.views()
     held = views.by_minion.get(minion, {})

@@ -21,7 +21,7 @@ from saltlite.auth.acl import (
     Principal,
     knows_pillars,
     may,
-    places_of,
+    target_expressions,
     too_wide,
 )
 from saltlite.auth.logins import WRONG_AT_ONCE
@@ -37,18 +37,18 @@ from saltlite.targeting.fleet import Selection
 from saltlite.targeting.matchers import listed
 
 EVERYWHERE = frozenset({"", "*"})
-"""Places of rules that hold for every target."""
+"""Target expressions of rules that hold for every target."""
 NOT_ACCEPTED = frozenset(KeyState) - {KeyState.ACCEPTED}
 
 
 def reach(master: Master, principal: Principal) -> frozenset[TargetId] | None:
     """The minions and resources that the principal may learn of; None for all."""
-    if may(principal, RUNNER, RIGHTS["minions"][1], master.terms):
+    if may(principal, RUNNER, RIGHTS["minions"][1], master.config):
         return None
-    places = places_of(principal, master.terms)
-    if places & EVERYWHERE:
+    expressions = target_expressions(principal, master.config)
+    if expressions & EVERYWHERE:
         return None
-    return frozenset[TargetId]().union(*(master.selects(place) for place in places))
+    return frozenset[TargetId]().union(*(master.selects(expression) for expression in expressions))
 
 
 def selected_within_reach(master: Master, principal: Principal, target: Target, call: Call) -> Selection:
@@ -62,16 +62,16 @@ def selected_within_reach(master: Master, principal: Principal, target: Target, 
     if within is None:
         return chosen
     found = {*chosen.minions, *chosen.resources}
-    places = places_of(principal, master.terms)
-    names_are_within = all(any(fnmatchcase(name, place) for place in places) for name in chosen.unknown)
+    expressions = target_expressions(principal, master.config)
+    names_are_within = all(any(fnmatchcase(name, one) for one in expressions) for name in chosen.unknown)
     if found <= within and names_are_within and (found or chosen.unknown):
         return chosen
-    raise RefusedError(too_wide(principal, call, master.terms))
+    raise RefusedError(too_wide(principal, call, master.config))
 
 
 def shown_key_states(master: Master, principal: Principal) -> frozenset[KeyState]:
     """The key states, other than accepted, that a message for the principal may reveal."""
-    return NOT_ACCEPTED if may(principal, WHEEL, RIGHTS["key_list"][1], master.terms) else frozenset()
+    return NOT_ACCEPTED if may(principal, WHEEL, RIGHTS["key_list"][1], master.config) else frozenset()
 
 
 _REASONS_MAX = 10
@@ -103,7 +103,7 @@ def refuse_pillar_guesses(master: Master, principal: Principal, target: Target, 
     and wrong values are limited as wrong passwords are. `explained` is the minion or resource that the target is
     explained for.
     """
-    if knows_pillars(principal, master.terms):
+    if knows_pillars(principal, master.config):
         return
     word = pillar_pattern(target, master.fleet)
     if word:

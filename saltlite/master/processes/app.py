@@ -578,7 +578,7 @@ def _open_master(
     became = drop_to(config.user)
     store = open_store()
     registry, banks = open_inventory()
-    terms = HandlerConfig(
+    handler_config = HandlerConfig(
         timeout_s=config.timeout,
         deliver_s=config.deliver_by,
         operators=operators,
@@ -596,7 +596,7 @@ def _open_master(
     )
 
     def make_master(link: LinkChannel) -> Master:
-        return Master(store, SystemClock(), who, terms, link, registry, banks, pillars)
+        return Master(store, SystemClock(), who, handler_config, link, registry, banks, pillars)
 
     def close() -> None:
         registry.close()

@@ -202,7 +202,7 @@ class Master:
     store: Store
     clock: Clock
     identity: MasterIdentity
-    terms: HandlerConfig
+    config: HandlerConfig
     link: LinkPort
     registry: Registry
     """Which minion manages which resource."""
@@ -241,7 +241,7 @@ class Master:
 
         Returns of running jobs are still stored: they must not be lost.
         """
-        limit = self.terms.store_max
+        limit = self.config.store_max
         if limit and self.store.size() >= limit:
             raise StoreError(
                 f"the store is full: it has reached store_max ({limit // MIB} MiB). Jobs that have ended make room in "
@@ -252,7 +252,7 @@ class Master:
     @property
     def fleet(self) -> MasterFleet:
         """A snapshot of the fleet, for one query."""
-        return MasterFleet(self.store.accepted_ids, self.registry, self.indexes, self.terms.nodegroups, self.budget)
+        return MasterFleet(self.store.accepted_ids, self.registry, self.indexes, self.config.nodegroups, self.budget)
 
     def resolve(self, target: Target) -> Selection:
         """What the target selects now. Raises UsageError for an invalid target."""

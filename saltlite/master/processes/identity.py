@@ -32,7 +32,7 @@ from saltlite.model.keys import Fingerprint, fingerprint, parse_fingerprint
 from saltlite.platform.privileges import SECRET_MAX, read_secret, write_secret
 from saltlite.wire.certificates import (
     CERTIFICATE_MAX_DAYS,
-    CertificateTerms,
+    CertificateContent,
     MasterCertificate,
     Succession,
     decode_chain,
@@ -264,19 +264,19 @@ def _ensure(pki_dir: str, name: str, now: float, accepted: int) -> bool:
     fleet_public = ed25519_public(fleet_private)
     for own in ("master.key", "job.key"):
         _ensure_own(pki_dir, own, renewed=found.certificate is not None)
-    terms = _terms(pki_dir, name, int(now), found.certificate)
-    renewed = not _still_good(found.certificate, fleet_public, terms)
+    content = _content(pki_dir, name, int(now), found.certificate)
+    renewed = not _still_good(found.certificate, fleet_public, content)
     if renewed:
-        write_secret(_path(pki_dir, "master.cert"), issue(fleet_private, terms).encode())
+        write_secret(_path(pki_dir, "master.cert"), issue(fleet_private, content).encode())
     if found.id != fingerprint(fleet_public):
         _write_id(pki_dir, fleet_public)
     return renewed
 
 
-def _terms(pki_dir: str, name: str, now: int, old: MasterCertificate | None) -> CertificateTerms:
+def _content(pki_dir: str, name: str, now: int, old: MasterCertificate | None) -> CertificateContent:
     if not is_name(name):
         raise MisconfiguredError(f"{name[:80]!r} cannot be the name of a master: set `master_name` (at most 64 bytes)")
-    return CertificateTerms(
+    return CertificateContent(
         static_public=public_of(_key(pki_dir, "master.key")),
         job_public=ed25519_public(_key(pki_dir, "job.key")),
         name=name,
@@ -288,13 +288,13 @@ def _terms(pki_dir: str, name: str, now: int, old: MasterCertificate | None) -> 
     )
 
 
-def _still_good(old: MasterCertificate | None, fleet_public: bytes, terms: CertificateTerms) -> bool:
+def _still_good(old: MasterCertificate | None, fleet_public: bytes, content: CertificateContent) -> bool:
     """Whether the old certificate equals a new one, and is valid for RENEW_DAYS more."""
     if old is None:
         return False
-    now = terms.not_before + DAY_S
+    now = content.not_before + DAY_S
     says = (old.fleet_public, old.static_public, old.job_public, old.name)
-    wanted = (fleet_public, terms.static_public, terms.job_public, terms.name)
+    wanted = (fleet_public, content.static_public, content.job_public, content.name)
     return says == wanted and old.not_before <= now <= old.not_after - RENEW_DAYS * DAY_S
 
 

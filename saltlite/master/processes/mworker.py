@@ -424,7 +424,7 @@ class MWorker:
     # -- clients
 
     def _accept(self, sock: socket.socket, peer: Peer) -> None:
-        is_user = peer.uid not in self._master.terms.operators
+        is_user = peer.uid not in self._master.config.operators
         if is_user and self._local_clients.is_full(peer.uid):
             sock.close()
             self._reactor.call_soon(self._released)
