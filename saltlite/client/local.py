@@ -311,7 +311,7 @@ class LocalClient:
 
     def seen_ago(self, minions: Sequence[str]) -> dict[str, float | None]:
         """How many seconds ago the master last saw each of the first SEEN_MAX minions; None without a session."""
-        found: dict[str, float | None] = self.call("heard", ids=list(minions[:SEEN_MAX]))["heard"]
+        found: dict[str, float | None] = self.call("last_seen", ids=list(minions[:SEEN_MAX]))["silent_s"]
         return found
 
 

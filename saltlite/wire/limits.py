@@ -79,14 +79,14 @@ that network the answer is BUSY."""
 OPEN_HANDSHAKES_PER_ADDRESS = 32
 """Unfinished handshakes from one network. Above it the answer is BUSY."""
 
-STRANGERS = 8192
+UNAUTHENTICATED_MAX = 8192
 """Connections without a session on one master, which raises its descriptor limit to 20,000. When full, a new one
 replaces the oldest of the network that has the most; from that network it is closed."""
 
-STRANGERS_PER_NETWORK = 256
+UNAUTHENTICATED_PER_NETWORK = 256
 """Connections without a session from one network. A further one is closed."""
 
-STRANGER_S = 45.0
+UNAUTHENTICATED_S = 45.0
 """Seconds that a connection may stay without a session, then it is closed: longer than a handshake, and an MWorker's
 decision about its key, take."""
 

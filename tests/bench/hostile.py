@@ -194,7 +194,7 @@ def _floods(chance: random.Random) -> Iterator[bytes]:
             lambda: _asked("job_list", limit=1000, whole=True),
             lambda: _asked("describe", tgt="*", tgt_type="glob", funs=["test.ping"]),
             lambda: _asked("status"),
-            lambda: _asked("heard", ids=[f"min-{one:02d}" for one in range(1000)]),
+            lambda: _asked("last_seen", ids=[f"min-{one:02d}" for one in range(1000)]),
             lambda: _asked("job_list", fun="*a*b*c*d*e*", user="*a*b*c*", limit=1000),
             lambda: _asked("nothing", x=1),
         ][number % 10]()

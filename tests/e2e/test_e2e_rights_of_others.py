@@ -140,7 +140,7 @@ def test_a_stream_of_the_api_from_the_first_event_on_has_ones_own_too(site: Righ
 
 def test_who_is_heard_of_and_what_is_completed_are_ones_own(site: RightsSite) -> None:
     with site.asking("fred") as client:
-        assert set(client.call("heard", ids=["web1", "web2", "db1"])["heard"]) == {"web1", "web2"}
+        assert set(client.call("last_seen", ids=["web1", "web2", "db1"])["silent_s"]) == {"web1", "web2"}
         for kind, words in (("target", ["web1", "web2"]), ("minion", ["web1", "web2"]), ("jid", []), ("key", [])):
             assert client.call("complete", kind=kind, prefix="")["words"] == words, kind
         assert client.call("complete", kind="target", prefix="dummy:")["words"] == ["dummy:lamp-1"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from saltlite.wire.limits import STRANGERS_PER_NETWORK
+from saltlite.wire.limits import UNAUTHENTICATED_PER_NETWORK
 from tests.support.fleet import Fleet, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -49,7 +49,7 @@ def still_open(connections: list[socket.socket]) -> int:
 
 def strangers(fleet: Fleet) -> int:
     with fleet.client() as client:
-        return int(client.call("status")["link"]["strangers"])
+        return int(client.call("status")["link"]["unauthenticated"])
 
 
 def test_three_thousand_silent_strangers_of_one_network_keep_nobody_out(fleet: Fleet) -> None:
@@ -61,8 +61,8 @@ def test_three_thousand_silent_strangers_of_one_network_keep_nobody_out(fleet: F
 
     with silent(port, ["127.0.0.2"] * STRANGERS) as connections:
         assert len(connections) > STRANGERS * 0.9
-        wait_until(lambda: still_open(connections) <= STRANGERS_PER_NETWORK, "the others were hung up on")
-        assert 0 < strangers(fleet) <= STRANGERS_PER_NETWORK
+        wait_until(lambda: still_open(connections) <= UNAUTHENTICATED_PER_NETWORK, "the others were hung up on")
+        assert 0 < strangers(fleet) <= UNAUTHENTICATED_PER_NETWORK
         fleet.start_minion("after", join_token=token)
         fleet.wait_up("before", "after")
         answer = fleet.cli("--out", "json", "*", "test.ping").json()

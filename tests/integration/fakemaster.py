@@ -57,7 +57,7 @@ def fixed(*steps: Step) -> Script:
 def described(functions: Mapping[str, dict[str, Any]], count: int = 2) -> dict[str, Any]:
     """The answer to a describe of these functions; all minions say what is said of one, unless it says who does."""
     everybody = {"minions": count, "of": count, "one": "web1"}
-    unsaid: dict[str, Any] = {"signatures": [], "risks": [], "lacking": 0, "unknown": 0}
+    unsaid: dict[str, Any] = {"signatures": [], "risks": [], "missing": 0, "unknown": 0}
     known = {name: unsaid | fields for name, fields in functions.items()}
     for fields in known.values():
         fields["takers"] = [everybody for _text in fields["signatures"]]
@@ -151,8 +151,8 @@ class FakeMaster:
             named = {"outputter": _outputter(answer["functions"])}
             script = self._script(request)
             return (step | named if isinstance(step, dict) and "jid" in step else step for step in script)
-        if request["verb"] == "heard":
-            return [{"ok": True, "heard": {m: self.heard[m] for m in request["ids"] if m in self.heard}}]
+        if request["verb"] == "last_seen":
+            return [{"ok": True, "silent_s": {m: self.heard[m] for m in request["ids"] if m in self.heard}}]
         if request.get("once"):
             unsaid, self.unsaid = self.unsaid, []
             return [published(), *unsaid, {"seq": 0, "states": [], "returns": [], "so_far": True}]

@@ -33,7 +33,7 @@ def close(when: str = "now"):
 
 def lacking(**fields: Any) -> dict[str, Any]:
     """The answer to `lacking`; `fields` replace those of a fleet without a minion."""
-    return {"ok": True, "count": 0, "lacking": 0, "names": [], "unknown": 0, "unknown_names": [], **fields}
+    return {"ok": True, "count": 0, "missing": 0, "names": [], "unknown": 0, "unknown_names": [], **fields}
 
 
 def doc(folder: Path, *words: str) -> tuple[int, str, str]:
@@ -71,7 +71,7 @@ def test_a_module_that_minions_will_fetch_is_documented_with_its_risk(folder: Pa
 
 def test_minions_that_lack_it_are_named_with_what_to_do(folder: Path) -> None:
     def answers(_request: dict[str, Any]) -> Iterable[Step]:
-        fleet = {"lacking": 2, "names": ["db1", "db2"], "unknown": 1, "unknown_names": ["new1"]}
+        fleet = {"missing": 2, "names": ["db1", "db2"], "unknown": 1, "unknown_names": ["new1"]}
         return [lacking(count=5, **fleet)]
 
     with FakeMaster(folder, answers):
@@ -79,7 +79,7 @@ def test_minions_that_lack_it_are_named_with_what_to_do(folder: Path) -> None:
         code, out, err = doc(folder, "pkg.install")
     assert (code, err) == (0, "")
     assert "2 of 5 minions promise it; what one makes of it: saltlite MINION sys.providers pkg\n" in out
-    assert "lacking: db[1-2] - why: saltlite -L db1 sys.providers pkg; saltlite -L db1 sys.not_loaded\n" in out
+    assert "missing: db[1-2] - why: saltlite -L db1 sys.providers pkg; saltlite -L db1 sys.not_loaded\n" in out
     assert "not known: new1 - to find out: saltlite MINION sys.list_functions pkg.install\n" in out
 
 

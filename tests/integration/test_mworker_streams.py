@@ -33,12 +33,12 @@ RETURN = {"t": "return", "state": "returned", "code": 0, "size": 1, "start_ms": 
 
 
 @contextmanager
-def serving(folder: Path, disk: MemoryStoreDisk, left_out: RejectedResults | None = None) -> Iterator[str]:
+def serving(folder: Path, disk: MemoryStoreDisk, rejected: RejectedResults | None = None) -> Iterator[str]:
     """An MWorker on that disk, without a link process; the path of its socket."""
     path = str(folder / "master.ipc")
     listener = listen_unix(path, 0o600)
     started, stop = threading.Event(), threading.Event()
-    thread = threading.Thread(target=_run, args=(listener, folder, disk, left_out or RejectedResults(), started, stop))
+    thread = threading.Thread(target=_run, args=(listener, folder, disk, rejected or RejectedResults(), started, stop))
     thread.start()
     try:
         assert started.wait(10)
@@ -53,7 +53,7 @@ def _run(
     listener: object,
     folder: Path,
     disk: MemoryStoreDisk,
-    left_out: RejectedResults,
+    rejected: RejectedResults,
     started: threading.Event,
     stop: threading.Event,
 ) -> None:
@@ -62,7 +62,7 @@ def _run(
     config = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({os.geteuid()}))
 
     def make(link: linkchannel.LinkChannel) -> Master:
-        return Master(MemoryStore(disk), SystemClock(), who, config, link, *inventory(), rejected_results=left_out)
+        return Master(MemoryStore(disk), SystemClock(), who, config, link, *inventory(), rejected_results=rejected)
 
     serves = mworker.MWorker(
         reactor, make, no_files(reactor), linkchannel.LinkAddress(str(folder / "link.ipc"), os.geteuid())
@@ -102,10 +102,10 @@ def test_a_stream_goes_on_though_the_bell_was_lost(tmp_path: Path) -> None:
 
 def test_what_was_left_out_of_results_is_told_though_nothing_more_is_reported(tmp_path: Path) -> None:
     seen: list[object] = []
-    left_out = RejectedResults()
-    with serving(tmp_path, MemoryStoreDisk(), left_out) as path, LocalClient(path) as client:
+    rejected = RejectedResults()
+    with serving(tmp_path, MemoryStoreDisk(), rejected) as path, LocalClient(path) as client:
         reader = EventReader(client, "resource/refused/*")
-        left_out.add(MinionId("web1"), Refused(job(1).jid, "why", 3))
+        rejected.add(MinionId("web1"), Refused(job(1).jid, "why", 3))
         within(mworker.LOOK_S + 5.0, lambda: seen.append(next(reader)["data"]["count"]))
     assert seen == [3]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from saltlite.errors import RemoteProtocolError
-from saltlite.master.handlers.results import Passing, Reported, store_reports
+from saltlite.master.handlers.results import Reported, TransientStates, store_reports
 from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.minion.protocol.effects import (
     Effect,
@@ -119,7 +119,7 @@ def test_whatever_a_minion_returns_is_stored_for_itself_or_what_it_manages_and_o
     publish(store, JOB)
     stored: dict[str, bytes] = {}
     for minion, (message, body) in everything:
-        settled = store_reports(master, [Reported(minion, key(minion).fingerprint, message, body)], Passing())
+        settled = store_reports(master, [Reported(minion, key(minion).fingerprint, message, body)], TransientStates())
         assert settled.acknowledge == [(key(minion).fingerprint, [message["jid"]])]
         now = {ret.id: ret.body for ret in store.returns(JOB.jid)}
         assert now.keys() - stored.keys() <= MINE[minion], "it spoke for others"

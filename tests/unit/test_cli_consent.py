@@ -34,7 +34,7 @@ def described(
         "signatures": list(signatures),
         "takers": [who for _text in signatures],
         "risks": [{"risk": risk, **who} for risk in risks],
-        "lacking": 0,
+        "missing": 0,
         "unknown": unknown,
     }
     return {"count": 3, "resources": resources, "away": 0, "functions": {fun: known}}

@@ -12,7 +12,7 @@ from saltlite.auth.acl import Principal
 from saltlite.errors import RefusedError, UsageError
 from saltlite.master.handlers.functions import SIGNATURES_MAX
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.handlers.results import Passing, Reported, store_reports
+from saltlite.master.handlers.results import Reported, TransientStates, store_reports
 from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.master.store.ports import FunctionSet, MinionRow
 from saltlite.model.ids import Jid, MinionId
@@ -92,14 +92,14 @@ def test_a_function_is_described_by_what_the_targeted_minions_reported() -> None
                 "signatures": [INSTALL],
                 "takers": [{"minions": 2, "of": 2, "one": "a"}],
                 "risks": [],
-                "lacking": 1,
+                "missing": 1,
                 "unknown": 1,
             },
             "pkg.remove": {
                 "signatures": [REMOVE],
                 "takers": [{"minions": 3, "of": 3, "one": "a"}],
                 "risks": [{"risk": "remove", "minions": 3, "of": 3, "one": "a"}],
-                "lacking": 0,
+                "missing": 0,
                 "unknown": 1,
             },
         },
@@ -131,7 +131,7 @@ def test_what_one_minion_says_of_a_function_is_told_as_its_word() -> None:
 
 def test_minions_that_did_not_name_all_their_functions_may_have_any() -> None:
     known = Fleet(whole=False, a=[INSTALL]).describe("m.f")["functions"]["m.f"]
-    assert (known["lacking"], known["unknown"]) == (0, 1)
+    assert (known["missing"], known["unknown"]) == (0, 1)
 
 
 def test_an_answer_holds_so_many_signatures_and_counts_the_rest_as_unknown() -> None:
@@ -218,10 +218,10 @@ def test_functions_that_a_minion_reports_anew_take_the_place_of_its_earlier_ones
     fleet = Fleet(a=["m.f(a)"], b=["m.f(a)"])
     message = functions_message(["m.f(a,b)", "m.g()"], whole=True)
     key = fingerprint(b"a".ljust(32, b"."))
-    store_reports(fleet.master, [Reported(MinionId("a"), key, dict(message), None)], Passing())
+    store_reports(fleet.master, [Reported(MinionId("a"), key, dict(message), None)], TransientStates())
     known = fleet.describe("m.f", "m.g")["functions"]
     assert set(known["m.f"]["signatures"]) == {"m.f(a)", "m.f(a,b)"}
-    assert known["m.g"]["lacking"] == 1
+    assert known["m.g"]["missing"] == 1
 
 
 SHADOW = "shadow.set_password(name:str,password:str)"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from saltlite.master.protocol.effects import CloseConnection, Decide
-from saltlite.master.protocol.handshakes import CONNECTS_S, Strangers
-from saltlite.wire.limits import STRANGER_S, STRANGERS, STRANGERS_PER_NETWORK
+from saltlite.master.protocol.handshakes import CONNECTS_S, UnauthenticatedConnections
+from saltlite.wire.limits import UNAUTHENTICATED_MAX, UNAUTHENTICATED_PER_NETWORK, UNAUTHENTICATED_S
 from tests.support.memory_fleet import Guest, Table
 
 
@@ -34,8 +34,8 @@ def honest(table: Table, address: str = "2001:db8:900d:1::1") -> Guest:
 def test_three_thousand_silent_strangers_of_one_network_hold_no_more_than_its_part() -> None:
     table = Table(per_address=10.0)
     ended = crowd(table, of_one_network(3000))
-    assert len(ended) == 3000 - STRANGERS_PER_NETWORK
-    assert table.manager.figures()["strangers"] == STRANGERS_PER_NETWORK
+    assert len(ended) == 3000 - UNAUTHENTICATED_PER_NETWORK
+    assert table.manager.figures()["unauthenticated"] == UNAUTHENTICATED_PER_NETWORK
 
     guest = honest(table)
     guest.prove()
@@ -43,15 +43,15 @@ def test_three_thousand_silent_strangers_of_one_network_hold_no_more_than_its_pa
 
     assert guest.number not in hung_up(table)
     assert table.manager.sessions.by_id["web1"].address == guest.address
-    assert table.manager.figures()["strangers"] == STRANGERS_PER_NETWORK
+    assert table.manager.figures()["unauthenticated"] == UNAUTHENTICATED_PER_NETWORK
 
 
 def test_a_full_table_keeps_a_place_for_another_network() -> None:
     table = Table(per_address=10.0)
-    for site in range(STRANGERS // STRANGERS_PER_NETWORK):
-        addresses = [f"2001:db8:bad:{site:x}:{number:x}::1" for number in range(STRANGERS_PER_NETWORK)]
+    for site in range(UNAUTHENTICATED_MAX // UNAUTHENTICATED_PER_NETWORK):
+        addresses = [f"2001:db8:bad:{site:x}:{number:x}::1" for number in range(UNAUTHENTICATED_PER_NETWORK)]
         assert crowd(table, addresses, 10_000 * (site + 1)) == []
-    assert table.manager.figures()["strangers"] == STRANGERS
+    assert table.manager.figures()["unauthenticated"] == UNAUTHENTICATED_MAX
 
     guest = honest(table)
 
@@ -66,7 +66,7 @@ def test_a_stranger_is_hung_up_on_when_its_time_is_over_whatever_it_said() -> No
     table.manager.connected(asking.number, asking.address)
     asking.raw(b"\x02\x06")
     table.take()
-    table.wait(STRANGER_S - 0.1)
+    table.wait(UNAUTHENTICATED_S - 0.1)
     assert hung_up(table) == []
     table.wait(0.2)
     assert hung_up(table) == [silent.number, asking.number]
@@ -77,9 +77,9 @@ def test_a_session_that_waits_or_is_accepted_is_no_stranger() -> None:
         table = Table()
         guest = honest(table)
         guest.prove()
-        assert len(table.manager._strangers) == 1
+        assert len(table.manager._unauthenticated) == 1
         guest.decided(state)
-        assert len(table.manager._strangers) == 0
+        assert len(table.manager._unauthenticated) == 0
 
 
 def test_a_connection_whose_session_is_over_is_a_stranger_again() -> None:
@@ -89,9 +89,9 @@ def test_a_connection_whose_session_is_over_is_a_stranger_again() -> None:
     guest.prove()
     guest.decided("pending")
     table.manager.key_changed(guest.key, "rejected", "web1")
-    assert len(table.manager._strangers) == 1
+    assert len(table.manager._unauthenticated) == 1
     table.take()
-    table.wait(STRANGER_S)
+    table.wait(UNAUTHENTICATED_S)
     assert guest.number in hung_up(table)
 
 
@@ -108,7 +108,7 @@ def test_a_connection_that_is_over_is_forgotten_and_its_number_is_free() -> None
     other.prove()
     other.decided("accepted")
     table.manager._drop(table.manager.sessions.by_id["web1"])
-    assert len(table.manager._strangers) == 0
+    assert len(table.manager._unauthenticated) == 0
     table.take()
     table.wait(1.0)
     assert hung_up(table) == []
@@ -116,7 +116,7 @@ def test_a_connection_that_is_over_is_forgotten_and_its_number_is_free() -> None
 
 def test_a_network_that_may_begin_more_handshakes_may_have_more_connected() -> None:
     """A whole site behind one address, or a laboratory."""
-    it = Strangers(handshakes_per_network=200.0)
+    it = UnauthenticatedConnections(handshakes_per_network=200.0)
     most = int(200 * CONNECTS_S)
     ended = [it.connected(number, "10.0.0.1", 0.0) for number in range(most + 1)]
     assert ended == [[]] * most + [[CloseConnection(most, "10.0.0.1")]]

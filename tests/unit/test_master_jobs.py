@@ -14,7 +14,7 @@ from saltlite.master.handlers.delivery import handle_pull
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.jobs import LIMIT_MAX, TARGET_MAX, JobFollower
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.handlers.results import Passing, store_passing
+from saltlite.master.handlers.results import TransientStates, store_transient_states
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Answer, Follow, HandlerConfig, Master, MasterIdentity, Watch
 from saltlite.master.store.ports import MinionRow, PartRow, TargetRow
@@ -209,7 +209,7 @@ def test_a_minion_that_takes_up_a_cancelled_job_is_told_again(office: Office, st
     rows: dict[tuple[str, MinionId], PartRow] = {
         (one, WEB1): PartRow(one, WEB1, state, "", NOW) for one in (jid, other)
     }
-    assert store_passing(office.master, Passing(rows))
+    assert store_transient_states(office.master, TransientStates(rows))
     assert office.link.cancels == [("web1", jid)]
 
 

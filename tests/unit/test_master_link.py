@@ -127,10 +127,10 @@ def test_a_whole_fleet_that_reports_its_functions_at_once_fits_into_the_messages
 
 def test_results_that_were_left_out_are_counted() -> None:
     link = Link()
-    for left_out in (2, 3):
-        link.says({"t": "committed", "n": 0, "items": [], "left_out": left_out})
+    for skipped in (2, 3):
+        link.says({"t": "committed", "n": 0, "items": [], "skipped": skipped})
     link.says({"t": "stats", "n": 1})
-    assert unpack(link.sent[-1])["figures"]["left_out"] == 5
+    assert unpack(link.sent[-1])["figures"]["skipped"] == 5
 
 
 def test_what_waits_while_the_store_fails_is_bounded_in_bytes_and_in_number() -> None:

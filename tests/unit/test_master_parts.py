@@ -13,7 +13,14 @@ from saltlite.master.handlers import publish, results
 from saltlite.master.handlers.delivery import CANCELS_MAX, handle_pull, release_due
 from saltlite.master.handlers.jobs import JobFollower
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.handlers.results import Passing, Reported, Settled, report_rejected, store_passing, store_reports
+from saltlite.master.handlers.results import (
+    Reported,
+    Settled,
+    TransientStates,
+    report_rejected,
+    store_reports,
+    store_transient_states,
+)
 from saltlite.master.processes.context import TELL_S, Answer, HandlerConfig, Master, MasterIdentity
 from saltlite.master.store.ports import OpenJob
 from saltlite.model.events import tag_job_return, tag_resource_refused
@@ -96,7 +103,7 @@ class Office:
 
     def says(self, minion: MinionId, *messages: dict[str, Any], body: bytes = b"") -> Settled:
         reported = [Reported(minion, key(minion).fingerprint, one, body) for one in messages]
-        return store_reports(self.master, reported, Passing())
+        return store_reports(self.master, reported, TransientStates())
 
     def segment(self, minion: MinionId, segment: str, *rows: SegmentRow) -> Settled:
         return self.says(minion, ret(segment), body=encode_segment(rows))
@@ -320,7 +327,7 @@ def test_segment_and_ending_in_one_batch_leave_the_returns_what_they_are(office:
         Reported(WEB1, key_of, ret(part, "interrupted"), b""),
         Reported(WEB1, key_of, ret(segment_id(part, 0)), body),
     ]
-    store_reports(office.master, batch, Passing())
+    store_reports(office.master, batch, TransientStates())
     assert office.states(jid) == {A: RETURNED, B: INTERRUPTED}
 
 
@@ -356,10 +363,10 @@ def test_what_some_of_a_part_answered_says_that_the_others_run(office: Office) -
 
 def test_that_a_part_runs_is_stored_for_all_in_it(office: Office) -> None:
     jid = office.jid("a", "b", "c")
-    passing = Passing()
+    transient = TransientStates()
     running = {"t": "job_state", "jid": part_id(jid, 1), "state": "running", "reason": ""}
-    store_reports(office.master, [Reported(WEB1, key(WEB1).fingerprint, running, None)], passing)
-    assert store_passing(office.master, passing)
+    store_reports(office.master, [Reported(WEB1, key(WEB1).fingerprint, running, None)], transient)
+    assert store_transient_states(office.master, transient)
     assert office.states(jid) == {A: RUNNING, B: RUNNING, C: QUEUED}
 
 
@@ -463,10 +470,10 @@ def test_a_part_of_a_killed_job_that_is_taken_up_is_ended_again(office: Office) 
     jid = office.jid("a")
     office.ask("job_kill", jid=jid)
     office.link.cancels.clear()
-    passing = Passing()
+    transient = TransientStates()
     part = part_id(jid, 1)
     taken = {"t": "job_state", "jid": part, "state": "received", "reason": ""}
-    store_reports(office.master, [Reported(WEB1, key(WEB1).fingerprint, taken, None)], passing)
-    store_passing(office.master, passing)
+    store_reports(office.master, [Reported(WEB1, key(WEB1).fingerprint, taken, None)], transient)
+    store_transient_states(office.master, transient)
     assert office.link.cancels == [("web1", part)]
     assert state_of(office.store, jid, A) is TargetState.RECEIVED

@@ -187,9 +187,9 @@ def test_words_are_completed_within_reach(site: Site) -> None:
 
 def test_silences_are_told_of_minions_within_reach(site: Site) -> None:
     for who, known in ((WEB, {"web1"}), (LAMP, set()), (ALL, {"web1", "db1"}), (MANAGER, {"web1", "db1"})):
-        question = site.by(who, "heard", ids=["web1", "db1"]).question
+        question = site.by(who, "last_seen", ids=["web1", "db1"]).question
         assert question is not None
-        assert set(question.fields({"silent_s": {}})["heard"]) == known
+        assert set(question.fields({"silent_s": {}})["silent_s"]) == known
 
 
 # --- hooks ------------------------------------------------------------------------------------------

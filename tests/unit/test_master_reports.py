@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from saltlite.master.handlers.results import Passing, Reported, Settled, store_reports
+from saltlite.master.handlers.results import Reported, Settled, TransientStates, store_reports
 from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.master.store.ports import TargetRow
 from saltlite.model.job import TargetState
@@ -33,7 +33,7 @@ class Desk:
 
     def says(self, **said: Any) -> Settled:
         report = Reported(WEB1, key(WEB1).fingerprint, said, b"\xc3" if said["t"] == "return" else None)
-        return store_reports(self.master, [report], Passing())
+        return store_reports(self.master, [report], TransientStates())
 
 
 def test_a_return_wakes_readers_once_and_is_acknowledged_as_often_as_it_comes() -> None:

@@ -176,7 +176,7 @@ def test_describe_counts_resources_and_knows_their_functions(office: Office) -> 
     assert (said["count"], said["resources"], said["away"]) == (5, 5, 3)
     known = said["functions"]["test.sleep"]
     assert known["signatures"] == ["test.sleep(length:float)"]
-    assert (known["lacking"], known["unknown"]) == (0, 0)
+    assert (known["missing"], known["unknown"]) == (0, 0)
 
 
 def test_a_target_that_selects_nothing_publishes_nothing(office: Office) -> None:

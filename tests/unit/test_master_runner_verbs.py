@@ -57,9 +57,9 @@ def test_minions_are_told_apart_by_what_they_said_of_their_functions() -> None:
     office.add("knows", {"pkg.install": "pkg.install?"}, whole=False)
     office.add("silent", None)
     office.add("unsure", {"test.ping": "test.ping()"}, whole=False)
-    assert office.ask("lacking", fun="pkg.install") == {
+    assert office.ask("missing_functions", fun="pkg.install") == {
         "count": 5,
-        "lacking": 2,
+        "missing": 2,
         "names": ["knows", "lacks"],
         "unknown": 2,
         "unknown_names": ["silent", "unsure"],
@@ -70,13 +70,13 @@ def test_an_answer_names_a_limited_number_of_minions_and_counts_all() -> None:
     office = Office()
     for number in range(NAMES_MAX + 5):
         office.add(f"m{number:05}", {"test.ping": "test.ping()"})
-    told = office.ask("lacking", fun="pkg.install")
-    assert (told["lacking"], len(told["names"])) == (NAMES_MAX + 5, NAMES_MAX)
+    told = office.ask("missing_functions", fun="pkg.install")
+    assert (told["missing"], len(told["names"])) == (NAMES_MAX + 5, NAMES_MAX)
 
 
 def test_a_name_that_is_no_function_is_refused() -> None:
     with pytest.raises(UsageError, match="is not a function"):
-        Office().ask("lacking", fun="../etc")
+        Office().ask("missing_functions", fun="../etc")
 
 
 def test_a_runner_that_begins_and_ends_makes_two_events() -> None:
@@ -110,6 +110,6 @@ def test_no_other_event_can_be_made_by_it(fields: dict[str, Any]) -> None:
 def test_only_operators_may() -> None:
     nobody = Principal("nobody", 65534)
     with pytest.raises(RefusedError):
-        Office().ask("lacking", nobody, fun="pkg.install")
+        Office().ask("missing_functions", nobody, fun="pkg.install")
     with pytest.raises(RefusedError):
         Office().ask("runner_event", nobody, jid=JID, funs=["manage.up"])

@@ -32,7 +32,7 @@ def office() -> Office:
 
 
 def told(place: Office, act: str, **fields: Any) -> dict[str, str]:
-    found: dict[str, str] = place.ask("served", operation=act, **fields).fields["names"]
+    found: dict[str, str] = place.ask("file_list", operation=act, **fields).fields["names"]
     return found
 
 
@@ -57,7 +57,7 @@ def test_an_answer_is_limited_and_the_rest_comes_behind_its_last(
     monkeypatch.setattr(served, limit, most)
     place, found, after = office(), [], ""
     while True:
-        said = place.ask("served", operation="files", env="base", after=after).fields
+        said = place.ask("file_list", operation="files", env="base", after=after).fields
         assert len(said["names"]) == 1
         found += said["names"]
         after = found[-1]
@@ -79,7 +79,7 @@ def test_a_right_to_one_list_is_none_to_another(act: str, who: set[str]) -> None
     def may(user: str) -> bool:
         try:
             handle_request(
-                office().master, Principal(user, 1000), {"v": 1, "verb": "served", "operation": act, "env": "base"}
+                office().master, Principal(user, 1000), {"v": 1, "verb": "file_list", "operation": act, "env": "base"}
             )
         except RefusedError:
             return False
@@ -98,4 +98,4 @@ def test_a_right_to_one_list_is_none_to_another(act: str, who: set[str]) -> None
 )
 def test_nonsense_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        office().ask("served", **fields)
+        office().ask("file_list", **fields)

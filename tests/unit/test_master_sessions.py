@@ -54,7 +54,7 @@ def test_when_a_minion_was_last_heard_is_known_of_those_that_are_up() -> None:
     table = Table()
     table.join("web1")
     table.wait(7.0)
-    assert table.manager.sessions.heard(["web1", "web2"], table.clock.monotonic()) == {"web1": 7.0}
+    assert table.manager.sessions.silent_s(["web1", "web2"], table.clock.monotonic()) == {"web1": 7.0}
 
 
 def test_another_key_that_is_accepted_for_the_same_id_replaces_the_session_of_the_first() -> None:

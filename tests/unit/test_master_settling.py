@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import StoreError
-from saltlite.master.handlers.results import Passing, Reported, Settled
+from saltlite.master.handlers.results import Reported, Settled, TransientStates
 from saltlite.master.processes import mworker
 from saltlite.master.processes.mworker import settle, turn_of_report
 from saltlite.model.ids import MinionId
@@ -35,7 +35,7 @@ class Site:
         self.error: Exception | None = None
         monkeypatch.setattr(mworker, "store_reports", self._store)
 
-    def _store(self, _master: object, reported: Sequence[Reported], _passing: object) -> Settled:
+    def _store(self, _master: object, reported: Sequence[Reported], _transient: object) -> Settled:
         self.stored.append([item.id for item in reported])
         seen = self.board.seen("MWorker-0")
         assert seen is not None
@@ -47,7 +47,7 @@ class Site:
 
     def settle(self, reported: Sequence[Reported] = BATCH) -> Settled:
         master: Any = None
-        return settle(master, reported, Passing(), self.marks)
+        return settle(master, reported, TransientStates(), self.marks)
 
     def end(self, turn: TurnLabel) -> None:
         self.board.end("MWorker-0", turn, 30.0)

@@ -19,11 +19,11 @@ SERVED = {
 def client() -> Client:
     """A master that tells one name at a time."""
 
-    def served(operation: str, env: str, after: str = "") -> dict[str, Any]:
+    def file_list(operation: str, env: str, after: str = "") -> dict[str, Any]:
         names = {name: target for name, target in SERVED[operation].items() if name > after and env == "base"}
         return {"names": dict(list(names.items())[:1]), "more": len(names) > 1}
 
-    return Client(served=served)
+    return Client(file_list=file_list)
 
 
 @pytest.mark.parametrize(

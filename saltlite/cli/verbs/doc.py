@@ -190,13 +190,13 @@ def _ask(fun: str, parsed: Parsed, console: Console) -> dict[str, Any] | None:
     """What the master knows about the function on its minions; None when it cannot be asked."""
     try:
         with open_client(parsed) as client:
-            lacking = client.call("lacking", fun=fun)
+            missing = client.call("missing_functions", fun=fun)
             described = client.call("describe", tgt="*", tgt_type="glob", funs=[fun])["functions"][fun]
     except SaltliteError as error:
         console.note(f"saltlite: it is unknown which minions have it: {error}")
         return None
     return {
-        **{name: lacking[name] for name in ("count", "lacking", "names", "unknown", "unknown_names")},
+        **{name: missing[name] for name in ("count", "missing", "names", "unknown", "unknown_names")},
         "signatures": described["signatures"],
     }
 
@@ -224,12 +224,12 @@ def _fleet_text(fun: str, fleet: Mapping[str, Any]) -> str:
     if not fleet["count"]:
         return "There is no accepted minion.\n"
     count, module = fleet["count"], fun.partition(".")[0]
-    have = count - fleet["lacking"] - fleet["unknown"]
+    have = count - fleet["missing"] - fleet["unknown"]
     minions = f"{count} minion{'' if count == 1 else 's'}"
     lines = [f"{have} of {minions} promise it; what one makes of it: saltlite MINION sys.providers {module}"]
-    if fleet["lacking"]:
+    if fleet["missing"]:
         ask = f"saltlite -L {fleet['names'][0]}"
-        lines.append(f"lacking: {nodeset(fleet['names'])} - why: {ask} sys.providers {module}; {ask} sys.not_loaded")
+        lines.append(f"missing: {nodeset(fleet['names'])} - why: {ask} sys.providers {module}; {ask} sys.not_loaded")
     if fleet["unknown"]:
         names = nodeset(fleet["unknown_names"])
         lines.append(f"not known: {names} - to find out: saltlite MINION sys.list_functions {fun}")

@@ -95,10 +95,10 @@ def _reader(lag: Mapping[str, Any]) -> str:
 
 
 def _reports(link: Mapping[str, Any]) -> str:
-    count, out = link["uncommitted"], link["left_out"]
+    count, out = link["uncommitted"], link["skipped"]
     parts = [f"{count} wait to be stored, the first for {link['lag_s']:.1f} s" if count else "all stored"]
     if out:
-        parts.append(f"{out} results left out, of jobs that their minions do not have")
+        parts.append(f"{out} results skipped, of jobs that their minions do not have")
     return "; ".join(parts)
 
 

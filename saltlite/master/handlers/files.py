@@ -27,7 +27,7 @@ _RIGHTS = {
 """Operation -> runners of which a user needs one."""
 
 
-def handle_served(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+def handle_file_list(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `names`: name -> "", or for `links` their targets; and `more`: the client asks for those after the last
     (`after`).
 

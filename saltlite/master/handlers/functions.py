@@ -115,12 +115,12 @@ def supported_targets(master: Master, selection: Selection, funs: Sequence[str])
     counts: dict[tuple[str, str], int] = {}
     kept: dict[TargetId, MinionId] = {}
     for group in resource_groups(master, selection.resources):
-        lacking = next((fun for fun in funs if group.lacks(fun)), "")
-        if not lacking:
+        missing = next((fun for fun in funs if group.lacks(fun)), "")
+        if not missing:
             kept.update(dict.fromkeys(group.srns, group.minion))
         else:
-            counts[group.type, lacking] = counts.get((group.type, lacking), 0) + len(group.srns)
-            unsupported |= dict.fromkeys(asked.intersection(group.srns), (group.type, lacking))
+            counts[group.type, missing] = counts.get((group.type, missing), 0) + len(group.srns)
+            unsupported |= dict.fromkeys(asked.intersection(group.srns), (group.type, missing))
     for meant in named:
         if meant <= unsupported.keys():
             raise _unsupported(*min(unsupported[srn] for srn in meant))
@@ -193,7 +193,7 @@ class _Reporters:
 
 
 def described(fun: str, known: FunctionSupport) -> dict[str, Any]:
-    """`signatures`, the different texts, with `takers`, who reports each; `risks`, with who reports which; `lacking`,
+    """`signatures`, the different texts, with `takers`, who reports each; `risks`, with who reports which; `missing`,
     how many targets do not have the function; `unknown`, how many may have it and have not reported its signature.
 
     Each reporter row has `minions`, how many, `of` how many that have the function, and `one`, the first by id: a risk
@@ -201,12 +201,12 @@ def described(fun: str, known: FunctionSupport) -> dict[str, Any]:
     """
     signatures: dict[str, _Reporters] = {}
     risks: dict[str, _Reporters] = {}
-    having = lacking = unknown = 0
+    having = missing = unknown = 0
     for functions, count, first in known.sets():
         text = functions.functions.get(fun) if functions is not None else None
         if text is None:
             if functions is not None and functions.whole:
-                lacking += count
+                missing += count
             else:
                 unknown += count
             continue
@@ -222,7 +222,7 @@ def described(fun: str, known: FunctionSupport) -> dict[str, Any]:
         "signatures": list(signatures),
         "takers": [reporters.row(having) for reporters in signatures.values()],
         "risks": [{"risk": risk, **reporters.row(having)} for risk, reporters in risks.items()],
-        "lacking": lacking,
+        "missing": missing,
         "unknown": unknown,
     }
 
@@ -316,15 +316,15 @@ def _no_such_function(fun: str, known: FunctionSupport) -> str:
 # -- minions without a function
 
 
-def handle_lacking(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `count`, the accepted minions; `lacking` and `unknown`, how many; `names` and `unknown_names`, sorted.
+def handle_missing_functions(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `count`, the accepted minions; `missing` and `unknown`, how many; `names` and `unknown_names`, sorted.
 
     Unknown are those that have not reported all of their functions.
     """
     fun = checked_function(request["fun"])
     digests = {row.id: row.functions for row in master.store.minions()}
     sets: dict[str, FunctionSet | None] = {"": None}
-    lacking: list[MinionId] = []
+    missing: list[MinionId] = []
     unknown: list[MinionId] = []
     accepted = master.store.accepted_ids()
     for minion in accepted:
@@ -335,12 +335,12 @@ def handle_lacking(master: Master, _principal: Principal, request: Mapping[str, 
         text = functions.functions.get(fun) if functions is not None else None
         if text is not None and not is_absent(text):
             continue
-        (lacking if functions is not None and (functions.whole or text is not None) else unknown).append(minion)
+        (missing if functions is not None and (functions.whole or text is not None) else unknown).append(minion)
     return Answer(
         {
             "count": len(accepted),
-            "lacking": len(lacking),
-            "names": lacking[:NAMES_MAX],
+            "missing": len(missing),
+            "names": missing[:NAMES_MAX],
             "unknown": len(unknown),
             "unknown_names": unknown[:NAMES_MAX],
         }

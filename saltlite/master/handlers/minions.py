@@ -58,23 +58,23 @@ def minion_rows(master: Master) -> list[dict[str, Any]]:
 IDS_MAX = 1000
 
 
-def handle_heard(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `heard`: seconds since the last frame of each of `ids`, None for those without a session.
+def handle_last_seen(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `silent_s`: seconds since the last frame of each of `ids`, None for those without a session.
 
     It is empty if the link process does not answer.
     """
     ids = request["ids"]
     if len(ids) > IDS_MAX or not all(isinstance(minion, str) for minion in ids):
-        raise UsageError(f"heard takes at most {IDS_MAX} minion ids")
+        raise UsageError(f"last_seen takes at most {IDS_MAX} minion ids")
 
     within = reach(master, principal)
     if within is not None:
         ids = [minion for minion in ids if minion in within]
 
     def fields(reply: IpcMessage | None) -> dict[str, Any]:
-        return {"heard": {minion: reply["silent_s"].get(minion) for minion in ids} if reply is not None else {}}
+        return {"silent_s": {minion: reply["silent_s"].get(minion) for minion in ids} if reply is not None else {}}
 
-    return Answer(question=Question(lambda number: ipc.ask_heard(number, ids), fields))
+    return Answer(question=Question(lambda number: ipc.ask_last_seen(number, ids), fields))
 
 
 # -- changes of presence

@@ -294,7 +294,7 @@ VERBS: dict[str, OperatorVerb] = {
     "job_show": OperatorVerb(jobs.handle_job_show, {"jid": NAME}),
     "events": OperatorVerb(events.handle_events, {"pattern": NAME}, {"after": IntegerField(), "since": NumberField()}),
     "event_send": OperatorVerb(events.handle_event_send, {"tag": NAME, "data": MapField()}, {"runner": NAME}),
-    "lacking": OperatorVerb(functions.handle_lacking, {"fun": NAME}),
+    "missing_functions": OperatorVerb(functions.handle_missing_functions, {"fun": NAME}),
     "runner_event": OperatorVerb(
         events.handle_runner_event,
         {"jid": NAME, "funs": Names},
@@ -311,7 +311,7 @@ VERBS: dict[str, OperatorVerb] = {
     "token_revoke": OperatorVerb(keys.handle_token_revoke, {"token_id": NAME}),
     "cloud_event": OperatorVerb(events.handle_cloud_event, {"machine": NAME, "what": NAME, "data": MapField()}),
     "hook": OperatorVerb(events.handle_hook, {"path": NAME, "data": MapField()}, authorizes=True),
-    "heard": OperatorVerb(minions.handle_heard, {"ids": Names}),
+    "last_seen": OperatorVerb(minions.handle_last_seen, {"ids": Names}),
     "minions": OperatorVerb(minions.handle_minions),
     "match": OperatorVerb(targets.handle_match, {"tgt": TextField(), "tgt_type": NAME}, {"explain": NAME}),
     "cached": OperatorVerb(
@@ -321,7 +321,7 @@ VERBS: dict[str, OperatorVerb] = {
     ),
     "cache_clear": OperatorVerb(minions.handle_cache_clear, {"banks": Names, "tgt": TextField(), "tgt_type": NAME}),
     "pillar_show": OperatorVerb(documents.handle_pillar_show, {"id": NAME}),
-    "served": OperatorVerb(files.handle_served, {"operation": NAME}, {"env": NAME, "after": NAME}),
+    "file_list": OperatorVerb(files.handle_file_list, {"operation": NAME}, {"env": NAME, "after": NAME}),
     "resource_list": OperatorVerb(resources.handle_resource_list, {}, {"type": NAME, "minion": NAME, "after": NAME}),
     "resource_owner": OperatorVerb(resources.handle_resource_owner, {"id": NAME}),
     "resource_grains": OperatorVerb(resources.handle_resource_grains, {"type": NAME, "id": NAME}),

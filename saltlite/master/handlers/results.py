@@ -176,7 +176,7 @@ def report_rejected(master: Master) -> bool:
     return True
 
 
-PASSING = frozenset({TargetState.RECEIVED, TargetState.RUNNING})
+TRANSIENT_STATES = frozenset({TargetState.RECEIVED, TargetState.RUNNING})
 """States that are stored after a moment: most are overtaken by their return."""
 
 
@@ -191,7 +191,7 @@ class Reported:
 
 
 @dataclass(slots=True)
-class Passing:
+class TransientStates:
     """Reported states that are not stored yet, by part and minion."""
 
     rows: dict[tuple[PartId, MinionId], PartRow] = field(default_factory=dict)
@@ -207,8 +207,8 @@ class Settled:
     """Results that were not stored, because they were not assigned to their minion (G8)."""
 
 
-def store_reports(master: Master, reported: Sequence[Reported], passing: Passing) -> Settled:
-    """Store a batch; states in PASSING are only added to `passing`.
+def store_reports(master: Master, reported: Sequence[Reported], transient: TransientStates) -> Settled:
+    """Store a batch; states in TRANSIENT_STATES are only added to `passing`.
 
     A return that was never assigned to its minion (G8) is acknowledged too, so that the minion forgets it. Raises
     StoreError, and then nothing of the batch was stored.
@@ -223,7 +223,7 @@ def store_reports(master: Master, reported: Sequence[Reported], passing: Passing
         match message["t"]:
             case "return":
                 # The state of a segment's part stays: other resources of it still run.
-                passing.rows.pop((message["jid"], item.id), None)
+                transient.rows.pop((message["jid"], item.id), None)
                 results.add(item.id, item.fingerprint, message, item.body or b"")
             case "digest":
                 announced[item.id] = message
@@ -231,7 +231,7 @@ def store_reports(master: Master, reported: Sequence[Reported], passing: Passing
                 functions[item.id] = FunctionSet(message["digest"], by_name(message["functions"]), message["whole"])
             case "job_state":
                 state = TargetState(message["state"])
-                final += _noted(passing, PartRow(message["jid"], item.id, state, message["reason"], now))
+                final += _noted(transient, PartRow(message["jid"], item.id, state, message["reason"], now))
     moved: set[Jid] = set()
     if results or final or functions:
         with master.store.write() as store:
@@ -256,21 +256,21 @@ def _afterwards(work: Callable[[], object], failure: str) -> None:
         log.error("%s: %s", failure, error)  # noqa: TRY400 - the sentence says it all
 
 
-def _noted(passing: Passing, row: PartRow) -> list[PartRow]:
+def _noted(transient: TransientStates, row: PartRow) -> list[PartRow]:
     """Add a state that may wait to `passing`; return any other."""
-    if row.state in PASSING:
-        passing.rows[row.part, row.minion] = row
+    if row.state in TRANSIENT_STATES:
+        transient.rows[row.part, row.minion] = row
         return []
-    passing.rows.pop((row.part, row.minion), None)
+    transient.rows.pop((row.part, row.minion), None)
     return [row]
 
 
-def store_passing(master: Master, passing: Passing) -> bool:
+def store_transient_states(master: Master, transient: TransientStates) -> bool:
     """Store the states that no return has overtaken; whether any target changed state.
 
     A minion that starts a job which was ended is told again to end it: the cancel may have overtaken the job.
     """
-    rows, passing.rows = passing.rows, {}
+    rows, transient.rows = transient.rows, {}
     if not rows:
         return False
     with master.store.write() as store:

@@ -98,7 +98,7 @@ class LinkProcess:
         self._recorded = False
         self._stopping = False
         self._unstored: list[MinionReport] = []
-        self._left_out = 0
+        self._skipped = 0
         self._publishers: OrderedDict[str, MWorkerChannel] = OrderedDict()
         self._committers: set[MWorkerChannel] = set()
         self._tick()
@@ -310,7 +310,7 @@ class LinkProcess:
                 self._joined(mworker)
             case "committed":
                 mworker.batches.pop(message["n"], None)
-                self._left_out += message["left_out"]
+                self._skipped += message["skipped"]
                 for key, jids in message["items"]:
                     manager.committed(Fingerprint(key), jids)
             case "uncommitted":
@@ -325,13 +325,13 @@ class LinkProcess:
                     manager.key_changed(Fingerprint(key), state, minion)
                 # The sessions have been removed: no later frame of theirs has an effect (S5).
                 mworker.channel.send(pack({"t": "keys_done", "n": message["n"]}))
-            case "heard":
+            case "last_seen":
                 mworker.channel.send(
                     pack(
                         {
-                            "t": "heard",
+                            "t": "last_seen",
                             "n": message["n"],
-                            "silent_s": manager.sessions.heard(message["ids"], self._reactor.now()),
+                            "silent_s": manager.sessions.silent_s(message["ids"], self._reactor.now()),
                         }
                     )
                 )
@@ -350,7 +350,7 @@ class LinkProcess:
             "mworkers": len(self._mworkers),
             "uncommitted": sum(len(batch.reports) for batch in batches) + len(self._unstored),
             "lag_s": self._reactor.now() - oldest,
-            "left_out": self._left_out,
+            "skipped": self._skipped,
         }
 
     def _deliver(self, mworker: MWorkerChannel, message: IpcMessage) -> None:

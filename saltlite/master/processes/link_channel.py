@@ -3,8 +3,8 @@
 Each message is one small map over a private Unix socket. Both ends are processes of this master, so the maps are not
 checked against a schema; sizes are limited all the same, because data of minions travels in them.
 
-    link -> MWorker    decide, reports, pull, presence, wake_up, keys_done, heard, stats, suspect, request
-    MWorker -> link    hello, decided, committed, uncommitted, publish, pulled, cancel, keys, fetch, sweep, heard,
+    link -> MWorker    decide, reports, pull, presence, wake_up, keys_done, last_seen, stats, suspect, request
+    MWorker -> link    hello, decided, committed, uncommitted, publish, pulled, cancel, keys, fetch, sweep, last_seen,
                        stats, wake_up, response
 """
 
@@ -113,9 +113,9 @@ def keys(number: int, changes: Sequence[tuple[str, str, str]]) -> IpcMessage:
     return {"t": "keys", "n": number, "changes": changes}
 
 
-def ask_heard(number: int, minions: Sequence[str]) -> IpcMessage:
-    """How many seconds ago was each of these seen? Answered by `heard`, with those that are up in `silent_s`."""
-    return {"t": "heard", "n": number, "ids": list(minions)}
+def ask_last_seen(number: int, minions: Sequence[str]) -> IpcMessage:
+    """How many seconds ago was each of these seen? Answered by `last_seen`, with those that are up in `silent_s`."""
+    return {"t": "last_seen", "n": number, "ids": list(minions)}
 
 
 def ask_stats(number: int) -> IpcMessage:
@@ -178,9 +178,9 @@ class LinkChannel:
         """Ask a minion for its `functions`, `grains` or `resources`, which the master does not have."""
         self._send({"t": "fetch", "id": minion, "what": what})
 
-    def committed(self, number: int, items: Sequence[tuple[str, list[str]]], left_out: int = 0) -> None:
+    def committed(self, number: int, items: Sequence[tuple[str, list[str]]], skipped: int = 0) -> None:
         """A batch of reports is stored: (fingerprint, jids to acknowledge), and the number of rejected results."""
-        self._send({"t": "committed", "n": number, "items": items, "left_out": left_out})
+        self._send({"t": "committed", "n": number, "items": items, "skipped": skipped})
 
     def uncommitted(self, number: int) -> None:
         """A batch of reports could not be stored: the link keeps it and sends it again."""

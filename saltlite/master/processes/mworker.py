@@ -25,7 +25,14 @@ from saltlite.master.handlers.events import EventStream, report_ended_turns
 from saltlite.master.handlers.jobs import JobFollower
 from saltlite.master.handlers.keys import handle_decide, handle_suspect
 from saltlite.master.handlers.operator_verbs import VERBS, handle_request
-from saltlite.master.handlers.results import Passing, Reported, Settled, report_rejected, store_passing, store_reports
+from saltlite.master.handlers.results import (
+    Reported,
+    Settled,
+    TransientStates,
+    report_rejected,
+    store_reports,
+    store_transient_states,
+)
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.auth_process import Backends, PasswordVerdict
 from saltlite.master.processes.context import Answer, Follow, LoginCheck, Master, Stream, Watch
@@ -116,34 +123,34 @@ def _fields(message: Mapping[str, Any]) -> bytes:
 log = logging.getLogger(__name__)
 
 
-def settle(master: Master, reported: Sequence[Reported], passing: Passing, marks: Marks) -> Settled:
+def settle(master: Master, reported: Sequence[Reported], transient: TransientStates, marks: Marks) -> Settled:
     """Store the reports that can be stored. Raises StoreError; then none may be acknowledged."""
     if marks.board.is_careful():
-        return _together(_alone(master, item, passing, marks) for item in reported)
+        return _together(_alone(master, item, transient, marks) for item in reported)
     if not marks.board.is_refusing():
-        return _batch(master, reported, passing, marks)
+        return _batch(master, reported, transient, marks)
     kept = [item for item in reported if not _is_refused(item, marks)]
-    settled = _batch(master, kept, passing, marks) if kept else Settled([], moved=frozenset())
+    settled = _batch(master, kept, transient, marks) if kept else Settled([], moved=frozenset())
     return Settled(settled.acknowledge, settled.moved, settled.rejected + len(reported) - len(kept))
 
 
-def _batch(master: Master, reported: Sequence[Reported], passing: Passing, marks: Marks) -> Settled:
+def _batch(master: Master, reported: Sequence[Reported], transient: TransientStates, marks: Marks) -> Settled:
     with marks.named(TurnLabel(f"{len(reported)} reports, the first of {reported[0].id}", is_reports=True)):
         try:
-            return store_reports(master, reported, passing)
+            return store_reports(master, reported, transient)
         except StoreError:
             raise
         except Exception:  # noqa: BLE001 - named supervision point: they are tried one by one, where what raises is logged
             log.debug("a batch with a report that cannot be stored is stored one by one")
-    return _together(_alone(master, item, passing, marks) for item in reported)
+    return _together(_alone(master, item, transient, marks) for item in reported)
 
 
-def _alone(master: Master, item: Reported, passing: Passing, marks: Marks) -> Settled:
+def _alone(master: Master, item: Reported, transient: TransientStates, marks: Marks) -> Settled:
     if _is_refused(item, marks):
         return Settled([], moved=frozenset(), rejected=1)
     with marks.named(turn_of_report(marks.board, item)):
         try:
-            return store_reports(master, [item], passing)
+            return store_reports(master, [item], transient)
         except StoreError:
             raise
         except Exception:  # named supervision point: what one minion says must not end MWorkers (S8)
@@ -177,7 +184,7 @@ NEWS_S = 0.02
 """The least interval between messages of a stream; what happens in between goes into one message."""
 LOOK_S = 1.0
 """How often streams are read without a wake-up, which can be lost with the link process."""
-PASSING_S = 0.1
+TRANSIENT_S = 0.1
 """Intermediate states of jobs are stored together after this time."""
 LINK_WAIT_S = 1.0
 """How long clients of a new MWorker wait for the presence of minions."""
@@ -233,8 +240,8 @@ class MWorker:
         self._clients: dict[Client, None] = {}
         self._local_clients = LocalClients()
         self._scheduler = RequestScheduler(reactor)
-        self._passing = Passing()
-        self._passing_due = False
+        self._transient = TransientStates()
+        self._transient_due = False
         self._listener: socket.socket | None = None
         self._acceptor: Acceptor | None = None
         self._tick()
@@ -296,7 +303,7 @@ class MWorker:
                 if message["record"]:
                     self._logged(lambda: minions.record(self._master, changes, whole=message["whole"]))
                     self._committed()
-            case "keys_done" | "heard" | "stats":
+            case "keys_done" | "last_seen" | "stats":
                 self._link.answered(message["n"], message)
             case "suspect":
                 self._logged(lambda: handle_suspect(self._master, message))
@@ -345,7 +352,7 @@ class MWorker:
 
     def _reports(self, numbers: list[int], reported: list[Reported]) -> None:
         try:
-            settled = settle(self._master, reported, self._passing, self._marks)
+            settled = settle(self._master, reported, self._transient, self._marks)
         except StoreError as error:
             # Not acknowledged: the minions keep their results, and the link process tries again (G6).
             log.error("%d reports cannot be stored for now: %s", len(reported), error)  # noqa: TRY400 - as above
@@ -359,18 +366,18 @@ class MWorker:
         for number in numbers[:-1]:
             self._link.committed(number, [])
         self._link.committed(numbers[-1], settled.acknowledge, settled.rejected)
-        if self._passing.rows and not self._passing_due:
-            self._passing_due = True
-            self._reactor.call_later(PASSING_S, self._store_passing)
+        if self._transient.rows and not self._transient_due:
+            self._transient_due = True
+            self._reactor.call_later(TRANSIENT_S, self._store_transient_states)
 
     def _release(self, jids: frozenset[Jid]) -> None:
         master = self._master
         release_due(master.store, master.clock, self._link, master.proofs, among=jids)
 
-    def _store_passing(self) -> None:
-        self._passing_due = False
+    def _store_transient_states(self) -> None:
+        self._transient_due = False
         try:
-            moved = store_passing(self._master, self._passing)
+            moved = store_transient_states(self._master, self._transient)
         except StoreError as error:
             log.error("states of jobs could not be stored: %s", error)  # noqa: TRY400 - as above
             return

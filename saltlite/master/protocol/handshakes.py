@@ -1,6 +1,6 @@
 """Peers that have not proved a key yet: their connections and their handshakes, limited in number and rate (R12).
 
-A connection without a session is a stranger. It is closed after STRANGER_S, or when its network has too many:
+A connection without a session is a stranger. It is closed after UNAUTHENTICATED_S, or when its network has too many:
 
     connected -> stranger -> HELLO, admitted -> open handshake -> AUTH within 10 s -> Arrival: a session begins
                     ^              |                  |
@@ -33,9 +33,9 @@ from saltlite.wire.limits import (
     HANDSHAKES_PER_S,
     OPEN_HANDSHAKES,
     OPEN_HANDSHAKES_PER_ADDRESS,
-    STRANGER_S,
-    STRANGERS,
-    STRANGERS_PER_NETWORK,
+    UNAUTHENTICATED_MAX,
+    UNAUTHENTICATED_PER_NETWORK,
+    UNAUTHENTICATED_S,
 )
 from saltlite.wire.messages import AUTH_FIELDS, Message, check_payload
 from saltlite.wire.noise import Handshake, Role
@@ -176,12 +176,12 @@ CONNECTS_S = 10.0
 """One network may have as many connections as it may begin handshakes in this time."""
 
 
-class Strangers:
+class UnauthenticatedConnections:
     """The connections without a session. `handshakes_per_network` is the rate of one network, per second."""
 
     def __init__(self, handshakes_per_network: float) -> None:
-        per_network = max(STRANGERS_PER_NETWORK, int(handshakes_per_network * CONNECTS_S))
-        self._slots: ConnectionLimiter[int] = ConnectionLimiter(STRANGERS, per_network)
+        per_network = max(UNAUTHENTICATED_PER_NETWORK, int(handshakes_per_network * CONNECTS_S))
+        self._slots: ConnectionLimiter[int] = ConnectionLimiter(UNAUTHENTICATED_MAX, per_network)
         self._connected: dict[int, str] = {}
         """Every connection that is open, with its address."""
         self._deadlines: OrderedDict[int, float] = OrderedDict()
@@ -226,7 +226,7 @@ class Strangers:
         slot = self._slots.add(connection, self._connected[connection])
         if not slot.admitted:
             return [self._forget(connection)]
-        self._deadlines[connection] = now + STRANGER_S
+        self._deadlines[connection] = now + UNAUTHENTICATED_S
         return [] if slot.displaced is None else [self._forget(slot.displaced)]
 
     def _forget(self, connection: int) -> CloseConnection:

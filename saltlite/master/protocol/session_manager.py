@@ -27,7 +27,7 @@ from typing import Any
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.limits import RateLimiter
 from saltlite.master.protocol.effects import CloseConnection, Decide, Effect, MinionReport, Pull, Send, Suspect
-from saltlite.master.protocol.handshakes import AuthenticatedPeer, Handshakes, Strangers
+from saltlite.master.protocol.handshakes import AuthenticatedPeer, Handshakes, UnauthenticatedConnections
 from saltlite.master.protocol.sessions import Contest, Delivery, DuplicateKeys, MinionSession, Sessions, comes_whole
 from saltlite.master.protocol.transfers import Key, RequestQueue, ReturnAssembly
 from saltlite.model.clock import Clock
@@ -76,7 +76,7 @@ class SessionManager:
     def __init__(self, handshakes: Handshakes, clock: Clock) -> None:
         self._clock = clock
         self._handshakes = handshakes
-        self._strangers = Strangers(handshakes.handshakes_per_network)
+        self._unauthenticated = UnauthenticatedConnections(handshakes.handshakes_per_network)
         self.sessions = Sessions()
         self._sending: dict[int, MinionSession] = {}
         self._lost_connections: set[int] = set()
@@ -102,7 +102,7 @@ class SessionManager:
             **self.sessions.figures(),
             "parcels": sum(len(peer.outbox) for peer in self._sending.values()),
             "handshakes": self._handshakes_done,
-            "strangers": len(self._strangers),
+            "unauthenticated": len(self._unauthenticated),
             "refused": dict(self.refused_frames),
         }
 
@@ -125,11 +125,11 @@ class SessionManager:
 
     def connected(self, connection: int, address: str) -> None:
         """The link accepted a connection. It is closed if strangers of its network have too many."""
-        self._effects += self._strangers.connected(connection, address, self._clock.monotonic())
+        self._effects += self._unauthenticated.connected(connection, address, self._clock.monotonic())
 
     def hangup(self, connection: int) -> None:
         """The link lost a connection, perhaps before a send fails: probe its sessions, twice."""
-        self._strangers.closed(connection)
+        self._unauthenticated.closed(connection)
         self._probe(connection)
         self._lost_connections.add(connection)
 
@@ -151,7 +151,7 @@ class SessionManager:
         """Handle timeouts. Called every TICK_S, and BLOCKED_RETRY_S after the link was full."""
         now = self._clock.monotonic()
         self._effects += [CloseConnection(*origin) for origin in self._handshakes.overdue()]
-        self._effects += self._strangers.overdue(now)
+        self._effects += self._unauthenticated.overdue(now)
         self.files.retry()
         if now >= self._check_due:
             self._check_due = now + TICK_S
@@ -191,7 +191,7 @@ class SessionManager:
         elif state == KeyState.PENDING and self.sessions.has_room_for_pending(peer):
             self._welcome(peer, state)
             peer.state = KeyState.PENDING
-            self._strangers.session_began(peer.connection)
+            self._unauthenticated.session_began(peer.connection)
             self._replace(older, peer)
             self.sessions.by_key[peer.fingerprint] = peer
         else:
@@ -368,7 +368,7 @@ class SessionManager:
 
     def _accept(self, peer: MinionSession, minion: str) -> None:
         peer.state, peer.id = KeyState.ACCEPTED, minion
-        self._strangers.session_began(peer.connection)
+        self._unauthenticated.session_began(peer.connection)
         same_id = self.sessions.by_id.get(minion)
         # In the table first, so that the id stays up while its older session ends.
         self.sessions.by_id[minion] = peer
@@ -435,7 +435,7 @@ class SessionManager:
             self._effects.append(peer.presence(up=False))
         self.sessions.remove(peer)
         if not self.sessions.on(peer.connection):
-            self._effects += self._strangers.session_ended(peer.connection, self._clock.monotonic())
+            self._effects += self._unauthenticated.session_ended(peer.connection, self._clock.monotonic())
         self._sending.pop(number, None)
         self.files.forget(number)
         self._grant(self._assembly.forget(number, self._clock.monotonic()))

@@ -289,7 +289,7 @@ class Sessions:
         """The presence of that minion; None when it is not up."""
         return self.by_id[minion].presence(up=True) if minion in self.by_id else None
 
-    def heard(self, minions: Iterable[str], now: float) -> dict[str, float]:
+    def silent_s(self, minions: Iterable[str], now: float) -> dict[str, float]:
         """Seconds since the last frame of each of these minions that is up."""
         return {minion: now - self.by_id[minion].last_seen for minion in minions if minion in self.by_id}
 

@@ -129,7 +129,7 @@ def _names(act: str, env: str = "base") -> dict[str, str]:
     found: dict[str, str] = {}
     after: dict[str, str] = {}
     while True:
-        answer = __client__.call("served", operation=act, env=env, **after)
+        answer = __client__.call("file_list", operation=act, env=env, **after)
         found.update(answer["names"])
         if not answer["more"]:
             return found

@@ -13,7 +13,7 @@ from saltlite.master.handlers.delivery import handle_pull
 from saltlite.master.handlers.documents import FOR_FILES, answer
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.keys import handle_decide, handle_suspect
-from saltlite.master.handlers.results import Passing, Reported, store_passing, store_reports
+from saltlite.master.handlers.results import Reported, TransientStates, store_reports, store_transient_states
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Watch
 from saltlite.master.protocol.effects import Decide, MinionReport, Pull, Suspect
@@ -122,10 +122,10 @@ class Messages:
         self._site.close()
 
     def _store(self, message: Mapping[str, Any]) -> None:
-        passing = Passing()
+        transient = TransientStates()
         reported = [Reported(MinionId(one), Fingerprint(key), said, body) for one, key, said, body in message["items"]]
-        store_reports(self._site.master, reported, passing)
-        store_passing(self._site.master, passing)
+        store_reports(self._site.master, reported, transient)
+        store_transient_states(self._site.master, transient)
 
     def _one(self, effect: object) -> None:
         master = self._site.master

@@ -176,14 +176,14 @@ STATUS = {
         "mworkers": 4,
         "uncommitted": 5,
         "lag_s": 0.25,
-        "left_out": 3,
+        "skipped": 3,
     },
 }
 NO_RISK = {
     "count": 1,
     "resources": 0,
     "away": 0,
-    "functions": {"cmd.run": {"signatures": [], "risks": [], "lacking": 0}},
+    "functions": {"cmd.run": {"signatures": [], "risks": [], "missing": 0}},
 }
 
 
