@@ -77,7 +77,7 @@ def good_job(request: dict[str, Any]) -> Iterable[Step]:
 class FakeMaster:
     """Serves `folder`/master.ipc with one script until the context ends; `folder` has the config too.
 
-    What a client asks before and after each job, `describe`, `heard` and the last look, is answered here and not by
+    What a client asks before and after each job, `describe`, `last_seen` and the last look, is answered here and not by
     the script.
     """
 

@@ -32,7 +32,7 @@ def close(when: str = "now"):
 
 
 def lacking(**fields: Any) -> dict[str, Any]:
-    """The answer to `lacking`; `fields` replace those of a fleet without a minion."""
+    """The answer to `missing_functions`; `fields` replace those of a fleet without a minion."""
     return {"ok": True, "count": 0, "missing": 0, "names": [], "unknown": 0, "unknown_names": [], **fields}
 
 

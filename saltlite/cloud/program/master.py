@@ -139,9 +139,8 @@ class MinionKeys:
         began, looks = time.monotonic(), 0
         say("waits for its minion")
         while True:
-            if self._ask("last_seen", ids=[minion_id])["silent_s"].get(minion_id) is not None and self._is_up(
-                minion_id
-            ):
+            silent_s = self._ask("last_seen", ids=[minion_id])["silent_s"].get(minion_id)
+            if silent_s is not None and self._is_up(minion_id):
                 return
             waited = time.monotonic() - began
             if waited > wait_s:

@@ -208,7 +208,7 @@ class Settled:
 
 
 def store_reports(master: Master, reported: Sequence[Reported], transient: TransientStates) -> Settled:
-    """Store a batch; states in TRANSIENT_STATES are only added to `passing`.
+    """Store a batch; states in TRANSIENT_STATES are only added to `transient`.
 
     A return that was never assigned to its minion (G8) is acknowledged too, so that the minion forgets it. Raises
     StoreError, and then nothing of the batch was stored.
@@ -257,7 +257,7 @@ def _afterwards(work: Callable[[], object], failure: str) -> None:
 
 
 def _noted(transient: TransientStates, row: PartRow) -> list[PartRow]:
-    """Add a state that may wait to `passing`; return any other."""
+    """Add a state that may wait to `transient`; return any other."""
     if row.state in TRANSIENT_STATES:
         transient.rows[row.part, row.minion] = row
         return []
