@@ -11,6 +11,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from saltlite.targeting.banks import NAMES, RESOURCE_GRAINS, Bank, Value, limits_of
@@ -128,6 +129,8 @@ class View:
         """Ids that are held, each as often as it is."""
         self._characters = 0
         """Of all texts."""
+        self._longest = 0
+        """Characters of the longest text there has been."""
 
     def cost(self) -> int:
         """What the view costs in memory, in units of an id in a set."""
@@ -142,6 +145,7 @@ class View:
         for text in ends.texts:
             if text not in self._texts:
                 self._characters += len(text)
+                self._longest = max(self._longest, len(text))
                 if (lower := text.lower()) != text:
                     self._spelled.setdefault(lower, set()).add(text)
             _put(self._texts, text, name)
@@ -175,9 +179,8 @@ class View:
         number = as_number(tail)
         _gather(found, [self._keys.get(tail, ()), () if number is None else self._keys.get(number, ())])
         if regex or has_wildcard(tail):
-            question.pay(place, len(self._texts), self._characters)
-            test = question.tests[place]
-            _gather(found, (ids for text, ids in self._texts.items() if test(text)))
+            verdicts = question.verdicts(place, self._texts, self._characters, self._longest)
+            _gather(found, compress(self._texts.values(), verdicts))
         else:
             lower = tail.lower()
             _gather(found, (self._texts.get(text, ()) for text in (lower, *self._spelled.get(lower, ()))))
@@ -240,6 +243,9 @@ class _Absent:
 
 
 ABSENT = _Absent()
+
+_REPEATING = (str, bytes)
+"""Types of cells that many ids may share, and that are compared once."""
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _LIMITS = limits_of(*NAMES[RESOURCE_GRAINS])
@@ -444,7 +450,7 @@ class GrainIndex:
                 if here:
                     here -= self._shadowed(column, key)
                 budget.spend(len(here) * STEPS_OF_AN_ID)
-                found |= here
+                found = found | here if found else here
         return frozenset(found)
 
     def texts(self, expression: str, budget: Budget | None = None) -> Iterator[tuple[str, frozenset[str]]]:
@@ -475,22 +481,23 @@ class GrainIndex:
         question.budget.spend(column.count)
         ends = [end for end, key in question.keys[0] if key == "*" or column in self._named(key)]
         tests = [question.tests[end] for end in ends]
+        passes = tests[0] if len(tests) == 1 else lambda cell: any(test(cell) for test in tests)
         verdicts: dict[str | bytes, bool] = {}
         count = characters = 0
         for number, cell in column.items():
-            holds = verdicts.get(cell) if isinstance(cell, str | bytes) else None
+            holds = verdicts.get(cell) if isinstance(cell, _REPEATING) else None
             if holds is None:
                 if isinstance(cell, bytes):
                     holds = question.match({column.key: value_of(cell)})  # type: ignore[dict-item]  # or a number
                 else:
                     count += 1
-                    characters += len(cell) if isinstance(cell, str) else 1
+                    characters += len(cell) if type(cell) is str else 1
                     if count == CELLS_PAID_AT_ONCE:
                         for end in ends:
                             question.pay(end, count, characters)
                         count = characters = 0
-                    holds = any(test(cell) for test in tests)
-                if isinstance(cell, str | bytes):
+                    holds = passes(cell)
+                if isinstance(cell, _REPEATING):
                     if len(verdicts) >= INTERNED_MAX:
                         verdicts.clear()
                     verdicts[cell] = holds

@@ -16,7 +16,7 @@ Keys compare with regard to case. A question without a delimiter has no answer, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from saltlite.errors import UsageError
@@ -59,6 +59,7 @@ class Subdict:
         """
         check_length(query.expression, "question to grains or pillar")
         self.budget = budget = budget or Budget()
+        self._regex = query.regex
         budget.spend(len(query.expression) + query.expression.count(query.delimiter) * STEPS_OF_A_VALUE)
         self._pieces = pieces = query.expression.split(query.delimiter, PIECES_MAX - 1)
         count = len(pieces)
@@ -78,6 +79,18 @@ class Subdict:
         pattern = self._patterns[place]
         if pattern is not None:
             pattern.pay(self.budget, count, characters)
+
+    def verdicts(self, place: int, texts: Collection[str], characters: int, longest: int) -> Iterator[object]:
+        """For each text, whether it passes the test of that place, paid for at once. Raises BudgetError.
+
+        `characters` is the sum of their lengths, and `longest` an upper bound of each.
+        """
+        self.pay(place, len(texts), characters)
+        pattern = self._patterns[place]
+        if pattern is None or pattern is _ANYTHING or longest > VALUE_MAX:
+            return map(self.tests[place], texts)
+        # Many times 10,000 texts: without a Python frame for each of them this takes half the time.
+        return map(pattern.over(self.budget), texts if self._regex else map(str.lower, texts))
 
     def holds(self, value: object, place: int) -> bool:
         """Whether a plain value passes the test of that place, paid for."""

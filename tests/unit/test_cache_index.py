@@ -38,6 +38,17 @@ def test_any_value_under_any_key_is_found_also_a_text_too_long_for_patterns() ->
     assert index.select(DataQuery("*:b*")) == frozenset()
 
 
+@pytest.mark.parametrize(("pattern", "regex"), [("sn:s*n*", False), ("sn:S.*N", True)])
+def test_a_pattern_is_not_run_on_a_text_that_is_too_long_among_short_ones(pattern: str, regex: bool) -> None:
+    index = GrainIndex()
+    index.put("m0", {"sn": "S" + "n" * VALUE_MAX})
+    index.put("m1", {"sn": "S-N"})
+    index.put("m2", {"sn": "N-S"})
+    assert index.select(DataQuery(pattern, regex=regex)) == {"m1"}
+    index.delete("m0")
+    assert index.select(DataQuery(pattern, regex=regex)) == {"m1"}
+
+
 def test_a_text_as_a_key_hides_the_number_from_questions_and_from_texts() -> None:
     index = GrainIndex()
     with_both: Any = {0: ["a", "b"], "0": "a"}
