@@ -30,7 +30,7 @@ from saltlite.config.api import ApiConfig
 from saltlite.config.paths import master_socket
 from saltlite.errors import StartupError
 from saltlite.limits import ConnectionLimiter
-from saltlite.platform import systemd
+from saltlite.platform import supervision
 from saltlite.platform.privileges import account_of, drop_to, private_dir, read_secret, start_log, write_secret
 from saltlite.platform.process import raise_open_files
 from saltlite.platform.tls_files import OWN_FILE, read_tls
@@ -196,9 +196,9 @@ async def _serve(config: ApiConfig, config_dir: str, sockets: list[socket.socket
         loop.add_signal_handler(signum, stopping.set)
     watchdog = asyncio.ensure_future(_feed_watchdog())
     log.info("the API is ready")
-    systemd.notify(["READY=1", f"STATUS=listens on port {config.port}"])
+    supervision.notify(["READY=1", f"STATUS=listens on port {config.port}"])
     await stopping.wait()
-    systemd.notify(["STOPPING=1"])
+    supervision.notify(["STOPPING=1"])
     server.stop()
     watchdog.cancel()
     try:
@@ -218,7 +218,7 @@ def _trusted(config_dir: str) -> frozenset[int]:
 
 
 async def _feed_watchdog() -> None:
-    interval_s = systemd.watchdog_interval_s()
+    interval_s = supervision.watchdog_interval_s()
     while interval_s is not None:
-        systemd.notify(["WATCHDOG=1"])
+        supervision.notify(["WATCHDOG=1"])
         await asyncio.sleep(interval_s)

@@ -27,7 +27,7 @@ from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
 from saltlite.platform import logs
-from saltlite.platform.accounts import require_trusted
+from saltlite.platform.privileges import require_trusted
 from saltlite.platform.process import set_parent_death_signal
 from saltlite.plugins.grains.collect import collect
 from saltlite.wire.framing import unpack

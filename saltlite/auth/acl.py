@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from saltlite.errors import CostlyRuleError, RefusedError, UsageError
 from saltlite.model.ids import MinionId, TargetId
-from saltlite.targeting.budget import Budget, BudgetError
+from saltlite.targeting.fleet import Budget, BudgetError
 from saltlite.targeting.patterns import Pattern, glob_pattern, regex_pattern
 
 # -- rules

@@ -6,9 +6,10 @@ The help of a group needs only this file, so it imports no verb.
 from __future__ import annotations
 
 import importlib
+import os
 
 from saltlite.cli.options import Option, Table, choice
-from saltlite.config.paths import require_path
+from saltlite.config.paths import DEFAULT_CONFIG_DIR, require_path
 from saltlite.errors import UsageError
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from saltlite.cli.console import Console
+    from saltlite.cli.options import Parsed
 
     Command = Callable[[Sequence[str], Console], int]
     """Runs a command line that follows the command's name; the exit code. Errors are SaltliteErrors."""
@@ -166,12 +168,14 @@ TAKES_DOTS = frozenset({"acl", "auth", "call", "cloud", "cp", "doc", "explain", 
 COMPLETE = "__complete"
 """What the shells' completion scripts call; no help text shows it. Its words are those of another command line."""
 
-_FILES = {"acl": "auth", "key fleet": "key_fleet"}
+_FILES = {"acl": "auth", "explain": "doc", "key fleet": "key_fleet", "lint": "interface"}
 """Nouns whose file in `saltlite/cli/verbs` has another name."""
 
 
 def load(name: str) -> Command:
-    """The function of a command: `key token create` is `run_token_create` in verbs/key.py, `status` is `run`."""
+    """The function of a command: `key token create` is `run_token_create` in verbs/key.py, `status` is `run` in
+    verbs/status.py, and `lint` is `run_lint` in verbs/interface.py.
+    """
     if name == COMPLETE:
         from saltlite.cli.completion import run_complete
 
@@ -179,6 +183,7 @@ def load(name: str) -> Command:
     noun = next((words for words in _FILES if name.startswith(f"{words} ")), name.replace("-", " ").partition(" ")[0])
     verb = name[len(noun) + 1 :].replace(" ", "_")
     module = importlib.import_module(f"saltlite.cli.verbs.{_FILES.get(noun, noun)}")
+    verb = verb or (noun if noun in _FILES else "")
     function: Command = getattr(module, f"run_{verb}" if verb else "run")
     return function
 
@@ -193,6 +198,14 @@ def parse_descriptor(text: str) -> int:
 CONFIG_DIR = Option(
     "-c", "--config-dir", metavar="DIR", convert=require_path, help="the master's configuration folder (/etc/saltlite)"
 )
+
+
+def config_dir_of(parsed: Parsed) -> str:
+    """The folder that `-c` names, or the default one; absolute, so that printed commands work anywhere."""
+    given: str = parsed.options.get("config_dir", DEFAULT_CONFIG_DIR)
+    return os.path.abspath(given)
+
+
 _ASK_THE_MASTER = ("acl explain", "auth token", "events", "job", "key", "match", "status")
 """Commands, and groups of commands, that a logged-in user can run."""
 _ON_THE_DISK = ("key fleet",)

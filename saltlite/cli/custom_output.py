@@ -12,7 +12,7 @@ from saltlite.errors import SaltliteError, UsageError, nearest
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import OUTPUT, search_layers
-from saltlite.platform.accounts import require_trusted
+from saltlite.platform.privileges import require_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

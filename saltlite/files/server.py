@@ -30,7 +30,7 @@ from saltlite.model.files import is_area, parse_env, parse_path
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.platform.files import open_beneath
 from saltlite.platform.reactor import Reactor
-from saltlite.platform.turn_board import Marks, TurnBoard, TurnLabel
+from saltlite.platform.shared_memory import Marks, TurnBoard, TurnLabel
 from saltlite.wire.limits import CHUNK, FILE_NAMES, FILE_NAMES_BYTES, MIB
 from saltlite.wire.messages import Message, response_message
 

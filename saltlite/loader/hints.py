@@ -28,8 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from saltlite.loader.documents import Description
-from saltlite.loader.loader import Candidate
+from saltlite.loader.loader import Candidate, Description
 
 
 class Functions(Protocol):

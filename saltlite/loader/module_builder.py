@@ -10,7 +10,8 @@ look; a second loader replaces the entry. Submodules of a package are found thro
 or archive is added to `sys.path`.
 
 Each plug-in file has its own builtins with an `__import__` that also serves
-- the names of Salt in `saltlite.loader.salt_names`, where Salt is not installed, and `salt.interfaces` always;
+- stand-ins for Salt's modules (SALT_NAMES), as in `from salt.utils.decorators import depends`, where Salt
+  is not installed, and `salt.interfaces` always;
 - `from saltlite.interfaces.pkg import …` (`salt.interfaces.pkg_module` in Salt's RFC), from plug-in files before the
   shipped ones;
 - the submodules of a zip module by the archive's name, as in `from lumberjack import sleep`.
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import importlib
 import logging
 import os
 import sys
@@ -35,8 +37,108 @@ from typing import Any, Protocol
 from saltlite.loader.dunders import Injected
 from saltlite.loader.formats import compiled_path, load_extension, read_all
 from saltlite.loader.index import Index, ModuleFile
-from saltlite.loader.salt_names import is_ours_alone, is_salt_name, salt_part
 from saltlite.loader.search_path import SHIPPED, Form, salt_is_installed
+
+_CLOUD = "saltlite.cloud.api.cloud"
+_CLOUD_ERRORS = "saltlite.cloud.api.exceptions"
+_DECORATORS = "saltlite.decorators"
+_ERRORS = "saltlite.errors"
+_SMI = "saltlite.interfaces"
+_LIBCLOUD = "saltlite.cloud.api.libcloudfuncs"
+
+SALT_NAMES: Mapping[str, Mapping[str, str]] = {
+    "salt": {},
+    "salt.cloud": {},
+    "salt.cloud.libcloudfuncs": {
+        name: f"{_LIBCLOUD}:{name}"
+        for name in (
+            "avail_images", "avail_locations", "avail_sizes", "destroy", "get_image", "get_location", "get_node",
+            "get_size", "list_nodes", "list_nodes_full", "list_nodes_select", "reboot", "script", "show_instance",
+        )
+    },
+    "salt.config": {
+        name: f"saltlite.cloud.api.config:{name}"
+        for name in ("get_cloud_config_value", "is_profile_configured", "is_provider_configured")
+    },
+    "salt.exceptions": {
+        **{
+            name: f"{_CLOUD_ERRORS}:{name}"
+            for name in (
+                "SaltCloudConfigError", "SaltCloudException", "SaltCloudExecutionFailure", "SaltCloudExecutionTimeout",
+                "SaltCloudNotFound", "SaltCloudPasswordError", "SaltCloudSystemExit",
+            )
+        },
+        "CommandExecutionError": f"{_ERRORS}:CommandExecutionError",
+        "CommandNotFoundError": f"{_ERRORS}:CommandNotFoundError",
+        "SaltException": f"{_ERRORS}:SaltliteError",
+        "SaltInvocationError": f"{_ERRORS}:SaltInvocationError",
+    },
+    "salt.interfaces": {"Interface": f"{_SMI}:Interface"},
+    **{
+        f"salt.interfaces.{name}_module": {f"{name.title()}Interface": f"{_SMI}.{name}:{name.title()}Interface"}
+        for name in ("group", "pkg", "service", "shadow", "user")
+    },
+    "salt.utils": {},
+    "salt.utils.cloud": {
+        name: f"{_CLOUD}:{name}"
+        for name in (
+            "bootstrap", "cache_node", "cache_node_list", "check_name", "delete_minion_cachedir", "deploy_script",
+            "deploy_windows", "filter_event", "fire_event", "gen_keys", "is_public_ip", "list_nodes_select",
+            "minion_config", "os_script", "salt_config_to_yaml", "ssh_usernames", "userdata_template",
+            "validate_windows_cred", "wait_for_fun", "wait_for_ip",
+        )
+    },
+    "salt.utils.functools": {"namespaced_function": "saltlite.cloud.api.driver:namespaced_function"},
+    "salt.utils.decorators": {
+        name: f"{_DECORATORS}:{name}"
+        for name in (
+            "allow_one_of", "depends", "ensure_unicode_args", "ignores_kwargs", "is_deprecated", "memoize",
+            "require_one_of", "timing", "with_deprecated",
+        )
+    },
+    "salt.utils.decorators.path": {"which": f"{_DECORATORS}:which", "which_bin": f"{_DECORATORS}:which_bin"},
+    "salt.utils.path": {"which": f"{_DECORATORS}:find_program", "which_bin": f"{_DECORATORS}:find_first_program"},
+}  # fmt: skip
+"""Salt's module -> its names -> `module:name` of ours. A further name needs a row here."""
+
+_made: dict[str, ModuleType] = {}
+
+
+class _StandIn(ModuleType):
+    """One module of SALT_NAMES, which imports each name at its first use."""
+
+    def __getattr__(self, name: str) -> object:
+        place = SALT_NAMES[self.__name__].get(name)
+        if place is None:
+            raise AttributeError(f"saltlite has no {self.__name__}.{name}: install Salt beside it, or do without")
+        module, _, attribute = place.partition(":")
+        value: object = getattr(importlib.import_module(module), attribute)
+        setattr(self, name, value)
+        return value
+
+
+def is_salt_name(name: str) -> bool:
+    """Whether the module `name` belongs to Salt."""
+    return name == "salt" or name.startswith("salt.")
+
+
+def is_ours_alone(name: str) -> bool:
+    """Whether only Salt's RFC of 2018 has the module, so an installed Salt does not provide it."""
+    return name == "salt.interfaces" or name.startswith("salt.interfaces.")
+
+
+def salt_part(name: str) -> ModuleType:
+    """The stand-in for Salt's module `name`, and its parents. Raises ModuleNotFoundError if there is none."""
+    if name not in SALT_NAMES:
+        raise ModuleNotFoundError(f"No module named {name!r}: saltlite has no stand-in for it", name=name)
+    if name not in _made:
+        _made[name] = _StandIn(name)
+        _made[name].__dict__["__all__"] = list(SALT_NAMES[name])
+        above, _, last = name.rpartition(".")
+        if above:
+            setattr(salt_part(above), last, _made[name])
+    return _made[name]
+
 
 Interfaces = Callable[[str], ModuleType | None]
 """File name -> plug-in module of the type `interfaces`."""

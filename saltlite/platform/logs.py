@@ -1,10 +1,13 @@
-"""Where log lines go and how they look.
+"""Logging: the format and the destinations of lines, repeated lines, the log of unprivileged children, and defects.
 
     2026-11-21T03:30:01.123Z WARNING saltlite.master.processes.link [jid=20261121033001000000 id=web1] text
 
-Everything logs through the standard `logging`; only the composition roots call `configure`, after the process
-has become the user that the log file belongs to. Control characters in a message are escaped, so that nothing
-that came over the wire can forge a line.
+Everything logs through the standard `logging`; only the composition roots call `configure`, after the process has
+become the owner of the log file. Control characters in a message are escaped, so that no input can forge a line.
+
+A defect of saltlite is an exception that no code expected. It costs the request that met it, and not the process: a
+supervision point catches it, calls `log_defect`, answers DEFECT and goes on. The exception has rolled back the
+transaction of the store.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import contextvars
 import logging
 import os
 import socket
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -38,10 +42,10 @@ LEVELS: Final = {
 """Salt's names of levels."""
 
 REPEAT_WINDOW_S: Final = 30.0
-"""For how long the same line is only counted after it was written, seconds."""
+"""Seconds after a line was written in which the same line is only counted."""
 
 REPEATS_KEPT: Final = 256
-"""Different lines that are remembered for that; the oldest is reported and forgotten first."""
+"""Different lines that are counted; the oldest is reported and dropped first."""
 
 LOG_FILE_MODE: Final = 0o640
 
@@ -52,7 +56,7 @@ _ESCAPED.update({ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\t"})
 
 @contextmanager
 def log_context(**fields: str) -> Iterator[None]:
-    """Put `jid=… id=…` into every line logged inside the block; inner blocks add to outer ones."""
+    """Add `jid=… id=…` to every line logged inside the block; inner blocks add to outer ones."""
     merged = dict(_context.get()) | fields
     token = _context.set(tuple(merged.items()))
     try:
@@ -62,14 +66,14 @@ def log_context(**fields: str) -> Iterator[None]:
 
 
 def set_log_context(**fields: str) -> None:
-    """Put these into every line of this process from now on, and of those that it forks."""
+    """Add these to every line of this process and of its future children."""
     _context.set(tuple((dict(_context.get()) | fields).items()))
 
 
 def configure(level: str, *, log_file: str = "", stderr_fd: int | None = 2) -> None:
-    """Send the log to `log_file` ("": none) and to `stderr_fd` (None: not). Replaces earlier settings.
+    """Send the log to `log_file`, unless "", and to `stderr_fd`, unless None. Replaces earlier settings.
 
-    `level` is one of LEVELS. Raises StartupError for another one, and when the file cannot be written.
+    Raises StartupError for a level that is not in LEVELS, and when the file cannot be written.
     """
     if level not in LEVELS:
         raise StartupError(f"log_level {level!r} is not known: use one of {', '.join(LEVELS)}")
@@ -82,13 +86,13 @@ def configure(level: str, *, log_file: str = "", stderr_fd: int | None = 2) -> N
 
 
 def configure_sink(level: str, sink: Sink) -> None:
-    """Send the log to this sink alone. Replaces earlier settings, and closes their files."""
+    """Send the log to this sink only. Replaces earlier settings, and closes their files."""
     _install(level, [sink])
 
 
 def write_line(level: int, text: str) -> None:
-    """Write a line that another process has made, as `2026-11-21T… <text>`; control characters in it are escaped, and
-    lines that follow the first are indented, so that it is one line however it was made."""
+    """Write a record of another process, as `2026-11-21T… <text>`. Control characters are escaped and further lines
+    indented, so that the text cannot forge another record."""
     first, *rest = text.split("\n")
     lines = [first.translate(_ESCAPED), *(f"  {line.removeprefix('  ').translate(_ESCAPED)}" for line in rest)]
     for handler in logging.getLogger().handlers:
@@ -108,33 +112,33 @@ def _install(level: str, sinks: list[Sink]) -> None:
 
 
 def descriptors() -> list[int]:
-    """What the log is written to, for a forked process that gives up every other descriptor of its parent."""
+    """The descriptors of the log, for a forked process that closes all others of its parent."""
     handlers = [handler for handler in logging.getLogger().handlers if isinstance(handler, LineHandler)]
     return [fd for handler in handlers for fd in handler.descriptors()]
 
 
 def report_repeats() -> None:
-    """Write now how often lines were held back: for a process that ends without closing its log."""
+    """Write the counts of repeated lines now, for a process that ends without closing its log."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, LineHandler):
             handler.report_repeats()
 
 
 def forget_repeats() -> None:
-    """In a forked process: what was held back before the fork is the parent's to report."""
+    """Drop the counts in a forked process: the parent reports what was counted before the fork."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, LineHandler):
             handler.forget_repeats()
 
 
 class Repeats:
-    """Counts lines that come again within REPEAT_WINDOW_S of the one that was written. Owns no clock."""
+    """Counts lines that come again within REPEAT_WINDOW_S. The time is passed in."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[tuple[int, str], tuple[float, int]] = OrderedDict()
 
     def see(self, key: tuple[int, str], now: float) -> tuple[bool, list[tuple[tuple[int, str], int]]]:
-        """Whether this line is to be written, and how often which earlier ones were swallowed."""
+        """Whether to write this line, and which earlier lines were suppressed, how often."""
         due = self._expired(now)
         seen = self._seen.get(key)
         if seen is not None:
@@ -144,7 +148,7 @@ class Repeats:
         return True, due
 
     def drain(self) -> list[tuple[tuple[int, str], int]]:
-        """All that was swallowed and not reported yet."""
+        """All counts that were not reported yet."""
         counted = [(key, count) for key, (_, count) in self._seen.items() if count]
         self._seen.clear()
         return counted
@@ -162,7 +166,7 @@ class Repeats:
 
 
 class Sink:
-    """A descriptor that lines go to. A line that cannot be written is counted, and the daemon goes on."""
+    """Writes lines to a descriptor. A line that cannot be written is counted, and the daemon goes on."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -183,19 +187,19 @@ class Sink:
             self._dropped += 1
 
     def close(self) -> None:
-        """Give back what the sink itself opened."""
+        """Close what the sink itself opened."""
 
     def _put(self, text: str) -> bool:
         data = text.encode(errors="backslashreplace")
         try:
-            # One write a line: O_APPEND keeps lines of several processes whole.
+            # One write per line: with O_APPEND, lines of several processes do not mix.
             return os.write(self.fd, data) == len(data)
         except OSError:
             return False
 
 
 class JournalSink(Sink):
-    """The journal behind stderr (sd-daemon(3)): a priority before each line, and no time, which it adds."""
+    """The journal behind stderr (sd-daemon(3)): each line has a priority, and no time, which the journal adds."""
 
     def line(self, stamp: str, level: int, text: str) -> str:  # noqa: ARG002 - the journal has its own time
         prefix = f"<{_priority(level)}>"
@@ -203,7 +207,7 @@ class JournalSink(Sink):
 
 
 class FileSink(Sink):
-    """A file that somebody else may rename away: the next line goes to a new file under the old name."""
+    """A file that may be rotated by renaming: the next line goes to a new file with the old name."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -257,7 +261,7 @@ class FileSink(Sink):
 
 
 class LineHandler(logging.Handler):
-    """Formats each record once, holds repeats back and gives the line to every sink."""
+    """Formats each record once, suppresses repeats and passes the line to every sink."""
 
     def __init__(self, sinks: list[Sink], monotonic: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -270,7 +274,7 @@ class LineHandler(logging.Handler):
         try:
             text = self._text(record)
         except (TypeError, ValueError, KeyError) as error:
-            # A wrong format string is a defect of the caller's; it must not cost the daemon its life.
+            # A wrong format string is a defect of the caller, and must not end the daemon.
             text = f"ERROR {__name__} a log line of {record.pathname}:{record.lineno} has a bad format: {error}"
         write, swallowed = self._repeats.see((record.levelno, text), self._monotonic())
         stamp = _stamp(record.created)
@@ -279,23 +283,23 @@ class LineHandler(logging.Handler):
             self._put(stamp, record.levelno, text)
 
     def write_line(self, level: int, text: str) -> None:
-        """Write a line as it is, with the time of now."""
+        """Write a line as it is, with the current time."""
         self._put(_stamp(time.time()), level, text)
 
     def descriptors(self) -> list[int]:
-        """Those of all sinks."""
+        """The descriptors of all sinks."""
         return [sink.fd for sink in self._sinks]
 
     def report_repeats(self) -> None:
-        """Write how often lines were held back, and count anew."""
+        """Write the counts of repeated lines, and start again."""
         self._report(_stamp(time.time()), self._repeats.drain())
 
     def forget_repeats(self) -> None:
-        """Count anew, without a word on what was held back."""
+        """Drop the counts of repeated lines."""
         self._repeats.drain()
 
     def close(self) -> None:
-        """Report what was held back, and close the files."""
+        """Report the counts, and close the files."""
         self.report_repeats()
         for sink in self._sinks:
             sink.close()
@@ -306,7 +310,7 @@ class LineHandler(logging.Handler):
         context = " ".join(f"{name}={value.translate(_ESCAPED)}" for name, value in _context.get())
         message = record.getMessage().translate(_ESCAPED)
         text = f"{record.levelname} {record.name} {f'[{context}] ' if context else ''}{message}"
-        # A text that somebody made of it before counts: with what is in it that nobody may see, it would not be here.
+        # `exc_text` first: a filter may have removed secrets from it.
         trace = record.exc_text or (self._formatter.formatException(record.exc_info) if record.exc_info else "")
         if trace:
             text += "".join(f"\n  {line.translate(_ESCAPED)}" for line in trace.split("\n"))
@@ -345,15 +349,18 @@ def _is_journal(fd: int) -> bool:
 
 
 LINE_MAX = 16 * 1024
-"""Bytes of one line, a traceback included; what is longer is cut."""
+"""Bytes of one line, a traceback included; a longer one is cut."""
 LINES_A_TURN = 64
 """Lines that the parent reads in one turn."""
 LINES_PER_S = 500
-"""Lines that are written in one second; those above it are counted, and told of in the next one."""
+"""Lines written per second; further ones are counted and reported in the next second."""
 
 
 class LogRelay:
-    """Made by the parent before it forks. `name` says whose lines these are where they say nothing themselves."""
+    """The log of a child that must not open the log file. The parent creates the relay before the fork.
+
+    `name` marks lines that the interpreter writes to stderr, as they do not name their origin.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -365,20 +372,20 @@ class LogRelay:
         self._dropped = 0
 
     def fileno(self) -> int:
-        """The descriptor that the child keeps."""
+        """The child's descriptor."""
         return self._theirs.fileno()
 
     def listen(self, reactor: Reactor) -> None:
-        """In the parent: write down what the child says."""
+        """In the parent: log the lines of the child."""
         reactor.add_reader(self._ours.fileno(), self._readable)
 
     def close(self) -> None:
-        """In the parent: hear the child no more."""
+        """In the parent: stop listening."""
         self._ours.close()
         self._theirs.close()
 
     def become_child(self, level: str) -> None:
-        """In the child: log through the parent from now on, and let go of stdin, stdout, stderr and the log file."""
+        """In the child: log through the parent from now on, and close stdin, stdout, stderr and the log file."""
         configure_sink(level, RelaySink(self._theirs.fileno()))
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         for descriptor in (0, 1):
@@ -389,13 +396,13 @@ class LogRelay:
     def _readable(self) -> None:
         for _ in range(LINES_A_TURN):
             try:
-                said = self._ours.recv(LINE_MAX)
+                line = self._ours.recv(LINE_MAX)
             except OSError:
                 return
-            self._take(said)
+            self._take(line)
 
-    def _take(self, said: bytes) -> None:
-        if not said.strip():
+    def _take(self, line: bytes) -> None:
+        if not line.strip():
             return  # the end of a line that the interpreter wrote in pieces
         second = int(monotonic())
         if second != self._second:
@@ -407,16 +414,16 @@ class LogRelay:
         if self._lines > LINES_PER_S:
             self._dropped += 1
             return
-        head, _, text = said.decode("utf-8", "backslashreplace").partition(" ")
+        head, _, text = line.decode("utf-8", "backslashreplace").partition(" ")
         if head.isascii() and head.isdigit() and len(head) <= len(str(logging.CRITICAL)):
             write_line(int(head), text)
         else:
-            # Not a line of its log: what the interpreter itself writes to stderr when it ends.
+            # Not from its logging: the interpreter writes to stderr when it ends.
             write_line(logging.ERROR, f"ERROR {self._name} {head} {text}".rstrip())
 
 
 class RelaySink(Sink):
-    """The child's end: one message a line, its level before it. A line that the parent is too slow for is counted."""
+    """The child's end: one message per line, after its level. A line that the parent is too slow for is counted."""
 
     def line(self, stamp: str, level: int, text: str) -> str:  # noqa: ARG002 - the parent has its own time
         return f"{level} {text}"
@@ -427,3 +434,48 @@ class RelaySink(Sink):
             return os.write(self.fd, data) == len(data)
         except OSError:
             return False
+
+
+log = logging.getLogger(__name__)
+
+DEFECT: Final = "this is a defect of saltlite; its log has the details"
+"""The caller's error. It does not have the text of the exception, which may contain values of other users."""
+TRACEBACK_EVERY_S: Final = 60.0
+"""Seconds between two tracebacks from the same line of code; a client may cause thousands of them."""
+PLACES_MAX: Final = 256
+"""Lines of code in `_logged`."""
+
+_logged: dict[tuple[str, str, int], tuple[float, int]] = {}
+"""(type of the exception, file, line) -> when it was logged, and how often it was not logged since."""
+
+
+def log_defect(where: str) -> None:
+    """Log the current exception. `where` names the request that met it, without its values."""
+    kind, error, trace = sys.exc_info()
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = (
+        kind.__name__ if kind is not None else "",
+        trace.tb_frame.f_code.co_filename if trace is not None else "",
+        trace.tb_lineno if trace is not None else 0,
+    )
+    now = time.monotonic()
+    logged_at, suppressed = _logged.get(place, (-TRACEBACK_EVERY_S, 0))
+    if now - logged_at < TRACEBACK_EVERY_S:
+        _logged[place] = logged_at, suppressed + 1
+        return
+    if len(_logged) >= PLACES_MAX:
+        _logged.clear()
+    _logged[place] = now, 0
+    again = f" (and {suppressed} times more since it was last logged)" if suppressed else ""
+    log.error("%s met a defect of saltlite: please report this%s", where, again, exc_info=error)
+
+
+def supervised(where: str, work: Callable[[], None]) -> bool:
+    """Do the work; False if it met a defect, which is then logged."""
+    try:
+        work()
+    except Exception:  # noqa: BLE001 - named supervision point: the caller goes on with its next piece of work
+        log_defect(where)
+        return False
+    return True

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from saltlite.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from saltlite.platform.turn_board import Marks
+    from saltlite.platform.shared_memory import Marks
 
 Callback = Callable[[], None]
 

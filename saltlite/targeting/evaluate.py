@@ -15,7 +15,6 @@ from typing import TypeAlias
 
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId, TargetId
-from saltlite.targeting.budget import Budget, BudgetError
 from saltlite.targeting.expression import (
     And,
     Engine,
@@ -28,7 +27,7 @@ from saltlite.targeting.expression import (
     terms_of,
     written,
 )
-from saltlite.targeting.fleet import DataQuery, Fleet
+from saltlite.targeting.fleet import Budget, BudgetError, DataQuery, Fleet
 from saltlite.targeting.matchers import (
     GUESS_OF_ALL,
     GlobMatcher,

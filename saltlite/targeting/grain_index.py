@@ -15,8 +15,7 @@ from itertools import compress
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from saltlite.targeting.banks import NAMES, RESOURCE_GRAINS, Bank, Value, limits_of
-from saltlite.targeting.budget import Budget
-from saltlite.targeting.fleet import DataQuery
+from saltlite.targeting.fleet import Budget, DataQuery
 from saltlite.targeting.patterns import has_wildcard
 from saltlite.targeting.subdict import STEPS_OF_A_VALUE, Subdict, value_text
 from saltlite.wire.codec import decode, encode

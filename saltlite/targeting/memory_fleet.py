@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from saltlite.model.ids import MinionId, TargetId, parse_srn
-from saltlite.targeting.budget import Budget
-from saltlite.targeting.fleet import DataQuery, Fleet
+from saltlite.targeting.fleet import Budget, DataQuery, Fleet
 from saltlite.targeting.matchers import has_address, parse_network
 from saltlite.targeting.subdict import Subdict
 

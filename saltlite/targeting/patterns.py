@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from saltlite.errors import UsageError
 from saltlite.targeting import regex as tree
-from saltlite.targeting.budget import Budget, BudgetError
+from saltlite.targeting.fleet import Budget, BudgetError
 from saltlite.targeting.regex import Automaton, steps_bound
 
 PATTERN_MAX = 1024

@@ -17,7 +17,7 @@ from re import _compiler, _constants, _parser  # type: ignore[attr-defined]  # p
 from typing import Any, NamedTuple, TypeAlias
 
 from saltlite.errors import UsageError
-from saltlite.targeting.budget import Budget
+from saltlite.targeting.fleet import Budget
 
 Item: TypeAlias = tuple[Any, Any]
 """An operation of `re._constants`, and its arguments."""

@@ -20,8 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from saltlite.errors import UsageError
-from saltlite.targeting.budget import Budget, BudgetError
-from saltlite.targeting.fleet import DataQuery
+from saltlite.targeting.fleet import Budget, BudgetError, DataQuery
 from saltlite.targeting.patterns import TEXT_MAX, Pattern, check_length, glob_pattern, regex_pattern
 
 PIECES_MAX = 64

@@ -5,6 +5,7 @@
     disk           folders and files, with crashes, full disks and lost writes
     link           the connections between master and minions
 
-All state is held in memory, so tests are fast. `saltlite.platform.clock.ManualClock` makes them repeatable.
-A module is tested with `saltlite.loader.loader.Loader` over a folder of plug-ins; `saltlite.demo` starts a real fleet.
+All state is held in memory, so tests are fast. `saltlite.platform.daemon.ManualClock` makes them repeatable.
+A module is tested with `saltlite.loader.loader.Loader` over a folder of plug-ins; `saltlite.cli.verbs.demo` starts a
+real fleet.
 """

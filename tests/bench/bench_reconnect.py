@@ -30,7 +30,7 @@ from saltlite.minion.protocol.connection import (
 )
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint, parse_fingerprint, unspell_fingerprint
-from saltlite.platform.clock import SystemClock
+from saltlite.platform.daemon import SystemClock
 from saltlite.platform.process import raise_open_files
 from saltlite.platform.reactor import Reactor, Timer
 from saltlite.platform.zmq_link import DealerLink

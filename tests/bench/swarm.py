@@ -27,7 +27,7 @@ from saltlite.minion.protocol.connection import (
     SendFrame,
 )
 from saltlite.model.keys import parse_fingerprint, unspell_fingerprint
-from saltlite.platform.clock import SystemClock
+from saltlite.platform.daemon import SystemClock
 from saltlite.platform.process import raise_open_files
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.zmq_link import DrainReader, context, new_socket

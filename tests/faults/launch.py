@@ -30,7 +30,7 @@ from saltlite.master.store.sqlite.writer import SqliteWriter
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.model.job import TERMINAL, split_part
-from saltlite.platform.clock import SystemClock
+from saltlite.platform.daemon import SystemClock
 from tests.faults.points import ERRORS, MASTER, MINION, PACE, POINTS, Point
 from tests.faults.trace import digest_of, note
 

@@ -133,7 +133,7 @@ PACE: dict[str, float] = {
     "saltlite.master.protocol.sessions:HEARTBEAT_MIN_S": 1.0,
     "saltlite.minion.protocol.connection:BACKOFF_MIN_S": 0.1,
     "saltlite.minion.protocol.connection:SETTLED_S": 0.0,
-    "saltlite.platform.children:STEADY_S": 0.0,
+    "saltlite.platform.supervision:STEADY_S": 0.0,
     "saltlite.master.processes.maintenance:SWEEP_S": 2.0,
 }
 """Times of the product that are shorter here: "module:NAME" -> seconds. A fleet that takes a fault a second would

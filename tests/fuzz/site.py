@@ -19,7 +19,7 @@ from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.pillar.evaluation import Pillars
 from saltlite.pillar.files import DiskPillarFiles
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.resources.registry.admission import RegistrationRules
 from saltlite.resources.registry.mmap import ResourceRegistry
 from saltlite.wire import job_body, merkle

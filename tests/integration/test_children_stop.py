@@ -7,8 +7,8 @@ import signal
 import time
 from collections.abc import Callable
 
-from saltlite.platform.children import Children, Spec
 from saltlite.platform.reactor import Reactor
+from saltlite.platform.supervision import Children, Spec
 
 WITHIN_S = 5.0
 """What is promised of SIGTERM."""

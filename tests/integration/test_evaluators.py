@@ -13,7 +13,7 @@ import pytest
 from saltlite.master.processes import evaluators
 from saltlite.master.processes.evaluators import BUFFER_MAX, MESSAGE_MAX, Evaluations, Evaluators
 from saltlite.model.ids import MinionId
-from saltlite.pillar import evaluation, evaluator_process
+from saltlite.pillar import evaluation
 from saltlite.pillar.evaluation import Evaluation, EvaluationRequest
 from saltlite.pillar.files import DiskPillarFiles
 from saltlite.platform.reactor import Reactor
@@ -248,9 +248,9 @@ def test_the_limits_of_a_process_are_the_kernels(site: Site) -> None:
     (space,) = (line for line in limits.splitlines() if line.startswith("Max address space"))
     # The process was forked from the one that runs the tests, and may have so much more than that.
     mine = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGESIZE")
-    assert evaluator_process.MEMORY < int(space.split()[3]) < 4 * evaluator_process.MEMORY + mine
+    assert evaluation.MEMORY < int(space.split()[3]) < 4 * evaluation.MEMORY + mine
     (cpu,) = (line for line in limits.splitlines() if line.startswith("Max cpu time"))
-    assert int(cpu.split()[3]) <= evaluator_process.CPU_S + 2
-    assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0) + evaluator_process.NICENESS
+    assert int(cpu.split()[3]) <= evaluation.CPU_S + 2
+    assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0) + evaluation.NICENESS
     kept = {os.path.basename(os.readlink(f"/proc/{pid}/fd/{fd}"))[:6] for fd in os.listdir(f"/proc/{pid}/fd")}
     assert "[event" not in kept, "it has nothing of the parent's loop"

@@ -19,7 +19,7 @@ from saltlite.master.protocol.effects import MinionReport
 from saltlite.master.store.ports import RETURNS_SIZE
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint
-from saltlite.platform.clock import SystemClock
+from saltlite.platform.daemon import SystemClock
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import listen_unix
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk

@@ -13,7 +13,7 @@ from saltlite.master.processes.maintenance import ASK_AGAIN_S, REGISTRY_LOOK_S, 
 from saltlite.master.store.banks import LocalBanks
 from saltlite.master.store.ports import MinionRow
 from saltlite.model.ids import MinionId
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.resources.registry.mmap import FILE, ResourceRegistry
 from saltlite.testing.memory_store import MemoryStore
 from tests.support.keys import NOW

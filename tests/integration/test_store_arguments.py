@@ -12,7 +12,7 @@ from saltlite.master.processes.maintenance import DROP_ARGUMENTS_S, JOBS, EndedA
 from saltlite.master.store.ports import TargetRow
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.job import Job, TargetState
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.wire.job_body import FunctionCall, JobBody, encode_body
 from tests.support.store import NOW, WEB1, job, publish
 

@@ -13,8 +13,8 @@ import pytest
 from saltlite.client.connection import Connection
 from saltlite.master.handlers.operator_verbs import TOKEN, VERBS, Field, OperatorVerb
 from saltlite.master.processes.context import Answer, Master
-from saltlite.platform import defects
-from saltlite.platform.defects import DEFECT, supervised
+from saltlite.platform import logs
+from saltlite.platform.logs import DEFECT, supervised
 from saltlite.testing.disk import MemoryDisk as MinionDisk
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
 from saltlite.wire.framing import pack
@@ -29,9 +29,9 @@ REQUEST = {"v": 1, "verb": "broken"}
 
 @pytest.fixture(autouse=True)
 def nothing_was_logged() -> Iterator[None]:
-    defects._logged.clear()
+    logs._logged.clear()
     yield
-    defects._logged.clear()
+    logs._logged.clear()
 
 
 def _half_done(master: Master, _principal: object, _request: Mapping[str, Any]) -> NoReturn:
@@ -79,7 +79,7 @@ def test_the_traceback_comes_again_after_a_while_with_the_number_left_out(
 
     for _ in range(4):
         assert not supervised("a test", fail)
-    monkeypatch.setattr(defects, "TRACEBACK_EVERY_S", 0.0)
+    monkeypatch.setattr(logs, "TRACEBACK_EVERY_S", 0.0)
     assert not supervised("a test", fail)
     assert [record.getMessage() for record in caplog.records] == [
         "a test met a defect of saltlite: please report this",
@@ -88,10 +88,10 @@ def test_the_traceback_comes_again_after_a_while_with_the_number_left_out(
 
 
 def test_so_many_places_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(defects, "PLACES_MAX", 2)
+    monkeypatch.setattr(logs, "PLACES_MAX", 2)
     for kind in (ValueError, KeyError, TypeError):
         assert not supervised("a test", _raising(kind))
-    assert len(defects._logged) == 1
+    assert len(logs._logged) == 1
 
 
 def _raising(kind: type[Exception]) -> Callable[[], None]:

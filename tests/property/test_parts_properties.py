@@ -28,7 +28,7 @@ from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import TERMINAL, part_id, resource_parts, segment_id
 from saltlite.model.keys import fingerprint
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire import merkle
 from saltlite.wire.limits import PARTS_RUNNING_PER_MINION

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from saltlite.errors import UsageError
 from saltlite.targeting import regex as tree
-from saltlite.targeting.budget import Budget
+from saltlite.targeting.fleet import Budget
 from saltlite.targeting.patterns import glob_pattern, regex_pattern
 from saltlite.targeting.regex import Automaton
 

@@ -8,7 +8,7 @@ from saltlite.minion.protocol.effects import Effect, Fork, Go, JournalStep, Rece
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.model.ids import jid_at
 from saltlite.model.job import TargetState
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.wire import merkle
 from tests.support.keys import DAY, JOB_PUBLIC, NOW, signed
 

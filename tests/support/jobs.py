@@ -20,7 +20,7 @@ from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.resources.server import RunCallbacks
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.job import TargetState, segment_id
-from saltlite.platform.clock import SystemClock
+from saltlite.platform.daemon import SystemClock
 from saltlite.platform.files import PosixFolder
 from saltlite.platform.process import start_ticks
 from saltlite.platform.reactor import Reactor

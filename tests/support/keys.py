@@ -13,7 +13,7 @@ from saltlite.minion.jobs.rpc_server import AnswerCheck
 from saltlite.minion.protocol.connection import MinionIdentity
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint, JoinToken, fingerprint, fingerprint_bytes
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.wire import job_body, merkle
 from saltlite.wire.certificates import CertificateContent, MasterCertificate, issue
 from saltlite.wire.messages import Message, functions_message

@@ -13,7 +13,7 @@ from saltlite.master.processes.context import Answer, HandlerConfig, Master, Mas
 from saltlite.model.events import Event
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState, fingerprint
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.resources.registry.admission import RegistrationRules
 from saltlite.resources.registry.memory import MemoryRows
 from saltlite.testing.banks import MemoryCache

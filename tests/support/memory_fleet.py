@@ -25,7 +25,7 @@ from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.model.ids import jid_at
 from saltlite.model.job import TERMINAL, TargetState
 from saltlite.model.keys import Fingerprint, fingerprint
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.platform.link import SendResult
 from saltlite.testing.disk import MemoryDisk, memory_journal, memory_spool
 from saltlite.testing.link import DEFAULT_ADDRESS, Fate, Flight, MemoryNetwork

@@ -7,7 +7,7 @@ from typing import Any
 
 from saltlite.master.protocol.handshakes import Handshakes
 from saltlite.minion.protocol.connection import Changed, ConnectionMachine, Effect, Phase, SendFrame
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.wire import codec, frames
 from saltlite.wire.certificates import decode_chain
 from saltlite.wire.frames import SecureSession

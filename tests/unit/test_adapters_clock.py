@@ -7,7 +7,7 @@ import time
 import pytest
 
 from saltlite.model.clock import Clock
-from saltlite.platform.clock import ManualClock, SystemClock
+from saltlite.platform.daemon import ManualClock, SystemClock
 
 
 @pytest.mark.parametrize("clock", [SystemClock(), ManualClock()])

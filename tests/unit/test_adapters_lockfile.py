@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.errors import StartupError
-from saltlite.platform.lockfile import InstanceLock
+from saltlite.platform.daemon import InstanceLock
 
 
 def lock(path: Path) -> InstanceLock:

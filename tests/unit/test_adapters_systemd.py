@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.platform.systemd import notify, watchdog_interval_s
+from saltlite.platform.supervision import notify, watchdog_interval_s
 
 
 @pytest.fixture(params=["path", "abstract"])

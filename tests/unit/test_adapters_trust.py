@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.errors import RefusedError
-from saltlite.platform.accounts import require_trusted
+from saltlite.platform.privileges import require_trusted
 
 
 def test_a_folder_of_ones_own_and_one_that_is_not_there_are_trusted(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from saltlite.auth.acl import (
 from saltlite.errors import CostlyRuleError, RefusedError, UsageError
 from saltlite.master.handlers import operator_verbs
 from saltlite.model.ids import MinionId, TargetId
-from saltlite.targeting.budget import STEPS_MAX, Budget
+from saltlite.targeting.fleet import STEPS_MAX, Budget
 
 SERVICE = 990
 """The user that the master became."""

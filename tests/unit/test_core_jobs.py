@@ -12,7 +12,7 @@ from saltlite.minion.protocol.jobs import QUEUE_MAX, JobMachine
 from saltlite.minion.protocol.journal_format import CLOCK_SLACK_S
 from saltlite.minion.protocol.resend import OFFER_AGAIN_S
 from saltlite.model.job import TargetState
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.wire import job_body
 from saltlite.wire.messages import REASON_MAX
 from tests.support.job_machine import PID, TICKS, UNTIL, Server, jid, parcel, refusal, writes

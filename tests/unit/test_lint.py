@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.errors import UsageError
-from saltlite.lint.rules import CODES, GRAINS, Severity
-from saltlite.lint.run import as_data, as_sarif, as_text, lint
+from saltlite.lint.run import CODES, GRAINS, Severity, as_data, as_sarif, as_text, lint
 from saltlite.plugins.grains.collect import collect
 from tests.support.modules import write
 

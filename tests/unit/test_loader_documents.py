@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from saltlite.loader import documents
-from saltlite.loader.documents import Documents, cached_documents, read_documents
+from saltlite.loader import loader
 from saltlite.loader.index import ModuleFile, build_index, cached_index
-from saltlite.loader.loader import Loader
+from saltlite.loader.loader import Documents, Loader, cached_documents, read_documents
 from saltlite.loader.search_path import Layer, search_layers
 
 TEXT = '''"""About m."""
@@ -41,7 +40,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         stems.append(file.stem)
         return read_documents(file)
 
-    monkeypatch.setattr(documents, "read_documents", noted)
+    monkeypatch.setattr(loader, "read_documents", noted)
     return stems
 
 

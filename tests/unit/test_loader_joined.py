@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.loader.documents import read_documents
 from saltlite.loader.index import ModuleFile, build_index, refreshed_index
-from saltlite.loader.loader import Loader
+from saltlite.loader.loader import Loader, read_documents
 from saltlite.loader.search_path import Layer
 
 MAIN = '''"""Texts."""

@@ -13,7 +13,7 @@ import pytest
 import saltlite.decorators
 import saltlite.errors
 from saltlite.loader.loader import Loader
-from saltlite.loader.salt_names import SALT_NAMES
+from saltlite.loader.module_builder import SALT_NAMES
 from saltlite.loader.search_path import salt_is_installed
 from tests.support.modules import loader_over, write
 

@@ -13,7 +13,7 @@ from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Follow, HandlerConfig, Master, MasterIdentity
 from saltlite.master.store.ports import MinionRow
 from saltlite.model.keys import KeyState, fingerprint
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from tests.support.inventory import inventory
 from tests.support.keys import certificate

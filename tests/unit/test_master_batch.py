@@ -13,7 +13,7 @@ from saltlite.master.processes.context import RecentProofs
 from saltlite.master.store.ports import TargetRow
 from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import Batch, Job, TargetState
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire.merkle import SignedPart
 from tests.support.store import NOW, commit, job, key, move, ret, row

@@ -11,7 +11,7 @@ from saltlite.errors import RefusedError
 from saltlite.master.handlers.operator_verbs import VERBS, handle_request
 from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.model.keys import fingerprint
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 

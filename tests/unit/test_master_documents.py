@@ -18,7 +18,7 @@ from saltlite.master.handlers.documents import (
     DocumentBuffer,
 )
 from saltlite.model.ids import MinionId
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.targeting.banks import GRAINS_MAX
 from saltlite.wire.limits import DOC_MAX, MIB
 from saltlite.wire.messages import Sender, check

@@ -18,7 +18,7 @@ from saltlite.master.store.ports import FunctionSet, MinionRow
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
 from saltlite.model.signature import by_name
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire.job_body import CALLS_MAX, FunctionCall, decode_body
 from saltlite.wire.messages import functions_digest, functions_message

@@ -6,7 +6,7 @@ import pytest
 
 from saltlite.master.protocol import handshakes
 from saltlite.master.protocol.handshakes import Handshakes
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.wire import frames
 from tests.support.keys import FLEET_PUBLIC
 

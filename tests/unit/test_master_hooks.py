@@ -12,8 +12,8 @@ from saltlite.auth.acl import Granted, read_rules
 from saltlite.errors import StoreError
 from saltlite.hooks import read_hooks
 from saltlite.master.processes.hooks import AGAIN_S, LIMITED_S, LOOK_S, STALE_S, Hooks
-from saltlite.platform.defects import DEFECT
 from saltlite.platform.files import CursorFile
+from saltlite.platform.logs import DEFECT
 from tests.support.keys import NOW
 from tests.support.master import Office
 

@@ -21,7 +21,7 @@ from saltlite.master.store.ports import MinionRow, PartRow, TargetRow
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Batch, TargetState
 from saltlite.model.keys import fingerprint
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, certificate

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from saltlite.master.processes.maintenance import SPACE_EVENTS, SPACE_FROM, SPACE_JOBS, SPACE_S, SPACE_TO, Maintenance
 from saltlite.model.job import JobFilter
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from tests.support.store import NOW, WEB1, commit, job, publish, ret
 

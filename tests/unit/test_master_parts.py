@@ -27,7 +27,7 @@ from saltlite.model.events import tag_job_return, tag_resource_refused
 from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import PART_RESOURCES, TargetState, part_id, segment_id, split_part
 from saltlite.model.keys import KeyState, fingerprint
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire import merkle
 from saltlite.wire.job_body import decode_body

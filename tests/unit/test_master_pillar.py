@@ -25,7 +25,7 @@ from saltlite.pillar.evaluation import (
     MemoryEvaluator,
     Pillars,
 )
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.targeting.banks import GRAINS, PILLAR
 from saltlite.targeting.fleet import DataQuery
 from saltlite.testing.banks import MemoryCache

@@ -13,7 +13,7 @@ from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Answer
 from saltlite.model.job import Target, TargetKind
-from saltlite.platform.shared_fill_times import ROWS_OF_KEY, SharedFillTimes
+from saltlite.platform.shared_memory import ROWS_OF_KEY, SharedFillTimes
 from saltlite.targeting import wrong_pillar_values
 from saltlite.targeting.banks import PILLAR
 from tests.support.master import ROOT, Office
@@ -157,7 +157,7 @@ def test_mworkers_count_together() -> None:
 
 
 def test_keys_that_share_a_row_are_told_apart_and_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saltlite.platform.shared_fill_times.ROWS", ROWS_OF_KEY)
+    monkeypatch.setattr("saltlite.platform.shared_memory.ROWS", ROWS_OF_KEY)
     fill_times = SharedFillTimes()
     keys = [("pillar", f"user{number}") for number in range(ROWS_OF_KEY + 1)]
     for number, key in enumerate(keys):

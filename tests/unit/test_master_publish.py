@@ -17,7 +17,7 @@ from saltlite.master.store.ports import StoreWriter
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetState
 from saltlite.model.keys import KeyState, fingerprint
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire.limits import JOBS_QUEUED_PER_MINION
 from tests.support.inventory import inventory

@@ -13,7 +13,7 @@ from saltlite.master.protocol.sessions import DELIVERIES_MAX, HELD_MAX
 from saltlite.master.store.ports import OpenJob, TargetRow
 from saltlite.model.job import Job, TargetState
 from saltlite.model.keys import fingerprint
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire.limits import SEND_WINDOW
 from saltlite.wire.merkle import SignedPart

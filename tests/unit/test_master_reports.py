@@ -11,7 +11,7 @@ from saltlite.master.processes.context import HandlerConfig, Master, MasterIdent
 from saltlite.master.store.ports import TargetRow
 from saltlite.model.job import TargetState
 from saltlite.model.keys import fingerprint
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, certificate

@@ -28,7 +28,7 @@ from saltlite.master.processes.returner import (
     Subscription,
 )
 from saltlite.model.ids import MinionId
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.platform.files import CursorFile
 from saltlite.testing.memory_store import MemoryStore
 from tests.support.master import Office

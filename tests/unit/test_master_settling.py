@@ -13,7 +13,7 @@ from saltlite.master.processes import mworker
 from saltlite.master.processes.mworker import settle, turn_of_report
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import Fingerprint
-from saltlite.platform.turn_board import REFUSED_S, Marks, TurnBoard, TurnLabel
+from saltlite.platform.shared_memory import REFUSED_S, Marks, TurnBoard, TurnLabel
 
 
 def ret(minion: str, jid: str = "1") -> Reported:

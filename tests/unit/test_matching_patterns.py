@@ -16,8 +16,7 @@ from saltlite.model.ids import MinionId
 from saltlite.model.job import Target, TargetKind
 from saltlite.targeting import regex as tree
 from saltlite.targeting import resolve
-from saltlite.targeting.budget import CREDIT_MAX, STEPS_MAX, Budget, BudgetError
-from saltlite.targeting.fleet import DataQuery
+from saltlite.targeting.fleet import CREDIT_MAX, STEPS_MAX, Budget, BudgetError, DataQuery
 from saltlite.targeting.memory_fleet import Member, MemoryFleet
 from saltlite.targeting.patterns import BACKTRACKING_MAX, TEXT_MAX, glob_pattern, regex_pattern
 from saltlite.targeting.regex import EVALUATIONS_MAX, POSITIONS_MAX, Automaton, steps_bound

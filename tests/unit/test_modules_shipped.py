@@ -12,9 +12,8 @@ import pytest
 import saltlite
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.contracts import with_interfaces
-from saltlite.loader.documents import read_documents
 from saltlite.loader.index import Index, ModuleFile, build_index
-from saltlite.loader.loader import Loader
+from saltlite.loader.loader import Loader, read_documents
 from saltlite.loader.search_path import search_layers
 from saltlite.wire.messages import FUNCTIONS_BYTES_MAX, functions_message
 

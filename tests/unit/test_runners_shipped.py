@@ -12,9 +12,8 @@ import saltlite
 from saltlite import __version__
 from saltlite.errors import CommandExecutionError
 from saltlite.loader.call import call
-from saltlite.loader.documents import read_documents
 from saltlite.loader.index import ModuleFile, build_index
-from saltlite.loader.loader import Loader
+from saltlite.loader.loader import Loader, read_documents
 from saltlite.loader.search_path import search_layers
 from tests.support.api import INDEX, Client, row, run
 

@@ -30,9 +30,9 @@ from saltlite.master.processes.supervisor import (
 )
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import Fingerprint
-from saltlite.platform import turn_board as turnboard
-from saltlite.platform.children import Spec
-from saltlite.platform.turn_board import CAREFUL_S, ENDED_MAX, NAMELESS, REFUSED_S, TEXT_BYTES, TurnBoard, TurnLabel
+from saltlite.platform import shared_memory as turnboard
+from saltlite.platform.shared_memory import CAREFUL_S, ENDED_MAX, NAMELESS, REFUSED_S, TEXT_BYTES, TurnBoard, TurnLabel
+from saltlite.platform.supervision import Spec
 
 ROOT = Principal("root", 0)
 REQUEST = {"v": 1, "verb": "publish", "request_id": "r1", "token": b"one"}

@@ -6,8 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli import exitcodes
-from saltlite.cli.commands import COMMANDS, QUIET
-from saltlite.cli.configs import config_dir_of
+from saltlite.cli.commands import COMMANDS, QUIET, config_dir_of
 from saltlite.cli.in_process import Ran, chain_of, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
 from saltlite.cli.job_options import EXECUTION_OPTIONS
 from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, choice

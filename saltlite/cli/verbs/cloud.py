@@ -11,8 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli import exitcodes
-from saltlite.cli.commands import COMMANDS, CONFIG_DIR, QUIET, command_table, parse_descriptor
-from saltlite.cli.configs import config_dir_of
+from saltlite.cli.commands import COMMANDS, CONFIG_DIR, QUIET, command_table, config_dir_of, parse_descriptor
 from saltlite.cli.connect import open_client
 from saltlite.cli.custom_output import master_opts
 from saltlite.cli.in_process import printing_to_stderr

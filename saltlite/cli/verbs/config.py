@@ -6,12 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli import exitcodes
-from saltlite.cli.commands import command_table
-from saltlite.cli.configs import ALL, SIDES, config_dir_of, is_configured, load_side, missing_folders, sides_of
+from saltlite.cli.commands import command_table, config_dir_of
 from saltlite.cli.options import Option
 from saltlite.cli.output import print_answer
 from saltlite.cloud.program.files import cloud_files, load_cloud
-from saltlite.config.load import load_api
+from saltlite.config.load import ALL, SIDES, is_configured, load_api, load_side, missing_folders, sides_of
 from saltlite.config.options import options_of, quote
 from saltlite.config.paths import config_files
 from saltlite.errors import ConfigError, UsageError

@@ -1,4 +1,4 @@
-"""`saltlite interface`: show, compare and generate interfaces of modules, from their text."""
+"""`saltlite interface` and `saltlite lint`: show, compare and generate interfaces of modules, and check their text."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli import exitcodes
-from saltlite.cli.commands import COMMANDS, command_table
-from saltlite.cli.options import Option, Table
+from saltlite.cli.commands import COMMANDS, QUIET, command_table
+from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.output import columns, print_answer, width_for
 from saltlite.config.paths import require_path
 from saltlite.errors import UsageError
 from saltlite.interfaces.smi.declare import Platforms
 from saltlite.lint.interface import Kind, changes_between, generate, version_problem
-from saltlite.lint.run import by_module, shipped_interfaces
+from saltlite.lint.run import Severity, as_data, as_sarif, as_text, by_module, codes_table, lint, shipped_interfaces
 from saltlite.lint.source import SourceInterface, SourceModule, read_interfaces, read_module, read_tree
+from saltlite.plugins.output.json import document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -161,3 +162,35 @@ def _read(path: str) -> SourceModule:
         return read_module(path, os.path.basename(path).removesuffix(".py"), read_tree(path))
     except SyntaxError as error:
         raise UsageError(f"{path}:{error.lineno or 1}: {error.msg}") from error
+
+
+_FORMATS = ("text", "json", "sarif")
+
+
+def run_lint(argv: Sequence[str], console: Console) -> int:
+    """Check the files and print the findings. FAILED for errors, not for warnings and notes."""
+    parsed = _lint_table().parse(argv)
+    if not parsed.words:
+        raise UsageError("say which files or folders: saltlite lint /srv/salt/_modules")
+    report = lint(parsed.words)
+    out = parsed.options.get("out", "text")
+    if out == "text":
+        console.data(as_text(report))
+    else:
+        console.use_utf8()
+        console.data(document(as_data(report) if out == "json" else as_sarif(report)))
+    return exitcodes.FAILED if report.count(Severity.ERROR) else exitcodes.OK
+
+
+def _lint_table() -> Table:
+    usage, summary = COMMANDS["lint"]
+    out = Option("--out", metavar="FORMAT", convert=choice(*_FORMATS), help="text, json or sarif")
+    epilog = f"""\
+Nothing is imported or run. `# noqa: CODE` on a line allows what it says there.
+Interfaces are those that ship, and those among the files.
+
+codes:
+{codes_table()}
+
+exit codes: 0 no errors, 2 usage, 4 there are errors"""
+    return Table(usage, summary, (out, QUIET), epilog)

@@ -11,8 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from saltlite.cli import exitcodes
-from saltlite.cli.commands import command_table
-from saltlite.cli.configs import config_dir_of
+from saltlite.cli.commands import command_table, config_dir_of
 from saltlite.cli.options import Option
 from saltlite.cli.output import print_answer
 from saltlite.cli.verbs.doctor.host import daemon_pid

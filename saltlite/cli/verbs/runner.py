@@ -12,8 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli import exitcodes
-from saltlite.cli.commands import COMMANDS, LOGIN_OPTIONS, QUIET
-from saltlite.cli.configs import config_dir_of
+from saltlite.cli.commands import COMMANDS, LOGIN_OPTIONS, QUIET, config_dir_of
 from saltlite.cli.connect import open_client
 from saltlite.cli.in_process import Ran, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
 from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, choice
@@ -32,7 +31,7 @@ from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
 from saltlite.platform import logs
-from saltlite.platform.accounts import require_trusted
+from saltlite.platform.privileges import require_trusted
 from saltlite.wire.limits import MIB
 
 if TYPE_CHECKING:

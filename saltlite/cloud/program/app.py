@@ -31,7 +31,7 @@ from saltlite.cloud.rules import listing
 from saltlite.cloud.rules.catalogue import MapMachine, Provider, of_this_host, waves
 from saltlite.config.load import load_master
 from saltlite.errors import CommandExecutionError, SaltliteError, UsageError
-from saltlite.platform.accounts import require_trusted
+from saltlite.platform.privileges import require_trusted
 
 log = logging.getLogger(__name__)
 

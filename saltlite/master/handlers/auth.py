@@ -33,7 +33,7 @@ from saltlite.master.handlers.targets import narrowed, reach, refuse_pillar_gues
 from saltlite.master.processes.context import Answer, LoginCheck, Master
 from saltlite.model.job import Target
 from saltlite.model.keys import AuthToken
-from saltlite.platform.accounts import groups_of, uid_of
+from saltlite.platform.privileges import groups_of, uid_of
 from saltlite.targeting.fleet import Selection
 
 log = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from saltlite.model.events import (
 )
 from saltlite.model.ids import MinionId, parse_jid
 from saltlite.model.job import split_part
-from saltlite.platform.turn_board import Marks
+from saltlite.platform.shared_memory import Marks
 from saltlite.targeting.patterns import glob_pattern
 from saltlite.wire import codec
 from saltlite.wire.job_body import CALLS_MAX
@@ -42,7 +42,7 @@ PAGE = 500
 PAGES = 8
 """Pages read at once for a reader who wants none of their events: this takes 30 ms."""
 STEPS = 1_000_000
-"""Fewer pages, if matching their tags takes so many steps (`saltlite.targeting.budget`)."""
+"""Fewer pages, if matching their tags takes so many steps (`saltlite.targeting.fleet`)."""
 PATTERN_MAX = 256
 OWNED_MAX = 1000
 """Jobs whose owner a stream remembers."""

@@ -47,8 +47,7 @@ from saltlite.model.events import tag_job_returners
 from saltlite.model.execution import KNOWING, Execution, checked_executors, checked_options
 from saltlite.model.ids import Jid, RequestId, TargetId, jid_after, jid_at, parse_jid, parse_request_id
 from saltlite.model.job import BY_RUNNER, Batch, Job, Target
-from saltlite.targeting.budget import Budget
-from saltlite.targeting.fleet import Selection
+from saltlite.targeting.fleet import Budget, Selection
 from saltlite.wire.job_body import CALLS_MAX, FunctionCall, JobBody, encode_body, holds_secrets, sign
 from saltlite.wire.limits import JOB_BODY_MAX, JOBS_QUEUED_PER_MINION
 from saltlite.wire.merkle import audience

@@ -42,13 +42,18 @@ from saltlite.master.protocol.handshakes import Handshakes
 from saltlite.master.protocol.session_manager import SessionManager
 from saltlite.master.store.ports import Store
 from saltlite.model.keys import KeyState, fingerprint
-from saltlite.platform.accounts import require_trusted
-from saltlite.platform.children import Spec
-from saltlite.platform.clock import SystemClock
+from saltlite.platform.daemon import InstanceLock, SystemClock
 from saltlite.platform.files import CursorFile
-from saltlite.platform.lockfile import InstanceLock
 from saltlite.platform.logs import LogRelay
-from saltlite.platform.privileges import UserAccount, account_of, drop_to, private_dir, read_secret, start_log
+from saltlite.platform.privileges import (
+    UserAccount,
+    account_of,
+    drop_to,
+    private_dir,
+    read_secret,
+    require_trusted,
+    start_log,
+)
 from saltlite.platform.process import (
     PR_SET_DUMPABLE,
     freeze_heap,
@@ -58,9 +63,9 @@ from saltlite.platform.process import (
     write_no_files,
 )
 from saltlite.platform.reactor import Reactor
-from saltlite.platform.shared_fill_times import SharedFillTimes
+from saltlite.platform.shared_memory import SharedFillTimes, TurnBoard
 from saltlite.platform.stream import Acceptor, Channel, Peer, PortInUseError, listen_tcp, listen_unix
-from saltlite.platform.turn_board import TurnBoard
+from saltlite.platform.supervision import Spec
 from saltlite.resources.registry.admission import RegistrationRules
 from saltlite.resources.registry.primary import Conflict
 from saltlite.targeting.banks import Banks

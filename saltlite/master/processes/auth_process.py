@@ -19,7 +19,7 @@ from typing import Any
 
 from saltlite.auth.logins import guess_limiter
 from saltlite.errors import RefusedError, SaltliteError, UnreachableError
-from saltlite.platform.defects import supervised
+from saltlite.platform.logs import supervised
 from saltlite.platform.process import Child, close_all_but, expect_large, freeze_heap, watch_exit
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel, connect_unix

@@ -22,8 +22,7 @@ from saltlite.resources.registry.admission import RegistrationRules
 from saltlite.resources.registry.registry import Registry
 from saltlite.targeting import resolve
 from saltlite.targeting.banks import Banks
-from saltlite.targeting.budget import Budget, BudgetError
-from saltlite.targeting.fleet import Selection
+from saltlite.targeting.fleet import Budget, BudgetError, Selection
 from saltlite.wire.certificates import MasterCertificate
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.limits import MIB

@@ -20,16 +20,23 @@ from functools import partial
 from typing import Any
 
 from saltlite.errors import LocalProtocolError, RefusedError, UnreachableError
-from saltlite.pillar import evaluator_process
+from saltlite.pillar import evaluation
 from saltlite.pillar.compiler import Nodegroups, PillarFiles
-from saltlite.pillar.evaluation import WAIT_S, Evaluation, EvaluationQueue, EvaluationRequest, QueuedEvaluation
-from saltlite.pillar.evaluator_process import new_note, noted
+from saltlite.pillar.evaluation import (
+    WAIT_S,
+    Evaluation,
+    EvaluationQueue,
+    EvaluationRequest,
+    QueuedEvaluation,
+    new_note,
+    noted,
+)
 from saltlite.platform import logs
-from saltlite.platform.children import how
-from saltlite.platform.defects import supervised
+from saltlite.platform.logs import supervised
 from saltlite.platform.process import Child, cpu_seconds, freeze_heap, watch_exit
 from saltlite.platform.reactor import Reactor, Timer
 from saltlite.platform.stream import Channel, connect_unix, peer_of
+from saltlite.platform.supervision import how
 from saltlite.wire.framing import pack, unpack
 from saltlite.wire.limits import DOC_MAX, MIB
 
@@ -169,7 +176,7 @@ class Evaluators:
             try:
                 ours.close()
                 keeps = logs.descriptors()
-                evaluator_process.run(theirs, self._files, self._nodegroups, process.note, parent=parent, keeps=keeps)
+                evaluation.run(theirs, self._files, self._nodegroups, process.note, parent=parent, keeps=keeps)
             finally:
                 os._exit(0)
         theirs.close()
@@ -192,7 +199,7 @@ class Evaluators:
             if place is not None:
                 self._queue.ended(place)
                 self._pass_on(place.ticket, data[1:])
-            if data[:1] == evaluator_process.WORN:
+            if data[:1] == evaluation.WORN:
                 self._processes.remove(process)
                 process.channel.close()
         self._next()

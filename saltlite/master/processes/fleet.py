@@ -15,8 +15,7 @@ from saltlite.resources.registry.admission import MissingResources
 from saltlite.resources.registry.primary import Views
 from saltlite.resources.registry.registry import Registry
 from saltlite.targeting.banks import GRAINS, PILLAR, RESOURCE_GRAINS, RESOURCE_TYPES, Bank, Banks
-from saltlite.targeting.budget import Budget
-from saltlite.targeting.fleet import DataQuery, Fleet
+from saltlite.targeting.fleet import Budget, DataQuery, Fleet
 from saltlite.targeting.grain_index import BankIndex, of_resources
 from saltlite.targeting.matchers import ADDRESS_GRAINS, lies_in, parse_network
 

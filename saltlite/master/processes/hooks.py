@@ -36,9 +36,9 @@ from saltlite.master.handlers.operator_verbs import carry_out
 from saltlite.master.processes.context import Master
 from saltlite.model.events import Event, tag_hook_told
 from saltlite.model.ids import jid_at
-from saltlite.platform.accounts import groups_of, uid_of
-from saltlite.platform.defects import DEFECT, log_defect
 from saltlite.platform.files import CursorFile
+from saltlite.platform.logs import DEFECT, log_defect
+from saltlite.platform.privileges import groups_of, uid_of
 from saltlite.platform.process import set_parent_death_signal, set_title
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel

@@ -28,8 +28,8 @@ from saltlite.master.protocol.effects import (
 from saltlite.master.protocol.session_manager import BLOCKED_RETRY_S, TICK_S, SessionManager
 from saltlite.model.ids import JID_DIGITS
 from saltlite.model.keys import Fingerprint
-from saltlite.platform.defects import supervised
 from saltlite.platform.link import SendResult, ServerLink
+from saltlite.platform.logs import supervised
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel
 from saltlite.wire.framing import IpcMessage, pack, unpack

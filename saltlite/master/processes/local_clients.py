@@ -16,7 +16,7 @@ from typing import Protocol
 
 from saltlite.auth.acl import Principal
 from saltlite.limits import RateLimiter
-from saltlite.platform.accounts import groups_of, name_of
+from saltlite.platform.privileges import groups_of, name_of
 from saltlite.platform.reactor import Reactor, Timer
 from saltlite.platform.stream import CONNECTIONS_MAX
 

@@ -20,7 +20,7 @@ from saltlite.master.store.ports import Store
 from saltlite.model.clock import Clock
 from saltlite.model.events import tag_resource_registry
 from saltlite.model.ids import Jid, MinionId, resource_index_srn_key
-from saltlite.platform.defects import log_defect
+from saltlite.platform.logs import log_defect
 from saltlite.platform.reactor import Reactor
 from saltlite.resources.registry.primary import Views
 from saltlite.targeting.banks import NAMES, PILLAR, Banks

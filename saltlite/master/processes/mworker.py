@@ -40,10 +40,10 @@ from saltlite.master.processes.link_channel import LinkAddress, LinkChannel
 from saltlite.master.processes.local_clients import ClientQueue, LocalClients, RequestScheduler
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint
-from saltlite.platform.defects import DEFECT, log_defect, supervised
+from saltlite.platform.logs import DEFECT, log_defect, supervised
 from saltlite.platform.reactor import Reactor
+from saltlite.platform.shared_memory import NAMELESS, REFUSED_S, EndedTurn, Marks, TurnBoard, TurnLabel
 from saltlite.platform.stream import Acceptor, Channel, Peer
-from saltlite.platform.turn_board import NAMELESS, REFUSED_S, EndedTurn, Marks, TurnBoard, TurnLabel
 from saltlite.wire import codec
 from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.messages import Message, response_message

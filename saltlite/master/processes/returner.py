@@ -36,9 +36,8 @@ from saltlite.model.clock import Clock
 from saltlite.model.events import Event, tag_returner
 from saltlite.model.ids import Jid
 from saltlite.model.job import Job
-from saltlite.platform.accounts import require_trusted
 from saltlite.platform.files import CursorFile
-from saltlite.platform.privileges import drop_to
+from saltlite.platform.privileges import drop_to, require_trusted
 from saltlite.wire import codec
 from saltlite.wire.job_body import decode_record
 

@@ -19,11 +19,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from saltlite.platform import systemd
-from saltlite.platform.children import Children, Spec
+from saltlite.platform import supervision
 from saltlite.platform.process import cpu_seconds, state_of
 from saltlite.platform.reactor import Reactor
-from saltlite.platform.turn_board import TurnBoard
+from saltlite.platform.shared_memory import TurnBoard
+from saltlite.platform.supervision import Children, Spec
 
 log = logging.getLogger(__name__)
 
@@ -76,16 +76,16 @@ class Supervisor:
 
     def _ready(self) -> None:
         log.info("%s is ready", self._what)
-        systemd.notify(["READY=1", f"STATUS={len(self.children.pids())} processes run"])
+        supervision.notify(["READY=1", f"STATUS={len(self.children.pids())} processes run"])
         self._tell_ready()
-        systemd.feed_watchdog(self._reactor)
+        supervision.feed_watchdog(self._reactor)
 
     def _failed(self, sentence: str) -> None:
         self._problem = self._problem or sentence
         self.children.stop(self._reactor.stop)
 
     def _stop(self) -> None:
-        systemd.notify(["STOPPING=1"])
+        supervision.notify(["STOPPING=1"])
         self.children.stop(self._reactor.stop)
 
 

@@ -58,12 +58,11 @@ from saltlite.model.clock import Clock
 from saltlite.model.execution import is_direct
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.job import CLAIMED, TargetState, is_resource_part
-from saltlite.platform.children import how
-from saltlite.platform.defects import log_defect
-from saltlite.platform.logs import log_context
+from saltlite.platform.logs import log_context, log_defect
 from saltlite.platform.process import Child, ProcessTree, start_ticks
 from saltlite.platform.reactor import Reactor, Timer
 from saltlite.platform.stream import Channel
+from saltlite.platform.supervision import how
 from saltlite.wire.certificates import BUILD_DATE_S, MasterCertificate
 from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.messages import Message, Sender, check

@@ -41,15 +41,14 @@ from saltlite.model.execution import KNOWING
 from saltlite.model.keys import fingerprint
 from saltlite.model.resourcelook import TypeReport
 from saltlite.pillar.compiler import ERRORS
-from saltlite.platform import logs, systemd
-from saltlite.platform.children import Children, Spec
-from saltlite.platform.clock import SystemClock
+from saltlite.platform import logs, supervision
+from saltlite.platform.daemon import InstanceLock, SystemClock
 from saltlite.platform.files import PosixFolder
-from saltlite.platform.lockfile import InstanceLock
 from saltlite.platform.privileges import UserAccount, account_of, drop_to, private_dir, start_log
 from saltlite.platform.process import freeze_heap, run_in_child
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel
+from saltlite.platform.supervision import Children, Spec
 from saltlite.plugins.grains.network import names
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.messages import Message, functions_message
@@ -202,7 +201,7 @@ class _Minion:
         if self._status.phase == STOPPED:
             return  # said before it was told to stop: the last word has been written
         self._write_status(phase=phase, reason=reason, at=self._clock.wall())
-        systemd.notify([f"STATUS=connection: {phase}{f' ({reason})' if reason else ''}"])
+        supervision.notify([f"STATUS=connection: {phase}{f' ({reason})' if reason else ''}"])
         if phase == READY:
             self._opening.connected()
 
@@ -354,16 +353,16 @@ class _Minion:
 
     def _ready(self) -> None:
         log.info("minion %s is ready", self._id)
-        systemd.notify(["READY=1"])
+        supervision.notify(["READY=1"])
         self._on_ready()
-        systemd.feed_watchdog(self._reactor)
+        supervision.feed_watchdog(self._reactor)
 
     def _fail(self, sentence: str) -> None:
         self._problem = self._problem or sentence
         self._stop()
 
     def _stop(self) -> None:
-        systemd.notify(["STOPPING=1"])
+        supervision.notify(["STOPPING=1"])
         self._write_status(phase=STOPPED, reason=self._problem, at=self._clock.wall())
         # Nothing may arrive while resource types shut down.
         self._children.stop(lambda: self._resources.stop(self._reactor.stop))

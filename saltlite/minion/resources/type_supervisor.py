@@ -18,10 +18,10 @@ from saltlite.minion.jobs.job_process import JobSpec
 from saltlite.minion.resources.process import SHUTDOWN_S, TypeProcess
 from saltlite.model.ids import PartId, TargetId, resource_index_srn_key
 from saltlite.model.resourcelook import TypeReport
-from saltlite.platform.children import how
 from saltlite.platform.process import Child, ProcessTree, start_ticks
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel
+from saltlite.platform.supervision import how
 from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.limits import DOC_MAX
 

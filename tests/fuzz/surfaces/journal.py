@@ -15,7 +15,7 @@ from saltlite.minion.protocol import effects as job_effects
 from saltlite.minion.protocol.effects import JournalStep, Record
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.protocol.journal_format import FRAME, HEADER, frame, header, record_map
-from saltlite.platform.clock import ManualClock
+from saltlite.platform.daemon import ManualClock
 from saltlite.testing.disk import JOURNAL_FOLDER, MemoryDisk, MemoryFile, memory_journal
 from tests.fuzz.surface import mutate_bytes, mutate_value, packed, unpacked
 from tests.support.keys import JOB_PUBLIC, NOW, signed

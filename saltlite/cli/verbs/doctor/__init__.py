@@ -11,11 +11,11 @@ import shlex
 from typing import TYPE_CHECKING
 
 from saltlite.cli import exitcodes
-from saltlite.cli.commands import command_table
-from saltlite.cli.configs import ALL, config_dir_of
+from saltlite.cli.commands import command_table, config_dir_of
 from saltlite.cli.output import print_answer
 from saltlite.cli.verbs.doctor.checks import Severity, rows_of, text_of
 from saltlite.cli.verbs.doctor.host import DAEMONS, find_daemons
+from saltlite.config.load import ALL
 from saltlite.errors import ConfigError, UsageError
 from saltlite.model.plain import printable
 

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from saltlite.cli.configs import is_configured
 from saltlite.config.api import ApiConfig
-from saltlite.config.load import Loaded, load_api, load_master, load_minion
+from saltlite.config.load import Loaded, is_configured, load_api, load_master, load_minion
 from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
 from saltlite.config.paths import DEFAULT_CONFIG_DIR, config_files

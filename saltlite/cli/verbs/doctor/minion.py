@@ -8,13 +8,12 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from saltlite.cli.configs import missing_folders
 from saltlite.cli.options import format_duration
 from saltlite.cli.verbs.doctor import checks
 from saltlite.cli.verbs.doctor.checks import Finding, ok, problem, warning
 from saltlite.cli.verbs.doctor.host import MasterSeen, MinionEvidence, Sort, look_around
 from saltlite.cli.verbs.doctor.modules import try_modules
-from saltlite.config.load import load_minion
+from saltlite.config.load import load_minion, missing_folders
 from saltlite.config.minion import MinionConfig
 from saltlite.config.values import parse_address
 from saltlite.errors import ConfigError, JournalError, LinkError, RemoteProtocolError, StartupError, UsageError

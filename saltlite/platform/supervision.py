@@ -1,8 +1,8 @@
-"""Long-lived child processes of a daemon: forked, heard when they are ready, restarted when they die.
+"""Supervision: a daemon's child processes below it, and systemd above it.
 
-A child says through a pipe that it is ready, or in one sentence why it cannot start. Before the daemon has been
-ready once, such a sentence ends the daemon; afterwards it is logged and the child is started again, at first at
-once, then with growing pauses.
+A child reports through a pipe that it is ready, or one sentence why it cannot start. Before the daemon has been ready
+once, such a sentence ends the daemon; later it is logged and the child is restarted, with growing pauses. The state of
+the daemon goes to systemd by the protocol of sd_notify(3).
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import sys
 import traceback
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from saltlite.errors import SaltliteError
@@ -25,22 +26,22 @@ log = logging.getLogger(__name__)
 RESTART_MIN_S = 0.05
 RESTART_MAX_S = 5.0
 STEADY_S = 10.0
-"""A child that lived so long starts over with the shortest pause."""
+"""After so long a life, the next pause of a child is the shortest one again."""
 STOP_S = 3.0
-"""Between asking a child to end and ending it: less than the 5 s in which SIGTERM ends a daemon, whatever it does."""
+"""Between SIGTERM and SIGKILL for a child: less than the 5 s in which SIGTERM always ends a daemon."""
 _READY = b"+"
 _SENTENCE_MAX = 4096
 
-# Signals that the parent handles and a fresh child must not.
+# The parent's handlers for these are reset in a new child.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A child: the name that `ps` shows, and what it runs. `run` gets `ready`, and returns when it is done.
+    """A child: the name that `ps` shows, and `run(ready)`, which is its main function.
 
-    `keeps` answers, in the child, which descriptors of the parent it goes on using; it loses all others but those
-    of the log. `before_fork` and `after_fork` run in the parent around each fork, for what the two share.
+    `keeps` returns, in the child, the inherited descriptors that it uses; all others but those of the log are closed.
+    `before_fork` and `after_fork` run in the parent around each fork.
     """
 
     name: str
@@ -60,9 +61,9 @@ class _Running:
 
 
 class Children:
-    """Keeps one process for each spec.
+    """Keeps one process running for each spec.
 
-    `on_ready` is called once, when all are ready; `on_failed(sentence)` when one cannot start before that.
+    `on_ready` is called once, when all are ready; `on_failed(sentence)` if one cannot start before that.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Children:
         return {name: running.child.pid for name, running in self._running.items()}
 
     def stop(self, done: Callable[[], None]) -> None:
-        """End them, in the order of their specs; `done()` when all are gone."""
+        """End them, in the order of their specs, then call `done()`."""
         if self._stopping is not None:
             return
         self._stopping = done
@@ -105,7 +106,7 @@ class Children:
         self._all_gone()
 
     def signal(self, name: str, signum: int) -> None:
-        """Send one child a signal; when it ends, it is started again."""
+        """Send a signal to one child, which is restarted if it ends."""
         running = self._running.get(name)
         if running is not None:
             running.child.signal(signum)
@@ -125,10 +126,10 @@ class Children:
         os.set_blocking(read_end, False)
         child = Child(self._reactor, pid, lambda status: self._ended(spec, status))
         self._running[spec.name] = _Running(spec, child, read_end, self._reactor.now())
-        self._reactor.add_reader(read_end, lambda: self._heard(spec.name))
+        self._reactor.add_reader(read_end, lambda: self._read_pipe(spec.name))
 
     def _become(self, spec: Spec, pipe: int, parent: int) -> None:
-        """The child's whole life; it never returns."""
+        """Run the child; never returns."""
         status = 0
         try:
             for signum in _SIGNALS:
@@ -150,12 +151,12 @@ class Children:
             sys.stderr.flush()
             os._exit(status)
 
-    def _heard(self, name: str) -> None:
+    def _read_pipe(self, name: str) -> None:
         running = self._running.get(name)
         if running is None:
             return
-        said = os.read(running.pipe, _SENTENCE_MAX)
-        if said == _READY:
+        data = os.read(running.pipe, _SENTENCE_MAX)
+        if data == _READY:
             running.ready = True
             ready = [name for name, other in self._running.items() if other.ready]
             if not self._was_ready and len(ready) == len(self._specs):
@@ -163,9 +164,9 @@ class Children:
                 self._on_ready()
             return
         self._reactor.remove_reader(running.pipe)
-        if not said:
+        if not data:
             return
-        sentence = said.decode(errors="replace")
+        sentence = data.decode(errors="replace")
         if self._was_ready:
             log.error("%s: %s", name, sentence)
         elif self._stopping is None:
@@ -173,7 +174,7 @@ class Children:
 
     def _ended(self, spec: Spec, status: int | None) -> None:
         running = self._running[spec.name]
-        self._heard(spec.name)
+        self._read_pipe(spec.name)
         running = self._running.pop(spec.name)
         self._reactor.remove_reader(running.pipe)
         os.close(running.pipe)
@@ -202,9 +203,9 @@ class Children:
 
 
 def how(status: int | None) -> str:
-    """What `Child` reported, in words: `exit status 1`, `killed by SIGKILL`."""
+    """The status that `Child` reported, in words: `exit status 1`, `killed by SIGKILL`."""
     if status is None:
-        return "nobody knows how"
+        return "status unknown"
     if status >= 0:
         return f"exit status {status}"
     try:
@@ -214,6 +215,41 @@ def how(status: int | None) -> str:
 
 
 def _say_ready(pipe: int, parent: int) -> None:
-    # The kernel forgot the death signal if the process has become another user since the fork.
+    # The kernel clears the death signal when a process changes its user, which may have happened since the fork.
     set_parent_death_signal(signal.SIGTERM, parent)
     os.write(pipe, _READY)
+
+
+def notify(state_lines: Iterable[str]) -> bool:
+    """Send lines such as `READY=1` or `STATUS=…` by sd_notify(3); whether systemd received them. Never waits or raises.
+
+    Newlines inside a line become spaces: a status may contain text from a process with fewer rights, which must not
+    send commands to systemd in this daemon's name.
+    """
+    path = os.environ.get("NOTIFY_SOCKET", "")
+    if not path.startswith(("/", "@")):
+        return False
+    address = "\0" + path[1:] if path.startswith("@") else path
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as sock:
+        try:
+            sock.sendto("\n".join(line.replace("\n", " ") for line in state_lines).encode(), address)
+        except OSError:
+            return False
+    return True
+
+
+def watchdog_interval_s() -> float | None:
+    """The interval of `WATCHDOG=1` in seconds, half of what systemd allows; None without a watchdog."""
+    allowed_us = os.environ.get("WATCHDOG_USEC", "")
+    for_pid = os.environ.get("WATCHDOG_PID", str(os.getpid()))
+    if not allowed_us.isdigit() or int(allowed_us) == 0 or for_pid != str(os.getpid()):
+        return None
+    return int(allowed_us) / 2_000_000
+
+
+def feed_watchdog(reactor: Reactor) -> None:
+    """Send `WATCHDOG=1` from now on, as often as systemd requires; do nothing without a watchdog."""
+    interval_s = watchdog_interval_s()
+    if interval_s is not None:
+        notify(["WATCHDOG=1"])
+        reactor.call_later(interval_s, lambda: feed_watchdog(reactor))

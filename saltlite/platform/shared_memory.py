@@ -1,8 +1,8 @@
-"""What each process of the master is doing at this moment, in memory that the supervisor reads.
+"""Memory that the master's processes share: the board of their current turns, and the state of a rate limiter.
 
-The supervisor makes the board before it forks. Each watched process writes only its own slot: which turn it is in, or
-that it waits. The supervisor writes the ring of turns that it has ended, and each process looks there before it begins
-something again. Nobody takes a lock: a slot is judged only when it has not changed for many seconds.
+Both are created before the fork, and neither uses locks. Each watched process writes its turn, or that it is idle, to
+its own slot of the board; the supervisor judges a slot only when it has not changed for many seconds. It records the
+turns that it ended in a ring, which each process reads before it repeats work.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import mmap
 import os
 import struct
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 TEXT_BYTES = 120
-"""Bytes of the text that names a turn; the rest of a longer one is left out."""
+"""Bytes of the text that names a turn; a longer one is cut."""
 ENDED_MAX = 64
-"""Turns that were ended and are remembered; the oldest makes room for the next."""
+"""Ended turns in the ring; a new one replaces the oldest."""
 REFUSED_S = 600.0
-"""How long work whose turn was ended is refused."""
+"""How long work is refused after its turn was ended."""
 CAREFUL_S = 120.0
-"""How long reports are judged one by one after a turn with reports was ended. The link process hands the batch to the
-next MWorker at once, and the report that holds this one as well is found out within the time of one turn."""
+"""How long reports are handled one by one after a turn with reports was ended. The link process gives the batch to the
+next MWorker at once, so the report that blocks this one, too, is identified within one turn."""
 
 _DIGEST_BYTES = 32
 _NAME_BYTES = 32
@@ -34,12 +34,12 @@ _SLOT = struct.Struct(f"=Q?{_DIGEST_BYTES}s{TEXT_BYTES}s")
 _HEAD = struct.Struct("=Qdd")
 """How many turns were ended, until when any is refused, and until when reports are judged one by one."""
 _ENDED = struct.Struct(f"={_DIGEST_BYTES}sdd?{_NAME_BYTES}s{TEXT_BYTES}s")
-"""Digest, when, how long, whether it was told, process, text."""
+"""Digest, time, duration, whether it was reported, process, text."""
 
 
 class TurnLabel(NamedTuple):
-    """A piece of work. `text` names it in the log. Work with a `digest` (see `TurnBoard.digest`) is refused when it was
-    ended; work without one cannot be told from other work, and is not. `is_reports`: of several minions, maybe."""
+    """A piece of work. `text` names it in the log. Work with a `digest` (see `TurnBoard.digest`) is refused once its
+    turn was ended. `is_reports`: it consists of reports, possibly of several minions."""
 
     text: str
     digest: bytes = b""
@@ -47,7 +47,7 @@ class TurnLabel(NamedTuple):
 
 
 class SlotState(NamedTuple):
-    """What stands in a slot. Two turns of one process never have the same `number`."""
+    """The content of a slot. Two turns of one process never have the same `number`."""
 
     number: int
     turn: TurnLabel
@@ -63,7 +63,7 @@ class EndedTurn(NamedTuple):
     place: int
 
 
-NAMELESS = TurnLabel("work that has no name of its own")
+NAMELESS = TurnLabel("unnamed work")
 
 
 class TurnBoard:
@@ -72,8 +72,8 @@ class TurnBoard:
     def __init__(
         self, mworkers: Sequence[str], own: Sequence[str] = (), now: Callable[[], float] = time.monotonic
     ) -> None:
-        """`own` are processes that do nothing but the master's own work; the first MWorker tells what became of them.
-        `now` is a clock that all processes of a machine share."""
+        """`own` are processes that serve no requests; the first MWorker reports their ended turns. `now` is a clock
+        that all processes of a machine share."""
         self._now = now
         self._key = os.urandom(32)
         self.own = frozenset(own)
@@ -90,12 +90,12 @@ class TurnBoard:
         return self._slots.keys()
 
     def close(self) -> None:
-        """Give the memory back: a process that is not watched cannot read or write the board from here on."""
+        """Unmap the memory, in a process that is not watched: it cannot read or write the board afterwards."""
         self._memory.close()
         self._key = b""
 
     def digest(self, *parts: bytes) -> bytes:
-        """What stands for that work on this board. It is keyed, for requests may have passwords."""
+        """The digest of this work. It is keyed, because requests may contain passwords."""
         made = hashlib.blake2b(digest_size=_DIGEST_BYTES, key=self._key)
         for part in parts:
             made.update(_NUMBER.pack(len(part)))
@@ -103,18 +103,18 @@ class TurnBoard:
         return made.digest()
 
     def marks(self, name: str) -> Marks:
-        """How the process of that name writes its slot."""
+        """The writer for the slot of this process."""
         return Marks(self, name, self._memory, self._slots[name])
 
     def seen(self, name: str) -> SlotState | None:
-        """The turn that this process is in; None while it waits for work."""
+        """The current turn of this process; None while it is idle."""
         number, is_reports, digest, text = _SLOT.unpack_from(self._memory, self._slots[name])
         if not number:
             return None
         return SlotState(number, TurnLabel(_text(text), digest if any(digest) else b"", is_reports))
 
     def end(self, name: str, turn: TurnLabel, held_s: float) -> None:
-        """This turn of that process is ended after so many seconds: it is refused from now on."""
+        """Record that this turn was ended after `held_s`: its work is refused from now on."""
         count, _refusing_until, careful_until = _HEAD.unpack_from(self._memory, self._head)
         at = self._now()
         place = self._ring + count % ENDED_MAX * _ENDED.size
@@ -137,7 +137,7 @@ class TurnBoard:
         return self._read(place)
 
     def renew(self, ended: EndedTurn) -> None:
-        """It was asked for again: it is refused for REFUSED_S from now on."""
+        """Refuse this work for another REFUSED_S, because it was requested again."""
         _digest, _at, *rest = _ENDED.unpack_from(self._memory, ended.place)
         at = self._now()
         _ENDED.pack_into(self._memory, ended.place, ended.digest, at, *rest)
@@ -145,22 +145,22 @@ class TurnBoard:
         _HEAD.pack_into(self._memory, self._head, count, at + REFUSED_S, careful_until)
 
     def is_refusing(self) -> bool:
-        """Whether any work is refused at present; if not, nobody has to make digests."""
+        """Whether any work is refused at present; if not, no digests are needed."""
         return bool(_HEAD.unpack_from(self._memory, self._head)[1] > self._now())
 
     def is_careful(self) -> bool:
-        """Whether reports are to be judged one by one."""
+        """Whether reports are handled one by one."""
         return bool(_HEAD.unpack_from(self._memory, self._head)[2] > self._now())
 
     def untold(self, name: str) -> list[EndedTurn]:
-        """Ended turns that this MWorker reports to operators: its own, and for the first one those of others."""
+        """Ended turns that this MWorker has to report: its own, and for the first MWorker those of `own`, too."""
         count = min(_NUMBER.unpack_from(self._memory, self._head)[0], ENDED_MAX)
         every = [self._ring + index * _ENDED.size for index in range(count)]
         rows = [self._read(place) for place in every if not self._row(place)[3]]
         return [row for row in rows if name in (row.process, self._first if row.process in self.own else "")]
 
     def told(self, ended: EndedTurn) -> None:
-        """Operators were told of it."""
+        """Mark it as reported."""
         digest, at, held_s, _told, process, text = self._row(ended.place)
         _ENDED.pack_into(self._memory, ended.place, digest, at, held_s, True, process, text)
 
@@ -174,7 +174,7 @@ class TurnBoard:
 
 
 class Marks:
-    """One process's own slot. The reactor marks every turn; what knows more names its part of one."""
+    """The slot of one process. The reactor marks every turn; a handler can name its part of it."""
 
     def __init__(self, board: TurnBoard, name: str, memory: mmap.mmap, slot: int) -> None:
         self.board = board
@@ -187,21 +187,21 @@ class Marks:
         self.idle()
 
     def begin(self) -> None:
-        """A turn begins whose name is not known yet."""
+        """Begin a turn whose name is not known yet."""
         self._put(NAMELESS)
 
     def idle(self) -> None:
-        """This process waits for work."""
+        """Mark this process as idle."""
         _NUMBER.pack_into(self._memory, self._slot, 0)
 
     @property
     def now(self) -> TurnLabel:
-        """The turn that this process is in."""
+        """The current turn of this process."""
         return self._turn
 
     @contextmanager
     def named(self, turn: TurnLabel) -> Iterator[None]:
-        """What is done in this block is that; it has a deadline of its own."""
+        """Name the work in this block, which gets a separate deadline."""
         outer = self._turn
         self._put(turn)
         try:
@@ -221,6 +221,43 @@ def _bytes(text: str) -> bytes:
 
 
 def _text(raw: bytes) -> str:
-    """Only what can be printed in one line: parts of names come from whoever asks."""
+    """The text in one printable line: parts of names come from clients."""
     text = raw.rstrip(b"\0").decode(errors="ignore")
     return "".join(one if one.isprintable() else "?" for one in text)
+
+
+ROWS = 4096
+"""Keys in the table of a rate limiter."""
+ROWS_OF_KEY = 8
+"""Rows that one key may use; if other keys occupy all of them, the one that is full soonest is replaced."""
+
+_ROW = struct.Struct("=Qd")
+
+
+class SharedFillTimes:
+    """Implements `saltlite.limits.FillTimes` in shared memory. A row is eight bytes of the key's hash, and a time.
+
+    If two processes write the same row within one microsecond, one of the two changes is lost.
+    """
+
+    def __init__(self) -> None:
+        self._table = mmap.mmap(-1, ROWS * _ROW.size)
+
+    def get(self, key: Hashable) -> float:
+        mark, offsets = _rows_of(key)
+        return max((full_at for found, full_at in map(self._row, offsets) if found == mark), default=0.0)
+
+    def put(self, key: Hashable, full_at: float) -> None:
+        mark, offsets = _rows_of(key)
+        used = [offset for offset in offsets if self._row(offset)[0] == mark]
+        offset = used[0] if used else min(offsets, key=lambda each: self._row(each)[1])
+        _ROW.pack_into(self._table, offset, mark, full_at)
+
+    def _row(self, offset: int) -> tuple[int, float]:
+        mark, full_at = _ROW.unpack_from(self._table, offset)
+        return mark, full_at
+
+
+def _rows_of(key: Hashable) -> tuple[int, list[int]]:
+    mark = int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=8).digest(), "big") or 1
+    return mark, [(mark + number) % ROWS * _ROW.size for number in range(ROWS_OF_KEY)]
