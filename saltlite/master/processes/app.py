@@ -282,7 +282,6 @@ PORT_WAIT_S = 2.0
 """How long to wait for the port: a killed master's link process holds it for its last frames."""
 PORT_RETRY_S = 0.05
 MWORKER_MODULES = (
-    "saltlite.files.cp_staging",
     "saltlite.files.server",
     "saltlite.master.processes.auth_process",
     "saltlite.master.processes.evaluators",
