@@ -145,7 +145,7 @@ def test_the_import_contracts_of_pyproject_are_kept() -> None:
         "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True, no_logo=True))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -333,3 +333,36 @@ def test_a_suppression_carries_its_reason(path: Path) -> None:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         assert not re.search(r"# noqa(:[A-Z0-9, ]+)?$", line), f"line {number}: write `# noqa: CODE - reason`"
         assert not re.search(r"# type: ignore(\[[a-z, -]+\])?$", line), f"line {number}: write the reason behind it"
+
+
+PAUSES_ON_PURPOSE = ("bench/", "compat/", "data/", "e2e/modules/", "faults/modules/")
+"""Folders of tests/ that measure at rest, or whose functions run on minions and take as long as they are asked to."""
+
+
+def pauses(tree: ast.AST, bounded: bool = False) -> Iterator[int]:
+    """The lines that call time.sleep outside of a loop whose function reads the monotonic clock."""
+    for item in ast.iter_child_nodes(tree):
+        inside = bounded
+        if isinstance(item, ast.FunctionDef):
+            inside = False
+        elif isinstance(item, ast.While):
+            inside = bounded or "monotonic" in ast.unparse(tree)
+        if isinstance(item, ast.Call) and ast.unparse(item.func) in {"time.sleep", "sleep"} and not inside:
+            yield item.lineno
+        yield from pauses(item, inside)
+
+
+def test_tests_sleep_in_polls_with_a_bound_only() -> None:
+    """`wait_until` of tests/support/fleet.py polls. A pause that is itself the fault says so in its line."""
+    found = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        name = path.relative_to(ROOT / "tests").as_posix()
+        if name.startswith(PAUSES_ON_PURPOSE):
+            continue
+        lines = path.read_text(encoding="utf-8").splitlines()
+        found += [
+            f"{name}:{number}: poll with `wait_until`, or say in the line why not"
+            for number in pauses(parsed(path))
+            if not re.search(r"  # \w.{5,}", lines[number - 1])
+        ]
+    assert not found

@@ -15,12 +15,10 @@ from pathlib import Path
 import pytest
 
 from saltlite.config.master import MasterConfig
-from tests.support.fleet import free_port
+from tests.support.fleet import WAIT_S, free_port
 
 ROOT = Path(__file__).parent.parent
 DAEMONS = ["saltlite-api", "saltlite-master", "saltlite-minion"]
-WAIT_S = 20.0
-"""More than any start or stop needs, on a busy machine too."""
 
 
 def service(daemon: str) -> configparser.SectionProxy:
@@ -52,7 +50,7 @@ def test_systemd_finds_nothing_wrong_with_the_unit(daemon: str, tmp_path: Path) 
         pytest.skip(f"{daemon} is not installed: install the package again")
     unit.write_text(text.replace(service(daemon)["ExecStart"], str(script)))
     verdict = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False, timeout=30
+        ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False, timeout=60
     )
     assert (verdict.returncode, verdict.stderr) == (0, "")
 
@@ -98,7 +96,7 @@ def test_the_users_file_makes_the_users_that_the_master_becomes(tmp_path: Path) 
     (tmp_path / "etc").mkdir()
     users = ROOT / "systemd" / "saltlite.sysusers.conf"
     done = subprocess.run(
-        ["systemd-sysusers", f"--root={tmp_path}", users], capture_output=True, text=True, check=False, timeout=30
+        ["systemd-sysusers", f"--root={tmp_path}", users], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr
     made = [line.split(":") for line in (tmp_path / "etc" / "passwd").read_text().splitlines()]

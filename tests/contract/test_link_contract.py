@@ -15,6 +15,7 @@ from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import listen_tcp
 from saltlite.platform.zmq_link import DealerLink, RouterLink
 from saltlite.testing.link import DEFAULT_ADDRESS, MemoryNetwork
+from tests.support.fleet import WAIT_S
 
 HELLO = b"\x02\x01" + b"h" * 48
 DATA = b"\x02\x04" + b"d" * 40
@@ -116,7 +117,7 @@ class ZmqRig:
         return client
 
     def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + WAIT_S
 
         def look() -> None:
             if condition() or time.monotonic() > deadline:

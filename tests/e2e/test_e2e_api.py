@@ -405,6 +405,6 @@ def test_without_a_master_the_answer_is_503(tmp_path: Path) -> None:
         url = fleet.start_api("alone", disable_ssl=True)
         began = time.monotonic()
         assert Api(url, "0" * 64).low(client="local", tgt="*", fun="test.ping").status == 503
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
     finally:
         fleet.close()

@@ -51,7 +51,7 @@ class Command:
             ],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
             check=False,
             env={**os.environ, "PEPPERCACHE": str(self.cache)},
         )

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 
 from saltlite.cloud.api.exceptions import SaltCloudConfigError, SaltCloudException
 from tests.support.cloud import Program, assert_six, loaded, machine
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, wait_until
 from tests.support.machine import needs_machines, traces, traces_of
 
 pytestmark = [pytest.mark.e2e, needs_machines]
@@ -139,21 +139,13 @@ def test_a_machine_sees_nothing_of_the_master_on_this_host(lab: Lab) -> None:
 def test_a_stopped_machine_comes_back_as_the_same_minion(lab: Lab) -> None:
     made = lab.made("web1")["web1"]
     assert lab.driver.stop("web1", call="action")["state"] == "stopped"
-    wait(lambda: "web1" not in lab.fleet.up(), "the master sees it go")
+    wait_until(lambda: "web1" not in lab.fleet.up(), "the master sees it go")
     assert lab.driver.show_instance("web1", call="action")["private_ips"] == made["private_ips"]
     assert lab.driver.start("web1", call="action")["state"] == "running"
     lab.fleet.wait_up("web1")
     assert lab.driver.reboot("web1", call="action")["id"] == made["id"]
-    wait(lambda: lab.ask("web1", "test.ping") == {"web1": True}, "it answers again")
+    wait_until(lambda: lab.ask("web1", "test.ping") == {"web1": True}, "it answers again")
     assert lab.fleet.keys() == {"web1": ["accepted"]}
-
-
-def wait(look: Callable[[], bool], what: str) -> None:
-    """Wait until it is so, for 20 s at most."""
-    deadline = time.monotonic() + 20
-    while not look():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def test_ones_own_steps_are_done_in_their_order(lab: Lab, tmp_path: Path) -> None:

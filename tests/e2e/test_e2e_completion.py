@@ -19,7 +19,7 @@ def complete(fleet: Fleet, *words: str) -> list[str]:
         text=True,
         check=True,
         env=fleet.environment(),
-        timeout=20,
+        timeout=60,
     )
     return [line.partition("\t")[0] for line in done.stdout.splitlines()]
 

@@ -29,7 +29,7 @@ def doctor(fleet: Fleet, side: str, name: str, *, command: tuple[str, ...] = ())
         capture_output=True,
         text=True,
         env=fleet.environment(),
-        timeout=50,
+        timeout=60,
         check=False,
     )
     assert done.stderr == ""

@@ -41,7 +41,7 @@ def pings(fleet: Fleet, minion: str) -> bool:
 def start_refused(fleet: Fleet, master: str = "master") -> Said:
     """Start a master that must not start."""
     argv = [str(BIN / "saltlite-master"), "-c", str(fleet.folder / master)]
-    done = subprocess.run(argv, capture_output=True, text=True, env=fleet.environment(), timeout=20, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, env=fleet.environment(), timeout=60, check=False)
     return Said(done.returncode, done.stdout, done.stderr)
 
 
@@ -148,7 +148,7 @@ def test_a_change_that_is_killed_anywhere_leaves_the_old_key_or_the_new_one(flee
 
     for write in range(1, 7):
         argv = [str(BIN / "python"), "-c", KILLED, str(pki(fleet)), str(write)]
-        done = subprocess.run(argv, env=fleet.environment(), timeout=20, check=False)
+        done = subprocess.run(argv, env=fleet.environment(), timeout=60, check=False)
         killed = done.returncode == -signal.SIGKILL
         shown = wait_until(lambda: _settled(fleet), "the running master shows what is on the disk")
         took_place.append(shown != fleets[-1])
@@ -176,7 +176,7 @@ def test_a_master_that_is_killed_after_a_change_was_decided_goes_on_with_the_new
     first = fleet.fleet_id()
     fleet.daemons["master"].kill_whole()
     argv = [str(BIN / "python"), "-c", KILLED, str(pki(fleet)), "3"]
-    assert subprocess.run(argv, env=fleet.environment(), timeout=20, check=False).returncode == -signal.SIGKILL
+    assert subprocess.run(argv, env=fleet.environment(), timeout=60, check=False).returncode == -signal.SIGKILL
 
     fleet.restart_master()
 

@@ -42,7 +42,7 @@ def test_job_kill_ends_the_whole_tree_of_a_job(shared: Fleet) -> None:
         killed = shared.cli("job", "kill", jid)
         assert killed.code == 0, killed.err
         wait_until(lambda: not any(map(alive, tree)), "the whole tree is gone")
-        _, err = waiting.communicate(timeout=10)
+        _, err = waiting.communicate(timeout=60)
     assert waiting.returncode == 4
     assert "killed by an operator" in err
     assert shared.states(jid) == {"a": "cancelled"}

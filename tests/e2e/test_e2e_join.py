@@ -179,7 +179,7 @@ def test_the_cli_ends_when_the_key_of_the_last_open_minion_is_revoked(fleet: Fle
     with fleet.start_cli("a", "test.sleep", "60") as waiting:
         wait_until(lambda: fleet.running_jobs("a"), "the job runs")
         assert fleet.cli("key", "revoke", "a", "-y").code == 0
-        out, err = waiting.communicate(timeout=10)
+        out, err = waiting.communicate(timeout=60)
     assert (waiting.returncode, out) == (5, ""), err
     assert "revoked" in err
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ def dummies(fleet: Fleet) -> Fleet:
     """A minion `m` with the resources d1 to d20, of which d7 never answers."""
     declare(fleet, count=20, prefix="d", hang=["d7"])
     fleet.start_master()
-    fleet.join("m", resource_timeout=1.5)
+    fleet.join("m", resource_timeout=4)
     wait_until(lambda: returns(fleet, "d20", "test.ping") == {"d20": True}, "the resources are registered")
     return fleet
 
@@ -54,9 +53,8 @@ def states(fleet: Fleet, jid: str, state: str) -> list[str]:
 
 def test_a_resource_that_hangs_delays_no_other_and_is_said_to_have_timed_out(dummies: Fleet) -> None:
     jid = dummies.publish("*", "test.ping")
-    began = time.monotonic()
     wait_until(lambda: len(states(dummies, jid, "returned")) == 20, "the minion and 19 resources have returned")
-    assert time.monotonic() - began < 1.0
+    assert not states(dummies, jid, "timed_out")
     assert dummies.wait_state(jid, "dummy:d7", "timed_out")
     assert returns(dummies, "d7,d1", "-L", "test.ping") == {"d1": True}
 

@@ -205,7 +205,7 @@ def test_a_login_that_is_revoked_in_the_middle_ends_what_it_follows_and_not_the_
         wait_until(lambda: (site.ran() - before)["web1 mark.slow"], "the job runs")
         revoke(site, token)
         list(events)  # it ends, or the test does not
-    asking.join(20)
+    asking.join(60)
     assert [answer.status for answer in answers] == [401]
     assert (site.ran() - before)["web1 mark.slow ended"] == 0
     wait_until(lambda: (site.ran() - before)["web1 mark.slow ended"], "the job goes on to its end")

@@ -36,7 +36,7 @@ def test_interrupting_the_command_line_leaves_the_job_running(shared: Fleet) -> 
 
     following.send_signal(signal.SIGINT)
 
-    _, err = following.communicate(timeout=15)
+    _, err = following.communicate(timeout=60)
     assert following.returncode == 130
     assert f"saltlite job kill {jid}" in err
     assert "Traceback" not in err
@@ -93,7 +93,7 @@ def test_with_deliver_by_a_minion_that_comes_back_runs_the_job_once(fleet: Fleet
 
     fleet.restart_minion("b")
 
-    out, _ = following.communicate(timeout=30)
+    out, _ = following.communicate(timeout=60)
     records = [json.loads(line) for line in out.splitlines()]
     assert following.returncode == 0
     assert [record["id"] for record in records if record["type"] == "return"] == ["b"]

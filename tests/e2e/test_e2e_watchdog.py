@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -33,12 +32,10 @@ def test_a_request_that_hangs_is_ended_once_and_refused_when_it_comes_again(flee
         with pytest.raises(ConnectionLostError):
             client.call("hang", request_id="r1")
         client.close()
-        began = time.monotonic()
         with pytest.raises(SaltliteError, match=r"held an MWorker for \d+ s and was ended") as refused:
             client.call("hang", request_id="r1")
         assert refused.value.exit_code == 1
-        assert time.monotonic() - began < 1.5, "it was not run"
-    (name,) = ended(master)
+    (name,) = ended(master)  # it was not run again
     assert name.startswith("the request hang of ")
     assert fleet.cli("a", "test.ping").code == 0
     wait_until(lambda: len(master.children("MWorker-")) == 2, "the MWorker is there again")

@@ -113,7 +113,7 @@ class FakeMaster:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
         self._listener.close()
 
     def _start(self, body: Callable[..., None], *args: Any) -> None:

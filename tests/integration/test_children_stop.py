@@ -22,7 +22,7 @@ def _spin_in_c(ready: Callable[[], None]) -> None:
 
 def _sleep(ready: Callable[[], None]) -> None:
     ready()
-    time.sleep(600)
+    time.sleep(600)  # the child that is ended
 
 
 def test_children_that_spin_or_are_stopped_are_ended() -> None:

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 
 from saltlite.cli.console import Console
 from saltlite.cli.main import main_call, run
+from tests.support.fleet import WAIT_S, wait_until
 
 MODULE = '''
 """A module that tries things out."""
@@ -243,12 +243,9 @@ def test_ctrl_c_ends_the_command_and_no_further_function_begins(config_dir: Path
     inside, second = tmp_path / "inside", tmp_path / "second"
     words = ["shop.sleeping,shop.after", str(inside), ",", str(second)]
     with subprocess.Popen([sys.executable, "-m", "saltlite", "call", "-c", config_dir, *words]) as process:
-        deadline = time.monotonic() + 20
-        while not inside.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(inside.exists, "the function began")
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(WAIT_S) == 130
     assert not second.exists()
 
 

@@ -31,7 +31,7 @@ def site(tmp_path: Path) -> Path:
 
 def call(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "saltlite", "call", "-c", str(site), *words]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_ones_own_outputter_prints_with_the_options(site: Path) -> None:

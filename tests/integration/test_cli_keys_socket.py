@@ -124,7 +124,7 @@ def test_on_a_terminal_the_keys_are_shown_and_asked_about(tmp_path: Path, answer
         while b"[y/N]" not in shown:
             shown += os.read(ours, 4096)
         os.write(ours, f"{answer}\n".encode())
-        assert process.wait(20) == code
+        assert process.wait(60) == code
     os.close(ours)
     assert FP[1].encode() in shown
     assert b"accept 1 key?" in shown

@@ -34,7 +34,7 @@ def test_a_reader_that_went_away_ends_the_command_quietly_whatever_the_format(tm
     os.close(read_end)
     with FakeMaster(tmp_path, good_job) as master:
         line = command(master, "*", "test.ping", "--out", out)
-        done = subprocess.run(line, stdout=write_end, stderr=subprocess.PIPE, cwd=ROOT, check=False, timeout=20)
+        done = subprocess.run(line, stdout=write_end, stderr=subprocess.PIPE, cwd=ROOT, check=False, timeout=60)
     os.close(write_end)
     assert (done.returncode, done.stderr) == (exitcodes.INTERNAL, b"")
 
@@ -44,7 +44,7 @@ def test_a_return_of_fifty_megabytes_comes_out_whole(tmp_path: Path, out: str) -
     text = "a line of what some command wrote\n" * (LARGE // 34)
     with FakeMaster(tmp_path, fixed(published("a"), returned(1, "a", text), end(1))) as master:
         line = command(master, "*", "cmd.run", "x", "--out", out, "--out-file", str(tmp_path / "out"))
-        subprocess.run(line, cwd=ROOT, check=True, timeout=40)
+        subprocess.run(line, cwd=ROOT, check=True, timeout=60)
     assert (tmp_path / "out").read_text().count("a line of what some command wrote") == LARGE // 34
 
 
@@ -56,7 +56,7 @@ def test_text_that_is_no_text_never_ends_in_a_traceback(tmp_path: Path, out: str
     with FakeMaster(tmp_path, fixed(published("a"), message, end(1))) as master:
         line = command(master, "*", "cmd.run", "x", "--out", out)
         environ = {**os.environ, "PYTHONIOENCODING": "ascii"}
-        done = subprocess.run(line, cwd=ROOT, env=environ, capture_output=True, check=False, timeout=20)
+        done = subprocess.run(line, cwd=ROOT, env=environ, capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
@@ -107,7 +107,7 @@ def test_an_interrupted_command_leaves_no_file_that_looks_complete(tmp_path: Pat
             assert process.stderr
             assert JID in process.stderr.readline()
             process.send_signal(signal.SIGINT)
-            assert process.wait(20) == exitcodes.INTERRUPTED
+            assert process.wait(60) == exitcodes.INTERRUPTED
     assert list(folder.iterdir()) == []
 
 

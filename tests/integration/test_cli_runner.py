@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 from saltlite.cli.console import Console
 from saltlite.cli.main import main_run, run
 from tests.integration.fakemaster import DROP, FakeMaster, Step, returned
+from tests.support.fleet import WAIT_S, wait_until
 
 JID = "20260131235959123456"
 ROW = {"id": "web1", "state": "up", "last_seen": 1.0, "address": "", "version": "0.1"}
@@ -228,12 +228,9 @@ def test_ctrl_c_ends_a_runner_and_the_master_is_told(folder: Path, tmp_path: Pat
         argv = [sys.executable, "-m", "saltlite", "runner", "-c", str(folder), "mine.sleeping", str(marker)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         with subprocess.Popen(argv, env=environment) as process:
-            deadline = time.monotonic() + 20
-            while not marker.exists():
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            wait_until(marker.exists, "the runner began")
             process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 130
+            assert process.wait(WAIT_S) == 130
         assert [request.get("retcode") for request in master.requests] == [None, 130]
 
 

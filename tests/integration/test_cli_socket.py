@@ -106,7 +106,7 @@ def test_a_terminal_gets_colors_unless_they_are_declined(tmp_path: Path, words: 
     environ = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
     with FakeMaster(tmp_path, good_job) as master:
         line = command(master, *words, "*", "test.ping")
-        subprocess.run(line, stdout=theirs, env=environ, cwd=ROOT, check=True, timeout=20)
+        subprocess.run(line, stdout=theirs, env=environ, cwd=ROOT, check=True, timeout=60)
     os.close(theirs)
     shown = os.read(ours, 4096)
     os.close(ours)
@@ -198,7 +198,7 @@ def test_ctrl_c_while_waiting_leaves_the_job_and_names_it(tmp_path: Path) -> Non
             assert process.stderr
             assert process.stdout.readline() == b"a: 1\n"
             process.send_signal(signal.SIGINT)
-            assert process.wait(10) == exitcodes.INTERRUPTED
+            assert process.wait(60) == exitcodes.INTERRUPTED
             assert process.stderr.read().decode() == (
                 f"saltlite: interrupted: job {JID} goes on; see it with `saltlite job watch {JID}`, "
                 f"end it with `saltlite job kill {JID}`\n"
@@ -214,7 +214,7 @@ def test_ctrl_c_before_the_answer_says_that_the_job_may_be_published(tmp_path: P
 
     with FakeMaster(tmp_path, script) as master:
         with subprocess.Popen(command(master, "*", "test.ping"), stderr=subprocess.PIPE, cwd=ROOT) as process:
-            assert asked.wait(10)
+            assert asked.wait(60)
             process.send_signal(signal.SIGINT)
             assert process.stderr
             assert b"may have been published" in process.stderr.read()
@@ -232,7 +232,7 @@ def test_a_reader_that_went_away_ends_the_command_without_a_traceback(tmp_path: 
             stderr=subprocess.PIPE,
             cwd=ROOT,
             check=False,
-            timeout=20,
+            timeout=60,
         )
     os.close(write_end)
     assert (done.returncode, done.stderr) == (0 if words == ["--help"] else 1, b"")
@@ -246,7 +246,7 @@ def test_a_full_disk_under_stdout_is_one_sentence(tmp_path: Path) -> None:
             stderr=subprocess.PIPE,
             cwd=ROOT,
             check=False,
-            timeout=20,
+            timeout=60,
         )
     assert done.stderr == b"saltlite: the output cannot be written: No space left on device\n"
     assert done.returncode == exitcodes.INTERNAL
@@ -263,7 +263,7 @@ def test_text_that_the_locale_does_not_have_is_written_without_a_traceback(
             capture_output=True,
             cwd=ROOT,
             check=True,
-            timeout=20,
+            timeout=60,
         )
     assert data in done.stdout
 
@@ -287,7 +287,7 @@ def test_the_hot_path_imports_nothing_heavy(tmp_path: Path, words: list[str]) ->
             text=True,
             cwd=ROOT,
             check=True,
-            timeout=20,
+            timeout=60,
         )
     modules = done.stderr.split()
     assert "saltlite.cli.main" in modules

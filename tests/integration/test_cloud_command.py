@@ -57,7 +57,7 @@ class Lab:
         program = "import sys; from saltlite.cli.main import main_cloud; sys.exit(main_cloud())"
         argv = [sys.executable, "-c", program, "-c", str(self.folder), "--out", "json", *words]
         return subprocess.run(
-            argv, capture_output=True, text=True, timeout=30, check=False, **{"stdin": subprocess.DEVNULL, **how}
+            argv, capture_output=True, text=True, timeout=60, check=False, **{"stdin": subprocess.DEVNULL, **how}
         )
 
 
@@ -261,7 +261,7 @@ def test_what_destroys_asks_a_person_and_does_nothing_without_a_yes(lab: Lab) ->
         os.write(ours, b"n\n")
         program = "import sys; from saltlite.cli.main import main_cloud; sys.exit(main_cloud())"
         argv = [sys.executable, "-c", program, "-c", str(lab.folder), "-d", "web1"]
-        done = subprocess.run(argv, stdin=theirs, stdout=theirs, stderr=theirs, timeout=30, check=False)
+        done = subprocess.run(argv, stdin=theirs, stdout=theirs, stderr=theirs, timeout=60, check=False)
         shown = os.read(ours, 65536).decode()
     finally:
         os.close(ours)
@@ -294,7 +294,7 @@ def test_drivers_of_file_roots_are_synced_and_then_used(lab: Lab) -> None:
     lab.write("master", roots)
     program = "import sys; from saltlite.cli.main import main_run; sys.exit(main_run())"
     argv = [sys.executable, "-c", program, "-c", str(lab.folder), "--out", "json", "saltutil.sync_clouds"]
-    synced = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    synced = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert (synced.returncode, json.loads(synced.stdout)) == (0, ["clouds.scripted"]), synced
     lab.machines(web1={"state": "running"})
     assert set(json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"]) == {"web1"}

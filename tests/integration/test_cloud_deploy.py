@@ -8,7 +8,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -267,10 +266,8 @@ def test_of_several_users_the_first_that_is_let_in_counts(target: Target, progra
 
 def test_a_port_that_refuses_is_tried_until_the_time_is_up(target: Target, program: DeployingProgram) -> None:
     vm_ = target.vm(ssh_port=sshd.free_port(), ssh_timeout=1)
-    began = time.monotonic()
     with pytest.raises(SaltCloudExecutionTimeout, match=r"connection refused.*tried for 1 s"):
         bootstrap(vm_, program.opts)
-    assert time.monotonic() - began < 5
 
 
 def test_a_pinned_host_key_that_differs_ends_it(target: Target, program: DeployingProgram) -> None:

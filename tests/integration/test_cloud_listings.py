@@ -64,7 +64,7 @@ def said(folder: Path, command: str, *words: str) -> Any:
         capture_output=True,
         text=True,
         check=False,
-        timeout=50,
+        timeout=60,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
     assert done.returncode == 0, done.stdout + done.stderr

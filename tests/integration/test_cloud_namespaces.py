@@ -19,6 +19,7 @@ import pytest
 from saltlite.cloud.namespaces.host import ENVIRONMENT, Machine, Machines, Plan, cable_of
 from saltlite.cloud.namespaces.inside import CONSOLE, SERVICES
 from saltlite.errors import MachineError
+from tests.support.fleet import wait_until
 from tests.support.machine import labels, needs_machines, traces, traces_of
 
 pytestmark = needs_machines
@@ -55,14 +56,6 @@ def sh(machines: Machines, name: str, text: str) -> str:
     code, out, err = machines.run(name, ["sh", "-c", text])
     assert code == 0, err
     return out.strip()
-
-
-def wait_for(look: Callable[[], bool], what: str) -> None:
-    """Wait until it is so, for 10 s at most."""
-    deadline = time.monotonic() + 10
-    while not look():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
 
 
 def test_a_machine_has_a_name_an_address_and_processes_of_its_own(machines: Machines) -> None:
@@ -177,7 +170,9 @@ def test_a_command_that_does_not_end_is_ended(machines: Machines) -> None:
     machines.make(plan())
     with pytest.raises(MachineError, match=r"sleep has not ended on web1 in 0\.3 s"):
         machines.run("web1", ["sleep", "1000"], within_s=0.3)
-    wait_for(lambda: "sleep" not in sh(machines, "web1", "cat /proc/[0-9]*/comm 2>/dev/null || true"), "sleep is gone")
+    wait_until(
+        lambda: "sleep" not in sh(machines, "web1", "cat /proc/[0-9]*/comm 2>/dev/null || true"), "sleep is gone"
+    )
 
 
 def test_a_stopped_machine_keeps_its_files_and_its_address(machines: Machines) -> None:
@@ -200,12 +195,12 @@ def test_a_service_is_started_again_when_it_ends_and_with_the_machine(machines: 
     def starts(wanted: int) -> Callable[[], bool]:
         return lambda: machines.run("web1", ["cat", CONSOLE])[1].count("up") == wanted
 
-    wait_for(starts(1), "it is started")
+    wait_until(starts(1), "it is started")
     sh(machines, "web1", "pkill sleep")
-    wait_for(starts(2), "it is started again")
+    wait_until(starts(2), "it is started again")
     machines.stop("web1")
     machines.start("web1")
-    wait_for(starts(3), "it is started with the machine")
+    wait_until(starts(3), "it is started with the machine")
 
 
 def test_stopping_lets_processes_end_by_themselves(machines: Machines) -> None:
@@ -215,7 +210,7 @@ def test_stopping_lets_processes_end_by_themselves(machines: Machines) -> None:
     )
     machines.put("web1", {SERVICES: (line.encode(), 0o600)})
     machines.read_services("web1")
-    wait_for(lambda: "up" in machines.run("web1", ["cat", CONSOLE])[1], "it is started")
+    wait_until(lambda: "up" in machines.run("web1", ["cat", CONSOLE])[1], "it is started")
     machines.stop("web1")
     machines.start("web1")
     assert "bye" in sh(machines, "web1", f"cat {CONSOLE}")
@@ -296,7 +291,7 @@ def test_machines_of_two_folders_at_the_same_time_take_different_networks(tmp_pa
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
         assert len({machine.network for machine in made}) == 2
     finally:
         for one in both:
@@ -397,7 +392,7 @@ def test_a_command_that_comes_into_the_machine_brings_no_file_of_this_host(
     argv = ["python3", "-c", WATCH, str(found.st_dev), str(found.st_ino)]
     machines.put("web1", {SERVICES: (json.dumps({"argv": argv, "env": dict(os.environ)}).encode(), 0o600)})
     machines.read_services("web1")
-    wait_for(lambda: "watching" in sh(machines, "web1", f"cat {CONSOLE} || true"), "it watches")
+    wait_until(lambda: "watching" in sh(machines, "web1", f"cat {CONSOLE} || true"), "it watches")
     for _ in range(20):
         sh(machines, "web1", "true")
     assert "reached" not in sh(machines, "web1", f"cat {CONSOLE}")
@@ -442,9 +437,9 @@ def test_a_machine_has_so_many_processes_and_no_more(machines: Machines, monkeyp
 
 def test_a_start_that_hangs_is_given_up(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("saltlite.cloud.namespaces.host.BOOT_S", 0.2)
-    hanging = [sys.executable, "-c", "import time; time.sleep(10)"]
+    hanging = [sys.executable, "-c", "import time; time.sleep(50)"]
     monkeypatch.setattr("saltlite.cloud.namespaces.host._program", lambda mode: hanging)
     began = time.monotonic()
     with pytest.raises(MachineError, match=r"the machine has not started in 0\.2 s"):
         machines.make(plan())
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 40

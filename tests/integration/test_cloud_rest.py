@@ -196,7 +196,7 @@ def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time(
             RestError, match=r"is not done answering after 0\.5 s|an error of its own \(HTTP 500\)"
         ) as caught:
             Rest(address, "Example", headers={}).post("machines", {})
-        assert (time.monotonic() - began < 2, caught.value.unclear) == (True, True)
+        assert (time.monotonic() - began < 10, caught.value.unclear) == (True, True)
 
 
 @contextmanager

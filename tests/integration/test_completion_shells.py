@@ -19,9 +19,9 @@ import pytest
 from saltlite.cli.completion import is_plain
 from saltlite.cli.verbs.completion import SCRIPTS
 from tests.integration.fakemaster import FakeMaster, Step
+from tests.support.fleet import WAIT_S, wait_until
 
 BIN = Path(sys.executable).parent
-WAIT_S = 20.0
 HOSTILE = [
     "$(touch PWNED)",
     "`touch PWNED`",
@@ -130,10 +130,7 @@ def _bash(folder: Path, script: str, line: str) -> list[str]:
         terminal.until("SOURCED")
         terminal.type(f"{line}\t")
         shown = folder / "shown"
-        deadline = time.monotonic() + WAIT_S
-        while not (shown.exists() and shown.read_text().endswith("END\n")):
-            assert time.monotonic() < deadline, "bash did not complete"
-            time.sleep(0.01)
+        wait_until(lambda: shown.exists() and shown.read_text().endswith("END\n"), "bash completes")
         return [word for word in shown.read_text().splitlines()[:-1] if word]
     finally:
         terminal.close()

@@ -39,7 +39,7 @@ def starter() -> Iterator[socket.socket]:
         yield ours
     finally:
         ours.close()
-        serving.join(10.0)
+        serving.join(60)
         theirs.close()
     assert not serving.is_alive()
 
@@ -104,7 +104,7 @@ def test_the_starter_reads_no_message_that_is_too_large() -> None:
     with starter() as sock:
         (serving,) = [one for one in threading.enumerate() if one.name.endswith("(serve)")]
         sock.sendall(struct.pack(">I", MESSAGE_MAX + 1))
-        serving.join(10.0)
+        serving.join(60)
         assert not serving.is_alive()
 
 

@@ -168,7 +168,7 @@ def test_what_a_killed_job_server_left_running_is_ended_before_its_parts_are_sai
         segment = killed.runs.keep(PART, answered("dummy:a"))
         it: Managing = started(disk)
         it.minion.until(lambda: it.told("result", segment))
-        assert leftover.wait(timeout=20) == -9
+        assert leftover.wait(timeout=60) == -9
         it.acknowledged(segment)
         it.minion.until(lambda: it.told("result"))
         assert (it.told("result")[0]["state"], it.told("result")[0]["reason"]) == ("interrupted", RESTARTED)

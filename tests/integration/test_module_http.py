@@ -44,14 +44,14 @@ def raw_server(*pieces: bytes, pause_s: float = 0.0) -> Iterator[str]:
                     sock.recv(65536)
                     for piece in pieces:
                         sock.sendall(piece)
-                        time.sleep(pause_s)
+                        time.sleep(pause_s)  # the server is slow on purpose
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.getsockname()[1]}/"
     server.shutdown(socket.SHUT_RDWR)
     server.close()
-    thread.join(5)
+    thread.join(60)
 
 
 def test_an_answer_has_what_was_asked_for() -> None:

@@ -18,6 +18,7 @@ from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
 from saltlite.model.job import header
+from tests.support.fleet import WAIT_S
 
 INDEX = build_index(search_layers({}))
 JID = "20260131235959123456"
@@ -98,7 +99,7 @@ def test_a_signal_reaches_the_job(
 ) -> None:
     outcome = run(tmp_path, fun, *args)
     assert outcome == Outcome(f"Signal {number} sent to job {JID} at pid {job.pid}", 0)
-    assert job.wait(10) == -number
+    assert job.wait(60) == -number
 
 
 def test_a_signal_reaches_the_children_of_the_job(tmp_path: Path) -> None:
@@ -113,7 +114,7 @@ def test_a_signal_reaches_children_that_left_the_group_of_the_job(tmp_path: Path
     code = "setsid sleep 300 & sleep 300"
     with subprocess.Popen(["sh", "-c", code], process_group=0, stdout=subprocess.PIPE) as process:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + WAIT_S
         while len({os.getpgid(int(pid)) for pid in children.read_text().split()} | {process.pid}) < 2:
             assert time.monotonic() < deadline
         record(tmp_path, JID, process.pid)
@@ -190,5 +191,5 @@ def test_without_a_minion_there_is_a_sentence() -> None:
 
 def test_all_jobs_are_ended_at_once(tmp_path: Path, job: subprocess.Popen[bytes]) -> None:
     assert run(tmp_path, "saltutil.term_all_jobs").value == [f"Signal 15 sent to job {JID} at pid {job.pid}"]
-    assert job.wait(10) == -15
+    assert job.wait(60) == -15
     assert run(tmp_path, "saltutil.kill_all_jobs").value == []

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from tests.support.systemd import ROOT, WAIT_S, Machine, NoSystemdError
+from tests.support.fleet import wait_until
+from tests.support.systemd import ROOT, Machine, NoSystemdError
 
 INDEX = build_index(search_layers({}))
 GRAINS = {"kernel": "Linux", "os": "Fedora", "os_family": "RedHat", "osrelease": "40", "init": "systemd"}
@@ -220,9 +220,7 @@ def test_a_job_that_restarts_its_own_minion_comes_to_its_end(machine: Machine, p
     )
     assert machine.run("service.start", unit) == (True, 0)
     said = place / "etc/said"
-    deadline = time.monotonic() + WAIT_S
-    while not said.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(said.exists, "the job wrote what it found")
     first, value, retcode = json.loads(said.read_text())
     assert (value, retcode) == (True, 0)
     assert machine.ask("show", "--property=MainPID", "--value", unit) not in {str(first), "0"}

@@ -159,13 +159,13 @@ def test_a_process_is_found_by_its_name_whatever_it_holds(child: subprocess.Pope
 def test_a_process_is_signalled_by_its_name(child: subprocess.Popen[bytes]) -> None:
     assert run("ps.pkill", "slt-child;x", user="nosuch") is None
     assert run("ps.pkill", "slt-child;x", signal=signal.SIGKILL) == {"killed": [child.pid]}
-    assert child.wait(10) == -signal.SIGKILL
+    assert child.wait(60) == -signal.SIGKILL
     assert run("ps.pkill", "slt-child;x") is None
 
 
 def test_a_process_is_signalled_by_its_id(child: subprocess.Popen[bytes]) -> None:
     assert run("ps.kill_pid", child.pid, 9) is True
-    assert child.wait(10) == -9
+    assert child.wait(60) == -9
     assert outcome("ps.kill_pid", child.pid).value is False
 
 
@@ -324,7 +324,7 @@ def inside(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=60,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -41,11 +41,11 @@ def serving(folder: Path, disk: MemoryStoreDisk, rejected: RejectedResults | Non
     thread = threading.Thread(target=_run, args=(listener, folder, disk, rejected or RejectedResults(), started, stop))
     thread.start()
     try:
-        assert started.wait(10)
+        assert started.wait(60)
         yield path
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(60)
         listener.close()
 
 

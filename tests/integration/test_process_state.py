@@ -18,7 +18,7 @@ from tests.support.left_behind import CASES, HARMLESS
 def found() -> dict[str, str]:
     """The difference that each function left, as a program saw it that forks for each."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.left_behind"], capture_output=True, text=True, timeout=50, check=True
+        [sys.executable, "-m", "tests.support.left_behind"], capture_output=True, text=True, timeout=60, check=True
     )
     differences: dict[str, str] = json.loads(done.stdout)
     return differences

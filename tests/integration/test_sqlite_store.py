@@ -225,7 +225,7 @@ store.close()
         env={**os.environ, "PYTHONPATH": str(Path(saltlite.__file__).parent.parent)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert (done.stdout, done.stderr) == ("['parent']\n", "")
@@ -421,7 +421,7 @@ def test_a_follower_misses_nothing_that_four_processes_write(path: str) -> None:
         new = store.events(after=seen[-1][0] if seen else 0, limit=7)
         seen += [(event.seq, event.tag, event.data["n"]) for event in new]
     for writer in writers:
-        writer.join(10)
+        writer.join(60)
     store.close()
     assert [seq for seq, _, _ in seen] == list(range(1, WRITERS * EVENTS_A_WRITER + 1))
     for writer_id in range(WRITERS):
@@ -451,7 +451,7 @@ def test_two_processes_never_take_the_same_use_of_a_token(store: SqliteStore, pa
         child.start()
     assert sum(theirs.recv() for theirs, _ in pipes) == 40
     for child in children:
-        child.join(10)
+        child.join(60)
     for theirs, mine in pipes:
         theirs.close()
         mine.close()

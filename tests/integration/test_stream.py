@@ -17,6 +17,7 @@ from saltlite.errors import LocalProtocolError, RefusedError, StartupError, Unre
 from saltlite.platform import stream
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Acceptor, Channel, Peer, connect_unix, listen_unix, peer_of
+from tests.support.fleet import WAIT_S
 
 MESSAGE_MAX = 1 << 20
 SEND_BUFFER_MAX = 4 << 20
@@ -30,7 +31,7 @@ def reactor() -> Iterator[Reactor]:
 
 
 def until(reactor: Reactor, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + WAIT_S
     met: list[bool] = []
 
     def look() -> None:

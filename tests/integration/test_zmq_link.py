@@ -387,9 +387,9 @@ def test_a_send_does_not_use_up_the_wake_up_of_a_frame_that_came_before(
     route = server.frames[0][0]
     for number in range(1, 6):
         server.link.send(route, b"to the minion")
-        time.sleep(SIGNAL_PAUSE_S)
+        time.sleep(SIGNAL_PAUSE_S)  # the fault: frames arrive in a chosen order
         client.link.send(HELLO)
-        time.sleep(SIGNAL_PAUSE_S)
+        time.sleep(SIGNAL_PAUSE_S)  # as above
         server.link.send(route, b"to the minion")
         until(reactor, partial(lambda wanted: len(client.frames) == wanted, number * 2), seconds=3)
         until(reactor, partial(lambda wanted: len(server.frames) == wanted, number + 1), seconds=3)
@@ -428,7 +428,7 @@ def test_no_wake_up_is_lost_in_a_hundred_thousand_messages_both_ways() -> None:
             reader.kick()
             counted["out"] += 1
         if counted["in"] % 997 == 0:
-            time.sleep(rng.random() / 500)
+            time.sleep(rng.random() / 500)  # a busy process; the instant is chance
         if counted["in"] >= EXCHANGES:
             reactor.stop()
 
@@ -463,7 +463,7 @@ def _echo(reading: int) -> None:
             reader.kick()
             state["sent"] += 1
         if rng.random() < 0.01:
-            time.sleep(rng.random() / 500)
+            time.sleep(rng.random() / 500)  # as above
 
     def received(_parts: list[zmq.Frame]) -> None:
         state["answered"] += 1

@@ -25,9 +25,9 @@ from saltlite.loader.dunders import LazyFunctions
 from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
+from tests.support.fleet import WAIT_S
 
 PASSWORD = "a password of tests"
-WAIT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)

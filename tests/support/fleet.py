@@ -31,8 +31,8 @@ from saltlite.model.ids import parse_jid
 T = TypeVar("T")
 
 BIN = Path(sys.executable).parent
-WAIT_S = 20.0
-"""How long a condition may take: more than anything that works needs, on a busy machine too."""
+WAIT_S = 60.0
+"""How long a condition may take: more than anything that works needs, on a machine with ten times the load too."""
 STOP_S = 8.0
 POLL_S = 0.01
 PORTS = range(15000, 16000)

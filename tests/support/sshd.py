@@ -24,7 +24,7 @@ SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 USER, PASSWORD = "salty", "correct horse ä"
 """Who may log in beside root, with the key or the password; may use sudo as root and as `daemon`."""
 
-_STARTED_WITHIN_S = 10.0
+_STARTED_WITHIN_S = 60.0
 
 
 @dataclass

@@ -17,7 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-WAIT_S = 20.0
+from tests.support.fleet import WAIT_S
+
 ROOT = Path(__file__).parents[2]
 
 _ENTER = """

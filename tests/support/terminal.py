@@ -17,8 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.fleet import WAIT_S, wait_until
+
 ROOT = Path(__file__).resolve().parents[2]
-WAIT_S = 20.0
 _NONE: Mapping[str, str] = {}
 
 
@@ -82,10 +83,7 @@ class AtTerminal:
 
     def wait_until(self, look: Callable[[], bool]) -> None:
         """Until the condition holds."""
-        deadline = time.monotonic() + WAIT_S
-        while not look():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(look, "the condition of the test")
 
     def ended(self) -> int:
         """The exit code, once it has ended and everything is shown."""

@@ -26,7 +26,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def run(tree: Path, *command: str) -> tuple[int, str]:
-    done = subprocess.run([sys.executable, *command], cwd=tree, capture_output=True, text=True, check=False, timeout=50)
+    done = subprocess.run([sys.executable, *command], cwd=tree, capture_output=True, text=True, check=False, timeout=60)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -36,7 +36,7 @@ def ran(folder: Path, *, outcome: bool) -> tuple[int, dict[str, Any]]:
     plugins = ["-p", "tests.conftest", "-p", "no:cacheprovider"]
     words = ["-c", str(folder / "pytest.ini"), f"--ledger={folder}/ledger.json", str(folder / "test_some.py")]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *plugins, *words], cwd=ROOT, capture_output=True, timeout=50, check=False
+        [sys.executable, "-m", "pytest", "-q", *plugins, *words], cwd=ROOT, capture_output=True, timeout=60, check=False
     )
     return done.returncode, json.loads((folder / "ledger.json").read_text())
 

@@ -104,7 +104,7 @@ def test_calls_at_once_have_return_codes_of_their_own(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert outcomes == {3: Outcome(3, 3), 4: Outcome(4, 4)}
 
 
@@ -147,7 +147,7 @@ def test_calls_at_once_load_a_module_once_and_wait_for_it(tmp_path: Path) -> Non
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert (outcomes, trace.read_text()) == ([Outcome(1, 0)] * 5, "x")
 
 

@@ -94,7 +94,7 @@ def test_modules_can_be_loaded_in_a_thread(tmp_path: Path) -> None:
     loader, values = loader_over(write(tmp_path, GOOD)), list[Any]()
     thread = threading.Thread(target=lambda: values.append(loader["good.f"]()))
     thread.start()
-    thread.join(20)
+    thread.join(60)
     assert values == [1]
 
 

@@ -17,7 +17,7 @@ from saltlite.model.job import TargetState
 from saltlite.wire.messages import SegmentRow, decode_segment
 
 PART = "20260131235959123456-1"
-BOUND_S = 10.0
+BOUND_S = 60.0
 
 
 class Disk:

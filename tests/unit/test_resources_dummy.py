@@ -167,10 +167,10 @@ def test_fail_raises_its_message_and_arg_shows_what_arrived(dummy: DummyMaker) -
 
 def test_a_ping_costs_little_enough_for_load_tests(dummy: DummyMaker) -> None:
     on = dummy(count=1, failure_rate=0).on("dummy-1")
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(2000):
         on("test.ping")
-    assert (time.perf_counter() - began) / 2000 < 100e-6
+    assert (time.process_time() - began) / 2000 < 100e-6
 
 
 def test_after_shutdown_the_type_is_not_initialized(dummy: DummyMaker) -> None:
