@@ -158,9 +158,10 @@ def _longest_first(spent: dict[str, Spent], limit: int | None = None) -> dict[st
 
 
 class FleetsLast(LoadScopeScheduling):  # type: ignore[misc]  # as above
-    """`pytest -n 2`: unit tests first, then what starts daemons, file by file.
+    """`pytest -n 4`: unit tests first, then what starts daemons, file by file.
 
-    A run that fails early fails in its first minutes, and two files with fleets wait beside each other.
+    A run that fails early fails in its first minutes. Files with fleets wait beside each other for half of their time:
+    two workers a processor keep it busy.
     """
 
     def _split_scope(self, nodeid: str) -> str:

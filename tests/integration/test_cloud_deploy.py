@@ -28,7 +28,7 @@ from saltlite.cloud.deploy.bootstrap import DeployError, bootstrap, retire
 from saltlite.model.redaction import Secrets
 from tests.support import sshd
 from tests.support.cloud import DeployingProgram
-from tests.support.fleet import wait_until
+from tests.support.fleet import free_port, wait_until
 from tests.support.sshd import PASSWORD, USER, Sshd, start_sshd
 
 pytestmark = pytest.mark.skipif(sshd.SSHD is None, reason="there is no sshd: install openssh-server")
@@ -265,7 +265,7 @@ def test_of_several_users_the_first_that_is_let_in_counts(target: Target, progra
 
 
 def test_a_port_that_refuses_is_tried_until_the_time_is_up(target: Target, program: DeployingProgram) -> None:
-    vm_ = target.vm(ssh_port=sshd.free_port(), ssh_timeout=1)
+    vm_ = target.vm(ssh_port=free_port(), ssh_timeout=1)
     with pytest.raises(SaltCloudExecutionTimeout, match=r"connection refused.*tried for 1 s"):
         bootstrap(vm_, program.opts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ import pytest
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.resources.types.ssh._client import OUTPUT_BYTES_MAX
 from tests.support import sshd
+from tests.support.fleet import free_port, wait_until
 from tests.support.modules import TypeHere
 from tests.support.sshd import PASSWORD, USER, Sshd, make_key, start_sshd
 
@@ -68,6 +70,13 @@ def sentence(type_: TypeHere) -> str:
     with pytest.raises(CommandExecutionError) as caught:
         type_.on("web-1")("test.ping")
     return str(caught.value)
+
+
+def answers(type_: TypeHere) -> bool:
+    """Whether a ping comes back within the time limit of the host."""
+    with contextlib.suppress(CommandExecutionError):
+        return bool(type_.on("web-1")("test.ping"))
+    return False
 
 
 # -- logging in
@@ -157,7 +166,7 @@ def test_any_host_key_is_taken_where_the_pillar_names_that(hosts: Hosts, tmp_pat
 
 
 def test_a_port_where_nobody_listens_is_said_to_refuse(hosts: Hosts) -> None:
-    assert "connection refused" in sentence(hosts(port=sshd.free_port()))
+    assert "connection refused" in sentence(hosts(port=free_port()))
 
 
 def test_a_name_without_an_address_is_named(hosts: Hosts) -> None:
@@ -174,12 +183,12 @@ def test_a_host_that_hangs_costs_its_time_limit_and_is_reached_again_afterwards(
     type_ = TypeHere("ssh", tmp_path, {"hosts": {"web-1": server.pillar(timeout=1)}})
     try:
         if kept:
-            assert type_.on("web-1")("test.ping") is True
+            wait_until(lambda: answers(type_), "the host answers")
         server.signal_all(signal.SIGSTOP)
         said = sentence(type_)
         assert "timed out after 1 s" in said
         server.signal_all(signal.SIGCONT)
-        assert type_.on("web-1")("test.ping") is True
+        wait_until(lambda: answers(type_), "the host is reached again")
     finally:
         type_.type.shutdown()
         server.stop()
@@ -517,4 +526,4 @@ def test_grains_are_those_of_the_host(hosts: Hosts) -> None:
 
 def test_grains_of_a_host_that_is_not_reached_are_an_error(hosts: Hosts) -> None:
     with pytest.raises(CommandExecutionError, match="connection refused"):
-        hosts(port=sshd.free_port()).refresh("web-1")
+        hosts(port=free_port()).refresh("web-1")

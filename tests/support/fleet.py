@@ -35,7 +35,7 @@ WAIT_S = 60.0
 """How long a condition may take: more than anything that works needs, on a machine with ten times the load too."""
 STOP_S = 8.0
 POLL_S = 0.01
-PORTS = range(15000, 16000)
+PORTS = range(17000, 32000)
 """Below the kernel's range for outgoing connections, one of which could take a port between two daemons."""
 MODULE_DIR = Path(__file__).parents[1] / "e2e"
 """Its folder `modules` has execution modules that every minion of a test fleet gets."""

@@ -171,7 +171,7 @@ WHY_NOT = why_no_machines()
 needs_machines = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "machines can be made")
 
 
-def traces(folder: Path, within_s: float = 2.0) -> list[str]:
+def traces(folder: Path, within_s: float = 20.0) -> list[str]:
     """What there is of machines whose folder is `folder`, or is below it: processes, mounts and files.
 
     A machine of somebody else that starts just now has every mount of this host for a moment: this looks again until

@@ -11,12 +11,13 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.support.fleet import free_port
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 """The daemon of Debian's `openssh-server`; None where it is not installed."""
@@ -92,14 +93,6 @@ def make_key(path: Path, passphrase: str = "") -> Path:
     """A new key pair at `path` and `path`.pub."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", str(path)], check=True)
     return path
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listened at a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def start_sshd(folder: Path, *, settings: str = "", systemd: bool = False) -> Sshd:
