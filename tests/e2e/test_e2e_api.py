@@ -375,7 +375,7 @@ def test_a_hook_flood_is_slowed_down(served: tuple[Fleet, str]) -> None:
     api = Api(served[0].start_api(webhooks_per_second=1, logins_per_address=2)).log_in("admin")
     said = [api.post("/hook/flood", {}) for _ in range(15)]
     assert {one.status for one in said} == {200, 429}
-    assert said[-1].headers["Retry-After"] == "1"
+    assert {one.headers["Retry-After"] for one in said if one.status == 429} == {"1"}
 
 
 def test_logins_of_one_address_are_slowed_down(served: tuple[Fleet, str]) -> None:
