@@ -14,7 +14,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from saltlite.api.formats import rendered
-from saltlite.client.local import LocalClient, RunnerClient, without_outputter
+from saltlite.client.local import LocalClient
+from saltlite.client.runners import RunnerClient, without_outputter
 from saltlite.cloud import LazyCloud
 from saltlite.config.load import load_master
 from saltlite.config.options import opts_of, shown_opts

@@ -5,10 +5,11 @@ The help of a group needs only this file, so it imports no verb.
 
 from __future__ import annotations
 
-import importlib
 import os
+import sys
 
 from saltlite.cli.options import Option, Table, choice
+from saltlite.cli.start import complete_path
 from saltlite.config.paths import DEFAULT_CONFIG_DIR, require_path
 from saltlite.errors import UsageError
 
@@ -168,6 +169,9 @@ TAKES_DOTS = frozenset({"acl", "auth", "call", "cloud", "cp", "doc", "explain", 
 COMPLETE = "__complete"
 """What the shells' completion scripts call; no help text shows it. Its words are those of another command line."""
 
+WITHOUT_PLUGINS = frozenset({"acl", "auth", "completion", "events", "help", "job", "key", "match", "status", COMPLETE})
+"""Commands that load no plug-in before `saltlite.cli.custom_output`: they do not need every folder of packages."""
+
 _FILES = {"acl": "auth", "explain": "doc", "key fleet": "key_fleet", "lint": "interface"}
 """Nouns whose file in `saltlite/cli/verbs` has another name."""
 
@@ -176,15 +180,18 @@ def load(name: str) -> Command:
     """The function of a command: `key token create` is `run_token_create` in verbs/key.py, `status` is `run` in
     verbs/status.py, and `lint` is `run_lint` in verbs/interface.py.
     """
+    if name.partition(" ")[0] not in WITHOUT_PLUGINS:
+        complete_path()
     if name == COMPLETE:
         from saltlite.cli.completion import run_complete
 
         return run_complete
     noun = next((words for words in _FILES if name.startswith(f"{words} ")), name.replace("-", " ").partition(" ")[0])
     verb = name[len(noun) + 1 :].replace(" ", "_")
-    module = importlib.import_module(f"saltlite.cli.verbs.{_FILES.get(noun, noun)}")
+    file = f"saltlite.cli.verbs.{_FILES.get(noun, noun)}"
+    __import__(file)  # importlib is slow to import
     verb = verb or (noun if noun in _FILES else "")
-    function: Command = getattr(module, f"run_{verb}" if verb else "run")
+    function: Command = getattr(sys.modules[file], f"run_{verb}" if verb else "run")
     return function
 
 

@@ -6,7 +6,6 @@ processes can read it. It is sent only to a server that root, this user or the o
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 
@@ -72,17 +71,19 @@ def log_in(client: LocalClient, parsed: Parsed, config_dir: str) -> None:
 
 def _is_valid(client: LocalClient, token: str, backend: str) -> bool:
     client.token = token
-    with contextlib.suppress(LoginError):
+    try:
         return bool(client.call("whoami")["eauth"] == backend)
-    client.token = ""
-    return False
+    except LoginError:
+        client.token = ""
+        return False
 
 
 def _trusted_owners(config_dir: str) -> frozenset[int]:
-    owners = {0, os.geteuid()}
-    with contextlib.suppress(OSError):
-        owners.add(os.stat(config_dir).st_uid)
-    return frozenset(owners)
+    ours = frozenset((0, os.geteuid()))
+    try:
+        return ours | {os.stat(config_dir).st_uid}
+    except OSError:
+        return ours
 
 
 def _password(parsed: Parsed, user: str) -> str:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli.output import SHIPPED
+from saltlite.cli.start import complete_path
 from saltlite.config.load import load_master
 from saltlite.config.options import opts_of
 from saltlite.errors import SaltliteError, UsageError, nearest
@@ -34,6 +35,7 @@ def custom_outputter(name: str, opts: Mapping[str, Any], style: OutputStyle) -> 
     require_trusted(
         [*opts.get("module_dirs", ()), *opts.get("outputter_dirs", ()), opts.get("extension_modules") or ""]
     )
+    complete_path()
     index = build_index(search_layers(given, OUTPUT))
     loader = Loader(index, given, {}, {})
     try:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 
@@ -20,11 +19,10 @@ from saltlite.client.follower import Progress, WaitPolicy
 from saltlite.client.local import JobCall
 from saltlite.config.paths import DEFAULT_CONFIG_DIR
 from saltlite.errors import NoTargetError, RefusedError, UsageError
-from saltlite.model.signature import outputter_of, parse_signature
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from saltlite.cli.console import Console
@@ -132,6 +130,8 @@ def dry_run(calls: Sequence[Call], described: Mapping[str, Any]) -> list[Call]:
 
 
 def _refusal(fun: str, known: Mapping[str, Any], kind: str) -> str:
+    from saltlite.model.signature import parse_signature  # slow to import, and few jobs need it
+
     for text, row in zip(known["signatures"], known["takers"], strict=True):
         signature = parse_signature(text)[1]
         if signature is None or signature.named(PARAMETER) is None:
@@ -158,7 +158,7 @@ def publish(client: LocalClient, parsed: Parsed, console: Console) -> tuple[Publ
     if parsed.on("test"):
         described = client.call("describe", tgt=target, tgt_type=tgt_type, funs=[fun for fun, _words in written])
         job = _job_call(parsed, target, tgt_type, dry_run(_calls(written, described["functions"]), described))
-        with _sending(job):
+        with _Sending(job):
             published = client.publish(job, follow=follow)
         return published, _outputter(described["functions"][written[0][0]]["signatures"]) if len(written) == 1 else ""
     try:
@@ -169,26 +169,34 @@ def publish(client: LocalClient, parsed: Parsed, console: Console) -> tuple[Publ
         )
     else:
         job = _job_call(parsed, target, tgt_type, calls)
-        with _sending(job):
+        with _Sending(job):
             answer = client.publish_or_ask(job, accepted, untyped=any(words for _fun, words in written), follow=follow)
     while isinstance(answer, dict):
         job = _job_call(parsed, target, tgt_type, _calls(written, answer["functions"]))
         accept_risks(answer, min(answer["count"], parsed.options.get("subset", answer["count"])), accepted, console)
-        with _sending(job):
+        with _Sending(job):
             answer = client.publish_or_ask(job, accepted, follow=follow)
     if not answer.count:
         raise NoTargetError(f"nothing matches {target!r}; nothing was published")
     return answer, answer.outputter
 
 
-@contextlib.contextmanager
-def _sending(job: JobCall) -> Iterator[None]:
-    try:
-        yield
-    except NoTargetError as error:
-        raise NoTargetError(f"{error}{compound_hint(job.tgt, job.tgt_type)}") from error
-    except KeyboardInterrupt:
-        raise UnansweredInterrupt from None
+class _Sending:
+    """A context for the request that publishes a job. It completes the errors that only a publish has."""
+
+    __slots__ = ("_job",)
+
+    def __init__(self, job: JobCall) -> None:
+        self._job = job
+
+    def __enter__(self) -> None:
+        """The request is sent next."""
+
+    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, NoTargetError):
+            raise NoTargetError(f"{error}{compound_hint(self._job.tgt, self._job.tgt_type)}") from error
+        if isinstance(error, KeyboardInterrupt):
+            raise UnansweredInterrupt from None
 
 
 def _calls(written: Sequence[tuple[str, list[str]]], known: Mapping[str, Any]) -> list[Call]:
@@ -225,6 +233,8 @@ def _job_call(parsed: Parsed, target: str, tgt_type: str, calls: Sequence[Call])
 
 
 def _outputter(signatures: Sequence[str]) -> str:
+    from saltlite.model.signature import outputter_of
+
     found = {outputter_of(text) for text in signatures}
     return found.pop() if len(found) == 1 else ""
 

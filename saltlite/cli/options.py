@@ -10,7 +10,6 @@ It is not argparse, which accepts abbreviations, changes its help text between P
 from __future__ import annotations
 
 import time
-from itertools import takewhile
 
 from saltlite.errors import UsageError, nearest
 
@@ -177,7 +176,9 @@ class Table:
     def _unknown(self, name: str, function: str, *, within: str = "") -> str:
         near = _nearest_option(name, self._by_name)
         # Only the words of the usage that can be typed: a shell reads a placeholder such as FILE|FOLDER... as a pipe.
-        command = " ".join(takewhile(_can_be_typed, self.usage.split()))
+        words = self.usage.split()
+        placeholder = next((at for at, word in enumerate(words) if not _can_be_typed(word)), len(words))
+        command = " ".join(words[:placeholder])
         hint = f"did you mean {near}?" if near else f"`{command} --help` lists them"
         shown = name if within in ("", name) else f"{name}, as in {within}"
         sentence = f"there is no option {shown}; {hint}"

@@ -1,4 +1,4 @@
-"""The output of commands: outputters, options of the output, --out-file, and aligned columns.
+"""The output of commands: outputters, options of the output, and aligned columns.
 
 A shipped outputter is imported on its first use. Any other name is looked up as a plug-in of the type `output`: in
 `module_dirs`, among synced files, in `outputter_dirs` and in packages (`saltlite.cli.custom_output`).
@@ -6,23 +6,22 @@ A shipped outputter is imported on its first use. Any other name is looked up as
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import os
-import stat
+import sys
 
 from saltlite.cli.options import Option
 from saltlite.config.paths import require_path
-from saltlite.errors import SaltliteError, UsageError
+from saltlite.errors import UsageError
 from saltlite.model.plain import printable
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Any, TextIO
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from saltlite.cli.console import Console
     from saltlite.cli.options import Parsed
+    from saltlite.cli.out_file import OutFile
 
     Outputter = Callable[..., Any]
 
@@ -76,7 +75,9 @@ class Outputters:
         """The function of an outputter. Raises UsageError for an unknown one."""
         if out not in self._found:
             if out in SHIPPED:
-                self._found[out] = importlib.import_module(f"saltlite.plugins.output.{out}").output
+                name = f"saltlite.plugins.output.{out}"
+                __import__(name)  # importlib is slow to import
+                self._found[out] = sys.modules[name].output
             else:
                 from saltlite.cli.custom_output import custom_outputter
 
@@ -104,91 +105,6 @@ class outputter:  # noqa: N801 - it is called as other converters of options are
                 f"{text!r} cannot be the name of an outputter: there are {', '.join(self.names)}, and custom ones"
             )
         return text
-
-
-class OutFile:
-    """`--out-file`: a context whose value is the stream to write to. The file is complete or does not appear.
-
-    When an exception ends the context, the output is deleted and an existing file stays unchanged. With `append` the
-    output is added to the file at the end of the context. A path to something other than a file, such as a pipe, is
-    written directly. Raises UsageError when the file cannot be created, SaltliteError when it cannot be completed.
-    """
-
-    def __init__(self, path: str, *, append: bool = False) -> None:
-        self._path = path
-        self._append = append
-        self._final = os.path.realpath(path)
-        self._temporary = ""
-        self._stream: TextIO | None = None
-
-    def __enter__(self) -> TextIO:
-        try:
-            descriptor = self._open()
-        except OSError as error:
-            raise UsageError(self._sentence(error)) from error
-        self._stream = os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n")
-        return self._stream
-
-    def _open(self) -> int:
-        try:
-            # By the given name, so that the kernel refuses another user's link in a shared folder.
-            old = os.stat(self._path)
-        except FileNotFoundError:
-            old = None
-        if old is not None and not stat.S_ISREG(old.st_mode):
-            return os.open(self._final, os.O_WRONLY | os.O_CLOEXEC)
-        folder, name = os.path.split(self._final)
-        self._temporary = os.path.join(folder, f".{name}.{os.getpid()}.new")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self._temporary, flags, 0o666)
-        if old is not None:
-            os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
-        return descriptor
-
-    def __exit__(self, kind: type[BaseException] | None, *unused: object) -> None:
-        assert self._stream is not None  # noqa: S101 - __enter__ ran
-        try:
-            if kind is None:
-                self._complete(self._stream)
-        except OSError as error:
-            raise SaltliteError(self._sentence(error)) from error
-        finally:
-            self._discard()
-
-    def _complete(self, stream: TextIO) -> None:
-        stream.flush()
-        if self._temporary:
-            os.fsync(stream.fileno())  # some file systems report only now that they are full
-            if self._append and os.path.exists(self._final):
-                self._join(self._final)
-                return
-            os.rename(self._temporary, self._final)
-            self._temporary = ""
-
-    def _join(self, final: str) -> None:
-        import shutil  # slow to import
-
-        with open(self._temporary, "rb") as written, open(final, "ab") as old:
-            before = old.tell()
-            try:
-                shutil.copyfileobj(written, old)
-                old.flush()
-                os.fsync(old.fileno())
-            except OSError:
-                os.ftruncate(old.fileno(), before)
-                raise
-
-    def _discard(self) -> None:
-        if self._stream is not None:
-            try:
-                self._stream.close()
-            except OSError:
-                self._stream = None  # discarded output need not be written
-        if self._temporary:
-            os.unlink(self._temporary)
-
-    def _sentence(self, error: OSError) -> str:
-        return f"--out-file {self._path} cannot be written: {error.strerror}"
 
 
 INDENT_MAX = 64
@@ -243,20 +159,30 @@ def style_of(parsed: Parsed, console: Console) -> OutputStyle:
     return OutputStyle(color=color, indent=parsed.options.get("out_indent"))
 
 
-@contextlib.contextmanager
-def opened_output(parsed: Parsed, console: Console) -> Iterator[Console]:
-    """The console for data: with --out-file one whose stdout is that file.
+class opened_output:  # noqa: N801 - it is called as a function is, and contextlib is slow to import
+    """A context whose value is the console for data: with --out-file one whose stdout is that file.
 
     Raises UsageError, and SaltliteError when the file cannot be created or completed.
     """
-    if "out_file" not in parsed.options:
-        if parsed.on("out_file_append"):
-            raise UsageError("--out-file-append needs --out-file PATH")
-        yield console
-        return
 
-    with OutFile(parsed.options["out_file"], append=parsed.on("out_file_append")) as stream:
-        yield console.writing_to(stream)
+    __slots__ = ("_console", "_file")
+
+    def __init__(self, parsed: Parsed, console: Console) -> None:
+        self._console = console
+        self._file: OutFile | None = None
+        if "out_file" in parsed.options:
+            from saltlite.cli.out_file import OutFile
+
+            self._file = OutFile(parsed.options["out_file"], append=parsed.on("out_file_append"))
+        elif parsed.on("out_file_append"):
+            raise UsageError("--out-file-append needs --out-file PATH")
+
+    def __enter__(self) -> Console:
+        return self._console if self._file is None else self._console.writing_to(self._file.__enter__())
+
+    def __exit__(self, kind: type[BaseException] | None, *unused: object) -> None:
+        if self._file is not None:
+            self._file.__exit__(kind)
 
 
 class Printing:

@@ -7,12 +7,11 @@ bytes of a return unchecked, so `decode_value` checks them: every outputter can 
 
 from __future__ import annotations
 
-import socket
-import struct
+import _socket  # socket itself imports enum and selectors, which take longer than a request
+import sys
 import time
 
-import msgpack  # type: ignore[import-untyped]  # the package ships no type information
-
+from saltlite.client import short_messages
 from saltlite.errors import RefusedError, RemoteProtocolError, UnreachableError, UsageError
 from saltlite.model.plain import DEPTH_MAX
 
@@ -28,6 +27,8 @@ ANSWER_TIMEOUT_S = 60.0
 """How long the master may take to answer a request; a publish includes resolving the target and one fsync."""
 
 _NOT_CONTAINERS = bytes(i for i in range(256) if not (0x80 <= i <= 0x9F or 0xDC <= i <= 0xDF))
+_MSGPACK = "msgpack"
+"""Once it is loaded, it is faster for short messages, too."""
 _SECONDS = 1
 """msgpack's name for reading its timestamps as plain numbers; minions send none."""
 
@@ -61,9 +62,25 @@ def decode_message(frame: bytes) -> dict[str, Any]:
 
 
 def _unpack(body: bytes, **hooks: Any) -> Any:
+    if _MSGPACK not in sys.modules and not hooks:
+        value = short_messages.unpack(body)
+        if value is not short_messages.NOT_SHORT:
+            return value
+    import msgpack  # type: ignore[import-untyped]  # slow to import; and the package ships no type information
+
     return msgpack.unpackb(
         body, strict_map_key=False, unicode_errors="replace", ext_hook=_no_extension, timestamp=_SECONDS, **hooks
     )
+
+
+def _pack(message: dict[str, Any]) -> bytes:
+    if _MSGPACK not in sys.modules:
+        packed = short_messages.pack(message)
+        if packed is not short_messages.NOT_SHORT:
+            return packed
+    import msgpack
+
+    return bytes(msgpack.packb(message))
 
 
 def _counter(most: int) -> Callable[[Any], Any]:
@@ -100,7 +117,9 @@ FRAME_MAX_BYTES = 64 * 1024 * 1024
 SEND_TIMEOUT_S = 10
 """How long the master may take to accept a connection, or to read a request."""
 
-_LENGTH = struct.Struct(">I")
+_LENGTH_BYTES = 4
+_INT_BYTES = 4
+_LONG_BYTES = 8 if sys.maxsize > 1 << 32 else 4
 _READ_BYTES = 256 * 1024
 
 
@@ -118,21 +137,25 @@ class Connection:
         """
         self._path = path
         self._buffer = bytearray()
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        timeval = SEND_TIMEOUT_S.to_bytes(_LONG_BYTES, sys.byteorder) + bytes(_LONG_BYTES)  # seconds, microseconds
         try:
             # A Python timeout makes the socket non-blocking, and then a full backlog is an error at once.
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", SEND_TIMEOUT_S, 0))
+            self._socket.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, timeval)
             self._socket.connect(path)
         except OSError as error:
             self._socket.close()
             raise _connect_error(path, error) from error
-        listening = struct.unpack("3i", self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
-        if trusted is not None and listening not in trusted:
+        if trusted is not None and (listening := self._listening_user()) not in trusted:
             self._socket.close()
             raise RefusedError(
                 f"user {listening} listens on {path} and is neither root nor the owner of the configuration: "
                 "nothing was sent there, and no password"
             )
+
+    def _listening_user(self) -> int:
+        credentials = self._socket.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 3 * _INT_BYTES)
+        return int.from_bytes(credentials[_INT_BYTES : 2 * _INT_BYTES], sys.byteorder)  # between pid and group
 
     def close(self) -> None:
         """Close the socket; may be called twice."""
@@ -141,12 +164,12 @@ class Connection:
     def send(self, message: dict[str, Any]) -> None:
         """Send one frame. Raises ConnectionLostError, or UsageError for a value that msgpack cannot encode."""
         try:
-            payload = msgpack.packb(message)
+            payload = _pack(message)
         except (TypeError, ValueError, OverflowError) as error:  # text that is not UTF-8 is a ValueError
             raise UsageError(f"an argument cannot be sent to the master: {error}") from error
         try:
             self._socket.settimeout(SEND_TIMEOUT_S)
-            self._socket.sendall(_LENGTH.pack(len(payload)) + payload)
+            self._socket.sendall(len(payload).to_bytes(_LENGTH_BYTES, "big") + payload)
         except OSError as error:
             raise self._lost() from error
 
@@ -173,15 +196,15 @@ class Connection:
             self._buffer += chunk
 
     def _take_frame(self) -> bytes | None:
-        if len(self._buffer) < _LENGTH.size:
+        if len(self._buffer) < _LENGTH_BYTES:
             return None
-        (length,) = _LENGTH.unpack_from(self._buffer)
+        length = int.from_bytes(self._buffer[:_LENGTH_BYTES], "big")
         if length > FRAME_MAX_BYTES:
             raise RemoteProtocolError("oversize", f"a frame of {length} bytes from {self._path}")
-        end = _LENGTH.size + length
+        end = _LENGTH_BYTES + length
         if len(self._buffer) < end:
             return None
-        frame = bytes(memoryview(self._buffer)[_LENGTH.size : end])
+        frame = bytes(memoryview(self._buffer)[_LENGTH_BYTES:end])
         del self._buffer[:end]
         return frame
 

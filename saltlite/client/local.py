@@ -6,14 +6,11 @@ stream is resumed at its cursor: a job does not depend on this connection, and n
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections import deque
 
 from saltlite.client.connection import ANSWER_TIMEOUT_S, Connection, ConnectionLostError
 from saltlite.client.follower import (
-    RESUME_FOR_S,
     RESUME_PAUSE_S,
     Follower,
     Open,
@@ -22,7 +19,6 @@ from saltlite.client.follower import (
     WaitPolicy,
 )
 from saltlite.errors import (
-    CommandExecutionError,
     LoginError,
     NoTargetError,
     RefusedError,
@@ -116,9 +112,14 @@ class LocalClient:
 
     def __exit__(self, *unused: object) -> None:
         if self._ends_login:
-            with contextlib.suppress(SaltliteError):  # a login that is not ended here expires
-                self.call("logout")
+            self._end_login()
         self.close()
+
+    def _end_login(self) -> None:
+        try:
+            self.call("logout")
+        except SaltliteError:
+            return  # a login that is not ended here expires
 
     def require_server(self, uids: frozenset[int]) -> None:
         """From now on connect only to a master that one of these users started."""
@@ -323,153 +324,3 @@ def error_of(answer: Mapping[str, Any]) -> SaltliteError:
     if answer.get("login"):
         return LoginError(text)
     return _ERRORS.get(code, SaltliteError)(text)
-
-
-class EventReader:
-    """The master's events whose tag matches a glob, in the order of their sequence numbers."""
-
-    def __init__(
-        self, client: LocalClient, pattern: str, *, after: int | None = None, since: float | None = None
-    ) -> None:
-        """Begin after the cursor `after`, or at the time `since` (seconds since 1970); without either, now.
-
-        Raises UsageError for a cursor that the master has not reached, and as `LocalClient.call` does.
-        """
-        self._client = client
-        self._pattern = pattern
-        self._read: deque[dict[str, Any]] = deque()
-        """Events that have arrived and were not returned yet."""
-        self.skipped: list[dict[str, Any]] = []
-        """Events that the master could not read, as `seq`, `tag` and `reason`; whoever reports them clears the list."""
-        begin = {name: value for name, value in (("after", after), ("since", since)) if value is not None}
-        answer = client.call("events", pattern=pattern, **begin)
-        try:
-            self.seq: int = answer["seq"]
-            """The cursor, from which another reader misses nothing and repeats nothing."""
-            self.gone = self.seq + 1 < answer["first"]
-            """Whether events after the cursor have been deleted already."""
-        except (KeyError, TypeError) as error:
-            raise RemoteProtocolError("bad-answer", f"to events: {error!r}") from error
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return self
-
-    def __next__(self) -> dict[str, Any]:
-        """The next event, as `seq`, `tag`, `data` and `at`; waits without limit.
-
-        Raises UnreachableError when the connection broke and the master did not come back.
-        """
-        while (event := self.within(None)) is None:
-            pass
-        return event
-
-    def within(self, timeout_s: float | None) -> dict[str, Any] | None:
-        """The next event, None when none comes in that time. Raises as `__next__` does."""
-        give_up_at = None if timeout_s is None else time.monotonic() + timeout_s
-        while not self._read:
-            try:
-                message = self._client.receive(None if give_up_at is None else max(0.0, give_up_at - time.monotonic()))
-            except ConnectionLostError:
-                self._resume()
-                continue
-            if message is None and give_up_at is not None:
-                return None
-            if message is None or "events" not in message:
-                raise RemoteProtocolError("bad-update", str((message or {}).get("error", "an empty message")))
-            self._read.extend(message["events"])
-            self.skipped += message.get("skipped", ())
-            if not message["events"] and message.get("seq", 0) > self.seq:
-                self.seq = message["seq"]
-        event = self._read.popleft()
-        self.seq = event["seq"]
-        return event
-
-    def _resume(self) -> None:
-        give_up_at = time.monotonic() + RESUME_FOR_S
-        while True:
-            time.sleep(RESUME_PAUSE_S)
-            try:
-                self._client.call("events", pattern=self._pattern, after=self.seq)
-            except UnreachableError as error:
-                if time.monotonic() >= give_up_at:
-                    raise UnreachableError(
-                        f"the master went away; `--since {self.seq}` goes on from here when it is back"
-                    ) from error
-            else:
-                return
-
-
-class RunnerClient:
-    """The `__client__` of runners: every method raises CommandExecutionError with the sentence of the error."""
-
-    def __init__(self, client: LocalClient) -> None:
-        self._client = client
-        self.unreachable = False
-        """Whether a request did not reach the master."""
-
-    def call(self, verb: str, **fields: Any) -> dict[str, Any]:
-        """Send one verb of the operator protocol; the fields of the answer."""
-        with self._sentences():
-            return self._client.call(verb, **fields)
-
-    def cmd(
-        self,
-        tgt: str | Sequence[str],
-        fun: str,
-        arg: Sequence[Any] = (),
-        kwarg: Mapping[str, Any] | None = None,
-        tgt_type: str = "glob",
-        timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Run a function on the fleet: `{id: return}` of those that returned, as `LocalClient.cmd`."""
-        with self._sentences():
-            return self._client.cmd(tgt, fun, arg, kwarg, tgt_type, timeout)
-
-    def returns(self, jid: str) -> dict[str, Any]:
-        """`{id: return}` of what a job has returned so far, keyed as by `cmd`."""
-        return {name: found["return"] for name, found in self.results(jid).items()}
-
-    def results(self, jid: str) -> dict[str, dict[str, Any]]:
-        """`{id: {"return": value, "retcode": 0, "success": True}}` of what a job has returned so far."""
-        with self._sentences():
-            return {reply.name: _result(reply) for reply in self._client.stored(jid) if reply.has_value}
-
-    def events(self, pattern: str, timeout_s: float, since: float | None = None) -> Iterator[dict[str, Any]]:
-        """Events whose tag matches the glob, as `seq`, `tag`, `data` and `at`, for that many seconds.
-
-        They begin at the time `since` (seconds since 1970), by default now.
-        """
-        give_up_at = time.monotonic() + timeout_s
-        try:
-            with self._sentences():
-                reader = EventReader(self._client, pattern, since=since)
-            while True:
-                with self._sentences():
-                    event = reader.within(max(0.0, give_up_at - time.monotonic()))
-                if event is None:
-                    return
-                yield event
-        finally:
-            self._client.close()
-
-    @contextlib.contextmanager
-    def _sentences(self) -> Iterator[None]:
-        try:
-            yield
-        except SaltliteError as error:
-            self.unreachable = self.unreachable or isinstance(error, UnreachableError)
-            raise CommandExecutionError(str(error)) from error
-
-
-def without_outputter(value: Any) -> tuple[Any, str]:
-    """A runner's return without the outputter that it names ("" for none).
-
-    Salt's runners may return both together, as `{"outputter": name, "data": value}`.
-    """
-    if isinstance(value, dict) and value.keys() == {"outputter", "data"} and isinstance(value["outputter"], str):
-        return value["data"], value["outputter"]
-    return value, ""
-
-
-def _result(reply: Reply) -> dict[str, Any]:
-    return {"return": reply.value, "retcode": reply.retcode, "success": not reply.failed()}

@@ -20,7 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.integration.fakemaster import FakeMaster, good_job  # noqa: E402 - the path above is needed for it
+from tests.bench.fleet import install_command  # noqa: E402 - the path above is needed for it
+from tests.integration.fakemaster import FakeMaster, good_job  # noqa: E402 - the same
 
 ROUNDS = 15
 
@@ -46,8 +47,9 @@ def measure(argv: list[str]) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    saltlite = [sys.executable, "-m", "saltlite"]
     with tempfile.TemporaryDirectory() as folder, FakeMaster(Path(folder), good_job) as master:
+        install_command(Path(folder, "installed"))
+        saltlite = [str(Path(folder, "installed/bin/saltlite"))]
         result = {
             "python": platform.python_version(),
             "machine": platform.machine(),
@@ -55,6 +57,7 @@ def main() -> None:
             "load": round(os.getloadavg()[0], 2),
             "rounds": ROUNDS,
             "bare_python": measure([sys.executable, "-c", "pass"]),
+            "bare_python_without_site": measure([sys.executable, "-I", "-S", "-c", "pass"]),
             "help": measure([*saltlite, "--help"]),
             "job": measure([*saltlite, "-c", master.config_dir, "*", "test.ping"]),
         }

@@ -22,6 +22,7 @@ from saltlite.errors import SaltliteError
 from tests.bench.measure import family
 
 BIN = Path(sys.executable).parent
+ROOT = Path(__file__).parents[2]
 PORTS = range(16000, 17000)
 """Below the kernel's range for outgoing connections."""
 START_S = 180.0
@@ -108,8 +109,11 @@ class BenchFleet:
             return {row["id"] for row in client.call("minions")["minions"] if row["state"] == "up"}
 
     def command(self, *words: str) -> list[str]:
-        """The command line of `saltlite WORDS` on this fleet."""
-        return [str(BIN / "saltlite"), "-c", str(self.folder / "master"), *words]
+        """The command line of `saltlite WORDS` on this fleet, installed from this checkout as `pip install -e` does."""
+        installed = self.folder / "installed/bin/saltlite"
+        if not installed.exists():
+            install_command(installed.parent.parent)
+        return [str(installed), "-c", str(self.folder / "master"), *words]
 
     def _answers(self) -> bool:
         process = self.daemons["master"]
@@ -140,6 +144,22 @@ class BenchFleet:
                 stderr=output,
                 start_new_session=True,
             )
+
+
+def install_command(prefix: Path) -> None:
+    """Install the command from this checkout below `prefix`, for the interpreter that runs this.
+
+    It is what `pip install -e` installs, but of today: a virtual environment may be older than the checkout.
+    """
+    (prefix / "bin").mkdir(parents=True)
+    command = shutil.copy(ROOT / "saltlite/cli/saltlite.sh", prefix / "bin/saltlite")
+    ordinary = prefix / "bin/saltlite-cli"
+    ordinary.write_text(f"#!{sys.executable}\nimport sys\nfrom saltlite.cli.main import main\nsys.exit(main())\n")
+    for script in (Path(command), ordinary):
+        script.chmod(0o755)
+    packages = prefix / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+    packages.mkdir(parents=True)
+    (packages / "_saltlite.pth").write_text(f"{ROOT}\n{ROOT / 'daemons'}\n")
 
 
 def wait_until(look: Callable[[], bool], what: str) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from saltlite.client import local
-from saltlite.client.local import EventReader, LocalClient
+from saltlite.client import events
+from saltlite.client.events import EventReader
+from saltlite.client.local import LocalClient
 from saltlite.errors import RemoteProtocolError, UnreachableError, UsageError
 from tests.integration.fakemaster import DROP, FakeMaster, Step, fixed
 
@@ -47,7 +48,7 @@ def test_a_stream_that_broke_before_its_first_event_goes_on_where_it_was_to_begi
 def test_a_master_that_does_not_come_back_is_told_with_the_cursor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "RESUME_FOR_S", 0.0)
+    monkeypatch.setattr(events, "RESUME_FOR_S", 0.0)
     answers: list[list[Step]] = [[{"ok": True, "seq": 4, "first": 1}, DROP], [DROP]]
     with FakeMaster(tmp_path, lambda _request: answers.pop(0)) as master, LocalClient(master.socket_path) as client:
         reader = EventReader(client, "*")

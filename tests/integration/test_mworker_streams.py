@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from saltlite.client.connection import Connection
-from saltlite.client.local import EventReader, LocalClient
+from saltlite.client.events import EventReader
+from saltlite.client.local import LocalClient
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes import link_channel as linkchannel
 from saltlite.master.processes import mworker

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.cli.output import OutFile
+from saltlite.cli.out_file import OutFile
 from saltlite.errors import SaltliteError
 
 

@@ -98,11 +98,13 @@ def test_the_wheel_of_saltlite_holds_what_is_imported_and_installs(tmp_path: Pat
         names = set(archive.namelist())
         recorded = {line.split(",")[0] for line in _text(archive, "RECORD").splitlines()}
         entry_points = _text(archive, "entry_points.txt")
+        command = archive.getinfo(f"saltlite-{__version__}.data/scripts/saltlite")
         archive.extractall(tmp_path)  # noqa: S202 - made here
     assert recorded == names
     assert {"saltlite/minion/processes/app.py", "saltlite_minion.py", "saltlite/cloud/deploy/deploy.sh"} <= names
     assert not any("__pycache__" in name for name in names)
     assert "saltlite-minion = saltlite_minion:main" in entry_points
+    assert command.external_attr >> 16 & 0o111  # pip makes it executable only then
     said = subprocess.run(
         [sys.executable, "-S", "-c", "import saltlite; print(saltlite.__version__, saltlite.__file__)"],
         cwd="/",  # a folder of modules otherwise, which would come first

@@ -9,7 +9,7 @@ from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
 from saltlite.cli.options import Option, parse_moment
-from saltlite.client.local import EventReader
+from saltlite.client.events import EventReader
 from saltlite.errors import UsageError
 from saltlite.model.events import matches
 from saltlite.model.plain import printable

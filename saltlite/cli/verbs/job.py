@@ -16,7 +16,8 @@ from saltlite.cli.connect import open_client
 from saltlite.cli.job import accept_risks, follow_job, origin
 from saltlite.cli.job_options import FOLLOW_OPTIONS, accepted_risks
 from saltlite.cli.options import Option, Table, choice, format_duration, format_moment, parse_moment
-from saltlite.cli.output import OutFile, columns, print_answer, shorter, width_for
+from saltlite.cli.out_file import OutFile
+from saltlite.cli.output import columns, print_answer, shorter, width_for
 from saltlite.cli.targets import targets_text, written_target
 from saltlite.client.connection import decode_value
 from saltlite.client.follower import Progress, Published, WaitPolicy

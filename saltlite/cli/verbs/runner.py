@@ -17,7 +17,8 @@ from saltlite.cli.connect import open_client
 from saltlite.cli.in_process import Ran, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
 from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, choice
 from saltlite.cli.output import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
-from saltlite.client.local import LocalClient, RunnerClient, without_outputter
+from saltlite.client.local import LocalClient
+from saltlite.client.runners import RunnerClient, without_outputter
 from saltlite.cloud import LazyCloud
 from saltlite.config.load import load_master
 from saltlite.config.options import opts_of, shown_opts

@@ -102,6 +102,8 @@ def name_of_file(number: int, path: str) -> str:
 OWN = "saltlite"
 DAEMONS = ("saltlite_minion", "saltlite_master", "saltlite_api")
 """Top-level modules of saltlite's wheel."""
+COMMAND = "saltlite/cli/saltlite.sh"
+"""The script that is installed as `saltlite`."""
 UNIT = "saltlite-minion.service"
 INSTALLER = "pip"
 
@@ -190,8 +192,10 @@ def own_wheel() -> Wheel:
         ) from error
     info = f"{OWN}-{__version__}.dist-info"
     metadata = re.sub(r"(?m)^Version: .*$", f"Version: {__version__}", found.read_text("METADATA") or "", count=1)
+    own = dict(_own_files())
     files = {
-        **dict(_own_files()),
+        **own,
+        f"{OWN}-{__version__}{_SCRIPTS}{OWN}": own[COMMAND],
         f"{info}/METADATA": metadata.encode(),
         f"{info}/entry_points.txt": (found.read_text("entry_points.txt") or "").encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: saltlite\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
@@ -277,6 +281,10 @@ def _content(path: str) -> bytes:
         return file.read()
 
 
+_SCRIPTS = ".data/scripts/"
+"""The folder in a wheel of what is installed as commands, as it stands."""
+
+
 def _zip(files: dict[str, bytes], info: str) -> bytes:
     record = "".join(_recorded(files.items())) + f"{info}/RECORD,,\n"
     made = io.BytesIO()
@@ -284,7 +292,7 @@ def _zip(files: dict[str, bytes], info: str) -> bytes:
         for path, data in (*files.items(), (f"{info}/RECORD", record.encode())):
             entry = zipfile.ZipInfo(path, _WHEN)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = 0o644 << 16
+            entry.external_attr = (0o755 if _SCRIPTS in path else 0o644) << 16
             archive.writestr(entry, data)
     return made.getvalue()
 
