@@ -201,6 +201,17 @@ def test_what_architecture_says_to_edit_is_there() -> None:
     assert [path for path in paths if not (ROOT / "saltlite" / path).exists()] == []
 
 
+def test_every_module_that_is_imported_by_its_name_in_a_text_exists() -> None:
+    """Such as MWORKER_MODULES of the master: no import contract and no type checker sees them."""
+    modules = {"saltlite", *("saltlite." + name_of(path).removesuffix(".py").replace("/", ".") for path in PRODUCT)}
+    modules |= {name.removesuffix(".__init__") for name in modules}
+    named = re.compile(r"saltlite(\.[a-z_0-9]*[a-z0-9]){2,}")
+    for path in PRODUCT:
+        for item in ast.walk(parsed(path)):
+            if isinstance(item, ast.Constant) and isinstance(item.value, str) and named.fullmatch(item.value):
+                assert item.value in modules, f"{name_of(path)}: {item.value} is gone"
+
+
 @pytest.mark.parametrize("path", [*PRODUCT, *DAEMONS], ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_file_and_its_parts_are_short_enough_to_be_read_at_once(path: Path) -> None:
     limit = ENTRY_POINT_LINES_MAX if path in DAEMONS else FILE_LINES_MAX
