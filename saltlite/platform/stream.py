@@ -89,6 +89,10 @@ class Channel:
         self._on_close = on_close
         self._message_max = message_max
         self._send_buffer_max = send_buffer_max
+        self._read_turn = READ_TURN
+        self._on_large: Callable[[], None] | None = None
+        self._under_way = 0
+        """Bytes of the message whose beginning was received, with its length."""
         self._received = bytearray()
         self._outgoing: deque[bytes | memoryview[int]] = deque()
         self._buffered = 0
@@ -106,6 +110,15 @@ class Channel:
     @property
     def closed(self) -> bool:
         return self._closed
+
+    def read_little(self, read_turn: int, on_large: Callable[[], None]) -> None:
+        """Read only `read_turn` bytes in one turn, but for the rest of a message under way.
+
+        `on_large()` comes when a message longer than that begins. The owner may pause the channel then: no more than
+        `read_turn` bytes of the message are buffered.
+        """
+        self._read_turn = read_turn
+        self._on_large = on_large
 
     def send(self, payload: bytes) -> None:
         """Queue one message; those of one turn are written together. Nothing happens on a closed channel.
@@ -212,18 +225,24 @@ class Channel:
             sent -= len(first)
 
     def _readable(self) -> None:
+        was_under_way = self._under_way > 0
         ended = self._receive()
         batch, broken = self._whole_messages()
+        began_large = self._under_way > LENGTH.size + self._read_turn and (batch or not was_under_way)
         if batch:
             self._on_batch(batch)
         if broken or ended:
             self._end(broken or ended)
+        elif began_large and self._on_large is not None:
+            self._on_large()
 
     def _receive(self) -> str:
         """Read what is there; the reason why nothing more will come, or ""."""
-        for _ in range(READ_TURN // READ_CHUNK):
+        left = min(max(self._read_turn, self._under_way - len(self._received)), READ_TURN)
+        while left > 0:
+            size = min(left, READ_CHUNK)
             try:
-                chunk = self._socket.recv(READ_CHUNK)
+                chunk = self._socket.recv(size)
             except BlockingIOError:
                 return ""
             except OSError as error:
@@ -231,19 +250,22 @@ class Channel:
             if not chunk:
                 return "the other side closed the connection"
             self._received += chunk
-            if len(chunk) < READ_CHUNK:
+            left -= len(chunk)
+            if len(chunk) < size:
                 return ""
         return ""
 
     def _whole_messages(self) -> tuple[list[bytes], str]:
         batch: list[bytes] = []
         received, at = self._received, 0
+        self._under_way = 0
         while len(received) - at >= LENGTH.size:
             (length,) = LENGTH.unpack_from(received, at)
             if length > self._message_max:
                 return batch, f"a message of {length} bytes is over the limit of {self._message_max}"
             end = at + LENGTH.size + length
             if len(received) < end:
+                self._under_way = end - at
                 break
             batch.append(bytes(received[at + LENGTH.size : end]))
             at = end

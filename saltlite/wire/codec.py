@@ -103,6 +103,18 @@ LOCAL = Limits(
 )
 """Messages on the Unix socket of one machine, which may carry whole returns."""
 
+USER = Limits(
+    depth=LOCAL.depth,
+    map=64 * KIB,
+    array=64 * KIB,
+    string=MIB,
+    binary=MIB,
+    containers=64 * KIB,
+    total=MIB,
+)
+"""Requests of users who are not operators: as many values as the arguments of a job may have, and no more, because a
+byte of a request may take a hundred bytes of the master's memory."""
+
 _SMALL = 1024
 """Bytes up to which counting possible container headers is faster than counting containers."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
@@ -9,12 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from saltlite.client.connection import Connection
 from saltlite.client.events import EventReader
 from saltlite.client.local import LocalClient
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes import link_channel as linkchannel
-from saltlite.master.processes import mworker
+from saltlite.master.processes import local_clients, mworker
 from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity, Refused, RejectedResults
 from saltlite.master.protocol.effects import MinionReport
 from saltlite.master.store.ports import RETURNS_SIZE
@@ -79,6 +82,8 @@ def _run(
     look()
     started.set()
     reactor.run()
+    for client in serves._clients:
+        client.channel.close()
 
 
 def within(seconds: float, look: Callable[[], object]) -> None:
@@ -165,3 +170,94 @@ def test_a_report_that_cannot_be_handled_is_left_out_and_costs_nobody_else(tmp_p
     assert [one.id for one in store.returns(made.jid)] == ["web2"]
     assert b"committed" in asked[0]
     assert b"uncommitted" not in asked[0]
+
+
+@contextmanager
+def user_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Reactor, mworker.MWorker, str]]:
+    """An MWorker for which this process is an ordinary user, with small limits; its socket."""
+    monkeypatch.setattr(mworker, "UNREAD_MAX", 20_000)
+    monkeypatch.setattr(local_clients, "UNREAD_MAX", 20_000)
+    monkeypatch.setattr(mworker, "USER_UNREAD_MAX", 100_000)
+    reactor = Reactor()
+    who = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+    terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset())
+    path = str(folder / "master.ipc")
+    listener = listen_unix(path, 0o600)
+    serves = mworker.MWorker(
+        reactor,
+        lambda link: Master(MemoryStore(MemoryStoreDisk()), SystemClock(), who, terms, link, *inventory()),
+        no_files(reactor),
+        linkchannel.LinkAddress(str(folder / "link.ipc"), os.geteuid()),
+    )
+    serves.serve(listener)
+    try:
+        yield reactor, serves, path
+    finally:
+        listener.close()
+        for client in serves._clients:
+            client.channel.close()
+
+
+def connected(path: str) -> socket.socket:
+    """A client with a small buffer in the kernel, that never waits."""
+    sock = socket.socket(socket.AF_UNIX)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.connect(path)
+    sock.setblocking(False)
+    return sock
+
+
+def run_for(reactor: Reactor, seconds: float) -> None:
+    reactor.call_later(seconds, reactor.stop)
+    reactor.run()
+
+
+def unread(serves: mworker.MWorker) -> list[int]:
+    return [client.channel.buffered for client in serves._clients]
+
+
+def test_a_user_who_does_not_read_fills_little_memory_and_gets_every_answer_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = pack({"v": 1, "verb": "whoami" * 100})  # its refusal is larger than a kernel buffer holds many of
+    frame = len(request).to_bytes(4, "big") + request
+    asked, answered, received = 0, 0, b""
+    with user_of(tmp_path, monkeypatch) as (reactor, serves, path), connected(path) as sock:
+        run_for(reactor, mworker.LINK_WAIT_S + 0.1)
+        for _ in range(30):
+            with contextlib.suppress(BlockingIOError):
+                while asked < 8000:
+                    assert sock.send(frame) == len(frame)
+                    asked += 1
+            run_for(reactor, 0.05)
+        assert max(unread(serves)) <= 21_000
+        assert max(unread(serves)) > 20_000, "the client was not slow enough to test anything"
+        for _ in range(400):
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    received += sock.recv(65536)
+            while len(received) >= 4 and len(received) >= 4 + int.from_bytes(received[:4], "big"):
+                received = received[4 + int.from_bytes(received[:4], "big") :]
+                answered += 1
+            if answered == asked:
+                break
+            run_for(reactor, 0.05)
+    assert answered == asked
+
+
+def test_connections_of_one_user_that_are_not_read_are_closed_above_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = pack({"v": 1, "verb": "whoami" * 100})
+    frame = len(request).to_bytes(4, "big") + request
+    with user_of(tmp_path, monkeypatch) as (reactor, serves, path), contextlib.ExitStack() as stack:
+        run_for(reactor, mworker.LINK_WAIT_S + 0.1)
+        clients = [stack.enter_context(connected(path)) for _ in range(12)]
+        for _ in range(40):
+            for sock in clients:
+                with contextlib.suppress(BlockingIOError, BrokenPipeError):
+                    for _ in range(200):
+                        assert sock.send(frame) == len(frame)
+            run_for(reactor, 0.05)
+            assert sum(unread(serves)) <= 100_000 + 1_000
+        assert 0 < len(serves._clients) < len(clients)

@@ -222,6 +222,36 @@ def test_a_channel_paused_in_a_batch_delivers_nothing_more_until_it_is_resumed(r
         channel.close()
 
 
+def test_a_channel_that_reads_little_leaves_the_rest_to_the_kernel(reactor: Reactor) -> None:
+    left, right = socket.socketpair()
+    batches: list[list[bytes]] = []
+    large: list[int] = []
+
+    def on_batch(batch: list[bytes]) -> None:
+        batches.append(batch)
+        channel.pause_reading()
+
+    channel = Channel(reactor, left, on_batch, lambda _reason: None, message_max=10_000, send_buffer_max=10_000)
+    channel.read_little(100, lambda: large.append(len(batches)))
+    message = struct.pack(">I", 20) + bytes(20)
+    with right:
+        right.send(message * 50 + struct.pack(">I", 5000) + bytes(5000) + message)
+        until(reactor, lambda: bool(batches))
+        assert len(batches[0]) == 100 // len(message)
+        for _ in range(50):
+            channel.resume_reading()
+            before = len(batches)
+            until(reactor, lambda before=before: len(batches) > before)  # type: ignore[misc]  # bound at once
+            if large:
+                break
+        assert max(map(len, batches)) <= 100 // len(message) + 1
+        channel.resume_reading()
+        until(reactor, lambda: sum(map(len, batches)) >= 51)
+        assert len(large) == 1
+        assert [len(data) for batch in batches for data in batch][:51] == [20] * 50 + [5000]
+        channel.close()
+
+
 def test_close_still_sends_what_the_kernel_takes_and_reports_nothing(
     reactor: Reactor, raw: tuple[End, socket.socket]
 ) -> None:

@@ -9,7 +9,10 @@ import pytest
 
 from saltlite.master.processes.local_clients import (
     BURST_S,
+    LARGE_PER_USER,
     SHARE,
+    UNREAD_MAX,
+    UNREAD_S,
     USER_CONNECTIONS_MAX,
     ClientQueue,
     LocalClients,
@@ -55,6 +58,7 @@ class Channel:
 
     def __init__(self) -> None:
         self.reads = True
+        self.buffered = 0
 
     def pause_reading(self) -> None:
         self.reads = False
@@ -195,3 +199,48 @@ def test_a_user_alone_has_half_of_the_connections() -> None:
         guests.came(1001, 0.0, is_user=True)
         count += 1
     assert count == USER_CONNECTIONS_MAX // 2
+
+
+def test_requests_wait_while_the_answers_of_their_connection_are_not_read(place: Place) -> None:
+    stalled, other = place.line("quick"), place.line("quick")
+    channel = cast("Channel", stalled.channel)
+    channel.buffered = UNREAD_MAX + 1
+    place.turns.arrived(stalled, [b"1"])
+    place.turns.arrived(other, [b"2"])
+    place.run(5)
+    assert [data for _user, data in place.done] == [b"2"]
+    channel.buffered = UNREAD_MAX
+    place.hand.clock += UNREAD_S
+    place.run(5)
+    assert [data for _user, data in place.done] == [b"2", b"1"]
+    assert channel.reads
+
+
+def test_few_large_messages_of_one_user_are_received_at_once(place: Place) -> None:
+    lines = [place.line("quick") for _ in range(LARGE_PER_USER + 2)]
+    channels = [cast("Channel", line.channel) for line in lines]
+    for line in lines:
+        place.turns.large_began(line)
+    assert [channel.reads for channel in channels] == [True] * LARGE_PER_USER + [False, False]
+    other = place.line("other")
+    place.turns.large_began(other)
+    assert cast("Channel", other.channel).reads  # another user has slots too
+    place.turns.left(lines[0])  # a connection that ends frees its slot, and so does a message that is whole
+    assert channels[-2].reads
+    place.turns.arrived(lines[1], [b"x"])
+    assert channels[-1].reads
+    place.run(5)
+    assert channels[1].reads
+
+
+def test_a_large_message_that_waits_is_not_read_because_an_earlier_request_ended(place: Place) -> None:
+    lines = [place.line("quick") for _ in range(LARGE_PER_USER + 1)]
+    last = cast("Channel", lines[-1].channel)
+    for line in lines[:-1]:
+        place.turns.large_began(line)
+    place.turns.arrived(lines[-1], [b"small"])
+    place.turns.large_began(lines[-1])  # it came in the same turn
+    place.run(5)
+    assert not last.reads
+    place.turns.left(lines[0])
+    assert last.reads

@@ -339,6 +339,11 @@ VERBS: dict[str, OperatorVerb] = {
 
 def handle_request(master: Master, principal: Principal, request: object) -> Answer:
     """The answer to one request of a client. Raises SaltliteError, whose message and exit code are the answer."""
+    return carry_out(master, *checked_request(master, principal, request))
+
+
+def checked_request(master: Master, principal: Principal, request: object) -> tuple[Principal, str, Request]:
+    """The principal (of the token, if there is one), the verb and the fields of a request. Raises SaltliteError."""
     if not isinstance(request, dict):
         raise UsageError("a request is a map")
     if request.get("v") != PROTOCOL_VERSION or request["v"] is True:
@@ -352,7 +357,7 @@ def handle_request(master: Master, principal: Principal, request: object) -> Ans
     _check(str(name), verb, request)
     if "token" in request:
         principal = master.logins.holder(master.store, request["token"], master.clock.wall())
-    return carry_out(master, principal, str(name), request)
+    return principal, str(name), request
 
 
 def carry_out(master: Master, principal: Principal, name: str, request: Request) -> Answer:

@@ -3,10 +3,15 @@
 Requests of operators run when they arrive. All others are queued by user, and the user who has used the least CPU time
 of this process comes next. A connection is read again only when all requests from it have run, so neither many
 requests nor slow ones of one user delay others by more than one request.
+
+What a user may fill of this process's memory is limited too: few of his large messages are received at once, and his
+requests wait while their connection has answers that its client does not read.
 """
 
 from __future__ import annotations
 
+import functools
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator
@@ -15,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from saltlite.auth.acl import Principal
-from saltlite.limits import RateLimiter
+from saltlite.limits import FairSemaphore, RateLimiter
 from saltlite.platform.privileges import groups_of, name_of
 from saltlite.platform.reactor import Reactor, Timer
 from saltlite.platform.stream import CONNECTIONS_MAX
@@ -28,6 +33,12 @@ BURST_S = 1.0
 """CPU seconds that such a user may use at once after a quiet time."""
 USER_CONNECTIONS_MAX = CONNECTIONS_MAX - 64
 """Connections to one MWorker for all users together; the others are for operators."""
+LARGE_PER_USER = 4
+"""Large messages of one user that one MWorker receives at once; his other connections wait for their turn."""
+UNREAD_MAX = 1024 * 1024
+"""Unsent bytes of a connection above which its requests wait, and its stream pauses."""
+UNREAD_S = 0.05
+"""How often such a connection is looked at."""
 
 
 class LocalClients:
@@ -62,8 +73,11 @@ class LocalClients:
             del self._connections[uid]
 
 
-class Reading(Protocol):
+class ClientChannel(Protocol):
     """A connection whose reading can be paused."""
+
+    @property
+    def buffered(self) -> int: ...
 
     def pause_reading(self) -> None: ...
 
@@ -74,11 +88,13 @@ class Reading(Protocol):
 class ClientQueue:
     """One connection of a user, and its requests that have not run yet."""
 
-    channel: Reading
+    channel: ClientChannel
     user: Hashable
-    """Who pays for its next request: the uid, or the token of its last request."""
+    """Who pays for its next request: the uid of its last request's principal."""
     carry_out: Callable[[bytes], None]
     waiting: deque[bytes] = field(default_factory=deque)
+    awaits_large: bool = False
+    """Whether its large message waits until others of its user are whole."""
 
 
 class RequestScheduler:
@@ -91,10 +107,18 @@ class RequestScheduler:
         self._shares = RateLimiter(SHARE, BURST_S)
         self._queues: dict[Hashable, deque[ClientQueue]] = {}
         """By user: the queues with requests, in order."""
+        self._large: FairSemaphore[ClientQueue] = FairSemaphore(sys.maxsize, LARGE_PER_USER)
         self._timer: Timer | None = None
+
+    def large_began(self, queue: ClientQueue) -> None:
+        """A large message of this connection begins; the rest is read when its user has a free slot."""
+        if not self._large.acquire(queue, str(queue.user)):
+            queue.awaits_large = True
+            queue.channel.pause_reading()
 
     def arrived(self, queue: ClientQueue, batch: list[bytes]) -> None:
         """Add requests; the connection is not read again until they have run."""
+        self._large_ended(queue)
         queue.channel.pause_reading()
         is_new = not queue.waiting
         queue.waiting.extend(batch)
@@ -104,6 +128,7 @@ class RequestScheduler:
 
     def left(self, queue: ClientQueue) -> None:
         """The connection ended: drop its requests."""
+        self._large_ended(queue)
         queue.waiting.clear()
 
     @contextmanager
@@ -118,6 +143,21 @@ class RequestScheduler:
     def wait_s(self, user: Hashable) -> float:
         """Seconds until that user may use more CPU time here."""
         return self._shares.wait_s(user, self._reactor.now(), 0.0)
+
+    def _large_ended(self, queue: ClientQueue) -> None:
+        for other in self._large.release(queue):
+            other.awaits_large = False
+            self._read_on(other)
+
+    @staticmethod
+    def _read_on(queue: ClientQueue) -> None:
+        if not queue.waiting and not queue.awaits_large:
+            queue.channel.resume_reading()
+
+    def _try_again(self, queue: ClientQueue) -> None:
+        if queue.waiting:
+            self._queues.setdefault(queue.user, deque()).append(queue)
+            self._next(0.0)
 
     def _next(self, wait_s: float) -> None:
         if self._timer is not None:
@@ -138,13 +178,15 @@ class RequestScheduler:
         queue = queues.popleft()
         if not queues:
             del self._queues[user]
-        if queue.waiting:
+        if queue.waiting and queue.channel.buffered > UNREAD_MAX:
+            self._reactor.call_later(UNREAD_S, functools.partial(self._try_again, queue))
+        elif queue.waiting:
             began = self._cpu_s()
             queue.carry_out(queue.waiting.popleft())
             self._shares.spend(queue.user, now, self._cpu_s() - began)
             if queue.waiting:
                 self._queues.setdefault(queue.user, deque()).append(queue)
             else:
-                queue.channel.resume_reading()
+                self._read_on(queue)
         if self._queues and self._timer is None:
             self._next(0.0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from saltlite.master.handlers.documents import FOR_FILES, DocumentBuffer, answer
 from saltlite.master.handlers.events import EventStream, report_ended_turns
 from saltlite.master.handlers.jobs import JobFollower
 from saltlite.master.handlers.keys import handle_decide, handle_suspect
-from saltlite.master.handlers.operator_verbs import VERBS, handle_request
+from saltlite.master.handlers.operator_verbs import VERBS, carry_out, checked_request
 from saltlite.master.handlers.results import (
     Reported,
     Settled,
@@ -37,7 +37,7 @@ from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.auth_process import Backends, PasswordVerdict
 from saltlite.master.processes.context import Answer, Follow, LoginCheck, Master, Stream, Watch
 from saltlite.master.processes.link_channel import LinkAddress, LinkChannel
-from saltlite.master.processes.local_clients import ClientQueue, LocalClients, RequestScheduler
+from saltlite.master.processes.local_clients import UNREAD_MAX, ClientQueue, LocalClients, RequestScheduler
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint
 from saltlite.platform.logs import DEFECT, log_defect, supervised
@@ -193,8 +193,10 @@ USER_MESSAGE_MAX = 512 * 1024
 """The largest request of a user: a job with 64 KiB of arguments and a list of ten thousand targets."""
 RECHECK_S = 5.0
 """How often the tokens of open streams are checked."""
-CLIENT_AHEAD_MAX = 16 * 1024 * 1024
-"""Unsent bytes of a client above which its stream pauses."""
+USER_READ_TURN = 8 * 1024
+"""Bytes of a user's connection that are read in one turn: requests wait in the kernel rather than in the MWorker."""
+USER_UNREAD_MAX = 32 * 1024 * 1024
+"""Unsent bytes of all connections of one user. Above it, the one with the most is disconnected."""
 CLIENT_BUFFER_MAX = 128 * 1024 * 1024
 """Unsent bytes above which a client is disconnected. It reconnects with its cursor, and loses nothing."""
 
@@ -454,11 +456,12 @@ class MWorker:
             on_batch,
             on_close,
             message_max=USER_MESSAGE_MAX if is_user else CLIENT_MESSAGE_MAX,
-            send_buffer_max=CLIENT_BUFFER_MAX,
+            send_buffer_max=USER_UNREAD_MAX if is_user else CLIENT_BUFFER_MAX,
         )
         client = Client(channel, self._local_clients.came(peer.uid, self._reactor.now(), is_user=is_user))
         if is_user:
             client.queue = ClientQueue(channel, peer.uid, functools.partial(self._request, client))
+            channel.read_little(USER_READ_TURN, functools.partial(self._scheduler.large_began, client.queue))
         self._clients[client] = None
 
     def _forget(self, client: Client) -> None:
@@ -478,7 +481,7 @@ class MWorker:
         client.sent_at = 0.0
         client.token = ""
         try:
-            request = codec.decode(data, codec.LOCAL)
+            request = codec.decode(data, codec.LOCAL if client.queue is None else codec.USER)
         except ProtocolError as error:
             self._send(client, {"ok": False, "exit": 2, "error": f"the request could not be read: {error}"})
             return
@@ -488,12 +491,14 @@ class MWorker:
     def _handle(self, client: Client, request: object) -> None:
         refuse_ended(self._marks.board, client.turn)
         if client.queue is not None:
-            # Users of the API share a uid; their tokens distinguish them.
-            token = request.get("token") if isinstance(request, dict) else None
-            client.queue.user = token if isinstance(token, str) else client.principal.uid
-        answer = handle_request(self._master, client.principal, request)
-        if answer.follow is not None and isinstance(request, dict):
-            client.token = request.get("token", "")
+            client.queue.user = client.principal.uid
+        principal, verb, fields = checked_request(self._master, client.principal, request)
+        if client.queue is not None:
+            # Users of the API share a uid; their logins distinguish them. A token that is not valid distinguishes none.
+            client.queue.user = principal.uid
+        answer = carry_out(self._master, principal, verb, fields)
+        if answer.follow is not None:
+            client.token = fields.get("token", "")
         self._answer(client, answer)
 
     def _supervised(self, client: Client, work: Callable[[], None]) -> None:
@@ -562,7 +567,7 @@ class MWorker:
         client.news_due = False
         if client.stream is None or client not in self._clients:
             return
-        if client.channel.buffered > CLIENT_AHEAD_MAX:
+        if client.channel.buffered > UNREAD_MAX:
             self._send_later(client, NEWS_S)
             return
         stream = client.stream
@@ -594,3 +599,17 @@ class MWorker:
     def _send(self, client: Client, message: dict[str, Any]) -> None:
         # Our own answers are encoded without the limits for data of strangers.
         client.channel.send(pack(message))
+        # While every connection is below its share, all of them together are below the limit.
+        if client.queue is not None and client.channel.buffered * len(self._clients) > USER_UNREAD_MAX:
+            self._limit_unread(client.queue.user)
+
+    def _limit_unread(self, user: Hashable) -> None:
+        """Disconnect the connection of this user with the most unsent bytes, if all of them together have too many."""
+        every = [client for client in self._clients if client.queue is not None and client.queue.user == user]
+        if sum(client.channel.buffered for client in every) <= USER_UNREAD_MAX:
+            return
+        slowest = max(every, key=lambda client: client.channel.buffered)
+        log.info("a connection of %s is closed: its client does not read", slowest.principal)
+        slowest.stream = None
+        slowest.channel.close()
+        self._forget(slowest)
