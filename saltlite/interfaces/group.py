@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from saltlite.interfaces.smi.declare import Interface
+from saltlite.interfaces import Interface
 
 
 class GroupInfo(TypedDict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypedDict
 
-from saltlite.interfaces.smi.declare import Interface
+from saltlite.interfaces import Interface
 
 
 class PackageChange(TypedDict):

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from saltlite.errors import UsageError
-from saltlite.interfaces.smi.differences import compare
+from saltlite.interfaces.smi.contract import compare
 from saltlite.lint.source import Declaration, SourceFunction, SourceInterface, SourceModule, Unread
 
 _BREAKING = {

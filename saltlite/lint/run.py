@@ -15,8 +15,8 @@ from typing import Any
 
 import saltlite
 from saltlite.errors import UsageError
-from saltlite.interfaces.smi.declare import Platforms
-from saltlite.interfaces.smi.differences import DifferenceLevel, compare
+from saltlite.interfaces import Platforms
+from saltlite.interfaces.smi.contract import DifferenceLevel, compare
 from saltlite.lint.source import (
     FunctionDefinition,
     SourceFunction,

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack, get_origin
 
-from saltlite.decorators.notes import collecting
+from saltlite.decorators import collecting
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, InterfaceError, SaltInvocationError
 from saltlite.loader.executors import Chain
 from saltlite.loader.failure import FunctionUnavailable

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from saltlite.interfaces import Interface, virtual_name
 from saltlite.interfaces.smi.contract import Binding, Contract, Mode, ReturnCheck, contract_of
-from saltlite.interfaces.smi.declare import Interface, virtual_name
 from saltlite.loader.failure import FailureKind, failure_of, load_deadline
 from saltlite.loader.index import ModuleFile
 from saltlite.loader.module_builder import build_module

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saltlite.decorators.notes import note
+from saltlite.decorators import note
 from saltlite.loader.dunders import LazyFunctions
 from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.index import Index, build_index

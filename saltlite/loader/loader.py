@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from saltlite.decorators.notes import note
+from saltlite.decorators import note
 from saltlite.interfaces.smi.contract import STUBS, Binding, FunctionState
 from saltlite.loader import scan
 from saltlite.loader.contracts import Contracts

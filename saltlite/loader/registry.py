@@ -39,8 +39,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from saltlite.decorators.dependency import requirements_of
-from saltlite.interfaces.smi.declare import Interface, interface_in, virtual_name
+from saltlite.decorators import requirements_of
+from saltlite.interfaces import Interface, interface_in, virtual_name
 from saltlite.loader.failure import DeadlineError, Failure, FailureKind, failure_of, load_deadline
 from saltlite.loader.index import Index, ModuleFile
 from saltlite.loader.module_builder import Interfaces, SubmoduleLoader, build_module

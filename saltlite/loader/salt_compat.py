@@ -29,7 +29,7 @@ from types import ModuleType
 from typing import Any
 
 from saltlite import errors
-from saltlite.decorators.dependency import MARK, Requirement, requirements_of
+from saltlite.decorators import MARK, Requirement, requirements_of
 from saltlite.loader.dunders import Injected, LazyFunctions, ModuleView
 from saltlite.loader.index import SALT_RANK, Index, ModuleFile, cached_index_at
 from saltlite.loader.search_path import GRAINS, MODULES, SALT, SALTS, Layer, entry_places, salt_folder

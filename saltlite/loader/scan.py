@@ -15,6 +15,7 @@ So do those that a shipped package imports from a shared file (`from saltlite.pl
 from __future__ import annotations
 
 import ast
+import copy
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -399,18 +400,33 @@ def top_functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
     """Every function that the body may bind, also inside conditions.
 
     These are `def`, `async def`, `name = lambda`, and second names: `name = function`, or Salt's
-    `name = alias_function(function, …)`.
+    `name = alias_function(function, …)`. A function with `@same_parameters(model)` has the parameters of its model.
     """
     seen: dict[str, Function] = {}
     for statement in _statements(tree.body):
         if isinstance(statement, _FUNCTION):
-            seen[statement.name] = statement
-            yield statement.name, statement
+            seen[statement.name] = _with_parameters_of_model(statement, seen)
+            yield statement.name, seen[statement.name]
         elif isinstance(statement, ast.Assign) and (function := _bound(statement.value, seen)) is not None:
             for target in statement.targets:
                 if isinstance(target, ast.Name):
                     seen[target.id] = function
                     yield target.id, function
+
+
+def _with_parameters_of_model(
+    function: ast.FunctionDef | ast.AsyncFunctionDef, seen: Mapping[str, Function]
+) -> ast.FunctionDef | ast.AsyncFunctionDef:
+    for decorator in function.decorator_list:
+        match decorator:
+            case ast.Call(func=called, args=[ast.Name(id=model)]) if (
+                _last_name(called) == "same_parameters" and model in seen
+            ):
+                found = copy.copy(function)
+                found.args = seen[model].args
+                found.decorator_list = [other for other in function.decorator_list if other is not decorator]
+                return found
+    return function
 
 
 def _bound(value: ast.expr, seen: Mapping[str, Function]) -> Function | None:

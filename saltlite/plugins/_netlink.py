@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import socket
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from saltlite.errors import CommandExecutionError
+
+if TYPE_CHECKING:
+    import socket
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -18,6 +20,8 @@ _ANSWER = -2
 """Offset of an answer's type from its request's."""
 _DONE, _ERROR = 3, 2
 _REQUEST, _DUMP = 0x1, 0x300
+_FAMILIES = {4: 2, 6: 10}
+"""Version of IP -> address family of Linux, as in `socket`, which only a request imports."""
 _REPLY_TIMEOUT_S = 2.0
 _HEADER = struct.Struct("=IHHII")
 _UP, _SECONDARY = 0x1, 0x1
@@ -76,7 +80,7 @@ def addresses() -> list[Assigned]:
         data = _attributes(body[8:])
         # On a point-to-point link attribute 1 is the peer's address and attribute 2 the local one.
         raw = data.get(2) or data.get(1)
-        if family not in (socket.AF_INET, socket.AF_INET6) or not raw:
+        if family not in _FAMILIES.values() or not raw:
             continue
         broadcast = str(ipaddress.ip_address(data[4])) if len(data.get(4, b"")) == 4 else None
         word = _SCOPES.get(scope, str(scope))
@@ -89,7 +93,7 @@ def addresses() -> list[Assigned]:
 
 def neighbours(version: int) -> dict[str, str]:
     """Hardware address -> address of the neighbours that answered. Raises CommandExecutionError."""
-    family = socket.AF_INET if version == 4 else socket.AF_INET6
+    family = _FAMILIES[version]
     found = {}
     for body in _ask(_GET_NEIGHBOUR, struct.pack("=B11x", family)):
         theirs, _, state = struct.unpack_from("=B3xiH", body)
@@ -102,7 +106,7 @@ def neighbours(version: int) -> dict[str, str]:
 def route_to(address: Address) -> Route:
     """Return the route to an address. Raises CommandExecutionError when there is none."""
     raw = address.packed
-    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    family = _FAMILIES[address.version]
     request = struct.pack("=BBBBBBBBI", family, len(raw) * 8, 0, 0, 0, 0, 0, 0, 0)
     request += struct.pack("=HH", 4 + len(raw), 1) + raw
     for body in _ask(_GET_ROUTE, request, dump=False):
@@ -114,6 +118,8 @@ def route_to(address: Address) -> Route:
 
 def _ask(kind: int, body: bytes, *, dump: bool = True) -> Iterator[bytes]:
     """Send a request and iterate over the bodies of all answers."""
+    import socket  # noqa: PLC0415 - it costs more than all else here, and most jobs of `network` ask nothing
+
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as link:
             link.settimeout(_REPLY_TIMEOUT_S)

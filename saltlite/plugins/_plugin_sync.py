@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from saltlite.decorators.notes import note
+from saltlite.decorators import note
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
 from saltlite.model.files import BASE_ENV, SyncRules, names_text, read_filter
 

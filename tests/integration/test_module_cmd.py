@@ -14,7 +14,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from saltlite.plugins.modules import _command
+from saltlite.plugins.modules import _programs
 
 INDEX = build_index(search_layers({}))
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a command as another user")
@@ -174,7 +174,7 @@ def test_a_time_limit_kills_the_whole_tree_and_keeps_the_output(tmp_path: Path) 
 
 
 def test_output_beyond_the_limit_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_command, "OUTPUT_BYTES_MAX", 1000)
+    monkeypatch.setattr(_programs, "OUTPUT_BYTES_MAX", 1000)
     value = typed("cmd.run", "head -c 5000 /dev/zero | tr '\\0' x").value
     assert value.startswith("x" * 1000 + "\n[4000 more bytes of output were dropped")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.server
+import importlib
 import ipaddress
 import os
 import pwd
@@ -355,10 +356,10 @@ def test_a_key_is_in_a_folder_in_which_its_user_can_put_nothing(
         Path(place).write_text("key")
         return place
 
-    from saltlite.plugins.modules.git import program
+    remotes = importlib.import_module("saltlite.plugins.modules.git.remotes")
 
-    monkeypatch.setattr(program, "__salt__", {"cp.get_file": fetched}, raising=False)
-    key, _ = program._key("salt://key", str(tmp_path), {"user": "nobody"})
+    monkeypatch.setattr(remotes, "__salt__", {"cp.get_file": fetched}, raising=False)
+    key, _ = remotes._key("salt://key", str(tmp_path), {"user": "nobody"})
     status = Path(key).stat()
     assert (status.st_uid, status.st_mode & 0o777) == (pwd.getpwnam("nobody").pw_uid, 0o600)
     assert (tmp_path.stat().st_uid, tmp_path.stat().st_mode & 0o777) == (0, 0o711)

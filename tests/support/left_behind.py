@@ -30,7 +30,7 @@ from typing import Any
 
 from saltlite.minion.jobs.process_state import ProcessState
 from saltlite.platform.process import adopt_orphans
-from saltlite.plugins.modules import _command
+from saltlite.plugins.modules import _programs
 
 CASES: dict[str, Callable[[], Any]] = {}
 HARMLESS: dict[str, Callable[[], Any]] = {}
@@ -55,9 +55,9 @@ def cached(value: int) -> int:
     return value
 
 
-_command.a_cache = cached  # type: ignore[attr-defined]
-_command.a_list = [1]  # type: ignore[attr-defined]
-_command.a_table = {"a": 1}  # type: ignore[attr-defined]
+_programs.a_cache = cached  # type: ignore[attr-defined]
+_programs.a_list = [1]  # type: ignore[attr-defined]
+_programs.a_table = {"a": 1}  # type: ignore[attr-defined]
 
 
 @case
@@ -282,22 +282,22 @@ def memory() -> None:
 
 @case
 def module_name_bound() -> None:
-    _command.left = 1  # type: ignore[attr-defined]
+    _programs.left = 1  # type: ignore[attr-defined]
 
 
 @case
 def module_name_rebound() -> None:
-    _command.a_list = [1]  # type: ignore[attr-defined]
+    _programs.a_list = [1]  # type: ignore[attr-defined]
 
 
 @case
 def module_list() -> None:
-    _command.a_list.append(2)  # type: ignore[attr-defined]
+    _programs.a_list.append(2)  # type: ignore[attr-defined]
 
 
 @case
 def module_table_value() -> None:
-    _command.a_table["a"] = 2  # type: ignore[attr-defined]
+    _programs.a_table["a"] = 2  # type: ignore[attr-defined]
 
 
 @case

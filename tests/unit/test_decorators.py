@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from typing import Any
 
 import pytest
 
+from saltlite import decorators
 from saltlite.decorators import (
+    NOTES_MAX,
     allow_one_of,
+    collecting,
     depends,
     ensure_unicode_args,
     ignores_kwargs,
     is_deprecated,
     memoize,
+    note,
     require_one_of,
+    requirements_of,
+    same_parameters,
     timing,
     which,
     which_bin,
     with_deprecated,
 )
-from saltlite.decorators import dependency as dependency_module
-from saltlite.decorators.dependency import requirements_of
-from saltlite.decorators.notes import NOTES_MAX, collecting, note
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
 
 
@@ -116,8 +120,8 @@ def test_a_command_is_run_without_a_shell() -> None:
 
 
 def test_a_command_that_does_not_end_counts_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert dependency_module.COMMAND_SECONDS == 10
-    monkeypatch.setattr(dependency_module, "COMMAND_SECONDS", 0.05)
+    assert decorators.COMMAND_SECONDS == 10
+    monkeypatch.setattr(decorators, "COMMAND_SECONDS", 0.05)
     assert lacking("sleep 60", retcode=0) == "'sleep 60' to end within 0.05 s"
 
 
@@ -279,3 +283,15 @@ def test_notes_are_limited_and_outside_of_a_call_they_are_logged(caplog: pytest.
     assert len(notes) == NOTES_MAX
     note("nobody collects this")
     assert "nobody collects this" in caplog.text
+
+
+def test_a_function_with_the_parameters_of_another_is_called_as_the_other_and_does_its_own() -> None:
+    def model(name: str, count: int = 1, *, test: bool = False) -> list[str]:
+        return [name] * count
+
+    @same_parameters(model)
+    def shorter(*args: Any, **kwargs: Any) -> int:
+        return len(model(*args, **kwargs))
+
+    assert inspect.signature(shorter).parameters == inspect.signature(model).parameters
+    assert shorter("a", count=3) == 3

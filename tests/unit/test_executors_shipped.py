@@ -13,7 +13,7 @@ import pytest
 
 from saltlite.config.minion import MinionConfig
 from saltlite.config.options import opts_of
-from saltlite.decorators.notes import collecting
+from saltlite.decorators import collecting
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from saltlite.errors import UsageError
+from saltlite.interfaces import Interface
 from saltlite.interfaces.smi.contract import contract_of
-from saltlite.interfaces.smi.declare import Interface
 from saltlite.lint.interface import changes_between, generate, shared_signature, version_problem
 from saltlite.lint.source import SourceInterface, SourceModule, read_interfaces, read_module
 

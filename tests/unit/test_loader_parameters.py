@@ -67,6 +67,16 @@ def test_a_second_name_of_a_function_is_a_function_that_takes_the_same(value: st
     assert texts(f"def f(a): pass\ng = {value}") == ["f(a)", "g(a)"]
 
 
+@pytest.mark.parametrize("decorator", ["same_parameters(f)", "decorators.same_parameters(f)"])
+def test_a_function_may_have_the_parameters_of_one_above_it(decorator: str) -> None:
+    source = f"def f(a: str, *, b=1): pass\n@{decorator}\n@depends('x')\ndef g(*args, **kwargs): pass"
+    assert texts(source) == ["f(a:str,*,b=1)", "g(a:str,*,b=1)"]
+
+
+def test_a_function_with_the_parameters_of_an_unknown_one_takes_what_nobody_knows() -> None:
+    assert texts("@same_parameters(elsewhere)\ndef g(*args, **kwargs): pass") == ["g"]
+
+
 def test_a_name_for_anything_else_is_no_function() -> None:
     assert texts("log = getLogger(__name__)\nlimit = 5\nother = elsewhere\ndef f(): pass") == ["f()"]
 

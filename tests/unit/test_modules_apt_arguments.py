@@ -10,18 +10,18 @@ import pytest
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules import _packages
-from saltlite.plugins.modules.aptpkg import apt
+from saltlite.plugins.modules.aptpkg import packages
 
 
 @pytest.mark.parametrize("name", ["-o", "--help", "vim-", "", "a b", "^vim", "?installed", "vim;id", "vim/sid", "Vim"])
 def test_what_is_no_package_name_is_refused(name: str) -> None:
     with pytest.raises(SaltInvocationError, match="not the name of a package"):
-        apt.NAME_RULES.name(name)
+        packages.NAME_RULES.name(name)
 
 
 @pytest.mark.parametrize("name", ["g++", "libc6:i386", "python3.11", "0ad"])
 def test_package_names_pass(name: str) -> None:
-    assert apt.NAME_RULES.name(name) == name
+    assert packages.NAME_RULES.name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,13 @@ def test_package_names_pass(name: str) -> None:
     ],
 )
 def test_targets_of_a_call(one: Any, several: Any, wanted: Any, targets: list[str]) -> None:
-    assert apt.targets(one, several, wanted) == targets
+    assert packages.targets_of(one, several, wanted) == targets
 
 
 @pytest.mark.parametrize("version", ["-1", "1 2", "1;id", ""])
 def test_what_is_no_version_is_refused(version: str) -> None:
     with pytest.raises(SaltInvocationError, match="not a version"):
-        apt.NAME_RULES.version(version)
+        packages.NAME_RULES.version(version)
 
 
 def test_package_files_are_absolute_paths_that_exist(tmp_path: Path) -> None:
@@ -89,5 +89,5 @@ def test_unknown_keywords_are_refused_and_data_of_the_job_dropped() -> None:
 )
 def test_a_failure_of_apt_reads_as_a_sentence(stderr: str, text: str) -> None:
     with pytest.raises(CommandExecutionError) as caught:
-        apt.checked(subprocess.CompletedProcess(["apt-get"], 100, "", stderr))
+        packages.checked(subprocess.CompletedProcess(["apt-get"], 100, "", stderr))
     assert text in str(caught.value)

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from saltlite.decorators.notes import collecting
+from saltlite.decorators import collecting
 from saltlite.errors import InterfaceArgumentError, InterfaceNotImplemented
-from saltlite.interfaces.smi.contract import adapted
-from saltlite.interfaces.smi.differences import DifferenceLevel, compare
+from saltlite.interfaces.smi.contract import DifferenceLevel, adapted, compare
 
 DETAILS = {"status": "not_implemented"}
 

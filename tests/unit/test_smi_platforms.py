@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.interfaces.smi.declare import Platforms
+from saltlite.interfaces import Platforms
 
 
 @pytest.mark.parametrize(

@@ -39,9 +39,7 @@ def auth(username: str, password: str, **kwargs: Any) -> bool:
     """
     Whether the file has the name with this password.
 
-    CLI Example::
-
-        saltlite -T -a file '*' test.ping
+    CLI Example: ``saltlite -T -a file '*' test.ping``
     """
     del kwargs
     found = _entries().get(username)
@@ -57,9 +55,7 @@ def groups(username: str, **kwargs: Any) -> list[str]:
     """
     The groups that the file gives the user.
 
-    CLI Example::
-
-        saltlite acl explain file:fred '*' test.ping
+    CLI Example: ``saltlite acl explain file:fred '*' test.ping``
     """
     del kwargs
     return list(_entries().get(username, ("", ()))[1])

@@ -58,9 +58,7 @@ def auth(username: str, password: str, **kwargs: Any) -> bool:
     """
     Whether PAM takes the password and lets the user in now: an account that has expired is refused.
 
-    CLI Example::
-
-        saltlite -T -a pam '*' test.ping
+    CLI Example: ``saltlite -T -a pam '*' test.ping``
     """
     del kwargs
     if "\0" in username or "\0" in password:
@@ -72,9 +70,7 @@ def groups(username: str, **kwargs: Any) -> list[str]:
     """
     The groups of the user on this machine.
 
-    CLI Example::
-
-        saltlite acl explain pam:fred '*' test.ping
+    CLI Example: ``saltlite acl explain pam:fred '*' test.ping``
     """
     del kwargs
     try:

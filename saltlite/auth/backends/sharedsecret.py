@@ -19,9 +19,7 @@ def auth(username: str, password: str, **kwargs: Any) -> bool:
     """
     Whether the password is the secret; never, when there is none.
 
-    CLI Example::
-
-        saltlite -T -a sharedsecret '*' test.ping
+    CLI Example: ``saltlite -T -a sharedsecret '*' test.ping``
     """
     del username, kwargs
     secret = str(__opts__.get("sharedsecret") or "")

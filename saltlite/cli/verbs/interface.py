@@ -11,7 +11,7 @@ from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.output import columns, print_answer, width_for
 from saltlite.config.paths import require_path
 from saltlite.errors import UsageError
-from saltlite.interfaces.smi.declare import Platforms
+from saltlite.interfaces import Platforms
 from saltlite.lint.interface import Kind, changes_between, generate, version_problem
 from saltlite.lint.run import Severity, as_data, as_sarif, as_text, by_module, codes_table, lint, shipped_interfaces
 from saltlite.lint.source import SourceInterface, SourceModule, read_interfaces, read_module, read_tree

@@ -214,9 +214,7 @@ def get_configured_provider() -> Any:
 def avail_locations(call: str | None = None) -> dict[str, dict[str, Any]]:
     """Regions, by name; those where nothing can be created are left out.
 
-    CLI Example::
-
-        saltlite-cloud --list-locations my-droplets
+    CLI Example: ``saltlite-cloud --list-locations my-droplets``
     """
     no_action("avail_locations", "--list-locations", call)
     return {region["name"]: region for region in _account().rows("regions") if region.get("available", True)}
@@ -225,9 +223,7 @@ def avail_locations(call: str | None = None) -> dict[str, dict[str, Any]]:
 def avail_images(call: str | None = None) -> dict[str, dict[str, Any]]:
     """Images, by slug, or by name where they have none (as one's own snapshots).
 
-    CLI Example::
-
-        saltlite-cloud --list-images my-droplets
+    CLI Example: ``saltlite-cloud --list-images my-droplets``
     """
     no_action("avail_images", "--list-images", call)
     return {image.get("slug") or image["name"]: image for image in _account().rows("images")}
@@ -236,9 +232,7 @@ def avail_images(call: str | None = None) -> dict[str, dict[str, Any]]:
 def avail_sizes(call: str | None = None) -> dict[str, dict[str, Any]]:
     """Sizes, by slug.
 
-    CLI Example::
-
-        saltlite-cloud --list-sizes my-droplets
+    CLI Example: ``saltlite-cloud --list-sizes my-droplets``
     """
     no_action("avail_sizes", "--list-sizes", call)
     return {size["slug"]: size for size in _account().rows("sizes")}
@@ -247,9 +241,7 @@ def avail_sizes(call: str | None = None) -> dict[str, dict[str, Any]]:
 def list_nodes(call: str | None = None) -> dict[str, dict[str, Any]]:
     """The droplets with the six fields.
 
-    CLI Example::
-
-        saltlite-cloud -Q
+    CLI Example: ``saltlite-cloud -Q``
     """
     no_action("list_nodes", "-Q or --query", call)
     return {name: _six(droplet) for name, droplet in _account().droplets().items()}
@@ -258,9 +250,7 @@ def list_nodes(call: str | None = None) -> dict[str, dict[str, Any]]:
 def list_nodes_full(call: str | None = None) -> dict[str, dict[str, Any]]:
     """The droplets with all that the provider says of them, and the six fields.
 
-    CLI Example::
-
-        saltlite-cloud -F
+    CLI Example: ``saltlite-cloud -F``
     """
     no_action("list_nodes_full", "-F or --full-query", call)
     return {name: {**droplet, **_six(droplet)} for name, droplet in _account().droplets().items()}
@@ -269,9 +259,7 @@ def list_nodes_full(call: str | None = None) -> dict[str, dict[str, Any]]:
 def list_nodes_select(call: str | None = None) -> dict[str, dict[str, Any]]:
     """The droplets with the fields of `query.selection`.
 
-    CLI Example::
-
-        saltlite-cloud -S
+    CLI Example: ``saltlite-cloud -S``
     """
     no_action("list_nodes_select", "-S or --select-query", call)
     return cloud.list_nodes_select(list_nodes_full("function"), __opts__["query.selection"], call)
@@ -280,9 +268,7 @@ def list_nodes_select(call: str | None = None) -> dict[str, dict[str, Any]]:
 def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
     """All about one droplet.
 
-    CLI Example::
-
-        saltlite-cloud -a show_instance web1
+    CLI Example: ``saltlite-cloud -a show_instance web1``
     """
     only_action("show_instance", call)
     droplet = _account().droplet(name)
@@ -292,9 +278,7 @@ def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
 def start(name: str, call: str | None = None) -> dict[str, Any]:
     """Switch a droplet on.
 
-    CLI Example::
-
-        saltlite-cloud -a start web1
+    CLI Example: ``saltlite-cloud -a start web1``
     """
     only_action("start", call)
     return _six(_account().act(name, "power_on"))
@@ -303,9 +287,7 @@ def start(name: str, call: str | None = None) -> dict[str, Any]:
 def stop(name: str, call: str | None = None) -> dict[str, Any]:
     """Have a droplet shut itself down.
 
-    CLI Example::
-
-        saltlite-cloud -a stop web1
+    CLI Example: ``saltlite-cloud -a stop web1``
     """
     only_action("stop", call)
     return _six(_account().act(name, "shutdown"))
@@ -314,9 +296,7 @@ def stop(name: str, call: str | None = None) -> dict[str, Any]:
 def reboot(name: str, call: str | None = None) -> dict[str, Any]:
     """Have a droplet start anew.
 
-    CLI Example::
-
-        saltlite-cloud -a reboot web1
+    CLI Example: ``saltlite-cloud -a reboot web1``
     """
     only_action("reboot", call)
     return _six(_account().act(name, "reboot"))
@@ -325,9 +305,7 @@ def reboot(name: str, call: str | None = None) -> dict[str, Any]:
 def show_image(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
     """All about one image: its id, slug or name is `image`.
 
-    CLI Example::
-
-        saltlite-cloud -f show_image my-droplets image=debian-12-x64
+    CLI Example: ``saltlite-cloud -f show_image my-droplets image=debian-12-x64``
     """
     only_function("show_image", call)
     wanted = needed(kwargs, "image", "show_image")
@@ -340,9 +318,7 @@ def show_image(kwargs: Mapping[str, Any] | None = None, call: str | None = None)
 def list_keypairs(call: str | None = None) -> dict[str, dict[str, Any]]:
     """The SSH keys of the account, by name.
 
-    CLI Example::
-
-        saltlite-cloud -f list_keypairs my-droplets
+    CLI Example: ``saltlite-cloud -f list_keypairs my-droplets``
     """
     only_function("list_keypairs", call)
     return {key["name"]: key for key in _account().rows("account/keys", "ssh_keys")}
@@ -351,9 +327,7 @@ def list_keypairs(call: str | None = None) -> dict[str, dict[str, Any]]:
 def import_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
     """Add the public key in `file` to the account, as `keyname`.
 
-    CLI Example::
-
-        saltlite-cloud -f import_keypair my-droplets keyname=deploy file=/etc/saltlite/deploy.pub
+    CLI Example: ``saltlite-cloud -f import_keypair my-droplets keyname=deploy file=/etc/saltlite/deploy.pub``
     """
     only_function("import_keypair", call)
     name = needed(kwargs, "keyname", "import_keypair")
@@ -364,9 +338,7 @@ def import_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = N
 def remove_key(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
     """Remove the SSH key `keyname` from the account.
 
-    CLI Example::
-
-        saltlite-cloud -f remove_key my-droplets keyname=deploy
+    CLI Example: ``saltlite-cloud -f remove_key my-droplets keyname=deploy``
     """
     only_function("remove_key", call)
     name = needed(kwargs, "keyname", "remove_key")
@@ -378,9 +350,7 @@ def remove_key(kwargs: Mapping[str, Any] | None = None, call: str | None = None)
 def create(vm_: dict[str, Any]) -> dict[str, Any]:
     """Make a droplet and a minion of it. Raises SaltCloudException with what went wrong.
 
-    CLI Example::
-
-        saltlite-cloud -p small web1
+    CLI Example: ``saltlite-cloud -p small web1``
     """
     tell("creating", "starting create", vm_)
     key_file = _setting("ssh_key_file", vm_)
@@ -409,9 +379,7 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
 def destroy(name: str, call: str | None = None) -> dict[str, Any]:
     """Delete a droplet; it is gone when this returns.
 
-    CLI Example::
-
-        saltlite-cloud -d web1
+    CLI Example: ``saltlite-cloud -d web1``
     """
     no_function("destroy", "-d or --destroy", call)
     droplet = _account().droplet(name)

@@ -93,9 +93,7 @@ def get_configured_provider() -> Any:
 def avail_locations(call: str | None = None) -> dict[str, dict[str, Any]]:
     """The regions that these credentials may use.
 
-    CLI Example::
-
-        saltlite-cloud --list-locations my-ec2
+    CLI Example: ``saltlite-cloud --list-locations my-ec2``
     """
     no_action("avail_locations", "--list-locations", call)
     regions = _ec2().ask("describe_regions")["Regions"]
@@ -118,9 +116,7 @@ def avail_images(kwargs: Mapping[str, Any] | None = None, call: str | None = Non
 def avail_sizes(call: str | None = None) -> dict[str, dict[str, Any]]:
     """The sizes of the location, with virtual CPUs and memory in MiB.
 
-    CLI Example::
-
-        saltlite-cloud --list-sizes my-ec2
+    CLI Example: ``saltlite-cloud --list-sizes my-ec2``
     """
     no_action("avail_sizes", "--list-sizes", call)
     return {
@@ -137,9 +133,7 @@ def avail_sizes(call: str | None = None) -> dict[str, dict[str, Any]]:
 def list_availability_zones(call: str | None = None) -> dict[str, str]:
     """The zones of the location, and their states.
 
-    CLI Example::
-
-        saltlite-cloud -f list_availability_zones my-ec2
+    CLI Example: ``saltlite-cloud -f list_availability_zones my-ec2``
     """
     only_function("list_availability_zones", call)
     zones = _ec2().ask("describe_availability_zones")["AvailabilityZones"]
@@ -149,9 +143,7 @@ def list_availability_zones(call: str | None = None) -> dict[str, str]:
 def list_nodes(call: str | None = None) -> dict[str, dict[str, Any]]:
     """The machines with the six fields.
 
-    CLI Example::
-
-        saltlite-cloud -Q
+    CLI Example: ``saltlite-cloud -Q``
     """
     no_action("list_nodes", "-Q or --query", call)
     return {name: six(machine) for name, machine in _machines().by_name().items()}
@@ -160,9 +152,7 @@ def list_nodes(call: str | None = None) -> dict[str, dict[str, Any]]:
 def list_nodes_full(call: str | None = None) -> dict[str, dict[str, Any]]:
     """The machines with all that the API says of them, and the six fields.
 
-    CLI Example::
-
-        saltlite-cloud -F
+    CLI Example: ``saltlite-cloud -F``
     """
     no_action("list_nodes_full", "-F or --full-query", call)
     return {name: {**machine, **six(machine)} for name, machine in _machines().by_name().items()}
@@ -171,9 +161,7 @@ def list_nodes_full(call: str | None = None) -> dict[str, dict[str, Any]]:
 def list_nodes_select(call: str | None = None) -> dict[str, dict[str, Any]]:
     """The machines with the fields of `query.selection`.
 
-    CLI Example::
-
-        saltlite-cloud -S
+    CLI Example: ``saltlite-cloud -S``
     """
     no_action("list_nodes_select", "-S or --select-query", call)
     return cloud.list_nodes_select(list_nodes_full("function"), __opts__["query.selection"], call)
@@ -182,9 +170,7 @@ def list_nodes_select(call: str | None = None) -> dict[str, dict[str, Any]]:
 def list_nodes_min(call: str | None = None) -> dict[str, dict[str, Any]]:
     """The names that are taken, and also those of machines made here that Amazon does not list yet.
 
-    CLI Example::
-
-        saltlite-cloud -f list_nodes_min my-ec2
+    CLI Example: ``saltlite-cloud -f list_nodes_min my-ec2``
     """
     no_action("list_nodes_min", "-f list_nodes_min", call)
     location = _ec2().location
@@ -197,9 +183,7 @@ def list_nodes_min(call: str | None = None) -> dict[str, dict[str, Any]]:
 def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
     """All about one machine.
 
-    CLI Example::
-
-        saltlite-cloud -a show_instance web1
+    CLI Example: ``saltlite-cloud -a show_instance web1``
     """
     only_action("show_instance", call)
     machine = _machines().find(name)
@@ -209,9 +193,7 @@ def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
 def start(name: str, call: str | None = None) -> dict[str, Any]:
     """Start a machine that is stopped, and wait until it runs.
 
-    CLI Example::
-
-        saltlite-cloud -a start web1
+    CLI Example: ``saltlite-cloud -a start web1``
     """
     only_action("start", call)
     return _machines().move(name, "start_instances", "running")
@@ -220,9 +202,7 @@ def start(name: str, call: str | None = None) -> dict[str, Any]:
 def stop(name: str, call: str | None = None) -> dict[str, Any]:
     """Stop a machine, and wait until it has.
 
-    CLI Example::
-
-        saltlite-cloud -a stop web1
+    CLI Example: ``saltlite-cloud -a stop web1``
     """
     only_action("stop", call)
     return _machines().move(name, "stop_instances", "stopped")
@@ -231,9 +211,7 @@ def stop(name: str, call: str | None = None) -> dict[str, Any]:
 def reboot(name: str, call: str | None = None) -> dict[str, Any]:
     """Have a machine start anew; Amazon does not tell when it is done.
 
-    CLI Example::
-
-        saltlite-cloud -a reboot web1
+    CLI Example: ``saltlite-cloud -a reboot web1``
     """
     only_action("reboot", call)
     machine = _machines().find(name)
@@ -244,9 +222,7 @@ def reboot(name: str, call: str | None = None) -> dict[str, Any]:
 def get_tags(name: str, call: str | None = None) -> dict[str, str]:
     """The tags of a machine.
 
-    CLI Example::
-
-        saltlite-cloud -a get_tags web1
+    CLI Example: ``saltlite-cloud -a get_tags web1``
     """
     only_action("get_tags", call)
     return {tag["Key"]: tag["Value"] for tag in _machines().find(name).get("Tags") or ()}
@@ -255,9 +231,7 @@ def get_tags(name: str, call: str | None = None) -> dict[str, str]:
 def set_tags(name: str, kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, str]:
     """Set tags of a machine; `Name` is none of them, for it is what the machine is found by.
 
-    CLI Example::
-
-        saltlite-cloud -a set_tags web1 role=web stage=test
+    CLI Example: ``saltlite-cloud -a set_tags web1 role=web stage=test``
     """
     only_action("set_tags", call)
     tags = {str(key): str(value) for key, value in (kwargs or {}).items()}
@@ -271,9 +245,7 @@ def set_tags(name: str, kwargs: Mapping[str, Any] | None = None, call: str | Non
 def del_tags(name: str, kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, str]:
     """Remove the tags `tags`, of which there may be several with commas between them.
 
-    CLI Example::
-
-        saltlite-cloud -a del_tags web1 tags=role,stage
+    CLI Example: ``saltlite-cloud -a del_tags web1 tags=role,stage``
     """
     only_action("del_tags", call)
     tags = [tag.strip() for tag in needed(kwargs, "tags", "del_tags").split(",")]
@@ -287,9 +259,7 @@ def del_tags(name: str, kwargs: Mapping[str, Any] | None = None, call: str | Non
 def enable_term_protect(name: str, call: str | None = None) -> dict[str, Any]:
     """Have Amazon refuse to destroy a machine.
 
-    CLI Example::
-
-        saltlite-cloud -a enable_term_protect web1
+    CLI Example: ``saltlite-cloud -a enable_term_protect web1``
     """
     only_action("enable_term_protect", call)
     return _machines().protect(name, True)
@@ -298,9 +268,7 @@ def enable_term_protect(name: str, call: str | None = None) -> dict[str, Any]:
 def disable_term_protect(name: str, call: str | None = None) -> dict[str, Any]:
     """Allow that a machine is destroyed.
 
-    CLI Example::
-
-        saltlite-cloud -a disable_term_protect web1
+    CLI Example: ``saltlite-cloud -a disable_term_protect web1``
     """
     only_action("disable_term_protect", call)
     return _machines().protect(name, False)
@@ -309,9 +277,7 @@ def disable_term_protect(name: str, call: str | None = None) -> dict[str, Any]:
 def get_console_output(name: str, call: str | None = None) -> dict[str, Any]:
     """What a machine has written to its console, such as the fingerprints of its host keys.
 
-    CLI Example::
-
-        saltlite-cloud -a get_console_output web1
+    CLI Example: ``saltlite-cloud -a get_console_output web1``
     """
     only_action("get_console_output", call)
     identity = _machines().find(name)["InstanceId"]
@@ -322,9 +288,7 @@ def get_console_output(name: str, call: str | None = None) -> dict[str, Any]:
 def show_image(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
     """All about one image, whose id is `image`.
 
-    CLI Example::
-
-        saltlite-cloud -f show_image my-ec2 image=ami-0123456789abcdef0
+    CLI Example: ``saltlite-cloud -f show_image my-ec2 image=ami-0123456789abcdef0``
     """
     only_function("show_image", call)
     image = needed(kwargs, "image", "show_image")
@@ -338,9 +302,7 @@ def show_image(kwargs: Mapping[str, Any] | None = None, call: str | None = None)
 def show_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
     """What the API says of the key pair `keyname`.
 
-    CLI Example::
-
-        saltlite-cloud -f show_keypair my-ec2 keyname=deploy
+    CLI Example: ``saltlite-cloud -f show_keypair my-ec2 keyname=deploy``
     """
     only_function("show_keypair", call)
     name = needed(kwargs, "keyname", "show_keypair")
@@ -351,9 +313,7 @@ def show_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = Non
 def create_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
     """Have Amazon make the key pair `keyname`; its private half becomes the new file `file`, for nobody else to read.
 
-    CLI Example::
-
-        saltlite-cloud -f create_keypair my-ec2 keyname=deploy file=/etc/saltlite/deploy
+    CLI Example: ``saltlite-cloud -f create_keypair my-ec2 keyname=deploy file=/etc/saltlite/deploy``
     """
     only_function("create_keypair", call)
     name, path = needed(kwargs, "keyname", "create_keypair"), needed(kwargs, "file", "create_keypair")
@@ -374,9 +334,7 @@ def create_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = N
 def import_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
     """Make the public key in `file` the key pair `keyname`.
 
-    CLI Example::
-
-        saltlite-cloud -f import_keypair my-ec2 keyname=deploy file=/etc/saltlite/deploy.pub
+    CLI Example: ``saltlite-cloud -f import_keypair my-ec2 keyname=deploy file=/etc/saltlite/deploy.pub``
     """
     only_function("import_keypair", call)
     name, path = needed(kwargs, "keyname", "import_keypair"), needed(kwargs, "file", "import_keypair")
@@ -387,9 +345,7 @@ def import_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = N
 def delete_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
     """Remove the key pair `keyname`; machines that have it keep it.
 
-    CLI Example::
-
-        saltlite-cloud -f delete_keypair my-ec2 keyname=deploy
+    CLI Example: ``saltlite-cloud -f delete_keypair my-ec2 keyname=deploy``
     """
     only_function("delete_keypair", call)
     name = needed(kwargs, "keyname", "delete_keypair")
@@ -402,9 +358,7 @@ def delete_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = N
 def create(vm_: dict[str, Any]) -> dict[str, Any]:
     """Make a machine and a minion of it. Raises SaltCloudException with what went wrong.
 
-    CLI Example::
-
-        saltlite-cloud -p small web1
+    CLI Example: ``saltlite-cloud -p small web1``
     """
     tell("creating", "starting create", vm_)
     wanted = f"{interface_of(vm_, __opts__)}_ips"
@@ -444,9 +398,7 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
 def destroy(name: str, call: str | None = None) -> dict[str, Any]:
     """Terminate a machine. Its disks go as `block_device_mappings` said; its name is free when this returns.
 
-    CLI Example::
-
-        saltlite-cloud -d web1
+    CLI Example: ``saltlite-cloud -d web1``
     """
     no_function("destroy", "-d or --destroy", call)
     ec2 = _ec2()

@@ -115,9 +115,7 @@ def get_node(conn: Any, name: str) -> Any:
 def list_nodes_min(call: str | None = None) -> dict[str, dict[str, Any]]:
     """The names that are taken, and also those by which machines were made here, where the provider has another.
 
-    CLI Example::
-
-        saltlite-cloud -f list_nodes_min my-rack
+    CLI Example: ``saltlite-cloud -f list_nodes_min my-rack``
     """
     no_action("list_nodes_min", "-f list_nodes_min", call)
     known = {name: {"id": one["id"], "state": one["state"]} for name, one in list_nodes().items()}
@@ -128,9 +126,7 @@ def list_nodes_min(call: str | None = None) -> dict[str, dict[str, Any]]:
 def create(vm_: dict[str, Any]) -> dict[str, Any]:
     """Make a machine and a minion of it. Raises SaltCloudException with what went wrong.
 
-    CLI Example::
-
-        saltlite-cloud -p small web1
+    CLI Example: ``saltlite-cloud -p small web1``
     """
     tell("creating", "starting create", vm_)
     conn = get_conn()

@@ -266,9 +266,7 @@ def get_configured_provider() -> Any:
 def avail_locations(call: str | None = None) -> dict[str, dict[str, Any]]:
     """The one location: this host.
 
-    CLI Example::
-
-        saltlite-cloud --list-locations lab
+    CLI Example: ``saltlite-cloud --list-locations lab``
     """
     no_action("avail_locations", "--list-locations", call)
     return {platform.node(): {"kernel": platform.release(), "arch": platform.machine()}}
@@ -277,9 +275,7 @@ def avail_locations(call: str | None = None) -> dict[str, dict[str, Any]]:
 def avail_images(call: str | None = None) -> dict[str, dict[str, Any]]:
     """`host`, and the folders of `image_dir`.
 
-    CLI Example::
-
-        saltlite-cloud --list-images lab
+    CLI Example: ``saltlite-cloud --list-images lab``
     """
     no_action("avail_images", "--list-images", call)
     return {name: {"folder": folder} for name, folder in _images().items()}
@@ -288,9 +284,7 @@ def avail_images(call: str | None = None) -> dict[str, dict[str, Any]]:
 def avail_sizes(call: str | None = None) -> dict[str, dict[str, Any]]:
     """Memory of each size, in MiB; files are part of it.
 
-    CLI Example::
-
-        saltlite-cloud --list-sizes lab
+    CLI Example: ``saltlite-cloud --list-sizes lab``
     """
     no_action("avail_sizes", "--list-sizes", call)
     return {name: {"ram": memory, "disk": memory // 2} for name, memory in SIZES.items()}
@@ -299,9 +293,7 @@ def avail_sizes(call: str | None = None) -> dict[str, dict[str, Any]]:
 def list_nodes(call: str | None = None) -> dict[str, dict[str, Any]]:
     """The machines, with the six fields.
 
-    CLI Example::
-
-        saltlite-cloud -Q
+    CLI Example: ``saltlite-cloud -Q``
     """
     no_action("list_nodes", "-Q or --query", call)
     return {machine.name: _six(machine) for machine in _machines().every()}
@@ -310,9 +302,7 @@ def list_nodes(call: str | None = None) -> dict[str, dict[str, Any]]:
 def list_nodes_full(call: str | None = None) -> dict[str, dict[str, Any]]:
     """All about all machines.
 
-    CLI Example::
-
-        saltlite-cloud -F
+    CLI Example: ``saltlite-cloud -F``
     """
     no_action("list_nodes_full", "-F or --full-query", call)
     return {machine.name: _all(machine) for machine in _machines().every()}
@@ -321,9 +311,7 @@ def list_nodes_full(call: str | None = None) -> dict[str, dict[str, Any]]:
 def list_nodes_select(call: str | None = None) -> dict[str, dict[str, Any]]:
     """The machines with the fields of `query.selection`.
 
-    CLI Example::
-
-        saltlite-cloud -S
+    CLI Example: ``saltlite-cloud -S``
     """
     return cloud.list_nodes_select(list_nodes_full("function"), __opts__["query.selection"], call)
 
@@ -331,9 +319,7 @@ def list_nodes_select(call: str | None = None) -> dict[str, dict[str, Any]]:
 def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
     """All about one machine.
 
-    CLI Example::
-
-        saltlite-cloud -a show_instance web1
+    CLI Example: ``saltlite-cloud -a show_instance web1``
     """
     only_action("show_instance", call)
     return _all(_find(name))
@@ -342,9 +328,7 @@ def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
 def start(name: str, call: str | None = None) -> dict[str, Any]:
     """Start a machine that was stopped, and its minion with it.
 
-    CLI Example::
-
-        saltlite-cloud -a start web1
+    CLI Example: ``saltlite-cloud -a start web1``
     """
     only_action("start", call)
     _find(name)
@@ -355,9 +339,7 @@ def start(name: str, call: str | None = None) -> dict[str, Any]:
 def stop(name: str, call: str | None = None) -> dict[str, Any]:
     """End all processes of a machine; what it has written stays.
 
-    CLI Example::
-
-        saltlite-cloud -a stop web1
+    CLI Example: ``saltlite-cloud -a stop web1``
     """
     only_action("stop", call)
     _find(name)
@@ -368,9 +350,7 @@ def stop(name: str, call: str | None = None) -> dict[str, Any]:
 def reboot(name: str, call: str | None = None) -> dict[str, Any]:
     """Stop and start a machine.
 
-    CLI Example::
-
-        saltlite-cloud -a reboot web1
+    CLI Example: ``saltlite-cloud -a reboot web1``
     """
     only_action("reboot", call)
     stop(name, "action")
@@ -380,9 +360,7 @@ def reboot(name: str, call: str | None = None) -> dict[str, Any]:
 def show_console(name: str, call: str | None = None) -> str:
     """The end of what the services of a machine have printed, which is where a minion says why it does not start.
 
-    CLI Example::
-
-        saltlite-cloud -a show_console web1
+    CLI Example: ``saltlite-cloud -a show_console web1``
     """
     only_action("show_console", call)
     _find(name)
@@ -393,9 +371,7 @@ def show_console(name: str, call: str | None = None) -> str:
 def show_image(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
     """The folder of one image.
 
-    CLI Example::
-
-        saltlite-cloud -f show_image lab image=host
+    CLI Example: ``saltlite-cloud -f show_image lab image=host``
     """
     only_function("show_image", call)
     wanted = str((kwargs or {}).get("image") or HOST_IMAGE)
@@ -405,9 +381,7 @@ def show_image(kwargs: Mapping[str, Any] | None = None, call: str | None = None)
 def create(vm_: dict[str, Any]) -> dict[str, Any]:
     """Make a machine, and a minion on it. Raises SaltCloudException with what went wrong.
 
-    CLI Example::
-
-        saltlite-cloud -p small web1
+    CLI Example: ``saltlite-cloud -p small web1``
     """
     name, machines = vm_["name"], _machines()
     if name in machines.names():
@@ -430,9 +404,7 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
 def destroy(name: str, call: str | None = None) -> dict[str, Any]:
     """End a machine and leave nothing of it.
 
-    CLI Example::
-
-        saltlite-cloud -d web1
+    CLI Example: ``saltlite-cloud -d web1``
     """
     no_function("destroy", "-d or --destroy", call)
     machine = _find(name)

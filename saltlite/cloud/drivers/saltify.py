@@ -82,9 +82,7 @@ def get_configured_provider() -> Any:
 def avail_locations(call: str | None = None) -> dict[str, Any]:
     """None: the machines are where they are.
 
-    CLI Example::
-
-        saltlite-cloud --list-locations my-hosts
+    CLI Example: ``saltlite-cloud --list-locations my-hosts``
     """
     no_action("avail_locations", "--list-locations", call)
     return {}
@@ -93,9 +91,7 @@ def avail_locations(call: str | None = None) -> dict[str, Any]:
 def avail_images(call: str | None = None) -> dict[str, Any]:
     """The profiles of this driver, which are what one can choose from.
 
-    CLI Example::
-
-        saltlite-cloud --list-images my-hosts
+    CLI Example: ``saltlite-cloud --list-images my-hosts``
     """
     no_action("avail_images", "--list-images", call)
     profiles = __opts__.get("profiles") or {}
@@ -109,9 +105,7 @@ def avail_images(call: str | None = None) -> dict[str, Any]:
 def avail_sizes(call: str | None = None) -> dict[str, Any]:
     """None: the machines are as large as they are.
 
-    CLI Example::
-
-        saltlite-cloud --list-sizes my-hosts
+    CLI Example: ``saltlite-cloud --list-sizes my-hosts``
     """
     no_action("avail_sizes", "--list-sizes", call)
     return {}
@@ -120,9 +114,7 @@ def avail_sizes(call: str | None = None) -> dict[str, Any]:
 def list_nodes(call: str | None = None) -> dict[str, dict[str, Any]]:
     """The machines that were made minions, with the six fields. `state` is whether their ssh port answers.
 
-    CLI Example::
-
-        saltlite-cloud -Q
+    CLI Example: ``saltlite-cloud -Q``
     """
     no_action("list_nodes", "-Q or --query", call)
     return {name: _six(record, address) for name, (record, address) in _looked_at(_records()).items()}
@@ -131,9 +123,7 @@ def list_nodes(call: str | None = None) -> dict[str, dict[str, Any]]:
 def list_nodes_full(call: str | None = None) -> dict[str, dict[str, Any]]:
     """The machines with all that is remembered of them, and the six fields.
 
-    CLI Example::
-
-        saltlite-cloud -F
+    CLI Example: ``saltlite-cloud -F``
     """
     no_action("list_nodes_full", "-F or --full-query", call)
     return {name: {**record, **_six(record, address)} for name, (record, address) in _looked_at(_records()).items()}
@@ -148,9 +138,7 @@ def list_nodes_min(call: str | None = None) -> dict[str, dict[str, Any]]:
 def list_nodes_select(call: str | None = None) -> dict[str, dict[str, Any]]:
     """The machines with the fields of `query.selection`.
 
-    CLI Example::
-
-        saltlite-cloud -S
+    CLI Example: ``saltlite-cloud -S``
     """
     from saltlite.cloud.api.cloud import list_nodes_select as selected  # noqa: PLC0415 - the name is this function's
 
@@ -160,9 +148,7 @@ def list_nodes_select(call: str | None = None) -> dict[str, dict[str, Any]]:
 def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
     """All that is known of one machine.
 
-    CLI Example::
-
-        saltlite-cloud -a show_instance web1
+    CLI Example: ``saltlite-cloud -a show_instance web1``
     """
     only_action("show_instance", call)
     record = _find(name)
@@ -172,9 +158,7 @@ def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
 def create(vm_: dict[str, Any]) -> dict[str, Any]:
     """Make an existing machine a minion. Raises SaltCloudException with what went wrong.
 
-    CLI Example::
-
-        saltlite-cloud -p shop web1
+    CLI Example: ``saltlite-cloud -p shop web1``
     """
     tell("creating", "starting create", vm_)
     _prepare(vm_)
@@ -197,9 +181,7 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
 def destroy(name: str, call: str | None = None) -> dict[str, Any]:
     """Remove what the deployment made on the machine, which itself stays.
 
-    CLI Example::
-
-        saltlite-cloud -d web1
+    CLI Example: ``saltlite-cloud -d web1``
     """
     no_function("destroy", "-d or --destroy", call)
     record = _find(name)

@@ -20,9 +20,18 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from saltlite.interfaces.smi.contract import Binding, Contract, DeclaredFunction, Mode, ReturnCheck, contract_of
-from saltlite.interfaces.smi.declare import Interface
-from saltlite.interfaces.smi.differences import Difference, DifferenceLevel, compare
+from saltlite.interfaces import Interface
+from saltlite.interfaces.smi.contract import (
+    Binding,
+    Contract,
+    DeclaredFunction,
+    Difference,
+    DifferenceLevel,
+    Mode,
+    ReturnCheck,
+    compare,
+    contract_of,
+)
 
 DIGESTED = ("interface", "version", "provider", "functions", "counts", "errors", "warnings")
 """What the digest speaks for."""

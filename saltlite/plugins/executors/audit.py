@@ -33,9 +33,7 @@ def execute(
 ) -> None:
     """Append the line to the file and pass the call on.
 
-    CLI Example::
-
-        saltlite --module-executors='[audit, direct_call]' '*' test.ping
+    CLI Example: ``saltlite --module-executors='[audit, direct_call]' '*' test.ping``
     """
     if isinstance(func, str):  # the arguments of a missing function are in `data`
         args, kwargs = data["arg"], {}

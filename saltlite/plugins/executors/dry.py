@@ -24,9 +24,7 @@ def execute(
 ) -> dict[str, Any] | None:
     """Return the function, its arguments without secrets, and the user who would call it.
 
-    CLI Example::
-
-        saltlite --module-executors=dry '*' pkg.remove nginx
+    CLI Example: ``saltlite --module-executors=dry '*' pkg.remove nginx``
     """
     if isinstance(func, str):
         return None

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from saltlite.decorators.notes import note
+from saltlite.decorators import note
 from saltlite.errors import SaltInvocationError
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 import saltlite
-from saltlite.decorators.notes import note
+from saltlite.decorators import note
 from saltlite.errors import CommandExecutionError
 from saltlite.model.execution import RETURNED_NONE
 

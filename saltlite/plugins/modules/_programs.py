@@ -1,24 +1,187 @@
-"""Runs system programs for modules: as a list of words, in the C locale, without a shell.
+"""Runs programs for modules as a list of words, without a shell, with bounded output and a time limit.
 
-Also converts failures to errors, and rejects arguments that a program could misread as options.
+`run_to_end` runs a command of a user, `run` a program of the system: in the C locale, with failures as errors, and
+with arguments that a program could misread as options rejected. The child stays in the process group of its parent, so
+that killing a job ends it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Sequence
+import selectors
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
-from saltlite.plugins.modules._command import OUTPUT_BYTES_MAX, CommandContext, Output, run_to_end
+
+OUTPUT_BYTES_MAX = 15 * 1024 * 1024
+"""Bytes that are kept of each output stream; the rest is read and dropped, so that the command never blocks.
+
+Smaller than the maximum return, so that the note about dropped bytes fits.
+"""
+
+KILL_GRACE_S = 2.0
+"""Seconds to read on after the time limit, from processes that left the tree and hold the pipe."""
+
+
+class Output:
+    """The kept bytes of one output stream, and the number of dropped ones."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.dropped = 0
+
+    def add(self, block: bytes) -> None:
+        """Keep as much of the block as fits."""
+        room = OUTPUT_BYTES_MAX - len(self.data)
+        self.data += block[:room]
+        self.dropped += max(len(block) - room, 0)
+
+
+class CommandContext(NamedTuple):
+    """The environment of a command; `identity` is user, group, extra_groups and umask, as for `subprocess`."""
+
+    cwd: str
+    env: Mapping[str, str]
+    stdin: bytes | None
+    redirect_stderr: bool
+    timeout_s: float | None
+    identity: Mapping[str, Any]
+
+
+class Finished(NamedTuple):
+    """An ended or killed command; `retcode` is negative for a signal, and 1 after the time limit."""
+
+    pid: int
+    retcode: int
+    stdout: Output
+    stderr: Output
+    timed_out: bool
+
+
+def run_to_end(argv: Sequence[str], context: CommandContext) -> Finished:
+    """Run a command until it has ended and closed its output, or until its time limit.
+
+    Raises CommandNotFoundError and CommandExecutionError when it cannot be started.
+    """
+    with contextlib.ExitStack() as stack:
+        source: Any = subprocess.DEVNULL
+        if context.stdin is not None:
+            source = stack.enter_context(tempfile.TemporaryFile())
+            source.write(context.stdin)
+            source.seek(0)
+        stderr = subprocess.STDOUT if context.redirect_stderr else subprocess.PIPE
+        process = _started(argv, context, stdin=source, stdout=subprocess.PIPE, stderr=stderr)
+        return _watch(stack.enter_context(process), context.timeout_s)
+
+
+def start(argv: Sequence[str], context: CommandContext) -> int:
+    """Start a command without input or output in its own session; return its pid.
+
+    Raises CommandNotFoundError and CommandExecutionError when it cannot be started.
+    """
+    nothing = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = _started(argv, context, **nothing, start_new_session=True)
+    # No one waits for it, and Python warns about running children that are garbage-collected.
+    process.returncode = 0
+    return process.pid
+
+
+def _started(argv: Sequence[str], context: CommandContext, **streams: Any) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(list(argv), cwd=context.cwd, env=context.env, **streams, **context.identity)
+    except FileNotFoundError as error:
+        raise CommandNotFoundError(f"{argv[0]} (there is no such program on this minion)") from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "an argument is not UTF-8 text, or contains a NUL"
+        raise CommandExecutionError(f"{argv[0]} cannot be started: {reason}.") from error
+
+
+def _watch(process: subprocess.Popen[bytes], limit_s: float | None) -> Finished:
+    outputs = {stream: Output() for stream in (process.stdout, process.stderr) if stream}
+    deadline = None if limit_s is None else time.monotonic() + limit_s
+    try:
+        in_time = _read(outputs, deadline) and _wait(process, deadline)
+    except BaseException:
+        # Ctrl-C or the executor timeout ended the function, so the command must end too.
+        _kill_tree(process.pid)
+        raise
+    if not in_time:
+        _kill_tree(process.pid)
+        _read(outputs, time.monotonic() + KILL_GRACE_S)
+        process.wait()
+    return Finished(
+        pid=process.pid,
+        retcode=process.returncode if in_time else 1,
+        stdout=outputs[process.stdout] if process.stdout else Output(),
+        stderr=outputs[process.stderr] if process.stderr else Output(),
+        timed_out=not in_time,
+    )
+
+
+def _read(outputs: Mapping[Any, Output], deadline: float | None) -> bool:
+    """Read all streams to their end; return False if the deadline (monotonic seconds) came first."""
+    with selectors.DefaultSelector() as selector:
+        for stream in outputs:
+            selector.register(stream, selectors.EVENT_READ)
+        while selector.get_map():
+            left_s = None if deadline is None else deadline - time.monotonic()
+            if left_s is not None and left_s <= 0:
+                return False
+            for key, _ in selector.select(left_s):
+                block = os.read(key.fd, 65536)
+                if block:
+                    outputs[key.fileobj].add(block)
+                else:
+                    selector.unregister(key.fileobj)
+    return True
+
+
+def _wait(process: subprocess.Popen[bytes], deadline: float | None) -> bool:
+    """Wait for a command that has closed its output; return False if the deadline came first."""
+    try:
+        process.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _kill_tree(root: int) -> None:
+    """Kill a process and its descendants. Each is stopped first, so that it cannot fork meanwhile."""
+    pending, found = [root], []
+    while pending:
+        pid = pending.pop()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGSTOP)
+        found.append(pid)
+        pending.extend(_children(pid))
+    for pid in found:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _children(parent: int) -> Iterator[int]:
+    for name in os.listdir("/proc"):
+        if not name.isdecimal():
+            continue
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stream:
+            # The name may contain spaces and brackets. The parent is the second field after its last bracket.
+            if int(stream.read().rpartition(b")")[2].split()[1]) == parent:
+                yield int(name)
+
 
 REASON_LINES_MAX = 3
 """Lines of a program's output that an error quotes."""
 
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8", "LANGUAGE": "", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"}
 _FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_CONTROL = r"[\x00-\x1f\x7f\ud800-\udfff]"
 """Surrogates cannot be passed to a program."""
 
 
@@ -114,7 +277,7 @@ def name(given: Any, what: str, *, without: str = "/:") -> str:
 def value(given: Any, what: str, *, without: str = ":") -> str:
     """Return the value of an option. Raises SaltInvocationError for control characters and those in `without`."""
     text = "" if given is None else str(given)
-    if _CONTROL.search(text) or any(one in text for one in without):
+    if re.search(_CONTROL, text) or any(one in text for one in without):
         shown = f" or one of {without}" if without else ""
         raise SaltInvocationError(f"{text!r} cannot be a {what}: it has a line break, a control character{shown}.")
     return text
@@ -133,13 +296,13 @@ def folder(root: Any) -> str | None:
     if root in (None, "", "/"):
         return None
     path = str(root)
-    if not os.path.isabs(path) or _CONTROL.search(path) or not os.path.isdir(path):
+    if not os.path.isabs(path) or re.search(_CONTROL, path) or not os.path.isdir(path):
         raise SaltInvocationError(f"root must be the absolute path of a folder on this minion, not {path!r}.")
     return path
 
 
 def _is_no_word(text: str) -> bool:
-    return not text or text.startswith("-") or bool(_CONTROL.search(text))
+    return not text or text.startswith("-") or bool(re.search(_CONTROL, text))
 
 
 def _path() -> str:

@@ -365,9 +365,7 @@ def cmd_unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
 
     Passwords are refused, because the process list would show them; use ``archive.unzip``.
 
-    CLI Example::
-
-        saltlite '*' archive.cmd_unzip /tmp/zipfile.zip /srv/target/ excludes=file_1,file_2
+    CLI Example: ``saltlite '*' archive.cmd_unzip /tmp/zipfile.zip /srv/target/ excludes=file_1,file_2``
     """
     if password:
         raise SaltInvocationError("unzip would show the password to all users of this machine: use archive.unzip.")
@@ -388,9 +386,7 @@ def rar(
 ) -> list[str]:
     """Create a rar file; return the lines that rar prints.
 
-    CLI Example::
-
-        saltlite '*' archive.rar /tmp/rarfile.rar /tmp/sourcefile1,/tmp/sourcefile2
+    CLI Example: ``saltlite '*' archive.rar /tmp/rarfile.rar /tmp/sourcefile1,/tmp/sourcefile2``
     """
     names = [_operand(name) for name in _expanded(_rendered(sources, template), cwd)]
     return _lines(["rar", "a", "-idp", "--", _archive(rarfile, template, cwd, runas), *names], cwd, runas)
@@ -406,9 +402,7 @@ def unrar(
 ) -> list[str]:
     """Unpack a rar file; return the lines that unrar prints.
 
-    CLI Example::
-
-        saltlite '*' archive.unrar /tmp/rarfile.rar /srv/target/ excludes=file_1,file_2
+    CLI Example: ``saltlite '*' archive.unrar /tmp/rarfile.rar /srv/target/ excludes=file_1,file_2``
     """
     program = next((name for name in ("unrar", "rar") if shutil.which(name)), None)
     if program is None:

@@ -42,9 +42,7 @@ def __virtual__() -> bool | tuple[bool, str]:  # noqa: N807 - the name that the 
 def list_sizes(provider: str = "all") -> dict[str, Any]:
     """Return the available machine sizes.
 
-    CLI Example::
-
-        saltlite master1 cloud.list_sizes my-provider
+    CLI Example: ``saltlite master1 cloud.list_sizes my-provider``
     """
     return _run(f"--list-sizes={provider}")
 
@@ -52,9 +50,7 @@ def list_sizes(provider: str = "all") -> dict[str, Any]:
 def list_images(provider: str = "all") -> dict[str, Any]:
     """Return the available images.
 
-    CLI Example::
-
-        saltlite master1 cloud.list_images my-provider
+    CLI Example: ``saltlite master1 cloud.list_images my-provider``
     """
     return _run(f"--list-images={provider}")
 
@@ -62,9 +58,7 @@ def list_images(provider: str = "all") -> dict[str, Any]:
 def list_locations(provider: str = "all") -> dict[str, Any]:
     """Return the available locations.
 
-    CLI Example::
-
-        saltlite master1 cloud.list_locations my-provider
+    CLI Example: ``saltlite master1 cloud.list_locations my-provider``
     """
     return _run(f"--list-locations={provider}")
 
@@ -85,9 +79,7 @@ def query(query_type: str = "list_nodes") -> dict[str, Any]:
 def full_query() -> dict[str, Any]:
     """Return the machines with all their details.
 
-    CLI Example::
-
-        saltlite master1 cloud.full_query
+    CLI Example: ``saltlite master1 cloud.full_query``
     """
     return _run("-F")
 
@@ -95,9 +87,7 @@ def full_query() -> dict[str, Any]:
 def select_query() -> dict[str, Any]:
     """Return the machines with the fields of ``query.selection``.
 
-    CLI Example::
-
-        saltlite master1 cloud.select_query
+    CLI Example: ``saltlite master1 cloud.select_query``
     """
     return _run("-S")
 
@@ -105,9 +95,7 @@ def select_query() -> dict[str, Any]:
 def has_instance(name: str) -> bool:
     """Return whether a provider has a machine with this name.
 
-    CLI Example::
-
-        saltlite master1 cloud.has_instance web1
+    CLI Example: ``saltlite master1 cloud.has_instance web1``
     """
     return get_instance(name) is not None
 
@@ -115,9 +103,7 @@ def has_instance(name: str) -> bool:
 def get_instance(name: str) -> dict[str, Any] | None:
     """Return the six fields of one machine, or ``None``.
 
-    CLI Example::
-
-        saltlite master1 cloud.get_instance web1
+    CLI Example: ``saltlite master1 cloud.get_instance web1``
     """
     for alias, drivers in _run("-Q").items():
         for machines in drivers.values() if alias != _ERRORS else ():
@@ -130,9 +116,7 @@ def get_instance(name: str) -> dict[str, Any] | None:
 def profile(name: str, names: str | list[str], parallel: bool = False) -> dict[str, Any]:
     """Create machines from a profile. Each is returned with its six fields and whether it has become a minion.
 
-    CLI Example::
-
-        saltlite master1 cloud.profile small web1,web2 parallel=True
+    CLI Example: ``saltlite master1 cloud.profile small web1,web2 parallel=True``
     """
     found = _run(f"--profile={name}", "-y", *(["-P"] if parallel else []), "--", *_names(names))
     return {
@@ -146,9 +130,7 @@ def profile(name: str, names: str | list[str], parallel: bool = False) -> dict[s
 def destroy(names: str | list[str]) -> dict[str, Any]:
     """Destroy machines, and delete the keys of their minions.
 
-    CLI Example::
-
-        saltlite master1 cloud.destroy web1,web2
+    CLI Example: ``saltlite master1 cloud.destroy web1,web2``
     """
     return _run("-d", "-y", "--", *_names(names))
 
@@ -156,9 +138,7 @@ def destroy(names: str | list[str]) -> dict[str, Any]:
 def action(fun: str, names: str | list[str], provider: str = "all", **kwargs: str | int | bool) -> dict[str, Any]:
     """Call an action of a driver on machines, such as ``stop``, but not ``destroy``. Settings may not name files.
 
-    CLI Example::
-
-        saltlite master1 cloud.action stop web1
+    CLI Example: ``saltlite master1 cloud.action stop web1``
     """
     return _run(
         f"--action={fun}", "--foreign", "-y", f"--provider={provider}", "--", *_names(names), *_settings(kwargs)
@@ -168,9 +148,7 @@ def action(fun: str, names: str | list[str], provider: str = "all", **kwargs: st
 def function(fun: str, provider: str, **kwargs: str | int | bool) -> dict[str, Any]:
     """Call a function of a driver for a provider.
 
-    CLI Example::
-
-        saltlite master1 cloud.function show_image my-provider image=ami-1
+    CLI Example: ``saltlite master1 cloud.function show_image my-provider image=ami-1``
     """
     return _run(f"--function={fun}", "--foreign", "--", provider, *_settings(kwargs))
 

@@ -46,8 +46,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from saltlite.decorators import same_parameters
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._command import OUTPUT_BYTES_MAX, CommandContext, Output, run_to_end, start
+from saltlite.plugins.modules._programs import OUTPUT_BYTES_MAX, CommandContext, Output, run_to_end, start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -317,9 +318,7 @@ _SHELLS = "/etc/shells"
 def which(cmd: str) -> str | None:
     """Return the path of a program, or None.
 
-    CLI Example::
-
-        saltlite '*' cmd.which cat
+    CLI Example: ``saltlite '*' cmd.which cat``
     """
     return shutil.which(str(cmd))
 
@@ -327,9 +326,7 @@ def which(cmd: str) -> str | None:
 def which_bin(cmds: list[str]) -> str | None:
     """Return the path of the first installed program, or None.
 
-    CLI Example::
-
-        saltlite '*' cmd.which_bin '[pip3, pip, pip-python]'
+    CLI Example: ``saltlite '*' cmd.which_bin '[pip3, pip, pip-python]'``
     """
     return next((path for cmd in cmds if (path := which(cmd))), None)
 
@@ -337,9 +334,7 @@ def which_bin(cmds: list[str]) -> str | None:
 def has_exec(cmd: str) -> bool:
     """Return whether a program is installed.
 
-    CLI Example::
-
-        saltlite '*' cmd.has_exec cat
+    CLI Example: ``saltlite '*' cmd.has_exec cat``
     """
     return which(cmd) is not None
 
@@ -347,9 +342,7 @@ def has_exec(cmd: str) -> bool:
 def shells() -> list[str]:
     """Return the login shells that /etc/shells lists.
 
-    CLI Example::
-
-        saltlite '*' cmd.shells
+    CLI Example: ``saltlite '*' cmd.shells``
     """
     try:
         with open(_SHELLS, encoding="utf-8", errors="replace") as stream:
@@ -401,39 +394,23 @@ def run(
     return result
 
 
-def run_stdout(
-    cmd: str | list[str],
-    cwd: str | None = None,
-    stdin: str | None = None,
-    runas: str | None = None,
-    group: str | None = None,
-    **kwargs: Any,
-) -> str:
+@same_parameters(run)
+def run_stdout(*args: Any, **kwargs: Any) -> str:
     """Run a command and return its standard output.
 
-    CLI Example::
-
-        saltlite '*' cmd.run_stdout "ls -l | awk '/foo/{print \\$2}'"
+    CLI Example: ``saltlite '*' cmd.run_stdout "ls -l | awk '/foo/{print \\$2}'"``
     """
-    result: str = run_all(cmd, cwd, stdin, runas, group, **kwargs)["stdout"]
+    result: str = run_all(*args, **kwargs)["stdout"]
     return result
 
 
-def run_stderr(
-    cmd: str | list[str],
-    cwd: str | None = None,
-    stdin: str | None = None,
-    runas: str | None = None,
-    group: str | None = None,
-    **kwargs: Any,
-) -> str:
+@same_parameters(run)
+def run_stderr(*args: Any, **kwargs: Any) -> str:
     """Run a command and return its error output.
 
-    CLI Example::
-
-        saltlite '*' cmd.run_stderr 'ls /nowhere'
+    CLI Example: ``saltlite '*' cmd.run_stderr 'ls /nowhere'``
     """
-    result: str = run_all(cmd, cwd, stdin, runas, group, **kwargs)["stderr"]
+    result: str = run_all(*args, **kwargs)["stderr"]
     return result
 
 
@@ -447,47 +424,29 @@ def run_all(
 ) -> dict[str, Any]:
     """Run a command and return ``pid``, ``retcode``, ``stdout`` and ``stderr``.
 
-    CLI Example::
-
-        saltlite '*' cmd.run_all 'ls -l /etc/hosts'
+    CLI Example: ``saltlite '*' cmd.run_all 'ls -l /etc/hosts'``
     """
     kwargs.setdefault("redirect_stderr", False)
     return _execute(cmd, stdin, _run_as(cwd, runas, group), kwargs)
 
 
-def retcode(
-    cmd: str | list[str],
-    cwd: str | None = None,
-    stdin: str | None = None,
-    runas: str | None = None,
-    group: str | None = None,
-    **kwargs: Any,
-) -> int:
+@same_parameters(run)
+def retcode(*args: Any, **kwargs: Any) -> int:
     """Run a command and return its return code.
 
-    CLI Example::
-
-        saltlite '*' cmd.retcode 'test -e /etc/hosts'
+    CLI Example: ``saltlite '*' cmd.retcode 'test -e /etc/hosts'``
     """
-    result: int = run_all(cmd, cwd, stdin, runas, group, **kwargs)["retcode"]
+    result: int = run_all(*args, **kwargs)["retcode"]
     return result
 
 
-def shell(
-    cmd: str | list[str],
-    cwd: str | None = None,
-    stdin: str | None = None,
-    runas: str | None = None,
-    group: str | None = None,
-    **kwargs: Any,
-) -> str:
+@same_parameters(run)
+def shell(*args: Any, **kwargs: Any) -> str:
     """Run a command through the shell, whoever calls, and return its output.
 
-    CLI Example::
-
-        saltlite '*' cmd.shell 'echo $HOME | wc -c'
+    CLI Example: ``saltlite '*' cmd.shell 'echo $HOME | wc -c'``
     """
-    return run(cmd, cwd, stdin, runas, group, **{**kwargs, "python_shell": True})
+    return run(*args, **{**kwargs, "python_shell": True})
 
 
 def run_bg(
@@ -502,9 +461,7 @@ def run_bg(
     The command outlives its job and does not belong to it, so neither a time limit nor ``saltutil.kill_job`` ends it.
     It has no input, and its output is discarded.
 
-    CLI Example::
-
-        saltlite '*' cmd.run_bg 'sleep 10; systemctl restart saltlite-minion'
+    CLI Example: ``saltlite '*' cmd.run_bg 'sleep 10; systemctl restart saltlite-minion'``
     """
     if kwargs.get("timeout") is not None:
         raise SaltInvocationError("What runs in the background has no time limit: put `timeout 60` before the command.")
@@ -529,9 +486,7 @@ def run_chroot(  # noqa: PLR0913 - Salt's arguments
     The mounts are private to the command and end with it. ``runas``, ``group``, ``cwd`` and ``shell`` are those of that
     system.
 
-    CLI Example::
-
-        saltlite '*' cmd.run_chroot /var/lib/lxc/container_name/rootfs 'sh /tmp/bootstrap.sh'
+    CLI Example: ``saltlite '*' cmd.run_chroot /var/lib/lxc/container_name/rootfs 'sh /tmp/bootstrap.sh'``
     """
     if not os.path.isabs(root) or not os.path.isdir(root):
         raise CommandExecutionError(f"There is no folder {root!r} to run a command in: give its absolute path.")
@@ -606,29 +561,9 @@ def script_retcode(
 ) -> int:
     """Run a script as ``script`` does, and return its return code.
 
-    CLI Example::
-
-        saltlite '*' cmd.script_retcode salt://scripts/runme.sh 'arg1 arg2'
+    CLI Example: ``saltlite '*' cmd.script_retcode salt://scripts/runme.sh 'arg1 arg2'``
     """
     result: int = script(source, args, cwd, stdin, runas, group, **kwargs)["retcode"]
-    return result
-
-
-def exec_code(
-    lang: str,
-    code: str | list[str],
-    cwd: str | None = None,
-    args: str | list[str] | None = None,
-    **kwargs: Any,
-) -> str:
-    """Run code with an interpreter, and return its output.
-
-    CLI Example::
-
-        saltlite '*' cmd.exec_code ruby 'puts "cheese"'
-        saltlite '*' cmd.exec_code python3 'import sys; print(sys.argv[1])' args=hello
-    """
-    result: str = exec_code_all(lang, code, cwd, args, **{"redirect_stderr": True, **kwargs})["stdout"]
     return result
 
 
@@ -641,9 +576,7 @@ def exec_code_all(
 ) -> dict[str, Any]:
     """Run code with an interpreter, and return what ``run_all`` returns.
 
-    CLI Example::
-
-        saltlite '*' cmd.exec_code_all python3 'print("cheese")'
+    CLI Example: ``saltlite '*' cmd.exec_code_all python3 'print("cheese")'``
     """
     text = "\n".join(str(line) for line in code) if isinstance(code, list | tuple) else str(code)
     words = [str(word) for word in args] if isinstance(args, list | tuple) else shlex.split(str(args or ""))
@@ -652,6 +585,19 @@ def exec_code_all(
     options = {"redirect_stderr": False, **kwargs, "python_shell": False}
     with _private_copy(text.encode(), who) as copy:
         return _execute([*shlex.split(lang), copy, *words], stdin, who, options)
+
+
+@same_parameters(exec_code_all)
+def exec_code(*args: Any, **kwargs: Any) -> str:
+    """Run code with an interpreter, and return its output.
+
+    CLI Example::
+
+        saltlite '*' cmd.exec_code ruby 'puts "cheese"'
+        saltlite '*' cmd.exec_code python3 'import sys; print(sys.argv[1])' args=hello
+    """
+    result: str = exec_code_all(*args, **{"redirect_stderr": True, **kwargs})["stdout"]
+    return result
 
 
 def _interpreter(body: bytes, options: Mapping[str, Any]) -> list[str]:

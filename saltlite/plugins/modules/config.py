@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import SaltInvocationError
-from saltlite.model.redaction import without_secrets
 from saltlite.plugins.modules import _nested
 from saltlite.plugins.modules._nested import MISSING
 
@@ -113,9 +112,7 @@ def merge(
 
     Maps are merged and lists joined, with the configuration first. Of other values the first is returned.
 
-    CLI Example::
-
-        saltlite '*' config.merge schedule
+    CLI Example: ``saltlite '*' config.merge schedule``
     """
     sources = (
         {} if omit_opts else __opts__,
@@ -137,10 +134,10 @@ def merge(
 def items() -> dict[str, Any]:
     """Return the minion's whole configuration with defaults; secrets are hidden.
 
-    CLI Example::
-
-        saltlite '*' config.items
+    CLI Example: ``saltlite '*' config.items``
     """
+    from saltlite.model.redaction import without_secrets
+
     shown: dict[str, Any] = without_secrets(dict(__opts__))
     return shown
 
@@ -148,9 +145,7 @@ def items() -> dict[str, Any]:
 def dot_vals(value: str) -> dict[str, Any]:
     """Return the configuration of a module: all options that begin with its name and a dot.
 
-    CLI Example::
-
-        saltlite '*' config.dot_vals test
+    CLI Example: ``saltlite '*' config.dot_vals test``
     """
     both = {**(__pillar__.get("master") or {}), **__opts__}
     return {name: found for name, found in both.items() if str(name).startswith(f"{value}.")}
@@ -159,9 +154,7 @@ def dot_vals(value: str) -> dict[str, Any]:
 def valid_fileproto(uri: str) -> bool:
     """Return whether a URI has a scheme that Salt can fetch files from.
 
-    CLI Example::
-
-        saltlite '*' config.valid_fileproto salt://path/to/file
+    CLI Example: ``saltlite '*' config.valid_fileproto salt://path/to/file``
     """
     return uri.partition(":")[0].lower() in _FILE_PROTOCOLS if ":" in uri else False
 
@@ -169,9 +162,7 @@ def valid_fileproto(uri: str) -> bool:
 def manage_mode(mode: Any) -> str | None:
     """Return a file mode as text of four digits.
 
-    CLI Example::
-
-        saltlite '*' config.manage_mode 644
+    CLI Example: ``saltlite '*' config.manage_mode 644``
     """
     if mode is None:
         return None
@@ -184,9 +175,7 @@ def manage_mode(mode: Any) -> str | None:
 def backup_mode(backup: str = "") -> Any:
     """Return the backup mode for files: ``backup``, else the option ``backup_mode``.
 
-    CLI Example::
-
-        saltlite '*' config.backup_mode
+    CLI Example: ``saltlite '*' config.backup_mode``
     """
     return backup or option("backup_mode")
 

@@ -139,9 +139,7 @@ def get_dir(
 
     With a slash at the end of ``path`` only the content is copied. ``template`` and ``gzip`` are as in ``get_file``.
 
-    CLI Example::
-
-        saltlite '*' cp.get_dir salt://etc/apache2 /etc
+    CLI Example: ``saltlite '*' cp.get_dir salt://etc/apache2 /etc``
     """
     path, dest = _rendered(path, template, saltenv), _rendered(dest, template, saltenv)
     address = _address(path, saltenv)
@@ -162,9 +160,7 @@ def get_url(path: str, dest: str | None = "", saltenv: str = "base", makedirs: b
     Without ``dest`` the file goes to the cache; with ``dest=None`` its content is returned. Files of other servers are
     not fetched: put them below the master's ``file_roots``.
 
-    CLI Example::
-
-        saltlite '*' cp.get_url salt://my/file /tmp/mine
+    CLI Example: ``saltlite '*' cp.get_url salt://my/file /tmp/mine``
     """
     if not is_address(path):
         local = str(path).removeprefix("file://")
@@ -179,9 +175,7 @@ def get_url(path: str, dest: str | None = "", saltenv: str = "base", makedirs: b
 def get_file_str(path: str, saltenv: str = "base") -> str | bool:
     """Return the content of a file of the master, or False.
 
-    CLI Example::
-
-        saltlite '*' cp.get_file_str salt://my/file
+    CLI Example: ``saltlite '*' cp.get_file_str salt://my/file``
     """
     copy = cache_file(path, saltenv)
     if not isinstance(copy, str):
@@ -195,9 +189,7 @@ def get_file_str(path: str, saltenv: str = "base") -> str | bool:
 def cache_file(path: str, saltenv: str = "base") -> str | bool:
     """Cache a file of the master; return its local path, or False if the master has no such file.
 
-    CLI Example::
-
-        saltlite '*' cp.cache_file salt://path/to/file
+    CLI Example: ``saltlite '*' cp.cache_file salt://path/to/file``
     """
     if str(path).startswith("/"):
         return str(path) if os.path.isfile(path) else False
@@ -212,9 +204,7 @@ def cache_file(path: str, saltenv: str = "base") -> str | bool:
 def cache_dest(path: str, saltenv: str = "base") -> str:
     """Return the cache path of a file of the master, whether it exists or not.
 
-    CLI Example::
-
-        saltlite '*' cp.cache_dest salt://path/to/file
+    CLI Example: ``saltlite '*' cp.cache_dest salt://path/to/file``
     """
     place: str = _client().cached_path(_address(path, saltenv))
     return place
@@ -223,9 +213,7 @@ def cache_dest(path: str, saltenv: str = "base") -> str:
 def cache_local_file(path: str) -> str:
     """Cache a local file in ``<cachedir>/localfiles``; return its path, or an empty text.
 
-    CLI Example::
-
-        saltlite '*' cp.cache_local_file /etc/hosts
+    CLI Example: ``saltlite '*' cp.cache_local_file /etc/hosts``
     """
     import shutil
 
@@ -246,9 +234,7 @@ def cache_files(paths: list[str] | str, saltenv: str = "base") -> list[str | boo
     """Cache several files of the master, given as a list or with commas; return their local paths, and False for
     missing files.
 
-    CLI Example::
-
-        saltlite '*' cp.cache_files salt://pathto/file1,salt://pathto/file1
+    CLI Example: ``saltlite '*' cp.cache_files salt://pathto/file1,salt://pathto/file1``
     """
     listed = paths.split(",") if isinstance(paths, str) else paths
     return [cache_file(path, saltenv) for path in listed]
@@ -290,9 +276,7 @@ def cache_dir(
 def cache_master(saltenv: str = "base") -> list[str]:
     """Cache all files of an environment; return their local paths.
 
-    CLI Example::
-
-        saltlite '*' cp.cache_master
+    CLI Example: ``saltlite '*' cp.cache_master``
     """
     return cache_dir("salt://", saltenv)
 
@@ -300,9 +284,7 @@ def cache_master(saltenv: str = "base") -> list[str]:
 def is_cached(path: str, saltenv: str = "base") -> str:
     """Return the path of the cached copy of a file of the master, or an empty text. The master is not asked.
 
-    CLI Example::
-
-        saltlite '*' cp.is_cached salt://path/to/file
+    CLI Example: ``saltlite '*' cp.is_cached salt://path/to/file``
     """
     copy: str = _client().cached_path(_address(path, saltenv))
     return copy if os.path.isfile(copy) else ""
@@ -322,9 +304,7 @@ def list_master(saltenv: str = "base", prefix: str = "") -> list[str]:
 def list_master_dirs(saltenv: str = "base", prefix: str = "") -> list[str]:
     """Return the folders of an environment of the master, like ``list_master``.
 
-    CLI Example::
-
-        saltlite '*' cp.list_master_dirs
+    CLI Example: ``saltlite '*' cp.list_master_dirs``
     """
     return [name for name in _client().folders(_env(saltenv)) if name.startswith(prefix)]
 
@@ -332,9 +312,7 @@ def list_master_dirs(saltenv: str = "base", prefix: str = "") -> list[str]:
 def envs() -> list[str]:
     """Return the environments of the master's file server.
 
-    CLI Example::
-
-        saltlite '*' cp.envs
+    CLI Example: ``saltlite '*' cp.envs``
     """
     found: list[str] = _client().envs()
     return found
@@ -343,9 +321,7 @@ def envs() -> list[str]:
 def list_minion(saltenv: str = "base") -> list[str]:
     """Return the paths of all cached files of the master and of this minion, sorted.
 
-    CLI Example::
-
-        saltlite '*' cp.list_minion
+    CLI Example: ``saltlite '*' cp.list_minion``
     """
     folders = [os.path.dirname(_client().cached_path(_address("salt://x", saltenv))), os.path.join(_cachedir(), _LOCAL)]
     return sorted(os.path.join(top, name) for folder in folders for top, _, names in os.walk(folder) for name in names)
@@ -355,9 +331,7 @@ def hash_file(path: str, saltenv: str = "base") -> dict[str, str] | str:
     """Return the digest of a file of the master or of this minion as ``hsum`` and ``hash_type``; an empty text if the
     master has no such file.
 
-    CLI Example::
-
-        saltlite '*' cp.hash_file salt://path/to/file
+    CLI Example: ``saltlite '*' cp.hash_file salt://path/to/file``
     """
     if str(path).startswith("/"):
         if not os.path.isfile(path):
@@ -371,9 +345,7 @@ def hash_file(path: str, saltenv: str = "base") -> dict[str, str] | str:
 def stat_file(path: str, saltenv: str = "base", octal: bool = True) -> str | int | None:
     """Return the mode of a file of the master in octal digits, or as a number; None if it does not exist.
 
-    CLI Example::
-
-        saltlite '*' cp.stat_file salt://path/to/file
+    CLI Example: ``saltlite '*' cp.stat_file salt://path/to/file``
     """
     found = _client().stat(_address(path, saltenv))
     if found is None:
@@ -418,9 +390,7 @@ def push_dir(path: str, glob: str | None = None, upload_path: str | None = None)
     """Send all files in a folder to the master like ``push``, optionally those whose name matches ``glob``; False if
     there are none.
 
-    CLI Example::
-
-        saltlite '*' cp.push_dir /etc/modprobe.d/ glob='*.conf'
+    CLI Example: ``saltlite '*' cp.push_dir /etc/modprobe.d/ glob='*.conf'``
     """
     import fnmatch
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
-from saltlite.plugins.modules import _mounts, _programs
+from saltlite.plugins.modules import _machinefiles, _programs
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __salt__
@@ -60,9 +60,7 @@ def usage(args: str | None = None) -> dict[str, dict[str, str]]:
 def inodeusage(args: str | None = None) -> dict[str, dict[str, str]]:
     """Return the inode usage: ``{mount point: {filesystem, inodes, used, free, use}}``.
 
-    CLI Example::
-
-        saltlite '*' disk.inodeusage
+    CLI Example: ``saltlite '*' disk.inodeusage``
     """
     return _rows(("filesystem", "inodes", "used", "free", "use"), _df("iP", args))
 
@@ -110,9 +108,7 @@ def tune(device: str, **kwargs: Any) -> dict[str, str]:
     """Set attributes of a block device and return them: ``read_ahead``, ``filesystem_read_ahead``, ``read_only=True``,
     ``read_write=True``. Hyphens may replace underscores.
 
-    CLI Example::
-
-        saltlite '*' disk.tune /dev/sda1 read_ahead=1024 read_write=True
+    CLI Example: ``saltlite '*' disk.tune /dev/sda1 read_ahead=1024 read_write=True``
     """
     options, shown = [], []
     for name, value in kwargs.items():
@@ -134,9 +130,7 @@ def tune(device: str, **kwargs: Any) -> dict[str, str]:
 def wipe(device: str, test: bool = False) -> bool:
     """Remove the signatures of file systems from a device; ``test=True`` only checks whether that is possible.
 
-    CLI Example::
-
-        saltlite '*' disk.wipe /dev/sda1
+    CLI Example: ``saltlite '*' disk.wipe /dev/sda1``
     """
     _programs.output(["wipefs", *(["--no-act"] if test else []), "--all", "--", _device(device)])
     return True
@@ -165,9 +159,7 @@ def dump(device: str, args: Sequence[str] | None = None) -> dict[str, str] | boo
 def resize2fs(device: str) -> bool:
     """Grow an ext2, ext3 or ext4 file system to the size of its device.
 
-    CLI Example::
-
-        saltlite '*' disk.resize2fs /dev/sda1
+    CLI Example: ``saltlite '*' disk.resize2fs /dev/sda1``
     """
     _programs.output(["resize2fs", _device(device)])
     return True
@@ -213,25 +205,21 @@ def format_(
 def fstype(device: str) -> str:
     """Return the type of the file system on a device, or an empty text.
 
-    CLI Example::
-
-        saltlite '*' disk.fstype /dev/sdX1
+    CLI Example: ``saltlite '*' disk.fstype /dev/sdX1``
     """
     name = _device(device)
     if _programs.find("lsblk"):
         done = _programs.run(["lsblk", "--nodeps", "--noheadings", "--output", "FSTYPE", "--", name])
         if done.stdout.strip():
             return done.stdout.split()[0]
-    mounted = [mount.fstype for mount in _mounts.mounts() if mount.device == name]
+    mounted = [mount.fstype for mount in _machinefiles.mounts() if mount.device == name]
     return mounted[-1] if mounted else ""
 
 
 def iostat(interval: int = 1, count: int = 5, disks: str | list[str] | None = None) -> dict[str, dict[str, float]]:
     """Return the averages of ``count`` readings of iostat: ``{"sys": {column: value}, device: {column: value}}``.
 
-    CLI Example::
-
-        saltlite '*' disk.iostat 1 5 disks=sda
+    CLI Example: ``saltlite '*' disk.iostat 1 5 disks=sda``
     """
     names = disks.split(",") if isinstance(disks, str) else list(disks or [])
     argv = ["iostat", "-xd" if names else "-x", *(_programs.word(name, "name of a disk") for name in names)]
@@ -241,12 +229,10 @@ def iostat(interval: int = 1, count: int = 5, disks: str | list[str] | None = No
 def get_fstype_from_path(path: str) -> str:
     """Return the type of the file system of a path.
 
-    CLI Example::
-
-        saltlite '*' disk.get_fstype_from_path /root
+    CLI Example: ``saltlite '*' disk.get_fstype_from_path /root``
     """
     point = __salt__["mount.get_mount_from_path"](path)
-    mount = _mounts.by_point().get(point)
+    mount = _machinefiles.by_point().get(point)
     return mount.fstype if mount else ""
 
 

@@ -126,9 +126,7 @@ _DIG = ["dig", "+short", "+time=3", "+tries=2"]
 def parse_hosts(hostsfile: str = "/etc/hosts", hosts: str | None = None) -> dict[str, list[str]]:
     """Return the names of each address, from a hosts file or its text.
 
-    CLI Example::
-
-        saltlite '*' dnsutil.parse_hosts
+    CLI Example: ``saltlite '*' dnsutil.parse_hosts``
     """
     text = hosts if hosts is not None else _machinefiles.read(hostsfile)
     found: dict[str, list[str]] = {}
@@ -144,9 +142,7 @@ def hosts_append(
 ) -> str:
     """Add names, separated by commas, to an address in a hosts file; existing names are skipped.
 
-    CLI Example::
-
-        saltlite '*' dnsutil.hosts_append /etc/hosts 127.0.0.1 ad1.yuk.co,ad2.yuk.co
+    CLI Example: ``saltlite '*' dnsutil.hosts_append /etc/hosts 127.0.0.1 ad1.yuk.co,ad2.yuk.co``
     """
     address, names = str(ip_addr), _names(entries)
     if not check_ip(address):
@@ -165,9 +161,7 @@ def hosts_append(
 def hosts_remove(hostsfile: str = "/etc/hosts", entries: str | None = None, test: bool = False) -> None:
     """Remove names, separated by commas, from a hosts file; lines without names are removed.
 
-    CLI Example::
-
-        saltlite '*' dnsutil.hosts_remove /etc/hosts ad1.yuk.co,ad2.yuk.co
+    CLI Example: ``saltlite '*' dnsutil.hosts_remove /etc/hosts ad1.yuk.co,ad2.yuk.co``
     """
     gone = set(_names(entries))
     lines = []
@@ -189,9 +183,7 @@ def hosts_remove(hostsfile: str = "/etc/hosts", entries: str | None = None, test
 def check_ip(ip_addr: str) -> bool:
     """Return whether a text is an address, or a network as ADDRESS/LENGTH.
 
-    CLI Example::
-
-        saltlite '*' dnsutil.check_ip 127.0.0.1
+    CLI Example: ``saltlite '*' dnsutil.check_ip 127.0.0.1``
     """
     try:
         ipaddress.ip_interface(str(ip_addr))
@@ -203,9 +195,7 @@ def check_ip(ip_addr: str) -> bool:
 def A(host: str, nameserver: str | None = None) -> list[str] | str:  # noqa: N802 - the type of record
     """Return the IPv4 addresses of a name, or a message if it has none.
 
-    CLI Example::
-
-        saltlite '*' dnsutil.A www.google.com
+    CLI Example: ``saltlite '*' dnsutil.A www.google.com``
     """
     return _addresses(host, nameserver, "A", socket.AF_INET)
 
@@ -213,9 +203,7 @@ def A(host: str, nameserver: str | None = None) -> list[str] | str:  # noqa: N80
 def AAAA(host: str, nameserver: str | None = None) -> list[str] | str:  # noqa: N802 - the type of record
     """Return the IPv6 addresses of a name, or a message if it has none.
 
-    CLI Example::
-
-        saltlite '*' dnsutil.AAAA www.google.com
+    CLI Example: ``saltlite '*' dnsutil.AAAA www.google.com``
     """
     return _addresses(host, nameserver, "AAAA", socket.AF_INET6)
 
@@ -223,9 +211,7 @@ def AAAA(host: str, nameserver: str | None = None) -> list[str] | str:  # noqa: 
 def NS(domain: str, resolve: bool = True, nameserver: str | None = None) -> list[str]:  # noqa: N802 - as above
     """Return the name servers of a domain; ``resolve`` returns their addresses.
 
-    CLI Example::
-
-        saltlite '*' dnsutil.NS google.com
+    CLI Example: ``saltlite '*' dnsutil.NS google.com``
     """
     names = _ask(domain, nameserver, "NS")
     if not resolve:
@@ -236,9 +222,7 @@ def NS(domain: str, resolve: bool = True, nameserver: str | None = None) -> list
 def MX(domain: str, resolve: bool = False, nameserver: str | None = None) -> list[list[str]]:  # noqa: N802 - as above
     """Return the mail servers of a domain: a list of ``[preference, name]``; ``resolve`` replaces names by addresses.
 
-    CLI Example::
-
-        saltlite '*' dnsutil.MX google.com
+    CLI Example: ``saltlite '*' dnsutil.MX google.com``
     """
     rows = [line.split() for line in _ask(domain, nameserver, "MX")]
     if not resolve:
@@ -293,9 +277,7 @@ def parse_zone(zonefile: str | None = None, zone: str | None = None) -> dict[str
     for each other type a map from names to values; an address with its own TTL is ``{TARGET, TTL}``. Of several records
     of one type and name the last is returned. Included files are not read.
 
-    CLI Example::
-
-        saltlite ns1 dnsutil.parse_zone /var/lib/named/example.com.zone
+    CLI Example: ``saltlite ns1 dnsutil.parse_zone /var/lib/named/example.com.zone``
     """
     if zone is None and zonefile is None:
         raise SaltInvocationError("Say which zone file to read, or give its text as `zone`.")

@@ -93,9 +93,7 @@ def get(key: str, default: str = "") -> Any:
 def has_value(key: str, value: str | None = None) -> bool:
     """Return whether a variable is set, and optionally has this value.
 
-    CLI Example::
-
-        saltlite '*' environ.has_value foo
+    CLI Example: ``saltlite '*' environ.has_value foo``
     """
     found = os.environ.get(key) if isinstance(key, str) else None
     return found is not None and value in (None, found)
@@ -115,9 +113,7 @@ def item(keys: str | list[str], default: str = "") -> dict[str, Any]:
 def items() -> dict[str, str]:
     """Return all variables.
 
-    CLI Example::
-
-        saltlite '*' environ.items
+    CLI Example: ``saltlite '*' environ.items``
     """
     return dict(os.environ)
 

@@ -70,9 +70,7 @@ def fire_master(
 ) -> bool:
     """Send an event to the master like ``event.send``, with only this data.
 
-    CLI Example::
-
-        saltlite '*' event.fire_master '{version: 1.2}' app/deployed
+    CLI Example: ``saltlite '*' event.fire_master '{version: 1.2}' app/deployed``
     """
     if preload:
         raise SaltInvocationError("The master says itself whose event it is: leave preload away.")
@@ -88,9 +86,7 @@ def fire(data: dict[str, Any], tag: str, timeout: float | None = None) -> bool:
     """Alias of ``event.fire_master``. In Salt the event stays on the minion, but here the master's event log is the
     only one.
 
-    CLI Example::
-
-        saltlite '*' event.fire '{version: 1.2}' app/deployed
+    CLI Example: ``saltlite '*' event.fire '{version: 1.2}' app/deployed``
     """
     return fire_master(data, tag, timeout=_TIMEOUT_S if timeout is None else timeout)
 

@@ -225,9 +225,7 @@ fetch = get
 def ls() -> list[str]:
     """Return the names of all grains, sorted.
 
-    CLI Example::
-
-        saltlite '*' grains.ls
+    CLI Example: ``saltlite '*' grains.ls``
     """
     return sorted(__grains__)
 
@@ -235,9 +233,7 @@ def ls() -> list[str]:
 def has_value(key: str) -> bool:
     """Return whether a grain, or a value inside it, exists.
 
-    CLI Example::
-
-        saltlite '*' grains.has_value ip4_interfaces:eth0
+    CLI Example: ``saltlite '*' grains.has_value ip4_interfaces:eth0``
     """
     return _nested.find(__grains__, key) is not MISSING
 
@@ -280,9 +276,7 @@ def setvals(
 ) -> dict[str, Any]:
     """Set several grains and return them. ``destructive`` removes those with the value ``None``.
 
-    CLI Example::
-
-        saltlite '*' grains.setvals '{rack: 4, roles: [web, db]}'
+    CLI Example: ``saltlite '*' grains.setvals '{rack: 4, roles: [web, db]}'``
     """
     if not isinstance(grains, Mapping):
         raise SaltInvocationError("Grains to set are a map, as in '{rack: 4}'.")
@@ -344,9 +338,7 @@ def append(
 def remove(key: str, val: Any, delimiter: str = ":") -> dict[str, Any] | str:
     """Remove a value from a list grain. Return the grain, or a message that nothing changed.
 
-    CLI Example::
-
-        saltlite '*' grains.remove roles web
+    CLI Example: ``saltlite '*' grains.remove roles web``
     """
 
     def shorter(known: dict[str, Any]) -> dict[str, Any] | str:
@@ -381,9 +373,7 @@ def delkey(key: str, force: bool = False) -> dict[str, Any]:
 
     A collected grain returns at the next collection.
 
-    CLI Example::
-
-        saltlite '*' grains.delkey rack
+    CLI Example: ``saltlite '*' grains.delkey rack``
     """
     return delval(key, destructive=True, force=force)
 

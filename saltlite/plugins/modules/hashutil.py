@@ -37,9 +37,7 @@ def digest(instr: str, checksum: str = "md5") -> str:
 def digest_file(infile: str, checksum: str = "md5") -> str:
     """Return the digest of a file, like ``hashutil.digest``.
 
-    CLI Example::
-
-        saltlite '*' hashutil.digest_file /path/to/file
+    CLI Example: ``saltlite '*' hashutil.digest_file /path/to/file``
     """
     kind = _checksum(checksum)
     if not __salt__["file.file_exists"](infile):
@@ -51,9 +49,7 @@ def digest_file(infile: str, checksum: str = "md5") -> str:
 def md5_digest(instr: str) -> str:
     """Return the MD5 digest of a text.
 
-    CLI Example::
-
-        saltlite '*' hashutil.md5_digest 'get salted'
+    CLI Example: ``saltlite '*' hashutil.md5_digest 'get salted'``
     """
     return _digest(_bytes(instr), "md5")
 
@@ -61,9 +57,7 @@ def md5_digest(instr: str) -> str:
 def sha256_digest(instr: str) -> str:
     """Return the SHA-256 digest of a text.
 
-    CLI Example::
-
-        saltlite '*' hashutil.sha256_digest 'get salted'
+    CLI Example: ``saltlite '*' hashutil.sha256_digest 'get salted'``
     """
     return _digest(_bytes(instr), "sha256")
 
@@ -71,9 +65,7 @@ def sha256_digest(instr: str) -> str:
 def sha512_digest(instr: str) -> str:
     """Return the SHA-512 digest of a text.
 
-    CLI Example::
-
-        saltlite '*' hashutil.sha512_digest 'get salted'
+    CLI Example: ``saltlite '*' hashutil.sha512_digest 'get salted'``
     """
     return _digest(_bytes(instr), "sha512")
 
@@ -81,9 +73,7 @@ def sha512_digest(instr: str) -> str:
 def base64_b64encode(instr: str) -> str:
     """Encode a text in base64, on one line.
 
-    CLI Example::
-
-        saltlite '*' hashutil.base64_b64encode 'get salted'
+    CLI Example: ``saltlite '*' hashutil.base64_b64encode 'get salted'``
     """
     return base64.b64encode(_bytes(instr)).decode()
 
@@ -102,9 +92,7 @@ def base64_b64decode(instr: str) -> str | bytes:
 def base64_encodestring(instr: str) -> str:
     """Encode a text in base64, in lines of 76 characters that end with a newline.
 
-    CLI Example::
-
-        saltlite '*' hashutil.base64_encodestring 'get salted'
+    CLI Example: ``saltlite '*' hashutil.base64_encodestring 'get salted'``
     """
     return base64.encodebytes(_bytes(instr)).decode()
 
@@ -115,9 +103,7 @@ base64_decodestring = base64_b64decode
 def base64_encodefile(fname: str) -> str:
     """Encode a file of up to 12 MiB in base64, like ``hashutil.base64_encodestring``.
 
-    CLI Example::
-
-        saltlite '*' hashutil.base64_encodefile /path/to/binary_file
+    CLI Example: ``saltlite '*' hashutil.base64_encodefile /path/to/binary_file``
     """
     path = os.path.expanduser(str(fname))
     if not __salt__["file.file_exists"](path):
@@ -132,9 +118,7 @@ def base64_encodefile(fname: str) -> str:
 def base64_decodefile(instr: str, outfile: str, *, test: bool = False) -> bool | str:
     """Decode base64 into a file.
 
-    CLI Example::
-
-        saltlite '*' hashutil.base64_decodefile instr='Z2V0IHNhbHRlZAo=' outfile=/path/to/binary_file
+    CLI Example: ``saltlite '*' hashutil.base64_decodefile instr='Z2V0IHNhbHRlZAo=' outfile=/path/to/binary_file``
     """
     content = _decoded(instr)
     if test:
@@ -151,9 +135,7 @@ def base64_decodefile(instr: str, outfile: str, *, test: bool = False) -> bool |
 def hmac_compute(string: str, shared_secret: str) -> str:
     """Return the HMAC-SHA256 of a text and a secret in hexadecimal.
 
-    CLI Example::
-
-        saltlite '*' hashutil.hmac_compute 'get salted' 'shared secret'
+    CLI Example: ``saltlite '*' hashutil.hmac_compute 'get salted' 'shared secret'``
     """
     return _hmac(string, shared_secret, "sha256").hex()
 

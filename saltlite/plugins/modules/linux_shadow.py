@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from saltlite.decorators.notes import note
+from saltlite.decorators import note
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules import _accounts, _programs
 

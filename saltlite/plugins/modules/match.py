@@ -37,9 +37,7 @@ def compound(tgt: str, minion_id: str | None = None) -> bool:
 def glob(tgt: str, minion_id: str | None = None) -> bool:
     """Return whether a glob matches the minion's id.
 
-    CLI Example::
-
-        saltlite '*' match.glob 'web*'
+    CLI Example: ``saltlite '*' match.glob 'web*'``
     """
     return _is_true(tgt, "glob", minion_id)
 
@@ -47,9 +45,7 @@ def glob(tgt: str, minion_id: str | None = None) -> bool:
 def pcre(tgt: str, minion_id: str | None = None) -> bool:
     """Return whether a regular expression matches the start of the minion's id.
 
-    CLI Example::
-
-        saltlite '*' match.pcre 'web[0-9]+'
+    CLI Example: ``saltlite '*' match.pcre 'web[0-9]+'``
     """
     return _is_true(tgt, "pcre", minion_id)
 
@@ -57,9 +53,7 @@ def pcre(tgt: str, minion_id: str | None = None) -> bool:
 def list_(tgt: str | list[str], minion_id: str | None = None) -> bool:
     """Return whether the minion's id is in a list, given as a list or with commas.
 
-    CLI Example::
-
-        saltlite '*' match.list web1,web2
+    CLI Example: ``saltlite '*' match.list web1,web2``
     """
     return _is_true(",".join(map(str, tgt)) if isinstance(tgt, list | tuple) else tgt, "list", minion_id)
 
@@ -78,9 +72,7 @@ def grain(tgt: str, delimiter: str = ":") -> bool:
 def grain_pcre(tgt: str, delimiter: str = ":") -> bool:
     """Return whether a grain matches a regular expression, given as keys and expression.
 
-    CLI Example::
-
-        saltlite '*' match.grain_pcre 'os:(Debian|Ubuntu)'
+    CLI Example: ``saltlite '*' match.grain_pcre 'os:(Debian|Ubuntu)'``
     """
     return _is_true(tgt, "grain_pcre", None, delimiter)
 
@@ -88,9 +80,7 @@ def grain_pcre(tgt: str, delimiter: str = ":") -> bool:
 def pillar(tgt: str, delimiter: str = ":") -> bool:
     """Return whether a pillar value matches a glob, given as keys and glob.
 
-    CLI Example::
-
-        saltlite '*' match.pillar 'role:web*'
+    CLI Example: ``saltlite '*' match.pillar 'role:web*'``
     """
     return _is_true(tgt, "pillar", None, delimiter)
 
@@ -98,9 +88,7 @@ def pillar(tgt: str, delimiter: str = ":") -> bool:
 def pillar_pcre(tgt: str, delimiter: str = ":") -> bool:
     """Return whether a pillar value matches a regular expression, given as keys and expression.
 
-    CLI Example::
-
-        saltlite '*' match.pillar_pcre 'role:web[0-9]+'
+    CLI Example: ``saltlite '*' match.pillar_pcre 'role:web[0-9]+'``
     """
     return _is_true(tgt, "pillar_pcre", None, delimiter)
 
@@ -119,9 +107,7 @@ def ipcidr(tgt: str) -> bool:
 def data(tgt: str) -> bool:
     """Return whether a value stored by ``data.update`` matches, given as key, colon and glob.
 
-    CLI Example::
-
-        saltlite '*' match.data 'spam:eggs'
+    CLI Example: ``saltlite '*' match.data 'spam:eggs'``
     """
     key, colon, pattern = _text(tgt).partition(":")
     if not colon:
@@ -146,9 +132,7 @@ def filter_by(
     """Return the value of the first key that is a matching target, else of the key ``default``, or ``None``. ``merge``
     is merged over a match; ``merge_lists`` joins lists.
 
-    CLI Example::
-
-        saltlite '*' match.filter_by '{web*: [app, caching], db*: [db]}' minion_id=web03
+    CLI Example: ``saltlite '*' match.filter_by '{web*: [app, caching], db*: [db]}' minion_id=web03``
     """
     if merge and not isinstance(merge, Mapping):
         raise SaltInvocationError("What is merged is a map, as in '{pkg: httpd}'.")
@@ -169,9 +153,7 @@ def filter_by(
 def search_by(lookup: dict[str, Any], tgt_type: str = "compound", minion_id: str | None = None) -> list[str] | None:
     """Return the keys whose lists contain a matching target, or ``None``.
 
-    CLI Example::
-
-        saltlite '*' match.search_by '{web: [web1, web2], db: ["G@role:db"]}'
+    CLI Example: ``saltlite '*' match.search_by '{web: [web1, web2], db: ["G@role:db"]}'``
     """
     if not isinstance(lookup, Mapping):
         raise SaltInvocationError("The lists to search are a map, as in '{web: [web1, web2]}'.")
@@ -193,9 +175,7 @@ def ifelse(
 
     ``True`` and ``False`` are targets too.
 
-    CLI Example::
-
-        saltlite '*' match.ifelse 'web*' Web 'db*' Database Other minion_id=db3
+    CLI Example: ``saltlite '*' match.ifelse 'web*' Web 'db*' Database Other minion_id=db3``
     """
     if len(args) % 2 == 0:
         raise SaltInvocationError("Pairs of a target and a value are needed, and a value for all others at the end.")

@@ -33,9 +33,7 @@ def __virtual__() -> str:  # noqa: N807 - the name that the loader asks for
 def hash(value: str, algorithm: str = "sha512") -> str:
     """Return the digest of a text in hexadecimal, by any algorithm of Python's hashlib.
 
-    CLI Example::
-
-        saltlite '*' random.hash 'I am a string' md5
+    CLI Example: ``saltlite '*' random.hash 'I am a string' md5``
     """
     import hashlib
 
@@ -48,9 +46,7 @@ def hash(value: str, algorithm: str = "sha512") -> str:
 def str_encode(value: str, encoder: str = "base64") -> str | bytes:
     """Encode a text in base64, or to bytes in another encoding.
 
-    CLI Example::
-
-        saltlite '*' random.str_encode 'I am a new string' base64
+    CLI Example: ``saltlite '*' random.str_encode 'I am a new string' base64``
     """
     if encoder == "base64":
         import base64
@@ -108,9 +104,7 @@ def shadow_hash(crypt_salt: str | None = None, password: str | None = None, algo
 
     The defaults are a random salt and a random password that is not returned.
 
-    CLI Example::
-
-        saltlite '*' random.shadow_hash 'My5alT' 'MyP@asswd' md5
+    CLI Example: ``saltlite '*' random.shadow_hash 'My5alT' 'MyP@asswd' md5``
     """
     secret = get_str() if password is None else str(password)
     return _accounts.hashed(secret, algorithm, None if crypt_salt is None else str(crypt_salt))
@@ -119,9 +113,7 @@ def shadow_hash(crypt_salt: str | None = None, password: str | None = None, algo
 def rand_int(start: int = 1, end: int = 10, seed: Any = None) -> int:
     """Return a random integer from ``start`` to ``end``, inclusive.
 
-    CLI Example::
-
-        saltlite '*' random.rand_int 1 10
+    CLI Example: ``saltlite '*' random.rand_int 1 10``
     """
     try:
         return _generator(seed).randint(start, end)
@@ -132,9 +124,7 @@ def rand_int(start: int = 1, end: int = 10, seed: Any = None) -> int:
 def seed(range: int = 10, hash: Any = None) -> int:
     """Return an integer below ``range`` that is constant for the same ``hash``, by default for this minion.
 
-    CLI Example::
-
-        saltlite '*' random.seed 10 hash=None
+    CLI Example: ``saltlite '*' random.seed 10 hash=None``
     """
     own = __grains__.get("id") or __opts__.get("id", "")
     try:
@@ -146,9 +136,7 @@ def seed(range: int = 10, hash: Any = None) -> int:
 def sample(value: list[Any], size: int, seed: Any = None) -> list[Any]:
     """Return this many different items of a list, in random order.
 
-    CLI Example::
-
-        saltlite '*' random.sample '[one, two]' 1 seed=something
+    CLI Example: ``saltlite '*' random.sample '[one, two]' 1 seed=something``
     """
     if not isinstance(value, list | tuple):
         raise SaltInvocationError(f"value is a list, not {value!r}.")
@@ -161,9 +149,7 @@ def sample(value: list[Any], size: int, seed: Any = None) -> list[Any]:
 def shuffle(value: list[Any], seed: Any = None) -> list[Any]:
     """Return a list in random order.
 
-    CLI Example::
-
-        saltlite '*' random.shuffle '[one, two]' seed=something
+    CLI Example: ``saltlite '*' random.shuffle '[one, two]' seed=something``
     """
     return sample(value, len(value), seed)
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules import _machinefiles, _mounts, _programs
+from saltlite.plugins.modules import _machinefiles, _programs
 from saltlite.plugins.modules._safe_files import held
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ _PREFIX = "/.."
 def automaster(config: str = "/etc/auto_salt") -> dict[str, dict[str, Any]]:
     """Return the entries of the automounter's table: ``{name: {device, fstype, opts}}``.
 
-    CLI Example::
-
-        saltlite '*' mount.automaster
+    CLI Example: ``saltlite '*' mount.automaster``
     """
     found = {}
     for line in _machinefiles.read_if_there(config).splitlines():
@@ -62,9 +60,7 @@ def set_automaster(
 ) -> str:
     """Set an entry in the automounter's table: ``new``, ``change`` or ``present``; ``test=True`` only reports.
 
-    CLI Example::
-
-        saltlite '*' mount.set_automaster /srv/foo /dev/sdz1 ext4
+    CLI Example: ``saltlite '*' mount.set_automaster /srv/foo /dev/sdz1 ext4``
     """
     kind = _column(fstype)
     options = f"-fstype={kind}," + (opts if isinstance(opts, str) else ",".join(opts))
@@ -92,9 +88,7 @@ def set_automaster(
 def rm_automaster(name: str, device: str | None, config: str = "/etc/auto_salt") -> bool:
     """Remove an entry from the automounter's table, and reload the automounter.
 
-    CLI Example::
-
-        saltlite '*' mount.rm_automaster /srv/foo /dev/sdg
+    CLI Example: ``saltlite '*' mount.rm_automaster /srv/foo /dev/sdg``
     """
     lines = _machinefiles.read_if_there(config).splitlines(keepends=True)
     kept = []
@@ -136,9 +130,7 @@ def _column(text: Any) -> str:
 def read_mount_cache(name: str) -> dict[str, Any]:
     """Return the cached options of a mount point: ``{device, fstype, mkmnt, opts}``, or an empty dict.
 
-    CLI Example::
-
-        saltlite '*' mount.read_mount_cache /srv/share
+    CLI Example: ``saltlite '*' mount.read_mount_cache /srv/share``
     """
     row: dict[str, Any] = _remembered().get(str(name), {})
     return row
@@ -147,9 +139,7 @@ def read_mount_cache(name: str) -> dict[str, Any]:
 def write_mount_cache(real_name: str, device: str, mkmnt: bool, fstype: str, mount_opts: str | Sequence[str]) -> bool:
     """Cache the options of a mount point.
 
-    CLI Example::
-
-        saltlite '*' mount.write_mount_cache /srv/share /dev/sda1 False ext4 defaults,nosuid
+    CLI Example: ``saltlite '*' mount.write_mount_cache /srv/share /dev/sda1 False ext4 defaults,nosuid``
     """
     known = _remembered()
     known[str(real_name)] = {"device": device, "fstype": fstype, "mkmnt": mkmnt, "opts": mount_opts}
@@ -160,9 +150,7 @@ def write_mount_cache(real_name: str, device: str, mkmnt: bool, fstype: str, mou
 def delete_mount_cache(real_name: str) -> bool:
     """Delete a mount point from the cache.
 
-    CLI Example::
-
-        saltlite '*' mount.delete_mount_cache /srv/share
+    CLI Example: ``saltlite '*' mount.delete_mount_cache /srv/share``
     """
     known = _remembered()
     if known.pop(str(real_name), None) is not None:
@@ -210,12 +198,12 @@ def active(extended: bool = False) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     uuids = _devices_by("uuid") if extended else {}
     labels = _devices_by("label") if extended else {}
-    for point, mount in _mounts.by_point().items():
+    for point, mount in _machinefiles.by_point().items():
         found[point] = {
             "device": mount.device,
             "alt_device": _real_device(mount),
             "fstype": mount.fstype,
-            "opts": mount.options if extended else _mounts.options_of(mount),
+            "opts": mount.options if extended else _machinefiles.options_of(mount),
         }
         if extended:
             number = f"{mount.major}:{mount.minor}"
@@ -245,9 +233,7 @@ def mount(
 
     Without a device, fstab is used. ``mkmnt`` creates the folder; ``user`` mounts as that user.
 
-    CLI Example::
-
-        saltlite '*' mount.mount /srv/foo /dev/sdz1 mkmnt=True
+    CLI Example: ``saltlite '*' mount.mount /srv/foo /dev/sdz1 mkmnt=True``
     """
     if util != "mount":
         raise SaltInvocationError(f"util={util!r} is not supported; `mount` is the only one.")
@@ -272,9 +258,7 @@ def remount(
 ) -> bool | str:
     """Remount with other options, or mount what is not mounted. Return what ``mount`` returns.
 
-    CLI Example::
-
-        saltlite '*' mount.remount /srv/foo /dev/sdz1 opts=ro
+    CLI Example: ``saltlite '*' mount.remount /srv/foo /dev/sdz1 opts=ro``
     """
     if not is_mounted(name):
         return mount(name, device, mkmnt, fstype, opts, user)
@@ -300,7 +284,7 @@ def umount(
     if util != "mount":
         raise SaltInvocationError(f"util={util!r} is not supported; `mount` is the only one.")
     point = _point(name)
-    stacked = [each for each in _mounts.mounts() if each.point == point]
+    stacked = [each for each in _machinefiles.mounts() if each.point == point]
     if not stacked:
         __context__["retcode"] = 1
         return f"{name} does not have anything mounted"
@@ -313,9 +297,7 @@ def umount(
 def is_fuse_exec(cmd: str) -> bool:
     """Return whether a program exists and is linked to libfuse.
 
-    CLI Example::
-
-        saltlite '*' mount.is_fuse_exec sshfs
+    CLI Example: ``saltlite '*' mount.is_fuse_exec sshfs``
     """
     path = _programs.find(_programs.word(cmd, "name of a program"))
     if path is None:
@@ -328,25 +310,21 @@ def is_fuse_exec(cmd: str) -> bool:
 def swaps() -> dict[str, dict[str, str]]:
     """Return the active swap areas: ``{path: {type, size, used, priority}}``, sizes in KiB.
 
-    CLI Example::
-
-        saltlite '*' mount.swaps
+    CLI Example: ``saltlite '*' mount.swaps``
     """
     found = {}
     for line in _machinefiles.read_if_there("/proc/swaps").splitlines()[1:]:
         columns = line.split()
         if len(columns) >= 5:
             keys = ("type", "size", "used", "priority")
-            found[_mounts.plain(columns[0])] = dict(zip(keys, columns[1:5], strict=True))
+            found[_machinefiles.plain(columns[0])] = dict(zip(keys, columns[1:5], strict=True))
     return found
 
 
 def swapon(name: str, priority: int | None = None) -> dict[str, Any]:
     """Activate a swap area: ``{"stats": row of swaps, "new": whether it was inactive before}``.
 
-    CLI Example::
-
-        saltlite '*' mount.swapon /var/swapfile
+    CLI Example: ``saltlite '*' mount.swapon /var/swapfile``
     """
     path = _programs.word(name, "device or file")
     before = swaps()
@@ -360,9 +338,7 @@ def swapon(name: str, priority: int | None = None) -> dict[str, Any]:
 def swapoff(name: str) -> bool | None:
     """Deactivate a swap area: True, False if it is still in use, None if it was not active.
 
-    CLI Example::
-
-        saltlite '*' mount.swapoff /var/swapfile
+    CLI Example: ``saltlite '*' mount.swapoff /var/swapfile``
     """
     path = _programs.word(name, "device or file")
     if path not in swaps():
@@ -374,22 +350,18 @@ def swapoff(name: str) -> bool | None:
 def is_mounted(name: str) -> bool:
     """Return whether something is mounted on this path.
 
-    CLI Example::
-
-        saltlite '*' mount.is_mounted /srv/foo
+    CLI Example: ``saltlite '*' mount.is_mounted /srv/foo``
     """
-    return str(name) in _mounts.by_point()
+    return str(name) in _machinefiles.by_point()
 
 
 def get_mount_from_path(path: str) -> str:
     """Return the mount point of the file system of a path.
 
-    CLI Example::
-
-        saltlite '*' mount.get_mount_from_path /opt/some/nested/path
+    CLI Example: ``saltlite '*' mount.get_mount_from_path /opt/some/nested/path``
     """
     place = os.path.realpath(str(path))
-    points = _mounts.by_point()
+    points = _machinefiles.by_point()
     while place != "/" and place not in points:
         place = os.path.dirname(place)
     return place
@@ -398,11 +370,9 @@ def get_mount_from_path(path: str) -> str:
 def get_device_from_path(path: str) -> str | None:
     """Return the device of the file system of a path.
 
-    CLI Example::
-
-        saltlite '*' mount.get_device_from_path /
+    CLI Example: ``saltlite '*' mount.get_device_from_path /``
     """
-    mounted = _mounts.by_point().get(get_mount_from_path(path))
+    mounted = _machinefiles.by_point().get(get_mount_from_path(path))
     return mounted.device if mounted else None
 
 
@@ -467,7 +437,7 @@ def _devices_by(kind: str) -> dict[str, str]:
     return found
 
 
-def _real_device(mount: _mounts.Mount) -> str:
+def _real_device(mount: _machinefiles.Mount) -> str:
     """Return the name in /dev of a device that the kernel calls `/dev/root`."""
     if mount.device != "/dev/root":
         return mount.device
@@ -499,7 +469,7 @@ class _Entry(NamedTuple):
     pass_num: str
 
     def line(self) -> str:
-        columns = [_mounts.written(text) for text in (self.device, self.name, self.fstype, self.opts)]
+        columns = [_machinefiles.written(text) for text in (self.device, self.name, self.fstype, self.opts)]
         return "{}\t\t{}\t{}\t{}\t{} {}\n".format(*columns, self.dump, self.pass_num)
 
     def same(self, other: _Entry) -> bool:
@@ -513,9 +483,7 @@ def fstab(config: str = "/etc/fstab") -> dict[str, dict[str, Any]]:
 
     Repeated mount points get underscores at the end of their names.
 
-    CLI Example::
-
-        saltlite '*' mount.fstab
+    CLI Example: ``saltlite '*' mount.fstab``
     """
     found: dict[str, dict[str, Any]] = {}
     for line in _machinefiles.read_if_there(config).splitlines():
@@ -538,15 +506,17 @@ def fstab(config: str = "/etc/fstab") -> dict[str, dict[str, Any]]:
 def rm_fstab(name: str, device: str | None = None, config: str = "/etc/fstab", test: bool = False) -> bool:
     """Remove a mount point from fstab, or only its entry with this ``device``. True when it is gone.
 
-    CLI Example::
-
-        saltlite '*' mount.rm_fstab /srv/foo /dev/sdg
+    CLI Example: ``saltlite '*' mount.rm_fstab /srv/foo /dev/sdg``
     """
     kept = []
     lines = _machinefiles.read(config).splitlines(keepends=True)
     for line in lines:
         entry = _entry(line)
-        if entry and entry.name == _mounts.plain(name) and (device is None or entry.device == _mounts.plain(device)):
+        if (
+            entry
+            and entry.name == _machinefiles.plain(name)
+            and (device is None or entry.device == _machinefiles.plain(device))
+        ):
             continue
         kept.append(line)
     if kept != lines and not test:
@@ -572,12 +542,10 @@ def set_fstab(  # noqa: PLR0913, PLR0917 - Salt's signature
     ``pass_num``; ``auto`` means the device, or the mount point for file systems without one. ``not_change`` keeps an
     existing entry.
 
-    CLI Example::
-
-        saltlite '*' mount.set_fstab /srv/foo /dev/sdz1 ext4
+    CLI Example: ``saltlite '*' mount.set_fstab /srv/foo /dev/sdz1 ext4``
     """
     texts = (device, name, fstype, opts if isinstance(opts, str) else ",".join(opts), dump, pass_num)
-    wanted = _checked(_Entry(*(_mounts.plain(str(text).replace("\\ ", " ")) for text in texts)))
+    wanted = _checked(_Entry(*(_machinefiles.plain(str(text).replace("\\ ", " ")) for text in texts)))
     keys = _matching_on(match_on, wanted.fstype)
     if not os.path.isfile(_machinefiles.place(config)):
         raise CommandExecutionError(f'Bad config file "{config}": there is no such file.')
@@ -606,7 +574,7 @@ def _entry(line: str) -> _Entry | None:
     columns = line.split()
     if line.lstrip().startswith("#") or not 4 <= len(columns) <= 6:
         return None
-    return _Entry(*(_mounts.plain(column) for column in [*columns, "0", "0"][:6]))
+    return _Entry(*(_machinefiles.plain(column) for column in [*columns, "0", "0"][:6]))
 
 
 def _checked(entry: _Entry) -> _Entry:

@@ -86,9 +86,7 @@ def filter_by(
     Without a match, the value of the key ``default``, or ``None``. A map is merged over that of the key ``base``, and
     ``merge`` over the result.
 
-    CLI Example::
-
-        saltlite '*' pillar.filter_by '{web: Serve it up, db: I query, default: x_x}' role
+    CLI Example: ``saltlite '*' pillar.filter_by '{web: Serve it up, db: I query, default: x_x}' role``
     """
     return _nested.chosen(lookup_dict, get(pillar, []), merge, default, base)
 
@@ -96,9 +94,7 @@ def filter_by(
 def obfuscate(*args: str) -> Any:
     """Return the pillar, or the named values, with values replaced by their types, such as ``<str>``.
 
-    CLI Example::
-
-        saltlite '*' pillar.obfuscate
+    CLI Example: ``saltlite '*' pillar.obfuscate``
     """
     return _types(items(*args))
 
@@ -128,9 +124,7 @@ def item(*args: str, default: Any = "", delimiter: str = ":", unmask: bool = Tru
 def ls() -> list[str]:
     """Return the keys of the pillar, sorted.
 
-    CLI Example::
-
-        saltlite '*' pillar.ls
+    CLI Example: ``saltlite '*' pillar.ls``
     """
     return sorted(map(str, __pillar__))
 
@@ -138,9 +132,7 @@ def ls() -> list[str]:
 def keys(key: str, delimiter: str = ":") -> list[Any]:
     """Return the keys of a map inside the pillar.
 
-    CLI Example::
-
-        saltlite '*' pillar.keys users
+    CLI Example: ``saltlite '*' pillar.keys users``
     """
     value = _find(key, delimiter)
     if value is _nested.MISSING:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules import _mounts, _proc, _programs
+from saltlite.plugins.modules import _machinefiles, _proc, _programs
 
 __risk__ = {"kill_pid": "kill", "pkill": "kill"}
 
@@ -64,9 +64,7 @@ def top(num_processes: int = 5, interval: float = 3) -> list[dict[str, Any]]:
 def get_pid_list() -> list[int]:
     """Return the ids of all processes.
 
-    CLI Example::
-
-        saltlite '*' ps.get_pid_list
+    CLI Example: ``saltlite '*' ps.get_pid_list``
     """
     return _proc.pids()
 
@@ -85,9 +83,7 @@ def proc_info(pid: int, attrs: list[str] | None = None) -> dict[str, Any]:
 def kill_pid(pid: int, signal: int = 15) -> bool:
     """Send a signal to a process; return False if there is no such process.
 
-    CLI Example::
-
-        saltlite '*' ps.kill_pid 2000
+    CLI Example: ``saltlite '*' ps.kill_pid 2000``
     """
     number, which = _pid(pid), _signal(signal)
     try:
@@ -151,9 +147,7 @@ def pgrep(
 def cpu_percent(interval: float = 0.1, per_cpu: bool = False) -> float | list[float]:
     """Return the processor load within this many seconds, in percent; ``per_cpu`` returns a list.
 
-    CLI Example::
-
-        saltlite '*' ps.cpu_percent
+    CLI Example: ``saltlite '*' ps.cpu_percent``
     """
     import time
 
@@ -167,9 +161,7 @@ def cpu_percent(interval: float = 0.1, per_cpu: bool = False) -> float | list[fl
 def cpu_times(per_cpu: bool = False) -> dict[str, float] | list[dict[str, float]]:
     """Return the processor times since boot, in seconds; ``per_cpu`` returns a list.
 
-    CLI Example::
-
-        saltlite '*' ps.cpu_times
+    CLI Example: ``saltlite '*' ps.cpu_times``
     """
     found = _proc.cpu_times()
     return [row for name, row in found.items() if name != "cpu"] if per_cpu else found["cpu"]
@@ -178,9 +170,7 @@ def cpu_times(per_cpu: bool = False) -> dict[str, float] | list[dict[str, float]
 def virtual_memory() -> dict[str, Any]:
     """Return the memory in bytes: ``total``, ``available``, ``percent``, ``used``, ``free`` and more.
 
-    CLI Example::
-
-        saltlite '*' ps.virtual_memory
+    CLI Example: ``saltlite '*' ps.virtual_memory``
     """
     return _proc.memory()
 
@@ -188,9 +178,7 @@ def virtual_memory() -> dict[str, Any]:
 def swap_memory() -> dict[str, Any]:
     """Return the swap space in bytes: ``total``, ``used``, ``free``, ``percent``, and traffic in ``sin`` and ``sout``.
 
-    CLI Example::
-
-        saltlite '*' ps.swap_memory
+    CLI Example: ``saltlite '*' ps.swap_memory``
     """
     return _proc.swap()
 
@@ -199,9 +187,7 @@ def disk_partitions(all: bool = False) -> list[dict[str, str]]:
     """Return mounted file systems: a list of ``{device, mountpoint, fstype, opts}``; ``all=True`` includes those
     without a device.
 
-    CLI Example::
-
-        saltlite '*' ps.disk_partitions
+    CLI Example: ``saltlite '*' ps.disk_partitions``
     """
     on_devices = _proc.types_on_devices()
     return [
@@ -209,9 +195,9 @@ def disk_partitions(all: bool = False) -> list[dict[str, str]]:
             "device": mount.device,
             "mountpoint": mount.point,
             "fstype": mount.fstype,
-            "opts": ",".join(_mounts.options_of(mount)),
+            "opts": ",".join(_machinefiles.options_of(mount)),
         }
-        for mount in _mounts.mounts()
+        for mount in _machinefiles.mounts()
         if all or (mount.device and mount.fstype in on_devices)
     ]
 
@@ -219,9 +205,7 @@ def disk_partitions(all: bool = False) -> list[dict[str, str]]:
 def disk_usage(path: str) -> dict[str, Any]:
     """Return the usage of the file system of a path in bytes: ``total``, ``used``, ``free`` and ``percent``.
 
-    CLI Example::
-
-        saltlite '*' ps.disk_usage /srv
+    CLI Example: ``saltlite '*' ps.disk_usage /srv``
     """
     try:
         found = os.statvfs(str(path))
@@ -241,9 +225,7 @@ def disk_usage(path: str) -> dict[str, Any]:
 def disk_partition_usage(all: bool = False) -> list[dict[str, Any]]:
     """Return ``disk_partitions`` and ``disk_usage`` combined.
 
-    CLI Example::
-
-        saltlite '*' ps.disk_partition_usage
+    CLI Example: ``saltlite '*' ps.disk_partition_usage``
     """
     found = []
     for partition in disk_partitions(all):
@@ -255,9 +237,7 @@ def disk_partition_usage(all: bool = False) -> list[dict[str, Any]]:
 def total_physical_memory() -> int:
     """Return the memory in bytes.
 
-    CLI Example::
-
-        saltlite '*' ps.total_physical_memory
+    CLI Example: ``saltlite '*' ps.total_physical_memory``
     """
     return int(_proc.memory()["total"])
 
@@ -265,9 +245,7 @@ def total_physical_memory() -> int:
 def num_cpus() -> int | None:
     """Return the number of processors.
 
-    CLI Example::
-
-        saltlite '*' ps.num_cpus
+    CLI Example: ``saltlite '*' ps.num_cpus``
     """
     return len(_proc.cpu_times()) - 1
 
@@ -321,9 +299,7 @@ def disk_io_counters(device: str | None = None) -> dict[str, int] | bool:
 def get_users() -> list[dict[str, Any]]:
     """Return the logged-in users: a list of ``{name, terminal, host, started, pid}``.
 
-    CLI Example::
-
-        saltlite '*' ps.get_users
+    CLI Example: ``saltlite '*' ps.get_users``
     """
     return [
         {
@@ -340,9 +316,7 @@ def get_users() -> list[dict[str, Any]]:
 def lsof(name: str) -> list[str]:
     """Return the open files of programs whose name begins with this text, as lsof lists them: ``[name, output]``.
 
-    CLI Example::
-
-        saltlite '*' ps.lsof apache2
+    CLI Example: ``saltlite '*' ps.lsof apache2``
     """
     done = _programs.run(["lsof", "-c", _programs.word(name, "name of a program")])
     return [str(name), done.stdout.rstrip("\n")]
@@ -351,9 +325,7 @@ def lsof(name: str) -> list[str]:
 def netstat(name: str) -> list[Any]:
     """Return the lines of ``netstat -nap`` that contain the text: ``[name, lines]``.
 
-    CLI Example::
-
-        saltlite '*' ps.netstat apache2
+    CLI Example: ``saltlite '*' ps.netstat apache2``
     """
     return [str(name), [line for line in _programs.output(["netstat", "-nap"]).splitlines() if str(name) in line]]
 
@@ -361,9 +333,7 @@ def netstat(name: str) -> list[Any]:
 def ss(name: str) -> list[Any]:
     """Return the lines of ``ss -neap`` that contain the text: ``[name, lines]``.
 
-    CLI Example::
-
-        saltlite '*' ps.ss apache2
+    CLI Example: ``saltlite '*' ps.ss apache2``
     """
     return [str(name), [line for line in _programs.output(["ss", "-neap"]).splitlines() if str(name) in line]]
 
@@ -371,9 +341,7 @@ def ss(name: str) -> list[Any]:
 def psaux(name: str) -> list[Any]:
     """Return the lines of ``ps aux`` that match a regular expression: ``[name, lines, "N occurrence(s)."]``.
 
-    CLI Example::
-
-        saltlite '*' ps.psaux www-data.+apache2
+    CLI Example: ``saltlite '*' ps.psaux www-data.+apache2``
     """
     wanted = _expression(str(name))
     lines = [line for line in _programs.output(["ps", "aux"]).splitlines() if wanted.search(line)]
@@ -384,9 +352,7 @@ def psaux(name: str) -> list[Any]:
 def status(status: str) -> list[dict[str, Any]]:
     """Return the processes in a state: ``running``, ``sleeping``, ``disk-sleep``, ``stopped``, ``zombie`` and so on.
 
-    CLI Example::
-
-        saltlite '*' ps.status zombie
+    CLI Example: ``saltlite '*' ps.status zombie``
     """
     if not status:
         raise SaltInvocationError("Say which state the processes have to be in, such as `zombie`.")

@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from saltlite.decorators import same_parameters
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
 from saltlite.model.files import MINION_TYPES
 from saltlite.model.ids import parse_jid
@@ -51,9 +52,7 @@ __risk__ = {"kill_all_jobs": "kill-jobs", "term_all_jobs": "kill-jobs"}
 def running() -> list[dict[str, Any]]:
     """Return the running jobs except this one: ``jid``, ``fun``, ``user``, ``pid`` and ``started``.
 
-    CLI Example::
-
-        saltlite '*' saltutil.running
+    CLI Example: ``saltlite '*' saltutil.running``
     """
     folder = _folder()
     try:
@@ -86,9 +85,7 @@ def is_running(fun: str) -> list[dict[str, Any]]:
 def find_job(jid: str) -> dict[str, Any]:
     """Return the running job with this jid, or an empty dict.
 
-    CLI Example::
-
-        saltlite '*' saltutil.find_job 20260131235959123456
+    CLI Example: ``saltlite '*' saltutil.find_job 20260131235959123456``
     """
     wanted = _jid(jid)
     return next((record for record in running() if record["jid"] == wanted), {})
@@ -97,9 +94,7 @@ def find_job(jid: str) -> dict[str, Any]:
 def signal_job(jid: str, sig: int | str) -> str:
     """Send a signal to the processes of a running job; an empty answer means that it does not run.
 
-    CLI Example::
-
-        saltlite '*' saltutil.signal_job 20260131235959123456 15
+    CLI Example: ``saltlite '*' saltutil.signal_job 20260131235959123456 15``
     """
     number = _signal_number(sig)
     record = find_job(jid)
@@ -139,9 +134,7 @@ def _claimed(jid: str) -> Iterator[None]:
 def term_job(jid: str) -> str:
     """End a running job with SIGTERM.
 
-    CLI Example::
-
-        saltlite '*' saltutil.term_job 20260131235959123456
+    CLI Example: ``saltlite '*' saltutil.term_job 20260131235959123456``
     """
     return signal_job(jid, signal.SIGTERM)
 
@@ -149,9 +142,7 @@ def term_job(jid: str) -> str:
 def kill_job(jid: str) -> str:
     """End a running job with SIGKILL.
 
-    CLI Example::
-
-        saltlite '*' saltutil.kill_job 20260131235959123456
+    CLI Example: ``saltlite '*' saltutil.kill_job 20260131235959123456``
     """
     return signal_job(jid, signal.SIGKILL)
 
@@ -159,9 +150,7 @@ def kill_job(jid: str) -> str:
 def term_all_jobs() -> list[str]:
     """End all running jobs except this one with SIGTERM; return the answers of ``term_job``.
 
-    CLI Example::
-
-        saltlite '*' saltutil.term_all_jobs
+    CLI Example: ``saltlite '*' saltutil.term_all_jobs``
     """
     return [signal_job(record["jid"], signal.SIGTERM) for record in running()]
 
@@ -169,9 +158,7 @@ def term_all_jobs() -> list[str]:
 def kill_all_jobs() -> list[str]:
     """End all running jobs except this one with SIGKILL; return the answers of ``kill_job``.
 
-    CLI Example::
-
-        saltlite '*' saltutil.kill_all_jobs
+    CLI Example: ``saltlite '*' saltutil.kill_all_jobs``
     """
     return [signal_job(record["jid"], signal.SIGKILL) for record in running()]
 
@@ -181,9 +168,7 @@ def kept_return(jid: str, offset: int = 0, size: int = KEPT_PART_MAX) -> dict[st
     most ``size`` bytes, with the total ``size`` and the ``sha256`` of the whole. All parts together are the return in
     msgpack. This function gives access to the returns of other users' jobs.
 
-    CLI Example::
-
-        saltlite '*' saltutil.kept_return 20260131235959123456 0 1024
+    CLI Example: ``saltlite '*' saltutil.kept_return 20260131235959123456 0 1024``
     """
     if not isinstance(offset, int) or not isinstance(size, int) or offset < 0 or size < 1:
         raise SaltInvocationError("offset and size are whole numbers of bytes, from 0 and from 1 on.")
@@ -301,85 +286,47 @@ def sync_modules(
         saltlite '*' saltutil.sync_modules saltenv=dev extmod_blacklist=lumberjack
         saltlite '*' saltutil.sync_modules extmod_whitelist='{modules: [plain, "web*"]}'
     """
-    return _sync(SyncRequest("modules", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
+    return _sync("modules", saltenv, refresh, extmod_whitelist, extmod_blacklist, extmod_empty=extmod_empty)
 
 
-def sync_grains(
-    saltenv: str | list[str] | None = None,
-    refresh: bool = True,
-    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
-    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
-    *,
-    extmod_empty: bool | None = None,
-) -> list[str]:
+@same_parameters(sync_modules)
+def sync_grains(*args: Any, **kwargs: Any) -> list[str]:
     """Sync the grains in ``salt://_grains``, like ``sync_modules``; ``refresh`` collects all grains anew.
 
-    CLI Example::
-
-        saltlite '*' saltutil.sync_grains
+    CLI Example: ``saltlite '*' saltutil.sync_grains``
     """
-    return _sync(SyncRequest("grains", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
+    return _sync("grains", *args, **kwargs)
 
 
-def sync_executors(
-    saltenv: str | list[str] | None = None,
-    refresh: bool = True,
-    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
-    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
-    *,
-    extmod_empty: bool | None = None,
-) -> list[str]:
+@same_parameters(sync_modules)
+def sync_executors(*args: Any, **kwargs: Any) -> list[str]:
     """Sync the executors in ``salt://_executors``, like ``sync_modules``.
 
-    CLI Example::
-
-        saltlite '*' saltutil.sync_executors
+    CLI Example: ``saltlite '*' saltutil.sync_executors``
     """
-    return _sync(SyncRequest("executors", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
+    return _sync("executors", *args, **kwargs)
 
 
-def sync_interfaces(
-    saltenv: str | list[str] | None = None,
-    refresh: bool = True,
-    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
-    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
-    *,
-    extmod_empty: bool | None = None,
-) -> list[str]:
+@same_parameters(sync_modules)
+def sync_interfaces(*args: Any, **kwargs: Any) -> list[str]:
     """Sync the module interfaces in ``salt://_interfaces``, like ``sync_modules``.
 
-    CLI Example::
-
-        saltlite '*' saltutil.sync_interfaces
+    CLI Example: ``saltlite '*' saltutil.sync_interfaces``
     """
-    return _sync(SyncRequest("interfaces", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
+    return _sync("interfaces", *args, **kwargs)
 
 
-def sync_resources(
-    saltenv: str | list[str] | None = None,
-    refresh: bool = True,
-    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
-    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
-    *,
-    extmod_empty: bool | None = None,
-) -> list[str]:
+@same_parameters(sync_modules)
+def sync_resources(*args: Any, **kwargs: Any) -> list[str]:
     """Sync the resource types in ``salt://_resources``, like ``sync_modules``; ``refresh`` discovers resources.
 
-    CLI Example::
-
-        saltlite '*' saltutil.sync_resources
+    CLI Example: ``saltlite '*' saltutil.sync_resources``
     """
-    return _sync(SyncRequest("resources", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
+    return _sync("resources", *args, **kwargs)
 
 
-def sync_output(
-    saltenv: str | list[str] | None = None,
-    refresh: bool = True,
-    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
-    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
-    *,
-    extmod_empty: bool | None = None,
-) -> list[str]:
+@same_parameters(sync_modules)
+def sync_output(*args: Any, **kwargs: Any) -> list[str]:
     """Sync the outputters in ``salt://_output`` for ``saltlite-call``, like ``sync_modules``.
 
     CLI Example::
@@ -387,27 +334,19 @@ def sync_output(
         saltlite '*' saltutil.sync_output
         saltlite '*' saltutil.sync_outputters
     """
-    return _sync(SyncRequest("output", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
+    return _sync("output", *args, **kwargs)
 
 
 sync_outputters = sync_output
 
 
-def sync_utils(
-    saltenv: str | list[str] | None = None,
-    refresh: bool = True,
-    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
-    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
-    *,
-    extmod_empty: bool | None = None,
-) -> list[str]:
+@same_parameters(sync_modules)
+def sync_utils(*args: Any, **kwargs: Any) -> list[str]:
     """Sync the files in ``salt://_utils``, which modules reach as ``__utils__``, like ``sync_modules``.
 
-    CLI Example::
-
-        saltlite '*' saltutil.sync_utils
+    CLI Example: ``saltlite '*' saltutil.sync_utils``
     """
-    return _sync(SyncRequest("utils", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
+    return _sync("utils", *args, **kwargs)
 
 
 def sync_all(
@@ -443,9 +382,7 @@ def sync_all(
 def refresh_modules() -> bool:
     """Reload the minion's modules and report their functions to the master; True when done.
 
-    CLI Example::
-
-        saltlite '*' saltutil.refresh_modules
+    CLI Example: ``saltlite '*' saltutil.refresh_modules``
     """
     _client().refresh("modules")
     return True
@@ -456,9 +393,7 @@ def refresh_grains(refresh_pillar: bool = True) -> bool:
 
     ``refresh_pillar`` then also fetches the pillar, which may depend on them.
 
-    CLI Example::
-
-        saltlite '*' saltutil.refresh_grains
+    CLI Example: ``saltlite '*' saltutil.refresh_grains``
     """
     _client().refresh("grains")
     if refresh_pillar:
@@ -493,9 +428,7 @@ def refresh_resources() -> dict[str, Any]:
 
     Grains that take longer than a second are registered later.
 
-    CLI Example::
-
-        saltlite '*' saltutil.refresh_resources
+    CLI Example: ``saltlite '*' saltutil.refresh_resources``
     """
     outcome: dict[str, Any] = _client().refresh("resources")
     if outcome["kept_back"] or any("error" in one for one in outcome["types"].values()):
@@ -506,9 +439,7 @@ def refresh_resources() -> dict[str, Any]:
 def list_extmods() -> dict[str, list[str]]:
     """Return the synced plug-ins by type.
 
-    CLI Example::
-
-        saltlite '*' saltutil.list_extmods
+    CLI Example: ``saltlite '*' saltutil.list_extmods``
     """
     folder = str(_option("extension_modules"))
     found = {}
@@ -553,12 +484,20 @@ def _option(name: str) -> Any:
     return __opts__[name]
 
 
-def _sync(request: SyncRequest, refresh: bool) -> list[str]:
-    reports = _synced(request)
+def _sync(
+    kind: str,
+    saltenv: Any = None,
+    refresh: bool = True,
+    extmod_whitelist: Any = None,
+    extmod_blacklist: Any = None,
+    *,
+    extmod_empty: bool | None = None,
+) -> list[str]:
+    reports = _synced(SyncRequest(kind, saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))
     raise_failed(reports, MINION_TYPES, "fetched")
-    report = reports[request.kind]
+    report = reports[kind]
     if refresh and (report.synced or report.removed):
-        _refresh_after([request.kind])
+        _refresh_after([kind])
     names: list[str] = report.synced
     return names
 

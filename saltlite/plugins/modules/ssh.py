@@ -190,9 +190,7 @@ def check_key(  # noqa: PLR0913 - Salt's signature
 ) -> str:
     """Return what ``set_auth_key`` would do: ``add``, ``update``, or nothing because the key ``exists``.
 
-    CLI Example::
-
-        saltlite '*' ssh.check_key deploy AAAAC3NzaC1lZDI1NTE5AAAA ssh-ed25519 me@example.org '[]'
+    CLI Example: ``saltlite '*' ssh.check_key deploy AAAAC3NzaC1lZDI1NTE5AAAA ssh-ed25519 me@example.org '[]'``
     """
     current = auth_keys(user, config, fingerprint_hash_type)
     if key not in current:
@@ -210,9 +208,7 @@ def check_key_file(
 ) -> dict[str, str]:
     """Return what ``set_auth_key_from_file`` would do with each key of a file of the master or of this minion.
 
-    CLI Example::
-
-        saltlite '*' ssh.check_key_file deploy salt://ssh/deploy.pub
+    CLI Example: ``saltlite '*' ssh.check_key_file deploy salt://ssh/deploy.pub``
     """
     return {
         line.key: check_key(
@@ -275,9 +271,7 @@ def set_auth_key_from_file(
 ) -> str:
     """Authorise all keys of a file for a user, with these options or the file's; return the most important answer.
 
-    CLI Example::
-
-        saltlite '*' ssh.set_auth_key_from_file deploy salt://ssh/deploy.pub
+    CLI Example: ``saltlite '*' ssh.set_auth_key_from_file deploy salt://ssh/deploy.pub``
     """
     lines = _source(source, saltenv)
     if not lines:
@@ -297,9 +291,7 @@ def set_auth_key_from_file(
 def rm_auth_key(user: str, key: str, config: str = _CONFIG, fingerprint_hash_type: str | None = None) -> str:  # noqa: ARG001 - Salt's argument
     """Remove an authorised key of a user: ``Key removed``, or ``Key not present``.
 
-    CLI Example::
-
-        saltlite '*' ssh.rm_auth_key deploy AAAAC3NzaC1lZDI1NTE5AAAA
+    CLI Example: ``saltlite '*' ssh.rm_auth_key deploy AAAAC3NzaC1lZDI1NTE5AAAA``
     """
     owner = _safe_files.account(user)
     path = _path(owner, config)
@@ -320,9 +312,7 @@ def rm_auth_key_from_file(
 ) -> str:
     """Remove all keys in a file of the master or of this minion from a user's authorised keys.
 
-    CLI Example::
-
-        saltlite '*' ssh.rm_auth_key_from_file deploy salt://ssh/deploy.pub
+    CLI Example: ``saltlite '*' ssh.rm_auth_key_from_file deploy salt://ssh/deploy.pub``
     """
     lines = _source(source, saltenv)
     if not lines:
@@ -444,9 +434,7 @@ def recv_known_host_entries(
 ) -> list[dict[str, str]] | None:
     """Ask a host for its keys, as ``get_known_host_entries``; ``None`` when it sends none within the timeout.
 
-    CLI Example::
-
-        saltlite '*' ssh.recv_known_host_entries git.example.org enc=ed25519 port=2222
+    CLI Example: ``saltlite '*' ssh.recv_known_host_entries git.example.org enc=ed25519 port=2222``
     """
     words = ["ssh-keyscan", "-T", str(_whole(timeout, "timeout"))]
     words += ["-p", str(_whole(port, "port"))] if port else []
@@ -496,9 +484,7 @@ def rm_known_host(
 ) -> dict[str, str]:
     """Remove a host from the known hosts of a user, or the system: ``{"status": "removed", "comment": ...}``.
 
-    CLI Example::
-
-        saltlite '*' ssh.rm_known_host deploy git.example.org
+    CLI Example: ``saltlite '*' ssh.rm_known_host deploy git.example.org``
     """
     if not hostname:
         return _error("hostname argument required")
@@ -508,9 +494,7 @@ def rm_known_host(
 def hash_known_hosts(user: str | None = None, config: str | None = None) -> dict[str, str]:
     """Hash the names of known hosts, without a backup: ``{"status": "updated", "comment": ...}``.
 
-    CLI Example::
-
-        saltlite '*' ssh.hash_known_hosts deploy
+    CLI Example: ``saltlite '*' ssh.hash_known_hosts deploy``
     """
     return _changed(user, config, ["-H"], "updated")
 
@@ -766,9 +750,7 @@ def user_keys(
 def key_is_encrypted(key: str) -> bool:
     """Return whether the private key in a file has a passphrase; False if it is no private key.
 
-    CLI Example::
-
-        saltlite '*' ssh.key_is_encrypted /etc/deploy/id_ed25519
+    CLI Example: ``saltlite '*' ssh.key_is_encrypted /etc/deploy/id_ed25519``
     """
     try:
         data = _safe_files.read_user_file(os.path.abspath(str(key)), None) or b""

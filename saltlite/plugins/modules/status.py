@@ -14,7 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
-from saltlite.plugins.modules import _machinefiles, _mounts, _proc, _programs
+from saltlite.plugins.modules import _machinefiles, _proc, _programs
 from saltlite.plugins.modules._machinefiles import number
 
 if TYPE_CHECKING:
@@ -37,9 +37,7 @@ _INTERFACE_COLUMNS = (
 def procs() -> dict[str, dict[str, str]]:
     """Return all processes: ``{pid: {"user": name, "cmd": command line}}``.
 
-    CLI Example::
-
-        saltlite '*' status.procs
+    CLI Example: ``saltlite '*' status.procs``
     """
     found = {}
     for process in _proc.processes():
@@ -56,9 +54,7 @@ def custom() -> dict[str, Any]:
 
         status.cpustats.custom: [cpu, ctxt, btime, processes]
 
-    CLI Example::
-
-        saltlite '*' status.custom
+    CLI Example: ``saltlite '*' status.custom``
     """
     found: dict[str, Any] = {}
     for option, keys in {**__pillar__, **__opts__}.items():
@@ -74,9 +70,7 @@ def custom() -> dict[str, Any]:
 def uptime() -> dict[str, Any]:
     """Return the uptime: ``seconds``, ``since_iso``, ``since_t``, ``days``, ``time`` and ``users``.
 
-    CLI Example::
-
-        saltlite '*' status.uptime
+    CLI Example: ``saltlite '*' status.uptime``
     """
     import datetime
     import time
@@ -97,9 +91,7 @@ def uptime() -> dict[str, Any]:
 def loadavg() -> dict[str, float]:
     """Return the load averages of 1, 5 and 15 minutes.
 
-    CLI Example::
-
-        saltlite '*' status.loadavg
+    CLI Example: ``saltlite '*' status.loadavg``
     """
     columns = _machinefiles.read("/proc/loadavg").split()
     return {"1-min": float(columns[0]), "5-min": float(columns[1]), "15-min": float(columns[2])}
@@ -108,9 +100,7 @@ def loadavg() -> dict[str, float]:
 def cpustats() -> dict[str, Any]:
     """Return the processor times since boot in ticks, with interrupts and context switches.
 
-    CLI Example::
-
-        saltlite '*' status.cpustats
+    CLI Example: ``saltlite '*' status.cpustats``
     """
     found: dict[str, Any] = {}
     for line in _machinefiles.read("/proc/stat").splitlines():
@@ -128,9 +118,7 @@ def cpustats() -> dict[str, Any]:
 def meminfo() -> dict[str, dict[str, str]]:
     """Return memory statistics: ``{name: {"value": text, "unit": "kB"}}``; counts have no unit.
 
-    CLI Example::
-
-        saltlite '*' status.meminfo
+    CLI Example: ``saltlite '*' status.meminfo``
     """
     found = {}
     for line in _machinefiles.read("/proc/meminfo").splitlines():
@@ -142,9 +130,7 @@ def meminfo() -> dict[str, dict[str, str]]:
 def cpuinfo() -> dict[str, Any]:
     """Return the kernel's data on the last processor; ``flags`` is a list.
 
-    CLI Example::
-
-        saltlite '*' status.cpuinfo
+    CLI Example: ``saltlite '*' status.cpuinfo``
     """
     found: dict[str, Any] = {}
     for line in _machinefiles.read("/proc/cpuinfo").splitlines():
@@ -157,9 +143,7 @@ def cpuinfo() -> dict[str, Any]:
 def diskstats() -> dict[str, dict[str, Any]]:
     """Return the reads and writes of every block device since boot.
 
-    CLI Example::
-
-        saltlite '*' status.diskstats
+    CLI Example: ``saltlite '*' status.diskstats``
     """
     found = {}
     for line in _machinefiles.read("/proc/diskstats").splitlines():
@@ -185,7 +169,7 @@ def diskusage(*args: str) -> dict[str, dict[str, int | None]]:
 
     types = [arg for arg in args if not arg.startswith("/")] if args else ["*"]
     places = [arg for arg in args if arg.startswith("/")]
-    for mount in _mounts.mounts() if types else ():
+    for mount in _machinefiles.mounts() if types else ():
         if any(fnmatch.fnmatchcase(mount.fstype, glob) for glob in types):
             places.append(mount.point)
     found: dict[str, dict[str, int | None]] = {}
@@ -207,9 +191,7 @@ def diskusage(*args: str) -> dict[str, dict[str, int | None]]:
 def vmstats() -> dict[str, int]:
     """Return the counters of virtual memory since boot.
 
-    CLI Example::
-
-        saltlite '*' status.vmstats
+    CLI Example: ``saltlite '*' status.vmstats``
     """
     rows = (line.split() for line in _machinefiles.read("/proc/vmstat").splitlines())
     return {name: int(value) for name, value in rows}
@@ -218,9 +200,7 @@ def vmstats() -> dict[str, int]:
 def nproc() -> int:
     """Return the number of processors that this minion may use.
 
-    CLI Example::
-
-        saltlite '*' status.nproc
+    CLI Example: ``saltlite '*' status.nproc``
     """
     return len(os.sched_getaffinity(0))
 
@@ -228,9 +208,7 @@ def nproc() -> int:
 def netstats() -> dict[str, dict[str, Any]]:
     """Return the counters of network protocols by group, such as ``TcpExt`` and ``IpExt``.
 
-    CLI Example::
-
-        saltlite '*' status.netstats
+    CLI Example: ``saltlite '*' status.netstats``
     """
     lines = [line.split() for line in _machinefiles.read("/proc/net/netstat").splitlines()]
     return {
@@ -242,9 +220,7 @@ def netstats() -> dict[str, dict[str, Any]]:
 def netdev() -> dict[str, dict[str, Any]]:
     """Return the counters of every network interface since boot.
 
-    CLI Example::
-
-        saltlite '*' status.netdev
+    CLI Example: ``saltlite '*' status.netdev``
     """
     found: dict[str, dict[str, Any]] = {}
     for line in _machinefiles.read("/proc/net/dev").splitlines():
@@ -258,9 +234,7 @@ def netdev() -> dict[str, dict[str, Any]]:
 def w() -> list[dict[str, str]]:
     """Return the logged-in users and their activity: a list of ``{user, tty, login, idle, jcpu, pcpu, what}``.
 
-    CLI Example::
-
-        saltlite '*' status.w
+    CLI Example: ``saltlite '*' status.w``
     """
     found = []
     for line in _programs.output(["w", "-h", "-f"]).splitlines():
@@ -274,9 +248,7 @@ def w() -> list[dict[str, str]]:
 def all_status() -> dict[str, Any]:
     """Return all statistics of this module.
 
-    CLI Example::
-
-        saltlite '*' status.all_status
+    CLI Example: ``saltlite '*' status.all_status``
     """
     try:
         present: list[dict[str, str]] | None = w()
@@ -302,9 +274,7 @@ def pid(sig: str) -> str:
 
     The calling process is excluded.
 
-    CLI Example::
-
-        saltlite '*' status.pid sshd
+    CLI Example: ``saltlite '*' status.pid sshd``
     """
     try:
         wanted = re.compile(str(sig))
@@ -317,9 +287,7 @@ def pid(sig: str) -> str:
 def version() -> str:
     """Return the version of the running kernel and its compiler.
 
-    CLI Example::
-
-        saltlite '*' status.version
+    CLI Example: ``saltlite '*' status.version``
     """
     return _machinefiles.read("/proc/version").strip()
 

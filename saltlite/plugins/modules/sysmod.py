@@ -44,9 +44,7 @@ def doc(*args: str) -> dict[str, str | None]:
 def runner_doc(*args: str) -> dict[str, str | None]:
     """Return the documentation of runners on this machine, selected as in ``sys.doc``.
 
-    CLI Example::
-
-        saltlite '*' sys.runner_doc manage
+    CLI Example: ``saltlite '*' sys.runner_doc manage``
     """
     return _docs(__salt__.of_type("runners"), args)
 
@@ -109,9 +107,7 @@ def list_executors(*args: str) -> list[str]:
     """Return the executors of this minion, or those that match a glob. The option ``executors_allowed`` permits callers
     to request them.
 
-    CLI Example::
-
-        saltlite '*' sys.list_executors
+    CLI Example: ``saltlite '*' sys.list_executors``
     """
     return _modules(__salt__.of_type("executors"), args)
 
@@ -119,9 +115,7 @@ def list_executors(*args: str) -> list[str]:
 def executor_doc(*args: str) -> dict[str, str | None]:
     """Return the documentation of executors, selected as in ``sys.doc``: that of the file and of its functions.
 
-    CLI Example::
-
-        saltlite '*' sys.executor_doc splay
+    CLI Example: ``saltlite '*' sys.executor_doc splay``
     """
     executors = __salt__.of_type("executors")
     docs: dict[str, str | None] = {name: executors.module_doc(name) for name in _modules(executors, args)}
@@ -145,9 +139,7 @@ def argspec(module: str = "") -> dict[str, dict[str, Any]]:
 def runner_argspec(module: str = "") -> dict[str, dict[str, Any]]:
     """Return the arguments of runners, like ``sys.argspec``.
 
-    CLI Example::
-
-        saltlite '*' sys.runner_argspec manage
+    CLI Example: ``saltlite '*' sys.runner_argspec manage``
     """
     return _argspecs(__salt__.of_type("runners"), module)
 
@@ -176,9 +168,7 @@ def module_info(*args: str) -> dict[str, dict[str, Any]]:
     docstring), its fields (``maintainer``, ``maturity``; lists: ``depends``, ``platform``), ``functions``, and the
     ``file``.
 
-    CLI Example::
-
-        saltlite '*' sys.module_info pkg
+    CLI Example: ``saltlite '*' sys.module_info pkg``
     """
     found = {}
     for module in _modules(__salt__, args):
@@ -191,9 +181,7 @@ def module_info(*args: str) -> dict[str, dict[str, Any]]:
 def reload_modules() -> bool:
     """Return True: every job loads the current files.
 
-    CLI Example::
-
-        saltlite '*' sys.reload_modules
+    CLI Example: ``saltlite '*' sys.reload_modules``
     """
     return True
 
@@ -201,9 +189,7 @@ def reload_modules() -> bool:
 def not_loaded() -> dict[str, str]:
     """Return the files that are not loaded, with the reasons from ``__virtual__`` or errors.
 
-    CLI Example::
-
-        saltlite '*' sys.not_loaded
+    CLI Example: ``saltlite '*' sys.not_loaded``
     """
     return __salt__.not_loaded()
 

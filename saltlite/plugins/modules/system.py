@@ -38,9 +38,7 @@ _DESCRIPTION = re.compile(r"""^\s*PRETTY_HOSTNAME=(["']?)(.*)\1\s*$""")
 def halt() -> str:
     """Halt the machine without powering it off.
 
-    CLI Example::
-
-        saltlite '*' system.halt
+    CLI Example: ``saltlite '*' system.halt``
     """
     return _programs.output(["halt"]).strip()
 
@@ -48,9 +46,7 @@ def halt() -> str:
 def init(runlevel: str) -> str:
     """Change the runlevel of a machine with a SysV init.
 
-    CLI Example::
-
-        saltlite '*' system.init 3
+    CLI Example: ``saltlite '*' system.init 3``
     """
     if not re.fullmatch(r"[0-9sSqQuUa-cA-C]", str(runlevel)):
         raise SaltInvocationError(f"{runlevel!r} is not a runlevel.")
@@ -60,9 +56,7 @@ def init(runlevel: str) -> str:
 def poweroff() -> str:
     """Power off the machine.
 
-    CLI Example::
-
-        saltlite '*' system.poweroff
+    CLI Example: ``saltlite '*' system.poweroff``
     """
     return _programs.output(["poweroff"]).strip()
 
@@ -92,9 +86,7 @@ def shutdown(at_time: str | int | None = None) -> str:
 def has_settable_hwclock() -> bool:
     """Return whether this machine has a hardware clock that the minion may set.
 
-    CLI Example::
-
-        saltlite '*' system.has_settable_hwclock
+    CLI Example: ``saltlite '*' system.has_settable_hwclock``
     """
     return bool(_programs.find("hwclock")) and not _programs.run(["hwclock", "--test", "--systohc"]).retcode
 
@@ -113,9 +105,7 @@ def get_system_time(utc_offset: str | None = None) -> str:
 def set_system_time(newtime: str, utc_offset: str | None = None, test: bool = False) -> bool:
     """Set the time, given as ``09:14:07 PM``, ``09:14 PM``, ``21:14:07`` or ``21:14``.
 
-    CLI Example::
-
-        saltlite '*' system.set_system_time '21:14'
+    CLI Example: ``saltlite '*' system.set_system_time '21:14'``
     """
     found = _parsed(newtime, _TIMES)
     return _set(utc_offset, {"hour": found.hour, "minute": found.minute, "second": found.second}, test=test)
@@ -144,9 +134,7 @@ def set_system_date_time(  # noqa: PLR0913, PLR0917 - Salt's signature
 ) -> bool:
     """Set the given parts of date and time; the others stay. ``test=True`` only validates.
 
-    CLI Example::
-
-        saltlite '*' system.set_system_date_time 2026 1 31 21 14 7 -0500
+    CLI Example: ``saltlite '*' system.set_system_date_time 2026 1 31 21 14 7 -0500``
     """
     names = ("year", "month", "day", "hour", "minute", "second")
     given = zip(names, (years, months, days, hours, minutes, seconds), strict=True)
@@ -156,9 +144,7 @@ def set_system_date_time(  # noqa: PLR0913, PLR0917 - Salt's signature
 def get_system_date(utc_offset: str | None = None) -> str:
     """Return the date, such as ``Sat 01/31/2026``, local or at an offset from UTC.
 
-    CLI Example::
-
-        saltlite '*' system.get_system_date
+    CLI Example: ``saltlite '*' system.get_system_date``
     """
     return _now(utc_offset).strftime("%a %m/%d/%Y")
 
@@ -166,9 +152,7 @@ def get_system_date(utc_offset: str | None = None) -> str:
 def set_system_date(newdate: str, utc_offset: str | None = None, test: bool = False) -> bool:
     """Set the date, given as ``2026-01-31``, ``01-31-2026``, ``01/31/2026``, ``01/31/26`` or ``2026/01/31``.
 
-    CLI Example::
-
-        saltlite '*' system.set_system_date '2026-01-31'
+    CLI Example: ``saltlite '*' system.set_system_date '2026-01-31'``
     """
     found = _parsed(newdate, _DATES)
     return _set(utc_offset, {"year": found.year, "month": found.month, "day": found.day}, test=test)
@@ -177,9 +161,7 @@ def set_system_date(newdate: str, utc_offset: str | None = None, test: bool = Fa
 def get_computer_desc() -> str | bool:
     """Return the description of this machine in /etc/machine-info; False if there is none.
 
-    CLI Example::
-
-        saltlite '*' system.get_computer_desc
+    CLI Example: ``saltlite '*' system.get_computer_desc``
     """
     for line in reversed(_machinefiles.read_if_there("/etc/machine-info").splitlines()):
         match = _DESCRIPTION.match(line)
@@ -191,9 +173,7 @@ def get_computer_desc() -> str | bool:
 def set_computer_desc(desc: str, test: bool = False) -> bool:
     """Set the description of this machine in /etc/machine-info.
 
-    CLI Example::
-
-        saltlite '*' system.set_computer_desc "Michael's laptop"
+    CLI Example: ``saltlite '*' system.set_computer_desc "Michael's laptop"``
     """
     text = re.sub(r'(["\\$`])', r"\\\1", str(desc)).replace("\n", "\\n").replace("\t", "\\t")
     if "\0" in text:
@@ -210,9 +190,7 @@ def set_computer_desc(desc: str, test: bool = False) -> bool:
 def get_computer_name() -> str:
     """Return the host name of this machine.
 
-    CLI Example::
-
-        saltlite '*' system.get_computer_name
+    CLI Example: ``saltlite '*' system.get_computer_name``
     """
     name: str = __salt__["network.get_hostname"]()
     return name
@@ -221,9 +199,7 @@ def get_computer_name() -> str:
 def set_computer_name(hostname: str, test: bool = False) -> bool:
     """Set the host name of this machine.
 
-    CLI Example::
-
-        saltlite '*' system.set_computer_name master.example.org
+    CLI Example: ``saltlite '*' system.set_computer_name master.example.org``
     """
     done: bool = __salt__["network.mod_hostname"](hostname, test=test)
     return done

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import saltlite
 from saltlite import errors
 from saltlite.errors import SaltInvocationError
-from saltlite.model.redaction import without_secrets
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __context__, __opts__, __salt__
@@ -28,9 +27,7 @@ __outputter__ = {"outputter": "txt", "collatz": "yaml"}
 def ping() -> bool:
     """Return True: the minion is up and runs jobs. No ICMP is used.
 
-    CLI Example::
-
-        saltlite '*' test.ping
+    CLI Example: ``saltlite '*' test.ping``
     """
     return True
 
@@ -38,9 +35,7 @@ def ping() -> bool:
 def version() -> str:
     """Return the version of saltlite.
 
-    CLI Example::
-
-        saltlite '*' test.version
+    CLI Example: ``saltlite '*' test.version``
     """
     return saltlite.__version__
 
@@ -48,9 +43,7 @@ def version() -> str:
 def versions_information() -> dict[str, dict[str, str]]:
     """Return the versions of saltlite, its dependencies, and the system, as nested data.
 
-    CLI Example::
-
-        saltlite '*' test.versions_information
+    CLI Example: ``saltlite '*' test.versions_information``
     """
     import importlib.metadata
     import platform
@@ -94,9 +87,7 @@ versions = versions_report
 def echo(text: Any) -> Any:
     """Return the argument.
 
-    CLI Example::
-
-        saltlite '*' test.echo 'foo bar baz quo qux'
+    CLI Example: ``saltlite '*' test.echo 'foo bar baz quo qux'``
     """
     return text
 
@@ -104,9 +95,7 @@ def echo(text: Any) -> Any:
 def arg(*args: Any, **kwargs: Any) -> dict[str, Any]:
     """Return the arguments as the function sees them.
 
-    CLI Example::
-
-        saltlite '*' test.arg 1 "two" 3.1 txt="hello" wow='{a: 1, b: "hello"}'
+    CLI Example: ``saltlite '*' test.arg 1 "two" 3.1 txt="hello" wow='{a: 1, b: "hello"}'``
     """
     return {"args": args, "kwargs": kwargs}
 
@@ -114,9 +103,7 @@ def arg(*args: Any, **kwargs: Any) -> dict[str, Any]:
 def arg_type(*args: Any, **kwargs: Any) -> dict[str, Any]:
     """Return the types of the arguments.
 
-    CLI Example::
-
-        saltlite '*' test.arg_type 1 'int'
+    CLI Example: ``saltlite '*' test.arg_type 1 'int'``
     """
     return {
         "args": [str(type(value)) for value in args],
@@ -127,9 +114,7 @@ def arg_type(*args: Any, **kwargs: Any) -> dict[str, Any]:
 def arg_clean(*args: Any, **kwargs: Any) -> dict[str, Any]:
     """Return the arguments without those that the minion adds.
 
-    CLI Example::
-
-        saltlite '*' test.arg_clean 1 "two" 3.1 txt="hello" wow='{a: 1, b: "hello"}'
+    CLI Example: ``saltlite '*' test.arg_clean 1 "two" 3.1 txt="hello" wow='{a: 1, b: "hello"}'``
     """
     return {"args": args, "kwargs": {name: value for name, value in kwargs.items() if not name.startswith("__pub_")}}
 
@@ -137,9 +122,7 @@ def arg_clean(*args: Any, **kwargs: Any) -> dict[str, Any]:
 def arg_repr(*args: Any, **kwargs: Any) -> dict[str, str]:
     """Return the arguments in Python's notation.
 
-    CLI Example::
-
-        saltlite '*' test.arg_repr 1 "two" 3.1 txt="hello" wow='{a: 1, b: "hello"}'
+    CLI Example: ``saltlite '*' test.arg_repr 1 "two" 3.1 txt="hello" wow='{a: 1, b: "hello"}'``
     """
     return {"args": repr(args), "kwargs": repr(kwargs)}
 
@@ -147,9 +130,7 @@ def arg_repr(*args: Any, **kwargs: Any) -> dict[str, str]:
 def kwarg(**kwargs: Any) -> dict[str, Any]:
     """Return the keyword arguments.
 
-    CLI Example::
-
-        saltlite '*' test.kwarg num=1 txt="two" env='{a: 1, b: "hello"}'
+    CLI Example: ``saltlite '*' test.kwarg num=1 txt="two" env='{a: 1, b: "hello"}'``
     """
     return kwargs
 
@@ -157,9 +138,7 @@ def kwarg(**kwargs: Any) -> dict[str, Any]:
 def collatz(start: int) -> tuple[list[int], float]:
     """Return the Collatz sequence from ``start`` to 1, and the seconds that it took.
 
-    CLI Example::
-
-        saltlite '*' test.collatz 3
+    CLI Example: ``saltlite '*' test.collatz 3``
     """
     number = _positive("start", start)
     began = time.perf_counter()
@@ -173,9 +152,7 @@ def collatz(start: int) -> tuple[list[int], float]:
 def fib(num: int) -> tuple[int, float]:
     """Return the ``num``-th Fibonacci number, and the seconds that it took.
 
-    CLI Example::
-
-        saltlite '*' test.fib 3
+    CLI Example: ``saltlite '*' test.fib 3``
     """
     count = int(num)
     if count < 0:
@@ -190,9 +167,7 @@ def fib(num: int) -> tuple[int, float]:
 def sleep(length: float) -> bool:
     """Wait for ``length`` seconds.
 
-    CLI Example::
-
-        saltlite '*' test.sleep 20
+    CLI Example: ``saltlite '*' test.sleep 20``
     """
     time.sleep(float(length))
     return True
@@ -201,9 +176,7 @@ def sleep(length: float) -> bool:
 def rand_sleep(max: float = 60) -> bool:
     """Wait for a random time of up to ``max`` seconds.
 
-    CLI Example::
-
-        saltlite '*' test.rand_sleep 60
+    CLI Example: ``saltlite '*' test.rand_sleep 60``
     """
     time.sleep(int.from_bytes(os.urandom(4)) / 2**32 * float(max))
     return True
@@ -236,9 +209,7 @@ rand_str = random_hash
 def stack() -> str:
     """Return the stack of this call, as in a traceback.
 
-    CLI Example::
-
-        saltlite '*' test.stack
+    CLI Example: ``saltlite '*' test.stack``
     """
     import traceback
 
@@ -263,9 +234,7 @@ def try_(module: str, return_try_exception: bool = False, **kwargs: Any) -> Any:
 def exception(message: str = "Test Exception") -> None:
     """Raise an exception, to test error reports.
 
-    CLI Example::
-
-        saltlite '*' test.exception 'Oh noes!'
+    CLI Example: ``saltlite '*' test.exception 'Oh noes!'``
     """
     raise Exception(message)  # noqa: TRY002 - the plainest exception is what this function is for
 
@@ -289,9 +258,7 @@ def raise_exception(name: str, *args: Any, **kwargs: Any) -> None:
 def true_() -> bool:
     """Return True.
 
-    CLI Example::
-
-        saltlite '*' test.true
+    CLI Example: ``saltlite '*' test.true``
     """
     return True
 
@@ -299,9 +266,7 @@ def true_() -> bool:
 def false_() -> bool:
     """Return False, with return code 0.
 
-    CLI Example::
-
-        saltlite '*' test.false
+    CLI Example: ``saltlite '*' test.false``
     """
     return False
 
@@ -309,9 +274,7 @@ def false_() -> bool:
 def outputter(data: Any) -> Any:
     """Return ``data`` and ask for the ``txt`` outputter.
 
-    CLI Example::
-
-        saltlite '*' test.outputter foobar
+    CLI Example: ``saltlite '*' test.outputter foobar``
     """
     return data
 
@@ -319,9 +282,7 @@ def outputter(data: Any) -> Any:
 def retcode(code: int = 42) -> bool:
     """Return True with the return code ``code``.
 
-    CLI Example::
-
-        saltlite '*' test.retcode 42
+    CLI Example: ``saltlite '*' test.retcode 42``
     """
     __context__["retcode"] = int(code)
     return True
@@ -330,9 +291,7 @@ def retcode(code: int = 42) -> bool:
 def provider(module: str) -> str:
     """Return the file that provides a module, or an empty text.
 
-    CLI Example::
-
-        saltlite '*' test.provider pkg
+    CLI Example: ``saltlite '*' test.provider pkg``
     """
     for candidate in __salt__.candidates(str(module)):
         if candidate.chosen:
@@ -343,9 +302,7 @@ def provider(module: str) -> str:
 def providers() -> dict[str, str]:
     """Return every module with the file that provides it.
 
-    CLI Example::
-
-        saltlite '*' test.providers
+    CLI Example: ``saltlite '*' test.providers``
     """
     return {module: provider(module) for module in __salt__.modules()}
 
@@ -353,9 +310,7 @@ def providers() -> dict[str, str]:
 def not_loaded() -> dict[str, str]:
     """Return the module files that are not loaded, with the reasons.
 
-    CLI Example::
-
-        saltlite '*' test.not_loaded
+    CLI Example: ``saltlite '*' test.not_loaded``
     """
     return __salt__.not_loaded()
 
@@ -363,10 +318,10 @@ def not_loaded() -> dict[str, str]:
 def get_opts() -> dict[str, Any]:
     """Return the configuration that modules see; secrets are hidden.
 
-    CLI Example::
-
-        saltlite '*' test.get_opts
+    CLI Example: ``saltlite '*' test.get_opts``
     """
+    from saltlite.model.redaction import without_secrets
+
     shown: dict[str, Any] = without_secrets(dict(__opts__))
     return shown
 
@@ -374,9 +329,7 @@ def get_opts() -> dict[str, Any]:
 def conf_test() -> Any:
     """Return the option ``test.foo`` of the minion's configuration.
 
-    CLI Example::
-
-        saltlite '*' test.conf_test
+    CLI Example: ``saltlite '*' test.conf_test``
     """
     return __salt__["config.option"]("test.foo")
 
@@ -384,9 +337,7 @@ def conf_test() -> Any:
 def cross_test(func: str, args: list[Any] | None = None) -> Any:
     """Call another function through ``__salt__``.
 
-    CLI Example::
-
-        saltlite '*' test.cross_test test.echo '[hello]'
+    CLI Example: ``saltlite '*' test.cross_test test.echo '[hello]'``
     """
     return __salt__[func](*(args or ()))
 
@@ -394,9 +345,7 @@ def cross_test(func: str, args: list[Any] | None = None) -> Any:
 def assertion(assertion: Any) -> None:
     """Fail unless the argument is true.
 
-    CLI Example::
-
-        saltlite '*' test.assertion False
+    CLI Example: ``saltlite '*' test.assertion False``
     """
     if not assertion:
         raise AssertionError

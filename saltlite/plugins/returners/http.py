@@ -47,9 +47,7 @@ _HERE = ("localhost", "127.0.0.1", "::1")
 def returner(ret: dict[str, Any]) -> None:
     """Send one return.
 
-    CLI Example::
-
-        saltlite '*' test.ping --return http
+    CLI Example: ``saltlite '*' test.ping --return http``
     """
     return_many([ret])
 
@@ -57,9 +55,7 @@ def returner(ret: dict[str, Any]) -> None:
 def return_many(rets: Sequence[dict[str, Any]]) -> None:
     """Send these returns.
 
-    CLI Example::
-
-        saltlite '*' test.ping --return http
+    CLI Example: ``saltlite '*' test.ping --return http``
     """
     _post({"returns": list(rets)})
 
@@ -67,9 +63,7 @@ def return_many(rets: Sequence[dict[str, Any]]) -> None:
 def event_return(events: Sequence[dict[str, Any]]) -> None:
     """Send these events.
 
-    CLI Example::
-
-        saltlite-run event.send app/released
+    CLI Example: ``saltlite-run event.send app/released``
     """
     _post({"events": list(events)})
 

@@ -40,9 +40,7 @@ _TAIL = 64 * 1024
 def returner(ret: dict[str, Any]) -> None:
     """Append one return.
 
-    CLI Example::
-
-        saltlite '*' test.ping --return json_file
+    CLI Example: ``saltlite '*' test.ping --return json_file``
     """
     return_many([ret])
 
@@ -50,9 +48,7 @@ def returner(ret: dict[str, Any]) -> None:
 def return_many(rets: Sequence[dict[str, Any]]) -> None:
     """Append these returns, with one sync for all of them.
 
-    CLI Example::
-
-        saltlite '*' test.ping --return json_file
+    CLI Example: ``saltlite '*' test.ping --return json_file``
     """
     _append(rets)
 
@@ -60,9 +56,7 @@ def return_many(rets: Sequence[dict[str, Any]]) -> None:
 def event_return(events: Sequence[dict[str, Any]]) -> None:
     """Append these events.
 
-    CLI Example::
-
-        saltlite-run event.send app/released
+    CLI Example: ``saltlite-run event.send app/released``
     """
     _append(events)
 

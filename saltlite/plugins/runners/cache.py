@@ -48,9 +48,7 @@ def clear_grains(tgt: str = "", tgt_type: str = "glob") -> bool:
     """Clear the cached grains of minions. Connected minions are asked for them at once, others send them when they
     connect. Until then no target by grains selects them. Without a target nothing is cleared and False is returned.
 
-    CLI Example::
-
-        saltlite-run cache.clear_grains web1
+    CLI Example: ``saltlite-run cache.clear_grains web1``
     """
     return _clear([_GRAINS], tgt, tgt_type)
 
@@ -59,9 +57,7 @@ def clear_pillar(tgt: str = "", tgt_type: str = "glob") -> bool:
     """Clear the cached pillar of minions. No target by pillar selects them until it is compiled again, for their next
     session or by ``saltutil.refresh_pillar``. Without a target nothing is cleared and False is returned.
 
-    CLI Example::
-
-        saltlite-run cache.clear_pillar web1
+    CLI Example: ``saltlite-run cache.clear_pillar web1``
     """
     return _clear([_PILLAR], tgt, tgt_type)
 
@@ -69,9 +65,7 @@ def clear_pillar(tgt: str = "", tgt_type: str = "glob") -> bool:
 def clear_all(tgt: str = "", tgt_type: str = "glob") -> bool:
     """Clear the cached grains and pillar of minions.
 
-    CLI Example::
-
-        saltlite-run cache.clear_all 'web*'
+    CLI Example: ``saltlite-run cache.clear_all 'web*'``
     """
     return _clear([_GRAINS, _PILLAR], tgt, tgt_type)
 
@@ -79,9 +73,7 @@ def clear_all(tgt: str = "", tgt_type: str = "glob") -> bool:
 def list_(bank: str) -> list[str]:
     """Return the minions in a bank: ``grains``, ``pillar`` or ``resource_grains``.
 
-    CLI Example::
-
-        saltlite-run cache.list grains
+    CLI Example: ``saltlite-run cache.list grains``
     """
     return [minion for minion, _nothing in _values(bank, "*", "glob", names=True)]
 

@@ -22,9 +22,7 @@ __risk__ = {"destroy": "destroy"}
 def list_sizes(provider: str = "all") -> dict[str, Any]:
     """Return the available machine sizes.
 
-    CLI Example::
-
-        saltlite-run cloud.list_sizes my-provider
+    CLI Example: ``saltlite-run cloud.list_sizes my-provider``
     """
     return _answer(__cloud__.offers("sizes", provider))
 
@@ -32,9 +30,7 @@ def list_sizes(provider: str = "all") -> dict[str, Any]:
 def list_images(provider: str = "all") -> dict[str, Any]:
     """Return the available images.
 
-    CLI Example::
-
-        saltlite-run cloud.list_images my-provider
+    CLI Example: ``saltlite-run cloud.list_images my-provider``
     """
     return _answer(__cloud__.offers("images", provider))
 
@@ -42,9 +38,7 @@ def list_images(provider: str = "all") -> dict[str, Any]:
 def list_locations(provider: str = "all") -> dict[str, Any]:
     """Return the available locations.
 
-    CLI Example::
-
-        saltlite-run cloud.list_locations my-provider
+    CLI Example: ``saltlite-run cloud.list_locations my-provider``
     """
     return _answer(__cloud__.offers("locations", provider))
 
@@ -63,9 +57,7 @@ def query(query_type: str = "list_nodes", provider: str = "all") -> dict[str, An
 def full_query(provider: str = "all") -> dict[str, Any]:
     """Return the machines with all their details.
 
-    CLI Example::
-
-        saltlite-run cloud.full_query
+    CLI Example: ``saltlite-run cloud.full_query``
     """
     return _answer(__cloud__.query("list_nodes_full", provider))
 
@@ -73,9 +65,7 @@ def full_query(provider: str = "all") -> dict[str, Any]:
 def select_query(provider: str = "all") -> dict[str, Any]:
     """Return the machines with the fields of ``query.selection``.
 
-    CLI Example::
-
-        saltlite-run cloud.select_query
+    CLI Example: ``saltlite-run cloud.select_query``
     """
     return _answer(__cloud__.query("list_nodes_select", provider))
 
@@ -94,9 +84,7 @@ def profile(prof: str, instances: str | list[str], parallel: bool = False, **set
 def map_run(name: str, parallel: bool = False, **settings: Any) -> dict[str, Any]:
     """Create the missing machines of a map; ``name`` is a file in ``cloud.maps.d``.
 
-    CLI Example::
-
-        saltlite-run cloud.map_run web.map
+    CLI Example: ``saltlite-run cloud.map_run web.map``
     """
     return _answer(__cloud__.map_run(name, parallel=parallel, **_given(settings)))
 
@@ -104,9 +92,7 @@ def map_run(name: str, parallel: bool = False, **settings: Any) -> dict[str, Any
 def destroy(instances: str | list[str], provider: str = "all", parallel: bool = False) -> dict[str, Any]:
     """Destroy machines, and delete the keys of their minions.
 
-    CLI Example::
-
-        saltlite-run cloud.destroy web1,web2
+    CLI Example: ``saltlite-run cloud.destroy web1,web2``
     """
     return _answer(__cloud__.destroy(_names(instances), provider=provider, parallel=parallel))
 
@@ -125,9 +111,7 @@ def action(fun: str, instances: str | list[str], provider: str = "all", **kwargs
 def function(fun: str, provider: str, **kwargs: Any) -> dict[str, Any]:
     """Call a function of a driver for a provider.
 
-    CLI Example::
-
-        saltlite-run cloud.function show_image my-provider image=ami-1
+    CLI Example: ``saltlite-run cloud.function show_image my-provider image=ami-1``
     """
     return _answer(__cloud__.function(fun, provider, **_given(kwargs)))
 

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 def runner() -> dict[str, str | None]:
     """Return the documentation of every runner.
 
-    CLI Example::
-
-        saltlite-run doc.runner
+    CLI Example: ``saltlite-run doc.runner``
     """
     names = [f"{module}.{function}" for module in __salt__.modules() for function in __salt__.functions(module)]
     return {name: found.doc for name in names if (found := __salt__.describe(name))}

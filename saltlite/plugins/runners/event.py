@@ -66,9 +66,7 @@ def send(tag: str, data: dict[str, Any] | None = None, **kwargs: Any) -> bool:
 
     Tags that begin with ``salt``, ``minion`` or ``resource`` are reserved for the master.
 
-    CLI Example::
-
-        saltlite-run event.send app/released '{version: 1.2}'
+    CLI Example: ``saltlite-run event.send app/released '{version: 1.2}'``
     """
     if data is not None and not isinstance(data, Mapping):
         raise SaltInvocationError("The data of an event is a map, as in '{version: 1.2}'.")

@@ -47,9 +47,7 @@ def file_list(saltenv: str = "base", backend: str | list[str] | None = None) -> 
 def dir_list(saltenv: str = "base", backend: str | list[str] | None = None) -> list[str]:
     """Return the folders of an environment, like ``file_list``.
 
-    CLI Example::
-
-        saltlite-run fileserver.dir_list
+    CLI Example: ``saltlite-run fileserver.dir_list``
     """
     _require(backend)
     return list(_names("folders", saltenv))
@@ -58,9 +56,7 @@ def dir_list(saltenv: str = "base", backend: str | list[str] | None = None) -> l
 def empty_dir_list(saltenv: str = "base", backend: str | list[str] | None = None) -> list[str]:
     """Return the folders of an environment without served files, like ``file_list``.
 
-    CLI Example::
-
-        saltlite-run fileserver.empty_dir_list
+    CLI Example: ``saltlite-run fileserver.empty_dir_list``
     """
     _require(backend)
     folders = _names("folders", saltenv)
@@ -73,9 +69,7 @@ def symlink_list(saltenv: str = "base", backend: str | list[str] | None = None) 
 
     Links that lead out of the root are not served and not listed.
 
-    CLI Example::
-
-        saltlite-run fileserver.symlink_list
+    CLI Example: ``saltlite-run fileserver.symlink_list``
     """
     _require(backend)
     return _names("links", saltenv)
@@ -84,9 +78,7 @@ def symlink_list(saltenv: str = "base", backend: str | list[str] | None = None) 
 def update(backend: str | list[str] | None = None) -> bool:
     """Return True: there is no cache to update.
 
-    CLI Example::
-
-        saltlite-run fileserver.update
+    CLI Example: ``saltlite-run fileserver.update``
     """
     _require(backend)
     return True
@@ -95,9 +87,7 @@ def update(backend: str | list[str] | None = None) -> bool:
 def clear_cache(backend: str | list[str] | None = None) -> str:
     """Return a message that no cache was cleared, because there is none.
 
-    CLI Example::
-
-        saltlite-run fileserver.clear_cache
+    CLI Example: ``saltlite-run fileserver.clear_cache``
     """
     _require(backend)
     return "No cache was cleared"
@@ -109,9 +99,7 @@ def clear_file_list_cache(
 ) -> dict[str, list[str]]:
     """Return an empty map: file lists are not cached.
 
-    CLI Example::
-
-        saltlite-run fileserver.clear_file_list_cache
+    CLI Example: ``saltlite-run fileserver.clear_file_list_cache``
     """
     _require(backend)
     return {}

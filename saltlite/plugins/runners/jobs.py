@@ -36,9 +36,7 @@ _TIMES = ("%Y, %b %d %H:%M:%S.%f", "%Y, %b %d %H:%M:%S", "%Y, %b %d %H:%M", "%Y,
 def active() -> dict[str, dict[str, Any]]:
     """Return the open jobs: ``Running`` has the state of each open minion, ``Returned`` the finished ones.
 
-    CLI Example::
-
-        saltlite-run jobs.active
+    CLI Example: ``saltlite-run jobs.active``
     """
     found = {}
     for listed in _jobs({"state": "open"}):
@@ -92,9 +90,7 @@ def list_jobs_filter(count: int, filter_find_job: bool = True, outputter: str = 
 def list_job(jid: str) -> dict[str, Any]:
     """Return one job; ``Result`` has the returns so far by minion.
 
-    CLI Example::
-
-        saltlite-run jobs.list_job 20260131235959123456
+    CLI Example: ``saltlite-run jobs.list_job 20260131235959123456``
     """
     return {"jid": jid, **_whole(jid)}
 
@@ -102,9 +98,7 @@ def list_job(jid: str) -> dict[str, Any]:
 def print_job(jid: str) -> dict[str, dict[str, Any]]:
     """Return one job under its id.
 
-    CLI Example::
-
-        saltlite-run jobs.print_job 20260131235959123456
+    CLI Example: ``saltlite-run jobs.print_job 20260131235959123456``
     """
     return {jid: _whole(jid)}
 
@@ -130,9 +124,7 @@ def lookup_jid(jid: str, returned: bool = True, missing: bool = False) -> dict[s
 def exit_success(jid: str) -> dict[str, bool]:
     """Return for each minion of a job whether it returned with return code 0.
 
-    CLI Example::
-
-        saltlite-run jobs.exit_success 20260131235959123456
+    CLI Example: ``saltlite-run jobs.exit_success 20260131235959123456``
     """
     job = _shown(jid)
     names = _names(job)

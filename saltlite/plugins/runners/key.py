@@ -45,9 +45,7 @@ def list_(match: str) -> dict[str, list[str]]:
 def list_all() -> dict[str, list[str]]:
     """Return the ids of all keys, by state.
 
-    CLI Example::
-
-        saltlite-run key.list_all
+    CLI Example: ``saltlite-run key.list_all``
     """
     return keys.all_lists(_rows())
 
@@ -69,9 +67,7 @@ name_match = glob_match
 def finger(match: str, hash_type: str = "sha256") -> dict[str, dict[str, str]]:
     """Return the sha256 fingerprints of the keys whose ids match a glob; ``*`` includes the master's.
 
-    CLI Example::
-
-        saltlite-run key.finger 'web*'
+    CLI Example: ``saltlite-run key.finger 'web*'``
     """
     _refuse_hash(hash_type)
     own = _own() if match in ("*", keys.LOCAL_KEY) else ""
@@ -81,9 +77,7 @@ def finger(match: str, hash_type: str = "sha256") -> dict[str, dict[str, str]]:
 def finger_master(hash_type: str = "sha256") -> dict[str, dict[str, str]]:
     """Return the fingerprint of the master's key.
 
-    CLI Example::
-
-        saltlite-run key.finger_master
+    CLI Example: ``saltlite-run key.finger_master``
     """
     _refuse_hash(hash_type)
     return keys.fingerprints((), "", _own())
@@ -105,9 +99,7 @@ def accept(match: str, include_rejected: bool = False, include_denied: bool = Fa
 def accept_dict(match: dict[str, Any]) -> dict[str, list[str]]:
     """Accept exactly these keys, given as a map from states to ids.
 
-    CLI Example::
-
-        saltlite-run key.accept_dict '{minions_pre: [web1, web2]}'
+    CLI Example: ``saltlite-run key.accept_dict '{minions_pre: [web1, web2]}'``
     """
     return _change_named("accept", match, "minions")
 
@@ -116,9 +108,7 @@ def reject(match: str, include_accepted: bool = False, include_denied: bool = Fa
     """Reject the pending keys whose ids match a glob, optionally also accepted and denied ones; return the rejected
     ids.
 
-    CLI Example::
-
-        saltlite-run key.reject 'web*'
+    CLI Example: ``saltlite-run key.reject 'web*'``
     """
     states = ["pending", *(["accepted"] if include_accepted else []), *(["conflict"] if include_denied else [])]
     return _change("reject", match, states, "minions_rejected")
@@ -127,9 +117,7 @@ def reject(match: str, include_accepted: bool = False, include_denied: bool = Fa
 def reject_dict(match: dict[str, Any]) -> dict[str, list[str]]:
     """Reject exactly these keys, given as a map from states to ids.
 
-    CLI Example::
-
-        saltlite-run key.reject_dict '{minions_pre: [web1]}'
+    CLI Example: ``saltlite-run key.reject_dict '{minions_pre: [web1]}'``
     """
     return _change_named("reject", match, "minions_rejected")
 
@@ -138,9 +126,7 @@ def revoke(match: str) -> dict[str, list[str]]:
     """Revoke the accepted keys whose ids match a glob: their minions are disconnected and get no jobs. Salt has no such
     function.
 
-    CLI Example::
-
-        saltlite-run key.revoke web1
+    CLI Example: ``saltlite-run key.revoke web1``
     """
     return _change("revoke", match, ["accepted"], "minions_revoked")
 
@@ -148,9 +134,7 @@ def revoke(match: str) -> dict[str, list[str]]:
 def delete(match: str) -> dict[str, list[str]]:
     """Delete the keys whose ids match a glob, in any state. As in Salt, the return is empty.
 
-    CLI Example::
-
-        saltlite-run key.delete web1
+    CLI Example: ``saltlite-run key.delete web1``
     """
     return _change("delete", match, list(keys.LISTS.values()), "")
 
@@ -158,9 +142,7 @@ def delete(match: str) -> dict[str, list[str]]:
 def delete_dict(match: dict[str, Any]) -> dict[str, list[str]]:
     """Delete exactly these keys, given as a map from states to ids.
 
-    CLI Example::
-
-        saltlite-run key.delete_dict '{minions_rejected: [web1]}'
+    CLI Example: ``saltlite-run key.delete_dict '{minions_rejected: [web1]}'``
     """
     return _change_named("delete", match, "")
 

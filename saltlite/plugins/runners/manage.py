@@ -133,9 +133,7 @@ not_allowed = list_not_state
 def joined(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
     """Return the minions that have connected at any time.
 
-    CLI Example::
-
-        saltlite-run manage.joined
+    CLI Example: ``saltlite-run manage.joined``
     """
     return _there((_UP, "away"), subset, show_ip)
 
@@ -143,9 +141,7 @@ def joined(subset: list[str] | None = None, show_ip: bool = False) -> list[str] 
 def not_joined(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
     """Return the accepted minions that have never connected.
 
-    CLI Example::
-
-        saltlite-run manage.not_joined
+    CLI Example: ``saltlite-run manage.not_joined``
     """
     return _there((_NEVER,), subset, show_ip)
 
@@ -153,9 +149,7 @@ def not_joined(subset: list[str] | None = None, show_ip: bool = False) -> list[s
 def versions() -> dict[str, Any]:
     """Return the version of the master and the last known version of each minion.
 
-    CLI Example::
-
-        saltlite-run manage.versions
+    CLI Example: ``saltlite-run manage.versions``
     """
     found: dict[str, Any] = {"Master": __version__}
     for row in _minions("*", "glob"):

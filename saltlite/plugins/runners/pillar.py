@@ -20,9 +20,7 @@ def show_pillar(minion: str) -> dict[str, Any]:
 
     ``_errors`` lists what could not be compiled.
 
-    CLI Example::
-
-        saltlite-run pillar.show_pillar web1
+    CLI Example: ``saltlite-run pillar.show_pillar web1``
     """
     pillar: dict[str, Any] = __client__.call("pillar_show", id=minion)["pillar"]
     return pillar
@@ -31,9 +29,7 @@ def show_pillar(minion: str) -> dict[str, Any]:
 def show_top(minion: str) -> dict[str, list[str]]:
     """Return the pillar files that the top files assign to a minion, by environment.
 
-    CLI Example::
-
-        saltlite-run pillar.show_top web1
+    CLI Example: ``saltlite-run pillar.show_top web1``
     """
     answer = __client__.call("pillar_show", id=minion)
     if answer["mistakes"]:

@@ -46,9 +46,7 @@ def list_grains() -> dict[str, dict[str, Any]]:
     """Return every resource with known grains: ``grain_keys``, ``grain_count``, ``at`` (registration) and
     ``stale_since`` (since when they could not be refreshed), in seconds since 1970.
 
-    CLI Example::
-
-        saltlite-run resource.list_grains
+    CLI Example: ``saltlite-run resource.list_grains``
     """
     found: dict[str, dict[str, Any]] = {}
     after = ""
@@ -64,9 +62,7 @@ def refresh(minion: str, timeout: float = 60.0) -> dict[str, Any]:
     """Have a minion discover and register its resources, wait for it, and return what ``saltutil.refresh_resources``
     reports. The return code is 1 when a type failed or the master withheld a resource.
 
-    CLI Example::
-
-        saltlite-run resource.refresh minion=gate1
+    CLI Example: ``saltlite-run resource.refresh minion=gate1``
     """
     known = {row["id"] for row in __client__.call("minions")["minions"]}
     if minion not in known:
@@ -96,9 +92,7 @@ def show(srn: str) -> dict[str, Any]:
     """Return one resource: ``type``, ``id``, ``minion``, ``up``, ``grains``, and ``stale_since`` (seconds since 1970,
     or None) if its minion no longer finds it.
 
-    CLI Example::
-
-        saltlite-run resource.show ssh:web-01
+    CLI Example: ``saltlite-run resource.show ssh:web-01``
     """
     rows = [row for row in __client__.call("resource_owner", id=srn)["resources"] if row["srn"] == srn]
     if not rows:
@@ -153,9 +147,7 @@ def transfer(srn: str, minion: str) -> str:
     """Transfer a resource to another minion, and return the former one. Both minions register again, and the new one
     keeps the resource only if it declares it, so declare it there first.
 
-    CLI Example::
-
-        saltlite-run resource.transfer ssh:web-01 gate2
+    CLI Example: ``saltlite-run resource.transfer ssh:web-01 gate2``
     """
     former: str = __client__.call("resource_transfer", srn=srn, minion=minion)["former"]
     return former
@@ -166,9 +158,7 @@ def stats() -> dict[str, Any]:
     by type; refused registrations; ``missing`` resources that minions manage but no longer find; and ``reports`` of
     resource types that failed or found nothing.
 
-    CLI Example::
-
-        saltlite-run resource.stats
+    CLI Example: ``saltlite-run resource.stats``
     """
     answer = __client__.call("resource_stats")
     return {name: answer[name] for name in ("registry", "types", "minions", "refused", "missing", "reports")}
@@ -177,9 +167,7 @@ def stats() -> dict[str, Any]:
 def compact() -> dict[str, int]:
     """Compact the registry now; the master also does so when needed. ``before`` and ``after`` count records.
 
-    CLI Example::
-
-        saltlite-run resource.compact
+    CLI Example: ``saltlite-run resource.compact``
     """
     answer = __client__.call("resource_compact")
     return {name: answer[name] for name in ("before", "after")}
@@ -189,9 +177,7 @@ def verify() -> dict[str, Any]:
     """Check every row of the registry. Damaged files are moved aside and rebuilt, and minions are asked to register
     again.
 
-    CLI Example::
-
-        saltlite-run resource.verify
+    CLI Example: ``saltlite-run resource.verify``
     """
     answer = __client__.call("resource_verify")
     return {name: answer[name] for name in ("rows", "problems", "aside")}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from saltlite.decorators import same_parameters
 from saltlite.errors import CommandExecutionError
 from saltlite.model.files import MASTER_TYPES
 from saltlite.plugins._plugin_sync import SyncRequest, raise_failed, sync
@@ -40,119 +41,70 @@ def sync_runners(
         saltlite-run saltutil.sync_runners
         saltlite-run saltutil.sync_runners saltenv=dev extmod_whitelist=tour
     """
-    return _sync(SyncRequest("runners", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))["runners"]
+    return _sync("runners", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty=extmod_empty)["runners"]
 
 
-def sync_modules(
-    saltenv: str | list[str] = "base",
-    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
-    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
-    *,
-    extmod_empty: bool | None = None,
-) -> list[str]:
+@same_parameters(sync_runners)
+def sync_modules(*args: Any, **kwargs: Any) -> list[str]:
     """Sync the execution modules in ``salt://_modules`` for ``salt.cmd``, like ``sync_runners``.
 
-    CLI Example::
-
-        saltlite-run saltutil.sync_modules
+    CLI Example: ``saltlite-run saltutil.sync_modules``
     """
-    return _sync(SyncRequest("modules", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))["modules"]
+    return _sync("modules", *args, **kwargs)["modules"]
 
 
-def sync_clouds(
-    saltenv: str | list[str] = "base",
-    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
-    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
-    *,
-    extmod_empty: bool | None = None,
-) -> list[str]:
+@same_parameters(sync_runners)
+def sync_clouds(*args: Any, **kwargs: Any) -> list[str]:
     """Sync the cloud drivers in ``salt://_clouds`` for ``saltlite cloud``, like ``sync_runners``.
 
-    CLI Example::
-
-        saltlite-run saltutil.sync_clouds
+    CLI Example: ``saltlite-run saltutil.sync_clouds``
     """
-    return _sync(SyncRequest("clouds", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))["clouds"]
+    return _sync("clouds", *args, **kwargs)["clouds"]
 
 
-def sync_grains(
-    saltenv: str | list[str] = "base",
-    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
-    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
-    *,
-    extmod_empty: bool | None = None,
-) -> list[str]:
+@same_parameters(sync_runners)
+def sync_grains(*args: Any, **kwargs: Any) -> list[str]:
     """Sync the grains in ``salt://_grains``, like ``sync_runners``.
 
-    CLI Example::
-
-        saltlite-run saltutil.sync_grains
+    CLI Example: ``saltlite-run saltutil.sync_grains``
     """
-    return _sync(SyncRequest("grains", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))["grains"]
+    return _sync("grains", *args, **kwargs)["grains"]
 
 
-def sync_interfaces(
-    saltenv: str | list[str] = "base",
-    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
-    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
-    *,
-    extmod_empty: bool | None = None,
-) -> list[str]:
+@same_parameters(sync_runners)
+def sync_interfaces(*args: Any, **kwargs: Any) -> list[str]:
     """Sync the module interfaces in ``salt://_interfaces``, like ``sync_runners``.
 
-    CLI Example::
-
-        saltlite-run saltutil.sync_interfaces
+    CLI Example: ``saltlite-run saltutil.sync_interfaces``
     """
-    return _sync(SyncRequest("interfaces", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))["interfaces"]
+    return _sync("interfaces", *args, **kwargs)["interfaces"]
 
 
-def sync_output(
-    saltenv: str | list[str] = "base",
-    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
-    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
-    *,
-    extmod_empty: bool | None = None,
-) -> list[str]:
+@same_parameters(sync_runners)
+def sync_output(*args: Any, **kwargs: Any) -> list[str]:
     """Sync the outputters in ``salt://_output`` for ``--out``, like ``sync_runners``.
 
-    CLI Example::
-
-        saltlite-run saltutil.sync_output
+    CLI Example: ``saltlite-run saltutil.sync_output``
     """
-    return _sync(SyncRequest("output", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))["output"]
+    return _sync("output", *args, **kwargs)["output"]
 
 
-def sync_returners(
-    saltenv: str | list[str] = "base",
-    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
-    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
-    *,
-    extmod_empty: bool | None = None,
-) -> list[str]:
+@same_parameters(sync_runners)
+def sync_returners(*args: Any, **kwargs: Any) -> list[str]:
     """Sync the returners in ``salt://_returners``, like ``sync_runners``. The master loads them at its next start.
 
-    CLI Example::
-
-        saltlite-run saltutil.sync_returners
+    CLI Example: ``saltlite-run saltutil.sync_returners``
     """
-    return _sync(SyncRequest("returners", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))["returners"]
+    return _sync("returners", *args, **kwargs)["returners"]
 
 
-def sync_utils(
-    saltenv: str | list[str] = "base",
-    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
-    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
-    *,
-    extmod_empty: bool | None = None,
-) -> list[str]:
+@same_parameters(sync_runners)
+def sync_utils(*args: Any, **kwargs: Any) -> list[str]:
     """Sync the files in ``salt://_utils``, which plug-ins reach as ``__utils__``, like ``sync_runners``.
 
-    CLI Example::
-
-        saltlite-run saltutil.sync_utils
+    CLI Example: ``saltlite-run saltutil.sync_utils``
     """
-    return _sync(SyncRequest("utils", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))["utils"]
+    return _sync("utils", *args, **kwargs)["utils"]
 
 
 def sync_all(
@@ -164,14 +116,20 @@ def sync_all(
 ) -> dict[str, list[str]]:
     """Sync the plug-ins of every type; type -> the names of those that changed. The lists map types to globs.
 
-    CLI Example::
-
-        saltlite-run saltutil.sync_all
+    CLI Example: ``saltlite-run saltutil.sync_all``
     """
-    return _sync(SyncRequest("", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))
+    return _sync("", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty=extmod_empty)
 
 
-def _sync(request: SyncRequest) -> dict[str, list[str]]:
+def _sync(
+    kind: str,
+    saltenv: Any = "base",
+    extmod_whitelist: Any = None,
+    extmod_blacklist: Any = None,
+    *,
+    extmod_empty: bool | None = None,
+) -> dict[str, list[str]]:
+    request = SyncRequest(kind, saltenv, extmod_whitelist, extmod_blacklist, extmod_empty)
     reports = sync(_client, __opts__, MASTER_TYPES, request)
     raise_failed(reports, MASTER_TYPES, "read")
     return {kind: report.synced for kind, report in reports.items()}

@@ -30,9 +30,7 @@ _VARIABLES = {
 def arg(*args: Any, **kwargs: Any) -> dict[str, Any]:
     """Return the arguments and keyword arguments.
 
-    CLI Example::
-
-        saltlite-run test.arg 1 two three=3
+    CLI Example: ``saltlite-run test.arg 1 two three=3``
     """
     return {"args": list(args), "kwargs": {name: value for name, value in kwargs.items() if not name.startswith("__")}}
 
@@ -40,9 +38,7 @@ def arg(*args: Any, **kwargs: Any) -> dict[str, Any]:
 def raw_arg(*args: Any, **kwargs: Any) -> dict[str, Any]:
     """Return the arguments including those that the loader adds, such as ``__pub_jid``.
 
-    CLI Example::
-
-        saltlite-run test.raw_arg 1 two three=3
+    CLI Example: ``saltlite-run test.raw_arg 1 two three=3``
     """
     return {"args": list(args), "kwargs": kwargs}
 
@@ -50,9 +46,7 @@ def raw_arg(*args: Any, **kwargs: Any) -> dict[str, Any]:
 def metasyntactic(locality: str = "us") -> list[str] | None:
     """Return metasyntactic variables of ``us`` or ``uk``.
 
-    CLI Example::
-
-        saltlite-run test.metasyntactic locality=uk
+    CLI Example: ``saltlite-run test.metasyntactic locality=uk``
     """
     return _VARIABLES.get(locality)
 
@@ -60,9 +54,7 @@ def metasyntactic(locality: str = "us") -> list[str] | None:
 def stdout_print() -> str:
     """Print ``foo``, which goes to stderr, and return ``bar``.
 
-    CLI Example::
-
-        saltlite-run test.stdout_print
+    CLI Example: ``saltlite-run test.stdout_print``
     """
     print("foo")  # noqa: T201 - that is what it is for
     return "bar"
@@ -71,9 +63,7 @@ def stdout_print() -> str:
 def sleep(s_time: float = 10) -> bool:
     """Wait for this many seconds, and return True.
 
-    CLI Example::
-
-        saltlite-run test.sleep 5
+    CLI Example: ``saltlite-run test.sleep 5``
     """
     time.sleep(s_time)
     return True
@@ -101,8 +91,6 @@ def stream(count: int = 99, interval: float = 0.1, **kwargs: Any) -> bool:
 def get_opts() -> dict[str, Any]:
     """Return the options of the master, with secrets hidden.
 
-    CLI Example::
-
-        saltlite-run test.get_opts
+    CLI Example: ``saltlite-run test.get_opts``
     """
     return __config__

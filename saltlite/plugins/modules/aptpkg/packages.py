@@ -1,22 +1,141 @@
-"""Installed and available packages, and everything that changes them: install, remove, hold, selections."""
+"""Runs apt and dpkg without a shell and without prompts; installed and available packages, and changes of them."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules import _packages
 from saltlite.plugins.modules._packages import Changes
 
-from . import apt
-
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__, __salt__
+
+
+OPTIONS = {
+    "reinstall": "--reinstall",
+    "downloadonly": "--download-only",
+    "skip_verify": "--allow-unauthenticated",
+    "only_upgrade": "--only-upgrade",
+}
+"""Keyword argument of `pkg` functions -> option of apt-get."""
+
+NAME_RULES = _packages.NameRules(
+    # A trailing hyphen would remove the package, and `?`, `~` or `^` would start a search.
+    names=re.compile(r"[a-z0-9][a-z0-9+.-]*(?<!-)(?::[a-z0-9-]+)?", re.ASCII),
+    versions=re.compile(r"[A-Za-z0-9][A-Za-z0-9.+:~*-]*", re.ASCII),
+)
+
+_ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "APT_LISTCHANGES_FRONTEND": "none",
+    "APT_LISTBUGS_FRONTEND": "none",
+}
+_PLANNED = r"^(?:Inst|Remv|Purg) (\S+)(?: \[([^\]]*)\])?(?: \((\S+))?"
+_LOCKED = r"(?:Could not get lock|Unable to lock|locked by another process)"
+_HOLDER = r"held by process (\d+)(?: \(([^)]+)\))?|lock was (?:held|locked) by.* pid (\d+)"
+
+
+class Places(NamedTuple):
+    """The files and folders that apt is configured to use."""
+
+    lists: str
+    archives: str
+    source_list: str
+    source_parts: str
+    trusted: str
+    trusted_file: str
+
+
+def run(argv: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run one command without prompts, in the C locale, with `text` as its input. Raises CommandNotFoundError."""
+    return _packages.run(argv, _ENVIRONMENT, text)
+
+
+def apt_get(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run apt-get without prompts. Raises CommandExecutionError with its reason if it fails."""
+    return checked(run(["apt-get", "-q", "-y", *arguments]))
+
+
+def simulate(arguments: Sequence[str]) -> _packages.Changes:
+    """What apt-get would change, as ``{name: {"old": version, "new": version}}``. Raises as `apt_get`."""
+    done = apt_get(["--simulate", *arguments])
+    return {name: {"old": old, "new": new} for name, old, new in re.findall(_PLANNED, done.stdout, re.MULTILINE)}
+
+
+def checked(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    """`done` if it succeeded; otherwise raises CommandExecutionError."""
+    if done.returncode:
+        refuse_locked(done)
+        raise _packages.failure(done, _errors(done))
+    return done
+
+
+def refuse_locked(done: subprocess.CompletedProcess[str]) -> None:
+    """Raise CommandExecutionError if the database is locked, or the minion may not open it."""
+    if "Permission denied" in done.stderr and "lock" in done.stderr:
+        raise _packages.not_root()
+    if not re.search(_LOCKED, done.stderr):
+        return
+    match = re.search(_HOLDER, done.stderr)
+    holder = ""
+    if match:
+        holder = f" (process {match[1] or match[3]}" + (f", {match[2]})" if match[2] else ")")
+    raise _packages.database_locked(holder)
+
+
+def reason(done: subprocess.CompletedProcess[str]) -> str:
+    """The reason in the output of a failed command, in one line."""
+    return "; ".join(_errors(done)) or done.stderr.strip().replace("\n", "; ") or "it gave no reason"
+
+
+def places() -> Places:
+    """The files and folders of apt. Raises CommandExecutionError if its configuration is invalid."""
+    asked = {
+        "lists": "Dir::State::lists/d",
+        "archives": "Dir::Cache::archives/d",
+        "source_list": "Dir::Etc::sourcelist/f",
+        "source_parts": "Dir::Etc::sourceparts/d",
+        "trusted": "Dir::Etc::trustedparts/d",
+        "trusted_file": "Dir::Etc::trusted/f",
+    }
+    words = [word for pair in asked.items() for word in pair]
+    done = checked(run(["apt-config", "shell", *words]))
+    values = dict(word.partition("=")[::2] for word in shlex.split(done.stdout))
+    return Places(**{name: values.get(name, "") for name in asked})
+
+
+def configuration_options(*, take_new: bool) -> list[str]:
+    """Options for changed configuration files: keep the local version, or take the new one."""
+    kinds = ("--force-confnew",) if take_new else ("--force-confold", "--force-confdef")
+    return [part for kind in kinds for part in ("-o", f"DPkg::Options::={kind}")]
+
+
+def compare_versions(first: str, second: str) -> int:
+    """-1, 0 or 1 if the first version is older, equal or newer. Raises SaltInvocationError."""
+    one, other = NAME_RULES.version(first), NAME_RULES.version(second)
+    for sign, result in (("lt", -1), ("eq", 0), ("gt", 1)):
+        done = run(["dpkg", "--compare-versions", one, sign, other])
+        if done.returncode == 0:
+            return result
+    raise SaltInvocationError(f"dpkg cannot compare {first!r} with {second!r}: {done.stderr.strip()}")
+
+
+def targets_of(one: Any, several: Any, version: Any = None) -> list[str]:
+    """The arguments `name` or `name=version` for the requested packages; see `NameRules.requested`."""
+    wanted = NAME_RULES.requested(one, several, version)
+    return [f"{name}={exact}" if exact else name for name, exact in wanted.items()]
+
+
+def _errors(done: subprocess.CompletedProcess[str]) -> list[str]:
+    lines = [line.strip() for line in done.stderr.splitlines()]
+    return [line.removeprefix("E: ") for line in lines if line.startswith(("E: ", "dpkg: error"))]
 
 
 class _Listing(TypedDict, total=False):
@@ -87,7 +206,7 @@ def get_selections(pattern: str | None = None, state: str | None = None) -> dict
         saltlite '*' pkg.get_selections 'openssh*' state=hold
     """
     asked = [_packages.path(pattern)] if pattern else []
-    done = apt.checked(_packages.run(["dpkg", "--get-selections", "--", *asked]))
+    done = checked(_packages.run(["dpkg", "--get-selections", "--", *asked]))
     found: dict[str, list[str]] = {}
     for name, want in (line.split() for line in done.stdout.splitlines()):
         found.setdefault(want, []).append(name)
@@ -223,13 +342,13 @@ def latest_version(*names: str, refresh: bool = True, **kwargs: Unpack[_Choice])
         saltlite '*' pkg.available_version openssl
     """
     options = _packages.take(kwargs, *_Choice.__annotations__)
-    wanted = [apt.NAME_RULES.name(name) for name in names]
+    wanted = [NAME_RULES.name(name) for name in names]
     if not wanted:
         return ""
     if refresh:
         refresh_db(options["cache_valid_time"] or 0)
-    release = ["-t", apt.NAME_RULES.version(options["fromrepo"])] if options["fromrepo"] else []
-    done = apt.checked(apt.run(["apt-cache", "-q", *release, "policy", "--", *wanted]))
+    release = ["-t", NAME_RULES.version(options["fromrepo"])] if options["fromrepo"] else []
+    done = checked(run(["apt-cache", "-q", *release, "policy", "--", *wanted]))
     candidates: dict[str, tuple[str, str]] = {}
     for block in re.split(r"^(?=\S)", done.stdout, flags=re.MULTILINE):
         header, _, body = block.partition("\n")
@@ -255,7 +374,7 @@ def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
 
     CLI Example: ``saltlite '*' pkg.version_cmp '0.2.4-0ubuntu1' '0.2.4.1-0ubuntu1'``
     """
-    return _packages.compare(apt.compare_versions, pkg1, pkg2, ignore_epoch)
+    return _packages.compare(compare_versions, pkg1, pkg2, ignore_epoch)
 
 
 def list_upgrades(refresh: bool = True, dist_upgrade: bool = True, **kwargs: Unpack[_Refreshing]) -> dict[str, str]:
@@ -269,7 +388,7 @@ def list_upgrades(refresh: bool = True, dist_upgrade: bool = True, **kwargs: Unp
     options = _packages.take(kwargs, *_Refreshing.__annotations__)
     if refresh:
         refresh_db(options["cache_valid_time"] or 0)
-    done = apt.apt_get(["--simulate", "dist-upgrade" if dist_upgrade else "upgrade"])
+    done = apt_get(["--simulate", "dist-upgrade" if dist_upgrade else "upgrade"])
     return dict(re.findall(r"^Inst (\S+) (?:\[[^\]]*\] )?\((\S+)", done.stdout, re.MULTILINE))
 
 
@@ -281,18 +400,18 @@ def refresh_db(cache_valid_time: float = 0, failhard: bool = False) -> dict[str,
 
     CLI Example: ``saltlite '*' pkg.refresh_db``
     """
-    if cache_valid_time and time.time() - os.stat(apt.places().lists).st_mtime < float(cache_valid_time):
+    if cache_valid_time and time.time() - os.stat(places().lists).st_mtime < float(cache_valid_time):
         return {}
-    done = apt.run(["apt-get", "-q", "update"])
-    apt.refuse_locked(done)
+    done = run(["apt-get", "-q", "update"])
+    refuse_locked(done)
     states: dict[str, bool | None] = {"Get": True, "Hit": None, "Ign": False, "Err": False}
     lines = re.findall(r"^(Get|Hit|Ign|Err):\d+ (.+?)(?: \[[^\]]*\])?$", done.stdout, re.MULTILINE)
     sources = {source: states[word] for word, source in lines}
     failed = [source for word, source in lines if word == "Err"]
     if failhard and (failed or done.returncode):
-        raise CommandExecutionError(f"Some package lists were not fetched: {', '.join(failed) or apt.reason(done)}")
+        raise CommandExecutionError(f"Some package lists were not fetched: {', '.join(failed) or reason(done)}")
     if done.returncode and not sources:
-        raise CommandExecutionError(f"The package lists were not fetched: {apt.reason(done)}")
+        raise CommandExecutionError(f"The package lists were not fetched: {reason(done)}")
     return sources
 
 
@@ -308,7 +427,7 @@ def list_repo_pkgs(*args: str) -> dict[str, list[str]]:
     """
     wanted = [_packages.path(each) for each in args]
     # The dump has 40 MB, so it is used only for all packages.
-    output = _apt_cache_show(wanted) if wanted else apt.checked(apt.run(["apt-cache", "dump"])).stdout
+    output = _apt_cache_show(wanted) if wanted else checked(run(["apt-cache", "dump"])).stdout
     found: dict[str, list[str]] = {}
     name = ""
     for key, value in re.findall(_NAMED, output, re.MULTILINE):
@@ -352,7 +471,7 @@ def list_downloaded() -> dict[str, dict[str, dict[str, Any]]]:
 
     CLI Example: ``saltlite '*' pkg.list_downloaded``
     """
-    folder = apt.places().archives
+    folder = places().archives
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for entry in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         match = re.fullmatch(_ARCHIVE, entry)
@@ -371,9 +490,9 @@ def list_downloaded() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _apt_cache_show(names: list[str]) -> str:
-    done = apt.run(["apt-cache", "show", "--all-versions", "--", *names])
+    done = run(["apt-cache", "show", "--all-versions", "--", *names])
     # A name that matches nothing is not a failure.
-    return done.stdout if "No packages found" in done.stderr or done.stdout else apt.checked(done).stdout
+    return done.stdout if "No packages found" in done.stderr or done.stdout else checked(done).stdout
 
 
 def _stanzas(text: str) -> Iterator[dict[str, str]]:
@@ -384,7 +503,7 @@ def _stanzas(text: str) -> Iterator[dict[str, str]]:
 def _newer(installed: str, candidate: str) -> str:
     if candidate in {"(none)", installed}:
         return ""
-    if installed == "(none)" or apt.compare_versions(candidate, installed) > 0:
+    if installed == "(none)" or compare_versions(candidate, installed) > 0:
         return candidate
     return ""
 
@@ -440,15 +559,15 @@ def install(
     if sources:
         targets = _packages.package_files(sources, __salt__["cp.cache_file"])
     else:
-        targets = apt.targets(name, pkgs, given["version"])
+        targets = targets_of(name, pkgs, given["version"])
     if refresh and not given["test"]:
         refresh_db(given["cache_valid_time"] or 0)
-    options = apt.configuration_options(take_new=bool(given["force_conf_new"]))
-    options += [option for key, option in apt.OPTIONS.items() if given[key]]
+    options = configuration_options(take_new=bool(given["force_conf_new"]))
+    options += [option for key, option in OPTIONS.items() if given[key]]
     if given["install_recommends"] is False:
         options.append("--no-install-recommends")
     if fromrepo:
-        options += ["-t", apt.NAME_RULES.version(fromrepo)]
+        options += ["-t", NAME_RULES.version(fromrepo)]
     return _change([*options, "--allow-downgrades", "install", "--", *targets], test=given["test"])
 
 
@@ -466,8 +585,8 @@ def upgrade(refresh: bool = True, dist_upgrade: bool = False, **kwargs: Unpack[_
     given = _packages.take(kwargs, *_Upgrading.__annotations__)
     if refresh and not given["test"]:
         refresh_db(given["cache_valid_time"] or 0)
-    options = apt.configuration_options(take_new=bool(given["force_conf_new"]))
-    options += [apt.OPTIONS[key] for key in ("downloadonly", "skip_verify") if given[key]]
+    options = configuration_options(take_new=bool(given["force_conf_new"]))
+    options += [OPTIONS[key] for key in ("downloadonly", "skip_verify") if given[key]]
     return _change([*options, "dist-upgrade" if dist_upgrade else "upgrade"], test=given["test"])
 
 
@@ -481,7 +600,7 @@ def remove(name: str | None = None, pkgs: list[Any] | None = None, test: bool = 
         saltlite '*' pkg.remove pkgs='["foo", "bar"]'
     """
     installed = list_pkgs()
-    targets = [each for each in apt.NAME_RULES.requested(name, pkgs) if each in installed]
+    targets = [each for each in NAME_RULES.requested(name, pkgs) if each in installed]
     return _change(["remove", "--", *targets], test=test) if targets else {}
 
 
@@ -492,7 +611,7 @@ def purge(name: str | None = None, pkgs: list[Any] | None = None, test: bool = F
     """
     leftovers = list_pkgs(removed=True)
     known = {**leftovers, **list_pkgs()}
-    targets = [each for each in apt.NAME_RULES.requested(name, pkgs) if each in known]
+    targets = [each for each in NAME_RULES.requested(name, pkgs) if each in known]
     if not targets:
         return {}
     changes = _change(["purge", "--", *targets], test=test)
@@ -510,7 +629,7 @@ def autoremove(list_only: bool = False, purge: bool = False, test: bool = False)
     """
     options = ["--purge"] if purge else []
     if list_only:
-        done = apt.apt_get(["--simulate", *options, "autoremove"])
+        done = apt_get(["--simulate", *options, "autoremove"])
         return re.findall(r"^(?:Remv|Purg) (\S+)", done.stdout, re.MULTILINE)
     return _change([*options, "autoremove"], test=test)
 
@@ -571,26 +690,26 @@ def set_selections(
     if test:
         return changes
     if clear:
-        apt.checked(apt.run(["dpkg", "--clear-selections"]))
+        checked(run(["dpkg", "--clear-selections"]))
     lines = "".join(f"{name} {state}\n" for name, state in wanted.items())
-    apt.checked(apt.run(["dpkg", "--set-selections"], lines))
+    checked(run(["dpkg", "--set-selections"], lines))
     after = {name: state for state, names in get_selections().items() for name in names}
     return {name: change for name, change in changes.items() if after.get(name) == change["new"]}
 
 
 def _change(argv: Sequence[str], *, test: bool) -> Changes:
     """Run apt-get and compare the installed packages before and after; for a test simulate it."""
-    return apt.simulate(argv) if test else _packages.changed(list_pkgs, lambda: apt.apt_get(argv))
+    return simulate(argv) if test else _packages.changed(list_pkgs, lambda: apt_get(argv))
 
 
 def _named(name: Any, pkgs: Any, sources: Any) -> list[str]:
     if not (name or pkgs or sources):
         raise SaltInvocationError("Say which packages: name, pkgs or sources.")
     if not sources:
-        return list(apt.NAME_RULES.requested(name, pkgs))
+        return list(NAME_RULES.requested(name, pkgs))
     if name or pkgs:
         raise SaltInvocationError("Say name, pkgs or sources, and one of them only.")
-    return [apt.NAME_RULES.name(key) for each in sources for key in (each if isinstance(each, Mapping) else [each])]
+    return [NAME_RULES.name(key) for each in sources for key in (each if isinstance(each, Mapping) else [each])]
 
 
 def _mark(names: Sequence[str], verb: str, *, test: bool) -> dict[str, dict[str, Any]]:
@@ -601,9 +720,9 @@ def _mark(names: Sequence[str], verb: str, *, test: bool) -> dict[str, dict[str,
         old = "hold" if name in held else "install"
         problem = ""
         if old != new and not test:
-            done: subprocess.CompletedProcess[str] = apt.run(["apt-mark", verb, "--", name])
-            apt.refuse_locked(done)
-            problem = apt.reason(done) if done.returncode else ""
+            done: subprocess.CompletedProcess[str] = run(["apt-mark", verb, "--", name])
+            refuse_locked(done)
+            problem = reason(done) if done.returncode else ""
         report[name] = _packages.hold_report(name, old, new, problem, test=test)
     return report
 
@@ -614,7 +733,7 @@ def _selections(selection: Any) -> dict[str, str]:
     unknown = sorted(str(state) for state in selection if state not in SELECTIONS)
     if unknown:
         raise SaltInvocationError(f"{', '.join(unknown)}: what can be wanted of packages is {', '.join(SELECTIONS)}.")
-    return {apt.NAME_RULES.name(name): str(state) for state, names in selection.items() for name in names}
+    return {NAME_RULES.name(name): str(state) for state, names in selection.items() for name in names}
 
 
 def _read_selections(path: str, saltenv: str) -> dict[str, str]:

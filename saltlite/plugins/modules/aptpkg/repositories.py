@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules import _packages
 
-from . import apt
+from . import packages
 from .packages import refresh_db
 
 # The parser of sources and what writes files are imported where they are used: most jobs of `pkg` need neither.
@@ -82,7 +82,7 @@ def get_repo_keys(aptkey: bool = True, keydir: str | None = None) -> dict[str, d
             done = _packages.run([*gpg, path])
             # apt warns about a file without a key, and ignores it.
             if "no valid OpenPGP data found" not in done.stderr:
-                apt.checked(done)
+                packages.checked(done)
             found.update({row["keyid"]: {**row, "file": path} for row in _parsed(done.stdout)})
     return found
 
@@ -140,7 +140,7 @@ def del_repo_key(
 
 
 def _folder(*, aptkey: bool, keydir: str | None) -> str:
-    folder = str(keydir) if keydir else apt.places().trusted.rstrip("/") if aptkey else KEYRINGS
+    folder = str(keydir) if keydir else packages.places().trusted.rstrip("/") if aptkey else KEYRINGS
     if not os.path.isabs(folder):
         raise SaltInvocationError(f"{folder} is not the absolute path of a folder.")
     return folder
@@ -154,7 +154,7 @@ def _key_files(folder: str) -> list[str]:
 
 def _one_file() -> list[str]:
     """The file in which `apt-key` kept all keys; apt still trusts them."""
-    path = apt.places().trusted_file
+    path = packages.places().trusted_file
     return [path] if os.path.isfile(path) else []
 
 
@@ -180,7 +180,7 @@ def _received(keyserver: str, keyid: str) -> bytes:
     with tempfile.TemporaryDirectory() as home:
         gpg = ["gpg", "--batch", "--no-options", "--homedir", home]
         for step in (["--keyserver", _packages.path(keyserver), "--recv-keys"], ["--armor", "--export"]):
-            done = apt.checked(_packages.run([*gpg, *step, "--", _key_id(keyid)]))
+            done = packages.checked(_packages.run([*gpg, *step, "--", _key_id(keyid)]))
         return done.stdout.encode()
 
 
@@ -333,7 +333,7 @@ def del_repo(repo: str, **kwargs: Unpack[_RemovingSource]) -> str:
             document.replace(source, source.without(wanted.types[0], uri, wanted.suites[0], wanted.comps))
         if not touched:
             continue
-        folder = apt.places().source_parts.rstrip("/")
+        folder = packages.places().source_parts.rstrip("/")
         gone = not document.sources and os.path.dirname(document.path) == folder
         if not given["test"]:
             _save(document, remove=gone)
@@ -383,7 +383,7 @@ def mod_repo(
         None,
     )
     if found is None:
-        document = _source_list(str(given["file"] or apt.places().source_list))
+        document = _source_list(str(given["file"] or packages.places().source_list))
         document.add(after)
     else:
         document, source = found
@@ -527,7 +527,7 @@ def _rows(path: str, source: Source) -> Iterator[dict[str, Any]]:
 
 
 def _source_lists() -> Iterator[Document]:
-    places = apt.places()
+    places = packages.places()
     names: list[str] = []
     with contextlib.suppress(FileNotFoundError):
         names = [name for name in sorted(os.listdir(places.source_parts)) if name.endswith((".list", ".sources"))]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from .backups import delete_backup, list_backup, list_backups, list_backups_dir, remove_backup, restore_backup
 from .find import find
-from .hashes import check_hash, extract_hash, get_hash, get_source_sum, get_sum
 from .lines import (
     append,
     blockreplace,
@@ -59,15 +58,20 @@ from .permissions import chattr, check_perms, chgrp, chown, lchown, lsattr, set_
 from .stats import (
     access,
     basename,
+    check_hash,
     directory_exists,
     dirname,
     diskusage,
+    extract_hash,
     file_exists,
     get_devmm,
     get_gid,
     get_group,
+    get_hash,
     get_mode,
     get_selinux_context,
+    get_source_sum,
+    get_sum,
     get_uid,
     get_user,
     gid_to_group,

@@ -158,9 +158,7 @@ list_backup = list_backups
 def list_backups_dir(path: str, limit: int | None = None) -> dict[str, dict[int, dict[str, Any]]]:
     """Return the backups of the files in a folder: file name -> the answer of ``file.list_backups``.
 
-    CLI Example::
-
-        saltlite '*' file.list_backups_dir /foo/bar/baz/
+    CLI Example: ``saltlite '*' file.list_backups_dir /foo/bar/baz/``
     """
     by_name: dict[str, list[Any]] = {}
     for last, *copy in _copies(absolute(path).rstrip("/")):
@@ -171,9 +169,7 @@ def list_backups_dir(path: str, limit: int | None = None) -> dict[str, dict[int,
 def restore_backup(path: str, backup_id: int | str, *, test: bool = False) -> dict[str, Any]:
     """Restore a backup of a file; the current content is backed up first.
 
-    CLI Example::
-
-        saltlite '*' file.restore_backup /foo/bar/baz.txt 0
+    CLI Example: ``saltlite '*' file.restore_backup /foo/bar/baz.txt 0``
     """
     name = absolute(path)
     found, wrong = _place(name, backup_id)

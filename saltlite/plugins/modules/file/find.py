@@ -11,14 +11,13 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules._safe_files import pinned, shown
 
-from .hashes import get_hash
 from .permissions import owner_numbers
-from .stats import absolute, gid_to_group, uid_to_user
+from .stats import absolute, get_hash, gid_to_group, uid_to_user
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __salt__
@@ -40,13 +39,14 @@ _LINE_BYTES = 1024 * 1024
 """Longer lines are searched in pieces."""
 
 
-class Entry(NamedTuple):
+class Entry:
     """A found entry: its path, its status, and the open folder and name to reach it."""
 
-    path: str
-    status: os.stat_result
-    folder_fd: int
-    name: str
+    def __init__(self, path: str, status: os.stat_result, folder_fd: int, name: str) -> None:
+        self.path = path
+        self.status = status
+        self.folder_fd = folder_fd
+        self.name = name
 
 
 Criterion = Callable[[Entry], bool]

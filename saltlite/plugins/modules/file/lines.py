@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules._safe_files import (
@@ -103,13 +103,14 @@ def line(  # noqa: PLR0913, PLR0917 - Salt's signature
     return edit.finished("".join(new), suffix="", dry=test, show_diff=show_changes and changed)
 
 
-class _Line(NamedTuple):
+class _Line:
     """The edit: the line without its ending, and where it goes."""
 
-    mode: str
-    content: str
-    location: str
-    indent: bool
+    def __init__(self, mode: str, content: str, location: str, indent: bool) -> None:
+        self.mode = mode
+        self.content = content
+        self.location = location
+        self.indent = indent
 
     def like(self, neighbour: str) -> str:
         """Return the line with the indentation of a neighbour."""
@@ -260,9 +261,7 @@ def comment(
 ) -> str | bool:
     """Comment the lines that a regular expression matches. See ``file.comment_line``.
 
-    CLI Example::
-
-        saltlite '*' file.comment /etc/modules pcspkr
+    CLI Example: ``saltlite '*' file.comment /etc/modules pcspkr``
     """
     return comment_line(path, regex, char, cmnt=True, backup=backup, test=test)
 
@@ -272,9 +271,7 @@ def uncomment(
 ) -> str | bool:
     """Uncomment the commented lines that a regular expression matches. See ``file.comment_line``.
 
-    CLI Example::
-
-        saltlite '*' file.uncomment /etc/hosts.deny 'ALL: PARANOID'
+    CLI Example: ``saltlite '*' file.uncomment /etc/hosts.deny 'ALL: PARANOID'``
     """
     return comment_line(path, regex, char, cmnt=False, backup=backup, test=test)
 
@@ -289,14 +286,15 @@ def _without(line: str, mark: str) -> str:
 # --- Blocks between two marker lines ---
 
 
-class _Block(NamedTuple):
+class _Block:
     """The markers and the lines between them, without line endings."""
 
-    start: str
-    end: str
-    content: Sequence[str]
-    line_break: bool
-    """Whether the last line of the content gets an ending; otherwise the end marker follows on the same line."""
+    def __init__(self, start: str, end: str, content: Sequence[str], line_break: bool) -> None:
+        self.start = start
+        self.end = end
+        self.content = content
+        self.line_break = line_break
+        """Whether the last line of the content gets an ending; otherwise the end marker follows on the same line."""
 
     def body(self, end_line: str, separator: str) -> list[str]:
         """Return the content and the end marker's line `end_line`, which has its own ending."""
@@ -476,9 +474,7 @@ def append(path: str, *lines: str, args: str | list[str] | None = None, test: bo
 def prepend(path: str, *lines: str, args: str | list[str] | None = None, test: bool = False) -> str:
     """Prepend lines to a file, creating it if needed. Arguments are those of ``file.write``.
 
-    CLI Example::
-
-        saltlite '*' file.prepend /etc/motd 'This machine is watched.'
+    CLI Example: ``saltlite '*' file.prepend /etc/motd 'This machine is watched.'``
     """
     place, wanted = checked_path(path), _lines(lines, args)
     there = regular(place)
@@ -513,9 +509,7 @@ def touch(name: str, atime: float | str | None = None, mtime: float | str | None
 def seek_read(path: str, size: int, offset: int) -> bytes:
     """Return up to ``size`` bytes of a file from an offset; fewer at its end. More than 64 MiB are refused.
 
-    CLI Example::
-
-        saltlite '*' file.seek_read /path/to/file 4096 0
+    CLI Example: ``saltlite '*' file.seek_read /path/to/file 4096 0``
     """
     place, amount = checked_path(path), _count(size, "size")
     if amount > READ_BYTES_MAX:
@@ -530,9 +524,7 @@ def seek_write(path: str, data: str, offset: int) -> int:
 
     The file must exist and may grow. If the disk is full, the old content is restored.
 
-    CLI Example::
-
-        saltlite '*' file.seek_write /path/to/file 'some data' 4096
+    CLI Example: ``saltlite '*' file.seek_write /path/to/file 'some data' 4096``
     """
     place, start = checked_path(path), _count(offset, "offset")
     new = as_text(data).encode(UTF8.name, UTF8.errors)
@@ -555,9 +547,7 @@ def seek_write(path: str, data: str, offset: int) -> int:
 def truncate(path: str, length: int) -> None:
     """Truncate a file to this many bytes; a shorter file is extended with zeros.
 
-    CLI Example::
-
-        saltlite '*' file.truncate /path/to/file 512
+    CLI Example: ``saltlite '*' file.truncate /path/to/file 512``
     """
     place, size = checked_path(path), _count(length, "length")
     with _opened(place, os.O_RDWR, "cut off") as file:

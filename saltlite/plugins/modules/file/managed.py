@@ -21,10 +21,9 @@ from saltlite.plugins.modules._safe_files import (
 )
 
 from .backups import keep_cached
-from .hashes import get_hash, get_source_sum, refuse_unserved
 from .paths import makedirs as make_folders
 from .permissions import check_perms, flag_changes, owner_numbers, read_flags
-from .stats import get_mode, octal, octal_text, stats
+from .stats import get_hash, get_mode, get_source_sum, octal, octal_text, refuse_unserved, stats
 from .text import EDIT_BYTES_MAX, UTF8, diff, is_binary, lines_of, read_text
 
 if TYPE_CHECKING:
@@ -38,11 +37,12 @@ _RENDERED = "saltlite-rendered-"
 OBFUSCATED = "<Obfuscated Template>"
 
 
-class Content(NamedTuple):
+class Content:
     """The file at `path`, or `data` if the path is empty."""
 
-    path: str = ""
-    data: bytes = b""
+    def __init__(self, path: str = "", data: bytes = b"") -> None:
+        self.path = path
+        self.data = data
 
     def size(self) -> int:
         """Return the size in bytes."""
@@ -210,9 +210,7 @@ def source_list(source: Any, source_hash: Any, saltenv: str) -> tuple[Any, Any]:
     """Return the first source that exists, with its hash. Each source is an address, or a dict of an address and its
     hash.
 
-    CLI Example::
-
-        saltlite '*' file.source_list salt://http/httpd.conf '{hash_type: md5, hsum: 0123}' base
+    CLI Example: ``saltlite '*' file.source_list salt://http/httpd.conf '{hash_type: md5, hsum: 0123}' base``
     """
     if not isinstance(source, list | tuple):
         return source, source_hash

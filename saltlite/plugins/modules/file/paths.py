@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from saltlite.decorators import same_parameters
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules._safe_files import (
     Access,
@@ -242,9 +243,7 @@ def move(src: str, dst: str, disallow_copy_and_unlink: bool = False, *, test: bo
 
     ``disallow_copy_and_unlink`` refuses to copy to another file system, like ``file.rename``.
 
-    CLI Example::
-
-        saltlite '*' file.move /path/to/src /path/to/dst
+    CLI Example: ``saltlite '*' file.move /path/to/src /path/to/dst``
     """
     if disallow_copy_and_unlink:
         done = rename(src, dst, test=test)
@@ -271,9 +270,7 @@ def move(src: str, dst: str, disallow_copy_and_unlink: bool = False, *, test: bo
 def rename(src: str, dst: str, *, test: bool = False) -> bool | str:
     """Rename a file or folder within one file system.
 
-    CLI Example::
-
-        saltlite '*' file.rename /path/to/src /path/to/dst
+    CLI Example: ``saltlite '*' file.rename /path/to/src /path/to/dst``
     """
     source, dest = absolute(src), absolute(dst)
     if test:
@@ -289,9 +286,7 @@ def rename(src: str, dst: str, *, test: bool = False) -> bool | str:
 def link(src: str, path: str, *, test: bool = False) -> bool | str:
     """Create a hard link.
 
-    CLI Example::
-
-        saltlite '*' file.link /path/to/file /path/to/link
+    CLI Example: ``saltlite '*' file.link /path/to/file /path/to/link``
     """
     source, name = absolute(src), absolute(path)
     if test:
@@ -318,9 +313,7 @@ def symlink(
     ``force`` or ``atomic`` replaces another link or file in one step. ``follow_symlinks`` has no effect: the link
     itself is examined.
 
-    CLI Example::
-
-        saltlite '*' file.symlink /path/to/file /path/to/link
+    CLI Example: ``saltlite '*' file.symlink /path/to/file /path/to/link``
     """
     target, name = checked_path(src), own_name(absolute(path, "Link path"))
     if os.path.islink(name) and os.path.normpath(os.readlink(name)) == os.path.normpath(target):
@@ -357,9 +350,7 @@ def mkdir(
 ) -> bool | str:
     """Create a folder and its missing parents, each with this owner and mode.
 
-    CLI Example::
-
-        saltlite '*' file.mkdir /opt/jetty/context
+    CLI Example: ``saltlite '*' file.mkdir /opt/jetty/context``
     """
     folder = os.path.normpath(absolute(dir_path))
     if os.path.isdir(folder):
@@ -380,9 +371,7 @@ def makedirs(
 ) -> str | None:
     """Create the parent folders of a path. A path that ends with a slash is a folder itself.
 
-    CLI Example::
-
-        saltlite '*' file.makedirs /opt/code/
+    CLI Example: ``saltlite '*' file.makedirs /opt/code/``
     """
     folder = os.path.normpath(os.path.dirname(absolute(path)))
     if os.path.isdir(folder):
@@ -405,9 +394,7 @@ def makedirs_perms(
 ) -> str | None:
     """Create a folder that does not exist, and its missing parents, each with this owner and mode.
 
-    CLI Example::
-
-        saltlite '*' file.makedirs_perms /opt/code
+    CLI Example: ``saltlite '*' file.makedirs_perms /opt/code``
     """
     folder = os.path.normpath(absolute(name))
     if os.path.lexists(folder):
@@ -460,9 +447,7 @@ def remove(path: str, *, test: bool = False) -> bool | str:
 
     Targets of links stay. The root folder, ``.`` and ``..`` are refused.
 
-    CLI Example::
-
-        saltlite '*' file.remove /tmp/foo
+    CLI Example: ``saltlite '*' file.remove /tmp/foo``
     """
     name = own_name(absolute(path))
     if not os.path.lexists(name):
@@ -536,30 +521,18 @@ def mknod_chrdev(
 ) -> dict[str, Any]:
     """Create a character device.
 
-    CLI Example::
-
-        saltlite '*' file.mknod_chrdev /dev/chr 180 31
+    CLI Example: ``saltlite '*' file.mknod_chrdev /dev/chr 180 31``
     """
-    return _make(name, "c", (major, minor), (user, group, mode), test=test)
+    return _make("c", name, major, minor, user, group, mode, test=test)
 
 
-def mknod_blkdev(
-    name: str,
-    major: int,
-    minor: int,
-    user: str | int | None = None,
-    group: str | int | None = None,
-    mode: str | int = "0660",
-    *,
-    test: bool = False,
-) -> dict[str, Any]:
+@same_parameters(mknod_chrdev)
+def mknod_blkdev(*args: Any, **kwargs: Any) -> dict[str, Any]:
     """Create a block device.
 
-    CLI Example::
-
-        saltlite '*' file.mknod_blkdev /dev/blk 8 999
+    CLI Example: ``saltlite '*' file.mknod_blkdev /dev/blk 8 999``
     """
-    return _make(name, "b", (major, minor), (user, group, mode), test=test)
+    return _make("b", *args, **kwargs)
 
 
 def mknod_fifo(
@@ -572,11 +545,9 @@ def mknod_fifo(
 ) -> dict[str, Any]:
     """Create a named pipe.
 
-    CLI Example::
-
-        saltlite '*' file.mknod_fifo /run/pipe
+    CLI Example: ``saltlite '*' file.mknod_fifo /run/pipe``
     """
-    return _make(name, "p", (0, 0), (user, group, mode), test=test)
+    return _make("p", name, 0, 0, user, group, mode, test=test)
 
 
 def mknod(  # noqa: PLR0913 - Salt's arguments
@@ -603,20 +574,21 @@ def mknod(  # noqa: PLR0913 - Salt's arguments
             f"Node type unavailable: '{ntype}'. Available node types are character ('c'), block ('b'), and pipe ('p')."
         )
     makedirs(name, user, group, test=test)
-    return _make(name, ntype, (major, minor), (user, group, mode), test=test)
+    return _make(ntype, name, major, minor, user, group, mode, test=test)
 
 
-def _make(
-    name: str, kind: str, numbers: tuple[int, int], access: tuple[Any, Any, Any], *, test: bool
-) -> dict[str, Any]:
+def _make(  # noqa: PLR0913 - Salt's arguments
+    kind: str, name: str, major: int = 0, minor: int = 0, user: Any = None, group: Any = None, mode: Any = "0660",
+    *, test: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     path = checked_path(name)
     bits, word = _KINDS[kind]
     report: dict[str, Any] = {"name": name, "changes": {}, "comment": "", "result": False}
-    mode = octal(access[2])
+    permission = octal(mode)
     try:
-        device = os.makedev(int(numbers[0]), int(numbers[1]))
+        device = os.makedev(int(major), int(minor))
     except (TypeError, ValueError, OverflowError) as error:
-        raise SaltInvocationError(f"{numbers[0]} and {numbers[1]} are not device numbers.") from error
+        raise SaltInvocationError(f"{major} and {minor} are not device numbers.") from error
     if os.path.lexists(path):
         report["comment"] = f"File {shown(path)} exists and cannot be overwritten"
         return report
@@ -626,9 +598,9 @@ def _make(
         return report
     try:
         with pinned(path, follow_symlinks=False) as place:
-            os.mknod(place.name, bits | mode, device, dir_fd=place.folder)
+            os.mknod(place.name, bits | permission, device, dir_fd=place.folder)
     except OSError as error:
         raise failed(f"{shown(path)} cannot be made", error) from error
-    done, _ = check_perms(path, None, access[0], access[1], mode=f"{mode:04o}")
+    done, _ = check_perms(path, None, user, group, mode=f"{permission:04o}")
     report["result"], report["comment"] = done["result"], done["comment"]
     return report

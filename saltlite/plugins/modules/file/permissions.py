@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules._safe_files import checked_path, held, pinned, sentence, shown
 
-from .hashes import refuse_unserved
-from .stats import failed, get_mode, group_to_gid, octal, octal_text, stats, user_to_uid
+from .stats import failed, get_mode, group_to_gid, octal, octal_text, refuse_unserved, stats, user_to_uid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,9 +92,7 @@ KEEP = -1
 def set_mode(path: str, mode: str | int, *, test: bool = False) -> str:
     """Set the mode of a file, in octal digits; return its new mode.
 
-    CLI Example::
-
-        saltlite '*' file.set_mode /etc/passwd 0644
+    CLI Example: ``saltlite '*' file.set_mode /etc/passwd 0644``
     """
     name = checked_path(path)
     wanted = octal(mode)
@@ -140,9 +137,7 @@ def chown(
 def lchown(path: str, user: str | int | None, group: str | int | None, *, test: bool = False) -> str | None:
     """Like ``file.chown``, for a link itself.
 
-    CLI Example::
-
-        saltlite '*' file.lchown /path/to/link root root
+    CLI Example: ``saltlite '*' file.lchown /path/to/link root root``
     """
     name = checked_path(path)
     uid, gid, wrong = owner_numbers(user, group)
@@ -156,9 +151,7 @@ def lchown(path: str, user: str | int | None, group: str | int | None, *, test: 
 def chgrp(path: str, group: str | int, recurse: bool = False, *, test: bool = False) -> str | None:
     """Set the group of a file; return what ``file.chown`` returns.
 
-    CLI Example::
-
-        saltlite '*' file.chgrp /etc/passwd root
+    CLI Example: ``saltlite '*' file.chgrp /etc/passwd root``
     """
     return chown(path, "", group, recurse, test=test)
 
@@ -168,9 +161,7 @@ def lsattr(path: str) -> dict[str, list[str]]:
 
     Empty if the file system has none.
 
-    CLI Example::
-
-        saltlite '*' file.lsattr foo1.txt
+    CLI Example: ``saltlite '*' file.lsattr foo1.txt``
     """
     name = checked_path(path)
     if not os.path.exists(name):
@@ -183,9 +174,7 @@ def lsattr(path: str) -> dict[str, list[str]]:
 def chattr(*files: str, operator: str | None = None, attributes: str | None = None, test: bool = False) -> bool:
     """Add attributes to files or remove them: ``operator`` is ``add`` or ``remove``, ``attributes`` letters of chattr.
 
-    CLI Example::
-
-        saltlite '*' file.chattr foo1.txt foo2.txt operator=add attributes=ai
+    CLI Example: ``saltlite '*' file.chattr foo1.txt foo2.txt operator=add attributes=ai``
     """
     if operator not in {"add", "remove"}:
         raise SaltInvocationError("Need an operator: 'add' or 'remove' to modify attributes.")
@@ -221,9 +210,7 @@ def check_perms(  # noqa: PLR0913, PLR0917 - Salt's arguments
     ``lgroup`` and ``lmode``, and for differences ``cuser``, ``cgroup`` and ``cmode``. None keeps a value. The mode of a
     link is ignored unless ``follow_symlinks``.
 
-    CLI Example::
-
-        saltlite '*' file.check_perms /etc/sudoers '{}' root root 400 ai
+    CLI Example: ``saltlite '*' file.check_perms /etc/sudoers '{}' root root 400 ai``
     """
     path = checked_path(name)
     refuse_unserved(locals())

@@ -1,4 +1,4 @@
-"""Information about files, folders, links and devices, and arguments that all of `file` shares. Changes nothing."""
+"""Information about files, folders, links and devices, their digests, and arguments that all of `file` shares."""
 
 from __future__ import annotations
 
@@ -6,14 +6,232 @@ import contextlib
 import grp
 import os
 import pwd
+import re
 import stat
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules._safe_files import checked_path, sentence, shown
 
-from .hashes import get_hash
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __salt__
+
+
+# --- Arguments of Salt's functions that are not supported ---
+
+_SELINUX = "labels of SELinux are kept, and not set: run chcon or semanage"
+_WEB = "it is for files from the web, which are not fetched here"
+_SIGNED = "signatures are not checked here: give a source_hash"
+_ALIKE = "files are managed to the last byte here: file.get_diff compares in this way"
+
+_UNSERVED: dict[str, tuple[Any, str]] = {
+    **dict.fromkeys(("seuser", "serole", "setype", "serange"), (None, _SELINUX)),
+    "verify_ssl": (True, _WEB),
+    "use_etag": (False, _WEB),
+    **dict.fromkeys(
+        ("signature", "source_hash_sig", "signed_by_any", "signed_by_all", "keyring", "gnupghome"), (None, _SIGNED)
+    ),
+    "sig_backend": ("gpg", _SIGNED),
+    **dict.fromkeys(("ignore_ordering", "ignore_whitespace"), (False, _ALIKE)),
+    "ignore_comment_characters": (None, _ALIKE),
+}
+"""Name -> its default, and the message for any other value."""
+
+
+def refuse_unserved(given: Mapping[str, Any]) -> None:
+    """Raise SaltInvocationError if one of these arguments in `given` differs from its default."""
+    for name, (default, reason) in _UNSERVED.items():
+        value = given.get(name, default)
+        if value and value != default:
+            raise SaltInvocationError(f"{name}={value!r} cannot be: {reason}.")
+
+
+HASHES = {"sha512": 128, "sha384": 96, "sha256": 64, "sha224": 56, "sha1": 40, "md5": 32}
+"""Name of a digest -> its number of hexadecimal digits."""
+
+_BY_LENGTH = {length: name for name, length in HASHES.items()}
+
+_SUPPORTED = ", ".join(f"{name} ({length} digits)" for name, length in HASHES.items())
+
+_REMOTE = ("salt", "http", "https", "ftp")
+
+
+def get_hash(path: str, form: str = "sha256", chunk_size: int = 65536) -> str:
+    """Return the digest of a file in hexadecimal; ``form`` is md5, sha1, sha224, sha256, sha384 or sha512.
+
+    CLI Example::
+
+        saltlite '*' file.get_hash /etc/shadow
+        saltlite '*' file.get_hash /etc/shadow sha512
+    """
+    import hashlib
+
+    name = checked_path(path)
+    try:
+        digest = hashlib.new(form, usedforsecurity=False)
+    except (ValueError, TypeError) as error:
+        raise SaltInvocationError(f"Invalid hash type: {form}. There are {', '.join(HASHES)}.") from error
+    if not isinstance(chunk_size, int) or chunk_size < 1:
+        raise SaltInvocationError(f"chunk_size is a number of bytes, not {chunk_size!r}.")
+    try:
+        if stat.S_ISFIFO(os.stat(name).st_mode):
+            raise CommandExecutionError(f"{shown(name)} is a named pipe: reading it would wait for who writes to it.")
+        with open(name, "rb") as stream:
+            while block := stream.read(chunk_size):
+                digest.update(block)
+    except OSError as error:
+        raise sentence(name, "read", error) from error
+    return digest.hexdigest()
+
+
+def get_sum(path: str, form: str = "sha256") -> str:
+    """Like ``file.get_hash``, but returns the text ``File not found`` for a path that is no file.
+
+    CLI Example: ``saltlite '*' file.get_sum /etc/passwd sha512``
+    """
+    return get_hash(path, form) if os.path.isfile(checked_path(path)) else "File not found"
+
+
+def check_hash(path: str, file_hash: str) -> bool:
+    """Return whether a file has this digest, given as digits, ``md5=digits`` or ``md5:digits``.
+
+    CLI Example::
+
+        saltlite '*' file.check_hash /etc/fstab e138491e9d5b97023cea823fe17bac22
+        saltlite '*' file.check_hash /etc/fstab md5=e138491e9d5b97023cea823fe17bac22
+    """
+    if not isinstance(file_hash, str):
+        raise SaltInvocationError("hash must be a string")
+    parts = re.split("[:=]", file_hash, maxsplit=1)
+    kind = parts[0].strip() if len(parts) == 2 else _BY_LENGTH.get(len(file_hash))
+    if kind is None:
+        raise SaltInvocationError(
+            f"Hash {file_hash} (length: {len(file_hash)}) could not be matched to a supported hash type: {_SUPPORTED}."
+        )
+    return get_hash(path, kind) == parts[-1].strip().lower()
+
+
+def get_source_sum(  # noqa: PLR0913, PLR0917 - Salt's arguments
+    file_name: str = "",
+    source: str = "",
+    source_hash: str | None = None,
+    source_hash_name: str | None = None,
+    saltenv: str = "base",
+    verify_ssl: bool = True,
+    source_hash_sig: str | None = None,
+    signed_by_any: str | list[str] | None = None,
+    signed_by_all: str | list[str] | None = None,
+    keyring: str | None = None,
+    gnupghome: str | None = None,
+    sig_backend: str = "gpg",
+) -> dict[str, str]:
+    """Return the expected digest of a source as ``hash_type`` and ``hsum``.
+
+    ``source_hash`` is the digest, ``md5=digits``, or the address of a sum file, which is searched for
+    ``source_hash_name``, ``file_name`` or ``source``.
+
+    CLI Example::
+
+        saltlite '*' file.get_source_sum /tmp/a.gz source=salt://a.gz source_hash=499ae16dcae71eeb7c3a30c75ea7a1a6
+        saltlite '*' file.get_source_sum /tmp/a.gz source=salt://a.gz source_hash=salt://hashes.md5
+    """
+    refuse_unserved(locals())
+    value = str(source_hash or "").strip()
+    listing = _listing(value, saltenv)
+    if not listing:
+        return _expression(value)
+    found = extract_hash(listing, "", file_name, source, source_hash_name)
+    if found is None:
+        raise _unusable(value)
+    return {**found, "hsum": found["hsum"].lower()}
+
+
+def extract_hash(
+    hash_fn: str,
+    hash_type: str = "sha256",
+    file_name: str = "",
+    source: str = "",
+    source_hash_name: str | None = None,
+) -> dict[str, str] | None:
+    """Search for a digest in a sum file, as ``sha256sum`` writes it, or in a Debian ``.dsc``.
+
+    ``source_hash_name`` has precedence over ``file_name``, and that over ``source``. If none is found, the first digest
+    of the file is returned, or None. An empty ``hash_type`` matches any.
+
+    CLI Example: ``saltlite '*' file.extract_hash /path/to/hash/file sha512 /etc/foo``
+    """
+    length = HASHES.get(hash_type)
+    digits = str(length) if length else f"{min(_BY_LENGTH)},{max(_BY_LENGTH)}"
+    digest = re.compile(rf"(?<![a-z0-9])([a-f0-9]{{{digits}}})(?![a-z0-9])", re.IGNORECASE)
+    wanted = [_line_of(str(source_hash_name), r"\s")] if source_hash_name else []
+    wanted += [_line_of(str(each), r"[\s\\/*]") for each in (file_name, source) if each]
+    found: dict[int, dict[str, str]] = {}
+    name = checked_path(hash_fn)
+    try:
+        with open(name, encoding="utf-8", errors="replace") as stream:
+            for raw in stream:
+                line = raw.strip()
+                match = digest.search(line)
+                kind = _BY_LENGTH.get(len(match[1])) if match else None
+                if match and kind:
+                    # The first digest of the file is the last choice.
+                    places = [place for place, pattern in enumerate(wanted) if pattern.search(line)]
+                    for place in (*places, len(wanted)):
+                        found.setdefault(place, {"hsum": match[1], "hash_type": kind})
+    except OSError as error:
+        raise sentence(name, "read", error) from error
+    return found[min(found)] if found else None
+
+
+def _listing(value: str, saltenv: str) -> str:
+    """Return the local path of the sum file in `source_hash`; empty when it names none."""
+    if os.path.isabs(value):
+        return value
+    scheme, colon, path = value.partition("://")
+    if not colon:
+        return ""
+    if scheme == "file":
+        return path
+    if scheme not in _REMOTE:
+        raise _unusable(value)
+    kept: str = __salt__["cp.cache_file"](value, saltenv)
+    if not kept:
+        raise CommandExecutionError(f"Source hash file {value} not found")
+    return kept
+
+
+def _line_of(name: str, separator: str) -> re.Pattern[str]:
+    """Match a line that ends with the base name, or begins with the full name."""
+    last = os.path.basename(name.rstrip("/")) if separator != r"\s" else name
+    return re.compile(rf"{separator}{re.escape(last)}$|^{re.escape(name)}\s")
+
+
+def _expression(value: str) -> dict[str, str]:
+    kind, equals, digits = (part.strip() for part in value.partition("="))
+    if not equals:
+        kind, digits = _BY_LENGTH.get(len(value), ""), value
+        if not kind:
+            raise _unusable(value)
+    if not re.fullmatch("[0-9a-fA-F]+", digits):
+        raise _unusable(value)
+    if kind not in HASHES:
+        raise CommandExecutionError(f"Invalid hash type '{kind}': there are {_SUPPORTED}.")
+    if len(digits) != HASHES[kind]:
+        fitting = _BY_LENGTH.get(len(digits))
+        hint = f"; that of {fitting} has" if fitting else ""
+        raise CommandExecutionError(
+            f"Invalid length ({len(digits)}) for hash type '{kind}', which has {HASHES[kind]} digits{hint}."
+        )
+    return {"hash_type": kind, "hsum": digits.lower()}
+
+
+def _unusable(value: str) -> CommandExecutionError:
+    return CommandExecutionError(
+        f"Source hash {value} format is invalid: give the digest, type=digest, or the address of a file of digests. "
+        f"There are {_SUPPORTED}."
+    )
+
 
 # --- Arguments and errors ---
 
@@ -110,9 +328,7 @@ def stats(path: str, hash_type: str | None = None, follow_symlinks: bool = True)
 def lstat(path: str) -> dict[str, Any]:
     """Return the fields of ``lstat`` (links are not followed), such as ``st_mode``; empty if the path does not exist.
 
-    CLI Example::
-
-        saltlite '*' file.lstat /path/to/file
+    CLI Example: ``saltlite '*' file.lstat /path/to/file``
     """
     try:
         found = os.lstat(absolute(path, "Path to file"))
@@ -124,9 +340,7 @@ def lstat(path: str) -> dict[str, Any]:
 def statvfs(path: str) -> dict[str, Any]:
     """Return the fields of ``statvfs`` for the file system of a path, such as ``f_bavail``.
 
-    CLI Example::
-
-        saltlite '*' file.statvfs /path/to/file
+    CLI Example: ``saltlite '*' file.statvfs /path/to/file``
     """
     name = absolute(path)
     try:
@@ -139,9 +353,7 @@ def statvfs(path: str) -> dict[str, Any]:
 def get_uid(path: str, follow_symlinks: bool = True) -> int:
     """Return the number of the owner of a file.
 
-    CLI Example::
-
-        saltlite '*' file.get_uid /etc/passwd
+    CLI Example: ``saltlite '*' file.get_uid /etc/passwd``
     """
     return _status(checked_path(path), follow_symlinks=follow_symlinks).st_uid
 
@@ -149,9 +361,7 @@ def get_uid(path: str, follow_symlinks: bool = True) -> int:
 def get_gid(path: str, follow_symlinks: bool = True) -> int:
     """Return the number of the group of a file.
 
-    CLI Example::
-
-        saltlite '*' file.get_gid /etc/passwd
+    CLI Example: ``saltlite '*' file.get_gid /etc/passwd``
     """
     return _status(checked_path(path), follow_symlinks=follow_symlinks).st_gid
 
@@ -159,9 +369,7 @@ def get_gid(path: str, follow_symlinks: bool = True) -> int:
 def get_user(path: str, follow_symlinks: bool = True) -> str | int:
     """Return the name of the owner of a file, or the number if the user does not exist.
 
-    CLI Example::
-
-        saltlite '*' file.get_user /etc/passwd
+    CLI Example: ``saltlite '*' file.get_user /etc/passwd``
     """
     return uid_to_user(get_uid(path, follow_symlinks))
 
@@ -169,9 +377,7 @@ def get_user(path: str, follow_symlinks: bool = True) -> str | int:
 def get_group(path: str, follow_symlinks: bool = True) -> str | int:
     """Return the name of the group of a file, or the number if the group does not exist.
 
-    CLI Example::
-
-        saltlite '*' file.get_group /etc/passwd
+    CLI Example: ``saltlite '*' file.get_group /etc/passwd``
     """
     return gid_to_group(get_gid(path, follow_symlinks))
 
@@ -179,9 +385,7 @@ def get_group(path: str, follow_symlinks: bool = True) -> str | int:
 def get_mode(path: str, follow_symlinks: bool = True) -> str:
     """Return the mode of a file, as four octal digits.
 
-    CLI Example::
-
-        saltlite '*' file.get_mode /etc/passwd
+    CLI Example: ``saltlite '*' file.get_mode /etc/passwd``
     """
     return octal_text(_status(checked_path(path), follow_symlinks=follow_symlinks).st_mode)
 
@@ -189,9 +393,7 @@ def get_mode(path: str, follow_symlinks: bool = True) -> str:
 def uid_to_user(uid: int) -> str | int:
     """Return the name of a user, or the number if the user does not exist.
 
-    CLI Example::
-
-        saltlite '*' file.uid_to_user 0
+    CLI Example: ``saltlite '*' file.uid_to_user 0``
     """
     try:
         return pwd.getpwuid(int(uid)).pw_name
@@ -202,9 +404,7 @@ def uid_to_user(uid: int) -> str | int:
 def user_to_uid(user: str | int | None) -> int | str:
     """Return the number of a user; an empty text if there is no such user, and the minion's user for None.
 
-    CLI Example::
-
-        saltlite '*' file.user_to_uid root
+    CLI Example: ``saltlite '*' file.user_to_uid root``
     """
     if user is None:
         return os.geteuid()
@@ -219,9 +419,7 @@ def user_to_uid(user: str | int | None) -> int | str:
 def gid_to_group(gid: int | str) -> str | int:
     """Return the name of a group, or the number if the group does not exist.
 
-    CLI Example::
-
-        saltlite '*' file.gid_to_group 0
+    CLI Example: ``saltlite '*' file.gid_to_group 0``
     """
     number = group_to_gid(gid) if isinstance(gid, str) and not gid.lstrip("-").isdecimal() else gid
     if number == "":
@@ -235,9 +433,7 @@ def gid_to_group(gid: int | str) -> str | int:
 def group_to_gid(group: str | int | None) -> int | str:
     """Return the number of a group; an empty text if there is no such group.
 
-    CLI Example::
-
-        saltlite '*' file.group_to_gid root
+    CLI Example: ``saltlite '*' file.group_to_gid root``
     """
     if group is None:
         return ""
@@ -268,9 +464,7 @@ def access(path: str, mode: str | int) -> bool:
 def file_exists(path: str) -> bool:
     """Return whether a file, or a link to one, exists.
 
-    CLI Example::
-
-        saltlite '*' file.file_exists /etc/passwd
+    CLI Example: ``saltlite '*' file.file_exists /etc/passwd``
     """
     return os.path.isfile(checked_path(path))
 
@@ -278,9 +472,7 @@ def file_exists(path: str) -> bool:
 def directory_exists(path: str) -> bool:
     """Return whether a folder, or a link to one, exists.
 
-    CLI Example::
-
-        saltlite '*' file.directory_exists /etc
+    CLI Example: ``saltlite '*' file.directory_exists /etc``
     """
     return os.path.isdir(checked_path(path))
 
@@ -288,9 +480,7 @@ def directory_exists(path: str) -> bool:
 def path_exists_glob(path: str) -> bool:
     """Return whether a glob such as ``/etc/pam*/pass*`` matches anything.
 
-    CLI Example::
-
-        saltlite '*' file.path_exists_glob '/etc/pam*/pass*'
+    CLI Example: ``saltlite '*' file.path_exists_glob '/etc/pam*/pass*'``
     """
     from glob import glob
 
@@ -302,9 +492,7 @@ def is_link(path: str, nostat: bool = False) -> bool:
 
     ``nostat`` only reads the folder, for links into a file system that does not respond.
 
-    CLI Example::
-
-        saltlite '*' file.is_link /path/to/link
+    CLI Example: ``saltlite '*' file.is_link /path/to/link``
     """
     name = checked_path(path)
     if not nostat:
@@ -322,9 +510,7 @@ def is_link(path: str, nostat: bool = False) -> bool:
 def is_hardlink(path: str) -> bool:
     """Return whether a file has more than one hard link.
 
-    CLI Example::
-
-        saltlite '*' file.is_hardlink /path/to/link
+    CLI Example: ``saltlite '*' file.is_hardlink /path/to/link``
     """
     found = lstat(path)
     return bool(found) and found["st_nlink"] > 1
@@ -333,9 +519,7 @@ def is_hardlink(path: str) -> bool:
 def is_chrdev(name: str) -> bool:
     """Return whether a path is a character device.
 
-    CLI Example::
-
-        saltlite '*' file.is_chrdev /dev/null
+    CLI Example: ``saltlite '*' file.is_chrdev /dev/null``
     """
     return _is_kind(name, stat.S_IFCHR)
 
@@ -343,9 +527,7 @@ def is_chrdev(name: str) -> bool:
 def is_blkdev(name: str) -> bool:
     """Return whether a path is a block device.
 
-    CLI Example::
-
-        saltlite '*' file.is_blkdev /dev/sda
+    CLI Example: ``saltlite '*' file.is_blkdev /dev/sda``
     """
     return _is_kind(name, stat.S_IFBLK)
 
@@ -353,9 +535,7 @@ def is_blkdev(name: str) -> bool:
 def is_fifo(name: str) -> bool:
     """Return whether a path is a named pipe.
 
-    CLI Example::
-
-        saltlite '*' file.is_fifo /run/initctl
+    CLI Example: ``saltlite '*' file.is_fifo /run/initctl``
     """
     return _is_kind(name, stat.S_IFIFO)
 
@@ -363,9 +543,7 @@ def is_fifo(name: str) -> bool:
 def get_devmm(name: str) -> tuple[int, int]:
     """Return the major and minor number of a device; zeros for other files.
 
-    CLI Example::
-
-        saltlite '*' file.get_devmm /dev/null
+    CLI Example: ``saltlite '*' file.get_devmm /dev/null``
     """
     if not (is_chrdev(name) or is_blkdev(name)):
         return (0, 0)
@@ -376,9 +554,7 @@ def get_devmm(name: str) -> tuple[int, int]:
 def readlink(path: str, canonicalize: bool = False) -> str:
     """Return the target of a symbolic link; with ``canonicalize`` all links are resolved.
 
-    CLI Example::
-
-        saltlite '*' file.readlink /path/to/link
+    CLI Example: ``saltlite '*' file.readlink /path/to/link``
     """
     name = absolute(os.path.expandvars(checked_path(path)), "Path to link")
     if not os.path.islink(name):
@@ -392,9 +568,7 @@ def readlink(path: str, canonicalize: bool = False) -> str:
 def readdir(path: str) -> list[str]:
     """Return the names in a folder, sorted, after ``.`` and ``..``.
 
-    CLI Example::
-
-        saltlite '*' file.readdir /path/to/dir/
+    CLI Example: ``saltlite '*' file.readdir /path/to/dir/``
     """
     name = absolute(path, "Dir path")
     if not os.path.isdir(name):
@@ -408,9 +582,7 @@ def readdir(path: str) -> list[str]:
 def get_selinux_context(path: str) -> str:
     """Return the SELinux label of a file, or a message that there is none.
 
-    CLI Example::
-
-        saltlite '*' file.get_selinux_context /etc/hosts
+    CLI Example: ``saltlite '*' file.get_selinux_context /etc/hosts``
     """
     name = checked_path(path)
     try:
@@ -444,9 +616,7 @@ def _is_kind(name: str, kind: int) -> bool:
 def pardir() -> str:
     """Return the name of the parent folder: ``..``.
 
-    CLI Example::
-
-        saltlite '*' file.pardir
+    CLI Example: ``saltlite '*' file.pardir``
     """
     return os.path.pardir
 
@@ -454,9 +624,7 @@ def pardir() -> str:
 def normpath(path: str) -> str:
     """Return a path without double slashes, ``.`` and ``..``.
 
-    CLI Example::
-
-        saltlite '*' file.normpath 'a/b/c/..'
+    CLI Example: ``saltlite '*' file.normpath 'a/b/c/..'``
     """
     return os.path.normpath(path)
 
@@ -464,9 +632,7 @@ def normpath(path: str) -> str:
 def basename(path: str) -> str:
     """Return the last part of a path.
 
-    CLI Example::
-
-        saltlite '*' file.basename 'test/test.config'
+    CLI Example: ``saltlite '*' file.basename 'test/test.config'``
     """
     return os.path.basename(path)
 
@@ -474,9 +640,7 @@ def basename(path: str) -> str:
 def dirname(path: str) -> str:
     """Return a path without its last part.
 
-    CLI Example::
-
-        saltlite '*' file.dirname 'test/path/filename.config'
+    CLI Example: ``saltlite '*' file.dirname 'test/path/filename.config'``
     """
     return os.path.dirname(path)
 
@@ -484,9 +648,7 @@ def dirname(path: str) -> str:
 def join(*args: str) -> str:
     """Join parts of a path; a part that begins with a slash starts again.
 
-    CLI Example::
-
-        saltlite '*' file.join '/' 'usr' 'local' 'bin'
+    CLI Example: ``saltlite '*' file.join '/' 'usr' 'local' 'bin'``
     """
     return os.path.join(*args) if args else ""
 
@@ -517,9 +679,7 @@ def open_files(by_pid: bool = False) -> dict[str, list[int]] | dict[int, list[st
 def diskusage(path: str) -> int:
     """Return the total size of the files in a folder in bytes; hard links count once.
 
-    CLI Example::
-
-        saltlite '*' file.diskusage /path/to/check
+    CLI Example: ``saltlite '*' file.diskusage /path/to/check``
     """
     name = checked_path(path)
     try:

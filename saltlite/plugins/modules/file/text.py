@@ -10,7 +10,7 @@ import io
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules._safe_files import (
@@ -45,12 +45,13 @@ _BYTE_ORDERS = {
 }
 
 
-class Encoding(NamedTuple):
+class Encoding:
     """How the text was decoded; `mark` is the byte order mark to write back."""
 
-    name: str = "utf-8"
-    errors: str = "surrogateescape"
-    mark: bytes = b""
+    def __init__(self, name: str = "utf-8", errors: str = "surrogateescape", mark: bytes = b"") -> None:
+        self.name = name
+        self.errors = errors
+        self.mark = mark
 
     def encode(self, text: str) -> bytes:
         """Encode the text. Raises CommandExecutionError if the encoding lacks a character."""
@@ -180,12 +181,13 @@ def _legible(line: str) -> str:
 # --- One edit of a text file ---
 
 
-class Edit(NamedTuple):
+class Edit:
     """An edit of a file: its path, its text and its encoding."""
 
-    path: str
-    old: str
-    way: Encoding
+    def __init__(self, path: str, old: str, way: Encoding) -> None:
+        self.path = path
+        self.old = old
+        self.way = way
 
     def finished(
         self, new: str, *, suffix: str, dry: bool, show_diff: bool, keep_hard_links: bool = True
@@ -287,9 +289,7 @@ def search(
     """Return whether a Python regular expression matches in a file. Arguments are those of ``file.replace``;
     ``multiline`` adds the flag ``MULTILINE``.
 
-    CLI Example::
-
-        saltlite '*' file.search /etc/crontab 'mymaintenance.sh'
+    CLI Example: ``saltlite '*' file.search /etc/crontab 'mymaintenance.sh'``
     """
     wanted = flags_of(flags) | re.MULTILINE if multiline else flags_of(flags)
     return bool(
@@ -302,9 +302,7 @@ def search(
 def contains(path: str, text: str) -> bool:
     """Return whether a file contains a text, after stripping it; False without a file.
 
-    CLI Example::
-
-        saltlite '*' file.contains /etc/crontab 'mymaintenance.sh'
+    CLI Example: ``saltlite '*' file.contains /etc/crontab 'mymaintenance.sh'``
     """
     place, wanted = checked_path(path), as_text(text).strip().encode("utf-8", "surrogateescape")
     if regular(place) is None:
@@ -323,9 +321,7 @@ def contains_regex(path: str, regex: str, lchar: str = "") -> bool:
 
     ``lchar`` is stripped from the start of each line first.
 
-    CLI Example::
-
-        saltlite '*' file.contains_regex /etc/crontab '^[^#].*maintenance'
+    CLI Example: ``saltlite '*' file.contains_regex /etc/crontab '^[^#].*maintenance'``
     """
     place, expression = checked_path(path), compiled(regex)
     if regular(place) is None:
@@ -337,9 +333,7 @@ def contains_regex(path: str, regex: str, lchar: str = "") -> bool:
 def contains_glob(path: str, glob_expr: str) -> bool:
     """Return whether a glob matches the whole content of a file; False without a file.
 
-    CLI Example::
-
-        saltlite '*' file.contains_glob /etc/foobar '*cheese*'
+    CLI Example: ``saltlite '*' file.contains_glob /etc/foobar '*cheese*'``
     """
     from fnmatch import translate
 
@@ -362,12 +356,13 @@ def _refuse_odd(append: bool, prepend: bool, search_only: bool, bufsize: int | s
         raise SaltInvocationError(f"count={count!r} is not a number of matches.")
 
 
-class _Change(NamedTuple):
+class _Change:
     """A replacement, done `at_most` times (0: always)."""
 
-    expression: re.Pattern[str]
-    template: str
-    at_most: int
+    def __init__(self, expression: re.Pattern[str], template: str, at_most: int) -> None:
+        self.expression = expression
+        self.template = template
+        self.at_most = at_most
 
     def applied(self, text: str) -> str | None:
         """Return the text with the matches replaced; None without a match. Raises SaltInvocationError."""
@@ -396,7 +391,7 @@ def _with_line(text: str, repl: str, other: Any, expression: re.Pattern[str], *,
 
 # --- sed and grep ---
 
-_SED_FLAGS = re.compile(r"[gpiImM0-9]*")
+_SED_FLAGS = r"[gpiImM0-9]*"
 """Permitted flags of a substitution. `e` and `w` would run commands and write other files."""
 
 _PYTHON_FLAGS = {"I": re.I, "L": re.L, "M": re.M, "S": re.S, "U": re.U, "X": re.X}
@@ -423,9 +418,7 @@ def sed(  # noqa: PLR0913, PLR0917 - Salt's signature
 
     ``file.replace`` is preferable.
 
-    CLI Example::
-
-        saltlite '*' file.sed /etc/httpd/httpd.conf 'LogLevel warn' 'LogLevel info'
+    CLI Example: ``saltlite '*' file.sed /etc/httpd/httpd.conf 'LogLevel warn' 'LogLevel info'``
     """
     refuse_strange_links(checked_path(path))
     place = os.path.realpath(checked_path(path))
@@ -449,9 +442,7 @@ def sed(  # noqa: PLR0913, PLR0917 - Salt's signature
 def sed_contains(path: str, text: str, limit: str = "", flags: str = "g") -> bool:
     """Return whether sed finds a regular expression in a line of a file; False without a file.
 
-    CLI Example::
-
-        saltlite '*' file.sed_contains /etc/crontab 'mymaintenance.sh'
+    CLI Example: ``saltlite '*' file.sed_contains /etc/crontab 'mymaintenance.sh'``
     """
     place = os.path.realpath(checked_path(path))
     if regular(place) is None:
@@ -486,9 +477,7 @@ def psed(  # noqa: PLR0913, PLR0917 - Salt's signature
 
     ``file.replace`` is preferable.
 
-    CLI Example::
-
-        saltlite '*' file.psed /etc/httpd/httpd.conf 'LogLevel warn' 'LogLevel info'
+    CLI Example: ``saltlite '*' file.psed /etc/httpd/httpd.conf 'LogLevel warn' 'LogLevel info'``
     """
     place, suffix = checked_path(path), suffix_of(backup)
     unknown = sorted(set(flags) - {"g", *_PYTHON_FLAGS})
@@ -544,7 +533,7 @@ def grep(path: str, pattern: str, *opts: str) -> dict[str, Any]:
 
 
 def _checked_flags(flags: Any) -> str:
-    if not _SED_FLAGS.fullmatch(str(flags)):
+    if not re.fullmatch(_SED_FLAGS, str(flags)):
         raise SaltInvocationError(f"flags={flags!r} holds more than the flags g, p, i, I, m, M and a number.")
     return str(flags)
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 
-from . import program
-from .program import git, lines, options, output, path, several, word
+from .remotes import git, lines, options, output, path, several, word
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __context__
@@ -48,9 +47,7 @@ def status(cwd: str, **how: Unpack[How]) -> dict[str, list[str]]:
     """Return the paths that differ from the commit by state: ``modified``, ``new``, ``deleted``, ``untracked``, or
     git's two letters for other states.
 
-    CLI Example::
-
-        saltlite '*' git.status /srv/app
+    CLI Example: ``saltlite '*' git.status /srv/app``
     """
     found: dict[str, list[str]] = {}
     rows = iter(git(["status", "-z", "--porcelain"], path(cwd, how.get("user")), how)["stdout"].split("\0"))
@@ -92,9 +89,7 @@ def rev_parse(cwd: str, rev: str | None = None, opts: Any = "", git_opts: Any = 
 def current_branch(cwd: str, **how: Unpack[How]) -> str:
     """Return the branch of a checkout, or ``HEAD`` if it is detached.
 
-    CLI Example::
-
-        saltlite '*' git.current_branch /srv/app
+    CLI Example: ``saltlite '*' git.current_branch /srv/app``
     """
     return output(git(["rev-parse", "--abbrev-ref", "HEAD"], path(cwd, how.get("user")), how))
 
@@ -114,9 +109,7 @@ def list_branches(cwd: str, remote: bool = False, **how: Unpack[How]) -> list[st
 def list_tags(cwd: str, **how: Unpack[How]) -> list[str]:
     """Return the tags.
 
-    CLI Example::
-
-        saltlite '*' git.list_tags /srv/app
+    CLI Example: ``saltlite '*' git.list_tags /srv/app``
     """
     return lines(git(["for-each-ref", "--format", "%(refname:short)", "refs/tags/"], path(cwd, how.get("user")), how))
 
@@ -171,9 +164,7 @@ def is_worktree(
 ) -> bool:
     """Return whether a folder is a worktree of a repository in another folder.
 
-    CLI Example::
-
-        saltlite '*' git.is_worktree /srv/app-fix
+    CLI Example: ``saltlite '*' git.is_worktree /srv/app-fix``
     """
     how = {"user": user, "password": password, "output_encoding": output_encoding}
     folder = path(cwd, user)
@@ -361,9 +352,7 @@ def discard_local_changes(cwd: str, path: str = ".", **how: Unpack[How]) -> str:
 def reset(cwd: str, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
     """Reset the branch, the index, or with ``--hard`` also the checkout to a revision.
 
-    CLI Example::
-
-        saltlite '*' git.reset /srv/app opts='--hard origin/main'
+    CLI Example: ``saltlite '*' git.reset /srv/app opts='--hard origin/main'``
     """
     return output(git([*options(git_opts), "reset", *options(opts)], path(cwd, how.get("user")), how))
 
@@ -384,9 +373,7 @@ def merge(cwd: str, rev: str | None = None, opts: Any = "", git_opts: Any = "", 
 def rebase(cwd: str, rev: str = "master", opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
     """Rebase the branch onto another revision.
 
-    CLI Example::
-
-        saltlite '*' git.rebase /srv/app origin/main
+    CLI Example: ``saltlite '*' git.rebase /srv/app origin/main``
     """
     more = options(opts)
     if {"-i", "--interactive"} & set(more):
@@ -482,7 +469,7 @@ def archive(
         "archive",
         *more,
         "--output",
-        program.path(output, how.get("user")),
+        path(output, how.get("user")),
         word(rev, _REVISION),
     ]
     git(words, place, how)

@@ -189,9 +189,7 @@ def read_certificate(certificate: str) -> dict[str, Any]:
     """Return the fields of a certificate: ``subject``, ``issuer``, ``not_after``, ``fingerprints``, ``extensions`` and
     more. Times are UTC.
 
-    CLI Example::
-
-        saltlite '*' x509.read_certificate /etc/pki/tls/certs/web.crt
+    CLI Example: ``saltlite '*' x509.read_certificate /etc/pki/tls/certs/web.crt``
     """
     from cryptography.hazmat.primitives import hashes
 
@@ -224,9 +222,7 @@ def read_certificate(certificate: str) -> dict[str, Any]:
 def read_certificates(glob_path: str) -> dict[str, Any]:
     """Return the fields of the certificates in all files that match a glob, by path; other files are skipped.
 
-    CLI Example::
-
-        saltlite '*' x509.read_certificates '/etc/pki/tls/certs/*.crt'
+    CLI Example: ``saltlite '*' x509.read_certificates '/etc/pki/tls/certs/*.crt'``
     """
     found = {}
     for path in _files(glob_path):
@@ -240,9 +236,7 @@ def read_certificates(glob_path: str) -> dict[str, Any]:
 def read_csr(csr: str) -> dict[str, Any]:
     """Return the fields of a certificate request.
 
-    CLI Example::
-
-        saltlite '*' x509.read_csr /etc/pki/web.csr
+    CLI Example: ``saltlite '*' x509.read_csr /etc/pki/web.csr``
     """
     from cryptography import x509
 
@@ -263,9 +257,7 @@ def read_csr(csr: str) -> dict[str, Any]:
 def read_crl(crl: str) -> dict[str, Any]:
     """Return the fields of a revocation list: ``issuer``, times, and ``revoked_certificates`` by serial number.
 
-    CLI Example::
-
-        saltlite '*' x509.read_crl /etc/pki/ca.crl
+    CLI Example: ``saltlite '*' x509.read_crl /etc/pki/ca.crl``
     """
 
     from . import extensions
@@ -292,9 +284,7 @@ def read_crl(crl: str) -> dict[str, Any]:
 def get_public_key(key: str, passphrase: str | None = None, asObj: Any = None) -> str:  # noqa: ARG001, N803 - Salt's name
     """Return the public key of a certificate, a request or a private key, as PEM.
 
-    CLI Example::
-
-        saltlite '*' x509.get_public_key /etc/pki/web.key
+    CLI Example: ``saltlite '*' x509.get_public_key /etc/pki/web.key``
     """
     return _pem(_public_key(key, passphrase))
 
@@ -302,9 +292,7 @@ def get_public_key(key: str, passphrase: str | None = None, asObj: Any = None) -
 def get_private_key_size(private_key: str, passphrase: str | None = None) -> int | None:
     """Return the bits of a private key; ``None`` for types of a fixed size.
 
-    CLI Example::
-
-        saltlite '*' x509.get_private_key_size /etc/pki/web.key
+    CLI Example: ``saltlite '*' x509.get_private_key_size /etc/pki/web.key``
     """
     size: int | None = getattr(_private_key(private_key, passphrase), "key_size", None)
     return size
@@ -313,9 +301,7 @@ def get_private_key_size(private_key: str, passphrase: str | None = None) -> int
 def verify_private_key(private_key: str, public_key: str, passphrase: str | None = None) -> bool:
     """Return whether a private key belongs to a public key, a certificate or a request.
 
-    CLI Example::
-
-        saltlite '*' x509.verify_private_key /etc/pki/web.key /etc/pki/web.crt
+    CLI Example: ``saltlite '*' x509.verify_private_key /etc/pki/web.key /etc/pki/web.crt``
     """
     mine = _private_key(private_key, passphrase).public_key()
     return _pem(mine) == _pem(_public_key(public_key))
@@ -328,9 +314,7 @@ def verify_signature(
 
     Names, times and the signer's permissions are not checked.
 
-    CLI Example::
-
-        saltlite '*' x509.verify_signature /etc/pki/web.crt signing_pub_key=/etc/pki/ca.crt
+    CLI Example: ``saltlite '*' x509.verify_signature /etc/pki/web.crt signing_pub_key=/etc/pki/ca.crt``
     """
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -359,9 +343,7 @@ def verify_signature(
 def verify_crl(crl: str, cert: str) -> bool:
     """Return whether a revocation list was signed by the key of a certificate.
 
-    CLI Example::
-
-        saltlite '*' x509.verify_crl /etc/pki/ca.crl /etc/pki/ca.crt
+    CLI Example: ``saltlite '*' x509.verify_crl /etc/pki/ca.crl /etc/pki/ca.crt``
     """
     listed, key = _revocations(crl), _public_key(cert)
     try:
@@ -373,9 +355,7 @@ def verify_crl(crl: str, cert: str) -> bool:
 def expires(certificate: str, days: int = 0) -> bool:
     """Return whether a certificate expires within this many days.
 
-    CLI Example::
-
-        saltlite '*' x509.expires /etc/pki/web.crt days=30
+    CLI Example: ``saltlite '*' x509.expires /etc/pki/web.crt days=30``
     """
     import datetime
 
@@ -386,9 +366,7 @@ def expires(certificate: str, days: int = 0) -> bool:
 def expired(certificate: str) -> dict[str, Any]:
     """Return whether a certificate has expired: ``path`` (of a file), ``cn``, ``expired``.
 
-    CLI Example::
-
-        saltlite '*' x509.expired /etc/pki/web.crt
+    CLI Example: ``saltlite '*' x509.expired /etc/pki/web.crt``
     """
     return {**_who(certificate), "expired": expires(certificate)}
 
@@ -397,9 +375,7 @@ def will_expire(certificate: str, days: int) -> dict[str, Any]:
     """Return whether a certificate expires within this many days: ``check_days``, ``path`` (of a file), ``cn``,
     ``will_expire``.
 
-    CLI Example::
-
-        saltlite '*' x509.will_expire /etc/pki/web.crt days=30
+    CLI Example: ``saltlite '*' x509.will_expire /etc/pki/web.crt days=30``
     """
     return {"check_days": days, **_who(certificate), "will_expire": expires(certificate, days)}
 
@@ -409,9 +385,7 @@ def get_pem_entry(text: str, pem_type: str | None = None) -> bytes:
 
     A private key is returned only if its type is requested, such as ``PRIVATE KEY``.
 
-    CLI Example::
-
-        saltlite '*' x509.get_pem_entry /etc/pki/web.pem pem_type=CERTIFICATE
+    CLI Example: ``saltlite '*' x509.get_pem_entry /etc/pki/web.pem pem_type=CERTIFICATE``
     """
     for kind, entry in _entries(_content(text)):
         if kind == pem_type or (pem_type is None and "PRIVATE KEY" not in kind):
@@ -423,9 +397,7 @@ def get_pem_entry(text: str, pem_type: str | None = None) -> bytes:
 def get_pem_entries(glob_path: str) -> dict[str, bytes]:
     """Return the first PEM entry of each file that matches a glob, by path; other files are skipped.
 
-    CLI Example::
-
-        saltlite '*' x509.get_pem_entries '/etc/pki/*.crt'
+    CLI Example: ``saltlite '*' x509.get_pem_entries '/etc/pki/*.crt'``
     """
     found = {}
     for path in _files(glob_path):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from saltlite.errors import CommandExecutionError
 from saltlite.plugins.modules import _packages, _rpm
 
-from . import zypper
+from . import repositories
 from .repositories import list_downloaded, list_repo_pkgs, refresh_db
 
 if TYPE_CHECKING:
@@ -183,13 +183,13 @@ def clean_locks(root: str | None = None) -> dict[str, int]:
     """
     before = len(list_locks(root))
     if before:
-        zypper.run(root, ["cleanlocks"]).checked()
+        repositories.run(root, ["cleanlocks"]).checked()
     return {"removed": before - len(list_locks(root))}
 
 
 def _problem(root: str | None, command: str, target: str) -> str:
     """Run a command; the reason if it fails, otherwise an empty string."""
-    answer = zypper.run(root, [command], [target])
+    answer = repositories.run(root, [command], [target])
     return str(answer.failed()) if answer.done.returncode else ""
 
 
@@ -260,7 +260,7 @@ def install(
         fetch = partial(__salt__["cp.cache_file"], saltenv=given["saltenv"] or "base")
         targets = _packages.package_files(sources, fetch)
     else:
-        asked = zypper.TARGETS.requested(name, pkgs, given["version"])
+        asked = repositories.TARGETS.requested(name, pkgs, given["version"])
         targets = [_specified(each, version, root) for each, version in asked.items()]
     command = [*(["--no-gpg-checks"] if given["skip_verify"] else []), "install", "--auto-agree-with-licenses"]
     command.append("--capability" if given["resolve_capabilities"] else "--name")
@@ -269,12 +269,12 @@ def install(
     if sources and given["skip_verify"]:
         command.append("--allow-unsigned-rpm")
     command += [option for key, option in _OPTIONS.items() if given[key]]
-    command += [part for alias in zypper.repositories(fromrepo) for part in ("--from", alias)]
+    command += [part for alias in repositories.repositories(fromrepo) for part in ("--from", alias)]
     also = (_REPOSITORIES_SKIPPED,) if given["ignore_repo_failure"] else ()
     if given["test"]:
         return _planned(root, command, targets)
     listing = partial(_downloaded if given["downloadonly"] else list_pkgs, root=root)
-    changes = _packages.changed(listing, lambda: zypper.run(root, command, targets).checked(*also))
+    changes = _packages.changed(listing, lambda: repositories.run(root, command, targets).checked(*also))
     if given["reinstall"] and not sources:
         now = list_pkgs(root=root)
         again = {each: {"old": now[each], "new": now[each]} for each in asked if each in now}
@@ -309,15 +309,15 @@ def upgrade(
     command = ["--no-gpg-checks"] if given["skip_verify"] else []
     command += ["dist-upgrade" if whole else "update", "--auto-agree-with-licenses"]
     selector = "--from" if whole else "--repo"
-    command += [part for alias in zypper.repositories(given["fromrepo"]) for part in (selector, alias)]
+    command += [part for alias in repositories.repositories(given["fromrepo"]) for part in (selector, alias)]
     if whole and given["novendorchange"]:
         command.append("--no-allow-vendor-change")
     if whole and given["no_recommends"]:
         command.append("--no-recommends")
-    names = [] if whole else list(zypper.TARGETS.requested(name, pkgs))
+    names = [] if whole else list(repositories.TARGETS.requested(name, pkgs))
     if dry:
         return _planned(root, command, names)
-    return _packages.changed(partial(list_pkgs, root=root), lambda: zypper.run(root, command, names).checked())
+    return _packages.changed(partial(list_pkgs, root=root), lambda: repositories.run(root, command, names).checked())
 
 
 def remove(
@@ -338,7 +338,7 @@ def remove(
     present = list_pkgs(versions_as_list=True, root=root)
     native = _rpm.native_architecture(__grains__)
     targets = []
-    for each, version in zypper.TARGETS.requested(name, pkgs).items():
+    for each, version in repositories.TARGETS.requested(name, pkgs).items():
         versions = present.get(_rpm.normalised(each, native), [])
         kind, colon, _ = each.partition(":")
         if (versions and (not version or version in versions)) or (colon and kind != "package"):
@@ -347,7 +347,9 @@ def remove(
         return {}
     if test:
         return _planned(root, ["remove"], targets)
-    return _packages.changed(partial(list_pkgs, root=root), lambda: zypper.run(root, ["remove"], targets).checked())
+    return _packages.changed(
+        partial(list_pkgs, root=root), lambda: repositories.run(root, ["remove"], targets).checked()
+    )
 
 
 purge = remove
@@ -373,5 +375,5 @@ def _downloaded(root: str | None) -> dict[str, str]:
 
 def _planned(root: str | None, command: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
     present = list_pkgs(root=root)
-    planned = zypper.run(root, [*command, "--dry-run"], names).checked().planned()
+    planned = repositories.run(root, [*command, "--dry-run"], names).checked().planned()
     return {name: {"old": present.get(name, ""), "new": new} for name, new in sorted(planned.items())}

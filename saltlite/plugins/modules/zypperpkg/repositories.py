@@ -1,18 +1,117 @@
-"""Repositories: which packages, patterns and patches they offer, and how they are configured."""
+"""Runs zypper without prompts and parses its XML; repositories: what they offer, and how they are configured."""
 
 from __future__ import annotations
 
 import os
 import re
+import subprocess
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules import _packages, _rpm
 
-from . import zypper
-
 if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
     from saltlite.loader.hints import __grains__
+
+
+# A name may have a kind as its prefix. A leading hyphen, tilde or exclamation mark would remove the package.
+TARGETS = _packages.NameRules(
+    re.compile(r"(?:(?:package|pattern|patch|product|srcpackage):|/)?[A-Za-z0-9_][A-Za-z0-9_.+~^%{}():/-]*", re.ASCII),
+    _rpm.VERSIONS,
+)
+
+_REPOSITORY = r"[A-Za-z0-9_][A-Za-z0-9_.:+@()-]*"
+
+_SUCCESS = (0, 100, 101, 102, 103)
+"""Exit codes of success: done, updates or security updates are there, reboot or restart needed. Contract: zypper(8)."""
+
+_LOCKED = 7
+_NO_ROOT = 5
+_CUT_REASON = r"^ Solution 1:"
+
+
+class Answer:
+    """The XML output of zypper, and the ended process."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        from xml.etree import ElementTree
+
+        self.done = done
+        try:
+            self.xml: Element = ElementTree.fromstring(done.stdout)  # noqa: S314 - from the program on this machine
+        except ElementTree.ParseError:
+            self.xml = ElementTree.Element("stream")
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        """The attributes of all elements with this tag."""
+        return [dict(element.attrib) for element in self.xml.iter(tag)]
+
+    def problems(self) -> list[str]:
+        """Its error messages."""
+        found = [(each.text or "").strip() for each in self.xml.iter("message") if each.get("type") == "error"]
+        for prompt in self.xml.iter("prompt"):
+            text = (prompt.findtext("description") or "").strip()
+            if text.startswith("Problem"):
+                found.append(" ".join(re.split(_CUT_REASON, text, flags=re.MULTILINE)[0].split()))
+        return [text for text in found if text]
+
+    def checked(self, *also: int) -> Answer:
+        """This answer. Raises CommandExecutionError if zypper failed; `also` are additional exit codes of success."""
+        if self.done.returncode not in (*_SUCCESS, *also):
+            raise self.failed()
+        return self
+
+    def planned(self) -> dict[str, str]:
+        """The planned changes: `{name: new version}`, with an empty string for removed packages."""
+        found: dict[str, str] = {}
+        for part in self.xml.iterfind("install-summary/*"):
+            for row in part.iter("solvable"):
+                if row.get("type", "package") == "package":
+                    found[str(row.get("name"))] = "" if part.tag == "to-remove" else str(row.get("edition"))
+        return found
+
+    def failed(self) -> CommandExecutionError:
+        """The error for a failed command."""
+        if self.done.returncode == _LOCKED:
+            holder = re.search(r"pid (\d+) \(([^)]*)\)", self.done.stdout)
+            who = f" (process {holder[1]}, {os.path.basename(holder[2])})" if holder else ""
+            return _packages.database_locked(who)
+        if self.done.returncode == _NO_ROOT:
+            return _packages.not_root()
+        return _packages.failure(self.done, self.problems()[: _packages.REASON_LINES])
+
+
+def run(root: str | None, command: Sequence[str], names: Sequence[str] = (), *, fetch: bool = False) -> Answer:
+    """Run one command. Without `fetch` it uses the package lists as they are."""
+    return Answer(_packages.run(_argv(root, ["--xmlout"], command, names, fetch)))
+
+
+def text(root: str | None, command: Sequence[str], names: Sequence[str] = ()) -> str:
+    """The output of a command that prints no XML. Raises CommandExecutionError."""
+    done = _packages.run(_argv(root, [], command, names, fetch=False))
+    if done.returncode not in _SUCCESS:
+        raise Answer(done).failed()
+    return done.stdout
+
+
+def _argv(
+    root: str | None, form: Sequence[str], command: Sequence[str], names: Sequence[str], fetch: bool
+) -> list[str]:
+    folder = _rpm.root_folder(root)
+    options = [*(["--root", folder] if folder else []), *([] if fetch else ["--no-refresh"]), *form]
+    return ["zypper", "--non-interactive", *options, *command, *(["--"] if names else []), *names]
+
+
+def repositories(given: Any) -> list[str]:
+    """The aliases in a list or a comma-separated string. Raises SaltInvocationError for an invalid alias."""
+    found = _packages.words(given)
+    for alias in found:
+        if not re.fullmatch(_REPOSITORY, alias, re.ASCII):
+            raise SaltInvocationError(f"{alias!r} is not the alias of a repository.")
+    return found
 
 
 _FOUND = r"^Information for package (\S+):$"
@@ -68,11 +167,11 @@ def info_available(*names: str, refresh: bool = True, root: str | None = None) -
         return {}
     if refresh:
         refresh_db(root=root)
-    _, *parts = re.split(_FOUND, zypper.text(root, ["info", "-t", "package"], wanted), flags=re.MULTILINE)
+    _, *parts = re.split(_FOUND, text(root, ["info", "-t", "package"], wanted), flags=re.MULTILINE)
     found: dict[str, dict[str, Any]] = {}
-    for name, text in zip(parts[::2], parts[1::2], strict=True):
+    for name, described in zip(parts[::2], parts[1::2], strict=True):
         row: dict[str, Any] = {}
-        for line in text.splitlines():
+        for line in described.splitlines():
             field = re.match(_FIELD, line)
             if field and field[1].lower() == "description":
                 break  # its lines are the packager's own, and may look like fields
@@ -98,8 +197,8 @@ def list_upgrades(
     """
     if refresh:
         refresh_db(root=root)
-    chosen = [part for alias in zypper.repositories(fromrepo) for part in ("--repo", alias)]
-    rows = zypper.run(root, ["list-updates", *chosen]).checked().all("update")
+    chosen = [part for alias in repositories(fromrepo) for part in ("--repo", alias)]
+    rows = run(root, ["list-updates", *chosen]).checked().all("update")
     return {row["name"]: row["edition"] for row in rows if row.get("kind") == "package"}
 
 
@@ -119,7 +218,7 @@ def list_repo_pkgs(
         saltlite '*' pkg.list_repo_pkgs 'samba*' fromrepo=repo-oss byrepo=True
     """
     names = _rpm.checked_names(args)
-    chosen = zypper.repositories(fromrepo)
+    chosen = repositories(fromrepo)
     rows = (
         (row.get("repository", ""), row["name"], row["edition"])
         for row in _search(root, ["--details", "--type", "package"], names)
@@ -131,7 +230,7 @@ def list_repo_pkgs(
 
 def _search(root: str | None, options: list[str], words: list[str]) -> list[dict[str, str]]:
     """The rows of a search; none if nothing matches."""
-    answer = zypper.run(root, ["search", *options], words)
+    answer = run(root, ["search", *options], words)
     if answer.done.returncode == _NOTHING_FOUND and not answer.problems():
         return []
     return answer.checked().all("solvable")
@@ -201,7 +300,7 @@ def refresh_db(
     """
     keys = ["--gpg-auto-import-keys"] if gpgautoimport else []
     forced = [] if force is False else ["--force"]
-    answer = zypper.run(root, [*keys, "refresh", *forced], zypper.repositories(repos), fetch=True)
+    answer = run(root, [*keys, "refresh", *forced], repositories(repos), fetch=True)
     if answer.done.returncode != _NO_REPOSITORIES:
         answer.checked()
     found: dict[str, bool] = {}
@@ -272,7 +371,7 @@ def list_products(all: bool = False, refresh: bool = False, root: str | None = N
     if refresh:
         refresh_db(root=root)
     command = ["products"] if all else ["--disable-repositories", "products", "--installed-only"]
-    answer = zypper.run(root, command)
+    answer = run(root, command)
     if answer.done.returncode != _NO_REPOSITORIES:
         answer.checked()
     found: list[dict[str, Any]] = []
@@ -310,7 +409,7 @@ def resolve_capabilities(pkgs: list[Any], refresh: bool = False, root: str | Non
     if refresh:
         refresh_db(root=root)
     found: list[Any] = []
-    for name, version in zypper.TARGETS.requested(None, pkgs).items():
+    for name, version in TARGETS.requested(None, pkgs).items():
         exact = _search(root, ["--match-exact"], [name])
         offers = {row["name"] for row in exact or _search(root, ["--provides", "--match-exact"], [name])}
         resolved = next(iter(offers)) if len(offers) == 1 else name
@@ -339,7 +438,7 @@ def download(*packages: str, refresh: bool = False, root: str | None = None) -> 
     names = [_rpm.NAME_RULES.name(name) for name in packages]
     if refresh:
         refresh_db(root=root)
-    answer = zypper.run(root, ["download"], names)
+    answer = run(root, ["download"], names)
     found: dict[str, Any] = {}
     for result in answer.xml.iter("download-result"):
         file, repository = result.find("localfile"), result.find("solvable/repository")
@@ -372,7 +471,7 @@ def services_need_restart(root: str | None = None) -> list[str]:
 
     CLI Example: ``saltlite '*' pkg.services_need_restart``
     """
-    return zypper.text(root, ["ps", "-sss"]).split()
+    return text(root, ["ps", "-sss"]).split()
 
 
 _FOLDER = "/etc/zypp/repos.d"

@@ -19,9 +19,7 @@ def list_pkgs() -> dict[str, str]:
     """
     The installed packages: ``{name: version}``.
 
-    CLI Example::
-
-        saltlite dummy-1 pkg.list_pkgs
+    CLI Example: ``saltlite dummy-1 pkg.list_pkgs``
     """
     packages: dict[str, str] = __resource_funcs__["dummy.package_list"]()
     return packages
@@ -31,9 +29,7 @@ def version(*names: str) -> str | dict[str, str]:
     """
     The installed version of a package, or a dict of versions for several; an empty text for none.
 
-    CLI Example::
-
-        saltlite dummy-1 pkg.version apache
+    CLI Example: ``saltlite dummy-1 pkg.version apache``
     """
     installed = list_pkgs()
     found = {name: installed.get(name, "") for name in names}
@@ -44,9 +40,7 @@ def install(name: str, version: str = "1.0") -> Changes:
     """
     Install a package: ``{name: {"old": version, "new": version}}``, or nothing when it was there.
 
-    CLI Example::
-
-        saltlite dummy-1 pkg.install vim version=9.1
+    CLI Example: ``saltlite dummy-1 pkg.install vim version=9.1``
     """
     before = list_pkgs()
     __resource_funcs__["dummy.package_install"](name, str(version))
@@ -57,9 +51,7 @@ def remove(name: str) -> Changes:
     """
     Remove a package; what changed, as ``install`` tells it.
 
-    CLI Example::
-
-        saltlite dummy-1 pkg.remove tinc
+    CLI Example: ``saltlite dummy-1 pkg.remove tinc``
     """
     before = list_pkgs()
     __resource_funcs__["dummy.package_remove"](name)
@@ -70,9 +62,7 @@ def upgrade() -> Changes:
     """
     Raise the version of every package by one; what changed, as ``install`` tells it.
 
-    CLI Example::
-
-        saltlite dummy-1 pkg.upgrade
+    CLI Example: ``saltlite dummy-1 pkg.upgrade``
     """
     before = list_pkgs()
     __resource_funcs__["dummy.upgrade"]()

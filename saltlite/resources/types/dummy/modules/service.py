@@ -17,9 +17,7 @@ def get_all() -> list[str]:
     """
     The names of all services, sorted.
 
-    CLI Example::
-
-        saltlite dummy-1 service.get_all
+    CLI Example: ``saltlite dummy-1 service.get_all``
     """
     names: list[str] = __resource_funcs__["dummy.service_list"]()
     return names
@@ -29,9 +27,7 @@ def status(name: str) -> bool:
     """
     Whether a service runs.
 
-    CLI Example::
-
-        saltlite dummy-1 service.status apache
+    CLI Example: ``saltlite dummy-1 service.status apache``
     """
     runs: bool = __resource_funcs__["dummy.service_status"](name)["comment"] == "running"
     return runs
@@ -41,9 +37,7 @@ def start(name: str) -> bool:
     """
     Start a service; a new name becomes a service.
 
-    CLI Example::
-
-        saltlite dummy-1 service.start samba
+    CLI Example: ``saltlite dummy-1 service.start samba``
     """
     runs: bool = __resource_funcs__["dummy.service_start"](name) == "running"
     return runs
@@ -53,9 +47,7 @@ def stop(name: str) -> bool:
     """
     Stop a service.
 
-    CLI Example::
-
-        saltlite dummy-1 service.stop apache
+    CLI Example: ``saltlite dummy-1 service.stop apache``
     """
     rests: bool = __resource_funcs__["dummy.service_stop"](name) == "stopped"
     return rests
@@ -65,9 +57,7 @@ def restart(name: str) -> bool:
     """
     Start a service that is there, whether it ran or not.
 
-    CLI Example::
-
-        saltlite dummy-1 service.restart apache
+    CLI Example: ``saltlite dummy-1 service.restart apache``
     """
     done: bool = __resource_funcs__["dummy.service_restart"](name)
     return done

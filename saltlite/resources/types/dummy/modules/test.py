@@ -20,9 +20,7 @@ def ping() -> bool:
     """
     Whether the resource can be reached.
 
-    CLI Example::
-
-        saltlite -C 'T@dummy' test.ping
+    CLI Example: ``saltlite -C 'T@dummy' test.ping``
     """
     answer: bool = __resource_funcs__["dummy.ping"]()
     return answer
@@ -32,9 +30,7 @@ def echo(text: Any) -> Any:
     """
     What was given.
 
-    CLI Example::
-
-        saltlite dummy-1 test.echo 'foo bar'
+    CLI Example: ``saltlite dummy-1 test.echo 'foo bar'``
     """
     __resource_funcs__["dummy.reach"]()
     return text
@@ -44,9 +40,7 @@ def arg(*args: Any, **kwargs: Any) -> dict[str, Any]:
     """
     All arguments, as the resource gets them.
 
-    CLI Example::
-
-        saltlite dummy-1 test.arg 1 "two" 3.1 txt="hello"
+    CLI Example: ``saltlite dummy-1 test.arg 1 "two" 3.1 txt="hello"``
     """
     __resource_funcs__["dummy.reach"]()
     return {"args": list(args), "kwargs": {name: value for name, value in kwargs.items() if name[:2] != "__"}}
@@ -56,9 +50,7 @@ def sleep(length: float) -> bool:
     """
     Wait so many seconds.
 
-    CLI Example::
-
-        saltlite dummy-1 test.sleep 20
+    CLI Example: ``saltlite dummy-1 test.sleep 20``
     """
     __resource_funcs__["dummy.reach"]()
     time.sleep(float(length))
@@ -69,9 +61,7 @@ def fail(message: str = "This call fails, as it was asked to.") -> None:
     """
     Fail with a message.
 
-    CLI Example::
-
-        saltlite dummy-1 test.fail 'out of paper'
+    CLI Example: ``saltlite dummy-1 test.fail 'out of paper'``
     """
     __resource_funcs__["dummy.reach"]()
     raise CommandExecutionError(message)

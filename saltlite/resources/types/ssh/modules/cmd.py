@@ -58,9 +58,7 @@ def run_stdout(cmd: str | list[str], cwd: str | None = None, **kwargs: Unpack[_O
     """
     Run a command and return its standard output only.
 
-    CLI Example::
-
-        saltlite web-1 cmd.run_stdout 'ls /etc'
+    CLI Example: ``saltlite web-1 cmd.run_stdout 'ls /etc'``
     """
     text: str = _execute(cmd, cwd, kwargs)["stdout"]
     return text
@@ -70,9 +68,7 @@ def run_stderr(cmd: str | list[str], cwd: str | None = None, **kwargs: Unpack[_O
     """
     Run a command and return its error output only.
 
-    CLI Example::
-
-        saltlite web-1 cmd.run_stderr 'ls /nowhere'
+    CLI Example: ``saltlite web-1 cmd.run_stderr 'ls /nowhere'``
     """
     text: str = _execute(cmd, cwd, kwargs)["stderr"]
     return text
@@ -82,9 +78,7 @@ def run_all(cmd: str | list[str], cwd: str | None = None, **kwargs: Unpack[_Opti
     """
     Run a command and return ``retcode``, ``stdout`` and ``stderr``.
 
-    CLI Example::
-
-        saltlite web-1 cmd.run_all 'systemctl is-system-running'
+    CLI Example: ``saltlite web-1 cmd.run_all 'systemctl is-system-running'``
     """
     return _execute(cmd, cwd, kwargs)
 
@@ -93,9 +87,7 @@ def retcode(cmd: str | list[str], cwd: str | None = None, **kwargs: Unpack[_Opti
     """
     Run a command and return its return code.
 
-    CLI Example::
-
-        saltlite web-1 cmd.retcode 'test -e /etc/hosts'
+    CLI Example: ``saltlite web-1 cmd.retcode 'test -e /etc/hosts'``
     """
     code: int = _execute(cmd, cwd, kwargs)["retcode"]
     return code
@@ -105,9 +97,7 @@ def shell(cmd: str | list[str], cwd: str | None = None, **kwargs: Unpack[_Option
     """
     Run a command with another shell, ``shell=/bin/bash``, and return its output.
 
-    CLI Example::
-
-        saltlite web-1 cmd.shell 'echo $((2**10))' shell=/bin/bash
+    CLI Example: ``saltlite web-1 cmd.shell 'echo $((2**10))' shell=/bin/bash``
     """
     return run(cmd, cwd, **kwargs)
 

@@ -59,9 +59,7 @@ def file_exists(path: str) -> bool:
     """
     Whether there is a file of that name; a directory is none.
 
-    CLI Example::
-
-        saltlite web-1 file.file_exists /etc/passwd
+    CLI Example: ``saltlite web-1 file.file_exists /etc/passwd``
     """
     return _holds('[ -f "$f" ]', path)
 
@@ -70,9 +68,7 @@ def directory_exists(path: str) -> bool:
     """
     Whether there is a directory of that name.
 
-    CLI Example::
-
-        saltlite web-1 file.directory_exists /etc
+    CLI Example: ``saltlite web-1 file.directory_exists /etc``
     """
     return _holds('[ -d "$f" ]', path)
 
@@ -81,9 +77,7 @@ def read(path: str, binary: bool = False) -> str | bytes:
     """
     The content of a file; with ``binary=True`` its bytes, whatever they are.
 
-    CLI Example::
-
-        saltlite web-1 file.read /etc/hostname
+    CLI Example: ``saltlite web-1 file.read /etc/hostname``
     """
     content: bytes = _run('cat -- "$f"', path)
     if binary:
@@ -99,9 +93,7 @@ def write(path: str, *args: Any) -> str:
     Have a file consist of these lines. All of it is there, or the old content still is; the owner and the mode of a
     file that exists stay. Bytes are written as they are.
 
-    CLI Example::
-
-        saltlite web-1 file.write /etc/motd 'Welcome.' 'Be nice.'
+    CLI Example: ``saltlite web-1 file.write /etc/motd 'Welcome.' 'Be nice.'``
     """
     _run(_REPLACE, path, _content(args))
     return f"Wrote {len(args)} lines to {path}"
@@ -111,9 +103,7 @@ def append(path: str, *args: Any) -> str:
     """
     Add lines to the end of a file. Bytes are added as they are.
 
-    CLI Example::
-
-        saltlite web-1 file.append /etc/motd 'And again.'
+    CLI Example: ``saltlite web-1 file.append /etc/motd 'And again.'``
     """
     _run(_EXTEND, path, _content(args))
     return f"Wrote {len(args)} lines to {path}"
@@ -123,9 +113,7 @@ def stats(path: str, follow_symlinks: bool = True) -> dict[str, Any]:
     """
     Size, owner, mode, type and times of a file.
 
-    CLI Example::
-
-        saltlite web-1 file.stats /etc/passwd
+    CLI Example: ``saltlite web-1 file.stats /etc/passwd``
     """
     follow = "-L " if follow_symlinks else ""
     printed = _run(f"stat {follow}-c '%a %u %U %g %G %s %X %Y %Z %i %F' -- \"$f\"", path)
@@ -142,9 +130,7 @@ def get_hash(path: str, form: str = "sha256") -> str:
     """
     A hash of the content: md5, sha1, sha224, sha256, sha384 or sha512, in hexadecimal digits.
 
-    CLI Example::
-
-        saltlite web-1 file.get_hash /etc/passwd
+    CLI Example: ``saltlite web-1 file.get_hash /etc/passwd``
     """
     if form not in _HASHES:
         raise SaltInvocationError(f"{form!r} is not one of {', '.join(_HASHES)}.")
@@ -155,9 +141,7 @@ def set_mode(path: str, mode: str) -> str:
     """
     Change the mode, ``0644`` or ``u+x``; the mode that the file then has.
 
-    CLI Example::
-
-        saltlite web-1 file.set_mode /etc/motd 0644
+    CLI Example: ``saltlite web-1 file.set_mode /etc/motd 0644``
     """
     text = str(mode)
     if not _MODE.fullmatch(text):
@@ -171,9 +155,7 @@ def chown(path: str, user: str | None = None, group: str | None = None) -> None:
     """
     Change the owner, the group, or both.
 
-    CLI Example::
-
-        saltlite web-1 file.chown /srv/www www-data www-data
+    CLI Example: ``saltlite web-1 file.chown /srv/www www-data www-data``
     """
     owner = f"{_name(user)}:{_name(group)}" if group else _name(user)
     if not owner:
@@ -185,9 +167,7 @@ def mkdir(dir_path: str, user: str | None = None, group: str | None = None, mode
     """
     Make a directory, and those above it that are missing.
 
-    CLI Example::
-
-        saltlite web-1 file.mkdir /srv/www/static
+    CLI Example: ``saltlite web-1 file.mkdir /srv/www/static``
     """
     _run('mkdir -p -- "$f"', dir_path)
     if user or group:
@@ -201,9 +181,7 @@ def remove(path: str) -> bool:
     """
     Remove a file, or a directory with all that is in it. False when there is none.
 
-    CLI Example::
-
-        saltlite web-1 file.remove /tmp/old
+    CLI Example: ``saltlite web-1 file.remove /tmp/old``
     """
     if posixpath.normpath(path).strip("/") == "" or ".." in path.split("/"):
         raise SaltInvocationError(f"{path!r} is not removed: name one thing below /, without `..`.")

@@ -18,9 +18,7 @@ def items() -> dict[str, Any]:
     """
     All grains.
 
-    CLI Example::
-
-        saltlite -C 'T@ssh' grains.items
+    CLI Example: ``saltlite -C 'T@ssh' grains.items``
     """
     return dict(__grains__)
 
@@ -29,9 +27,7 @@ def item(*args: str, default: Any = "", delimiter: str = ":") -> dict[str, Any]:
     """
     The named grains; a grain that does not exist has the value of ``default``.
 
-    CLI Example::
-
-        saltlite -C 'T@ssh' grains.item os osrelease
+    CLI Example: ``saltlite -C 'T@ssh' grains.item os osrelease``
     """
     return {name: get(name, default, delimiter) for name in args}
 
@@ -42,9 +38,7 @@ def get(key: str, default: Any = "", delimiter: str = ":") -> Any:
 
     Numbers count the items of a list. A key that does not exist gives ``default``.
 
-    CLI Example::
-
-        saltlite -C 'T@ssh' grains.get os
+    CLI Example: ``saltlite -C 'T@ssh' grains.get os``
     """
     if key in __grains__:
         return __grains__[key]
@@ -63,8 +57,6 @@ def ls() -> list[str]:
     """
     The names of all grains, sorted.
 
-    CLI Example::
-
-        saltlite -C 'T@ssh' grains.ls
+    CLI Example: ``saltlite -C 'T@ssh' grains.ls``
     """
     return sorted(__grains__)

@@ -154,9 +154,7 @@ def list_pkgs() -> dict[str, str]:
     """
     The installed packages: ``{name: version}``. Of several versions of one, the last.
 
-    CLI Example::
-
-        saltlite web-1 pkg.list_pkgs
+    CLI Example: ``saltlite web-1 pkg.list_pkgs``
     """
     manager = _manager()
     return manager.read_installed(_output(manager.installed))
@@ -201,9 +199,7 @@ def refresh_db(timeout: float = TIMEOUT_S) -> bool:
     """
     Fetch the lists of packages.
 
-    CLI Example::
-
-        saltlite -C 'T@ssh' pkg.refresh_db
+    CLI Example: ``saltlite -C 'T@ssh' pkg.refresh_db``
     """
     _output(_manager().refresh, timeout)
     return True
@@ -235,9 +231,7 @@ def remove(name: str | None = None, pkgs: list[Any] | None = None, timeout: floa
     """
     Remove packages and leave their configuration files, where the system knows the difference.
 
-    CLI Example::
-
-        saltlite web-1 pkg.remove vim
+    CLI Example: ``saltlite web-1 pkg.remove vim``
     """
     return _change(_manager().remove, _wanted(name, None, pkgs, ""), timeout)
 
@@ -246,9 +240,7 @@ def purge(name: str | None = None, pkgs: list[Any] | None = None, timeout: float
     """
     Remove packages with their configuration files.
 
-    CLI Example::
-
-        saltlite web-1 pkg.purge vim
+    CLI Example: ``saltlite web-1 pkg.purge vim``
     """
     return _change(_manager().purge, _wanted(name, None, pkgs, ""), timeout)
 
@@ -257,9 +249,7 @@ def upgrade(refresh: bool = True, timeout: float = TIMEOUT_S) -> Changes:
     """
     Upgrade all packages.
 
-    CLI Example::
-
-        saltlite web-1 pkg.upgrade
+    CLI Example: ``saltlite web-1 pkg.upgrade``
     """
     if refresh:
         refresh_db(timeout)

@@ -56,9 +56,7 @@ def get_all() -> list[str]:
     """
     The names of all services, sorted.
 
-    CLI Example::
-
-        saltlite web-1 service.get_all
+    CLI Example: ``saltlite web-1 service.get_all``
     """
     return sorted(set(_checked(_ALL).split()))
 
@@ -67,9 +65,7 @@ def status(name: str) -> bool:
     """
     Whether a service runs.
 
-    CLI Example::
-
-        saltlite web-1 service.status sshd
+    CLI Example: ``saltlite web-1 service.status sshd``
     """
     return _holds(_STATUS, name)
 
@@ -78,9 +74,7 @@ def start(name: str) -> bool:
     """
     Start a service.
 
-    CLI Example::
-
-        saltlite web-1 service.start nginx
+    CLI Example: ``saltlite web-1 service.start nginx``
     """
     return _change("start", name)
 
@@ -89,9 +83,7 @@ def stop(name: str) -> bool:
     """
     Stop a service.
 
-    CLI Example::
-
-        saltlite web-1 service.stop nginx
+    CLI Example: ``saltlite web-1 service.stop nginx``
     """
     return _change("stop", name)
 
@@ -100,9 +92,7 @@ def restart(name: str) -> bool:
     """
     Stop a service if it runs, and start it.
 
-    CLI Example::
-
-        saltlite web-1 service.restart nginx
+    CLI Example: ``saltlite web-1 service.restart nginx``
     """
     return _change("restart", name)
 
@@ -111,9 +101,7 @@ def reload(name: str) -> bool:
     """
     Have a service read its configuration.
 
-    CLI Example::
-
-        saltlite web-1 service.reload nginx
+    CLI Example: ``saltlite web-1 service.reload nginx``
     """
     return _change("reload", name)
 
@@ -122,9 +110,7 @@ def enable(name: str) -> bool:
     """
     Have a service start when the host does.
 
-    CLI Example::
-
-        saltlite web-1 service.enable nginx
+    CLI Example: ``saltlite web-1 service.enable nginx``
     """
     return _at_boot(name, enabled=True)
 
@@ -133,9 +119,7 @@ def disable(name: str) -> bool:
     """
     Have a service not start when the host does.
 
-    CLI Example::
-
-        saltlite web-1 service.disable nginx
+    CLI Example: ``saltlite web-1 service.disable nginx``
     """
     return _at_boot(name, enabled=False)
 
@@ -144,9 +128,7 @@ def enabled(name: str) -> bool:
     """
     Whether a service starts when the host does.
 
-    CLI Example::
-
-        saltlite web-1 service.enabled nginx
+    CLI Example: ``saltlite web-1 service.enabled nginx``
     """
     return _holds(_ENABLED, name)
 

@@ -22,9 +22,7 @@ def uptime() -> dict[str, Any]:
     """
     Since when the host runs.
 
-    CLI Example::
-
-        saltlite -C 'T@ssh' status.uptime
+    CLI Example: ``saltlite -C 'T@ssh' status.uptime``
     """
     seconds = int(_numbers("/proc/uptime")[0])
     since = int(time.time()) - seconds
@@ -42,9 +40,7 @@ def loadavg() -> dict[str, float]:
     """
     The load of the last 1, 5 and 15 minutes.
 
-    CLI Example::
-
-        saltlite -C 'T@ssh' status.loadavg
+    CLI Example: ``saltlite -C 'T@ssh' status.loadavg``
     """
     return dict(zip(("1-min", "5-min", "15-min"), _numbers("/proc/loadavg"), strict=False))
 
@@ -53,9 +49,7 @@ def meminfo() -> dict[str, dict[str, str]]:
     """
     The memory as the kernel tells it: ``{name: {"value": number, "unit": "kB"}}``.
 
-    CLI Example::
-
-        saltlite web-1 status.meminfo
+    CLI Example: ``saltlite web-1 status.meminfo``
     """
     found = {}
     for line in _output("cat /proc/meminfo").splitlines():

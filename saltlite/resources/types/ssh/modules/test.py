@@ -17,9 +17,7 @@ def ping() -> bool:
     """
     Whether the host can be logged in to, and runs a command.
 
-    CLI Example::
-
-        saltlite -C 'T@ssh' test.ping
+    CLI Example: ``saltlite -C 'T@ssh' test.ping``
     """
     answer: bool = __resource_funcs__["ssh.ping"]()
     return answer
