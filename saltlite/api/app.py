@@ -35,6 +35,9 @@ from saltlite.platform.privileges import account_of, drop_to, private_dir, read_
 from saltlite.platform.process import raise_open_files
 from saltlite.platform.tls_files import OWN_FILE, read_tls
 
+log = logging.getLogger(__name__)
+
+
 # -- the certificate: the configured one, or one that the API makes for itself
 
 LASTS = datetime.timedelta(days=3650)
@@ -89,8 +92,6 @@ def self_signed(host: str, now: datetime.datetime) -> bytes:
     )
     return private + certificate.public_bytes(serialization.Encoding.PEM)
 
-
-log = logging.getLogger(__name__)
 
 HEADERS_MAX = 32 * 1024
 """Bytes of a request's headers."""

@@ -1,4 +1,7 @@
-"""Lowstates carried out: each client of Salt's netapi (local, wheel, runner) in terms of the master's verbs."""
+"""Lowstates, read and run: each client of Salt's netapi (local, wheel, runner) in terms of the master's verbs.
+
+A lowstate is a map that says which client is to do what; names and meanings are Salt's.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,10 @@ from saltlite.model import keys
 from saltlite.model.ids import jid_at
 from saltlite.wire.framing import pack
 
-# MERGED lowstate.py:
-# One lowstate: a map that says which client is to do what. Checked here, once, before anything is asked of the master.
-#
-# Names and meanings are those of Salt's netapi.
+log = logging.getLogger(__name__)
 
+
+# -- lowstates, checked before anything is asked of the master
 
 LOCAL_CLIENTS = ("local", "local_async", "local_batch", "local_subset")
 RUNNER_CLIENTS = ("runner", "runner_async")
@@ -449,7 +451,6 @@ _FUNCTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
 
 # -- runner and runner_async: each call in a process of its own, with the rights of the token's holder
 
-log = logging.getLogger(__name__)
 
 AT_ONCE_MAX = 4
 """Concurrent runners; others wait."""

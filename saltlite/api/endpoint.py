@@ -28,6 +28,9 @@ from saltlite.errors import (
 )
 from saltlite.limits import ConnectionLimiter, RateLimiter, network_of
 
+log = logging.getLogger(__name__)
+
+
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 """Upper bounds of the histogram of durations."""
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
@@ -82,8 +85,6 @@ class Metrics:
         lines.append(f"{name}_count{{{label}}} {passed}")
         return lines
 
-
-log = logging.getLogger(__name__)
 
 COOKIE = "session_id"
 """Salt's name. The cookie is accepted for reads only: a foreign page can send it, but cannot set a header."""

@@ -33,6 +33,9 @@ from saltlite.config.api import CLIENTS
 from saltlite.errors import LoginError, RefusedError, SaltliteError, UsageError
 from saltlite.model.ids import parse_jid, parse_minion_id
 
+log = logging.getLogger(__name__)
+
+
 LOGINS_MAX = 10
 """Logins of one request."""
 
@@ -368,7 +371,6 @@ class Openapi(Endpoint):
 
 # -- events: /events (server-sent events) and /ws (a WebSocket)
 
-log = logging.getLogger(__name__)
 
 RETRY_MS = 400
 """Salt's value: the pause before a watcher reconnects."""

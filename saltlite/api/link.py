@@ -42,6 +42,9 @@ from saltlite.errors import LoginError, RefusedError, RemoteProtocolError, Saltl
 from saltlite.limits import FairSemaphore
 from saltlite.wire.framing import LENGTH, framed, next_end, take_frame
 
+log = logging.getLogger(__name__)
+
+
 CONNECTIONS_MAX = 128
 """Connections for requests; further requests wait for one, up to ANSWER_TIMEOUT_S."""
 FOLLOWED_MAX = 96
@@ -59,7 +62,6 @@ NO_TOKEN = "log in first: POST /login answers a token for the header X-Auth-Toke
 
 _CREDENTIALS = struct.Struct("3i")
 
-log = logging.getLogger(__name__)
 
 Message = dict[str, Any]
 

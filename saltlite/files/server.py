@@ -36,6 +36,7 @@ from saltlite.wire.messages import Message, response_message
 
 log = logging.getLogger(__name__)
 
+
 # -- saltlite cp
 
 AREA_NAME_BYTES = 16
@@ -104,8 +105,6 @@ class CopyAreas:
 
 # -- FileService
 
-
-log = logging.getLogger(__name__)
 
 SLICE = 1 * MIB
 """Bytes hashed in one turn: about two milliseconds."""

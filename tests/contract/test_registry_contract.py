@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from saltlite.errors import StoreError, UsageError
-from saltlite.resources.registry.memory import MemoryPrimary, MemoryRows
 from saltlite.resources.registry.mmap import ResourceRegistry
-from saltlite.resources.registry.primary import Conflict
-from saltlite.resources.registry.registry import Registry
+from saltlite.resources.registry.registry import Conflict, MemoryPrimary, MemoryRows, Registry
 
 OpenRegistry = Callable[[], Registry]
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.cloud.namespaces.host import ENVIRONMENT, Machine, Machines, Plan, cable_of
-from saltlite.cloud.namespaces.inside import CONSOLE, SERVICES
+from saltlite.cloud.drivers._namespaces import ENVIRONMENT, Machine, Machines, Plan, cable_of
+from saltlite.cloud.drivers._namespaces_inside import CONSOLE, SERVICES
 from saltlite.errors import MachineError
 from tests.support.fleet import wait_until
 from tests.support.machine import labels, needs_machines, traces, traces_of
@@ -253,7 +253,7 @@ def killed_at(folder: Path, stage: str) -> subprocess.CompletedProcess[str]:
     """Make web1 in a program that is killed when it comes to a stage; "" is never."""
     program = f"""
 import os, signal, subprocess
-from saltlite.cloud.namespaces import host as machines, inside as machine_inside
+from saltlite.cloud.drivers import _namespaces as machines, _namespaces_inside as machine_inside
 def die(*a, **k): os.kill(os.getpid(), signal.SIGKILL)
 def second(real, seen=[]):
     return lambda *a: die() if seen else (seen.append(1), real(*a))[1]
@@ -425,7 +425,7 @@ os.kill(-1, 9)
 
 @pytest.mark.skipif(not os.access("/sys/fs/cgroup/pids/cgroup.procs", os.W_OK), reason="no control groups here")
 def test_a_machine_has_so_many_processes_and_no_more(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saltlite.cloud.namespaces.host.PROCESSES_MAX", 32)
+    monkeypatch.setattr("saltlite.cloud.drivers._namespaces.PROCESSES_MAX", 32)
     made = machines.make(plan())
     code, out, _ = machines.run("web1", ["python3", "-c", FORK])
     assert 20 <= int(out) <= 32
@@ -436,9 +436,9 @@ def test_a_machine_has_so_many_processes_and_no_more(machines: Machines, monkeyp
 
 
 def test_a_start_that_hangs_is_given_up(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saltlite.cloud.namespaces.host.BOOT_S", 0.2)
+    monkeypatch.setattr("saltlite.cloud.drivers._namespaces.BOOT_S", 0.2)
     hanging = [sys.executable, "-c", "import time; time.sleep(50)"]
-    monkeypatch.setattr("saltlite.cloud.namespaces.host._program", lambda mode: hanging)
+    monkeypatch.setattr("saltlite.cloud.drivers._namespaces._program", lambda mode: hanging)
     began = time.monotonic()
     with pytest.raises(MachineError, match=r"the machine has not started in 0\.2 s"):
         machines.make(plan())

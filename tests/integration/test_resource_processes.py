@@ -20,12 +20,11 @@ from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.rpc_server import RpcServer
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.resources import discovery, server
-from saltlite.minion.resources import type_supervisor as keeper
+from saltlite.minion.resources import server as keeper
 from saltlite.minion.resources.device_queue import DOUBT_S
 from saltlite.minion.resources.discovery import Declared
 from saltlite.minion.resources.process import HUNG_MAX
-from saltlite.minion.resources.server import ResourceServer, RunCallbacks, ServerContext
-from saltlite.minion.resources.type_supervisor import RESTART_MIN_S
+from saltlite.minion.resources.server import RESTART_MIN_S, ResourceServer, RunCallbacks, ServerContext
 from saltlite.model.job import TargetState
 from saltlite.platform import logs
 from saltlite.platform.files import PosixFolder

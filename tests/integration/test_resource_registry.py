@@ -15,8 +15,13 @@ import pytest
 from saltlite.errors import StoreError
 from saltlite.resources.registry import layout
 from saltlite.resources.registry.layout import CAPACITY_MIN, LOAD_MAX, SUPERSEDED, encoded, payload
-from saltlite.resources.registry.mmap import COMPACT_MIN_RECORDS, ResourceRegistry, get_registry
-from saltlite.resources.registry.mmap.primary import CHECKPOINT_BYTES, DAMAGED
+from saltlite.resources.registry.mmap import (
+    CHECKPOINT_BYTES,
+    COMPACT_MIN_RECORDS,
+    DAMAGED,
+    ResourceRegistry,
+    get_registry,
+)
 from tests.support.store import after_a_restart_of_the_machine, file_of, no_report, opened, rows_of
 
 

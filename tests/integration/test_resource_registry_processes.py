@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from saltlite.resources.registry import mmap_file
 from saltlite.resources.registry.layout import STATES, State
-from saltlite.resources.registry.mmap import ResourceRegistry, file
-from saltlite.resources.registry.mmap.file import RegistryFile
+from saltlite.resources.registry.mmap import ResourceRegistry
+from saltlite.resources.registry.mmap_file import RegistryFile
 from tests.support.store import file_of, opened, rows_of
 
 KILLS = 25
@@ -431,7 +432,7 @@ def test_rows_that_change_while_a_compaction_looks_at_the_index_are_as_they_beca
         registry.register_minion("m3", {"dummy": ["r7"]})
     elif before == "deleted":
         registry.register_minion("m1", {"dummy": [f"r{number}" for number in range(30)]})
-    real = file._snapshot
+    real = mmap_file._snapshot
 
     def change() -> None:
         other = opened(tmp_path)
@@ -443,7 +444,7 @@ def test_rows_that_change_while_a_compaction_looks_at_the_index_are_as_they_beca
             assert child.end() == 0
         return real(file, state)
 
-    monkeypatch.setattr(file, "_snapshot", snapshot)
+    monkeypatch.setattr(mmap_file, "_snapshot", snapshot)
     registry.compact()
     expected = {f"dummy:r{number}": "m1" for number in range(2, 45)} | {"dummy:r0": "m2"}
     assert rows_of(registry, "m1", "m2") == expected

@@ -8,8 +8,18 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from saltlite.cloud.rules import listing
-from saltlite.cloud.rules.catalogue import Level, MapMachine, Settings, explained, flattened, waves
+from saltlite.cloud.rules.catalogue import (
+    LIST_FIELDS,
+    LISTING_FIELDS,
+    TEXT_FIELDS,
+    Level,
+    MapMachine,
+    Settings,
+    explained,
+    flattened,
+    normal_listing,
+    waves,
+)
 from saltlite.cloud.rules.flow import CREATING, Announcer, order_of_create
 from saltlite.model.redaction import Secrets
 
@@ -44,13 +54,13 @@ def test_no_event_has_a_known_secret_however_deep_it_stands(
         assert secret not in json.dumps(secrets.event(what, plant(data, secret, draw)))
 
 
-@given(st.dictionaries(TEXTS, st.dictionaries(st.sampled_from([*listing.FIELDS, "other"]), DATA), max_size=4))
+@given(st.dictionaries(TEXTS, st.dictionaries(st.sampled_from([*LISTING_FIELDS, "other"]), DATA), max_size=4))
 def test_a_listing_has_six_fields_of_the_right_types_whatever_the_driver_says(machines: dict[str, Any]) -> None:
-    for one in listing.normal(machines).values():
-        assert set(one) == set(listing.FIELDS)
-        assert all(isinstance(one[field], str) for field in listing.TEXTS)
-        assert all(isinstance(one[field], list) for field in listing.LISTS)
-        assert all(isinstance(address, str) for field in listing.LISTS for address in one[field])
+    for one in normal_listing(machines).values():
+        assert set(one) == set(LISTING_FIELDS)
+        assert all(isinstance(one[field], str) for field in TEXT_FIELDS)
+        assert all(isinstance(one[field], list) for field in LIST_FIELDS)
+        assert all(isinstance(address, str) for field in LIST_FIELDS for address in one[field])
 
 
 @given(st.lists(st.sets(st.integers(0, 11)), min_size=1, max_size=12), st.sets(st.integers(0, 11)))

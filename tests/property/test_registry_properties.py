@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from saltlite.resources.registry.layout import STATES
 from saltlite.resources.registry.mmap import FILE, ResourceRegistry
-from saltlite.resources.registry.primary import Conflict
+from saltlite.resources.registry.registry import Conflict
 
 MINIONS = [f"m{number}" for number in range(4)]
 TYPES = ["dummy", "ssh"]

@@ -19,7 +19,7 @@ from saltlite.master.protocol.session_manager import SessionManager
 from saltlite.master.store.ports import ReturnCommit, Stored, StoreWriter
 from saltlite.model.keys import fingerprint
 from saltlite.platform.stream import Peer
-from saltlite.resources.registry.memory import MemoryRows
+from saltlite.resources.registry.registry import MemoryRows
 from saltlite.testing import memory_store
 from saltlite.testing.banks import MemoryCache
 from saltlite.testing.link import MemoryServerLink

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from saltlite.resources.registry.memory import MemoryPrimary, MemoryRows
-from saltlite.resources.registry.registry import Registry
+from saltlite.resources.registry.registry import MemoryPrimary, MemoryRows, Registry
 from saltlite.testing.banks import MemoryBanks, MemoryCache
 from tests.support.keys import NOW
 

@@ -31,7 +31,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.cloud.namespaces.host import folders_of
+from saltlite.cloud.drivers._namespaces import folders_of
 from saltlite.errors import CommandNotFoundError
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index

@@ -15,7 +15,7 @@ from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.platform.daemon import ManualClock
 from saltlite.resources.registry.admission import RegistrationRules
-from saltlite.resources.registry.memory import MemoryRows
+from saltlite.resources.registry.registry import MemoryRows
 from saltlite.testing.banks import MemoryCache
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
 from saltlite.wire.codec import document_digest, encode_document

@@ -13,8 +13,7 @@ from saltlite.master.store.ports import MinionRow, PartRow, ReturnCommit, Store,
 from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId, jid_at
 from saltlite.model.job import Job, Return, Target, TargetState
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
-from saltlite.resources.registry.mmap import FILE, ResourceRegistry
-from saltlite.resources.registry.mmap.primary import Environment, FilePrimary
+from saltlite.resources.registry.mmap import FILE, Environment, FilePrimary, ResourceRegistry
 from saltlite.resources.registry.registry import Registry
 
 NOW = 1_800_000_000.0

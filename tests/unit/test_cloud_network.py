@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from saltlite.cloud.namespaces.host import cable_of, free_cables, room
+from saltlite.cloud.drivers._namespaces import cable_of, free_cables, room
 from saltlite.errors import MachineError
 
 

@@ -6,21 +6,25 @@ from typing import Any
 
 import pytest
 
-from saltlite.cloud.rules import listing
 from saltlite.cloud.rules.catalogue import (
     NAME_MAX,
     Catalogue,
+    ListingError,
     MapMachine,
     Settings,
     catalogue,
     check_machine_name,
     composed,
     explanation,
+    full_listing,
+    is_gone,
     levels_of,
     machines_of,
     minion_settings,
     name_in_tag,
+    normal_listing,
     one_map,
+    selected_fields,
     waves,
 )
 from saltlite.cloud.rules.flow import DESTROYING, Announcer, Create, Step, Undo, order_of_create, replay
@@ -230,27 +234,27 @@ def test_whatever_a_driver_says_has_the_six_fields_and_no_others() -> None:
     machines = {
         "a": {"id": 7, "image": None, "state": "running", "public_ips": "1.2.3.4", "private_ips": None, "name": "a"}
     }
-    assert listing.normal(machines) == {
+    assert normal_listing(machines) == {
         "a": {"id": "7", "image": "", "size": "", "state": "running", "public_ips": ["1.2.3.4"], "private_ips": []}
     }
-    assert listing.full(machines)["a"]["name"] == "a"
+    assert full_listing(machines)["a"]["name"] == "a"
 
 
 @pytest.mark.parametrize("nonsense", [None, [], "x", {"a": None}, {"a": ["x"]}])
 def test_what_is_no_map_of_machines_is_refused(nonsense: object) -> None:
-    with pytest.raises(listing.ListingError):
-        listing.normal(nonsense)
+    with pytest.raises(ListingError):
+        normal_listing(nonsense)
 
 
 @pytest.mark.parametrize("state", ["terminated", "Shutting-Down", " DELETED "])
 def test_a_machine_that_is_only_remembered_is_gone(state: str) -> None:
-    assert listing.is_gone({"state": state})
-    assert not listing.is_gone({"state": "stopped"})
+    assert is_gone({"state": state})
+    assert not is_gone({"state": "stopped"})
 
 
 def test_a_selection_has_fields_of_maps_too() -> None:
     details = {"id": "1", "extra": {"tags": {"a": 1}}, "x:y": 2}
-    assert listing.selected(details, ["id", "extra:tags", "x:y", "none", "extra:gone"]) == {
+    assert selected_fields(details, ["id", "extra:tags", "x:y", "none", "extra:gone"]) == {
         "id": "1", "extra:tags": {"a": 1}, "x:y": 2,
     }  # fmt: skip
 

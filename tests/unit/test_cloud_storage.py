@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.cloud.program.program import Block
-from saltlite.cloud.program.storage import COMPACT_AT, CloudJournal, MachineCache
+from saltlite.cloud.program.program import COMPACT_AT, Block, CloudJournal, MachineCache
 from saltlite.errors import SaltliteError
 
 FIELDS = {"name": "a", "provider": "l:d", "profile": "p", "minion_id": "a", "minion": True}

@@ -13,7 +13,7 @@ from saltlite.master.processes.fleet import CLAIMS_MAX, Registered, Registration
 from saltlite.model.ids import MinionId
 from saltlite.model.resourcelook import TEXT_MAX, TypeReport, read_report
 from saltlite.resources.registry.admission import RegistrationRules
-from saltlite.resources.registry.primary import Conflict
+from saltlite.resources.registry.registry import Conflict
 from saltlite.wire.codec import encode_document
 from tests.support.keys import NOW
 from tests.support.master import Office

@@ -12,7 +12,7 @@ from saltlite.master.handlers import registration as registering
 from saltlite.master.handlers.documents import agrees
 from saltlite.model.ids import MinionId
 from saltlite.resources.registry.admission import RegistrationRules
-from saltlite.resources.registry.primary import Conflict
+from saltlite.resources.registry.registry import Conflict
 from saltlite.targeting.banks import RESOURCE_GRAINS
 from saltlite.wire.codec import encode_document
 from tests.support.master import Office

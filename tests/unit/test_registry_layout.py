@@ -40,7 +40,7 @@ from saltlite.resources.registry.layout import (
     shift_for,
     whole_records,
 )
-from saltlite.resources.registry.primary import Views
+from saltlite.resources.registry.registry import Views
 
 VALUE = payload("m1", "dummy")
 CHANGES: list[Change] = [(b"dummy:a", VALUE), (b"dummy:bb", VALUE), (b"dummy:a", None)]

@@ -19,7 +19,7 @@ from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.output import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output, print_answer
 from saltlite.cloud.program import app, lifecycle
 from saltlite.cloud.program.app import Done, require_foreign, worst_exit_code
-from saltlite.cloud.program.check import Result, check
+from saltlite.cloud.program.drivers import Result, check
 from saltlite.cloud.program.files import load_map
 from saltlite.cloud.program.program import Block, Lines, Program, conceal_logs
 from saltlite.cloud.rules.catalogue import explanation as explain

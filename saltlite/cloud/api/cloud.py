@@ -24,8 +24,7 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudSystemExit,
 )
 from saltlite.cloud.api.port import cloud
-from saltlite.cloud.rules.catalogue import minion_settings
-from saltlite.cloud.rules.listing import selected
+from saltlite.cloud.rules.catalogue import minion_settings, selected_fields
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +95,7 @@ def list_nodes_select(
     if "error" in nodes:
         raise SaltCloudSystemExit(f"the machines could not be listed: {nodes['error']}")
     fields = [selection] if isinstance(selection, str) else list(selection or ())
-    return {name: selected(details, fields) for name, details in nodes.items()}
+    return {name: selected_fields(details, fields) for name, details in nodes.items()}
 
 
 def wait_for_ip(

@@ -36,6 +36,9 @@ from saltlite.cloud.deploy.upload import Kind, Machine, version_of
 from saltlite.errors import CommandExecutionError
 from saltlite.resources.types.ssh._client import Connections, NotReachedError, Outcome
 
+log = logging.getLogger(__name__)
+
+
 T = TypeVar("T")
 
 PAUSE_MIN_S = 0.2
@@ -224,8 +227,6 @@ def _with(script: str, words: tuple[str, ...]) -> str:
     """A script as one line for a shell, with its words."""
     return f"sh -c {' '.join(map(shlex.quote, (script, 'sh', *words)))}"
 
-
-log = logging.getLogger(__name__)
 
 CLEAN_UP_S = 60.0
 """Seconds for a rollback, including the end of running programs."""

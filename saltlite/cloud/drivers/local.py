@@ -55,8 +55,8 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudSystemExit,
 )
 from saltlite.cloud.api.port import Capabilities
-from saltlite.cloud.namespaces.host import ENVIRONMENT, Machine, Machines, Plan
-from saltlite.cloud.namespaces.inside import CONSOLE, SERVICES
+from saltlite.cloud.drivers._namespaces import ENVIRONMENT, Machine, Machines, Plan
+from saltlite.cloud.drivers._namespaces_inside import CONSOLE, SERVICES
 from saltlite.errors import ConfigError, MachineError
 
 if TYPE_CHECKING:

@@ -27,8 +27,7 @@ from saltlite.cloud.program.files import LoadedCloud, load_cloud, load_map
 from saltlite.cloud.program.lifecycle import Creation, destroy
 from saltlite.cloud.program.master import Master
 from saltlite.cloud.program.program import Program, Say, conceal_logs
-from saltlite.cloud.rules import listing
-from saltlite.cloud.rules.catalogue import MapMachine, Provider, of_this_host, waves
+from saltlite.cloud.rules.catalogue import MapMachine, Provider, is_gone, of_this_host, plain_value, waves
 from saltlite.config.load import load_master
 from saltlite.errors import CommandExecutionError, SaltliteError, UsageError
 from saltlite.platform.privileges import require_trusted
@@ -192,7 +191,7 @@ def _child(name: str, work: Work, program: Program, writes: int) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         program.forked(lambda _machine, text: say({"progress": text}))
         try:
-            say({"answer": listing.plain(work(name))})
+            say({"answer": plain_value(work(name))})
             code = 0
         except SaltliteError as error:
             say({"error": str(error), "exit": error.exit_code})
@@ -241,7 +240,7 @@ def machines_full(program: Program, providers: Sequence[Provider]) -> Answers:
     def ask(driver: Driver) -> Any:
         found = driver.machines_full()
         if program.config.update_cachedir:
-            here = {name: program.secrets.value(one) for name, one in found.items() if not listing.is_gone(one)}
+            here = {name: program.secrets.value(one) for name, one in found.items() if not is_gone(one)}
             program.cache.put_all(driver.name, here)
         return _shown(program, driver, found)
 
@@ -265,7 +264,7 @@ def offers(program: Program, providers: Sequence[Provider], what: str) -> Answer
     """`what` is images, sizes or locations."""
 
     def ask(driver: Driver) -> Any:
-        return listing.plain(driver.call(f"avail_{what}") or {})
+        return plain_value(driver.call(f"avail_{what}") or {})
 
     return ask_all(program, providers, ask)
 
@@ -466,14 +465,14 @@ def action(
             answers.errors[name] = error
         else:
             of_alias = answers.found.setdefault(driver.provider.alias, {})
-            of_alias.setdefault(driver.provider.driver, {})[name] = listing.plain(answer)
+            of_alias.setdefault(driver.provider.driver, {})[name] = plain_value(answer)
     return answers
 
 
 def function(program: Program, name: str, provider: Provider, kwargs: Mapping[str, Any]) -> Answers:
     """Call a function for a provider: `{alias: {driver: answer}}`."""
     program.learn(kwargs)
-    return ask_all(program, [provider], lambda driver: listing.plain(driver.provider_function(name, kwargs)))
+    return ask_all(program, [provider], lambda driver: plain_value(driver.provider_function(name, kwargs)))
 
 
 # -- CloudClient

@@ -1,4 +1,4 @@
-"""Drivers as plug-ins: one loader for each provider, so that providers share no state.
+"""Drivers as plug-ins: loaded, called and checked. Each provider has its own loader, so that providers share no state.
 
 Contract: "Writing Cloud Driver Modules". A driver sees its provider as `__active_provider_name__` (`alias:driver`), the
 configuration as `__opts__`, `salt.utils.cloud` as `__utils__["cloud.…"]`, and execution modules of this host as
@@ -10,11 +10,13 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property, partial
 from typing import Any, Never
 
 from saltlite.cloud.api import cloud as functions
-from saltlite.cloud.api import exceptions
+from saltlite.cloud.api import exceptions, port
 from saltlite.cloud.api.exceptions import (
     SaltCloudConfigError,
     SaltCloudException,
@@ -22,9 +24,17 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudNotFound,
     SaltCloudSystemExit,
 )
-from saltlite.cloud.api.port import Capabilities
-from saltlite.cloud.rules import listing
-from saltlite.cloud.rules.catalogue import Provider
+from saltlite.cloud.api.port import Capabilities, Cloud
+from saltlite.cloud.rules.catalogue import (
+    LIST_FIELDS,
+    LISTING_FIELDS,
+    ListingError,
+    Provider,
+    full_listing,
+    is_gone,
+    normal_listing,
+    plain_value,
+)
 from saltlite.errors import SaltliteError
 from saltlite.loader.dunders import LazyFunctions
 from saltlite.loader.failure import FunctionUnavailable
@@ -91,17 +101,15 @@ class Driver:
 
     def machines(self) -> dict[str, dict[str, Any]]:
         """Normalized `list_nodes`: the six fields of each machine, without machines that are gone."""
-        return {
-            name: one for name, one in self._listed("list_nodes", listing.normal).items() if not listing.is_gone(one)
-        }
+        return {name: one for name, one in self._listed("list_nodes", normal_listing).items() if not is_gone(one)}
 
     def machines_full(self) -> dict[str, dict[str, Any]]:
         """`list_nodes_full`, with the six fields of each."""
-        return self._listed("list_nodes_full", listing.full)
+        return self._listed("list_nodes_full", full_listing)
 
     def machines_selected(self) -> dict[str, dict[str, Any]]:
         """`list_nodes_select`: the fields of `query.selection`."""
-        found = self._listed("list_nodes_select", lambda answer: listing.plain(dict(answer)))
+        found = self._listed("list_nodes_select", lambda answer: plain_value(dict(answer)))
         return {name: dict(one) for name, one in found.items()}
 
     def names(self) -> set[str]:
@@ -114,7 +122,7 @@ class Driver:
             answer = self._listed(
                 "list_nodes_min", lambda said: {str(name): dict(one or {}) for name, one in said.items()}
             )
-            return {name: str(one.get("id") or "") for name, one in answer.items() if not listing.is_gone(one)}
+            return {name: str(one.get("id") or "") for name, one in answer.items() if not is_gone(one)}
         return {name: str(one["id"]) for name, one in self.machines().items()}
 
     def action(self, function: str, machine: str, kwargs: Mapping[str, Any]) -> Any:
@@ -147,7 +155,7 @@ class Driver:
         answer = self.call(function)
         try:
             return form(answer)
-        except (listing.ListingError, AttributeError, TypeError, ValueError) as error:
+        except (ListingError, AttributeError, TypeError, ValueError) as error:
             raise SaltCloudExecutionFailure(
                 f"driver {self.provider.driver} gave a bad answer to {function} for {self.provider.alias}: {error}"
             ) from error
@@ -227,3 +235,149 @@ class Utils(Mapping[str, Function]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+# -- `saltlite cloud-check`: the contract tests, by inspection and by calls to a configured provider
+
+# They make, change and destroy nothing: they call functions that list, and functions that must refuse the call.
+
+NOWHERE = "saltlite-cloud-check-no-such-machine"
+"""A machine that does not exist."""
+
+REQUIRED = (
+    "create", "destroy", "get_configured_provider", "list_nodes", "list_nodes_full", "list_nodes_select",
+    "show_instance",
+)  # fmt: skip
+LISTS = ("list_nodes", "list_nodes_full", "list_nodes_select")
+OFFERS = ("avail_locations", "avail_images", "avail_sizes")
+"""Optional: a provider may have none of these."""
+
+
+class Result(StrEnum):
+    """The result of one test."""
+
+    GOOD = "good"
+    BAD = "bad"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One test, its result, and the reason unless it is good."""
+
+    test: str
+    result: Result
+    why: str = ""
+
+
+def check(program: Cloud, driver: Driver) -> list[Finding]:
+    """Run every test on one driver for one provider."""
+    usable = "the driver can be used"
+    with port.running(program):
+        try:
+            driver.function("create")
+        except SaltliteError as error:
+            return [_finding(usable, str(error))]
+        tests = (_functions, _call_arguments, _refusals, _answers)
+        return [_finding(usable), *(found for test in tests for found in test(driver))]
+
+
+def _finding(test: str, why: str = "") -> Finding:
+    return Finding(test, Result.BAD if why else Result.GOOD, why)
+
+
+def _functions(driver: Driver) -> Iterator[Finding]:
+    for name in REQUIRED:
+        yield _finding(f"{name} exists", "" if driver.has(name) else "it does not")
+    if driver.has("get_configured_provider"):
+        answer = _tried(lambda: driver.call("get_configured_provider"))
+        why = f"it returns {_shown(answer)} for a configured provider, and not a map of settings"
+        yield _finding("get_configured_provider returns the settings", "" if isinstance(answer, dict) else why)
+
+
+def _call_arguments(driver: Driver) -> Iterator[Finding]:
+    for name in filter(driver.has, ("destroy", "show_instance", *LISTS, *OFFERS)):
+        parameters = inspect.signature(driver.function(name)).parameters
+        call = parameters.get("call")
+        yield _finding(f"{name} takes call=None", "" if call is not None and call.default is None else "it does not")
+        if name in ("destroy", "show_instance"):
+            first = next(iter(parameters), "missing")
+            yield _finding(f"{name} takes the name first", "" if first == "name" else f"its first argument is {first}")
+
+
+def _refusals(driver: Driver) -> Iterator[Finding]:
+    """A function that is called in the wrong way must refuse, and name the right option."""
+    for name in filter(driver.has, (*LISTS, *OFFERS)):
+        yield _refusal(driver, name, (), ACTION, ("-f", "--function"))
+    yield _refusal(driver, "show_instance", (NOWHERE,), FUNCTION, ("-a", "--action"))
+    yield _refusal(driver, "destroy", (NOWHERE,), FUNCTION, ("-d", "--destroy", "-a", "--action"))
+
+
+def _refusal(driver: Driver, name: str, args: tuple[str, ...], call: str, flags: tuple[str, ...]) -> Finding:
+    test = f"{name} refuses call={call!r}, and names {' or '.join(flags[-2:])}"
+    if not driver.has(name):
+        return Finding(test, Result.SKIPPED, "it does not exist")
+    answer = _tried(lambda: driver.call(name, *args, call=call))
+    if not isinstance(answer, SaltCloudSystemExit):
+        return _finding(test, f"it returns {_shown(answer)} instead of raising SaltCloudSystemExit")
+    named = any(flag in str(answer) for flag in flags)
+    return _finding(test, "" if named else f"its message names none of them: {answer}")
+
+
+def _answers(driver: Driver) -> Iterator[Finding]:
+    short, full = _tried(lambda: driver.call("list_nodes")), _tried(lambda: driver.call("list_nodes_full"))
+    yield _listing("list_nodes returns the six fields, and no others", short, _exactly_six)
+    yield _listing("list_nodes_full returns the six fields among others", full, _at_least_six)
+    if isinstance(short, dict) and isinstance(full, dict):
+        differs = set(short) ^ set(full)
+        why = f"{', '.join(sorted(map(str, differs))[:5])} is in one of them only" if differs else ""
+        yield _finding("list_nodes and list_nodes_full have the same machines", why)
+    yield _listing("list_nodes_select returns fields of query.selection", _tried(lambda: driver.call(LISTS[2])))
+    for name in filter(driver.has, OFFERS):
+        yield _listing(f"{name} returns a map of names", _tried(partial(driver.call, name)))
+    test = "show_instance describes a machine"
+    if not isinstance(full, dict) or not full:
+        yield Finding(test, Result.SKIPPED, "the provider has no machine")
+        return
+    name = next(iter(full))
+    answer = _tried(lambda: driver.call("show_instance", name, call=ACTION))
+    yield _finding(test, "" if isinstance(answer, dict) and answer else f"it returns {_shown(answer)} for {name}")
+
+
+def _listing(test: str, answer: Any, wrong: Callable[[dict[str, Any]], str] = lambda _answer: "") -> Finding:
+    if isinstance(answer, BaseException):
+        return _finding(test, str(answer))
+    return _finding(test, wrong(answer) if isinstance(answer, dict) else f"it returns {_shown(answer)}")
+
+
+def _exactly_six(machines: dict[str, Any]) -> str:
+    for name, one in machines.items():
+        more = set(one) - set(LISTING_FIELDS) if isinstance(one, dict) else set()
+        if more:
+            return f"{name} also has {', '.join(sorted(map(str, more)))}"
+    return _at_least_six(machines)
+
+
+def _at_least_six(machines: dict[str, Any]) -> str:
+    for name, one in machines.items():
+        if not isinstance(one, dict):
+            return f"{name} is {_shown(one)}, and not a map"
+        for field in LISTING_FIELDS:
+            wanted = list if field in LIST_FIELDS else str
+            if field not in one:
+                return f"{name} lacks {field}"
+            if not isinstance(one[field], wanted):
+                return f"{field} of {name} is {_shown(one[field])}, and not a {wanted.__name__}"
+    return ""
+
+
+def _tried(ask: Callable[[], Any]) -> Any:
+    """The answer, or the error that was raised."""
+    try:
+        return ask()
+    except SaltliteError as error:
+        return error
+
+
+def _shown(value: Any) -> str:
+    return f"{type(value).__name__}: {value}" if isinstance(value, BaseException) else repr(value)[:80]

@@ -19,8 +19,7 @@ from saltlite.cloud.api.exceptions import SaltCloudException, SaltCloudExecution
 from saltlite.cloud.program.drivers import ACTION, Driver
 from saltlite.cloud.program.master import MinionKeys
 from saltlite.cloud.program.program import Program
-from saltlite.cloud.rules import listing
-from saltlite.cloud.rules.catalogue import minion_id
+from saltlite.cloud.rules.catalogue import minion_id, plain_value, six_fields
 from saltlite.cloud.rules.flow import (
     DESTROYING,
     SAYS,
@@ -36,6 +35,9 @@ from saltlite.config.values import parse_duration
 from saltlite.errors import ConfigError, SaltliteError
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import parse_token
+
+log = logging.getLogger(__name__)
+
 
 # -- destroy
 
@@ -134,8 +136,6 @@ def _close_earlier(program: Program, driver: Driver, name: str, identity: str, r
             keys.delete_of_token(one.minion_id, one.token_id, one.at)
         program.journal.write(one.run, "over")
 
-
-log = logging.getLogger(__name__)
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -268,7 +268,7 @@ class Creation:
                 say = partial(self._program.progress, self._name)
                 self._keys.wait_until_up(self._minion_id, self._wait_s, say)
             case Step.FINISH:
-                known = listing.six_fields(self._answer)
+                known = six_fields(self._answer)
                 self._program.events.finish(self._name, {key: one for key, one in known.items() if one})
                 self._program.progress(self._name, "is made")
 
@@ -355,7 +355,7 @@ class Creation:
         self._answer = dict(answer) if isinstance(answer, Mapping) else {}
         self._flow.identity = str(self._answer.get("id") or "") or self._flow.identity
         self._program.learn(self._answer)
-        known = self._program.secrets.value(listing.plain({**self._answer, **listing.six_fields(self._answer)}))
+        known = self._program.secrets.value(plain_value({**self._answer, **six_fields(self._answer)}))
         self._program.cache.put(self._driver.name, self._name, known, **self._own())
 
     def _own(self) -> dict[str, str]:

@@ -19,6 +19,8 @@ from saltlite.errors import SaltliteError, UnreachableError
 from saltlite.model.keys import KeyState
 from saltlite.model.redaction import Secrets
 
+log = logging.getLogger(__name__)
+
 
 class Master:
     """A client of the operator protocol, one verb at a time. Raises what `LocalClient.call` raises."""
@@ -37,8 +39,6 @@ class Master:
         self._lock = threading.Lock()
         self._client.close()
 
-
-log = logging.getLogger(__name__)
 
 TAG_ROOT = "salt/cloud/"
 

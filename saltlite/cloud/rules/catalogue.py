@@ -1,5 +1,7 @@
 """Settings, providers, profiles and maps as values: what a machine is made of, and which setting wins.
 
+It also brings the listings of drivers into one form.
+
 Contract: Salt's files `cloud.providers`, `cloud.profiles` and map files. The order of precedence is machine (map or
 command line), profile, provider, global. `extends` is resolved here over any number of steps. An entry whose driver or
 provider is `-only-extendable-` can only be extended. The module also composes the configuration of the new minion and
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -539,3 +541,89 @@ def _in_value(name: str, value: object) -> Iterator[str]:
             yield from _in_value(name, each)
     elif isinstance(value, str) and value.startswith(("/", "~", "./", "../")):
         yield name
+
+
+# -- listings of machines in one form: six fields, always present, each of one type
+
+# Contract: "Writing Cloud Driver Modules", `list_nodes`. Drivers answer with None, tuples, numbers and extra fields.
+
+TEXT_FIELDS = ("id", "image", "size", "state")
+LIST_FIELDS = ("private_ips", "public_ips")
+LISTING_FIELDS = (*TEXT_FIELDS, *LIST_FIELDS)
+"""The fields of every machine in a listing."""
+
+GONE_STATES = frozenset({"terminated", "terminating", "shutting-down", "deleted", "deleting", "destroyed", "absent"})
+"""States, in lower case, of machines that are still listed but gone: their names are free."""
+
+
+class ListingError(ValueError):
+    """A driver did not answer a map of machines."""
+
+
+def normal_listing(machines: object) -> dict[str, dict[str, Any]]:
+    """A normalized answer of `list_nodes`: `{name: {the six fields}}`. Raises ListingError."""
+    return {name: six_fields(details) for name, details in _machines(machines)}
+
+
+def full_listing(machines: object) -> dict[str, dict[str, Any]]:
+    """A normalized answer of `list_nodes_full`: all fields, with the six. Raises ListingError."""
+    return {name: {**plain_value(details), **six_fields(details)} for name, details in _machines(machines)}
+
+
+def six_fields(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Exactly the six fields: four texts and two lists of texts."""
+    texts = {field: _text(details.get(field)) for field in TEXT_FIELDS}
+    return {**texts, **{field: _addresses(details.get(field)) for field in LIST_FIELDS}}
+
+
+def selected_fields(details: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    """The selected fields of a machine that it has; `extra:key` is a key in a map."""
+    found: dict[str, Any] = {}
+    for wanted in fields:
+        value: Any = details
+        for part in (wanted,) if wanted in details else wanted.split(":"):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if value is not None or wanted in details:
+            found[wanted] = value
+    return found
+
+
+def is_gone(details: Mapping[str, Any]) -> bool:
+    """Whether this machine is gone and its provider still lists it."""
+    return str(details.get("state") or "").strip().lower() in GONE_STATES
+
+
+def plain_value(value: Any) -> Any:
+    """The value as data that can be stored and sent: maps, lists, texts, numbers, booleans, None."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Mapping():
+            return {str(key): plain_value(one) for key, one in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [plain_value(one) for one in value]
+        case bytes():
+            return value.decode("utf-8", "replace")
+        case _:
+            return str(value)
+
+
+def _machines(machines: object) -> list[tuple[str, Mapping[str, Any]]]:
+    if not isinstance(machines, Mapping):
+        raise ListingError(f"a {type(machines).__name__} in place of a map of machines")
+    for name, details in machines.items():
+        if not isinstance(details, Mapping):
+            raise ListingError(f"a {type(details).__name__} in place of the fields of {str(name)[:60]}")
+    return [(str(name), details) for name, details in machines.items()]
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _addresses(value: object) -> list[str]:
+    if isinstance(value, str) or value is None:
+        return [value] if value else []
+    if isinstance(value, Sequence | set | frozenset):
+        return [str(one) for one in value if one]
+    return [str(value)]

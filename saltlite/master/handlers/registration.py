@@ -41,7 +41,7 @@ from saltlite.resources.registry.admission import (
     shortened,
     still_missing,
 )
-from saltlite.resources.registry.primary import Conflict, Holding, Registration, Views
+from saltlite.resources.registry.registry import Conflict, Holding, Registration, Views
 from saltlite.targeting.banks import (
     GRAINS,
     KEY_NAMES_MAX,

@@ -67,7 +67,7 @@ from saltlite.platform.shared_memory import SharedFillTimes, TurnBoard
 from saltlite.platform.stream import Acceptor, Channel, Peer, PortInUseError, listen_tcp, listen_unix
 from saltlite.platform.supervision import Spec
 from saltlite.resources.registry.admission import RegistrationRules
-from saltlite.resources.registry.primary import Conflict
+from saltlite.resources.registry.registry import Conflict
 from saltlite.targeting.banks import Banks
 
 if TYPE_CHECKING:

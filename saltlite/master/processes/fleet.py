@@ -12,8 +12,7 @@ from saltlite.model.ids import MinionId, TargetId, parse_srn, resource_index_srn
 from saltlite.model.resourcelook import TypeReport, read_report
 from saltlite.model.signature import by_name
 from saltlite.resources.registry.admission import MissingResources
-from saltlite.resources.registry.primary import Views
-from saltlite.resources.registry.registry import Registry
+from saltlite.resources.registry.registry import Registry, Views
 from saltlite.targeting.banks import GRAINS, PILLAR, RESOURCE_GRAINS, RESOURCE_TYPES, Bank, Banks
 from saltlite.targeting.fleet import Budget, DataQuery, Fleet
 from saltlite.targeting.grain_index import BankIndex, of_resources

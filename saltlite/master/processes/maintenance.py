@@ -22,7 +22,7 @@ from saltlite.model.events import tag_resource_registry
 from saltlite.model.ids import Jid, MinionId, resource_index_srn_key
 from saltlite.platform.logs import log_defect
 from saltlite.platform.reactor import Reactor
-from saltlite.resources.registry.primary import Views
+from saltlite.resources.registry.registry import Views
 from saltlite.targeting.banks import NAMES, PILLAR, Banks
 from saltlite.wire.job_body import reduced
 

@@ -59,13 +59,14 @@ from saltlite.platform.process import set_parent_death_signal, set_title
 from saltlite.wire.framing import IpcMessage, framed, pack, take_frame, unpack
 from saltlite.wire.messages import SegmentRow, encode_segment
 
+log = logging.getLogger(__name__)
+
+
 # -- Segments
 #
 # An answer waits for at most FLUSH_S, and the last one of a part does not wait. One thread writes, so that threads
 # which call devices never wait for the disk. While the disk is full, they start no calls.
 
-
-log = logging.getLogger(__name__)
 
 FLUSH_S = 0.05
 """Seconds until an answer is written, together with later ones."""

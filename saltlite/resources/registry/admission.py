@@ -22,7 +22,7 @@ from saltlite.errors import RefusedError, RemoteProtocolError, UsageError
 from saltlite.model.ids import MinionId, TargetId, check_resource_ids, check_resource_type, resource_index_srn_key
 from saltlite.model.resourcelook import TypeReport, read_report
 from saltlite.model.signature import by_name, is_absent, is_function_name, parse_signature
-from saltlite.resources.registry.primary import Conflict
+from saltlite.resources.registry.registry import Conflict
 
 # -- Missing resources
 

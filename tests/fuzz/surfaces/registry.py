@@ -11,7 +11,7 @@ from zlib import crc32
 
 from saltlite.errors import StoreError
 from saltlite.resources.registry.layout import HEAD, HEADERS, KIND, STATES
-from saltlite.resources.registry.mmap.primary import Environment, FilePrimary
+from saltlite.resources.registry.mmap import Environment, FilePrimary
 from saltlite.resources.registry.registry import Registry
 from tests.fuzz.surface import INPUT_MAX, mutate_bytes
 

@@ -1,7 +1,11 @@
-"""`FilePrimary`: the rows of the registry in a file that all processes of a master share.
+"""The resource registry of a master, in one mapped file that all its processes share.
+
+`ResourceRegistry` opens it from the options of the configuration, and `FilePrimary` stores its rows.
+`saltlite.resources.registry.mmap_file` is the open file, its repair and its compaction, `layout` the format of records
+and slots, `registry` the effect of a registration.
 
 Writers wait for each other with `flock` on `<path>.lock`; readers never wait. A commit appends and syncs records,
-enters slots, and publishes the state, so the next writer can complete or cut off what a killed one left. When another
+enters slots, and publishes the state, so the next writer can complete or cut off the work of a killed one. When another
 file replaces this one (growth, compaction, repair), a word of the header tells the readers. They update their views to
 the end of the old file and continue in the new one.
 """
@@ -9,15 +13,20 @@ the end of the old file and continue in the new one.
 from __future__ import annotations
 
 import gc
+import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
+from typing import Any
 
 from saltlite.errors import DamagedError, StoreError
 from saltlite.platform.files import WriteLock
 from saltlite.resources.registry.layout import (
+    CAPACITY_MAX,
+    CAPACITY_MIN,
     GROW_TWICE,
     INCOMPLETE,
     LOAD_MAX,
@@ -29,7 +38,7 @@ from saltlite.resources.registry.layout import (
     changes_in,
     encoded,
 )
-from saltlite.resources.registry.mmap.file import (
+from saltlite.resources.registry.mmap_file import (
     GROWN,
     PACKED,
     Rebuild,
@@ -42,7 +51,22 @@ from saltlite.resources.registry.mmap.file import (
     salvage,
     sync_folder,
 )
-from saltlite.resources.registry.primary import PROBLEMS_MAX, Figures, Follower, Verification
+from saltlite.resources.registry.registry import (
+    PROBLEMS_MAX,
+    Conflict,
+    Figures,
+    Follower,
+    MemoryPrimary,
+    MemoryRows,
+    Registration,
+    Registry,
+    Verification,
+    Yields,
+    never,
+)
+
+log = logging.getLogger(__name__)
+
 
 CHECKPOINT_BYTES = 256 * 1024
 """Bytes of log that are entered again after a power failure, for a small index; a large one is synced after half its
@@ -69,7 +93,7 @@ class Environment:
 
 
 class FilePrimary:
-    """The port `saltlite.resources.registry.primary.Primary` over the file `path`, created on demand.
+    """The port `saltlite.resources.registry.registry.Primary` over the file `path`, created on demand.
 
     `capacity` is the minimum of a new table; with `sync` a commit is on disk when it returns, without it a power
     failure may lose the last ones. Raises StoreError when the folder cannot be used.
@@ -202,7 +226,7 @@ class FilePrimary:
             if state.flags & INCOMPLETE:
                 file.declare(replace(state, commit=state.commit + 1, flags=state.flags & ~INCOMPLETE))
 
-    # -- upkeep
+    # -- maintenance
 
     def compact(self) -> None:
         with _as_store_errors(self._path), WriteLock(f"{self._path}.compact.lock").unless_taken() as alone:
@@ -282,7 +306,7 @@ class FilePrimary:
             self._lock.close()
         self._file = None
 
-    # -- the file, and the one that comes after it
+    # -- the file, and its successor
 
     def _tidy(self) -> None:
         """With the lock: remove unfinished files of dead writers and compactions."""
@@ -449,3 +473,136 @@ def _as_store_errors(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise _store_error(path, error) from error
+
+
+FILE = "resources/resource_index.by_id.mmap"
+"""The path of the registry below `cachedir`."""
+
+COMPACT_MIN_RECORDS = 1024
+"""Smaller registries are not compacted automatically, because it would gain nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryOptions:
+    """The options of the registry; `_FIELDS` has their names in the configuration."""
+
+    cachedir: str
+    capacity: int = CAPACITY_MIN
+    """Slots of a new table; it grows by itself."""
+    compact_load_factor: float = 0.6
+    """Used slots for each slot of the table, above which it is compacted."""
+    compact_tombstone_ratio: float = 0.2
+    """Share of obsolete records above which it is compacted."""
+    compact_min_interval: float = 30.0
+    """Seconds between two compactions, or two checks whether one is due."""
+    fsync: str = "registration"
+    """Whether a registration is on disk before it is acknowledged: `registration` or `never`."""
+
+    @classmethod
+    def from_opts(cls, opts: Mapping[str, Any]) -> RegistryOptions:
+        """The options of a configuration. Raises ValueError without a `cachedir` and for invalid values."""
+        given = {field: opts[name] for name, field in _FIELDS.items() if opts.get(name) is not None}
+        if not given.get("cachedir") or not isinstance(given["cachedir"], str):
+            raise ValueError("the resource registry needs the option `cachedir`: a folder that the master may write to")
+        options = cls(**given)
+        if not isinstance(options.capacity, int) or not 1 <= options.capacity <= CAPACITY_MAX:
+            raise ValueError(f"resource_index_primary_capacity has to be a number from 1 to {CAPACITY_MAX}")
+        if options.fsync not in {"registration", "never"}:
+            raise ValueError("registry_fsync has to be `registration` or `never`")
+        return options
+
+
+_FIELDS = {
+    "cachedir": "cachedir",
+    "resource_index_primary_capacity": "capacity",
+    "resource_registry_compact_load_factor": "compact_load_factor",
+    "resource_registry_compact_tombstone_ratio": "compact_tombstone_ratio",
+    "resource_registry_compact_min_interval": "compact_min_interval",
+    "registry_fsync": "fsync",
+}
+"""The options of the master's configuration."""
+
+
+class ResourceRegistry(Registry):
+    """The registry in `<cachedir>/resources`, shared by all processes that open it. See `Registry`.
+
+    `opts` is the configuration of the master. Raises ValueError for invalid options, and StoreError when the folder
+    cannot be used. `report` takes sentences about damage.
+    """
+
+    def __init__(self, opts: Mapping[str, Any], *, report: Callable[[str], None] = log.error) -> None:
+        self._options = options = RegistryOptions.from_opts(opts)
+        world = Environment(entropy=os.urandom, wall_ns=time.time_ns, boot=_boot_id(), report=report)
+        path = os.path.join(options.cachedir, FILE)
+        super().__init__(FilePrimary(path, world, capacity=options.capacity, sync=options.fsync == "registration"))
+        self._looked_at = -options.compact_min_interval
+
+    def maybe_compact(self, *, force_check: bool = False) -> tuple[bool, dict[str, Any]]:
+        """Compact if the table is full enough or enough of the log is obsolete; returns whether it did, and `stats`.
+
+        It checks at most once in `compact_min_interval` seconds, unless `force_check` is set.
+        """
+        now = time.monotonic()
+        stats = self.stats()
+        if not force_check and now - self._looked_at < self._options.compact_min_interval:
+            return False, stats
+        self._looked_at = now
+        found = stats["primary"]
+        spent = found["records"] - found["rows"]
+        options = self._options
+        due = found["load"] >= options.compact_load_factor or found["garbage"] >= options.compact_tombstone_ratio
+        if not due or max(spent, found["used"]) < COMPACT_MIN_RECORDS:
+            return False, stats
+        self.compact()
+        return True, self.stats()
+
+    def close(self) -> None:
+        """Release all resources; `get_registry` opens another registry on demand. A second close does nothing."""
+        for place in [place for place, registry in _registries.items() if registry is self]:
+            del _registries[place]
+        super().close()
+
+
+class InertRegistry(Registry):
+    """An empty registry for a configuration without `cachedir`: registrations have no effect."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryPrimary(MemoryRows()))
+
+    def register(
+        self,
+        minion: str,  # noqa: ARG002 - the signature is that of a registry
+        resources: Mapping[str, Iterable[str]],  # noqa: ARG002 - as above
+        *,
+        conflict: Conflict = Conflict.REFUSE,  # noqa: ARG002 - as above
+        yields: Yields = never,  # noqa: ARG002 - as above
+    ) -> Registration:
+        """No effect."""
+        return Registration(0, 0, (), 0)
+
+    def maybe_compact(self, *, force_check: bool = False) -> tuple[bool, dict[str, Any]]:  # noqa: ARG002 - as above
+        """No effect."""
+        return False, self.stats()
+
+
+_registries: dict[tuple[int, str], ResourceRegistry] = {}
+
+
+def get_registry(opts: Mapping[str, Any]) -> ResourceRegistry | InertRegistry:
+    """The registry of this process for that `cachedir`, opened once; an inert one without a `cachedir`."""
+    cachedir = opts.get("cachedir")
+    if not cachedir:
+        return InertRegistry()
+    place = os.getpid(), os.path.realpath(cachedir)
+    if place not in _registries:
+        _registries[place] = ResourceRegistry(opts)
+    return _registries[place]
+
+
+def _boot_id() -> bytes:
+    """The kernel's boot id; if the kernel has none, every opening counts as a new start."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
+            return bytes.fromhex(file.read().strip().replace("-", ""))
+    except (OSError, ValueError):
+        return os.urandom(16)

@@ -36,14 +36,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from saltlite.cloud.namespaces import inside as machine_inside
+from saltlite.cloud.drivers import _namespaces_inside as machine_inside
 from saltlite.errors import MachineError
 from saltlite.platform.process import start_ticks
 
+log = logging.getLogger(__name__)
+
+
 # -- control groups
 
-
-log = logging.getLogger(__name__)
 
 ROOT = "/sys/fs/cgroup"
 EMPTY_S = 2.0

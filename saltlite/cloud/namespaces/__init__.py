@@ -1,1 +1,0 @@
-"""Machines made of the namespaces of this host, for the driver `local`."""
