@@ -10,7 +10,7 @@ from saltlite.auth.acl import Granted, Principal, read_rules
 from saltlite.errors import CommandExecutionError, RefusedError, SaltInvocationError, StoreError, UsageError
 from saltlite.master.handlers.documents import answer
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.protocol.transfers import RequestQueue
+from saltlite.master.protocol.sessions import RequestQueue
 from saltlite.minion.jobs.rpc_client import RpcEventSender, event_message
 from saltlite.model.events import TAG_MAX, matches, parse_free_tag, tag_of_minion
 from saltlite.model.ids import MinionId

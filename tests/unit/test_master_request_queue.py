@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import RemoteProtocolError
-from saltlite.master.protocol.transfers import RESPONSES_PER_TURN, RequestQueue
+from saltlite.master.protocol.sessions import RESPONSES_PER_TURN, RequestQueue
 from saltlite.wire.limits import CHUNK, FILE_ASKS_AT_ONCE, FILE_ASKS_MAX, FILE_PUT_MEMORY
 from saltlite.wire.messages import Message, Sender, check, response_message
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import RemoteProtocolError
-from saltlite.master.protocol.transfers import ANNOUNCED_MAX, COMMIT_S, GRANT_S, PART_BYTES_PER_S, ReturnAssembly
+from saltlite.master.protocol.sessions import ANNOUNCED_MAX, COMMIT_S, GRANT_S, PART_BYTES_PER_S, ReturnAssembly
 from saltlite.wire.limits import CHUNK, MIB, RETURN_CREDIT, RETURN_MAX, RETURN_MEMORY
 
 BIG = RETURN_MAX

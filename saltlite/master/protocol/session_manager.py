@@ -28,8 +28,17 @@ from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.limits import RateLimiter
 from saltlite.master.protocol.effects import CloseConnection, Decide, Effect, MinionReport, Pull, Send, Suspect
 from saltlite.master.protocol.handshakes import AuthenticatedPeer, Handshakes, UnauthenticatedConnections
-from saltlite.master.protocol.sessions import Contest, Delivery, DuplicateKeys, MinionSession, Sessions, comes_whole
-from saltlite.master.protocol.transfers import Key, RequestQueue, ReturnAssembly
+from saltlite.master.protocol.sessions import (
+    Contest,
+    Delivery,
+    DuplicateKeys,
+    Key,
+    MinionSession,
+    RequestQueue,
+    ReturnAssembly,
+    Sessions,
+    comes_whole,
+)
 from saltlite.model.clock import Clock
 from saltlite.model.job import part_of_segment
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
