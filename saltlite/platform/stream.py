@@ -21,8 +21,9 @@ from itertools import islice
 from typing import Final
 
 from saltlite.errors import LocalProtocolError, RefusedError, StartupError, UnreachableError
-from saltlite.platform.reactor import Reactor
-from saltlite.wire.framing import LENGTH
+from saltlite.platform.logs import supervised
+from saltlite.platform.reactor import Reactor, Timer
+from saltlite.wire.framing import LENGTH, IpcMessage, pack, unpack
 
 READ_CHUNK: Final = 64 * 1024
 READ_TURN: Final = 256 * 1024
@@ -426,6 +427,77 @@ def connect_unix(path: str, *, made_by: int | None = None) -> socket.socket:
         sock.close()
         raise RefusedError(f"{path} is not the daemon's: user {found} listens there, and not user {made_by}")
     return sock
+
+
+class ProcessClient:
+    """Numbered requests to another process of this daemon, each answered once; the answer carries the number as `n`.
+
+    The process that listens at `path` must belong to the user `uid`. `purpose` completes the log entry when it cannot
+    be reached: "no user can log in".
+    """
+
+    def __init__(
+        self, reactor: Reactor, path: str, uid: int, purpose: str, *, message_max: int, send_buffer_max: int
+    ) -> None:
+        self._reactor = reactor
+        self._path = path
+        self._uid = uid
+        self._purpose = purpose
+        self._message_max = message_max
+        self._send_buffer_max = send_buffer_max
+        self._channel: Channel | None = None
+        self._pending: dict[int, tuple[Callable[[IpcMessage | None], None], Timer]] = {}
+        self._numbers = 0
+
+    def ask(self, request: IpcMessage, within_s: float, done: Callable[[IpcMessage | None], None]) -> None:
+        """`done` gets the answer, or None when the process does not answer in time or cannot be reached.
+
+        Raises LocalProtocolError for a request that is too large to send.
+        """
+        if self._channel is None:
+            self._connect()
+        if self._channel is None:
+            done(None)
+            return
+        self._numbers += 1
+        number = self._numbers
+        self._channel.send(pack({**request, "n": number}))
+        self._pending[number] = done, self._reactor.call_later(within_s, lambda: self._answered(number, None))
+
+    def _answered(self, number: int, answer: IpcMessage | None) -> None:
+        done, timer = self._pending.pop(number, (None, None))
+        if done is not None and timer is not None:
+            timer.cancel()
+            done(answer)
+
+    def _connect(self) -> None:
+        try:
+            # The folder of the socket belongs to the master's user, so a compromised process could replace the socket.
+            sock = connect_unix(self._path, made_by=self._uid)
+        except (UnreachableError, RefusedError) as error:
+            log.error("%s: %s", self._purpose, error)  # noqa: TRY400 - the sentence says it all
+            return
+        self._channel = Channel(
+            self._reactor,
+            sock,
+            self._on_batch,
+            self._closed,
+            message_max=self._message_max,
+            send_buffer_max=self._send_buffer_max,
+        )
+
+    def _on_batch(self, batch: list[bytes]) -> None:
+        for data in batch:
+            supervised("an answer of another process", partial(self._take, data))
+
+    def _take(self, data: bytes) -> None:
+        answer = unpack(data)
+        self._answered(answer["n"], answer)
+
+    def _closed(self, _reason: str) -> None:
+        self._channel = None
+        for number in list(self._pending):
+            self._answered(number, None)
 
 
 def _make_parent(path: str, mode: int) -> None:

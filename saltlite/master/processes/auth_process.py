@@ -18,12 +18,12 @@ from functools import partial
 from typing import Any
 
 from saltlite.auth.logins import guess_limiter
-from saltlite.errors import RefusedError, SaltliteError, UnreachableError
+from saltlite.errors import SaltliteError
 from saltlite.platform.logs import supervised
 from saltlite.platform.process import Child, close_all_but, expect_large, freeze_heap, watch_exit
 from saltlite.platform.reactor import Reactor
-from saltlite.platform.stream import Channel, connect_unix
-from saltlite.wire.framing import pack, unpack
+from saltlite.platform.stream import Channel, ProcessClient
+from saltlite.wire.framing import IpcMessage, pack, unpack
 
 log = logging.getLogger(__name__)
 
@@ -156,7 +156,6 @@ def _asked(functions: Functions, check: _Check) -> dict[str, Any]:
 
 
 MESSAGE_MAX = 256 * 1024
-RETRY_S = 0.2
 WAIT_S = 30.0
 """How long a check may take, including its wait."""
 
@@ -172,57 +171,23 @@ class PasswordVerdict:
 
 Done = Callable[[PasswordVerdict], None]
 
-_GONE = PasswordVerdict(
-    ok=False, reason="the process that checks passwords does not answer: try again, or look at the log"
-)
-
 
 class Backends:
     """The client of `AuthProcess`. The process at `path` must be of user `uid`: another could accept any password."""
 
     def __init__(self, reactor: Reactor, path: str, uid: int) -> None:
-        self._reactor = reactor
-        self._path = path
-        self._uid = uid
-        self._channel: Channel | None = None
-        self._asked: dict[int, Done] = {}
-        self._numbers = 0
+        self._process = ProcessClient(
+            reactor, path, uid, "no user can log in", message_max=MESSAGE_MAX, send_buffer_max=16 * MESSAGE_MAX
+        )
 
     def check(self, backend: str, user: str, password: str, done: Done) -> None:
         """Check a password; `done` gets the verdict, once."""
-        self._numbers += 1
-        number = self._numbers
-        self._asked[number] = done
-        self._reactor.call_later(WAIT_S, lambda: self._answered(number, _GONE))
-        if self._channel is None:
-            self._connect()
-        if self._channel is None:
-            self._answered(number, _GONE)
-            return
-        self._channel.send(pack({"n": number, "backend": backend, "user": user, "password": password}))
+        request = {"backend": backend, "user": user, "password": password}
+        self._process.ask(request, WAIT_S, lambda answer: done(_verdict(answer)))
 
-    def _answered(self, number: int, verdict: PasswordVerdict) -> None:
-        done = self._asked.pop(number, None)
-        if done is not None:
-            done(verdict)
 
-    def _connect(self) -> None:
-        try:
-            # The socket's folder belongs to the master's user, so a compromised process could replace it.
-            sock = connect_unix(self._path, made_by=self._uid)
-        except (UnreachableError, RefusedError) as error:
-            log.error("no user can log in: %s", error)  # noqa: TRY400 - the sentence says it all
-            return
-        self._channel = Channel(
-            self._reactor, sock, self._on_batch, self._closed, message_max=MESSAGE_MAX, send_buffer_max=16 * MESSAGE_MAX
-        )
-
-    def _on_batch(self, batch: list[bytes]) -> None:
-        for data in batch:
-            said = unpack(data)
-            self._answered(said["n"], PasswordVerdict(said["ok"], tuple(said["groups"]), said["reason"]))
-
-    def _closed(self, _reason: str) -> None:
-        self._channel = None
-        for number in list(self._asked):
-            self._answered(number, _GONE)
+def _verdict(answer: IpcMessage | None) -> PasswordVerdict:
+    if answer is None:
+        gone = "the process that checks passwords does not answer: try again, or look at the log"
+        return PasswordVerdict(ok=False, reason=gone)
+    return PasswordVerdict(answer["ok"], tuple(answer["groups"]), answer["reason"])

@@ -17,9 +17,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any
 
-from saltlite.errors import LocalProtocolError, RefusedError, UnreachableError
+from saltlite.errors import LocalProtocolError
 from saltlite.pillar import evaluation
 from saltlite.pillar.compiler import Nodegroups, PillarFiles
 from saltlite.pillar.evaluation import (
@@ -35,9 +34,9 @@ from saltlite.platform import logs
 from saltlite.platform.logs import supervised
 from saltlite.platform.process import Child, cpu_seconds, freeze_heap, watch_exit
 from saltlite.platform.reactor import Reactor, Timer
-from saltlite.platform.stream import Channel, connect_unix, peer_of
+from saltlite.platform.stream import Channel, ProcessClient
 from saltlite.platform.supervision import how
-from saltlite.wire.framing import pack, unpack
+from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.limits import DOC_MAX, MIB
 
 log = logging.getLogger(__name__)
@@ -267,7 +266,6 @@ class Evaluators:
 
 ANSWER_S = WAIT_S + EVALUATION_S + 5.0
 """How long an MWorker waits for an evaluation."""
-_GONE = Evaluation(problem="the evaluators do not answer: try again, or look at the log")
 
 Done = Callable[[Evaluation], None]
 
@@ -276,65 +274,22 @@ class Evaluations:
     """The client of `Evaluators`. The process at `path` must be of user `uid`: another could forge pillars."""
 
     def __init__(self, reactor: Reactor, path: str, uid: int) -> None:
-        self._reactor = reactor
-        self._path = path
-        self._uid = uid
-        self._channel: Channel | None = None
-        self._asked: dict[int, tuple[Done, Timer]] = {}
-        self._numbers = 0
-
-    def evaluate(self, wanted: EvaluationRequest, done: Done) -> None:
-        if self._channel is None:
-            self._connect()
-        if self._channel is None:
-            done(_GONE)
-            return
-        self._numbers += 1
-        number = self._numbers
-        raw = pack({"asker": wanted.asker, "minion": wanted.minion, "grains": wanted.grains, "names": wanted.names})
-        message = pack({"n": number, "asker": wanted.asker, "id": wanted.minion, "raw": raw})
-        try:
-            self._channel.send(message)
-        except LocalProtocolError as error:
-            done(Evaluation(problem=str(error), unsendable=True))
-            return
-        timer = self._reactor.call_later(ANSWER_S, lambda: self._answered(number, _GONE))
-        self._asked[number] = done, timer
-
-    def _answered(self, number: int, evaluation: Evaluation) -> None:
-        done, timer = self._asked.pop(number, (None, None))
-        if done is not None and timer is not None:
-            timer.cancel()
-            done(evaluation)
-
-    def _connect(self) -> None:
-        try:
-            sock = connect_unix(self._path)
-        except (UnreachableError, RefusedError) as error:
-            log.error("no pillar can be made: %s", error)  # noqa: TRY400 - the sentence says it all
-            return
-        if peer_of(sock).uid != self._uid:
-            log.error("no pillar can be made: %s is not the master's, but of user %d", self._path, peer_of(sock).uid)
-            sock.close()
-            return
-        self._channel = Channel(
-            self._reactor, sock, self._on_batch, self._closed, message_max=MESSAGE_MAX, send_buffer_max=BUFFER_MAX
+        self._process = ProcessClient(
+            reactor, path, uid, "no pillar can be made", message_max=MESSAGE_MAX, send_buffer_max=BUFFER_MAX
         )
 
-    def _on_batch(self, batch: list[bytes]) -> None:
-        for data in batch:
-            supervised("a pillar that was made", partial(self._said, data))
-
-    def _said(self, data: bytes) -> None:
-        said = unpack(data)
-        self._answered(said["n"], _evaluation(unpack(said["response"])))
-
-    def _closed(self, _reason: str) -> None:
-        self._channel = None
-        for number in list(self._asked):
-            self._answered(number, _GONE)
+    def evaluate(self, wanted: EvaluationRequest, done: Done) -> None:
+        raw = pack({"asker": wanted.asker, "minion": wanted.minion, "grains": wanted.grains, "names": wanted.names})
+        request = {"asker": wanted.asker, "id": wanted.minion, "raw": raw}
+        try:
+            self._process.ask(request, ANSWER_S, lambda answer: done(_evaluation(answer)))
+        except LocalProtocolError as error:
+            done(Evaluation(problem=str(error), unsendable=True))
 
 
-def _evaluation(said: dict[str, Any]) -> Evaluation:
-    said["errors"], said["mistakes"] = tuple(said["errors"]), tuple(said["mistakes"])
-    return Evaluation(**said)
+def _evaluation(answer: IpcMessage | None) -> Evaluation:
+    if answer is None:
+        return Evaluation(problem="the evaluators do not answer: try again, or look at the log")
+    fields = unpack(answer["response"])
+    fields["errors"], fields["mistakes"] = tuple(fields["errors"]), tuple(fields["mistakes"])
+    return Evaluation(**fields)
