@@ -279,7 +279,7 @@ def format_duration(seconds: float) -> str:
     return f"{int(seconds)}s"
 
 
-def parse_moment(text: str, now: float) -> float:
+def parse_timestamp(text: str, now: float) -> float:
     """Seconds since 1970 of `2h` (that long before `now`), `2026-01-31`, `2026-01-31T23:59` or with an offset.
 
     A time without an offset is local. Raises UsageError.
@@ -294,7 +294,7 @@ def parse_moment(text: str, now: float) -> float:
         raise UsageError(f"{text[:40]!r} is not a time: write 30m, 2h, 1d, 2026-01-31 or 2026-01-31T23:59") from None
 
 
-def format_moment(when: float, now: float) -> str:
+def format_timestamp(when: float, now: float) -> str:
     """Date, time of day and how long ago that was."""
     there = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
     return f"{there} ({format_duration(max(0.0, now - when))} ago)"

@@ -1,7 +1,7 @@
 """Regular expressions as Python's own parser reads them. The only place that knows the private parts of `re`.
 
 What is read here is what `re` itself would run, so both engines read every pattern in the same way, with all its flags
-and escapes. `tests/unit/test_matching_patterns.py` runs on each version of Python that is supported, and fails when
+and escapes. `tests/unit/test_targeting_patterns.py` runs on each version of Python that is supported, and fails when
 one changes these parts.
 """
 

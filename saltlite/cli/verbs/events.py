@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
-from saltlite.cli.options import Option, parse_moment
+from saltlite.cli.options import Option, parse_timestamp
 from saltlite.client.events import EventReader
 from saltlite.errors import UsageError
 from saltlite.model.events import matches
@@ -75,7 +75,7 @@ def _begin(parsed: Parsed, console: Console) -> dict[str, Any]:
     if text.isdigit():
         return {"after": _whole(text)}
     try:
-        return {"since": parse_moment(text, console.now())}
+        return {"since": parse_timestamp(text, console.now())}
     except UsageError as error:
         raise UsageError(f"--since: {error}, or the number of an event") from error
 

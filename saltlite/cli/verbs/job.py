@@ -15,7 +15,7 @@ from saltlite.cli.commands import COMMANDS, command_table
 from saltlite.cli.connect import open_client
 from saltlite.cli.job import accept_risks, follow_job, origin
 from saltlite.cli.job_options import FOLLOW_OPTIONS, accepted_risks
-from saltlite.cli.options import Option, Table, choice, format_duration, format_moment, parse_moment
+from saltlite.cli.options import Option, Table, choice, format_duration, format_timestamp, parse_timestamp
 from saltlite.cli.out_file import OutFile
 from saltlite.cli.output import columns, print_answer, shorter, width_for
 from saltlite.cli.targets import targets_text, written_target
@@ -154,7 +154,7 @@ def _list_fields(parsed: Parsed, now: float) -> dict[str, Any]:
     for name in ("since", "until"):
         if name in options:
             try:
-                fields[name] = parse_moment(options[name], now)
+                fields[name] = parse_timestamp(options[name], now)
             except UsageError as error:
                 raise UsageError(f"--{name}: {error}") from error
     return {**fields, "limit": options.get("count", COUNT)}
@@ -234,14 +234,14 @@ def _show_text(job: JobRow, console: Console) -> str:
         *(("function", call_text(*call)) for call in job["calls"]),
         ("target", f"{target_text(job)} ({amount(job['targets'])})"),
         ("by", by),
-        ("made", format_moment(job["created_at"], now)),
+        ("made", format_timestamp(job["created_at"], now)),
         ("limits", limits),
     ]
     if job["module_executors"] or job["executor_opts"]:
         options = [f"{name}={value}" for name, value in job["executor_opts"].items()]
         lines.append(("through", " ".join([", ".join(job["module_executors"]) or "those of the minion", *options])))
     if job["cancelled_at"] is not None:
-        lines.append(("killed", f"by {job['cancelled_by']}, {format_moment(job['cancelled_at'], now)}"))
+        lines.append(("killed", f"by {job['cancelled_by']}, {format_timestamp(job['cancelled_at'], now)}"))
     if job.get("withheld"):
         lines.append(("kept", _WITHHELD[job["withheld"]]))
     lines.append(("result", result_text(job)))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saltlite.cli.console import Console
-from saltlite.cli.options import format_moment, parse_moment
+from saltlite.cli.options import format_timestamp, parse_timestamp
 from saltlite.cli.output import COLUMN_MIN, columns, shorter, width_for
 from saltlite.cli.verbs.job import call_text, result_text, took_text
 from saltlite.errors import UsageError
@@ -21,7 +21,7 @@ NOW = 1_800_000_000.0
 
 @pytest.fixture
 def in_nepal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A time zone that nobody forgets by accident."""
+    """A time zone with an unusual offset."""
     monkeypatch.setenv("TZ", "NPT-5:45")
     time.tzset()
     yield
@@ -43,18 +43,18 @@ def in_nepal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ],
 )
 def test_a_moment_is_so_long_ago_or_a_local_time(text: str, moment: float) -> None:
-    assert parse_moment(text, NOW) == moment
+    assert parse_timestamp(text, NOW) == moment
 
 
 @pytest.mark.parametrize("text", ["", "noon", "2026-13-01", "-2h", "99999d", "99999-01-01", "2h ago"])
 def test_what_is_no_moment_is_refused_with_examples(text: str) -> None:
     with pytest.raises(UsageError, match="is not a time: write 30m"):
-        parse_moment(text, NOW)
+        parse_timestamp(text, NOW)
 
 
 @pytest.mark.usefixtures("in_nepal")
 def test_a_moment_is_shown_in_local_time_with_its_age() -> None:
-    assert format_moment(NOW - 240, NOW) == "2027-01-15 13:41:00 (4m ago)"
+    assert format_timestamp(NOW - 240, NOW) == "2027-01-15 13:41:00 (4m ago)"
 
 
 def test_columns_are_aligned_and_lines_have_no_blanks_at_their_end() -> None:
