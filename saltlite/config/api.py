@@ -18,8 +18,8 @@ class ApiConfig:
 
     root_dir: str = option(
         DEFAULT_ROOT_DIR,
-        "Moves every path that is not written absolute in this file, the defaults included, so that a whole "
-        "installation fits below one folder.",
+        "Moves every path that is not absolute in this file, the defaults included, so that a complete installation "
+        "fits below one folder.",
         FilePath(absolute=True),
     )
     interface: str = option(
@@ -30,8 +30,8 @@ class ApiConfig:
     port: int = option(8000, "The TCP port of the API.", IntegerKind(1, PORT_MAX))
     user: str = option(
         "saltlite-api",
-        "The user that the API becomes when it is started as root; not that of the master. Started by anybody else, it "
-        "stays that user and this option has no effect.",
+        "The user that the API becomes when it is started as root; it must not be that of the master. Started by "
+        "another user, the API ignores this option.",
         TextKind(required=True),
     )
     sock_dir: str = option(
@@ -41,13 +41,13 @@ class ApiConfig:
     )
     pki_dir: str = option(
         "/etc/saltlite/pki/api",
-        "The folder of the certificate that the API makes for itself when ssl_crt is not set.",
+        "The folder of the certificate that the API creates when ssl_crt is not set.",
         FilePath(),
     )
     ssl_crt: str = option(
         "",
-        "The file of the certificate, in PEM, with those of its issuers behind it; '' means one that the API makes for "
-        "itself on its first start, whose fingerprint it prints on every start.",
+        "The file of the certificate, in PEM, followed by those of its issuers. '' means one that the API creates on "
+        "its first start, and whose fingerprint it prints on every start.",
         FilePath(may_be_empty=True),
     )
     ssl_key: str = option(
@@ -57,13 +57,13 @@ class ApiConfig:
     )
     disable_ssl: bool = option(
         False,
-        "Whether the API speaks HTTP without TLS: only behind a proxy on this machine, for passwords and tokens are in "
-        "the requests.",
+        "Whether the API speaks HTTP without TLS. Use it only behind a proxy on this machine, because requests "
+        "contain passwords and tokens.",
         FlagKind(),
     )
     netapi_enable_clients: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         list(CLIENTS),
-        "The clients that requests may name. What each caller may do with them is decided by the master.",
+        "The clients that requests may name. The master decides what each caller may do with them.",
         Texts(),
     )
     max_request_body_size: int = option(
@@ -74,19 +74,20 @@ class ApiConfig:
     )
     requests_per_address: int = option(
         300,
-        "How many requests one address may make; more are answered 429. Ten seconds' worth may come at once.",
+        "How many requests one address may make; further ones are answered with 429. Bursts of ten seconds' worth are "
+        "allowed.",
         IntegerKind(1, 100_000),
         unit="requests per second",
     )
     logins_per_address: int = option(
         20,
-        "How many logins one address may try; more are answered 429.",
+        "How many logins one address may try; further ones are answered with 429.",
         IntegerKind(1, 100_000),
         unit="logins per minute",
     )
     connections_max: int = option(
         4096,
-        "How many connections may be open, those that watch events included.",
+        "How many connections may be open, including those that watch events.",
         IntegerKind(8, 65_536),
         unit="connections",
     )
@@ -98,8 +99,7 @@ class ApiConfig:
     )
     request_timeout: float = option(
         30.0,
-        "How long a request may take to arrive, a connection to do nothing between two of them, and nobody to read on "
-        "where an answer is sent.",
+        "The time limit for receiving a request, for an idle connection, and for a client to read an answer.",
         Duration(1.0, 3600.0),
     )
     runner_timeout: float = option(
@@ -109,18 +109,19 @@ class ApiConfig:
     )
     cors_origins: list[str] = option(  # noqa: RUF009 - as above
         [],
-        "Origins of pages that browsers may let use the API, such as https://ops.example.com; none by default.",
+        "Origins of web pages that may use the API in browsers, such as https://ops.example.com; none by default.",
         Texts(),
     )
     webhook_disable_auth: bool = option(
         False,
-        "Whether POST /hook takes requests without a token. Their events are made by the API's own user, whom the "
-        "master must grant the paths: publisher_acl: {saltlite-api: [{'@hook': [deploy, 'ci/*']}]}.",
+        "Whether POST /hook accepts requests without a token. Their events are created by the API's own user, which "
+        "needs the paths in publisher_acl of the master: {saltlite-api: [{'@hook': [deploy, 'ci/*']}]}.",
         FlagKind(),
     )
     webhooks_per_second: int = option(
         20,
-        "How many hooks are taken from everybody together; more are answered 429. Each is an event that is stored.",
+        "How many hooks are accepted from all callers together; further ones are answered with 429. Each is an event "
+        "that is stored.",
         IntegerKind(1, 10_000),
         unit="hooks per second",
     )

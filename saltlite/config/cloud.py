@@ -33,84 +33,84 @@ class CloudConfig:
 
     root_dir: str = option(
         DEFAULT_ROOT_DIR,
-        "Moves every path that is not written absolute in this file, the defaults included, so that a whole "
-        "installation fits below one folder.",
+        "Moves every path that is not absolute in this file, the defaults included, so that a complete installation "
+        "fits below one folder.",
         FilePath(absolute=True),
     )
     cachedir: str = option(
         "/var/cache/saltlite/cloud",
-        "The folder of what is kept between two commands: machines that are half made, known machines, host keys, and "
-        "what drivers keep. It belongs to whoever runs the command.",
+        "The folder of data between two commands: unfinished and known machines, host keys, and data of drivers. It "
+        "belongs to the user who runs the command.",
         FilePath(),
     )
     cloud_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],
-        "Folders with more drivers; asked after the master's module_dirs and extension_modules. Whoever can write "
-        "there runs code as the operator.",
+        "Folders with more drivers, searched after the master's module_dirs and extension_modules. Everybody who can "
+        "write to these folders can run code as the operator.",
         FilePaths(),
     )
     deploy_scripts_search_path: list[str] = option(  # noqa: RUF009 - as above
         [],
-        "Folders in which the setting `script` of a machine is looked for, after cloud.deploy.d beside this file.",
+        "Folders in which the setting `script` of a machine is searched, after cloud.deploy.d beside this file.",
         FilePaths(),
     )
     deploy: bool = option(
         True,
-        "Whether new machines become minions, where neither the machine nor its profile or provider says.",
+        "Whether new machines become minions, unless the machine, its profile or its provider sets it.",
         FlagKind(),
     )
     script: str = option(
         "",
-        "The script that makes a machine a minion, where nobody says; '' means the one that comes with saltlite.",
+        "The script that turns a machine into a minion, unless the machine, its profile or its provider sets it; '' "
+        "means the one that ships with saltlite.",
         TextKind(check=require_path),
     )
     minion: dict[str, Any] = option(  # noqa: RUF009 - as above
         {},
         "Options of the minions on all machines, such as {master: 10.0.0.1}; those of machine, profile and provider "
-        "win.",
+        "override them.",
         AnyMap(),
     )
     append_domain: str = option(
         "",
-        "What is put behind the name of a machine, with a dot, to make the id of its minion.",
+        "Appended to the name of a machine, with a dot, to form the id of its minion.",
         TextKind(),
     )
     defaults: dict[str, Any] = option(  # noqa: RUF009 - as above
         {},
-        "Any other settings that hold for all machines and providers which do not say otherwise.",
+        "Other settings for all machines and providers that do not set them.",
         AnyMap(),
     )
     destroy_on_failure: bool = option(
         True,
-        "Whether a machine that did not become what it should be is destroyed; a machine and its profile may say so "
-        "too.",
+        "Whether a machine is destroyed if its creation failed; a machine and its profile may set it, too.",
         FlagKind(),
     )
     join_token_expires: float = option(
         HOUR,
-        "How long the join token of a new machine is good for: longer than any create takes.",
+        "How long the join token of a new machine is valid. Creating the machine must take less time.",
         Duration(MINUTE, 7 * DAY),
     )
     wait_for_minion: float = option(
         5 * MINUTE,
-        "How long to wait for the minion of a machine that was deployed.",
+        "How long to wait for the minion of a deployed machine.",
         Duration(1.0, DAY),
     )
     parallel_max: int = option(
         10,
-        "How many machines are made or destroyed at the same time with -P.",
+        "How many machines are created or destroyed at the same time with -P.",
         IntegerKind(1, 100),
         unit="machines",
     )
     update_cachedir: bool = option(
         True,
-        "Whether what providers say of their machines is kept in cachedir.",
+        "Whether the answers of providers about machines are stored in cachedir.",
         FlagKind(),
     )
     filter_events: dict[str, Any] = option(  # noqa: RUF009 - as above
         {},
-        "Which settings events have besides, as far as they are no secrets: {requesting: {keys: [image]}}; with "
-        "use_defaults: false those only.",
+        "Additional settings in events, unless they are secrets: {requesting: {keys: [image]}}; with use_defaults: "
+        "false, only these.",
         AnyMap(),
     )
     log_level: str = option(

@@ -1,10 +1,8 @@
-"""Configuration files to a typed configuration, with every problem found in them.
-
-Rules of this file:
+"""Reads configuration files into a typed configuration, and collects every problem in them.
 
 * Later files win, option by option: maps and lists are replaced, not merged.
-* Whatever is wrong is collected, and one ConfigError tells all of it: `file:line:col: sentence` a line.
-* A file that is only half understood is not used: there are no warnings.
+* All problems are collected into one ConfigError, with one line each: `file:line:col: sentence`.
+* A file with problems is not used: there are no warnings.
 * Values of secret options are never repeated.
 """
 
@@ -32,8 +30,6 @@ from saltlite.errors import ConfigError, UsageError, nearest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
-if TYPE_CHECKING:
     from saltlite.config.api import ApiConfig
     from saltlite.config.master import MasterConfig
     from saltlite.config.minion import MinionConfig
@@ -41,7 +37,7 @@ if TYPE_CHECKING:
 C = TypeVar("C")
 
 PROBLEMS_MAX = 20
-"""Problems that one message lists; a file with more of them is the wrong file."""
+"""Problems in one message; a file with more of them is probably a wrong file."""
 
 
 class OptionSource(NamedTuple):
@@ -61,7 +57,7 @@ class OptionSource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[C]):
-    """A configuration, the files that it was read from, and the place of every option that a file set."""
+    """A configuration, its files, and the position of every option that a file sets."""
 
     config: C
     files: tuple[str, ...]
@@ -69,15 +65,15 @@ class Loaded(Generic[C]):
 
     @property
     def origins(self) -> dict[str, str]:
-        """`file:line` of every option that a file set."""
+        """`file:line` of every option that a file sets."""
         return {name: place.line() for name, place in self.places.items()}
 
 
 def load_master(config_dir: str) -> Loaded[MasterConfig]:
     """The master's configuration from `config_dir`/master and `config_dir`/master.d/*.conf.
 
-    The default folder may lack the main file, which means the defaults; a folder that somebody named may
-    not. Raises ConfigError with every problem.
+    Only in the default folder may the main file be missing, which means the defaults. Raises ConfigError with every
+    problem.
     """
     from saltlite.config.master import MasterConfig  # noqa: PLC0415 - a daemon needs the options of its own file only
 
@@ -98,8 +94,7 @@ def load_master(config_dir: str) -> Loaded[MasterConfig]:
 def load_minion(config_dir: str) -> Loaded[MinionConfig]:
     """The minion's configuration from `config_dir`/minion and `config_dir`/minion.d/*.conf.
 
-    Keys with a dot configure execution modules and end in `module_config`, as they are. Otherwise as
-    `load_master`.
+    Keys with a dot configure execution modules and go to `module_config` unchanged. Otherwise as `load_master`.
     """
     from saltlite.config.minion import MinionConfig  # noqa: PLC0415 - as above
 
@@ -135,7 +130,7 @@ def load_api(config_dir: str) -> Loaded[ApiConfig]:
 
 
 class ConfigReader:
-    """What the files of one configuration have said so far."""
+    """Reads the files of one configuration, and collects values and problems."""
 
     def __init__(self, known: dict[str, Option], *, module_config: dict[str, Any] | None = None) -> None:
         self.values: dict[str, Any] = {}
@@ -149,7 +144,7 @@ class ConfigReader:
         """Read the main file and those of its folder."""
         if os.path.isfile(config_dir):
             folder = os.path.dirname(config_dir) or "."
-            self._problems.append(f"{config_dir}: this is a file, and what is needed is its folder: -c {folder}")
+            self._problems.append(f"{config_dir}: this is a file, but its folder is needed: -c {folder}")
             return
         try:
             self.files = config_files(config_dir, name)
@@ -159,7 +154,7 @@ class ConfigReader:
         self.read_files(self.files)
 
     def read_files(self, paths: Iterable[str]) -> None:
-        """Read these files, in this order."""
+        """Read these files in order."""
         for path in paths:
             self._read(path)
 
@@ -169,7 +164,7 @@ class ConfigReader:
         self._complain(path, where, sentence)
 
     def raise_problems(self) -> None:
-        """Raises ConfigError when there were any."""
+        """Raises ConfigError if there are any."""
         if not self._problems:
             return
         lines = self._problems[:PROBLEMS_MAX]
@@ -190,7 +185,7 @@ class ConfigReader:
             self._complain(path, duplicate.where, str(duplicate))
         if isinstance(root, Map):
             for key, value in root.pairs:
-                # Looking for the nearest name is slow, so a file of nonsense must not get far.
+                # The search for similar names is slow, so reading stops early in a wrong file.
                 if len(self._problems) > PROBLEMS_MAX:
                     return
                 self._set(path, key, value)
@@ -217,11 +212,11 @@ class ConfigReader:
     def _complain_misfit(self, path: str, key: Scalar, known: Option, misfit: MisfitError) -> None:
         takes = f"'{known.name}' takes {known.takes.wants()}"
         if is_empty(misfit.written):
-            self._complain(path, key.where, f"{takes}, and nothing is written there")
+            self._complain(path, key.where, f"{takes}, but it is empty")
         elif misfit.detail:
             self._complain(path, misfit.written.where, f"'{known.name}': {misfit.detail}")
         elif known.secret:
-            self._complain(path, misfit.written.where, f"{takes}, not what is written there")
+            self._complain(path, misfit.written.where, f"{takes}; this value is something else")
         else:
             self._complain(path, misfit.written.where, f"{takes}, not {describe(misfit.written)}")
 
@@ -230,7 +225,7 @@ class ConfigReader:
 
 
 def unreadable(error: OSError, path: str) -> str:
-    """Why a configuration file could not be read, and what to do about it."""
+    """Why a configuration file cannot be read, and what to do."""
     match error.errno:
         case errno.ENOENT:
             what = "there is no such file; create it (it may be empty), or name another folder with -c"
@@ -241,7 +236,7 @@ def unreadable(error: OSError, path: str) -> str:
         case errno.EINVAL | errno.ENXIO:
             what = "it is not a regular file; put the options into a file of this name"
         case errno.EFBIG:
-            what = f"it has more than {FILE_BYTES_MAX} bytes, so it is no configuration file; move it away"
+            what = f"it has more than {FILE_BYTES_MAX} bytes, so it is not a configuration file; move it away"
         case _:
             what = f"it cannot be read: {error.strerror}"
     return f"{path}: {what}"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from saltlite.auth.acl import read_blacklist, read_rules
 from saltlite.config.options import (
+    AnyMap,
     Choice,
     Duration,
     FilePath,
@@ -17,10 +16,10 @@ from saltlite.config.options import (
     FlagKind,
     GlobsByType,
     IntegerKind,
-    MapOfMaps,
+    MapOf,
     MisfitError,
     TextKind,
-    TextLists,
+    TextOrTexts,
     Texts,
     option,
 )
@@ -32,73 +31,20 @@ from saltlite.hooks import read_hooks
 from saltlite.model.files import MASTER_TYPES
 from saltlite.wire.limits import HANDSHAKES_PER_S_PER_ADDRESS
 
+_RULES = "users (or group%) to lists of functions, targets with functions, and rights such as @jobs"
 
-@dataclass(frozen=True, slots=True)
-class Grants:
-    """A map from users to lists of rules; of backends to such maps with `by_backend`."""
 
-    by_backend: bool = False
-
-    def wants(self) -> str:
-        users = "a map from users (or group%) to lists of functions, targets with functions, and rights such as @jobs"
-        return f"a map from backends to such: {users}" if self.by_backend else users
+class ExternalAuth(AnyMap):
+    """A map from backends to maps as in publisher_acl; an error has the position of its backend."""
 
     def read(self, written: Written) -> dict[str, Any]:
-        if not isinstance(written, Map):
-            raise MisfitError(written)
-        if not self.by_backend:
-            _checked(written, lambda value: read_rules(value, "publisher_acl", patterns=True))
-        for key, value in written.pairs if self.by_backend else ():
-            _checked(value, lambda users, backend=key.text: read_rules(users, f"external_auth.{backend}"))  # type: ignore[misc]  # the default binds the name of this turn
-        return _plain(written)
-
-    def spell(self, value: dict[str, Any]) -> str:
-        return json.dumps(value, ensure_ascii=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Forbidden:
-    """`{users: [...], modules: [...]}`."""
-
-    def wants(self) -> str:
-        return "a map of `users` and `modules`, lists of names or patterns"
-
-    def read(self, written: Written) -> dict[str, Any]:
-        if not isinstance(written, Map):
-            raise MisfitError(written)
-        _checked(written, read_blacklist)
-        return _plain(written)
-
-    def spell(self, value: dict[str, Any]) -> str:
-        return json.dumps(value, ensure_ascii=False)
-
-
-@dataclass(frozen=True, slots=True)
-class HooksKind:
-    """A map from names to hooks."""
-
-    def wants(self) -> str:
-        return "a map from names to hooks: maps of `event`, `as`, `job` or `runner` ..."
-
-    def read(self, written: Written) -> dict[str, Any]:
-        if not isinstance(written, Map):
-            raise MisfitError(written)
-        _checked(written, read_hooks)
-        return _plain(written)
-
-    def spell(self, value: dict[str, Any]) -> str:
-        return json.dumps(value, ensure_ascii=False)
-
-
-def _plain(written: Map) -> dict[str, Any]:
-    return {key.text: value_of(value) for key, value in written.pairs}
-
-
-def _checked(written: Written, read: Callable[[Any], object]) -> None:
-    try:
-        read(_plain(written) if isinstance(written, Map) else value_of(written))
-    except UsageError as error:
-        raise MisfitError(written, str(error)) from error
+        values = super().read(written)
+        for backend, users in written.pairs if isinstance(written, Map) else ():
+            try:
+                read_rules(value_of(users), f"external_auth.{backend.text}")
+            except UsageError as error:
+                raise MisfitError(users, str(error)) from error
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +53,8 @@ class MasterConfig:
 
     root_dir: str = option(
         DEFAULT_ROOT_DIR,
-        "Moves every path that is not written absolute in this file, the defaults included, so that a whole "
-        "installation fits below one folder.",
+        "Moves every path that is not absolute in this file, the defaults included, so that a complete installation "
+        "fits below one folder.",
         FilePath(absolute=True),
     )
     interface: str = option(
@@ -118,30 +64,30 @@ class MasterConfig:
     )
     port: int = option(
         4515,
-        "The one TCP port that minions connect to.",
+        "The TCP port that minions connect to.",
         IntegerKind(1, PORT_MAX),
     )
     user: str = option(
         "saltlite",
-        "The user that the master becomes when it is started as root. Started by anybody else, it stays that "
-        "user and this option has no effect.",
+        "The user that the master becomes when it is started as root. Started by another user, it ignores this option.",
         TextKind(required=True),
     )
     link_user: str = option(
         "saltlite-link",
-        "The user that the link process becomes when the master is started as root: the one process of the master that "
-        "reads what strangers send. With a user of its own it can open neither the store nor any file of the master, "
-        "also when it was taken over. That of `user` does without this protection, and `saltlite doctor` says so.",
+        "The user that the link process becomes when the master is started as root. This is the only process of the "
+        "master that reads data from strangers. With a separate user, even a compromised link process can open "
+        "neither the store nor any file of the master. The same user as in `user` gives up this protection, and "
+        "`saltlite doctor` reports it.",
         TextKind(required=True),
     )
     master_name: str = option(
         "",
-        "The name of this master in certificates, logs and events; empty means the host name.",
+        "The name of this master in certificates, logs and events. Empty means the host name.",
         TextKind(),
     )
     pki_dir: str = option(
         "/etc/saltlite/pki/master",
-        "The folder of the master's own keys.",
+        "The folder of the master's keys.",
         FilePath(),
     )
     data_dir: str = option(
@@ -151,7 +97,7 @@ class MasterConfig:
     )
     cachedir: str = option(
         "/var/cache/saltlite/master",
-        "The folder of what can be made again, such as the grains of the minions.",
+        "The folder of data that can be created again, such as the grains of the minions.",
         FilePath(),
     )
     sock_dir: str = option(
@@ -167,56 +113,56 @@ class MasterConfig:
     )
     pillar_roots: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
         {"base": ["/srv/pillar"]},
-        "The folders of pillar files, by environment; the first folder that has a file wins. top.sls says which minion "
-        "gets what of them. Grains are what a minion says of itself: give by id what only some minions may know. Keep "
-        "these folders out of file_roots, which every minion may read.",
+        "The folders of pillar files, by environment; the first folder that has a file wins. top.sls assigns them to "
+        "minions. Grains are reported by the minions themselves: select minions by id for data that others must not "
+        "see. Keep these folders outside of file_roots, which every minion may read.",
         FileRootsKind(),
     )
     minion_data_cache: bool = option(
         True,
-        "Whether the master keeps the pillar that it made for each minion below cachedir, readable by `user` only, so "
-        "that targets can select minions by it (-I, -J). Without it such a target is an error, and what was kept goes.",
+        "Whether the master stores each minion's pillar below cachedir, readable by `user` only, so that targets can "
+        "select minions by pillar (-I, -J). If false, such targets are errors, and stored pillars are deleted.",
         FlagKind(),
     )
     file_ignore_glob: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],
-        "Files that are not served: globs on their path below file_roots, where * passes slashes, as in '*.pyc'.",
+        "Files that are not served: globs of their path below file_roots, where * also matches slashes, as in '*.pyc'.",
         Texts(),
     )
     fileserver_max: int = option(
         16_384,
-        "The largest file that is served; a larger one is as good as missing, and the log says so.",
+        "The largest file that is served. Minions cannot see larger ones; the log names them.",
         IntegerKind(1, 100_000_000),
         unit="MiB",
     )
     file_recv: bool = option(
         False,
-        "Whether minions may send files with cp.push. They are kept below cachedir, in minions/<id>/files.",
+        "Whether minions may send files with cp.push. They are stored below cachedir, in minions/<id>/files.",
         FlagKind(),
     )
     file_recv_max_size: int = option(
         100,
-        "The largest file that is taken from a minion.",
+        "The largest file that is accepted from a minion.",
         IntegerKind(1, 100_000_000),
         unit="MiB",
     )
     nodegroups: dict[str, str | list[str]] = option(  # noqa: RUF009 - as above
         {},
-        "Names for targets, as in {web: 'G@role:web and not E@old', db: [db1, db2]}: -N web, or N@web in -C. A list of "
-        "names is a list of minions and resources.",
-        TextLists(or_text=True),
+        "Names for targets, as in {web: 'G@role:web and not E@old', db: [db1, db2]}, for -N web, or N@web in -C. A "
+        "list of names is a list of minions and resources.",
+        MapOf(TextOrTexts(), "a map from text to text or lists of texts"),
     )
     resource_conflict: str = option(
         "refuse",
         "What happens when a minion registers a resource that another one manages: `refuse` leaves it with its owner, "
-        "`newest` moves it. Both are events; resource.transfer moves one by hand.",
+        "`newest` moves it. Both cause an event; resource.transfer moves a resource explicitly.",
         Choice(("refuse", "newest")),
     )
-    resource_policy: dict[str, str | list[str]] = option(  # noqa: RUF009 - as above
+    resource_policy: dict[str, list[str]] = option(  # noqa: RUF009 - as above
         {},
-        "Which minions may register which resources: a map from globs of minions to lists of globs of resources, as in "
-        "{'gate*': ['ssh:*']}. Empty: every accepted minion may register anything that nobody else manages.",
-        TextLists(),
+        "Which minions may register which resources: a map from globs of minions to lists of globs of resources, as "
+        "in {'gate*': ['ssh:*']}. Empty: every accepted minion may register any resource that no other minion manages.",
+        MapOf(Texts(), "a map from text to lists of texts"),
     )
     resource_quota: int = option(
         100_000,
@@ -227,7 +173,7 @@ class MasterConfig:
     registry_fsync: str = option(
         "registration",
         "Whether a registration of resources is on disk before it is acknowledged: `registration`, or `never`, which "
-        "is faster and loses the last ones when the machine fails. Minions register them again.",
+        "is faster but loses the last registrations when the machine fails. Minions then register again.",
         Choice(("registration", "never")),
     )
     minion_data_cache_events: bool = option(
@@ -237,70 +183,70 @@ class MasterConfig:
     )
     module_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],
-        "Folders with more plug-ins for `saltlite runner`, each type in its own folder (runners or _runners, modules "
-        "or _modules ...); the last one that has a file of a name wins. Whoever can write there runs code as the "
-        "operator.",
+        "Folders with more plug-ins for `saltlite runner`, one subfolder per type (runners or _runners, modules or "
+        "_modules ...). The last folder that has a file wins. Everybody who can write to these folders can run code "
+        "as the operator.",
         FilePaths(),
     )
     salt_compat: str = option(
         "auto",
-        "What the runner salt.cmd makes of Salt's own execution modules and of the saltext-* extensions: auto has them "
-        "below everything else where they are installed beside saltlite, off does without.",
+        "Whether the runner salt.cmd uses Salt's execution modules and the saltext-* extensions: auto uses them, with "
+        "the lowest precedence, if they are installed beside saltlite; off never does.",
         Choice(("auto", "off")),
     )
     runner_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],
-        "Folders with more runners; asked after module_dirs and extension_modules.",
+        "Folders with more runners, searched after module_dirs and extension_modules.",
         FilePaths(),
     )
     outputter_dirs: list[str] = option(  # noqa: RUF009 - as above
         [],
-        "Folders with more outputters, for --out; asked after module_dirs and extension_modules.",
+        "Folders with more outputters, for --out, searched after module_dirs and extension_modules.",
         FilePaths(),
     )
     extension_modules: str = option(
         "/var/cache/saltlite/extmods",
-        "A folder with more plug-ins of every type for `saltlite runner`. This is where its saltutil.sync_all puts "
-        "those of file_roots. It must not belong to `user`, or a network process that was taken over could have an "
-        "operator run its code; '' for none.",
+        "A folder with more plug-ins of every type for `saltlite runner`, where its saltutil.sync_all stores those of "
+        "file_roots. It must not belong to `user`; otherwise a compromised network process could have an operator run "
+        "its code. '' for none.",
         FilePath(may_be_empty=True),
     )
     extmod_whitelist: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
         {},
-        "The only plug-ins that a sync brings, by type: globs of their names, as in {modules: [plain, 'web*']}. A type "
-        "that is not named is not limited. The keyword of a sync takes the place of this.",
+        "The only plug-ins that a sync brings, by type: globs of their names, as in {modules: [plain, 'web*']}. Types "
+        "that are not named are not limited. The keyword of a sync overrides this option.",
         GlobsByType(MASTER_TYPES, whitelist=True),
     )
     extmod_blacklist: dict[str, list[str]] = option(  # noqa: RUF009 - as above
         {},
-        "Plug-ins that a sync does not bring, by type, as extmod_whitelist has them.",
+        "Plug-ins that a sync does not bring, by type, written as in extmod_whitelist.",
         GlobsByType(MASTER_TYPES, whitelist=False),
     )
     extmod_empty: bool = option(
         False,
-        "Whether a sync may remove every plug-in of a type because the whitelist and blacklist leave out all that "
-        "file_roots have. Otherwise it fails and removes nothing.",
+        "Whether a sync may remove every plug-in of a type because the whitelist and the blacklist exclude all that "
+        "file_roots have. If false, such a sync fails and removes nothing.",
         FlagKind(),
     )
     publisher_acl: dict[str, Any] = option(  # noqa: RUF009 - as above
         {},
-        "What local users who are no operators may do, by name, glob or regular expression of the user, or group%: "
-        "lists of functions (regular expressions), of {target: [functions]}, {function: {args: [...], kwargs: {...}}}, "
-        "and of @runner, @wheel, @jobs, {'@hook': [paths]} and the like. With it, or external_auth, every local user "
-        "may connect.",
-        Grants(),
+        "What local users who are not operators may do, by name, glob or regular expression of the user, or group%: "
+        "lists of functions (regular expressions), of {target: [functions]}, {function: {args: [...], kwargs: "
+        "{...}}}, and of @runner, @wheel, @jobs, {'@hook': [paths]} and the like. With this option or external_auth, "
+        "every local user may connect.",
+        AnyMap(f"a map from {_RULES}", lambda users: read_rules(users, "publisher_acl", patterns=True)),
     )
     publisher_acl_blacklist: dict[str, Any] = option(  # noqa: RUF009 - as above
         {},
-        "Whom and what is refused whatever is granted elsewhere, operators apart: {users: [...], modules: ['cmd.*']}.",
-        Forbidden(),
+        "Users and functions that are always refused, except for operators: {users: [...], modules: ['cmd.*']}.",
+        AnyMap("a map of `users` and `modules`, lists of names or patterns", read_blacklist),
     )
     external_auth: dict[str, Any] = option(  # noqa: RUF009 - as above
         {},
         "What users may do who log in (-a, -T, the API): a map from backends (pam, file, sharedsecret) to maps as in "
-        "publisher_acl; `*` is for whoever has no entry. Targets should name minions by id: grains are what a minion "
-        "says of itself.",
-        Grants(by_backend=True),
+        "publisher_acl; `*` is for all users without an entry. Targets should name minions by id, because minions "
+        "report their grains themselves.",
+        ExternalAuth(f"a map from backends to such: a map from {_RULES}"),
     )
     token_expire: float = option(
         DAY / 2,
@@ -309,7 +255,7 @@ class MasterConfig:
     )
     auth_file: str = option(
         "/etc/saltlite/auth",
-        "The names and hashes of the backend `file`; `saltlite auth entry NAME` makes a line of it.",
+        "The names and hashes of the backend `file`; `saltlite auth entry NAME` creates a line for it.",
         FilePath(),
     )
     pam_service: str = option(
@@ -319,53 +265,54 @@ class MasterConfig:
     )
     sharedsecret_file: str = option(
         "",
-        "A file that only root may read, with the secret of the backend `sharedsecret`: whoever has that can be "
-        "any user that external_auth has for it. It does not stand in this file, which users of the CLI read.",
+        "A file, readable by root only, with the secret of the backend `sharedsecret`. The secret allows a login as "
+        "any user that external_auth lists for the backend. It is not in this file, because users of the CLI read "
+        "this file.",
         FilePath(may_be_empty=True),
     )
     auth_dirs: list[str] = option(  # noqa: RUF009 - as above
         [],
-        "Folders with more backends; asked after module_dirs and extension_modules. They run with the rights that the "
-        "master was started with.",
+        "Folders with more backends, searched after module_dirs and extension_modules. They run with the rights that "
+        "the master was started with.",
         FilePaths(),
     )
     hooks: dict[str, Any] = option(  # noqa: RUF009 - as above
         {},
-        "What is done when an event comes: a map from names to hooks, as in {deploy: {event: salt/netapi/hook/deploy, "
-        "data: {body.branch: main}, as: amy, job: {tgt: 'web*', fun: app.deploy, arg: ['{body.version}']}}}. It may do "
-        "what `as` may: a local user, or backend:user. {runner: {fun: ...}} runs a runner, as that local user. `rate` "
-        "is how often in a minute. Never give a field of an event to a shell.",
-        HooksKind(),
+        "Reactions to events: a map from names to hooks, as in {deploy: {event: salt/netapi/hook/deploy, data: "
+        "{body.branch: main}, as: amy, job: {tgt: 'web*', fun: app.deploy, arg: ['{body.version}']}}}. A hook has the "
+        "rights of `as`: a local user, or backend:user. {runner: {fun: ...}} runs a runner as that local user. `rate` "
+        "limits runs per minute. Never pass a field of an event to a shell.",
+        AnyMap("a map from names to hooks: maps of `event`, `as`, `job` or `runner` ...", read_hooks),
     )
     returner_config: dict[str, Any] = option(  # noqa: RUF009 - as above
         {},
-        "What returners are told, by name, as in {json_file: {path: /var/lib/saltlite/master/returns.json}}. A job may "
-        "name each of these (--return), and has its returns sent there; each has a process of its own, run by `user`.",
-        MapOfMaps(),
+        "The settings of returners, by name, as in {json_file: {path: /var/lib/saltlite/master/returns.json}}. Jobs "
+        "may name these returners (--return) to receive their returns. Each runs in a separate process as `user`.",
+        MapOf(AnyMap(), "a map from names to maps"),
     )
     master_returners: list[str] = option(  # noqa: RUF009 - as above
         [],
-        "Returners that get every return, whatever the job names.",
+        "Returners that receive every return, in addition to those that a job names.",
         Texts(),
     )
     event_return: list[str] = option(  # noqa: RUF009 - as above
         [],
-        "Returners that get events.",
+        "Returners that receive events.",
         Texts(),
     )
     event_return_whitelist: list[str] = option(  # noqa: RUF009 - as above
         [],
-        "Globs of the tags of events that event_return is for; empty for all.",
+        "Globs of the tags of events for event_return; empty for all.",
         Texts(),
     )
     event_return_blacklist: list[str] = option(  # noqa: RUF009 - as above
         [],
-        "Globs of the tags of events that event_return is not for.",
+        "Globs of the tags of events that event_return does not receive.",
         Texts(),
     )
     returner_dirs: list[str] = option(  # noqa: RUF009 - as above
         [],
-        "Folders with more returners; asked after module_dirs and extension_modules.",
+        "Folders with more returners, searched after module_dirs and extension_modules.",
         FilePaths(),
     )
     log_level: str = option(
@@ -380,43 +327,43 @@ class MasterConfig:
     )
     worker_threads: int = option(
         4,
-        "How many MWorker processes handle requests. One a core is plenty.",
+        "The number of MWorker processes, which handle requests. One per core is enough.",
         IntegerKind(1, 64),
         unit="processes",
     )
     handshakes_per_address: int = option(
         HANDSHAKES_PER_S_PER_ADDRESS,
-        "How many new connections one address may open; more are told to come back later. Raise it where "
-        "many minions share an address.",
+        "How many new connections one address may open; further ones must retry later. Increase it if many minions "
+        "share an address.",
         IntegerKind(1, 10_000),
         unit="handshakes per second",
     )
     timeout: float = option(
         5.0,
-        "How long the command line waits for minions of which it has no news, unless it is given -t.",
+        "How long the command line waits without news of a minion, unless -t is given.",
         Duration(0.1, DAY),
     )
     deliver_by: float = option(
         60.0,
-        "How long a job may wait for a minion that is not connected, unless the command line gives "
-        "--deliver-by; after that the job has expired for this minion.",
+        "How long a job may wait for a minion that is not connected, unless --deliver-by is given. Then the job "
+        "expires for this minion.",
         Duration(0.1, 30 * DAY),
     )
     keep_jobs: float = option(
         7 * DAY,
-        "How long jobs and their returns are kept after they have ended.",
+        "How long jobs and their returns are stored after their end.",
         Duration(1.0, 3650 * DAY, salt_unit="h"),
     )
     keep_job_args: bool = option(
         True,
-        "Whether ended jobs keep what they were called with, for `job show` and `job rerun`. Off, arguments leave the "
-        "store when the last target of their job has ended. Secrets among arguments always do.",
+        "Whether ended jobs keep their arguments, for `job show` and `job rerun`. If false, arguments are deleted "
+        "when the last target of their job has ended. Secrets in arguments always are.",
         FlagKind(),
     )
     store_max: int = option(
         10_240,
-        "How large the store may grow. Before it is full the oldest jobs that have ended make room, however "
-        "young they are; while it is full all the same, nothing new is published.",
+        "The size limit of the store. Before it is reached, the oldest ended jobs are deleted, regardless of "
+        "keep_jobs. While the store is full nevertheless, no new jobs are accepted.",
         IntegerKind(16, 100_000_000),
         unit="MiB",
     )

@@ -16,10 +16,9 @@ from saltlite.config.options import (
     FlagKind,
     GlobsByType,
     IntegerKind,
+    MapOf,
     TextKind,
-    TextMap,
     Texts,
-    WholeMap,
     option,
 )
 from saltlite.config.paths import DEFAULT_ROOT_DIR
@@ -37,6 +36,9 @@ RETURN_MAX_LEAST = 64 * 1024
 """`return_max` leaves room for the notices of what was cut."""
 
 
+_RESOURCES_AT_ONCE = IntegerKind(1, 1000)
+
+
 def _check_token(text: str) -> str:
     return parse_token(text).text()
 
@@ -47,8 +49,8 @@ class MinionConfig:
 
     root_dir: str = option(
         DEFAULT_ROOT_DIR,
-        "Moves every path that is not written absolute in this file, the defaults included, so that a whole "
-        "installation fits below one folder.",
+        "Moves every path that is not absolute in this file, the defaults included, so that a complete installation "
+        "fits below one folder.",
         FilePath(absolute=True),
     )
     master: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
@@ -58,7 +60,7 @@ class MinionConfig:
     )
     port: int = option(
         4515,
-        "The TCP port of the masters that are written without one.",
+        "The TCP port of masters that are listed without one.",
         IntegerKind(1, PORT_MAX),
     )
     id: str = option(
@@ -74,31 +76,31 @@ class MinionConfig:
     )
     trust_on_first_use: bool = option(
         False,
-        "Whether a minion that knows no fleet yet takes the first one that answers. Whoever controls the "
-        "network at that moment can then command this machine; prefer a join token or `fleet`.",
+        "Whether a minion without a known fleet accepts the first one that answers. An attacker who controls the "
+        "network at that time can then command this machine; prefer a join token or `fleet`.",
         FlagKind(),
     )
     join_token: str = option(
         "",
-        "A token that `saltlite key token create` printed: it names the fleet, and the master accepts the "
-        "key of this minion by it. Give it here, with the file readable by root only, or in join_token_file.",
+        "A token from `saltlite key token create`. It names the fleet, and the master accepts the minion's key "
+        "because of it. If it is set here, this file must be readable by root only; otherwise use join_token_file.",
         TextKind(check=_check_token),
         secret=True,
     )
     join_token_file: str = option(
         "",
-        "A file that holds the join token.",
+        "A file with the join token.",
         FilePath(may_be_empty=True),
     )
     user: str = option(
         "saltlite",
-        "The user of the process that talks to the network when the minion is started as root. Jobs still "
-        "run as root. Started by anybody else, the minion stays that user.",
+        "The user of the process that talks to the network when the minion is started as root. Jobs still run as "
+        "root. Started by another user, the minion ignores this option.",
         TextKind(required=True),
     )
     pki_dir: str = option(
         "/etc/saltlite/pki/minion",
-        "The folder of the minion's own key and of the fleet that it has pinned.",
+        "The folder of the minion's key and of the fleet that it has pinned.",
         FilePath(),
     )
     data_dir: str = option(
@@ -108,7 +110,7 @@ class MinionConfig:
     )
     cachedir: str = option(
         "/var/cache/saltlite/minion",
-        "The folder of what can be made again, such as files from the master.",
+        "The folder of data that can be created again, such as files from the master.",
         FilePath(),
     )
     log_level: str = option(
@@ -123,242 +125,241 @@ class MinionConfig:
     )
     grains: dict[str, Any] = option(  # noqa: RUF009 - a fresh copy for each configuration
         {},
-        "Grains of this minion that are set by hand. They win over those that are found.",
+        "Additional grains of this minion. They override collected ones.",
         AnyMap(),
     )
     module_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],
-        "Folders with more plug-ins of every type, each type in its own folder (modules or _modules, utils or _utils "
-        "...); the last one that has a file of a name wins.",
+        "Folders with more plug-ins of every type, one subfolder per type (modules or _modules, utils or _utils ...). "
+        "The last folder that has a file wins.",
         FilePaths(),
     )
     extension_modules: str = option(
         "/var/cache/saltlite/minion/extmods",
-        "A folder with more plug-ins of every type, each type in its own folder (modules, grains ...). This is where "
-        "saltutil.sync_all puts those of the master; '' for none.",
+        "A folder with more plug-ins of every type, one subfolder per type (modules, grains ...), where "
+        "saltutil.sync_all stores those of the master; '' for none.",
         FilePath(may_be_empty=True),
     )
     file_roots: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
         {},
-        "The folders of files, by environment, that `saltlite call` takes for those of a master; without any, "
-        "functions that need files fail there. Jobs always get the files of their master.",
+        "The folders of files, by environment, that `saltlite call` uses instead of a master's. Without them, "
+        "functions that need files fail there. Jobs always use the files of their master.",
         FileRootsKind(),
     )
     pillar_roots: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
         {},
-        "The folders of pillar files, by environment, of which `saltlite call` makes the pillar; without any it has "
-        "what minion_pillar_cache keeps, or none. Jobs always have the pillar of their master.",
+        "The folders of pillar files, by environment, from which `saltlite call` compiles the pillar. Without them it "
+        "uses the pillar of minion_pillar_cache, or none. Jobs always have the pillar of their master.",
         FileRootsKind(),
     )
     minion_pillar_cache: bool = option(
         False,
-        "Whether the last pillar of the master is kept in cachedir, where its owner alone can read it, so that "
-        "`saltlite call` has it. Pillar often holds secrets.",
+        "Whether the last pillar of the master is stored in cachedir, readable by its owner only, for `saltlite "
+        "call`. Pillars often contain secrets.",
         FlagKind(),
     )
     clean_dynamic_modules: bool = option(
         True,
-        "Whether a sync removes plug-ins from extension_modules that the master has no more.",
+        "Whether a sync removes plug-ins from extension_modules that the master no longer has.",
         FlagKind(),
     )
     extmod_whitelist: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
         {},
-        "The only plug-ins that a sync brings, by type: globs of their names, as in {modules: [plain, 'web*']}. A type "
-        "that is not named is not limited. The keyword of a sync takes the place of this.",
+        "The only plug-ins that a sync brings, by type: globs of their names, as in {modules: [plain, 'web*']}. Types "
+        "that are not named are not limited. The keyword of a sync overrides this option.",
         GlobsByType(MINION_TYPES, whitelist=True),
     )
     extmod_blacklist: dict[str, list[str]] = option(  # noqa: RUF009 - as above
         {},
-        "Plug-ins that a sync does not bring, by type, as extmod_whitelist has them.",
+        "Plug-ins that a sync does not bring, by type, written as in extmod_whitelist.",
         GlobsByType(MINION_TYPES, whitelist=False),
     )
     extmod_empty: bool = option(
         False,
-        "Whether a sync may remove every plug-in of a type because the whitelist and blacklist leave out all that "
-        "the master has. Otherwise it fails and removes nothing.",
+        "Whether a sync may remove every plug-in of a type because the whitelist and the blacklist exclude all that "
+        "the master has. If false, such a sync fails and removes nothing.",
         FlagKind(),
     )
     salt_compat: str = option(
         "auto",
-        "What is made of Salt's own execution modules, grains and outputters, and of the saltext-* extensions: auto "
-        "loads them below everything else where they are installed beside saltlite, off never does.",
+        "Whether Salt's execution modules, grains and outputters, and the saltext-* extensions, are used: auto loads "
+        "them, with the lowest precedence, if they are installed beside saltlite; off never does.",
         Choice(("auto", "off")),
     )
     providers: dict[str, str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         {},
-        "Which module serves a virtual module where several could, as in {pkg: yumpkg}.",
-        TextMap(),
+        "Which module provides a virtual module if several could, as in {pkg: yumpkg}.",
+        MapOf(TextKind(required=True), "a map from text to text"),
     )
     disable_modules: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],
-        "Execution modules that are not loaded on this minion, whoever asks for them.",
+        "Execution modules that are never loaded on this minion.",
         Texts(),
     )
     smi_mode: str = option(
         "observe",
-        "What is made of the interfaces of virtual modules: observe reports differences, enforce puts calls into the "
-        "words of the module that provides a name, off does not look at interfaces.",
+        "How the interfaces of virtual modules are applied: observe reports differences, enforce translates calls to "
+        "the signature of the module that provides a name, off ignores interfaces.",
         Choice(("observe", "enforce", "off")),
     )
     smi_returns: str = option(
         "log",
-        "What becomes of a return that lacks what its interface promises: log warns, fill adds what is missing, "
-        "strict fails the call, off does not look.",
+        "What happens to a return without a part that its interface promises: log warns, fill adds the missing part, "
+        "strict fails the call, off does not check.",
         Choice(("log", "fill", "strict", "off")),
     )
     whitelist_modules: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],
-        "The only execution modules that jobs may call here, as in [test, pkg]; empty means all. Modules still call "
-        "each other, so this limits what is asked for, and not what happens.",
+        "The only execution modules that jobs may call here, as in [test, pkg]; empty means all. Modules may still "
+        "call each other, so this limits requests, and not their effects.",
         Texts(),
     )
     job_processes: str = option(
         "reuse",
-        "Whether the process of a job that called only functions which ship with saltlite may run the next one: reuse, "
-        "when it is found to be as it was before the job, or fresh, a new process for every job.",
+        "Whether a job process may run the next job if its job called only functions that ship with saltlite: reuse, "
+        "if the process is verified to be unchanged, or fresh, a new process for every job.",
         Choice(("reuse", "fresh")),
     )
     module_executors: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [DIRECT],
         "The executors that functions are called through, one after the other until one has a result: direct_call "
-        "calls; splay waits, audit notes the call, nice and timeout limit it, and all four pass it on; sudo has "
-        "another user call it; dry tells what would be called. Own ones are synced from _executors.",
+        "calls; splay waits, audit logs the call, nice and timeout limit it, and all four pass it on; sudo calls as "
+        "another user; dry reports what would be called. Custom ones are synced from _executors.",
         Texts(or_text=True),
     )
     executors_allowed: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [DIRECT, "splay"],
-        "The executors that may be asked for in the place of module_executors, besides those that stand there. Those "
-        "of audit, nice, sudo and timeout that stand there stay, whatever is asked for.",
+        "The executors that jobs may request instead of module_executors, besides those in module_executors. If "
+        "audit, nice, sudo or timeout are in module_executors, they always apply.",
         Texts(),
     )
     splaytime: float = option(
         300.0,
-        "The longest that the executor splay waits: how long within that time follows from the id of the target, so it "
-        "is the same each time. Who asks for splay may say another time.",
+        "The longest time that the executor splay waits. The time within that limit is derived from the id of the "
+        "target, so it is the same each time. Jobs may request another splaytime.",
         Duration(0.001, 365 * DAY),
     )
     splay_max: float = option(
         3600.0,
-        "The longest splaytime that may be asked for.",
+        "The longest splaytime that jobs may request.",
         Duration(0.001, 365 * DAY),
     )
     sudo_user: str = option(
         "",
-        "The user who calls functions in the place of the minion's own, by the program sudo; empty for none. With it "
-        "the executor sudo stands wherever direct_call would. Functions of resources are then refused, and salt:// is "
-        "not there.",
+        "The user who calls functions instead of the minion's own user, by the program sudo; empty for none. If it is "
+        "set, the executor sudo replaces direct_call, functions of resources are refused, and salt:// is not "
+        "available.",
         TextKind(),
     )
     call_timeout: float = option(
         0.0,
-        "The longest that one function may run under the executor timeout. Who asks for it may say less. 0 means no "
-        "limit.",
+        "The longest that one function may run under the executor timeout. Jobs may request less. 0 means no limit.",
         Duration(0.0, 365 * DAY),
     )
     nice_level: int = option(
         10,
-        "The priority of functions under the executor nice: 19 is the least. Who asks for it may say more.",
+        "The priority of functions under the executor nice: 19 is the lowest. Jobs may request a higher number.",
         IntegerKind(0, 19),
     )
     nice_idle_io: bool = option(
         False,
-        "Whether functions under the executor nice read and write only while nobody else does.",
+        "Whether functions under the executor nice read and write only while no other process does.",
         FlagKind(),
     )
     nice_memory: int = option(
         0,
-        "The most memory that a process of a function may ask for under the executor nice; 0 means no limit.",
+        "The most memory that a process of a function may allocate under the executor nice; 0 means no limit.",
         IntegerKind(0, 2**50),
         unit="bytes",
     )
     audit_file: str = option(
         "/var/log/saltlite/minion-audit",
-        "The file to which the executor audit adds one line of JSON a call, before it is made.",
+        "The file to which the executor audit appends one line of JSON per call, before the call.",
         FilePath(),
     )
     audit_arguments: bool = option(
         False,
-        "Whether the executor audit writes down what functions are called with, and not only the names of keyword "
-        "arguments. What is named like a secret is left out; there may be others among them.",
+        "Whether the executor audit logs all arguments of calls, and not only the names of keyword arguments. "
+        "Arguments that are named like a secret are omitted; others may contain secrets.",
         FlagKind(),
     )
     minion_blackout: bool = option(
         False,
-        "Whether this minion refuses jobs, but for saltutil.refresh_pillar and those in minion_blackout_whitelist. The "
-        "same words work in its grains and its pillar. `saltlite call` is not refused.",
+        "Whether this minion refuses jobs, except for saltutil.refresh_pillar and functions in "
+        "minion_blackout_whitelist. Both may also be set in its grains and its pillar. `saltlite call` is not refused.",
         FlagKind(),
     )
     minion_blackout_whitelist: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],
-        "The functions that jobs may run all the same while minion_blackout is set here, as in [test.ping].",
+        "The functions that jobs may run while minion_blackout is set here, as in [test.ping].",
         Texts(),
     )
     utils_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],
-        "Folders with more files whose functions modules reach as __utils__; the last one that has a file of a name "
-        "wins.",
+        "Folders with more files whose functions modules reach as __utils__. The last folder that has a file wins.",
         FilePaths(),
     )
     outputter_dirs: list[str] = option(  # noqa: RUF009 - as above
         [],
-        "Folders with more outputters, for --out of `saltlite call`; asked after module_dirs and extension_modules.",
+        "Folders with more outputters, for --out of `saltlite call`, searched after module_dirs and extension_modules.",
         FilePaths(),
     )
     enable_zip_modules: bool = option(
         False,
-        "Whether a .zip archive in a folder of plug-ins is one: a folder with its own name and an __init__.py.",
+        "Whether a .zip archive in a folder of plug-ins is loaded: it has one folder with its own name and an "
+        "__init__.py.",
         FlagKind(),
     )
     cython_enable: bool = option(
         False,
-        "Whether a .pyx file in a folder of plug-ins is one. Cython and a C compiler must be installed; what is "
-        "compiled is kept in cachedir.",
+        "Whether a .pyx file in a folder of plug-ins is loaded. Cython and a C compiler must be installed; compiled "
+        "modules are stored in cachedir.",
         FlagKind(),
     )
     run_timeout: float = option(
         0.0,
-        "The longest that any job may run here, whatever the command line asked for; 0 means no limit.",
+        "The longest that a job may run here, regardless of the command line; 0 means no limit.",
         Duration(0.0, 365 * DAY),
     )
     jobs_max: int = option(
         JOBS_RUNNING_PER_MINION,
-        "How many jobs run at once; others wait for their turn.",
+        "How many jobs run at once; others wait in the queue.",
         IntegerKind(1, 1000),
         unit="jobs",
     )
     resource_pillar_key: str = option(
         RESOURCE_PILLAR_KEY,
-        "The key of the pillar that declares the resources of this minion: a map from resource types to what each of "
-        "them wants to know.",
+        "The key of the pillar that declares the resources of this minion: a map from resource types to their "
+        "settings.",
         TextKind(),
     )
     resource_workers: int = option(
         32,
         "How many resources of one type are called at once.",
-        IntegerKind(1, 1000),
+        _RESOURCES_AT_ONCE,
         unit="calls",
     )
     resource_type_limits: dict[str, int] = option(  # noqa: RUF009 - a fresh copy for each configuration
         {},
         "Lower limits for single resource types, as in {ssh: 8}.",
-        WholeMap(IntegerKind(1, 1000)),
+        MapOf(_RESOURCES_AT_ONCE, f"a map from text to {_RESOURCES_AT_ONCE.wants()}"),
     )
     resource_timeout: float = option(
         60.0,
-        "How long one call of one resource may take, where its type names no other limit; after that it is reported "
-        "as timed out, and its answer is not waited for. 0 means no limit.",
+        "How long one call of one resource may take, unless its type sets another limit. Then the resource is "
+        "reported as timed out, and its answer is ignored. 0 means no limit.",
         Duration(0.0, DAY),
     )
     return_max: int = option(
         RETURN_MAX,
-        "The largest return that travels to the master. Of a larger one the first part is sent, and says so.",
+        "The largest return that is sent to the master. A larger one is cut, with a notice.",
         IntegerKind(RETURN_MAX_LEAST, RETURN_MAX),
         unit="bytes",
     )
     kept_returns_max: int = option(
         256 * 1024 * 1024,
-        "How much room returns that were too large to travel may take on this minion, for `saltlite job fetch`; "
-        "the oldest go first. 0 keeps none.",
+        "The disk space of returns that were too large to send, on this minion, for `saltlite job fetch`; the oldest "
+        "are deleted first. 0 stores none.",
         IntegerKind(0, 2**40),
         unit="bytes",
     )

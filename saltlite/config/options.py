@@ -1,7 +1,7 @@
-"""One descriptor an option, declared on the field that holds its value.
+"""The descriptors of options, each declared on the dataclass field of its value, and the kinds of values.
 
-Everything that is said about an option is said there, and the loader, the messages and the samples are made
-from it: an option cannot be documented and not read, or read and not documented.
+The loader, the messages and the sample files are all derived from the descriptors, so that every option is documented,
+and every documented option is read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from saltlite.config.paths import DEFAULT_ROOT_DIR, default_under, given_under, require_path
 from saltlite.config.values import (
@@ -38,7 +38,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class MisfitError(ConfigError):
-    """`written` is not what the option takes; `detail` is a sentence that says more than `wants()` does."""
+    """`written` is not a value of the option; `detail` is a more specific sentence than `wants()`."""
 
     def __init__(self, written: Written, detail: str = "") -> None:
         super().__init__(detail)
@@ -47,20 +47,20 @@ class MisfitError(ConfigError):
 
 
 class OptionKind(Protocol[T]):
-    """What the values of an option look like."""
+    """The values of an option."""
 
     def wants(self) -> str:
-        """What the option takes, as it goes on after "takes"."""
+        """What the option takes: the end of a sentence with "takes"."""
 
     def read(self, written: Written) -> T:
-        """The value that the file gives. Raises MisfitError."""
+        """The value in a file. Raises MisfitError."""
 
     def spell(self, value: T) -> str:
-        """The value in YAML, on one line, such that `read` gives it back."""
+        """The value as one line of YAML, which `read` parses to the same value."""
 
 
 def quote(text: str) -> str:
-    """Text as a YAML scalar: plain where that is read back as the same text, else in single quotes."""
+    """Text as a YAML scalar: plain if it parses to the same text, otherwise in single quotes."""
     if _PLAIN.fullmatch(text) and resolve(text) == text:
         return text
     doubled = text.replace("'", "''")
@@ -73,7 +73,7 @@ def _text_of(written: Written) -> str:
     if not written.quoted and isinstance(resolve(written.text), bool | None):
         raise MisfitError(written, f"{written.text} is not text here; put it in quotes if it is meant as text")
     if _CONTROL.search(written.text):
-        raise MisfitError(written, "it holds a line break or another control character")
+        raise MisfitError(written, "it contains a line break or another control character")
     return written.text
 
 
@@ -165,8 +165,8 @@ class Duration:
     """A length of time, in seconds.
 
     `salt_unit` is the unit in which Salt counts the option of the same name, where that is not the second: `h` or `m`.
-    A number without a unit is then refused below one such unit: `keep_jobs: 24` in a file that comes from Salt must not
-    delete after 24 seconds what was to stay for a day.
+    A number without a unit is then refused below one such unit: `keep_jobs: 24` in a file written for Salt must not
+    delete jobs after 24 seconds instead of a day.
     """
 
     minimum: float
@@ -209,7 +209,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class FilePath:
-    """The path of a file or folder; `root_dir` moves it unless it is written absolute."""
+    """The path of a file or folder; `root_dir` moves it unless it is absolute."""
 
     may_be_empty: bool = False
     absolute: bool = False
@@ -235,6 +235,18 @@ class FilePath:
         return quote(value)
 
 
+def _items(written: Written) -> tuple[Written, ...]:
+    if not isinstance(written, Sequence):
+        raise MisfitError(written)
+    return written.items
+
+
+def _pairs(written: Written) -> tuple[tuple[Scalar, Written], ...]:
+    if not isinstance(written, Map):
+        raise MisfitError(written)
+    return written.pairs
+
+
 def _spell_list(values: list[str]) -> str:
     return f"[{', '.join(quote(value) for value in values)}]"
 
@@ -247,9 +259,7 @@ class FilePaths:
         return "a list of paths"
 
     def read(self, written: Written) -> list[str]:
-        if not isinstance(written, Sequence):
-            raise MisfitError(written)
-        return [FilePath().read(item) for item in written.items]
+        return [FilePath().read(item) for item in _items(written)]
 
     def spell(self, value: list[str]) -> str:
         return _spell_list(value)
@@ -263,11 +273,8 @@ class FileRootsKind:
         return "a map from environments to lists of folders"
 
     def read(self, written: Written) -> dict[str, list[str]]:
-        if not isinstance(written, Map):
-            raise MisfitError(written)
-        return {
-            TextKind(check=parse_env, required=True).read(key): FilePaths().read(value) for key, value in written.pairs
-        }
+        env = TextKind(check=parse_env, required=True)
+        return {env.read(key): FilePaths().read(value) for key, value in _pairs(written)}
 
     def spell(self, value: dict[str, list[str]]) -> str:
         return f"{{{', '.join(f'{quote(env)}: {_spell_list(folders)}' for env, folders in value.items())}}}"
@@ -275,7 +282,7 @@ class FileRootsKind:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """A list of texts; `or_text`: a single text may stand in the place of one of one."""
+    """A list of texts; with `or_text`, also a single text."""
 
     or_text: bool = False
 
@@ -285,9 +292,7 @@ class Texts:
     def read(self, written: Written) -> list[str]:
         if self.or_text and isinstance(written, Scalar):
             return [TextKind(required=True).read(written)]
-        if not isinstance(written, Sequence):
-            raise MisfitError(written)
-        return [TextKind(required=True).read(item) for item in written.items]
+        return [TextKind(required=True).read(item) for item in _items(written)]
 
     def spell(self, value: list[str]) -> str:
         return _spell_list(value)
@@ -295,7 +300,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """One `host[:port]` or a list of them; always a list once it is read."""
+    """One `host[:port]` or a list of them; the value is always a list."""
 
     def wants(self) -> str:
         return "host[:port], or a list of them"
@@ -316,90 +321,55 @@ class Addresses:
 
 
 @dataclass(frozen=True, slots=True)
-class TextMap:
-    """A map from text to text."""
+class TextOrTexts:
+    """One text, or a list of texts, which stays a list."""
 
     def wants(self) -> str:
-        return "a map from text to text"
+        return "text or a list of texts"
 
-    def read(self, written: Written) -> dict[str, str]:
-        if not isinstance(written, Map):
-            raise MisfitError(written)
-        return {key.text: TextKind(required=True).read(value) for key, value in written.pairs}
+    def read(self, written: Written) -> str | list[str]:
+        return TextKind(required=True).read(written) if isinstance(written, Scalar) else Texts().read(written)
 
-    def spell(self, value: dict[str, str]) -> str:
-        return f"{{{', '.join(f'{quote(k)}: {quote(v)}' for k, v in value.items())}}}"
+    def spell(self, value: str | list[str]) -> str:
+        return quote(value) if isinstance(value, str) else _spell_list(value)
 
 
 @dataclass(frozen=True, slots=True)
-class WholeMap:
-    """A map from text to whole numbers, each as `each` takes it."""
+class MapOf(Generic[T]):
+    """A map from text to values of one kind."""
 
-    each: IntegerKind
-
-    def wants(self) -> str:
-        return f"a map from text to {self.each.wants()}"
-
-    def read(self, written: Written) -> dict[str, int]:
-        if not isinstance(written, Map):
-            raise MisfitError(written)
-        return {key.text: self.each.read(value) for key, value in written.pairs}
-
-    def spell(self, value: dict[str, int]) -> str:
-        return f"{{{', '.join(f'{quote(k)}: {v}' for k, v in value.items())}}}"
-
-
-@dataclass(frozen=True, slots=True)
-class TextLists:
-    """A map from text to lists of texts; `or_text`: a single text may stand in the place of a list."""
-
-    or_text: bool = False
+    each: OptionKind[T]
+    wanted: str
+    """What `wants` returns."""
 
     def wants(self) -> str:
-        return "a map from text to text or lists of texts" if self.or_text else "a map from text to lists of texts"
+        return self.wanted
 
-    def read(self, written: Written) -> dict[str, str | list[str]]:
-        if not isinstance(written, Map):
-            raise MisfitError(written)
-        return {key.text: self._value(value) for key, value in written.pairs}
+    def read(self, written: Written) -> dict[str, T]:
+        return {key.text: self.each.read(value) for key, value in _pairs(written)}
 
-    def spell(self, value: Mapping[str, str | list[str]]) -> str:
-        texts = {key: quote(one) if isinstance(one, str) else _spell_list(one) for key, one in value.items()}
-        return f"{{{', '.join(f'{quote(key)}: {text}' for key, text in texts.items())}}}"
-
-    def _value(self, written: Written) -> str | list[str]:
-        if self.or_text and isinstance(written, Scalar):
-            return TextKind(required=True).read(written)
-        return Texts().read(written)
+    def spell(self, value: Mapping[str, T]) -> str:
+        return f"{{{', '.join(f'{quote(key)}: {self.each.spell(one)}' for key, one in value.items())}}}"
 
 
 @dataclass(frozen=True, slots=True)
 class AnyMap:
-    """A map from text to whatever YAML can say."""
+    """A map from text to any YAML value. `check` raises UsageError for a wrong map."""
+
+    wanted: str = "a map"
+    check: Callable[[dict[str, Any]], object] | None = None
 
     def wants(self) -> str:
-        return "a map"
+        return self.wanted
 
     def read(self, written: Written) -> dict[str, Any]:
-        if not isinstance(written, Map):
-            raise MisfitError(written)
-        return {key.text: value_of(value) for key, value in written.pairs}
-
-    def spell(self, value: dict[str, Any]) -> str:
-        return json.dumps(value, ensure_ascii=False)
-
-
-@dataclass(frozen=True, slots=True)
-class MapOfMaps:
-    """A map from text to maps of whatever YAML can say."""
-
-    def wants(self) -> str:
-        return "a map from names to maps"
-
-    def read(self, written: Written) -> dict[str, Any]:
-        if not isinstance(written, Map):
-            raise MisfitError(written)
-        return {key.text: AnyMap().read(value) for key, value in written.pairs}
+        values = {key.text: value_of(value) for key, value in _pairs(written)}
+        if self.check is not None:
+            try:
+                self.check(values)
+            except UsageError as error:
+                raise MisfitError(written, str(error)) from error
+        return values
 
     def spell(self, value: dict[str, Any]) -> str:
         return json.dumps(value, ensure_ascii=False)
@@ -416,10 +386,8 @@ class GlobsByType:
         return f"a map from types of plug-ins to lists of globs, as in {EXAMPLE}"
 
     def read(self, written: Written) -> dict[str, list[str]]:
-        if not isinstance(written, Map):
-            raise MisfitError(written)
         found = {}
-        for key, value in written.pairs:
+        for key, value in _pairs(written):
             try:
                 kind = known_type(key.text, self.types)
             except UsageError as error:
@@ -431,8 +399,7 @@ class GlobsByType:
         return found
 
     def spell(self, value: dict[str, list[str]]) -> str:
-        lists = (f"{kind}: [{', '.join(quote(glob) for glob in globs)}]" for kind, globs in value.items())
-        return f"{{{', '.join(lists)}}}"
+        return f"{{{', '.join(f'{kind}: {_spell_list(globs)}' for kind, globs in value.items())}}}"
 
 
 _METADATA_KEY = "saltlite.option"
@@ -440,7 +407,7 @@ _METADATA_KEY = "saltlite.option"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What is known about one option; `default` is the value before `root_dir` moves it."""
+    """One option; `default` is the value before `root_dir` moves it."""
 
     name: str
     default: Any
@@ -487,10 +454,10 @@ def options_of(config_class: type[Any]) -> dict[str, Option]:
 
 
 def assemble(config_class: type[T], given: Mapping[str, Any]) -> T:
-    """A configuration from the values that were given (fields of the class); the rest are defaults.
+    """A configuration with the given values (fields of the class), and the defaults of all others.
 
-    This is where `root_dir` moves paths: default paths and given relative ones are below it, given absolute
-    ones stay. The empty path means "none" and stays empty.
+    `root_dir` moves default paths and given relative ones below it; given absolute ones stay. The empty path means
+    "none" and stays empty.
     """
     values = dict(given)
     root_dir = values.get("root_dir", DEFAULT_ROOT_DIR)
@@ -510,14 +477,14 @@ def assemble(config_class: type[T], given: Mapping[str, Any]) -> T:
 
 
 def opts_of(config: MasterConfig | MinionConfig, name: str) -> dict[str, Any]:
-    """Every option that is no secret, module configuration, a minion's `conf_file`, and `id`, which is `name`."""
+    """All options except secrets, the module configuration, a minion's `conf_file`, and `id`, which is `name`."""
     values = {option: getattr(config, option) for option, known in options_of(type(config)).items() if not known.secret}
     own = {"conf_file": conf_file} if (conf_file := getattr(config, "conf_file", "")) else {}
     return {**values, **getattr(config, "module_config", {}), **own, "id": name}
 
 
 def shown_opts(config: MasterConfig | MinionConfig, name: str) -> dict[str, Any]:
-    """The same for somebody to read: what stands in them below a name like that of a secret is hidden, at any depth."""
+    """`opts_of` for display: values below a key that is named like a secret are hidden, at any depth."""
     return {option: _shown(value) for option, value in opts_of(config, name).items()}
 
 

@@ -1,6 +1,6 @@
-"""Where configuration lives and how `root_dir` moves paths; cheap enough for the CLI's hot path.
+"""The locations of configuration files, and how `root_dir` moves paths. Used by the full loader and the fast reader.
 
-The full loader and the fast reader both take these rules from here, so that they cannot disagree.
+The import must stay cheap: it is on the CLI's hot path.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ DEFAULT_SOCK_DIR = "/run/saltlite/master"
 SOCKET_NAME = "master.ipc"
 
 FILE_BYTES_MAX = 1024 * 1024
-"""A larger configuration file is refused: it is something else, copied to the wrong place."""
+"""A larger configuration file is refused: it must be some other file in the wrong place."""
 
 SOCKET_PATH_BYTES_MAX = 107
-"""Linux keeps 108 bytes for the address of a Unix socket, and one is the closing NUL (unix(7))."""
+"""Linux has 108 bytes for the address of a Unix socket, including the final NUL (unix(7))."""
 
 
 def default_under(root_dir: str, path: str) -> str:
-    """A default path, moved under `root_dir`. The empty path means "none" and stays empty."""
+    """A default path, moved below `root_dir`. The empty path means "none" and stays empty."""
     return os.path.join(root_dir, path.lstrip("/")) if path else ""
 
 
 def given_under(root_dir: str, path: str) -> str:
-    """A path that an operator wrote: absolute ones stay as they are, others are below `root_dir`."""
+    """A path from a file: an absolute one is unchanged, others are below `root_dir`."""
     return path if path.startswith("/") else default_under(root_dir, path)
 
 
@@ -40,9 +40,9 @@ def is_url(text: str) -> bool:
 
 
 def require_path(text: str) -> str:
-    """The text, where a path is meant. Raises UsageError for a URL, which would be a folder of that name.
+    """The text, which should be a path. Raises UsageError for a URL, which would create a folder of that name.
 
-    A URL may have a password in it, so only the path of a file:// is repeated.
+    A URL may contain a password, so only the path of a file:// is repeated.
     """
     if not is_url(text):
         return text
@@ -50,7 +50,7 @@ def require_path(text: str) -> str:
     way_out = (
         f"write {rest[:80]}" if scheme.lower() == "file" and rest.startswith("/") else "write the path of a file here"
     )
-    raise UsageError(f"a path is needed, and a URL ({scheme[:20]}://...) is written there; {way_out}")
+    raise UsageError(f"a path is needed, not a URL ({scheme[:20]}://...); {way_out}")
 
 
 def master_socket(sock_dir: str) -> str:
@@ -59,16 +59,16 @@ def master_socket(sock_dir: str) -> str:
 
 
 def socket_path_fits(path: str) -> bool:
-    """Whether the kernel can take `path` as the address of a Unix socket."""
+    """Whether `path` is short enough for the address of a Unix socket."""
     return len(os.fsencode(path)) <= SOCKET_PATH_BYTES_MAX
 
 
 def config_files(config_dir: str, name: str) -> list[str]:
     """The files to read for `name` (`master`, `minion`), first to last: `DIR/name`, then `DIR/name.d/*.conf`.
 
-    Files of the folder are in the order of their names, hidden ones left out. The main file may be absent
-    from the default folder only; from a folder that somebody named it is listed, so that reading it fails.
-    Raises OSError when the `.d` folder is there and cannot be listed.
+    Files of the `.d` folder are in the order of their names, without hidden ones. The main file may be missing in the
+    default folder only; in any other folder it is listed, so that reading it fails. Raises OSError if the `.d` folder
+    exists and cannot be listed.
     """
     main = os.path.join(config_dir, name)
     is_default = os.path.normpath(config_dir) == DEFAULT_CONFIG_DIR
@@ -85,8 +85,8 @@ def config_files(config_dir: str, name: str) -> list[str]:
 def read_config_file(path: str) -> bytes:
     """The content of a configuration file.
 
-    Raises OSError, with EINVAL for what is not a regular file (a folder, or a pipe, which would block the
-    daemon for ever), and EFBIG for more than FILE_BYTES_MAX bytes.
+    Raises OSError, with EINVAL for anything but a regular file (a pipe would block the daemon), and EFBIG for more than
+    FILE_BYTES_MAX bytes.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:

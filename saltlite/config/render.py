@@ -1,7 +1,7 @@
-"""The sample files, made from the option descriptors: `python -m saltlite.config.render [FOLDER]`.
+"""Renders the sample files from the option descriptors: `python -m saltlite.config.render [FOLDER]`.
 
-Every line that starts with `#` and a space is prose; a line that starts with `#` and a name is an option
-with its default, which can be uncommented as it stands.
+Lines that start with `#` and a space are prose; a line that starts with `#` and a name is an option with its default,
+ready to be uncommented.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WIDTH = 80
 _HEADER = """\
 The configuration of the saltlite {name}, with every option and its default. The {name} also reads \
 {name}.d/*.conf beside this file, in the order of their names; the last file that sets an option wins, and \
-lists and maps are replaced whole. Unknown options and wrong values stop the {name} with their line. \
+lists and maps are replaced, not merged. Unknown options and wrong values stop the {name} with their line. \
 Environment variables are not read."""
 
 _CLOUD_HEADER = """\
@@ -37,8 +37,8 @@ One option has a dot: the fields of machines that -S shows. A field of a map is 
 _SELECTION_LINE = "query.selection: [id, state, public_ips, private_ips]"
 
 _MODULES = """\
-Keys with a dot configure execution modules: the name of the module, a dot, and what the module looks for. \
-They are passed on as they are, whatever their values. The test module has these for trying it out:"""
+Keys with a dot configure execution modules: the name of the module, a dot, and a name that the module reads. \
+Their values are passed on unchanged. The test module has these as an example:"""
 
 _MODULE_LINES = ("test.foo: some text", "test.bar: [1, 2, 3]", "test.baz: {spam: eggs}")
 
@@ -73,7 +73,7 @@ def _describe(one: Option) -> list[str]:
 
 
 def _prose(text: str) -> list[str]:
-    # Options are at most `a_long_name: value`, so prose that is broken anywhere never looks like one.
+    # Prose starts with "# ", so that it cannot be mistaken for an option.
     return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
 
 

@@ -1,8 +1,7 @@
-"""YAML text to the tree of what was written, from the events of the parser.
+"""Parses YAML text into a tree with positions, from the events of the YAML parser.
 
-The tree is built here rather than by `yaml.compose`, because that one recurses once a level in C (a file of
-brackets ends the process) and lets later keys replace earlier ones. Aliases are allowed up to a limit; tags
-and merge keys are refused, and so is a second document.
+`yaml.compose` is not used: it recurses in C for every level, so that a file of brackets crashes the process, and lets
+later keys replace earlier ones. Aliases are allowed up to a limit; tags, merge keys and second documents are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ except ImportError:  # PyYAML was built without libyaml: slower, and reads the s
     from yaml import SafeLoader as _Loader  # type: ignore[assignment] # both have the parser's interface
 
 DEPTH_MAX = 32
-"""Levels of lists and maps in one another, the top level included."""
+"""Levels of nested lists and maps, including the top level."""
 
 ALIASED_VALUES_MAX = 1000
 """Values that aliases (`*name`) may add to one file, so that a few lines cannot become gigabytes."""
@@ -32,12 +31,12 @@ _HINTS = {
     "alphabetic or numeric character": " (text that begins with * or & needs quotes around it)",
     "cannot start any token": " (text that begins with @, ` or % needs quotes around it)",
 }
-"""What most often is behind a problem that one of the two parsers tells of, by words of it."""
+"""Words in a problem of either parser -> its most likely cause."""
 _NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class PlacedError(ConfigError):
-    """A problem at one position of a file that the caller knows."""
+    """A problem at one position of a file."""
 
     def __init__(self, where: Where, sentence: str) -> None:
         super().__init__(sentence)
@@ -66,9 +65,9 @@ class _Anchored:
 
 
 def parse(content: bytes) -> tuple[Written | None, list[PlacedError]]:
-    """The one document in `content` (None when it is empty) and its duplicate keys.
+    """The document in `content` (None if it is empty) and its duplicate keys.
 
-    Raises PlacedError for what cannot be read at all: not UTF-8, not YAML, or past one of the limits.
+    Raises PlacedError if it is not UTF-8 or YAML, or exceeds a limit.
     """
     text = _decode(content)
     tree = _Tree()
@@ -91,7 +90,7 @@ def _decode(content: bytes) -> str:
     if odd := _NOT_YAML.search(text):
         raise PlacedError(
             _position(text[: odd.start()]),
-            f"the character U+{ord(odd[0]):04X} may not stand in a YAML file; remove it",
+            f"the character U+{ord(odd[0]):04X} is not allowed in YAML; remove it",
         )
     return text
 
@@ -118,7 +117,7 @@ def _place(mark: Any) -> Where:
 
 
 class _Tree:
-    """Takes events and holds the tree that they describe."""
+    """Builds the tree from events."""
 
     def __init__(self) -> None:
         self.root: Written | None = None
@@ -182,7 +181,7 @@ class _Tree:
 
     def _check_depth(self, height: int, where: Where) -> None:
         if len(self._open) + height > DEPTH_MAX:
-            raise PlacedError(where, f"more than {DEPTH_MAX} lists and maps stand in one another here")
+            raise PlacedError(where, f"more than {DEPTH_MAX} lists and maps are nested here")
 
     def _remember(self, anchor: str | None, anchored: _Anchored) -> None:
         if anchor is not None:
@@ -207,7 +206,7 @@ class _Tree:
             parent.pairs[key.text] = (key, written)
             return
         line = parent.pairs[key.text][0].where.line
-        sentence = f"{key.text!r} stands twice, first in line {line}; remove one of them"
+        sentence = f"{key.text!r} occurs twice, first in line {line}; remove one of them"
         self.duplicates.append(PlacedError(key.where, sentence))
 
     def _key(self, written: Written) -> Scalar:

@@ -201,7 +201,7 @@ def _alternatives(expression: Expression) -> Iterable[Expression]:
 
 
 def _takes_long(expression: Expression) -> bool:
-    """Whether it is to be asked of few, after those that name minions."""
+    """Whether the term is evaluated after those that name minions, on fewer minions."""
     return not (isinstance(expression, Term) and expression.engine in _NAMING_MINIONS)
 
 
@@ -235,7 +235,7 @@ def _matcher(term: Term, fleet: Fleet, *, globs_take_resources: bool) -> Matcher
 
 
 def _query(term: Term, budget: Budget) -> DataQuery:
-    """The question of the term. Raises UsageError for one that has no answer."""
+    """The query of the term. Raises UsageError for an invalid one."""
     query = DataQuery(term.pattern, term.delimiter, term.engine in {Engine.GRAIN_PCRE, Engine.PILLAR_PCRE})
     key, delimiter, pattern = term.pattern.partition(term.delimiter)
     if not (key and delimiter):
@@ -249,23 +249,23 @@ def _query(term: Term, budget: Budget) -> DataQuery:
 
 @dataclass(frozen=True, slots=True)
 class TermTruth:
-    """What one term comes to."""
+    """The truth of one term."""
 
     place: WordPosition
     true: bool
     why: str
-    """What the term condition of it, `its id is 'web1'`, and whatever else is to be said."""
+    """The condition of the term, `its id is 'web1'`, with notes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a target comes to for one minion or resource."""
+    """Whether a target selects one minion or resource, and why."""
 
     id: TargetId
     owner: MinionId | None
     """The minion that manages it; None for a minion."""
     read_as: str
-    """The target as it was read, a compound target with its nodegroups written out."""
+    """The parsed target as a compound target, with expanded nodegroups."""
     terms: tuple[TermTruth, ...]
     selected: bool
     verdict: str

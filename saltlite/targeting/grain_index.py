@@ -1,8 +1,8 @@
-"""Which of many have what a question asks for: an inverted index over grains or pillar.
+"""An inverted index over grains or pillar: finds the ids whose data a query matches.
 
-It says of every question what `saltlite.targeting.subdict` says of each id's data, and asks that at most once for
-each different value. Values stay by top-level key; what a path leads to is turned round when it is first asked for,
-kept up from then on, and forgotten when others were asked for since and there is no more room.
+The result is that of `saltlite.targeting.subdict` for each id, but each distinct value is compared at most once. Values
+are stored by top-level key. The first query of a path inverts it into a view, which is then kept current, and dropped
+when memory is short and other views were used more recently.
 """
 
 from __future__ import annotations
@@ -21,53 +21,53 @@ from saltlite.targeting.subdict import STEPS_OF_A_VALUE, Subdict, value_text
 from saltlite.wire.codec import decode, encode
 
 OWN_COST = 2_000
-"""What a view costs that holds nothing: whoever asks for keys that nobody has makes no end of these."""
+"""The cost of an empty view: queries of keys that do not exist create any number of these."""
 
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _Key = TypeVar("_Key", str, str | int)
 
 
 class Path(NamedTuple):
-    """Pieces of a question, after the top-level key and before the pattern, and what joins them."""
+    """The pieces of a query between the top-level key and the pattern, and their delimiter."""
 
     pieces: tuple[str, ...]
     delimiter: str
 
     @classmethod
     def of(cls, pieces: tuple[str, ...], delimiter: str) -> Path:
-        """One path whatever the delimiter, where there is nothing to join."""
+        """The path of these pieces. Without pieces, the delimiter does not matter."""
         return cls(pieces, delimiter if pieces else "")
 
 
 @dataclass(slots=True)
 class PathEnds:
-    """Where a path ends in one value."""
+    """The ends of a path in one value."""
 
     texts: set[str] = field(default_factory=set)
-    """Of plain values, also those in lists."""
+    """The texts of plain values, including those in lists."""
     keys: set[str | int] = field(default_factory=set)
-    """Of maps."""
+    """The keys of maps."""
     reached: bool = False
-    """Whether it ends anywhere: empty maps and lists have neither."""
+    """Whether the path exists: empty maps and lists have neither texts nor keys."""
     steps: int = 1
-    """Values that were looked at on the way."""
+    """Visited values."""
 
 
 class PathWalk:
-    """The ways along a path."""
+    """Follows a path through nested values."""
 
     def __init__(self, path: Path) -> None:
         self.length = len(path.pieces)
         self.keys: list[list[tuple[int, str]]] = []
         self.positions: list[int | None] = []
         if path.pieces:
-            # Whatever the pattern is that follows: its place is all that counts here.
+            # An empty pattern, because only its place matters.
             asked = Subdict(DataQuery(path.delimiter.join((*path.pieces, "")), path.delimiter))
             self.keys = asked.keys[: self.length]
             self.positions = [asked.position(place) for place in range(self.length)]
 
     def ends(self, value: object) -> PathEnds:
-        """Where the path ends when it begins at this value."""
+        """The ends of the path in this value."""
         if type(value) is str:
             return PathEnds() if self.length else PathEnds({value}, reached=True)
         ends = PathEnds()
@@ -102,7 +102,7 @@ class PathWalk:
 
 
 def as_number(key: str) -> int | None:
-    """The number that a key may be as well."""
+    """The key as a number, if it is one."""
     return int(key) if _NUMBER.fullmatch(key) else None
 
 
@@ -114,33 +114,33 @@ def _under(found: Mapping[object, object], key: str) -> list[object]:
 
 
 class View:
-    """Ids by what a path leads to in their values. Alone under a text or a key, an id is not put into a set."""
+    """Ids by the texts and keys at the ends of a path. A single id is stored without a set."""
 
     def __init__(self, path: Path) -> None:
         self._steps = PathWalk(path)
         self._texts: dict[str, str | set[str]] = {}
         self._spelled: dict[str, set[str]] = {}
-        """Lower case -> those texts that are written otherwise."""
+        """Lower case -> the texts that differ from it."""
         self._keys: dict[str | int, str | set[str]] = {}
         self._empty: set[str] = set()
-        """Ids where the path ends, but at nothing that has a text or a key."""
+        """Ids where the path exists, but without texts or keys."""
         self.size = 0
-        """Ids that are held, each as often as it is."""
+        """Ids in the tables, counted as often as they occur."""
         self._characters = 0
-        """Of all texts."""
+        """Sum of the lengths of all texts."""
         self._longest = 0
-        """Characters of the longest text there has been."""
+        """Length of the longest text so far."""
 
     def cost(self) -> int:
-        """What the view costs in memory, in units of an id in a set."""
+        """The memory of the view, in units of an id in a set."""
         return OWN_COST + self.size + 4 * (len(self._texts) + len(self._keys))
 
     def ends(self, value: object) -> PathEnds:
-        """Where the view's path ends in that value."""
+        """The ends of the view's path in this value."""
         return self._steps.ends(value)
 
     def add(self, name: str, ends: PathEnds) -> None:
-        """Take up what `name` has."""
+        """Add `name` with these ends."""
         for text in ends.texts:
             if text not in self._texts:
                 self._characters += len(text)
@@ -155,7 +155,7 @@ class View:
             self._empty.add(name)
 
     def remove(self, name: str, ends: PathEnds) -> None:
-        """Forget what `name` had, which is this."""
+        """Remove `name`, which had these ends."""
         for text in ends.texts:
             _take(self._texts, text, name)
             if text not in self._texts:
@@ -168,7 +168,7 @@ class View:
         self._empty.discard(name)
 
     def collect(self, found: set[str], question: Subdict, place: int, *, regex: bool) -> None:
-        """Add to `found` the ids for which the rest of the question, from `place` on, holds here."""
+        """Add to `found` the ids for which the rest of the query, from `place` on, is true."""
         tail = question.tails[place]
         if tail == "*":
             found |= self._empty
@@ -226,19 +226,19 @@ def _gather(found: set[str], many: Iterable[str | Collection[str]]) -> None:
 
 
 INTERNED_MAX = 1024
-"""Different texts of one column that are looked for again; with more, all are forgotten."""
+"""Distinct texts of one column that are shared; beyond that, sharing starts again."""
 
 DENSE_FROM = 64
-"""Values of a column from which on it may become a list by number."""
+"""Number of values from which on a column may become a list."""
 
 DENSE_SHARE = 8
-"""A column becomes a list when at least one id of that many has a value: a list costs 8 bytes for every id."""
+"""A column becomes a list if at least one in so many ids has a value: a list costs 8 bytes for every id."""
 
 Cell: TypeAlias = str | bytes | int | float | None
 
 
 class _Absent:
-    """That an id has no value, which None would be."""
+    """Marks an id without a value, because None is a value."""
 
 
 ABSENT = _Absent()
@@ -251,12 +251,12 @@ _LIMITS = limits_of(*NAMES[RESOURCE_GRAINS])
 
 
 def value_of(cell: Cell) -> object:
-    """The value again."""
+    """The value of a cell."""
     return decode(cell, _LIMITS) if type(cell) is bytes else cell
 
 
 class Column:
-    """The cells of one top-level key by the numbers of ids, and the views that are made of them."""
+    """The cells of one top-level key by the number of the id, and the views of them."""
 
     __slots__ = ("_dense", "_interned", "_sparse", "count", "key", "nested", "views")
 
@@ -264,14 +264,14 @@ class Column:
         self.key = key
         self.count = 0
         self.nested = 0
-        """How many of the cells are msgpack: without any, no path leads deeper."""
+        """The number of cells with msgpack: without any, there are no deeper paths."""
         self.views: dict[Path, View] = {}
         self._sparse: dict[int, Cell] = {}
         self._dense: list[Cell | _Absent] | None = None
         self._interned: dict[str | bytes, str | bytes] = {}
 
     def put(self, number: int, name: str, value: object, room: int) -> None:
-        """Give `name`, which has that number of at most `room`, this value, which came out of a bank."""
+        """Set the value of `name`, which has this number out of `room`. The value comes from a bank."""
         cell: Cell = value if type(value) in _PLAIN else encode(value, _LIMITS)  # type: ignore[assignment]  # see _PLAIN
         dense = self._dense
         old: Cell | _Absent = ABSENT
@@ -297,7 +297,7 @@ class Column:
             dense[number] = cell
 
     def drop(self, number: int, name: str) -> None:
-        """Take the cell from `name`, which has that number, and has one."""
+        """Remove the cell of `name`, which has this number. The cell must exist."""
         if self._dense is None:
             self._replace(name, self._sparse.pop(number), ABSENT)
         else:
@@ -305,7 +305,7 @@ class Column:
             self._replace(name, old, ABSENT)
 
     def items(self) -> Iterator[tuple[int, Cell]]:
-        """The number of each id that has a cell, with it."""
+        """Each cell with the number of its id."""
         if self._dense is None:
             yield from self._sparse.items()
             return
@@ -314,9 +314,9 @@ class Column:
                 yield number, cell  # type: ignore[misc]  # ABSENT is the only one of its kind
 
     def make_view(self, path: Path, names: Sequence[str], budget: Budget) -> View:
-        """The view of that path, kept up from now on. `names` has the id of each number.
+        """Create the view of a path, which is kept current from now on. `names` are the ids by number.
 
-        Raises BudgetError when the ways through nested values are more than `budget` pays for; then there is none.
+        Raises BudgetError, without a view, if nested values exceed the budget.
         """
         view = View(path)
         known: dict[str | bytes, PathEnds] = {}
@@ -364,31 +364,31 @@ def _same(old: Cell | _Absent, new: Cell) -> bool:
 
 
 VIEWS_COST_MAX = 1_500_000
-"""What all views together may cost, in ids that they hold; a text or a key counts as four. The one that was asked for
-last is kept whatever it costs. A view of a million is some 50 MB."""
+"""Maximal cost of all views together; see `View.cost`. The most recently used view is always kept. A view of a million
+takes about 50 MB."""
 
 STEPS_OF_A_NEW_ROW = 30
-"""Steps of the budget for each id when a view is built."""
+"""Budget steps per id when a view is created."""
 
 STEPS_OF_AN_ID = 1 / 4
-"""Steps of the budget for each id that is found."""
+"""Budget steps per id in a result."""
 
 CELLS_PAID_AT_ONCE = 256
-"""Values that are compared before the next ones are paid for."""
+"""Values that are compared per charge to the budget."""
 
 SHAPES_MAX = 4096
-"""Different lists of top-level keys that are looked for again."""
+"""Distinct lists of top-level keys that are shared."""
 
 
 class GrainIndex:
-    """Ids with their data: maps of what msgpack has. One thread uses it."""
+    """Ids with their data, which are maps of msgpack types. It is not thread-safe."""
 
     def __init__(self) -> None:
         self._columns: dict[str | int, Column] = {}
         self._numbers: dict[str, int] = {}
         self._names: list[str] = []
         self._shapes: list[tuple[str | int, ...]] = []
-        """By number: the top-level keys that the id has."""
+        """By number: the top-level keys of the id."""
         self._free: list[int] = []
         self._known_shapes: dict[tuple[str | int, ...], tuple[str | int, ...]] = {}
         self._views: OrderedDict[tuple[str | int, Path], View] = OrderedDict()
@@ -400,7 +400,7 @@ class GrainIndex:
         return name in self._numbers
 
     def put(self, name: str, data: Mapping[str, object]) -> None:
-        """Let `data` be what `name` has. What is the same as before costs a comparison."""
+        """Set the data of `name`. Unchanged values cost one comparison each."""
         number = self._number_of(name)
         name, before = self._names[number], self._shapes[number]
         room = len(self._names)
@@ -417,7 +417,7 @@ class GrainIndex:
                 self._drop(key, number, name)
 
     def delete(self, name: str) -> None:
-        """Forget `name`; nothing happens when it is not there."""
+        """Remove `name`, if it exists."""
         number = self._numbers.pop(name, None)
         if number is None:
             return
@@ -427,15 +427,15 @@ class GrainIndex:
         self._free.append(number)
 
     def select(self, query: DataQuery, budget: Budget | None = None) -> frozenset[str]:
-        """The ids for whose data the question holds, paid from `budget`.
+        """The ids whose data the query matches. Work is charged to `budget`.
 
-        Raises UsageError for a bad regular expression, BudgetError.
+        Raises UsageError for an invalid regular expression, BudgetError.
         """
         question = Subdict(query, budget)
         budget = question.budget
         found: set[str] = set()
         if any(key == "*" for _, key in question.keys[0]):
-            # Any top-level key: views of all of them would be as large as the data.
+            # Any top-level key: views of all keys would be as large as the data.
             for column in self._columns.values():
                 found.update(self._scan(column, question))
             return frozenset(found)
@@ -453,8 +453,9 @@ class GrainIndex:
         return frozenset(found)
 
     def texts(self, expression: str, budget: Budget | None = None) -> Iterator[tuple[str, frozenset[str]]]:
-        """Each text that the keys `a:b:c` lead to, with the ids where they do; a `*` among them, but for the first, is
-        any key. A text may come more than once. Raises UsageError for an expression that is too long.
+        """Each text under the keys `a:b:c`, with its ids. A `*`, except as the first, is any key. Texts may repeat.
+
+        Raises UsageError for an expression that is too long.
         """
         budget = budget or Budget()
         first, *others = expression.split(":")
@@ -470,13 +471,13 @@ class GrainIndex:
         return [self._columns[key] for key in keys if key in self._columns]
 
     def _shadowed(self, column: Column, key: str) -> frozenset[str]:
-        """Who has the text as a key, and so is not asked about the number that `column` is for."""
+        """The ids that have `key` as text, which takes precedence over the number of `column`."""
         if column.key == key or key not in self._columns:
             return frozenset()
         return frozenset(self._names[number] for number, _ in self._columns[key].items())
 
     def _scan(self, column: Column, question: Subdict) -> Iterator[str]:
-        """The ids whose value in that column is what is asked for, of every value in turn."""
+        """The ids whose value in this column matches, found by comparing all of them."""
         question.budget.spend(column.count)
         ends = [end for end, key in question.keys[0] if key == "*" or column in self._named(key)]
         tests = [question.tests[end] for end in ends]
@@ -553,16 +554,16 @@ class GrainIndex:
 
 
 Rows = Callable[[str, Value], Mapping[str, Mapping[str, object]]]
-"""What a value of a bank says: id -> data, under the key that it is stored with."""
+"""The rows, id -> data, of a value of a bank and its key."""
 
 
 def of_minion(key: str, value: Value) -> Mapping[str, Mapping[str, object]]:
-    """The rows of `grains` and `pillar`: one, of the minion itself."""
+    """The only row of a value of `grains` or `pillar`: that of the minion."""
     return {key: value}
 
 
 def of_resources(_key: str, value: Value) -> Mapping[str, Mapping[str, object]]:
-    """The rows of `resource_grains`: one a resource, under its SRN."""
+    """The rows of a value of `resource_grains`: one per resource, under its SRN."""
     return {
         srn: row["grains"]
         for srn, row in value.items()
@@ -571,10 +572,10 @@ def of_resources(_key: str, value: Value) -> Mapping[str, Mapping[str, object]]:
 
 
 class BankIndex:
-    """Answers questions about what is in `bank`. The first one reads all of it; later ones, what has changed.
+    """Answers queries of a bank. The first one reads the complete bank, later ones only the changes.
 
-    An id is to be in the value of one key only: where two have it, what was put last counts, and it stays until both
-    have lost it.
+    If the values of several keys contain the same id, the one that was put last counts, and the id exists as long as
+    one of them contains it.
     """
 
     def __init__(self, bank: Bank, rows: Rows = of_minion) -> None:
@@ -584,23 +585,23 @@ class BankIndex:
         self._cursor = ""
         self._held: dict[str, frozenset[str]] = {}
         self._again: dict[str, int] = {}
-        """Ids that more than one key has, with how many more."""
+        """Ids that several keys have, with the number of additional keys."""
 
     def select(self, query: DataQuery, budget: Budget | None = None) -> frozenset[str]:
-        """The ids that the question holds for, as the bank is now. What that takes is paid from `budget`.
+        """The ids that the query matches in the current bank. Work is charged to `budget`.
 
-        Raises UsageError for a bad question, BudgetError, StoreError.
+        Raises UsageError for an invalid query, BudgetError, StoreError.
         """
         self.refresh()
         return self._index.select(query, budget)
 
     def texts(self, expression: str) -> Iterator[tuple[str, frozenset[str]]]:
-        """Each text that the keys `a:b:c` lead to, with the ids where they do. Raises UsageError, StoreError."""
+        """As `GrainIndex.texts`. Raises StoreError as well."""
         self.refresh()
         return self._index.texts(expression)
 
     def refresh(self) -> None:
-        """Take up what has changed in the bank. Raises StoreError; what was not taken up then comes the next time."""
+        """Apply the changes of the bank. Raises StoreError; the next call applies the rest."""
         changes = self._bank.changes(self._cursor)
         if changes.whole:
             for key in self._held.keys() - changes.keys:

@@ -1,8 +1,8 @@
-"""Globs and regular expressions, compiled under limits: the only place that does, and so the only place that refuses.
+"""Globs and regular expressions with bounded run time. All patterns of users are compiled here.
 
-Python's own engine runs a pattern on a text when it takes few steps for it whatever the text says, as nearly all
-patterns do on nearly all texts. For the others there is an automaton, which no pattern can keep busy. What neither can
-do (a backreference behind repeats) is refused.
+Python's engine runs a pattern on texts for which it takes few steps in the worst case, which holds for nearly all
+patterns and texts. An automaton, whose run time is linear, runs the others. Patterns that neither can run (a
+backreference after repeats) are refused.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from saltlite.targeting.fleet import Budget, BudgetError
 from saltlite.targeting.regex import Automaton, steps_bound
 
 PATTERN_MAX = 1024
-"""Characters of one glob, one regular expression or one question to grains or pillar."""
+"""Characters of one glob, one regular expression, or one query of grains or pillar."""
 
 TEXT_MAX = 4096
-"""Characters of a text that a pattern is put to; longer ones match no pattern, for minions send what they want."""
+"""Characters of the longest text that is matched; longer ones match no pattern, because minions may send any text."""
 
 CHEAP_PER_CHARACTER = 64
-"""Python's engine runs a pattern on every text when it takes at most so many steps for each character of it."""
+"""Python's engine runs a pattern on every text if it needs at most so many steps per character."""
 
 BACKTRACKING_MAX = 4096
-"""Other patterns it runs on texts for which it takes so many steps at most, some 30 us; longer ones get an automaton.
-A pattern that no automaton can match is refused when it takes more than CHEAP_PER_CHARACTER * TEXT_MAX steps."""
+"""Python's engine runs other patterns on texts for which it needs at most so many steps (about 30 us); the automaton
+runs them on longer texts. A pattern without an automaton is refused beyond CHEAP_PER_CHARACTER * TEXT_MAX steps."""
 
 _LENGTHS = (16, 32, 64, 128, 255, 512, 1024, 2048)
-"""Lengths for which the steps are looked at, until they are too many."""
+"""Lengths of texts for which the steps are calculated, until they are too many."""
 
 _STEPS_OF_A_CHARACTER = 60
-"""Steps of the budget for a character of a pattern that Python parses and compiles."""
+"""Budget steps per character of a pattern that Python parses and compiles."""
 
 _STEPS_OF_AN_ANALYSIS = 20
-"""Steps of the budget for an item that an analysis looks at."""
+"""Budget steps per item that an analysis visits."""
 
 _STEPS_OF_RE = 1 / 16
-"""Steps of the budget for a step of Python's engine at worst: most are a look at one character."""
+"""Budget steps per worst-case step of Python's engine, most of which compare one character."""
 
 _STEPS_OF_A_POSITION = 25
-"""Steps of the budget for a position of an automaton that is made."""
+"""Budget steps per position of a new automaton."""
 
 _WILDCARD = re.compile(r"[*?\[]")
 
@@ -53,7 +53,7 @@ Matches: TypeAlias = Callable[[str], object]
 
 
 def has_wildcard(text: str) -> bool:
-    """Whether the text is a glob, and not one name."""
+    """Whether the text has wildcards of a glob."""
     return _WILDCARD.search(text) is not None
 
 
@@ -61,23 +61,23 @@ def has_wildcard(text: str) -> bool:
 class Pattern:
     """A glob or a regular expression.
 
-    `matches` pays for one text. For many there is `over`, which often is Python's engine itself, and `pay`.
+    `matches` charges for one text. For many texts use `over`, which is often Python's engine itself, and `pay`.
     """
 
     source: str
     flags: int = 0
     whole: bool = False
     native: Matches = field(default=bool, compare=False)
-    """Python's engine."""
+    """The matcher of Python's engine."""
     native_length: int = field(default=TEXT_MAX, compare=False)
-    """Characters of a text up to which that is asked."""
+    """Characters of the longest text that `native` runs on."""
     rate: float = field(default=0.0, compare=False)
-    """Steps of the budget for a character of such a text."""
+    """Budget steps per character of such a text."""
     automaton: Automaton | None = field(default=None, compare=False)
     """For longer texts."""
 
     def matches(self, text: str, budget: Budget) -> bool:
-        """Whether the text matches. Raises BudgetError when that would cost more than is left."""
+        """Whether the text matches. Raises BudgetError if that would exceed the budget."""
         size = len(text)
         if self.automaton is None:
             if size > self.native_length:
@@ -91,7 +91,10 @@ class Pattern:
         return self.automaton.matches(text, budget)
 
     def over(self, budget: Budget) -> Matches:
-        """For texts of TEXT_MAX characters at most, after `pay`. It raises BudgetError that says of how many."""
+        """A matcher for many texts of at most TEXT_MAX characters, to be used after `pay`.
+
+        It raises BudgetError with the number of texts.
+        """
         if self.automaton is None:
             return self.native
         count = 0
@@ -107,7 +110,7 @@ class Pattern:
         return matches
 
     def pay(self, budget: Budget, count: int, characters: int) -> None:
-        """For so many texts that are put to what `over` gave, with so many characters in all. Raises BudgetError."""
+        """Charge for `count` texts with `characters` in total, before `over` runs on them. Raises BudgetError."""
         try:
             budget.spend(count if self.automaton is not None else count + characters * self.rate)
         except BudgetError:
@@ -121,10 +124,10 @@ class Pattern:
 def regex_pattern(
     pattern: str, budget: Budget | None = None, *, flags: int = 0, whole: bool = False, longest: int = TEXT_MAX
 ) -> Pattern:
-    """A regular expression for texts from their start, or with `whole` from end to end, of `longest` characters.
+    """A regular expression for texts of up to `longest` characters, anchored at the start; with `whole` at both ends.
 
-    Raises UsageError, with the position, for what is no regular expression, for a long one, and for one that cannot be
-    run in bounded time; BudgetError when to find that out costs more than is left of `budget`.
+    Raises UsageError, with the position, if it is invalid, too long, or cannot run in bounded time; BudgetError if the
+    analysis exceeds the budget.
     """
     check_length(pattern, "regular expression")
     budget = budget or Budget()
@@ -134,8 +137,8 @@ def regex_pattern(
         budget.spend(read.looked_at * _STEPS_OF_AN_ANALYSIS)
         if read.hindrance and read.length < longest:
             raise UsageError(
-                f"the regular expression {pattern[:80]!r} could take for ever: it has {read.hindrance} and repeats "
-                "that multiply; leave out one of the two"
+                f"the regular expression {pattern[:80]!r} could run forever: it has {read.hindrance} and repeats "
+                "that multiply; remove one of the two"
             )
         return _made(pattern, read, budget, whole=whole)
     except (OverflowError, RecursionError):
@@ -143,7 +146,7 @@ def regex_pattern(
 
 
 def glob_pattern(pattern: str, budget: Budget | None = None) -> Pattern:
-    """A glob for whole texts, with regard to case. Raises UsageError for a glob that is too long."""
+    """A case-sensitive glob for complete texts. Raises UsageError for a glob that is too long."""
     check_length(pattern, "glob")
     if not has_wildcard(pattern):
         return Pattern(pattern, native=pattern.__eq__)
@@ -152,14 +155,14 @@ def glob_pattern(pattern: str, budget: Budget | None = None) -> Pattern:
         return Pattern(pattern, native=lambda text: text.startswith(stem))
     budget = budget or Budget()
     budget.spend(len(pattern) * _STEPS_OF_A_CHARACTER)
-    # Its atomic groups change nothing: a star that ends where what follows is found first leaves most to the others.
+    # Its atomic groups do not matter: a star that ends at the first match of what follows leaves most to later stars.
     read = _read(translate(pattern), 0, whole=False)._replace(hindrance="")
     budget.spend(read.looked_at * _STEPS_OF_AN_ANALYSIS)
     return _made(pattern, read, budget, whole=False)
 
 
 class _Read(NamedTuple):
-    """What was found out of a pattern. `length`: for how long texts Python's engine takes few steps, `rate` of them."""
+    """The analysis of a pattern. Python's engine runs on texts of up to `length` characters, at `rate` steps each."""
 
     items: tree.Items
     flags: int
@@ -180,8 +183,7 @@ def _read(pattern: str, flags: int, whole: bool) -> _Read:
 
 
 def _fit(items: tree.Items, flags: int, few: float, *, whole: bool) -> tuple[int, float, int]:
-    """Up to which length Python's engine takes few steps, what a character of it costs, and how many items were looked
-    at to find that out."""
+    """The longest text on which Python's engine is cheap, the budget steps per character, and the visited items."""
     cheap = CHEAP_PER_CHARACTER * TEXT_MAX
     steps, looked_at = steps_bound(items, TEXT_MAX, cheap, flags, whole=whole)
     if steps <= cheap:

@@ -1,8 +1,8 @@
-"""Regular expressions as Python's own parser reads them. The only place that knows the private parts of `re`.
+"""Regular expressions: the tree of Python's parser, an automaton for it, and a bound on the steps of Python's engine.
 
-What is read here is what `re` itself would run, so both engines read every pattern in the same way, with all its flags
-and escapes. `tests/unit/test_targeting_patterns.py` runs on each version of Python that is supported, and fails when
-one changes these parts.
+This is the only module that uses private parts of `re`. As both engines run the same tree, they agree on all flags and
+escapes. `tests/unit/test_targeting_patterns.py` runs on each supported version of Python, and fails if these parts
+change.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Item: TypeAlias = tuple[Any, Any]
 """An operation of `re._constants`, and its arguments."""
 Items: TypeAlias = Sequence[Item]
 Repeat: TypeAlias = tuple[int, int, Items]
-"""At least, at most, and of what."""
+"""Minimum, maximum, and the repeated items."""
 
 AT, BRANCH, SUBPATTERN = _constants.AT, _constants.BRANCH, _constants.SUBPATTERN
 MAX_REPEAT, MIN_REPEAT, POSSESSIVE = _constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT
@@ -32,7 +32,7 @@ ASSERTIONS = frozenset({_constants.ASSERT, _constants.ASSERT_NOT})
 BACKREFERENCE, CONDITION = _constants.GROUPREF, _constants.GROUPREF_EXISTS
 LITERAL, ANY = _constants.LITERAL, _constants.ANY
 CHARACTERS = frozenset({LITERAL, _constants.NOT_LITERAL, ANY, _constants.IN})
-"""What one character matches, or does not."""
+"""Operations that match one character."""
 UNLIMITED: int = _constants.MAXREPEAT
 FEW_CHARACTERS = 128
 """Sets of characters up to this size are compared character by character."""
@@ -53,13 +53,13 @@ _NO_REGULAR = {
 
 
 def parsed(pattern: str, flags: int) -> tuple[Items, int]:
-    """The pattern taken apart, and the flags that hold at its start, with those that it sets itself.
+    """The syntax tree of the pattern, and `flags` with those that it sets itself.
 
-    Raises UsageError, with the position, for what is no regular expression.
+    Raises UsageError, with the position, for an invalid regular expression.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what another Python may read in another way is no matter for a log here
+            warnings.simplefilter("ignore")  # deprecated syntax of a user's pattern does not belong in the log
             tree = _parser.parse(pattern, flags)
     except (OverflowError, RecursionError):
         raise too_deep(pattern) from None
@@ -70,7 +70,7 @@ def parsed(pattern: str, flags: int) -> tuple[Items, int]:
 
 
 def too_deep(pattern: str) -> UsageError:
-    """The error of a pattern with too many groups inside each other, or too large a count."""
+    """The error for a pattern with too many nested groups, or too large a count."""
     return UsageError(f"the regular expression {pattern[:80]!r} is too large or too deeply nested")
 
 
@@ -80,7 +80,7 @@ def backwards(items: Any) -> Iterator[Item]:
 
 
 def inside(items: Items) -> Iterator[Items]:
-    """The sequences that stand in these items, one level down."""
+    """The sequences in these items, one level down."""
     for operation, argument in items:
         if operation is BRANCH:
             yield from argument[1]
@@ -97,7 +97,7 @@ def inside(items: Items) -> Iterator[Items]:
 
 
 def not_regular(items: Items) -> str:
-    """What in the pattern no automaton can match, in words; "" for nothing."""
+    """A part of the pattern that an automaton cannot match, in words; "" if there is none."""
     for operation, _argument in items:
         if operation in _NO_REGULAR:
             return _NO_REGULAR[operation]
@@ -105,25 +105,25 @@ def not_regular(items: Items) -> str:
 
 
 def native(items: Any, flags: int) -> re.Pattern[str]:
-    """The same for Python's own engine."""
+    """The pattern compiled for Python's engine."""
     made: re.Pattern[str] = _compiler.compile(items, flags)
     return made
 
 
 def least_width(items: Any) -> int:
-    """How many characters it takes at least."""
+    """The minimal number of characters that the items match."""
     return int(items.getwidth()[0])
 
 
 def combined_flags(flags: int, added: int, removed: int) -> int:
-    """The flags inside of a group that has flags of its own, such as `(?i:x)`."""
+    """The flags inside a group that changes them, such as `(?i:x)`."""
     if added & _TYPE_FLAGS:
         flags &= ~_TYPE_FLAGS
     return (flags | added) & ~removed
 
 
 def character_test(operation: Any, argument: Any, flags: int) -> Callable[[str], object]:
-    """Whether one character is matched by an item of CHARACTERS: `re` itself is asked, so case and categories agree."""
+    """A test of one character against an item of CHARACTERS, made by `re`, so that case and categories agree."""
     if operation is ANY:
         return _everything if flags & re.DOTALL else "\n".__ne__
     if operation is LITERAL and not flags & re.IGNORECASE:
@@ -136,9 +136,9 @@ def character_test(operation: Any, argument: Any, flags: int) -> Callable[[str],
 
 
 def excludes(repeated: Item, following: Item, flags: int) -> bool:
-    """Whether an item of CHARACTERS never takes a character that the item behind it can begin with.
+    """Whether an item of CHARACTERS never matches a character that the following item can begin with.
 
-    `flags` are those of the whole pattern. False where that is not certain, or would take long to find out.
+    `flags` are those of the complete pattern. False if it is uncertain, or expensive to find out.
     """
     first = _first_character(following)
     if first is None or flags & re.IGNORECASE:
@@ -152,7 +152,7 @@ def excludes(repeated: Item, following: Item, flags: int) -> bool:
 
 
 def _first_character(item: Item) -> Item | None:
-    """The item of CHARACTERS that an item has to begin with, None where it may begin with something else."""
+    """The item of CHARACTERS that an item always begins with, otherwise None."""
     operation, argument = item
     if operation in CHARACTERS:
         return item
@@ -164,7 +164,7 @@ def _first_character(item: Item) -> Item | None:
 
 
 def _few_characters(item: Item) -> list[str] | None:
-    """All characters that the item takes, None for more than FEW_CHARACTERS and for those that no list gives."""
+    """All characters that the item matches; None if there are more than FEW_CHARACTERS, or if they are not listed."""
     operation, argument = item
     if operation not in (LITERAL, _constants.IN):
         return None
@@ -187,10 +187,10 @@ POSITIONS_MAX = 5_000
 """Positions of the first automaton: `a{1,99}` has 198 of them, `(a{1,99}){1,99}` would have 20,000."""
 
 CELLS_MAX = 200_000
-"""What the states of one automaton may hold together, in positions and characters: some 20 MB."""
+"""Positions and characters in all states of one automaton: about 20 MB."""
 
 STEPS_OF_A_POSITION = 10
-"""Steps of the budget for a position that is visited while a state is made ..."""
+"""Budget steps for a position that is visited while a state is created ..."""
 
 STEPS_OF_A_STATE = 60
 """... for the state ..."""
@@ -199,17 +199,17 @@ STEPS_OF_A_TEXT = 30
 """... and for a text, besides one for each of its characters."""
 
 _THE_END = 0
-"""The number of the position that a match has reached."""
+"""The number of the accepting position."""
 
 _SLICE = 32
-"""Characters after which is looked whether the rest of the text still matters."""
+"""Characters between two checks for a state that decides the match."""
 
 _END = ""
-"""Stands for what follows the last character."""
+"""The end of the text."""
 _LAST_NEWLINE = "\n\n"
-"""Stands for a newline that is the last character: `$` is true in front of it."""
+"""A newline as the last character: `$` is true before it."""
 
-# What is true of a place between two characters.
+# Properties of a place between two characters.
 _START, _STOP, _BEFORE_LAST_NEWLINE, _NEWLINE, _WORD, _ASCII_WORD = 1, 2, 4, 8, 16, 32
 _is_word = re.compile(r"\w").match
 _is_ascii_word = re.compile(r"\w", re.ASCII).match
@@ -221,7 +221,10 @@ Holds = Callable[[int, int], bool]
 
 
 class _State(dict[str, "_State"]):
-    """A set of positions, and what stood in front. It asks the automaton where a new character leads."""
+    """A set of positions, and the properties of the previous character. Maps a character to the next state.
+
+    The automaton adds missing transitions.
+    """
 
     __slots__ = ("automaton", "before", "positions")
 
@@ -236,14 +239,14 @@ class _State(dict[str, "_State"]):
 
 
 class Automaton:
-    """One regular expression. Its `matches` says what `re.match` would, or with `whole` what `re.fullmatch` would."""
+    """A lazily built automaton. `matches` agrees with `re.match`, or with `whole` with `re.fullmatch`."""
 
     def __init__(self, pattern: str, items: Items, flags: int, *, whole: bool) -> None:
         """Raises UsageError for a pattern with too many positions."""
         self._pattern = pattern
         self._whole = whole
-        # The positions, by number. One is a character and where that leads; an anchor and where it leads; a fork; or
-        # the end, which is the first of them.
+        # The positions, by number: a character and the next position; an anchor and the next position; a fork; or the
+        # accepting position, which is the first.
         self._ahead: list[tuple[int, ...]] = []
         self._test_of: list[int] = []
         self._holds: list[Holds | None] = []
@@ -260,11 +263,11 @@ class Automaton:
 
     @property
     def size(self) -> int:
-        """How many positions it has."""
+        """The number of positions."""
         return len(self._ahead)
 
     def matches(self, text: str, budget: Budget) -> bool:
-        """Whether the text matches. Raises BudgetError when that costs more than is left."""
+        """Whether the text matches. Raises BudgetError if that would exceed the budget."""
         self._budget = budget
         budget.spend(STEPS_OF_A_TEXT + len(text))
         last = text.endswith("\n")
@@ -281,7 +284,7 @@ class Automaton:
         return state[_END] is accepted
 
     def further(self, state: _State, character: str) -> _State:
-        """The state behind this character, which is kept with the state."""
+        """The state after this character, which is stored in `state`."""
         if state.before < 0:
             return state
         found = self._behind(state, character)
@@ -332,7 +335,7 @@ class Automaton:
         self._states.clear()
         self._cells = 0
 
-    # -- the first automaton, made from behind: each item is told what follows it
+    # -- the construction, from the last item to the first: each item gets the position that follows it
 
     def _position(self, ahead: tuple[int, ...], test: int = -1, holds: Holds | None = None) -> int:
         if len(self._ahead) >= POSITIONS_MAX:
@@ -433,7 +436,7 @@ def _never(_before: int, _behind: int) -> bool:
 
 
 EVALUATIONS_MAX = 1_000
-"""Items that one analysis looks at, those of repeated groups each time. Who has more has no bound."""
+"""Items that one analysis visits, counting those of repeated groups each time. Beyond it there is no bound."""
 
 
 class _Cost(NamedTuple):
@@ -446,13 +449,13 @@ class _Cost(NamedTuple):
 _NO_BOUND = _Cost(math.inf, math.inf)
 _DONE = _Cost(0, 1)
 _DONE_AT_END = _Cost(1, 1)
-"""Behind the last item when the whole text is to match: there the way may turn out to be wrong."""
+"""After the last item, if the complete text must match: the match can still fail there."""
 
 
 def steps_bound(items: Items, length: int, limit: float, flags: int = 0, *, whole: bool) -> tuple[float, int]:
-    """Steps for a text of that many characters, `math.inf` for more than `limit`; and how many items were looked at.
+    """An upper bound on the steps for a text of `length` characters, `math.inf` above `limit`; and the visited items.
 
-    `whole`: the text is to match to its end, and not from its start only.
+    `whole`: the match must reach the end of the text.
     """
     bound = _Bound(length, limit, flags)
     cost = bound.sequence(items, _DONE_AT_END if whole else _DONE)
@@ -496,7 +499,7 @@ class _Bound:
         return _Cost(steps + after.failing, steps + after.succeeding)
 
     def _once(self, operation: Any, argument: Any) -> float:
-        """The steps of something that can fail, and is left for good when it does not."""
+        """The steps of an item that is not entered again after it has matched."""
         if operation in CHARACTERS or operation is AT or operation is FAILURE:
             return 1
         if operation is BACKREFERENCE:
@@ -515,7 +518,7 @@ class _Bound:
             leads_on_once = following is not None and excludes(body[0], following, self._flags)
             return self._repeat_character(least, most, after, leads_on_once=leads_on_once)
         width = least_width(body)
-        # A round that takes nothing is the last one.
+        # A round that matches nothing is the last one.
         rounds = min(most, self._length // width + 1 if width else self._length + least + 1)
         cost = after
         for round_ in range(rounds - 1, -1, -1):

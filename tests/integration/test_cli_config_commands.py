@@ -178,7 +178,5 @@ def test_a_nodegroup_that_cannot_be_read_is_told_with_its_place(tmp_path: Path) 
 
 def test_a_file_in_the_place_of_its_folder_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "master").write_text("")
-    with pytest.raises(
-        ConfigError, match=rf"/master: this is a file, and what is needed is its folder: -c {tmp_path}$"
-    ):
+    with pytest.raises(ConfigError, match=rf"/master: this is a file, but its folder is needed: -c {tmp_path}$"):
         load_master(str(tmp_path / "master"))

@@ -157,7 +157,7 @@ def test_one_that_does_not_end_is_ended_and_named_and_the_others_go_on(
         ("bomb", "aliases add more than"),
         ("fifo", "'fifo' in environment 'base' is not available"),
         ("huge", "huge.sls is larger than"),
-        ("deep", "lists and maps stand in one another"),
+        ("deep", "lists and maps are nested"),
     ],
 )
 def test_what_is_too_large_costs_its_own_file(site: Site, evil: str, said: str) -> None:

@@ -348,9 +348,9 @@ def test_a_rule_whose_pattern_takes_too_long_denies_and_is_named() -> None:
 
 
 def test_a_rule_with_a_pattern_that_nothing_can_run_in_bounded_time_is_refused_where_it_is_read() -> None:
-    with pytest.raises(UsageError, match=r"^publisher_acl.fred: the regular expression .* could take for ever"):
+    with pytest.raises(UsageError, match=r"^publisher_acl.fred: the regular expression .* could run forever"):
         read_rules({"fred": [{"cmd.run": {"args": ["(?=(a*)*b)a"]}}]}, "publisher_acl")
-    with pytest.raises(UsageError, match=r"^publisher_acl: the regular expression .* could take for ever"):
+    with pytest.raises(UsageError, match=r"^publisher_acl: the regular expression .* could run forever"):
         read_rules({"(a+)+\\1": ["test.ping"]}, "publisher_acl", patterns=True)
 
 

@@ -164,7 +164,7 @@ def test_limits_of_resource_types_are_whole_numbers_by_their_names(tmp_path: Pat
         ("port: 45.0", "master:1:7: 'port' takes a whole number from 1 to 65535, not '45.0'"),
         ("port: 04515", "master:1:7: 'port' takes a whole number from 1 to 65535, not '04515'"),
         ("port: [1]", "master:1:7: 'port' takes a whole number from 1 to 65535, not a list"),
-        ("port:", "master:1:1: 'port' takes a whole number from 1 to 65535, and nothing is written there"),
+        ("port:", "master:1:1: 'port' takes a whole number from 1 to 65535, but it is empty"),
         ("worker_threads: 65", "master:1:17: 'worker_threads' takes a whole number from 1 to 64, not '65'"),
         (
             "log_level: loud",
@@ -177,7 +177,7 @@ def test_limits_of_resource_types_are_whole_numbers_by_their_names(tmp_path: Pat
         ),
         (
             'user: "a\\nb"',
-            "master:1:7: 'user': it holds a line break or another control character",
+            "master:1:7: 'user': it contains a line break or another control character",
         ),
         ("pki_dir: {a: b}", "master:1:10: 'pki_dir' takes a path, not a map"),
         (
@@ -186,7 +186,7 @@ def test_limits_of_resource_types_are_whole_numbers_by_their_names(tmp_path: Pat
         ),
         ("- a\n- b", "master:1:1: lines of `option: value` are needed here, not a list"),
         ("port", "master:1:1: lines of `option: value` are needed here, not 'port'"),
-        ("port: 1\nport: 2", "master:2:1: 'port' stands twice, first in line 1; remove one of them"),
+        ("port: 1\nport: 2", "master:2:1: 'port' occurs twice, first in line 1; remove one of them"),
         ("port: 1\n---\nport: 2", "master:2:1: a second YAML document starts here; keep one in a file"),
         (
             "port: !!int 1",
@@ -196,7 +196,7 @@ def test_limits_of_resource_types_are_whole_numbers_by_their_names(tmp_path: Pat
         ("[a]: 1", "master:1:1: a list or map cannot be the key of a map"),
         ("<<: {port: 1}", "master:1:1: merge keys ('<<') are not supported; write the keys out"),
         (b"port: 1\nuser: J\xf6rg", "master:2:8: the byte 0xf6 is not UTF-8; save the file as UTF-8"),
-        (b"port: 1\n\x00", "master:2:1: the character U+0000 may not stand in a YAML file; remove it"),
+        (b"port: 1\n\x00", "master:2:1: the character U+0000 is not allowed in YAML; remove it"),
     ],
 )
 def test_a_mistake_is_told_with_its_position(tmp_path: Path, content: str | bytes, message: str) -> None:
@@ -262,7 +262,7 @@ def test_a_duration_out_of_form_or_range_is_refused(tmp_path: Path, text: str) -
             "minion:1:23: 'resource_type_limits' takes a map from text to a whole number from 1 to 1000, not '8'",
         ),
         ("grains: 5", "minion:1:9: 'grains' takes a map, not '5'"),
-        ("grains:\n  a: 1\n  a: 2", "minion:3:3: 'a' stands twice, first in line 2; remove one of them"),
+        ("grains:\n  a: 1\n  a: 2", "minion:3:3: 'a' occurs twice, first in line 2; remove one of them"),
     ],
 )  # fmt: skip
 def test_a_mistake_of_the_minion_is_told_with_its_position(tmp_path: Path, content: str, message: str) -> None:
@@ -355,7 +355,7 @@ def test_a_file_past_the_size_limit_is_told(tmp_path: Path) -> None:
     (tmp_path / "master").write_bytes(b"#" * paths.FILE_BYTES_MAX)
     assert load_master(str(tmp_path)).config == MasterConfig()
     assert master_error(tmp_path, b"#" * (paths.FILE_BYTES_MAX + 1)) == [
-        "master: it has more than 1048576 bytes, so it is no configuration file; move it away"
+        "master: it has more than 1048576 bytes, so it is not a configuration file; move it away"
     ]
 
 
@@ -439,26 +439,26 @@ def test_an_alias_of_what_it_stands_in_is_refused(tmp_path: Path) -> None:
 
 def test_a_duplicate_key_by_alias_is_told(tmp_path: Path) -> None:
     (line,) = minion_error(tmp_path, "grains: {? &k a : 1, *k : 2}")
-    assert "'a' stands twice" in line
+    assert "'a' occurs twice" in line
 
 
 def test_nesting_has_a_limit(tmp_path: Path) -> None:
     inner = DEPTH_MAX - 1  # the top level is one
     assert load_minion_text(tmp_path, f"test.a: {'[' * inner}{']' * inner}").module_config
     (line,) = minion_error(tmp_path, f"test.a: {'[' * (inner + 1)}{']' * (inner + 1)}")
-    assert line.endswith(f"more than {DEPTH_MAX} lists and maps stand in one another here")
+    assert line.endswith(f"more than {DEPTH_MAX} lists and maps are nested here")
 
 
 def test_nesting_by_aliases_has_the_same_limit(tmp_path: Path) -> None:
     half = DEPTH_MAX // 2
     first = f"test.a: &a {'[' * half}{']' * half}\n"
     (line,) = minion_error(tmp_path, first + f"test.b: {'[' * half}*a{']' * half}\n")
-    assert "stand in one another here" in line
+    assert "are nested here" in line
 
 
 def test_a_megabyte_of_brackets_is_refused(tmp_path: Path) -> None:
     (line,) = master_error(tmp_path, b"[" * (paths.FILE_BYTES_MAX - 1))
-    assert "stand in one another here" in line
+    assert "are nested here" in line
 
 
 def test_nodegroups_are_texts_or_lists_and_the_resource_policy_has_lists_only(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def _path_options() -> list[tuple[str, str, str]]:
 def test_a_url_is_no_path(tmp_path: Path, name: str, option: str, shape: str) -> None:
     said = mistake(tmp_path, name, f"{option}: {shape % 'file:///dev/log'}\n")
     assert f"{name}:1:" in said
-    assert f"'{option}': a path is needed, and a URL (file://...) is written there; write /dev/log" in said
+    assert f"'{option}': a path is needed, not a URL (file://...); write /dev/log" in said
 
 
 def test_the_path_options_of_all_files_were_tried() -> None:
@@ -154,7 +154,7 @@ def test_paths_with_odd_characters_stay_paths(tmp_path: Path, path: str) -> None
 
 @pytest.mark.parametrize("setting", sorted(PATH_SETTINGS))
 def test_a_url_is_no_path_in_the_settings_of_machines(tmp_path: Path, setting: str) -> None:
-    sentence = f"{setting}: a path is needed, and a URL (file://...) is written there; write /k"
+    sentence = f"{setting}: a path is needed, not a URL (file://...); write /k"
     line = f"{setting}: file:///k"
     assert f"cloud.providers:1:{len(setting) + 18}: {sentence}" in mistake(
         tmp_path, "cloud.providers", f"a: {{driver: x, {line}}}\n"
@@ -165,13 +165,13 @@ def test_a_url_is_no_path_in_the_settings_of_machines(tmp_path: Path, setting: s
     assert f"cloud:1:1: {sentence}" in mistake(tmp_path, "cloud", f"defaults: {{{line}}}\n")
     for text in (f"p: [a, {{b: {{{line}}}}}]\n", f"p: {{b: {{{line}}}}}\n"):
         (tmp_path / "map").write_text(text)
-        with pytest.raises(ConfigError, match="a path is needed, and a URL"):
+        with pytest.raises(ConfigError, match="a path is needed, not a URL"):
             load_map(str(tmp_path / "map"))
 
 
 def test_the_script_of_all_machines_is_a_path(tmp_path: Path) -> None:
     said = mistake(tmp_path, "cloud", "script: https://x/y.sh\n")
-    assert "cloud:1:9: 'script': a path is needed, and a URL (https://...)" in said
+    assert "cloud:1:9: 'script': a path is needed, not a URL (https://...)" in said
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_the_script_of_all_machines_is_a_path(tmp_path: Path) -> None:
 )
 def test_options_of_commands_that_take_a_path_take_no_url(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
-    assert "a path is needed, and a URL (file://...) is written there; write /" in capsys.readouterr().err
+    assert "a path is needed, not a URL (file://...); write /" in capsys.readouterr().err
 
 
 def test_daemons_take_no_url_for_their_folder_and_no_shortened_option(capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,5 +199,5 @@ def test_daemons_take_no_url_for_their_folder_and_no_shortened_option(capsys: py
             daemon_options("saltlite-master", "", words)
         assert ended.value.code == 2
     said = capsys.readouterr().err
-    assert "a URL (file://...) is written there; write /etc/saltlite" in said
+    assert "a URL (file://...); write /etc/saltlite" in said
     assert "unrecognized arguments: --conf" in said
