@@ -284,7 +284,7 @@ def read_login(given: Any) -> dict[str, str]:
 def _text(given: Mapping[str, Any], name: str, default: str | None = None) -> str:
     value = given.get(name, default)
     if not isinstance(value, str) or (default is None and not value):
-        raise UsageError(f"`{name}` is missing, or no text")
+        raise UsageError(f"`{name}` is missing, or not a text")
     return value
 
 

@@ -247,7 +247,7 @@ class Keys(Caller):
                 "POST /keys takes mid, the id of a minion, and eauth, username and password without a token"
             )
         if wrong := [field for field, value in given.items() if not isinstance(value, str)]:
-            raise UsageError(f"POST /keys: `{wrong[0]}` is no text")
+            raise UsageError(f"POST /keys: `{wrong[0]}` is not a text")
         name = parse_minion_id(given.get("mid"))
         token = token or (await self.log_in(given))["token"]
         try:

@@ -153,13 +153,13 @@ def _from_json(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_no_constant)
     except ValueError as error:
-        raise BodyError(f"the body is no JSON: {error}") from None
+        raise BodyError(f"the body is not JSON: {error}") from None
     except RecursionError:
         raise BodyError(f"the body has more than {DEPTH_MAX} levels of lists and maps") from None
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _from_yaml(body: bytes) -> Any:
@@ -174,7 +174,7 @@ def _from_yaml(body: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise BodyError(f"the body is not UTF-8 (byte {error.start})") from None
     except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
-        raise BodyError(f"the body is no YAML: {' '.join(str(error).split())[:200]}") from None
+        raise BodyError(f"the body is not YAML: {' '.join(str(error).split())[:200]}") from None
     except RecursionError:
         raise BodyError(f"the body has more than {DEPTH_MAX} levels of lists and maps") from None
 
@@ -193,7 +193,7 @@ def _from_form(text: str) -> dict[str, Any]:
     try:
         pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=FIELDS_MAX)
     except ValueError as error:  # UnicodeDecodeError is one
-        raise BodyError(f"the body is no form: {error}") from None
+        raise BodyError(f"the body is not a form: {error}") from None
     return merged(pairs)
 
 
@@ -227,7 +227,7 @@ def _checked(value: Any) -> Any:
             elif isinstance(item, int) and not INT_MIN <= item <= INT_MAX:
                 raise BodyError("a number has more than 64 bits")
             elif item is not None and not isinstance(item, int | float | bytes):
-                raise BodyError(f"a body has lists, maps, texts, bytes and numbers, no {type(item).__name__}")
+                raise BodyError(f"a body has lists, maps, texts, bytes and numbers, not a {type(item).__name__}")
         if not inside:
             return value
         level = inside

@@ -15,7 +15,7 @@ from saltlite.model.job import TargetKind
 
 _ANSWERS = {
     "400": "the request cannot be understood",
-    "401": "nobody has logged in",
+    "401": "no valid token or login was given",
     "403": "the caller may not do this",
     "406": "no format that Accept allows",
     "413": "the body is too large",

@@ -99,7 +99,7 @@ class PluginSync:
         if not there or not rules.clean:
             return ""
         return (
-            f"Nothing of {kind} was changed: extmod_whitelist and extmod_blacklist leave out all {served} that the "
+            f"Nothing of {kind} was changed: extmod_whitelist and extmod_blacklist exclude all {served} that the "
             f"master has, so this sync would remove all that are here ({names_text(there)}). Correct the lists, or "
             "pass extmod_empty=True."
         )

@@ -67,7 +67,7 @@ def test_who_is_asked_too_often_is_asked_again() -> None:
         ),
         (
             refusal("InternalError", "An internal error has occurred", 500),
-            "it has an error of its own: try again later",
+            "it has an internal error: try again later",
         ),
         (refusal("SomethingNew", "The moon is full.", 400), r"The moon is full \(SomethingNew\)$"),
         ({"status": 502, "body": "<html>Bad gateway</html>"}, r"is `endpoint`"),

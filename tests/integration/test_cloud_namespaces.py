@@ -316,7 +316,7 @@ def test_a_name_is_taken_once(machines: Machines) -> None:
 
 @pytest.mark.parametrize("name", ["", "Web", "a/b", "..", "-a", "a" * 64, "a b", "a\n"])
 def test_a_name_that_is_no_host_name_is_refused(machines: Machines, folder: Path, name: str) -> None:
-    with pytest.raises(MachineError, match="is no name for a machine"):
+    with pytest.raises(MachineError, match="is not a name for a machine"):
         machines.make(plan(name))
     assert not folder.exists()
 

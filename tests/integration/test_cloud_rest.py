@@ -81,7 +81,7 @@ def test_the_waits_double_and_end() -> None:
     time = Time()
     with (
         answering([{"status": 500}] * rest.ATTEMPTS) as answers,
-        pytest.raises(RestError, match=r"Example has an error of its own \(HTTP 500\)"),
+        pytest.raises(RestError, match=r"Example has an internal error \(HTTP 500\)"),
     ):
         api(answers.address, time).get("machines")
     longest = [rest.FIRST_WAIT_S * 2**number for number in range(rest.ATTEMPTS - 1)]
@@ -193,7 +193,7 @@ def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time(
     with dripping(at_once, each) as address:
         began = time.monotonic()
         with pytest.raises(
-            RestError, match=r"is not done answering after 0\.5 s|an error of its own \(HTTP 500\)"
+            RestError, match=r"is not done answering after 0\.5 s|an internal error \(HTTP 500\)"
         ) as caught:
             Rest(address, "Example", headers={}).post("machines", {})
         assert (time.monotonic() - began < 10, caught.value.unclear) == (True, True)

@@ -222,7 +222,7 @@ def test_lists_that_leave_out_all_of_the_master_remove_nothing_unless_that_is_al
     for _ in range(2):
         report = served.client.sync("modules", ["base"], SyncRules(chosen=none))
         assert list(report.failed) == ["modules"]
-        assert "leave out all 12 that the master has" in report.failed["modules"]
+        assert "exclude all 12 that the master has" in report.failed["modules"]
         assert "modules.m09 and 2 more" in report.failed["modules"]
         assert there(served) == before
     assert leftovers(served) == []

@@ -457,7 +457,7 @@ def test_grains_that_cannot_be_collected_are_named_and_the_others_are_there(make
 def test_what_cannot_be_an_id_is_left_out(make: MakeRig, log_file: Path) -> None:
     said = make().found(["p1", "a/b", "..", "a b", "x*", 5, "p1"])  # type: ignore[list-item]
     assert said["resources"] == {"probe": ["p1"]}
-    assert "resource type probe: ids are left out: 'a/b' is not a resource id" in log_file.read_text()
+    assert "resource type probe: ids are skipped: 'a/b' is not a resource id" in log_file.read_text()
 
 
 def test_init_that_fails_is_what_the_resources_answer(make: MakeRig) -> None:

@@ -183,7 +183,7 @@ def test_who_logs_in_is_the_one_that_is_configured_else_those_of_the_driver(
 def test_addresses_are_public_or_not_or_none() -> None:
     assert cloud.is_public_ip("8.8.8.8")
     assert not cloud.is_public_ip("10.1.2.3")
-    with pytest.raises(SaltCloudException, match="no address"):
+    with pytest.raises(SaltCloudException, match="not an address"):
         cloud.is_public_ip("web1")
 
 

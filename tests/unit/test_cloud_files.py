@@ -47,7 +47,7 @@ def test_options_providers_and_profiles_come_from_files_and_folders(tmp_path: Pa
         ("cloud.providers", "a: text\n", "cloud.providers:1:4", "takes a map of settings"),
         ("cloud.providers", "a:\n  driver: x\na:\n  driver: y\n", "cloud.providers:3:1", "stands twice"),
         ("cloud.providers", "a: {id: 1}\n", "cloud.providers:1", "lacks the setting 'driver'"),
-        ("cloud.providers", "'a:b': {driver: x}\n", "cloud.providers:1:1", "no name for a provider"),
+        ("cloud.providers", "'a:b': {driver: x}\n", "cloud.providers:1:1", "not a name for a provider"),
         ("cloud.profiles", "- a\n", "cloud.profiles:1:1", "`name: settings`"),
         ("cloud.profiles", "a: [\n", "cloud.profiles:2:1", "not YAML"),
         ("cloud.profiles", "a: {extends: a, provider: x}\n", "cloud.profiles:1", "extends itself"),
@@ -92,7 +92,7 @@ def test_a_map_includes_others_beside_it_and_wins_over_them(tmp_path: Path) -> N
         ("include: web.map\n", "includes itself"),
         ("include: gone.map\n", "there is no such file"),
         ("p: [a, a]\n", "has a twice"),
-        ("p: {a/b: {}}\n", "is no name for a machine"),
+        ("p: {a/b: {}}\n", "is not a name for a machine"),
         ("include: [1]\n", "takes the names of files"),
     ],
 )

@@ -84,7 +84,7 @@ def test_a_setting_that_cannot_be_used_is_named_before_anything_is_made(
 def test_a_range_of_addresses_that_is_none_is_named(tmp_path: Path) -> None:
     with (
         loaded("local", {"network": "10.231.0.1/8"}, cachedir=str(tmp_path)) as (driver, _),
-        pytest.raises(SaltCloudSystemExit, match=r"'10\.231\.0\.1/8' is no range of addresses"),
+        pytest.raises(SaltCloudSystemExit, match=r"'10\.231\.0\.1/8' is not a range of addresses"),
     ):
         driver.list_nodes()
 

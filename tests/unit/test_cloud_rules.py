@@ -87,7 +87,7 @@ def test_a_provider_takes_the_driver_of_what_it_extends() -> None:
     ("providers", "sentence"),
     [
         ({"a": [says(driver="x", extends="b")], "b": [says(driver="x", extends="a")]}, "extends itself"),
-        ({"a": [says(driver="x", extends="nobody")]}, "extends 'nobody', which is none"),
+        ({"a": [says(driver="x", extends="nobody")]}, "extends 'nobody', which does not exist"),
         ({"a": [says(id="1")]}, "lacks the setting 'driver'"),
         ({"a": [says(driver="x"), says(driver="x")]}, "has the driver x twice"),
     ],
@@ -212,7 +212,7 @@ def test_machines_that_are_there_are_not_made_and_wait_for_nobody() -> None:
     [
         ([machine("a", "b"), machine("b", "a")], "a requires b requires a"),
         ([machine("a", "a")], "a requires a"),
-        ([machine("a", "nobody")], "a requires nobody, which is neither there nor in the map"),
+        ([machine("a", "nobody")], "a requires nobody, which neither exists nor is in the map"),
     ],
 )
 def test_machines_that_can_never_be_made_are_refused(machines: list[MapMachine], sentence: str) -> None:

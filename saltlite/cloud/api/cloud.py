@@ -196,7 +196,7 @@ def is_public_ip(ip: str) -> bool:
     try:
         return ipaddress.ip_address(ip).is_global
     except ValueError as error:
-        raise SaltCloudException(f"{ip!r} is no address") from error
+        raise SaltCloudException(f"{ip!r} is not an address") from error
 
 
 def ssh_usernames(

@@ -122,7 +122,7 @@ def text_of(path: str, setting: str) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read()
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        why = getattr(error, "strerror", None) or "it is not text in UTF-8"
         raise SaltCloudConfigError(f"{setting} {path} cannot be read: {why}") from None
 
 

@@ -200,7 +200,7 @@ class Rest:
         parts = urllib.parse.urlsplit(root)
         here = parts.hostname in _LOOPBACK
         if parts.scheme not in ({"http", "https"} if here else {"https"}) or not parts.hostname:
-            raise RestError(f"{root!r} is no address of an API: it must begin with https://")
+            raise RestError(f"{root!r} is not an address of an API: it must begin with https://")
         self._root = root.rstrip("/")
         self._provider = provider
         self._headers = dict(headers)
@@ -310,7 +310,7 @@ class Rest:
         except (_TooMuchError, PastDeadlineError, OSError, http.client.HTTPException):
             said = ""
         wait_s = _retry_after(error.headers.get("Retry-After"))
-        sentence = _MEANINGS.get(status, "refuses" if status < 500 else "has an error of its own").format(
+        sentence = _MEANINGS.get(status, "refuses" if status < 500 else "has an internal error").format(
             wait=f", for {wait_s:g} s more" if wait_s else ""
         )
         return _Fault(

@@ -326,7 +326,7 @@ def deployment_of(vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> Deployment
     read = Readings(vm_)
     config_dir = read.path("minion_dir", "/etc/saltlite")
     if not _NAME.fullmatch(read.name):
-        raise read.wrong("name", f"is {read.name!r}, which is no name of a machine")
+        raise read.wrong("name", f"is {read.name!r}, which is not a name of a machine")
     minion = minion_options(read, vm_, opts)
     return Deployment(
         name=read.name,
@@ -383,7 +383,7 @@ def _login(read: Readings, opts: Mapping[str, Any]) -> Login:
     keys = read.texts("ssh_host_key")
     for each in keys:
         if not _HOST_KEY.fullmatch(each):
-            raise read.wrong("ssh_host_key", "is no public key, as in `ssh-ed25519 AAAA…`")
+            raise read.wrong("ssh_host_key", "is not a public key, as in `ssh-ed25519 AAAA…`")
     if key is not None and not os.path.isfile(os.path.expanduser(str(key))):
         raise read.wrong(key_name, f"names {str(key)!r}, and there is no such file here")
     sudo_password = read.text("sudo_password") or None
@@ -447,7 +447,7 @@ def _steps(read: Readings, opts: Mapping[str, Any]) -> Steps:
     variables = read.mapping("script_env")
     for name in variables:
         if not _NAME_OF_VARIABLE.fullmatch(name):
-            raise read.wrong("script_env", f"has {name!r}, which is no name of a variable")
+            raise read.wrong("script_env", f"has {name!r}, which is not a name of a variable")
     script, script_args = script_of(read, opts), read.text("script_args")
     if script_args and not script:
         raise read.wrong("script_args", "is for a script of yours: the built-in one takes no arguments")

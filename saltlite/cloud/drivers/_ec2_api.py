@@ -123,13 +123,13 @@ class _Translated:
         text = str(said.get("Message") or "").strip().rstrip(".")
         status = (error.response.get("ResponseMetadata") or {}).get("HTTPStatusCode", 0)
         if not code or code.isdigit():
-            said_so = f"{text or 'an answer that is none of EC2'} (HTTP {status or code})"
+            said_so = f"{text or 'an answer that is not from EC2'} (HTTP {status or code})"
             return Ec2Error(
                 f"EC2 in {self._location} refuses {self._operation}: {said_so}; is `endpoint` right, and EC2 up?",
                 code,
                 unclear=status >= 500,
             )
-        hint = _HINTS.get(code, "it has an error of its own: try again later" if status >= 500 else "")
+        hint = _HINTS.get(code, "it has an internal error: try again later" if status >= 500 else "")
         sentence = f"EC2 in {self._location} refuses {self._operation}: {text or code} ({code})"
         unclear = status >= 500 and code not in _THROTTLED
         return Ec2Error(f"{sentence}; {hint}" if hint else sentence, code, unclear=unclear)

@@ -151,7 +151,7 @@ def room(text: str) -> ipaddress.IPv4Network:
     try:
         network = ipaddress.IPv4Network(text)
     except ValueError as error:
-        raise MachineError(f"{text!r} is no range of addresses, such as 10.231.0.0/16: {error}") from error
+        raise MachineError(f"{text!r} is not a range of addresses, such as 10.231.0.0/16: {error}") from error
     if network.prefixlen > PREFIX:
         raise MachineError(f"{text} is too small: a machine needs a /{PREFIX}")
     return network
@@ -522,12 +522,12 @@ class Machines:
 def _check_plan(plan: Plan) -> None:
     if not NAME.fullmatch(plan.name):
         raise MachineError(
-            f"{plan.name!r} is no name for a machine: at most 63 of a-z, 0-9, '.', '_' and '-', which begin and end "
+            f"{plan.name!r} is not a name for a machine: at most 63 of a-z, 0-9, '.', '_' and '-', which begin and end "
             "with a letter or digit"
         )
     for path in (plan.image, *plan.shown):
         if not os.path.isdir(path):
-            raise MachineError(f"{path} is no folder of this host")
+            raise MachineError(f"{path} is not a folder of this host")
     odd = _ODD_IN_MOUNTS.search(plan.image)
     if odd:
         raise MachineError(f"{plan.image} cannot be an image: its path has {odd[0]!r} in it")

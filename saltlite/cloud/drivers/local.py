@@ -190,7 +190,7 @@ def _mapped_files(vm_: Mapping[str, Any]) -> Files:
     found: Files = {}
     for local, remote in dict(_setting("file_map", vm_, {})).items():
         if not str(remote).startswith("/"):
-            raise SaltCloudConfigError(f"file_map has {remote!r} for {local}, which is no absolute path")
+            raise SaltCloudConfigError(f"file_map has {remote!r} for {local}, which is not an absolute path")
         try:
             for path in [local] if os.path.isfile(local) else _files_below(local):
                 place = str(remote) if path == local else os.path.join(remote, os.path.relpath(path, local))

@@ -451,7 +451,7 @@ def action(
     Raises SaltliteError for a machine that does not exist; a failure of one machine does not stop the others.
     """
     if function in _OF_THE_CORE:
-        raise SaltCloudSystemExit(f"{function} is no action: machines are made with {_OF_THE_CORE[function]} NAME")
+        raise SaltCloudSystemExit(f"{function} is not an action: machines are made with {_OF_THE_CORE[function]} NAME")
     answers = Answers()
     program.learn(kwargs)
     for name, driver in find(program, names, providers).items():
@@ -513,7 +513,7 @@ class CloudClient:
         """Make the missing machines of a map; `name` is a file in MAPS."""
         require_foreign(settings)
         if not _NAME.fullmatch(name):
-            raise CommandExecutionError(f"{name!r} is no name of a map: say that of a file in {MAPS}")
+            raise CommandExecutionError(f"{name!r} is not a name of a map: give the name of a file in {MAPS}")
 
         def make() -> Done:
             machines = load_map(os.path.join(self._config_dir, MAPS, name))
@@ -530,7 +530,7 @@ class CloudClient:
         """Call an action for these machines, but not `destroy`: `{alias: {driver: {name: answer}}}`."""
         # A right to one of the two runners is no right to the other.
         if fun == "destroy":
-            raise CommandExecutionError("destroy is no action here: machines are destroyed by cloud.destroy")
+            raise CommandExecutionError("destroy is not an action here: cloud.destroy destroys machines")
         require_foreign(kwargs)
         return self._answered(lambda: action(self._program, fun, names, kwargs, self._providers(provider)))
 

@@ -150,7 +150,7 @@ def _add_provider(providers: dict[str, list[Settings]], path: str, key: Scalar, 
     if key.text in providers:
         raise PlacedError(key.where, f"provider {key.text} is written twice, first at {providers[key.text][0].where}")
     if not key.text or ":" in key.text or "#" in key.text:
-        raise PlacedError(key.where, f"{key.text!r} is no name for a provider: it has no colon and no #")
+        raise PlacedError(key.where, f"{key.text!r} is not a name for a provider: a name has no colon and no #")
     entries = value.items if isinstance(value, Sequence) else (value,)
     providers[key.text] = [_settings(f"provider {key.text}", entry, key.where, path) for entry in entries]
 

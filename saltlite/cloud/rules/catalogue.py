@@ -125,8 +125,8 @@ def check_machine_name(name: str) -> None:
     """Raises UsageError for a name that no new machine may have. Existing machines may have other names."""
     if len(name) > NAME_MAX or not _MACHINE.fullmatch(name):
         raise UsageError(
-            f"{name[:80]!r} is no name for a machine: up to {NAME_MAX} letters, digits, dots, hyphens and underscores, "
-            "with a letter or digit first and no dot or hyphen last"
+            f"{name[:80]!r} is not a name for a machine: up to {NAME_MAX} letters, digits, dots, hyphens and "
+            "underscores, with a letter or digit first and no dot or hyphen last"
         )
 
 
@@ -329,7 +329,7 @@ def _extended(name: str, entry: Callable[[str], Settings | None], kind: str, sho
             )
         found = entry(above) if isinstance(above, str) else None
         if found is None:
-            raise ConfigError(f"{where}: {kind} {shown or name} extends {above!r}, which is none")
+            raise ConfigError(f"{where}: {kind} {shown or name} extends {above!r}, which does not exist")
         seen.append(str(above))
         settings = settings.over(found)
         if settings.values.get("driver") == ONLY_EXTENDABLE and found.values.get("driver"):
@@ -446,7 +446,7 @@ def waves(machines: Sequence[MapMachine], there: Collection[str] = ()) -> list[l
         for name in machine.requires:
             if name not in by_name and name not in there:
                 raise ConfigError(
-                    f"{machine.settings.where}: {machine.name} requires {name}, which is neither there nor in the map"
+                    f"{machine.settings.where}: {machine.name} requires {name}, which neither exists nor is in the map"
                 )
     left = [machine for machine in machines if machine.name not in there]
     done = set(there)

@@ -192,7 +192,7 @@ class Discovery:
             return
         self._look = None
         if look.too_many:
-            text = "resource type %s: the grains of %d resources are left out (%s): those of a type may have %d MiB"
+            text = "resource type %s: the grains of %d resources are skipped (%s): those of a type may have %d MiB"
             named = ", ".join([*sorted(look.too_many)[:IDS_NAMED], *["…"][: len(look.too_many) > IDS_NAMED]])
             log.warning(text, self._type.name, len(look.too_many), named, RESOURCE_GRAINS_TOTAL_MAX >> 20)
             look.stale += look.too_many
@@ -220,7 +220,7 @@ def good_ids(kind: str, found: Iterable[Any]) -> list[str]:
             except UsageError as error:
                 bad.append(str(error))
         more = f" (and {len(bad) - IDS_NAMED} more)" if len(bad) > IDS_NAMED else ""
-        log.warning("resource type %s: ids are left out: %s%s", kind, "; ".join(bad[:IDS_NAMED]), more)
+        log.warning("resource type %s: ids are skipped: %s%s", kind, "; ".join(bad[:IDS_NAMED]), more)
     unique = sorted(set(ids))
     if len(unique) < len(ids):
         log.warning("resource type %s: discover() returned %d ids twice", kind, len(ids) - len(unique))
@@ -276,7 +276,7 @@ class Declared:
         elif isinstance(settings, list | tuple) and settings:
             what = f"which is a list of {len(settings)}"
         else:
-            what = "which is empty" if not settings else f"which is {type(settings).__name__}, and no map"
+            what = "which is empty" if not settings else f"which is {type(settings).__name__}, and not a map"
         return f"pillar {self._key()}:{name}, {what}"
 
     def nothing_declared(self, pillar: Mapping[str, Any] | None) -> str:

@@ -230,7 +230,9 @@ def _bad_rest(document: Mapping[Any, Any], resources: Mapping[Any, Any]) -> Iter
         elif len(texts) > TYPE_FUNCTIONS_MAX:
             yield f"the type {str(kind)[:64]!r} has {len(texts)} functions, and there may be {TYPE_FUNCTIONS_MAX}"
         else:
-            yield from (f"{str(text)[:80]!r} is no function of a resource type" for text in texts if not _is_text(text))
+            yield from (
+                f"{str(text)[:80]!r} is not a function of a resource type" for text in texts if not _is_text(text)
+            )
 
 
 def _bad_reports(document: Mapping[Any, Any]) -> Iterator[str]:
@@ -245,7 +247,7 @@ def _bad_reports(document: Mapping[Any, Any]) -> Iterator[str]:
         try:
             read_report(one)
         except ValueError as error:
-            yield f"the report of the type {str(kind)[:64]!r} is none: {error}"
+            yield f"the report of the type {str(kind)[:64]!r} is invalid: {error}"
 
 
 def _is_text(text: object) -> bool:

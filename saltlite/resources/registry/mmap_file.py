@@ -391,7 +391,7 @@ def problems_in(file: RegistryFile, state: State) -> Iterator[str]:
         at = offset + (HEAD.unpack_from(file.log, offset)[0] & ~KIND)
         newest[key] = offset, value is not None
         if value is not None and not is_possible(key, value):
-            yield f"the record at byte {offset} is no row of a registry"
+            yield f"the record at byte {offset} is not a row of a registry"
     if at != state.tail:
         yield f"the log is damaged from byte {at} to byte {state.tail}"
     slots: dict[int, int] = {}

@@ -143,7 +143,7 @@ def _values(output: bytes) -> tuple[dict[str, str], list[str]]:
     for line in output.decode(errors="replace").split("\n")[:-2]:
         name, _, value = line.partition("=")
         if name not in _NAMES or len(value) > VALUE_MAX or not (value.isprintable() or not value):
-            raise CommandExecutionError(f"The host printed a line that is no grain: {line[:80]!r}")
+            raise CommandExecutionError(f"The host printed a line that is not a grain: {line[:80]!r}")
         if name == "ipv4":
             addresses.append(_address(value))
         else:
@@ -184,7 +184,7 @@ def _unquoted(text: str) -> str:
 
 def _whole(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or len(text) > 15:
-        raise CommandExecutionError(f"The host printed a number that is none: {text[:40]!r}")
+        raise CommandExecutionError(f"The host printed something else instead of a number: {text[:40]!r}")
     return int(text)
 
 
@@ -192,7 +192,7 @@ def _address(text: str) -> str:
     try:
         return str(ipaddress.IPv4Address(text))
     except ValueError as error:
-        raise CommandExecutionError(f"The host printed an address that is none: {text[:40]!r}") from error
+        raise CommandExecutionError(f"The host printed something else instead of an address: {text[:40]!r}") from error
 
 
 PING_TIMEOUT_S = 10.0

@@ -124,9 +124,9 @@ def problem_of(name: str, value: Any) -> str | None:  # noqa: C901, PLR0911, PLR
     """What is wrong with the value of an option, or None. The values of secrets are not repeated."""
     match name:
         case "host":
-            return None if _matches(_HOST, value) else f"is {value!r}, which is no host name and no address"
+            return None if _matches(_HOST, value) else f"is {value!r}, which is neither a host name nor an address"
         case "user":
-            return None if _matches(_USER, value) else f"is {value!r}, which is no name of a user"
+            return None if _matches(_USER, value) else f"is {value!r}, which is not a name of a user"
         case "passwd" | "priv_passwd":
             right = isinstance(value, str) and value.isprintable() and 0 < len(value.encode()) <= SECRET_MAX
             return None if right else f"must be text of 1 to {SECRET_MAX} bytes in one line; put it in quotes"

@@ -85,7 +85,7 @@ def read(path: str, binary: bool = False) -> str | bytes:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise CommandExecutionError(f"{path} is no text in UTF-8; use binary=True") from error
+        raise CommandExecutionError(f"{path} is not text in UTF-8; use binary=True") from error
 
 
 def write(path: str, *args: Any) -> str:
