@@ -19,3 +19,9 @@ A file may also define:
 
 The loader decides which executors a caller may ask for, and how `sudo_user` changes a chain.
 """
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Function = Callable[..., Any] | str
+Values = Mapping[str, Any]

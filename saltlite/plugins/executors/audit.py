@@ -13,24 +13,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError
 from saltlite.plugins.executors._arguments import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from saltlite.plugins.executors import Function, Values
 
 SAFE_OPTS: dict[str, type] = {}
 STAYS = True
 
 
-def execute(
-    opts: Mapping[str, Any],
-    data: Mapping[str, Any],
-    func: Callable[..., Any] | str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> None:
+def execute(opts: Values, data: Values, func: Function, args: Sequence[Any], kwargs: Values) -> None:
     """Append the line to the file and pass the call on.
 
     CLI Example: ``saltlite --module-executors='[audit, direct_call]' '*' test.ping``
@@ -59,7 +57,7 @@ def execute(
         ) from error
 
 
-def _arguments(args: Sequence[Any], kwargs: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
+def _arguments(args: Sequence[Any], kwargs: Values, *, whole: bool) -> dict[str, Any]:
     if whole:
         return {"args": list(args), "kwargs": dict(kwargs)}
     return {"args": len(args), "kwargs": sorted(map(str, kwargs))}

@@ -7,21 +7,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from saltlite.model.execution import RETURNED_NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from saltlite.plugins.executors import Function, Values
 
 SAFE_OPTS: dict[str, type] = {}
 
 
-def execute(
-    opts: Mapping[str, Any],
-    data: Mapping[str, Any],
-    func: Callable[..., Any] | str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> Any:
+def execute(opts: Values, data: Values, func: Function, args: Sequence[Any], kwargs: Values) -> Any:
     """Call the function. A missing function is left to the next executor."""
     if isinstance(func, str):
         return None

@@ -7,21 +7,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from saltlite.plugins.executors._arguments import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from saltlite.plugins.executors import Function, Values
 
 SAFE_OPTS: dict[str, type] = {}
 
 
-def execute(
-    opts: Mapping[str, Any],
-    data: Mapping[str, Any],
-    func: Callable[..., Any] | str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> dict[str, Any] | None:
+def execute(opts: Values, data: Values, func: Function, args: Sequence[Any], kwargs: Values) -> dict[str, Any] | None:
     """Return the function, its arguments without secrets, and the user who would call it.
 
     CLI Example: ``saltlite --module-executors=dry '*' pkg.remove nginx``

@@ -14,13 +14,15 @@ import ctypes
 import os
 import platform
 import resource
-from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from saltlite.loader.hints import __opts__
+    from saltlite.plugins.executors import Function, Values
 
 SAFE_OPTS = {"nice_level": int}
 STAYS = True
@@ -36,13 +38,7 @@ _IDLE = 3 << 13
 """I/O class 3 of ioprio_set(2)."""
 
 
-def execute(
-    opts: Mapping[str, Any],
-    data: Mapping[str, Any],
-    func: Callable[..., Any] | str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> None:
+def execute(opts: Values, data: Values, func: Function, args: Sequence[Any], kwargs: Values) -> None:
     """Lower the priority and pass the call on.
 
     CLI Example::

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from saltlite.decorators import note
 from saltlite.errors import SaltInvocationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from saltlite.loader.hints import __context__
+    from saltlite.plugins.executors import Function, Values
 
 SAFE_OPTS = {"splaytime": float}
 
@@ -29,13 +31,7 @@ SHARES = 8192
 """The number of different delays."""
 
 
-def execute(
-    opts: Mapping[str, Any],
-    data: Mapping[str, Any],
-    func: Callable[..., Any] | str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> None:
+def execute(opts: Values, data: Values, func: Function, args: Sequence[Any], kwargs: Values) -> None:
     """Wait once per job and pass the call on.
 
     CLI Example::
@@ -50,7 +46,7 @@ def execute(
     time.sleep(seconds)
 
 
-def delay(opts: Mapping[str, Any], data: Mapping[str, Any]) -> float:
+def delay(opts: Values, data: Values) -> float:
     """Return the delay of the target in seconds."""
     splaytime = float(opts.get("splaytime", DEFAULT_S))
     if not math.isfinite(splaytime) or splaytime <= 0:

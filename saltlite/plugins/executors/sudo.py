@@ -21,7 +21,6 @@ import pwd
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
@@ -32,7 +31,10 @@ from saltlite.errors import CommandExecutionError
 from saltlite.model.execution import RETURNED_NONE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from saltlite.loader.hints import __context__, __grains__, __opts__, __pillar__
+    from saltlite.plugins.executors import Function, Values
 
 SAFE_OPTS: dict[str, type] = {}
 FOR_RESOURCES = False
@@ -51,13 +53,7 @@ def __virtual__() -> bool | tuple[bool, str]:  # noqa: N807 - the name that the 
     return True
 
 
-def execute(
-    opts: Mapping[str, Any],
-    data: Mapping[str, Any],
-    func: Callable[..., Any] | str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> Any:
+def execute(opts: Values, data: Values, func: Function, args: Sequence[Any], kwargs: Values) -> Any:
     """Have the user call the function; return the result and pass on its return code and notes."""
     if isinstance(func, str):
         return None
@@ -80,7 +76,7 @@ def _is_me(user: str) -> bool:
         raise CommandExecutionError(f"The user {user!r} of the option sudo_user does not exist.") from None
 
 
-def _packed(opts: Mapping[str, Any], data: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+def _packed(opts: Values, data: Values, args: Sequence[Any], kwargs: Values) -> bytes:
     order = {
         "opts": dict(opts),
         "grains": dict(__grains__),

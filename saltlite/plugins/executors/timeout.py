@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import signal
-from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,10 @@ from saltlite.errors import SaltInvocationError
 from saltlite.model.execution import CallEnded
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from saltlite.loader.hints import __opts__
+    from saltlite.plugins.executors import Function, Values
 
 SAFE_OPTS = {"call_timeout": float}
 STAYS = True
@@ -29,13 +31,7 @@ AGAIN_S = 1.0
 """Seconds after which a function that swallowed the interruption is interrupted again."""
 
 
-def execute(
-    opts: Mapping[str, Any],
-    data: Mapping[str, Any],
-    func: Callable[..., Any] | str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> None:
+def execute(opts: Values, data: Values, func: Function, args: Sequence[Any], kwargs: Values) -> None:
     """Start the timer and pass the call on.
 
     CLI Example::
@@ -53,7 +49,7 @@ def execute(
     signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
 
 
-def limit(opts: Mapping[str, Any], data: Mapping[str, Any]) -> float:
+def limit(opts: Values, data: Values) -> float:
     """Return the limit in seconds; 0 for none."""
     seconds, configured = float(opts.get("call_timeout") or 0), float(__opts__.get("call_timeout") or 0)
     if not math.isfinite(seconds) or seconds < 0:
@@ -63,7 +59,7 @@ def limit(opts: Mapping[str, Any], data: Mapping[str, Any]) -> float:
     return seconds
 
 
-def finish(opts: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+def finish(opts: Values, data: Values) -> None:
     """Stop the timer."""
     del opts, data
     signal.setitimer(signal.ITIMER_REAL, 0)

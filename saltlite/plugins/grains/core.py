@@ -287,20 +287,13 @@ def processors() -> dict[str, Any]:
     models = (re.search(rf"^{key}\s*:\s*(.*)$", text, re.MULTILINE) for key in _MODEL_KEYS)
     model = next((match[1].strip() for match in models if match), "Unknown")
     flags = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", text, re.MULTILINE)
-    return {
-        "num_cpus": os.cpu_count() or 1,
-        "cpu_model": model,
-        "cpu_flags": flags[1].split() if flags else [],
-    }
+    return {"num_cpus": os.cpu_count() or 1, "cpu_model": model, "cpu_flags": flags[1].split() if flags else []}
 
 
 def memory() -> dict[str, Any]:
     """Memory and swap in MiB."""
     kib = dict(re.findall(r"^(\w+):\s+(\d+) kB$", read_text("/proc/meminfo"), re.MULTILINE))
-    return {
-        "mem_total": int(kib.get("MemTotal", 0)) // 1024,
-        "swap_total": int(kib.get("SwapTotal", 0)) // 1024,
-    }
+    return {"mem_total": int(kib.get("MemTotal", 0)) // 1024, "swap_total": int(kib.get("SwapTotal", 0)) // 1024}
 
 
 def firmware() -> dict[str, Any]:

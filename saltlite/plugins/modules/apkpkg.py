@@ -314,10 +314,7 @@ def install(
 
 
 def upgrade(
-    name: str | None = None,
-    pkgs: list[Any] | None = None,
-    refresh: bool = True,
-    **kwargs: Unpack[_Changing],
+    name: str | None = None, pkgs: list[Any] | None = None, refresh: bool = True, **kwargs: Unpack[_Changing]
 ) -> Changes:
     """Upgrade all packages, or the named ones. Returns what ``install`` returns.
 

@@ -101,16 +101,10 @@ Members = tuple[list[str], list[str], list[str]]
 
 
 def list_(  # noqa: PLR0913, PLR0917 - Salt's arguments
-    name: str,
-    archive_format: str | None = None,
-    options: str | None = None,
-    strip_components: int | None = None,
-    clean: bool = False,
-    verbose: bool = False,
-    saltenv: str = "base",
-    source_hash: str | None = None,
+    name: str, archive_format: str | None = None, options: str | None = None, strip_components: int | None = None,
+    clean: bool = False, verbose: bool = False, saltenv: str = "base", source_hash: str | None = None,
     use_etag: bool = False,
-) -> list[str] | dict[str, list[str]]:
+) -> list[str] | dict[str, list[str]]:  # fmt: skip
     """Return the names in an archive, sorted; folders end with a slash.
 
     ``verbose`` returns ``dirs``, ``files``, ``links`` and the top-level ones of each. ``strip_components`` removes that
@@ -352,15 +346,9 @@ def cmd_zip(
 
 
 def cmd_unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
-    zip_file: str,
-    dest: str,
-    excludes: str | list[str] | None = None,
-    options: str | None = None,
-    template: str | None = None,
-    runas: str | None = None,
-    trim_output: bool | int = False,
-    password: str | None = None,
-) -> list[str]:
+    zip_file: str, dest: str, excludes: str | list[str] | None = None, options: str | None = None,
+    template: str | None = None, runas: str | None = None, trim_output: bool | int = False, password: str | None = None,
+) -> list[str]:  # fmt: skip
     """Unpack a zip file with the program unzip; return the lines that it prints. ``options=-o`` overwrites files.
 
     Passwords are refused, because the process list would show them; use ``archive.unzip``.
@@ -511,16 +499,10 @@ def zip_(
 
 
 def unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
-    zip_file: str,
-    dest: str,
-    excludes: str | list[str] | None = None,
-    options: str | None = None,
-    template: str | None = None,
-    runas: str | None = None,
-    trim_output: bool | int = False,
-    password: str | None = None,
+    zip_file: str, dest: str, excludes: str | list[str] | None = None, options: str | None = None,
+    template: str | None = None, runas: str | None = None, trim_output: bool | int = False, password: str | None = None,
     extract_perms: bool = True,
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     """Unpack a zip file into a folder; return the names in it.
 
     Nothing is unpacked if a member or a link would leave the folder. Files keep their permissions except set-user-id,

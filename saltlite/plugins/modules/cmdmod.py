@@ -450,11 +450,7 @@ def shell(*args: Any, **kwargs: Any) -> str:
 
 
 def run_bg(
-    cmd: str | list[str],
-    cwd: str | None = None,
-    runas: str | None = None,
-    group: str | None = None,
-    **kwargs: Any,
+    cmd: str | list[str], cwd: str | None = None, runas: str | None = None, group: str | None = None, **kwargs: Any
 ) -> dict[str, int]:
     """Start a command in the background and return its ``pid``.
 
@@ -469,17 +465,9 @@ def run_bg(
 
 
 def run_chroot(  # noqa: PLR0913 - Salt's arguments
-    root: str,
-    cmd: str | list[str],
-    cwd: str | None = None,
-    stdin: str | None = None,
-    runas: str | None = None,
-    group: str | None = None,
-    shell: str = DEFAULT_SHELL,
-    *,
-    binds: list[str] | None = None,
-    **kwargs: Any,
-) -> dict[str, Any]:
+    root: str, cmd: str | list[str], cwd: str | None = None, stdin: str | None = None, runas: str | None = None,
+    group: str | None = None, shell: str = DEFAULT_SHELL, *, binds: list[str] | None = None, **kwargs: Any,
+) -> dict[str, Any]:  # fmt: skip
     """Run a command through the shell of a system in another folder, and return what ``run_all`` returns.
 
     ``/dev``, ``/proc`` and ``/sys`` are mounted where the system has these folders, and so are the folders ``binds``.
@@ -507,17 +495,10 @@ _HEAD = 512
 
 
 def script(  # noqa: PLR0913 - Salt's arguments
-    source: str,
-    args: str | list[str] | None = None,
-    cwd: str | None = None,
-    stdin: str | None = None,
-    runas: str | None = None,
-    group: str | None = None,
-    *,
-    template: str | None = None,
-    saltenv: str = "base",
+    source: str, args: str | list[str] | None = None, cwd: str | None = None, stdin: str | None = None,
+    runas: str | None = None, group: str | None = None, *, template: str | None = None, saltenv: str = "base",
     **kwargs: Any,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Run a script of the master (``salt://``) or of this minion, and return what ``run_all`` returns.
 
     A private copy of the script runs, so it needs no execute bit. A script without an interpreter line is run by
@@ -568,11 +549,7 @@ def script_retcode(
 
 
 def exec_code_all(
-    lang: str,
-    code: str | list[str],
-    cwd: str | None = None,
-    args: str | list[str] | None = None,
-    **kwargs: Any,
+    lang: str, code: str | list[str], cwd: str | None = None, args: str | list[str] | None = None, **kwargs: Any
 ) -> dict[str, Any]:
     """Run code with an interpreter, and return what ``run_all`` returns.
 

@@ -36,15 +36,9 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def get(  # noqa: PLR0913, PLR0917 - Salt's signature
-    key: str,
-    default: Any = "",
-    delimiter: str = ":",
-    merge: str | None = None,
-    omit_opts: bool = False,
-    omit_pillar: bool = False,
-    omit_master: bool = False,
-    omit_grains: bool = False,
-) -> Any:
+    key: str, default: Any = "", delimiter: str = ":", merge: str | None = None, omit_opts: bool = False,
+    omit_pillar: bool = False, omit_master: bool = False, omit_grains: bool = False,
+) -> Any:  # fmt: skip
     """Return the value of a key in the minion's configuration, else in grains, pillar, or the master's options.
 
     ``delimiter`` separates the parts of the key. A missing key gives ``default``. ``merge`` combines all sources, the
@@ -69,15 +63,9 @@ def get(  # noqa: PLR0913, PLR0917 - Salt's signature
 
 
 def option(  # noqa: PLR0913, PLR0917 - Salt's signature
-    value: str,
-    default: Any = None,
-    omit_opts: bool = False,
-    omit_grains: bool = False,
-    omit_pillar: bool = False,
-    omit_master: bool = False,
-    omit_all: bool = False,
-    wildcard: bool = False,
-) -> Any:
+    value: str, default: Any = None, omit_opts: bool = False, omit_grains: bool = False, omit_pillar: bool = False,
+    omit_master: bool = False, omit_all: bool = False, wildcard: bool = False,
+) -> Any:  # fmt: skip
     """Return the value of one option, searched like ``get`` without splitting the name.
 
     ``wildcard`` treats the name as a glob and returns a map of all matches. ``omit_all`` searches only defaults.
@@ -102,11 +90,7 @@ def option(  # noqa: PLR0913, PLR0917 - Salt's signature
 
 
 def merge(
-    value: str,
-    default: Any = "",
-    omit_opts: bool = False,
-    omit_master: bool = False,
-    omit_pillar: bool = False,
+    value: str, default: Any = "", omit_opts: bool = False, omit_master: bool = False, omit_pillar: bool = False
 ) -> Any:
     """Return the value of one option, merged with the pillar and the master's options.
 

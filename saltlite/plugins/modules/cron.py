@@ -213,17 +213,9 @@ def get_entry(user: str, identifier: str | None = None, cmd: str | None = None) 
 
 
 def set_job(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
-    user: str,
-    minute: str | int,
-    hour: str | int,
-    daymonth: str | int,
-    month: str | int,
-    dayweek: str | int,
-    cmd: str,
-    commented: bool = False,
-    comment: str | None = None,
-    identifier: str | None = None,
-) -> str:
+    user: str, minute: str | int, hour: str | int, daymonth: str | int, month: str | int, dayweek: str | int, cmd: str,
+    commented: bool = False, comment: str | None = None, identifier: str | None = None,
+) -> str:  # fmt: skip
     """Run a command at these times: ``new``, ``updated``, or ``present`` if the job existed already.
 
     Times have the format of a crontab. ``random`` is chosen once, ``10:20`` is chosen once between the two numbers.
@@ -256,15 +248,10 @@ def set_special(
 
 
 def rm_job(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
-    user: str,
-    cmd: str,
-    minute: str | int | None = None,
-    hour: str | int | None = None,
-    daymonth: str | int | None = None,
-    month: str | int | None = None,
-    dayweek: str | int | None = None,
+    user: str, cmd: str, minute: str | int | None = None, hour: str | int | None = None,
+    daymonth: str | int | None = None, month: str | int | None = None, dayweek: str | int | None = None,
     identifier: str | None = None,
-) -> str:
+) -> str:  # fmt: skip
     """Remove a job of a user: ``removed``, or ``absent`` if there is none. If times are given, they must match.
 
     CLI Example::

@@ -269,11 +269,7 @@ def filter_by(
     return _nested.chosen(lookup_dict, get(grain, []), merge, default, base)
 
 
-def setvals(
-    grains: dict[str, Any],
-    destructive: bool = False,
-    refresh_pillar: bool = True,
-) -> dict[str, Any]:
+def setvals(grains: dict[str, Any], destructive: bool = False, refresh_pillar: bool = True) -> dict[str, Any]:
     """Set several grains and return them. ``destructive`` removes those with the value ``None``.
 
     CLI Example: ``saltlite '*' grains.setvals '{rack: 4, roles: [web, db]}'``
@@ -285,12 +281,7 @@ def setvals(
     return dict(grains)
 
 
-def setval(
-    key: str,
-    val: Any,
-    destructive: bool = False,
-    refresh_pillar: bool = True,
-) -> dict[str, Any]:
+def setval(key: str, val: Any, destructive: bool = False, refresh_pillar: bool = True) -> dict[str, Any]:
     """Set one grain by its whole name. ``grains.set`` sets values inside a grain.
 
     CLI Example::
@@ -301,12 +292,7 @@ def setval(
     return setvals({key: val}, destructive, refresh_pillar)
 
 
-def append(
-    key: str,
-    val: Any,
-    convert: bool = False,
-    delimiter: str = ":",
-) -> dict[str, Any] | str:
+def append(key: str, val: Any, convert: bool = False, delimiter: str = ":") -> dict[str, Any] | str:
     """Append a value, or all values of a list, to a list grain, creating it if needed.
 
     A value that is not a list stays unchanged, or becomes the first item with ``convert``. Returns the grain, or a
@@ -379,11 +365,7 @@ def delkey(key: str, force: bool = False) -> dict[str, Any]:
 
 
 def set_(
-    key: str,
-    val: Any = "",
-    force: bool = False,
-    destructive: bool = False,
-    delimiter: str = ":",
+    key: str, val: Any = "", force: bool = False, destructive: bool = False, delimiter: str = ":"
 ) -> dict[str, Any]:
     """Set a grain, or a value inside it: ``{"result": ..., "comment": ..., "changes": {grain: value}}``.
 

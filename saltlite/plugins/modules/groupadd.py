@@ -146,9 +146,4 @@ def _existing(name: Any, root: str | None) -> grp.struct_group:
 
 
 def _shown(group: grp.struct_group) -> dict[str, Any]:
-    return {
-        "name": group.gr_name,
-        "passwd": group.gr_passwd,
-        "gid": group.gr_gid,
-        "members": list(group.gr_mem),
-    }
+    return {"name": group.gr_name, "passwd": group.gr_passwd, "gid": group.gr_gid, "members": list(group.gr_mem)}

@@ -61,15 +61,9 @@ def str_encode(value: str, encoder: str = "base64") -> str | bytes:
 
 
 def get_str(  # noqa: PLR0913, PLR0917 - Salt's arguments
-    length: int = 20,
-    chars: str | None = None,
-    lowercase: bool = True,
-    uppercase: bool = True,
-    digits: bool = True,
-    punctuation: bool = True,
-    whitespace: bool = False,
-    printable: bool = False,
-) -> str:
+    length: int = 20, chars: str | None = None, lowercase: bool = True, uppercase: bool = True, digits: bool = True,
+    punctuation: bool = True, whitespace: bool = False, printable: bool = False,
+) -> str:  # fmt: skip
     """Return a random text of ``chars``, or of all kinds of characters that are not switched off.
 
     ``printable`` includes all kinds and white space.

@@ -525,17 +525,9 @@ def rm_fstab(name: str, device: str | None = None, config: str = "/etc/fstab", t
 
 
 def set_fstab(  # noqa: PLR0913, PLR0917 - Salt's signature
-    name: str,
-    device: str,
-    fstype: str,
-    opts: str | Sequence[str] = "defaults",
-    dump: int = 0,
-    pass_num: int = 0,
-    config: str = "/etc/fstab",
-    test: bool = False,
-    match_on: str | Sequence[str] = "auto",
-    not_change: bool = False,
-) -> str:
+    name: str, device: str, fstype: str, opts: str | Sequence[str] = "defaults", dump: int = 0, pass_num: int = 0,
+    config: str = "/etc/fstab", test: bool = False, match_on: str | Sequence[str] = "auto", not_change: bool = False,
+) -> str:  # fmt: skip
     """Set an entry in fstab. Return ``new``, ``change`` or ``present``; ``test=True`` only reports.
 
     ``match_on`` names the columns that identify the entry: ``device``, ``name``, ``fstype``, ``opts``, ``dump`` and

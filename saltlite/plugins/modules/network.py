@@ -179,10 +179,7 @@ hwaddr = hw_addr
 
 
 def ip_addrs(
-    interface: str | None = None,
-    include_loopback: bool = False,
-    cidr: str | None = None,
-    type: str | None = None,
+    interface: str | None = None, include_loopback: bool = False, cidr: str | None = None, type: str | None = None
 ) -> list[str]:
     """Return the IPv4 addresses of this machine, or of interfaces by name or glob, sorted.
 

@@ -200,11 +200,7 @@ def check_key(  # noqa: PLR0913 - Salt's signature
 
 
 def check_key_file(
-    user: str,
-    source: str,
-    config: str = _CONFIG,
-    saltenv: str = "base",
-    fingerprint_hash_type: str | None = None,
+    user: str, source: str, config: str = _CONFIG, saltenv: str = "base", fingerprint_hash_type: str | None = None
 ) -> dict[str, str]:
     """Return what ``set_auth_key_from_file`` would do with each key of a file of the master or of this minion.
 
@@ -304,11 +300,7 @@ def rm_auth_key(user: str, key: str, config: str = _CONFIG, fingerprint_hash_typ
 
 
 def rm_auth_key_from_file(
-    user: str,
-    source: str,
-    config: str = _CONFIG,
-    saltenv: str = "base",
-    fingerprint_hash_type: str | None = None,
+    user: str, source: str, config: str = _CONFIG, saltenv: str = "base", fingerprint_hash_type: str | None = None
 ) -> str:
     """Remove all keys in a file of the master or of this minion from a user's authorised keys.
 
@@ -500,18 +492,10 @@ def hash_known_hosts(user: str | None = None, config: str | None = None) -> dict
 
 
 def set_known_host(  # noqa: PLR0913 - Salt's signature
-    user: str | None = None,
-    hostname: str | None = None,
-    fingerprint: str | None = None,
-    key: str | None = None,
-    port: int | None = None,
-    enc: str | None = None,
-    config: str | None = None,
-    *,
-    hash_known_hosts: bool = True,
-    timeout: int = 5,
-    fingerprint_hash_type: str | None = None,
-) -> dict[str, Any]:
+    user: str | None = None, hostname: str | None = None, fingerprint: str | None = None, key: str | None = None,
+    port: int | None = None, enc: str | None = None, config: str | None = None, *, hash_known_hosts: bool = True,
+    timeout: int = 5, fingerprint_hash_type: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Add a host to the known hosts of a user, or the system, by its key or those that it sends now.
 
     With a ``fingerprint`` one of these keys must have it; without both, the answering host is trusted. The status is

@@ -181,10 +181,7 @@ def diskusage(*args: str) -> dict[str, dict[str, int | None]]:
         except OSError:
             found[place] = {"available": None, "total": None}
             continue
-        found[place] = {
-            "available": figures.f_bavail * figures.f_frsize,
-            "total": figures.f_blocks * figures.f_frsize,
-        }
+        found[place] = {"available": figures.f_bavail * figures.f_frsize, "total": figures.f_blocks * figures.f_frsize}
     return found
 
 

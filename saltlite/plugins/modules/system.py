@@ -123,15 +123,9 @@ def get_system_date_time(utc_offset: str | None = None) -> str:
 
 
 def set_system_date_time(  # noqa: PLR0913, PLR0917 - Salt's signature
-    years: int | None = None,
-    months: int | None = None,
-    days: int | None = None,
-    hours: int | None = None,
-    minutes: int | None = None,
-    seconds: int | None = None,
-    utc_offset: str | None = None,
-    test: bool = False,
-) -> bool:
+    years: int | None = None, months: int | None = None, days: int | None = None, hours: int | None = None,
+    minutes: int | None = None, seconds: int | None = None, utc_offset: str | None = None, test: bool = False,
+) -> bool:  # fmt: skip
     """Set the given parts of date and time; the others stay. ``test=True`` only validates.
 
     CLI Example: ``saltlite '*' system.set_system_date_time 2026 1 31 21 14 7 -0500``

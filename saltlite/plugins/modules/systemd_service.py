@@ -130,11 +130,7 @@ def missing(name: str) -> bool:
 
 
 def enable(
-    name: str,
-    no_block: bool = False,
-    unmask: bool = False,
-    unmask_runtime: bool = False,
-    root: str | None = None,
+    name: str, no_block: bool = False, unmask: bool = False, unmask_runtime: bool = False, root: str | None = None
 ) -> bool:
     """Enable a unit to start at boot, with ``root`` in the system in that folder. ``unmask`` and ``unmask_runtime``
     unmask it first.

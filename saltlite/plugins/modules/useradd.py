@@ -40,26 +40,13 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 
 
 def add(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
-    name: str,
-    uid: int | str | None = None,
-    gid: int | str | None = None,
-    groups: list[str] | str | None = None,
-    home: str | None = None,
-    shell: str | None = None,
-    unique: bool = True,
-    system: bool = False,
-    fullname: str | None = "",
-    roomnumber: str | int | None = "",
-    workphone: str | int | None = "",
-    homephone: str | int | None = "",
-    other: str | int | None = "",
-    createhome: bool = True,
-    loginclass: str | None = None,
-    nologinit: bool = False,
-    root: str | None = None,
-    usergroup: bool | None = None,
+    name: str, uid: int | str | None = None, gid: int | str | None = None, groups: list[str] | str | None = None,
+    home: str | None = None, shell: str | None = None, unique: bool = True, system: bool = False,
+    fullname: str | None = "", roomnumber: str | int | None = "", workphone: str | int | None = "",
+    homephone: str | int | None = "", other: str | int | None = "", createhome: bool = True,
+    loginclass: str | None = None, nologinit: bool = False, root: str | None = None, usergroup: bool | None = None,
     local: bool = False,
-) -> bool:
+) -> bool:  # fmt: skip
     """Add a user.
 
     ``gid`` is the number or name of the primary group, ``groups`` are additional ones. ``usergroup`` says whether to

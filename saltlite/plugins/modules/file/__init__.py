@@ -12,88 +12,27 @@ from __future__ import annotations
 
 from .backups import delete_backup, list_backup, list_backups, list_backups_dir, remove_backup, restore_backup
 from .find import find
-from .lines import (
-    append,
-    blockreplace,
-    comment,
-    comment_line,
-    line,
-    prepend,
-    read,
-    seek_read,
-    seek_write,
-    touch,
-    truncate,
-    uncomment,
+
+from .lines import (  # isort: skip
+    append, blockreplace, comment, comment_line, line, prepend, read, seek_read, seek_write, touch, truncate, uncomment,
     write,
-)
-from .managed import (
-    apply_template_on_contents,
-    check_file_meta,
-    check_managed,
-    check_managed_changes,
-    get_diff,
-    get_managed,
-    manage_file,
-    patch,
-    source_list,
-)
-from .paths import (
-    copy,
-    link,
-    makedirs,
-    makedirs_perms,
-    mkdir,
-    mknod,
-    mknod_blkdev,
-    mknod_chrdev,
-    mknod_fifo,
-    move,
-    remove,
-    rename,
-    rmdir,
-    symlink,
-)
+)  # fmt: skip
+from .managed import (  # isort: skip
+    apply_template_on_contents, check_file_meta, check_managed, check_managed_changes, get_diff, get_managed,
+    manage_file, patch, source_list,
+)  # fmt: skip
+from .paths import (  # isort: skip
+    copy, link, makedirs, makedirs_perms, mkdir, mknod, mknod_blkdev, mknod_chrdev, mknod_fifo, move, remove, rename,
+    rmdir, symlink,
+)  # fmt: skip
 from .permissions import chattr, check_perms, chgrp, chown, lchown, lsattr, set_mode
-from .stats import (
-    access,
-    basename,
-    check_hash,
-    directory_exists,
-    dirname,
-    diskusage,
-    extract_hash,
-    file_exists,
-    get_devmm,
-    get_gid,
-    get_group,
-    get_hash,
-    get_mode,
-    get_selinux_context,
-    get_source_sum,
-    get_sum,
-    get_uid,
-    get_user,
-    gid_to_group,
-    group_to_gid,
-    is_blkdev,
-    is_chrdev,
-    is_fifo,
-    is_hardlink,
-    is_link,
-    join,
-    lstat,
-    normpath,
-    open_files,
-    pardir,
-    path_exists_glob,
-    readdir,
-    readlink,
-    stats,
-    statvfs,
-    uid_to_user,
-    user_to_uid,
-)
+
+from .stats import (  # isort: skip
+    access, basename, check_hash, directory_exists, dirname, diskusage, extract_hash, file_exists, get_devmm, get_gid,
+    get_group, get_hash, get_mode, get_selinux_context, get_source_sum, get_sum, get_uid, get_user, gid_to_group,
+    group_to_gid, is_blkdev, is_chrdev, is_fifo, is_hardlink, is_link, join, lstat, normpath, open_files, pardir,
+    path_exists_glob, readdir, readlink, stats, statvfs, uid_to_user, user_to_uid,
+)  # fmt: skip
 from .text import contains, contains_glob, contains_regex, grep, psed, replace, search, sed, sed_contains
 
 __all__ = [

@@ -26,36 +26,16 @@ from saltlite.plugins.modules._safe_files import (
 )
 
 from .backups import keep_dated, suffix_of
-from .text import (
-    UTF8,
-    Edit,
-    as_text,
-    begun,
-    compiled,
-    diff,
-    ending,
-    ending_of,
-    lines_of,
-    read_text,
-)
+from .text import UTF8, Edit, as_text, begun, compiled, diff, ending, ending_of, lines_of, read_text
 
 _MODES = ("insert", "ensure", "delete", "replace")
 
 
 def line(  # noqa: PLR0913, PLR0917 - Salt's signature
-    path: str,
-    content: str | None = None,
-    match: str | None = None,
-    mode: str | None = None,
-    location: str | None = None,
-    before: str | None = None,
-    after: str | None = None,
-    show_changes: bool = True,
-    backup: bool = False,
-    quiet: bool = False,
-    indent: bool = True,
-    test: bool = False,
-) -> str | bool:
+    path: str, content: str | None = None, match: str | None = None, mode: str | None = None,
+    location: str | None = None, before: str | None = None, after: str | None = None, show_changes: bool = True,
+    backup: bool = False, quiet: bool = False, indent: bool = True, test: bool = False,
+) -> str | bool:  # fmt: skip
     """Edit one line of a file. Return a diff, or True with ``show_changes=False``; False for no change.
 
     ``match``, ``before`` and ``after`` are Python regular expressions, or literal parts of a line.

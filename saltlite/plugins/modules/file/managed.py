@@ -285,26 +285,12 @@ def get_managed(  # noqa: PLR0913, PLR0917 - Salt's arguments
 
 
 def check_managed(  # noqa: PLR0913, PLR0917 - Salt's arguments
-    name: str,
-    source: str | list[Any] | None,
-    source_hash: str | dict[str, str] | None,
-    source_hash_name: str | None,
-    user: str | int | None,
-    group: str | int | None,
-    mode: str | int | None,
-    attrs: str | None,
-    template: str | None,
-    context: dict[str, Any] | None,
-    defaults: dict[str, Any] | None,
-    saltenv: str,
-    contents: str | None = None,
-    skip_verify: bool = False,
-    seuser: str | None = None,
-    serole: str | None = None,
-    setype: str | None = None,
-    serange: str | None = None,
-    follow_symlinks: bool = False,
-) -> tuple[bool | None, str]:
+    name: str, source: str | list[Any] | None, source_hash: str | dict[str, str] | None, source_hash_name: str | None,
+    user: str | int | None, group: str | int | None, mode: str | int | None, attrs: str | None, template: str | None,
+    context: dict[str, Any] | None, defaults: dict[str, Any] | None, saltenv: str, contents: str | None = None,
+    skip_verify: bool = False, seuser: str | None = None, serole: str | None = None, setype: str | None = None,
+    serange: str | None = None, follow_symlinks: bool = False,
+) -> tuple[bool | None, str]:  # fmt: skip
     """Check a managed file. Return True and a message, None and the changes, or False and an error.
 
     CLI Example::
@@ -325,32 +311,14 @@ def check_managed(  # noqa: PLR0913, PLR0917 - Salt's arguments
 
 
 def check_managed_changes(  # noqa: PLR0913, PLR0917 - Salt's arguments
-    name: str,
-    source: str | list[Any] | None,
-    source_hash: str | dict[str, str] | None,
-    source_hash_name: str | None,
-    user: str | int | None,
-    group: str | int | None,
-    mode: str | int | None,
-    attrs: str | None,
-    template: str | None,
-    context: dict[str, Any] | None,
-    defaults: dict[str, Any] | None,
-    saltenv: str,
-    contents: str | None = None,
-    skip_verify: bool = False,
-    keep_mode: bool = False,
-    seuser: str | None = None,
-    serole: str | None = None,
-    setype: str | None = None,
-    serange: str | None = None,
-    verify_ssl: bool = True,
-    follow_symlinks: bool = False,
-    ignore_ordering: bool = False,
-    ignore_whitespace: bool = False,
-    ignore_comment_characters: str | list[str] | None = None,
-    new_file_diff: bool = False,
-) -> dict[str, Any] | tuple[bool, str]:
+    name: str, source: str | list[Any] | None, source_hash: str | dict[str, str] | None, source_hash_name: str | None,
+    user: str | int | None, group: str | int | None, mode: str | int | None, attrs: str | None, template: str | None,
+    context: dict[str, Any] | None, defaults: dict[str, Any] | None, saltenv: str, contents: str | None = None,
+    skip_verify: bool = False, keep_mode: bool = False, seuser: str | None = None, serole: str | None = None,
+    setype: str | None = None, serange: str | None = None, verify_ssl: bool = True, follow_symlinks: bool = False,
+    ignore_ordering: bool = False, ignore_whitespace: bool = False,
+    ignore_comment_characters: str | list[str] | None = None, new_file_diff: bool = False,
+) -> dict[str, Any] | tuple[bool, str]:  # fmt: skip
     """Return the changes of a managed file as ``file.check_file_meta`` does; or False and an error.
 
     CLI Example::
@@ -379,27 +347,13 @@ def check_managed_changes(  # noqa: PLR0913, PLR0917 - Salt's arguments
 
 
 def check_file_meta(  # noqa: PLR0913, PLR0917 - Salt's arguments
-    name: str,
-    sfn: str,
-    source: str | None,
-    source_sum: dict[str, str] | None,
-    user: str | int | None,
-    group: str | int | None,
-    mode: str | int | None,
-    attrs: str | None,
-    saltenv: str,
-    contents: str | None = None,
-    seuser: str | None = None,
-    serole: str | None = None,
-    setype: str | None = None,
-    serange: str | None = None,
-    verify_ssl: bool = True,
-    follow_symlinks: bool = False,
-    ignore_ordering: bool = False,
-    ignore_whitespace: bool = False,
-    ignore_comment_characters: str | list[str] | None = None,
+    name: str, sfn: str, source: str | None, source_sum: dict[str, str] | None, user: str | int | None,
+    group: str | int | None, mode: str | int | None, attrs: str | None, saltenv: str, contents: str | None = None,
+    seuser: str | None = None, serole: str | None = None, setype: str | None = None, serange: str | None = None,
+    verify_ssl: bool = True, follow_symlinks: bool = False, ignore_ordering: bool = False,
+    ignore_whitespace: bool = False, ignore_comment_characters: str | list[str] | None = None,
     new_file_diff: bool = False,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Return what differs from a managed file: ``newfile``, ``diff``, ``user``, ``group``, ``mode`` and ``attrs``.
 
     CLI Example::
@@ -646,18 +600,11 @@ def patch(
 
 
 def get_diff(  # noqa: PLR0913, PLR0917 - Salt's signature
-    file1: str,
-    file2: str,
-    saltenv: str = "base",
-    show_filenames: bool = True,
-    show_changes: bool = True,
-    template: bool = False,
-    source_hash_file1: str | None = None,
-    source_hash_file2: str | None = None,
-    ignore_ordering: bool = False,
-    ignore_whitespace: bool = False,
+    file1: str, file2: str, saltenv: str = "base", show_filenames: bool = True, show_changes: bool = True,
+    template: bool = False, source_hash_file1: str | None = None, source_hash_file2: str | None = None,
+    ignore_ordering: bool = False, ignore_whitespace: bool = False,
     ignore_comment_characters: str | list[str] | None = None,
-) -> str | tuple[bool, str]:
+) -> str | tuple[bool, str]:  # fmt: skip
     """Return a unified diff of two files, each on this minion or ``salt://``; empty if they are equal.
 
     ``show_filenames=False`` omits the names, ``show_changes=False`` only reports that there are differences. With

@@ -510,15 +510,9 @@ _KINDS = {
 
 
 def mknod_chrdev(
-    name: str,
-    major: int,
-    minor: int,
-    user: str | int | None = None,
-    group: str | int | None = None,
-    mode: str | int = "0660",
-    *,
-    test: bool = False,
-) -> dict[str, Any]:
+    name: str, major: int, minor: int, user: str | int | None = None, group: str | int | None = None,
+    mode: str | int = "0660", *, test: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """Create a character device.
 
     CLI Example: ``saltlite '*' file.mknod_chrdev /dev/chr 180 31``
@@ -551,16 +545,9 @@ def mknod_fifo(
 
 
 def mknod(  # noqa: PLR0913 - Salt's arguments
-    name: str,
-    ntype: str,
-    major: int = 0,
-    minor: int = 0,
-    user: str | int | None = None,
-    group: str | int | None = None,
-    mode: str | int = "0600",
-    *,
-    test: bool = False,
-) -> dict[str, Any]:
+    name: str, ntype: str, major: int = 0, minor: int = 0, user: str | int | None = None,
+    group: str | int | None = None, mode: str | int = "0600", *, test: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """Create a character device (``c``), block device (``b``) or named pipe (``p``), and its parent folders.
 
     CLI Example::

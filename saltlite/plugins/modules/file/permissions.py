@@ -190,20 +190,10 @@ def chattr(*files: str, operator: str | None = None, attributes: str | None = No
 
 
 def check_perms(  # noqa: PLR0913, PLR0917 - Salt's arguments
-    name: str,
-    ret: dict[str, Any] | None,
-    user: str | int | None,
-    group: str | int | None,
-    mode: str | int | None,
-    attrs: str | None = None,
-    follow_symlinks: bool = False,
-    seuser: str | None = None,
-    serole: str | None = None,
-    setype: str | None = None,
-    serange: str | None = None,
-    *,
-    test: bool = False,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+    name: str, ret: dict[str, Any] | None, user: str | int | None, group: str | int | None, mode: str | int | None,
+    attrs: str | None = None, follow_symlinks: bool = False, seuser: str | None = None, serole: str | None = None,
+    setype: str | None = None, serange: str | None = None, *, test: bool = False,
+) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
     """Set owner, group, mode and attributes, and return what changed and what was there before.
 
     The first dict has ``name``, ``changes``, ``comment`` and ``result``, or extends ``ret``. The second has ``luser``,

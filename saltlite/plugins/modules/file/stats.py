@@ -113,19 +113,11 @@ def check_hash(path: str, file_hash: str) -> bool:
 
 
 def get_source_sum(  # noqa: PLR0913, PLR0917 - Salt's arguments
-    file_name: str = "",
-    source: str = "",
-    source_hash: str | None = None,
-    source_hash_name: str | None = None,
-    saltenv: str = "base",
-    verify_ssl: bool = True,
-    source_hash_sig: str | None = None,
-    signed_by_any: str | list[str] | None = None,
-    signed_by_all: str | list[str] | None = None,
-    keyring: str | None = None,
-    gnupghome: str | None = None,
-    sig_backend: str = "gpg",
-) -> dict[str, str]:
+    file_name: str = "", source: str = "", source_hash: str | None = None, source_hash_name: str | None = None,
+    saltenv: str = "base", verify_ssl: bool = True, source_hash_sig: str | None = None,
+    signed_by_any: str | list[str] | None = None, signed_by_all: str | list[str] | None = None,
+    keyring: str | None = None, gnupghome: str | None = None, sig_backend: str = "gpg",
+) -> dict[str, str]:  # fmt: skip
     """Return the expected digest of a source as ``hash_type`` and ``hsum``.
 
     ``source_hash`` is the digest, ``md5=digits``, or the address of a sum file, which is searched for
@@ -148,11 +140,7 @@ def get_source_sum(  # noqa: PLR0913, PLR0917 - Salt's arguments
 
 
 def extract_hash(
-    hash_fn: str,
-    hash_type: str = "sha256",
-    file_name: str = "",
-    source: str = "",
-    source_hash_name: str | None = None,
+    hash_fn: str, hash_type: str = "sha256", file_name: str = "", source: str = "", source_hash_name: str | None = None
 ) -> dict[str, str] | None:
     """Search for a digest in a sum file, as ``sha256sum`` writes it, or in a Debian ``.dsc``.
 

@@ -218,25 +218,12 @@ def begun(path: Any, encoding: str | None = None, *, to_edit: bool = True) -> Ed
 
 
 def replace(  # noqa: PLR0913, PLR0917 - Salt's signature
-    path: str,
-    pattern: str,
-    repl: str,
-    count: int = 0,
-    flags: int | str | list[str] = 8,
-    bufsize: int | str = 1,
-    append_if_not_found: bool = False,
-    prepend_if_not_found: bool = False,
-    not_found_content: str | None = None,
-    backup: str | bool | None = ".bak",
-    dry_run: bool = False,
-    search_only: bool = False,
-    show_changes: bool = True,
-    ignore_if_missing: bool = False,
-    preserve_inode: bool = True,
-    backslash_literal: bool = False,
-    encoding: str | None = None,
-    test: bool = False,
-) -> str | bool:
+    path: str, pattern: str, repl: str, count: int = 0, flags: int | str | list[str] = 8, bufsize: int | str = 1,
+    append_if_not_found: bool = False, prepend_if_not_found: bool = False, not_found_content: str | None = None,
+    backup: str | bool | None = ".bak", dry_run: bool = False, search_only: bool = False, show_changes: bool = True,
+    ignore_if_missing: bool = False, preserve_inode: bool = True, backslash_literal: bool = False,
+    encoding: str | None = None, test: bool = False,
+) -> str | bool:  # fmt: skip
     """Replace the matches of a Python regular expression. Return a diff, empty without changes.
 
     ``pattern`` and ``repl`` are those of ``re.sub``; ``backslash_literal`` takes ``repl`` literally. ``count`` limits
@@ -398,17 +385,9 @@ _PYTHON_FLAGS = {"I": re.I, "L": re.L, "M": re.M, "S": re.S, "U": re.U, "X": re.
 
 
 def sed(  # noqa: PLR0913, PLR0917 - Salt's signature
-    path: str,
-    before: str,
-    after: str,
-    limit: str = "",
-    backup: str | bool | None = ".bak",
-    options: str = "-r -e",
-    flags: str = "g",
-    escape_all: bool = False,
-    negate_match: bool = False,
-    test: bool = False,
-) -> dict[str, Any] | bool:
+    path: str, before: str, after: str, limit: str = "", backup: str | bool | None = ".bak", options: str = "-r -e",
+    flags: str = "g", escape_all: bool = False, negate_match: bool = False, test: bool = False,
+) -> dict[str, Any] | bool:  # fmt: skip
     """Substitute with the program sed. Return what ``cmd.run_all`` returns, or False without a file.
 
     ``before`` is a regular expression of sed, ``after`` the replacement. ``limit`` is an expression for the lines to
@@ -458,16 +437,9 @@ def sed_contains(path: str, text: str, limit: str = "", flags: str = "g") -> boo
 
 
 def psed(  # noqa: PLR0913, PLR0917 - Salt's signature
-    path: str,
-    before: str,
-    after: str,
-    limit: str = "",
-    backup: str | bool | None = ".bak",
-    flags: str = "gMS",
-    escape_all: bool = False,
-    multi: bool = False,
-    test: bool = False,
-) -> None:
+    path: str, before: str, after: str, limit: str = "", backup: str | bool | None = ".bak", flags: str = "gMS",
+    escape_all: bool = False, multi: bool = False, test: bool = False,
+) -> None:  # fmt: skip
     """Substitute like ``file.sed``, with Python's regular expressions and without a program.
 
     ``flags`` are letters: ``g`` replaces all matches instead of the first, ``I`` ignores case, ``M`` makes ``^`` and

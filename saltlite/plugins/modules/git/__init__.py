@@ -18,37 +18,12 @@ from __future__ import annotations
 import shutil
 
 from .remotes import clone, fetch, ls_remote, pull, push, remote_get, remote_refs, remote_set, remotes, submodule
-from .repository import (
-    add,
-    archive,
-    branch,
-    checkout,
-    commit,
-    config_get,
-    config_get_regexp,
-    config_set,
-    config_unset,
-    current_branch,
-    describe,
-    diff,
-    discard_local_changes,
-    init,
-    is_worktree,
-    list_branches,
-    list_tags,
-    merge,
-    merge_base,
-    rebase,
-    reset,
-    rev_parse,
-    revision,
-    rm_,
-    stash,
-    status,
-    symbolic_ref,
-    tag,
-    version,
-)
+
+from .repository import (  # isort: skip
+    add, archive, branch, checkout, commit, config_get, config_get_regexp, config_set, config_unset, current_branch,
+    describe, diff, discard_local_changes, init, is_worktree, list_branches, list_tags, merge, merge_base, rebase,
+    reset, rev_parse, revision, rm_, stash, status, symbolic_ref, tag, version,
+)  # fmt: skip
 
 __func_alias__ = {"rm_": "rm"}
 

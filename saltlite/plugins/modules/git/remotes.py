@@ -33,16 +33,9 @@ _SSH = "ssh -o BatchMode=yes -o IdentitiesOnly=yes -o StrictHostKeyChecking=acce
 
 
 def git(  # noqa: PLR0913 - what is run, where, how, and what is made of it
-    words: Sequence[str],
-    cwd: str | None,
-    how: Mapping[str, Any],
-    *,
-    known: frozenset[str] = HOW,
-    fail: bool = True,
-    both: bool = False,
-    login: Login | None = None,
-    stdin: str | None = None,
-) -> dict[str, Any]:
+    words: Sequence[str], cwd: str | None, how: Mapping[str, Any], *, known: frozenset[str] = HOW, fail: bool = True,
+    both: bool = False, login: Login | None = None, stdin: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Run `git` with these words and return the answer of `cmd.run_all`. `both` merges errors into the output.
 
     Raises CommandExecutionError when git fails, or with `fail` off returns the failure.
@@ -410,17 +403,10 @@ def remote_get(cwd: str, remote: str = "origin", *, redact_auth: bool = True, **
 
 
 def remote_set(  # noqa: PLR0913 - Salt's signature
-    cwd: str,
-    url: str,
-    remote: str = "origin",
-    *,
-    https_user: str | None = None,
-    https_pass: str | None = None,
-    push_url: str | None = None,
-    push_https_user: str | None = None,
-    push_https_pass: str | None = None,
+    cwd: str, url: str, remote: str = "origin", *, https_user: str | None = None, https_pass: str | None = None,
+    push_url: str | None = None, push_https_user: str | None = None, push_https_pass: str | None = None,
     **how: Unpack[How],
-) -> dict[str, str]:
+) -> dict[str, str]:  # fmt: skip
     """Set the URL of a remote, and optionally its push URL; return its URLs.
 
     CLI Example::

@@ -127,17 +127,9 @@ def describe(cwd: str, rev: str = "HEAD", **how: Unpack[How]) -> str:
 
 
 def diff(  # noqa: PLR0913 - Salt's signature
-    cwd: str,
-    item1: str | None = None,
-    item2: str | None = None,
-    opts: Any = "",
-    git_opts: Any = "",
-    *,
-    no_index: bool = False,
-    cached: bool = False,
-    paths: str | list[str] | None = None,
-    **how: Unpack[How],
-) -> str:
+    cwd: str, item1: str | None = None, item2: str | None = None, opts: Any = "", git_opts: Any = "", *,
+    no_index: bool = False, cached: bool = False, paths: str | list[str] | None = None, **how: Unpack[How],
+) -> str:  # fmt: skip
     """Return the differences of the checkout to the index or a revision, or between two revisions, optionally limited
     to ``paths``.
 
@@ -184,18 +176,10 @@ def is_worktree(
 
 
 def merge_base(  # noqa: PLR0913 - Salt's signature
-    cwd: str,
-    refs: str | list[str] | None = None,
-    octopus: bool = False,
-    is_ancestor: bool = False,
-    independent: bool = False,
-    fork_point: str | None = None,
-    opts: Any = "",
-    *,
-    git_opts: Any = "",
-    all: bool = False,
+    cwd: str, refs: str | list[str] | None = None, octopus: bool = False, is_ancestor: bool = False,
+    independent: bool = False, fork_point: str | None = None, opts: Any = "", *, git_opts: Any = "", all: bool = False,
     **how: Unpack[How],
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the best common ancestor of commits; a list with ``all`` and ``independent``, a bool with ``is_ancestor``.
 
     CLI Example::
@@ -229,15 +213,9 @@ _REVISION = "the name of a revision"
 
 
 def init(
-    cwd: str,
-    bare: bool = False,
-    template: str | None = None,
-    separate_git_dir: str | None = None,
-    shared: Any = None,
-    opts: Any = "",
-    git_opts: Any = "",
-    **how: Unpack[How],
-) -> str:
+    cwd: str, bare: bool = False, template: str | None = None, separate_git_dir: str | None = None, shared: Any = None,
+    opts: Any = "", git_opts: Any = "", **how: Unpack[How],
+) -> str:  # fmt: skip
     """Create a repository, or reinitialise one.
 
     CLI Example::
@@ -284,13 +262,7 @@ def rm_(cwd: str, filename: str, opts: Any = "", git_opts: Any = "", **how: Unpa
 
 
 def commit(
-    cwd: str,
-    message: str,
-    opts: Any = "",
-    git_opts: Any = "",
-    *,
-    filename: str | None = None,
-    **how: Unpack[How],
+    cwd: str, message: str, opts: Any = "", git_opts: Any = "", *, filename: str | None = None, **how: Unpack[How]
 ) -> str:
     """Commit the index, or the current state of one path.
 
@@ -441,15 +413,9 @@ def tag(
 
 
 def archive(
-    cwd: str,
-    output: str,
-    rev: str = "HEAD",
-    prefix: str | None = None,
-    git_opts: Any = "",
-    *,
-    format: str | None = None,
-    **how: Unpack[How],
-) -> bool:
+    cwd: str, output: str, rev: str = "HEAD", prefix: str | None = None, git_opts: Any = "", *,
+    format: str | None = None, **how: Unpack[How],
+) -> bool:  # fmt: skip
     """Write an archive of a revision; its format is ``format``, or follows from the file name.
 
     The files are in a folder with the checkout's name, or ``prefix``; with an empty ``prefix`` in none.
@@ -464,14 +430,7 @@ def archive(
     more = [f"--prefix={inside}"] if inside else []
     if format:
         more.append(f"--format={word(format, 'a form of archives')}")
-    words = [
-        *options(git_opts),
-        "archive",
-        *more,
-        "--output",
-        path(output, how.get("user")),
-        word(rev, _REVISION),
-    ]
+    words = [*options(git_opts), "archive", *more, "--output", path(output, how.get("user")), word(rev, _REVISION)]
     git(words, place, how)
     return True
 
@@ -493,16 +452,9 @@ _NOT_VALID, _SEVERAL, _BAD_PATTERN = 1, 5, 6
 
 
 def config_get(
-    key: str,
-    cwd: str | None = None,
-    user: str | None = None,
-    password: str | None = None,
-    ignore_retcode: bool = False,
-    output_encoding: str | None = None,
-    *,
-    all: bool = False,
-    **kwargs: Any,
-) -> Any:
+    key: str, cwd: str | None = None, user: str | None = None, password: str | None = None,
+    ignore_retcode: bool = False, output_encoding: str | None = None, *, all: bool = False, **kwargs: Any,
+) -> Any:  # fmt: skip
     """Return the last value of a key, or with ``all=True`` all values; ``None`` for an unset key.
 
     ``global=True`` reads the user's configuration instead of the repository's.
@@ -523,16 +475,9 @@ def config_get(
 
 
 def config_get_regexp(
-    key: str,
-    value_regex: str | None = None,
-    cwd: str | None = None,
-    user: str | None = None,
-    password: str | None = None,
-    *,
-    ignore_retcode: bool = False,
-    output_encoding: str | None = None,
-    **kwargs: Any,
-) -> dict[str, list[str]]:
+    key: str, value_regex: str | None = None, cwd: str | None = None, user: str | None = None,
+    password: str | None = None, *, ignore_retcode: bool = False, output_encoding: str | None = None, **kwargs: Any,
+) -> dict[str, list[str]]:  # fmt: skip
     """Return the values of all keys that match a regular expression: ``{key: [value]}``.
 
     CLI Example::
@@ -554,18 +499,10 @@ def config_get_regexp(
 
 
 def config_set(  # noqa: PLR0913 - Salt's signature
-    key: str,
-    value: Any = None,
-    multivar: Any = None,
-    cwd: str | None = None,
-    user: str | None = None,
-    password: str | None = None,
-    ignore_retcode: bool = False,
-    *,
-    output_encoding: str | None = None,
-    add: bool = False,
+    key: str, value: Any = None, multivar: Any = None, cwd: str | None = None, user: str | None = None,
+    password: str | None = None, ignore_retcode: bool = False, *, output_encoding: str | None = None, add: bool = False,
     **kwargs: Any,
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     """Set a key to a value, or to the values of ``multivar``; return all its values. ``add=True`` keeps existing ones.
 
     CLI Example::
@@ -589,17 +526,10 @@ def config_set(  # noqa: PLR0913 - Salt's signature
 
 
 def config_unset(  # noqa: PLR0913 - Salt's signature
-    key: str,
-    value_regex: str | None = None,
-    cwd: str | None = None,
-    user: str | None = None,
-    password: str | None = None,
-    ignore_retcode: bool = False,
-    *,
-    output_encoding: str | None = None,
-    all: bool = False,
+    key: str, value_regex: str | None = None, cwd: str | None = None, user: str | None = None,
+    password: str | None = None, ignore_retcode: bool = False, *, output_encoding: str | None = None, all: bool = False,
     **kwargs: Any,
-) -> bool:
+) -> bool:  # fmt: skip
     """Unset a key with one value, or whose value matches; with ``all=True`` every value.
 
     CLI Example::

@@ -391,15 +391,9 @@ def group_list(root: str | None = None) -> dict[str, Any]:
 
 
 def group_info(
-    name: str,
-    expand: bool = False,
-    ignore_groups: list[str] | None = None,
-    *,
-    fromrepo: str | None = None,
-    enablerepo: str | None = None,
-    disablerepo: str | None = None,
-    root: str | None = None,
-) -> dict[str, Any]:
+    name: str, expand: bool = False, ignore_groups: list[str] | None = None, *, fromrepo: str | None = None,
+    enablerepo: str | None = None, disablerepo: str | None = None, root: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """The packages of a group: ``{mandatory, optional, default, conditional: [names], type, group, id, description}``.
 
     An environment contains groups; with ``expand`` the packages of all its groups are returned.
