@@ -1,7 +1,7 @@
 """Decorators for the functions of plug-in files, under the names that authors know from `salt.utils.decorators`.
 
-What belongs here: decorators, and what they need to decide. What does not: loading files, injected names, anything
-that a plug-in does not import. A plug-in file imports this package and `saltlite.errors`, and nothing above them.
+A plug-in file imports this module and `saltlite.errors`, and nothing above them. `note` adds a sentence for the caller
+that is not part of the return.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInv
 log = logging.getLogger(__name__)
 
 NOTES_MAX = 20
-"""Notes of one call; what a function says in a loop is said often enough by then."""
+"""Notes of one call; further ones, as from a loop, are dropped."""
 
 _notes: ContextVar[dict[str, None]] = ContextVar("notes")
 
 
 @contextlib.contextmanager
 def collecting() -> Iterator[dict[str, None]]:
-    """The notes that are made until the end of the block: sentences in order, each once."""
+    """Collect the notes of the block: sentences in order, each once."""
     token = _notes.set({})
     try:
         yield _notes.get()
@@ -44,7 +44,7 @@ def collecting() -> Iterator[dict[str, None]]:
 
 
 def note(sentence: str) -> None:
-    """Tell the caller; where nobody collects (a thread that a function started), the log is told."""
+    """Add a note for the caller; outside a call, as in a thread of a function, log it instead."""
     notes = _notes.get(None)
     if notes is None:
         log.warning("%s", sentence)
@@ -201,7 +201,7 @@ def _release(version: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def ignores_kwargs(*names: str) -> Callable[[Decorated], Decorated]:
-    """The function may be called with these keyword arguments, and never sees them."""
+    """Accept these keyword arguments, and do not pass them to the function."""
 
     def decorate(function: Decorated) -> Decorated:
         @functools.wraps(function)
@@ -215,7 +215,7 @@ def ignores_kwargs(*names: str) -> Callable[[Decorated], Decorated]:
 
 
 def _accepting(signature: inspect.Signature, names: tuple[str, ...]) -> inspect.Signature:
-    """The signature with the names as keyword arguments too, so that who checks a call lets them pass."""
+    """The signature with the names added as keyword arguments, so that checks of calls accept them."""
     parameters = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
     rest = [one for one in signature.parameters.values() if one.kind is one.VAR_KEYWORD]
     more = [
@@ -246,12 +246,12 @@ def same_parameters(
 
 
 def allow_one_of(*names: str) -> Callable[[Decorated], Decorated]:
-    """A call may give one of these arguments; SaltInvocationError when it gives more."""
+    """Accept at most one of these arguments; more raise SaltInvocationError."""
     return _counting(names, required=False)
 
 
 def require_one_of(*names: str) -> Callable[[Decorated], Decorated]:
-    """A call must give exactly one of these arguments; SaltInvocationError when it gives none or more."""
+    """Require exactly one of these arguments; none or more raise SaltInvocationError."""
     return _counting(names, required=True)
 
 
@@ -276,7 +276,7 @@ def _counting(names: tuple[str, ...], *, required: bool) -> Callable[[Decorated]
 
 
 def ensure_unicode_args(function: Decorated) -> Decorated:
-    """Text arguments reach the function as `str`: bytes that are UTF-8 are decoded, others stay as they are."""
+    """Decode arguments that are bytes in UTF-8 to `str`; other bytes stay."""
 
     @functools.wraps(function)
     def decoded(*args: Any, **kwargs: Any) -> Any:
@@ -295,10 +295,9 @@ def _text(value: Any) -> Any:
 
 
 def memoize(function: Decorated) -> Decorated:
-    """Remember what the function returned for the same arguments, for as long as its module is loaded: one job.
+    """Cache the returns by arguments while the module is loaded, which is one job.
 
-    Arguments are the same when they are equal and of the same type; with one that cannot be hashed the function is
-    called.
+    Arguments are the same if they are equal and of the same type. With an unhashable one nothing is cached.
     """
     known: dict[Any, Any] = {}
 
@@ -329,7 +328,7 @@ def _hashable(key: object) -> bool:
 
 
 def timing(function: Decorated) -> Decorated:
-    """Log, for debugging, how long each call takes."""
+    """Log the duration of each call at level debug."""
 
     @functools.wraps(function)
     def timed(*args: Any, **kwargs: Any) -> Any:
@@ -345,7 +344,7 @@ def timing(function: Decorated) -> Decorated:
 def is_deprecated(
     module: Mapping[str, Any], version: str, with_successor: str | None = None
 ) -> Callable[[Decorated], Decorated]:
-    """Every call tells that the function goes away. `module` is `globals()`; Salt's decorator of that name."""
+    """Note with every call that the function is deprecated. `module` is `globals()`. Contract: Salt's decorator."""
 
     def decorate(function: Decorated) -> Decorated:
         @functools.wraps(function)
@@ -360,11 +359,11 @@ def is_deprecated(
 
 
 class with_deprecated:  # noqa: N801 - Salt's name: authors write `with_deprecated.OPT_IN`
-    """A function that has replaced another one, which the configuration may ask for.
+    """A function that replaces an old one, which the configuration can still choose.
 
-    The old one is `with_name`, or the function's name behind an underscore. With OPT_OUT the new one is called unless
-    option `use_deprecated` lists `module.function`; with OPT_IN the old one unless `use_superseded` lists it. Calling
-    the old one tells the caller. Raises CommandExecutionError when the module does not have it.
+    The old one is `with_name`, or the function's name after an underscore. With OPT_OUT the new one is called unless
+    option `use_deprecated` lists `module.function`; with OPT_IN the old one unless `use_superseded` lists it. A call of
+    the old one adds a note. Raises CommandExecutionError if the module does not have it.
     """
 
     OPT_OUT = 1
@@ -415,22 +414,22 @@ def _use(successor: str | None) -> str:
 
 
 def find_program(exe: str | None = None) -> str | None:
-    """The path of the program, or None when PATH does not have it. Contract: `salt.utils.path.which`."""
+    """The path of the program, or None if it is not in PATH. Contract: `salt.utils.path.which`."""
     return shutil.which(exe) if exe else None
 
 
 def find_first_program(exes: Iterable[str]) -> str | None:
-    """The path of the first of the programs that PATH has. Contract: `salt.utils.path.which_bin`."""
+    """The path of the first of the programs that is in PATH. Contract: `salt.utils.path.which_bin`."""
     return next((path for exe in exes if (path := find_program(exe))), None)
 
 
 def which(exe: str) -> Callable[[Decorated], Decorated]:
-    """Calling the function raises CommandNotFoundError where PATH does not have the program."""
+    """Raise CommandNotFoundError when the function is called and the program is not in PATH."""
     return _needing([exe], f"The '{exe}' binary was not found in $PATH.")
 
 
 def which_bin(exes: Iterable[str]) -> Callable[[Decorated], Decorated]:
-    """Calling the function raises CommandNotFoundError where PATH has none of the programs."""
+    """Raise CommandNotFoundError when the function is called and none of the programs is in PATH."""
     names = list(exes)
     return _needing(names, f"None of provided binaries({', '.join(names)}) was found in $PATH.")
 

@@ -40,7 +40,7 @@ class Platforms:
     def __init__(self, wanted: Mapping[str, object]) -> None:
         """`wanted` is grain -> value, or list of values. Raises TypeError when there is none."""
         if not wanted:
-            raise TypeError("name at least one grain with the values that are meant, as in os=['Debian']")
+            raise TypeError("name at least one grain with its values, as in os=['Debian']")
         self.wanted: dict[str, list[str]] = {}
         for grain, values in sorted(wanted.items()):
             listed = values if isinstance(values, list | tuple | set | frozenset) else (values,)
@@ -48,16 +48,16 @@ class Platforms:
         self._values = {grain: {value.casefold() for value in values} for grain, values in self.wanted.items()}
 
     def __or__(self, other: Platforms) -> Platforms:
-        """What either of them speaks of."""
+        """The platforms of both."""
         grains = {*self.wanted, *other.wanted}
         return Platforms({grain: {*self.wanted.get(grain, ()), *other.wanted.get(grain, ())} for grain in grains})
 
     def match(self, grains: Mapping[str, object]) -> bool:
-        """Whether a machine with these grains is one of them."""
+        """Whether a machine with these grains is one of the platforms."""
         return any(not values.isdisjoint(_values_of(grains, grain)) for grain, values in self._values.items())
 
     def text(self) -> str:
-        """For people: `os=beos, frogbsd; os_family=linux`."""
+        """The platforms as text: `os=beos, frogbsd; os_family=linux`."""
         return "; ".join(f"{grain}={', '.join(values)}" for grain, values in self.wanted.items())
 
 
@@ -94,11 +94,11 @@ RETURNS = "__smi_returns__"
 
 
 class Interface:
-    """What a virtual module offers on every machine. Subclasses declare; see the text of this file.
+    """The base of interfaces: the functions that a virtual module offers on every machine; see the module's docstring.
 
     `__modulename__` is the virtual name. `__version__` is `major.minor`; a breaking change needs a new major.
-    `__extends__` names the virtual module to whose interface this one only adds. `__reserved__` are names of functions
-    that were removed and may not come back with another meaning. A subclass may have `__func_alias__`, as modules do.
+    `__extends__` names the virtual module whose interface this class extends. `__reserved__` are names of removed
+    functions, which must not return with another meaning. A subclass may have `__func_alias__`, as modules do.
     """
 
     __modulename__: ClassVar[str] = ""
@@ -107,7 +107,7 @@ class Interface:
     __reserved__: ClassVar[Sequence[str]] = ()
 
     def __init__(self, module: str = "") -> None:
-        """`module` is the `__name__` of the file that keeps to this interface."""
+        """`module` is the `__name__` of the file that implements this interface."""
         self.module = module
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -122,10 +122,9 @@ class Interface:
 
     @classmethod
     def check(cls, module: ModuleType, grains: Mapping[str, Any]) -> dict[str, Any]:
-        """How an imported module keeps to this interface on a machine with these grains:
-        `saltlite.interfaces.smi.report`.
+        """The conformance report of an imported module with these grains (`saltlite.interfaces.smi.report`).
 
-        For tests of a provider, where no loader is. Raises TypeError when the interface only extends another.
+        For tests of a provider without a loader. Raises TypeError if the interface only extends another.
         """
         from saltlite.interfaces.smi.report import check_module  # noqa: PLC0415 - reports are made of declarations
 
@@ -133,17 +132,17 @@ class Interface:
 
     @staticmethod
     def supported(**grains: object) -> Callable[[Method], Method]:
-        """Not every machine has to have the function: where no grain matches, it is "not supported" when missing."""
+        """Require the function only where a grain matches; elsewhere it is "not supported" if it is missing."""
         return _marking(SUPPORTED, grains)
 
     @staticmethod
     def not_applicable(**grains: object) -> Callable[[Method], Method]:
-        """Where a grain matches there is nothing to do, and the function returns its default structure."""
+        """Return the default structure where a grain matches, because there is nothing to do."""
         return _marking(NOT_APPLICABLE, grains)
 
     @staticmethod
     def returns(structure: object) -> Callable[[Method], Method]:
-        """What is returned at least, where an annotation would be clumsy: `{"name": str, "groups": [str]}`."""
+        """Declare the minimal return where an annotation would be clumsy: `{"name": str, "groups": [str]}`."""
 
         def mark(method: Method) -> Method:
             setattr(method, RETURNS, structure)
@@ -153,13 +152,13 @@ class Interface:
 
 
 class InterfaceName(str):
-    """A virtual name that holds the interface which it was made of; as text it is the name and no more."""
+    """A virtual name that carries its interface; as text it is only the name."""
 
     __slots__ = ("interface",)
     interface: type[Interface]
 
     def __new__(cls, interface: type[Interface]) -> InterfaceName:
-        """Raises TypeError when the interface does not say which module it describes."""
+        """Raises TypeError if the interface has no module name."""
         name = virtual_name(interface)
         if not name:
             raise TypeError(f"{interface.__name__} has no __modulename__: say which virtual module it describes")
@@ -169,7 +168,7 @@ class InterfaceName(str):
 
 
 def interface_in(value: object) -> type[Interface] | None:
-    """The interface behind what a module put in `__virtualname__` or returned from `__virtual__`; None for none."""
+    """The interface in a module's `__virtualname__` or return of `__virtual__`; None if there is none."""
     if isinstance(value, InterfaceName):
         return value.interface
     if isinstance(value, Interface):
@@ -183,7 +182,7 @@ def virtual_name(interface: type[Interface]) -> str:
 
 
 def is_declaration(name: str, value: object) -> bool:
-    """Whether an entry of an interface's class is one of its functions."""
+    """Whether an attribute of an interface's class declares a function."""
     return not name.startswith("_") and inspect.isfunction(value)
 
 

@@ -1,18 +1,18 @@
 """An interface as a table: function -> its parameters, the platforms that have it, and the least that it returns.
 
-Several classes may speak of one virtual module. The first of them that does not extend is the interface; those that
-extend it (`__extends__ = "pkg"`) add their functions and take the place of equal ones.
+Several classes may describe one virtual module. The first that does not extend another is the interface; those that
+extend it (`__extends__ = "pkg"`) add their functions and replace those of the same name.
 
-What a valid call meets when the parameters of a provider differ:
+How a difference of the provider's parameters affects a call that is valid for the interface:
 
-    difference        level     a call that is valid for the interface
-    extra             ok        works; the provider takes more than it has to
-    renamed           warning   works by place, not by name
-    swallowed         warning   works, and the provider's `**kwargs` may not look at the parameter
-    default_differs   warning   means something else where the parameter is left out
-    type_differs      warning   may be refused by a provider that looks at types
+    difference        level     effect on the call
+    extra             ok        works; the provider accepts more
+    renamed           warning   works by position, not by name
+    swallowed         warning   works, but the provider's `**kwargs` may ignore the parameter
+    default_differs   warning   means something else if the parameter is omitted
+    type_differs      warning   may be refused by a provider that checks types
     fewer_keywords    warning   is refused with keywords that the interface does not name
-    moved             error     works by name, not by place
+    moved             error     works by name, not by position
     missing           error     is refused with that parameter
     required          error     is refused without that parameter
     no_varargs        error     is refused with more positional arguments
@@ -49,7 +49,7 @@ REDUCED = {
 
 
 def reduced_types(annotation: Any) -> frozenset[str]:
-    """The types that the annotation allows; empty for any, and where a part of it is not known.
+    """The types that the annotation allows; empty for any, or if a part of it is unknown.
 
     `annotation` is a type, or its text as `from __future__ import annotations` leaves it.
     """
@@ -85,7 +85,7 @@ def _words(part: ast.expr) -> Iterator[str]:
 
 
 class DifferenceLevel(StrEnum):
-    """How bad a difference is for somebody who keeps to the interface."""
+    """The severity of a difference for a caller that follows the interface."""
 
     OK = "ok"
     WARNING = "warning"
@@ -104,11 +104,11 @@ class Difference:
 
     @property
     def level(self) -> DifferenceLevel:
-        """How bad it is."""
+        """The severity of this kind."""
         return LEVELS[self.kind]
 
     def text(self) -> str:
-        """For people: `renamed: name is pkg here`."""
+        """The difference as a message: `renamed: name is pkg here`."""
         return f"{self.kind}: {self.detail}"
 
 
@@ -130,7 +130,7 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 _EMPTY = inspect.Parameter.empty
 
 HIDDEN = "__pub_"
-"""Parameters that begin so tell a function about its job, and no caller gives them."""
+"""Prefix of parameters that receive facts of the job; callers do not pass them."""
 
 
 class Shape:
@@ -146,7 +146,7 @@ class Shape:
 
 
 def compare(interface: inspect.Signature, provider: inspect.Signature) -> tuple[Difference, ...]:
-    """Every difference, in the order of the interface's parameters; empty when the provider takes just the same."""
+    """Every difference, in the order of the interface's parameters; empty if the parameters are the same."""
     if interface == provider:
         return ()
     return tuple(_differences(Shape(interface), Shape(provider)))
@@ -158,9 +158,9 @@ def _differences(ours: Shape, theirs: Shape) -> Iterator[Difference]:
         other = theirs.named.get(one.name)
         at_place = theirs.placed[place] if place < len(theirs.placed) else None
         if at_place is not None and at_place.name == one.name:
-            other = at_place  # also when it is positional only there
+            other = at_place  # even if it is positional-only there
         if other is not None and other.name in met:
-            other = None  # it is what one of the arguments before is called here
+            other = None  # an earlier argument has this name here
         if at_place is not None and _is_renamed(other, at_place, ours):
             met.add(at_place.name)
             yield Difference("renamed", one.name, at_place.name, f"{one.name} is {at_place.name} here")
@@ -183,10 +183,10 @@ def _differences(ours: Shape, theirs: Shape) -> Iterator[Difference]:
 
 
 def _is_renamed(other: inspect.Parameter | None, at_place: inspect.Parameter, ours: Shape) -> bool:
-    """Whether the argument at a place has another name in the provider. `other` is what has the same name there.
+    """Whether the argument at a position has another name in the provider. `other` has the same name there.
 
-    Only a parameter without a default is taken for the argument: one with a default may just as well be something that
-    the provider has beside it, and a value that went there would mean something else.
+    Only a parameter without a default counts as the argument. One with a default may be an addition of the provider,
+    where the value would mean something else.
     """
     if other is at_place or at_place.default is not _EMPTY:
         return False
@@ -238,7 +238,7 @@ log = logging.getLogger(__name__)
 
 
 class DeclaredFunction:
-    """One function of an interface. What costs something is worked out when it is asked for."""
+    """One function of an interface. Expensive attributes are computed on first use."""
 
     def __init__(self, name: str, method: Callable[..., Any], owner: type[Interface]) -> None:
         self.name = name
@@ -249,13 +249,13 @@ class DeclaredFunction:
 
     @functools.cached_property
     def signature(self) -> inspect.Signature:
-        """What callers give: the method's own, without `self`."""
+        """The signature for callers: that of the method without `self`."""
         whole = inspect.signature(self._method)
         return whole.replace(parameters=list(whole.parameters.values())[1:])
 
     @functools.cached_property
     def schema(self) -> Schema:
-        """The least that is returned; anything where the declaration does not say."""
+        """The schema of the minimal return; anything if the declaration has none."""
         structure = getattr(self._method, RETURNS, None)
         if structure is not None:
             return schema_of(structure)
@@ -273,7 +273,7 @@ class DeclaredFunction:
         return inspect.getdoc(self._method) or ""
 
     def default(self) -> Any:
-        """A fresh default structure: what the body of the declaration returns."""
+        """A fresh default structure, which the body of the declaration returns."""
         needed = [
             parameter
             for parameter in self.signature.parameters.values()
@@ -298,14 +298,14 @@ class Contract:
 
     @property
     def title(self) -> str:
-        """For people: `interface pkg 1.0`."""
+        """The name in messages: `interface pkg 1.0`."""
         return f"interface {self.name} {self.version}"
 
 
 def contract_of(*classes: type[Interface]) -> Contract:
-    """The contract that the classes make of one virtual module, the one that is asked first at the front.
+    """The contract that the classes declare for one virtual module; earlier classes take precedence.
 
-    Raises TypeError when all of them only extend, or one of them says nothing of its module.
+    Raises TypeError if all of them only extend, or the main one has no `__modulename__`.
     """
     main = next((one for one in classes if not one.__extends__), None)
     if main is None:
@@ -323,7 +323,7 @@ def contract_of(*classes: type[Interface]) -> Contract:
 
 
 def _functions(interface: type[Interface]) -> dict[str, DeclaredFunction]:
-    """Its functions and those that it inherits; a later class takes the place of an earlier one's."""
+    """Its functions and inherited ones; a subclass replaces those of its base."""
     found: dict[str, DeclaredFunction] = {}
     alias: Mapping[str, str] = getattr(interface, "__func_alias__", {})
     for owner in reversed(interface.__mro__):
@@ -336,22 +336,22 @@ def _functions(interface: type[Interface]) -> dict[str, DeclaredFunction]:
 
 
 class FunctionState(StrEnum):
-    """What becomes of a call."""
+    """The effect of a call."""
 
     IMPLEMENTED = "implemented"  # the provider's function is called
-    NOT_IMPLEMENTED = "not_implemented"  # it is missing, and should not be
-    NOT_SUPPORTED = "not_supported"  # it is missing, and need not be here
+    NOT_IMPLEMENTED = "not_implemented"  # it is missing, but required
+    NOT_SUPPORTED = "not_supported"  # it is missing, and not required here
     NOT_APPLICABLE = "not_applicable"  # there is nothing to do here: the default structure is returned
-    DEPRECATED = "deprecated"  # the provider's function is called, and the caller warned
+    DEPRECATED = "deprecated"  # the provider's function is called, and the caller is warned
 
 
 STUBS = frozenset({FunctionState.NOT_IMPLEMENTED, FunctionState.NOT_SUPPORTED})
-"""States in which the function is there for the sake of its error only, and membership tests do not see it."""
+"""States in which the function only raises an error, so membership tests do not see it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionStatus:
-    """The state of one function, and what a report says about it beside that."""
+    """The state of one function, and a note for reports."""
 
     state: FunctionState
     note: str = ""
@@ -362,7 +362,7 @@ SHADOWED = "the provider has a function, which is not called"
 
 
 def status_of(declared: DeclaredFunction | None, present: bool, grains: Mapping[str, object]) -> FunctionStatus | None:
-    """The row of the table. None when neither has the function."""
+    """The status of a function; None if neither the interface nor the provider has it."""
     if declared is None:
         return FunctionStatus(FunctionState.DEPRECATED) if present else None
     if declared.not_applicable is not None and declared.not_applicable.match(grains):
@@ -378,7 +378,7 @@ _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 Function = Callable[..., Any]
 
 HARMLESS = frozenset({"extra", "type_differs", "fewer_keywords"})
-"""Differences that no argument has to be changed for."""
+"""Differences that need no change of arguments."""
 
 
 def needs_adapting(differences: tuple[Difference, ...]) -> bool:
@@ -387,10 +387,10 @@ def needs_adapting(differences: tuple[Difference, ...]) -> bool:
 
 
 def adapted(function: Function, interface: inspect.Signature, who: str, details: Mapping[str, str]) -> Function:
-    """`function`, called as the interface says. `who` and `details` are for errors: `'pkg.install': aptpkg`.
+    """`function` with the parameters of the interface. `who` and `details` are for errors: `'pkg.install': aptpkg`.
 
-    What it returns raises InterfaceArgumentError for an argument that the provider has no place for, and
-    InterfaceNotImplemented when the provider wants one that the interface does not know.
+    The returned function raises InterfaceArgumentError for an argument that the provider does not take, and
+    InterfaceNotImplemented if the provider requires one that the interface does not have.
     """
     theirs = inspect.signature(function)
     differences = compare(interface, theirs)
@@ -409,7 +409,7 @@ def adapted(function: Function, interface: inspect.Signature, who: str, details:
 
 
 class _Plan:
-    """How arguments of the interface become arguments of the provider."""
+    """Translates arguments of the interface to arguments of the provider."""
 
     def __init__(
         self, interface: inspect.Signature, theirs: inspect.Signature, who: str, details: Mapping[str, str]
@@ -420,7 +420,7 @@ class _Plan:
         self._who = who
         self._details = details
         self._names = {one.parameter: one.other for one in differences if one.kind == "renamed"}
-        self._told = {one.parameter for one in differences if one.kind in ("default_differs", "required")}
+        self._explicit = {one.parameter for one in differences if one.kind in ("default_differs", "required")}
         self._lacking = {one.parameter: one.kind for one in differences if one.kind in ("missing", "swallowed")}
         self._needed = {one.parameter for one in differences if one.kind == "required"} - {*interface.parameters}
         self._extra = {one.parameter for one in differences if one.kind == "extra"}
@@ -444,12 +444,12 @@ class _Plan:
             elif parameter.kind is parameter.VAR_KEYWORD:
                 values.update(bound.arguments.get(name, {}))
             elif name in self._lacking:
-                self._check_left_out(name, bound.arguments.get(name, parameter.default), parameter.default)
-            elif given or name in self._told:
+                self._check_omitted(name, bound.arguments.get(name, parameter.default), parameter.default)
+            elif given or name in self._explicit:
                 values[self._names.get(name, name)] = bound.arguments.get(name, parameter.default)
         return self._arranged(values, rest)
 
-    def _check_left_out(self, name: str, value: Any, default: Any) -> None:
+    def _check_omitted(self, name: str, value: Any, default: Any) -> None:
         if default is not _EMPTY and value == default:
             return
         if self._lacking[name] == "missing":
@@ -462,15 +462,15 @@ class _Plan:
         placed: list[Any] = []
         for parameter in self._shape.placed:
             if not rest and parameter.kind is not parameter.POSITIONAL_ONLY:
-                break  # all that follow can be given by name
+                break  # all that follow can be passed by name
             if parameter.name not in values and parameter.default is _EMPTY:
-                break  # the provider says itself what is missing
+                break  # the provider raises the error itself
             placed.append(values.pop(parameter.name, parameter.default))
         return (*placed, *rest), values
 
 
 def _merged(interface: inspect.Signature, theirs: inspect.Signature) -> inspect.Signature:
-    """The interface's parameters, and by keyword those that only the provider has."""
+    """The interface's parameters, then those that only the provider has, as keywords."""
     ours = list(interface.parameters.values())
     taken = {one.name for one in ours} | {one.other for one in compare(interface, theirs) if one.kind == "renamed"}
     more = [
@@ -484,27 +484,26 @@ def _merged(interface: inspect.Signature, theirs: inspect.Signature) -> inspect.
 
 
 class Mode(StrEnum):
-    """Option `smi_mode`: what is made of the signatures of interfaces."""
+    """Option `smi_mode`: how the signatures of interfaces are used."""
 
-    OFF = "off"  # interfaces are not looked at at all
+    OFF = "off"  # interfaces are ignored
     OBSERVE = "observe"  # differences are reported
-    ENFORCE = "enforce"  # calls are put into the provider's words
+    ENFORCE = "enforce"  # calls are translated for the provider
 
 
 class ReturnCheck(StrEnum):
-    """Option `smi_returns`: what becomes of a return that lacks what the interface promises."""
+    """Option `smi_returns`: the handling of a return that does not fit the interface."""
 
-    OFF = "off"  # not looked at
-    LOG = "log"  # one warning for each place
-    FILL = "fill"  # what lacks is taken from the default structure
+    OFF = "off"  # not checked
+    LOG = "log"  # one warning per path
+    FILL = "fill"  # missing keys are taken from the default structure
     STRICT = "strict"  # the call fails
 
 
 class Binding:
-    """One virtual module on one machine. `grains` are read at each question, so that a refresh shows.
+    """One virtual module on one machine. `grains` are read on each use, so that a refresh takes effect.
 
-    `counted` is told the name of a function that is no part of the interface, each time that it is called, and says
-    whether that is worth a line in the log.
+    `counted` counts a call of a function that is not part of the interface, and returns whether to log it.
     """
 
     def __init__(
@@ -523,14 +522,14 @@ class Binding:
         self._mode = mode
         self._returns = returns
         self._counted = counted
-        self._told: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
 
     def standing(self, fun: str, *, present: bool) -> FunctionStatus | None:
-        """How the function stands; None when there is none of that name."""
+        """The status of the function; None if it does not exist."""
         return status_of(self.contract.functions.get(fun), present, self._grains)
 
     def bound(self, fun: str, real: Function | None, lacking: str = "") -> Function | None:
-        """What a caller of `module.fun` gets. `real` is the provider's; `lacking` is what `depends` misses for it."""
+        """The function behind `module.fun`. `real` is the provider's; `lacking` is its unmet `depends`."""
         standing = self.standing(fun, present=real is not None)
         declared = self.contract.functions.get(fun)
         if standing is None:
@@ -615,19 +614,19 @@ class Binding:
             @functools.wraps(real)
             async def call_async(*args: Any, **kwargs: Any) -> Any:
                 value = await real(*args, **kwargs)
-                return value if fits(value) else self._amiss(fun, declared, value)
+                return value if fits(value) else self._unfit(fun, declared, value)
 
             return call_async
 
         @functools.wraps(real)
         def call(*args: Any, **kwargs: Any) -> Any:
             value = real(*args, **kwargs)
-            return value if fits(value) else self._amiss(fun, declared, value)
+            return value if fits(value) else self._unfit(fun, declared, value)
 
         return call
 
-    def _amiss(self, fun: str, declared: DeclaredFunction, value: Any) -> Any:
-        """What the caller gets for a return that does not fit."""
+    def _unfit(self, fun: str, declared: DeclaredFunction, value: Any) -> Any:
+        """The result for the caller if the return does not fit."""
         found = mismatches_of(declared.schema, value)
         if self._returns is ReturnCheck.STRICT:
             what = "; ".join(one.text() for one in found[:3])
@@ -635,13 +634,13 @@ class Binding:
                 f"'{self.contract.name}.{fun}' of {self.provider} breaks the {self.contract.title}: it returned {what}."
             )
             raise InterfaceReturnError(text, self._details(fun, FunctionState.IMPLEMENTED))
-        self._tell(fun, found)
+        self._log(fun, found)
         return declared.schema.filled(value, declared.default()) if self._returns is ReturnCheck.FILL else value
 
-    def _tell(self, fun: str, found: list[Mismatch]) -> None:
+    def _log(self, fun: str, found: list[Mismatch]) -> None:
         for one in found:
-            if (fun, one.path) not in self._told:
-                self._told.add((fun, one.path))
+            if (fun, one.path) not in self._logged:
+                self._logged.add((fun, one.path))
                 log.warning(
                     "%s.%s of %s breaks the %s: it returned %s.",
                     self.contract.name, fun, self.provider, self.contract.title, one.text(),

@@ -1,12 +1,11 @@
-"""How a module keeps to its interface on one machine, as plain data that can be sent, compared and printed.
+"""Conformance reports: how a module implements its interface on one machine, as plain data.
 
     {"interface": "pkg", "version": "1.0", "provider": "aptpkg",
      "functions": {"install": {"state": "implemented", "note": "", "differences": [{"kind": "extra", "level": "ok",
                                                                                     "text": "…"}]}, …},
      "counts": {"implemented": 20, …}, "errors": 0, "warnings": 2, "stray_calls": {"foo": 3}, "digest": "3f…"}
 
-The digest is that of everything but `stray_calls`: as long as it is the same, nothing of the rest has changed, and who
-has the report needs only that.
+The digest covers everything except `stray_calls`. A receiver that has the report of a digest needs only the digest.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ from saltlite.interfaces.smi.contract import (
 )
 
 DIGESTED = ("interface", "version", "provider", "functions", "counts", "errors", "warnings")
-"""What the digest speaks for."""
+"""The fields that the digest covers."""
 
 DIGEST_CHARACTERS = 16
-"""Of SHA-256 in hexadecimal: enough to tell two reports of one minion apart."""
+"""Hexadecimal characters of SHA-256, enough to distinguish the reports of one minion."""
 
 
 def conformance_of(
@@ -46,7 +45,7 @@ def conformance_of(
     needs: Mapping[str, str],
     stray_calls: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The report. `provided` are the provider's functions, `needs` what `depends` misses for others."""
+    """The report. `provided` are the provider's functions, `needs` the unmet `depends` of others."""
     contract = binding.contract
     functions: dict[str, dict[str, Any]] = {}
     for fun in sorted({*contract.functions, *provided}):
@@ -71,19 +70,19 @@ def conformance_of(
 
 
 def differences_of(declared: DeclaredFunction | None, function: Callable[..., Any] | None) -> tuple[Difference, ...]:
-    """Between what the interface and the function take; none where there is only one of them."""
+    """Differences between the parameters of interface and function; none if one of them is missing."""
     if declared is None or function is None:
         return ()
     try:
         return compare(declared.signature, inspect.signature(function))
     except ValueError:
-        return ()  # machine code that does not say what it takes
+        return ()  # some functions in machine code have no signature
 
 
 def check_module(interface: type[Interface], module: ModuleType, grains: Mapping[str, Any]) -> dict[str, Any]:
-    """The report of a module that was imported as any other, for tests of a provider; there is no loader then.
+    """The report of a module that was imported without the loader, for tests of a provider.
 
-    Raises TypeError for an interface that only extends.
+    Raises TypeError for an interface that only extends another.
     """
     contract = contract_of(interface)
     binding = Binding(
@@ -104,7 +103,7 @@ def check_module(interface: type[Interface], module: ModuleType, grains: Mapping
 
 
 def describe_contract(contract: Contract, states: Mapping[str, str]) -> dict[str, Any]:
-    """An interface as data: what its functions take and return, where they are to be had; `states` are those here."""
+    """An interface as data: signatures, returns and platforms of its functions; `states` are those on this machine."""
     return {
         "interface": contract.name,
         "version": contract.version,
@@ -125,7 +124,7 @@ def _row(declared: DeclaredFunction, state: str) -> dict[str, Any]:
 
 
 def _shown(signature: inspect.Signature) -> str:
-    """The parameters as Python writes them, annotations that are texts without their quotation marks."""
+    """The parameters in Python's notation; string annotations have no quotation marks."""
     parts = [
         parameter.replace(annotation=_Bare(parameter.annotation))
         if isinstance(parameter.annotation, str)
@@ -136,7 +135,7 @@ def _shown(signature: inspect.Signature) -> str:
 
 
 class _Bare(str):
-    """A text whose notation is itself."""
+    """A string whose repr is the string."""
 
     __slots__ = ()
 
@@ -145,7 +144,7 @@ class _Bare(str):
 
 
 def digest_of(report: Mapping[str, Any]) -> str:
-    """The digest of a report, whatever else stands beside it."""
+    """The digest of a report; other fields are ignored."""
     text = json.dumps({name: report[name] for name in DIGESTED if name in report}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_CHARACTERS]
 
@@ -160,11 +159,11 @@ _COLOURS = {
 
 
 class FleetTable:
-    """Collects the answers to `smi.conformance`. `known`: digest -> report, of those that minions need not send."""
+    """Collects the answers to `smi.conformance`. `known` maps digests to reports that minions need not send."""
 
     def __init__(self, known: Mapping[str, Mapping[str, Any]]) -> None:
         self.reports: dict[str, Mapping[str, Any]] = dict(known)
-        """Digest -> report, with those that have come since."""
+        """Digest -> report, including received ones."""
         self._minions = 0
         self._silent: dict[str, str] = {}
         self._modules: dict[str, dict[tuple[str, str, str], list[Mapping[str, Any]]]] = {}
@@ -254,7 +253,7 @@ def _is_row(row: object) -> bool:
 
 
 def as_html(table: Mapping[str, Any]) -> str:
-    """The table as one page that needs nothing beside itself."""
+    """The table as one HTML page without external resources."""
     parts = [
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Module interfaces</title><style>',
         "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse;margin:1em 0}",

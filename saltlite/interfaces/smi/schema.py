@@ -1,8 +1,8 @@
-"""What a function returns at least, and whether a value has it.
+"""Schemas of minimal returns, and checks of values against them.
 
 A schema is made of an annotation (`dict[str, str]`, a TypedDict, a dataclass, unions) or of a structure of types
-(`{"name": str, "uid": int, "groups": [str]}`). More than it asks for is never wrong. A check looks at the value and the
-first entries of what it contains, so that it costs the same for a large value: a few microseconds.
+(`{"name": str, "uid": int, "groups": [str]}`). Additional data always fits. A check examines the value and the first
+entries of each container, so a large value costs no more: a few microseconds.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from dataclasses import dataclass
 from typing import Any
 
 ENTRIES_MAX = 50
-"""Entries of one list or dict that are looked at."""
+"""Entries of one list or dict that are checked."""
 
 NESTED_MAX = 4
-"""As many where each entry has to be looked into; a provider that breaks an interface breaks it everywhere."""
+"""The same if each entry is a container; a provider that breaks an interface breaks it in every entry."""
 
 MISMATCHES_MAX = 20
-"""Mismatches of one value that are told."""
+"""Mismatches of one value that are reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """One place of a value that is not as the interface says; `path` leads there, as in `vim.old` or `[3]`."""
+    """One part of a value that does not fit; `path` is its position, such as `vim.old` or `[3]`."""
 
     path: str
     wanted: str
     found: str
 
     def text(self) -> str:
-        """For people, to be read behind "it returned"."""
+        """The mismatch as the end of the sentence "it returned …"."""
         place = f" at {self.path}" if self.path else ""
         return f"{self.found}{place} where {self.wanted} is promised"
 
@@ -43,31 +43,31 @@ class Schema:
     """A kind of value. This one takes anything."""
 
     exact: frozenset[type] | None = None
-    """The types whose every value fits, when that is all there is to say."""
+    """The types whose every value fits, if the type alone decides."""
 
     def text(self) -> str:
-        """For people and for exports: `dict[str, str]`."""
+        """The schema as text: `dict[str, str]`."""
         return "any"
 
     def fits(self, _value: object) -> bool:
-        """Whether the value has what is wanted; the quick way, for the value that does."""
+        """Whether the value fits; the fast check."""
         return True
 
     def mismatches(self, _value: object, _path: str) -> Iterator[Mismatch]:
-        """Every place that does not fit."""
+        """Every part that does not fit."""
         return iter(())
 
     def filled(self, value: Any, _default: Any) -> Any:
-        """The value with the minimal keys that it lacks: from the default structure, else empty ones of their kind."""
+        """The value with its missing keys added, from the default structure or empty."""
         return value
 
     def empty(self) -> Any:
-        """The value of this kind that says nothing."""
+        """The empty value of this kind."""
         return None
 
 
 class ScalarSchema(Schema):
-    """A value of one type. True is no int here, and an int is a float."""
+    """A value of one type. A bool is not an int here, and an int is a float."""
 
     def __init__(self, kind: type) -> None:
         self.exact = self._types = frozenset({float, int}) if kind is float else frozenset({kind})
@@ -90,7 +90,7 @@ class ScalarSchema(Schema):
 
 
 class ListSchema(Schema):
-    """A list; each entry fits `entry`. A tuple is one too: a job carries it as a list."""
+    """A list or tuple, which a job transports as a list; each entry fits `entry`."""
 
     def __init__(self, entry: Schema) -> None:
         self._entry = entry
@@ -128,7 +128,7 @@ class DictSchema(Schema):
         return f"dict[{self._key.text()}, {self._value.text()}]"
 
     def fits(self, value: object) -> bool:
-        # Asking a plain dict whether it is a Mapping costs as much as the rest.
+        # The isinstance check of a plain dict costs as much as the rest.
         if type(value) is not dict and not isinstance(value, Mapping):
             return False
         return _all_fit(value, self._key) and _all_fit(value.values(), self._value)
@@ -149,7 +149,7 @@ class DictSchema(Schema):
 
 
 class RecordSchema(Schema):
-    """A dict with certain keys; others may be there too."""
+    """A dict with certain keys; others are allowed."""
 
     def __init__(self, required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> None:
         self._required = dict(required)
@@ -217,7 +217,7 @@ class UnionSchema(Schema):
     def mismatches(self, value: object, path: str) -> Iterator[Mismatch]:
         if self.fits(value):
             return
-        # Of a dict where a dict is one of the choices, what is wrong inside says more than that it is a dict.
+        # If a container is one of the choices, a mismatch inside it is more helpful than the type.
         for choice in self._choices:
             found = list(choice.mismatches(value, path))
             if isinstance(value, Mapping | list) and found and found[0].path != path:
@@ -233,12 +233,12 @@ class UnionSchema(Schema):
 
 
 def mismatches_of(schema: Schema, value: object) -> list[Mismatch]:
-    """What is wrong with the value, at most MISMATCHES_MAX places; empty when nothing is."""
+    """The mismatches of the value, at most MISMATCHES_MAX; empty if it fits."""
     return [] if schema.fits(value) else list(itertools.islice(schema.mismatches(value, ""), MISMATCHES_MAX))
 
 
 def schema_of(annotation: Any) -> Schema:
-    """The schema of an annotation or a structure of types. What is none of the known forms takes anything."""
+    """The schema of an annotation or a structure of types; an unknown form accepts anything."""
     if annotation is None:
         return ScalarSchema(type(None))
     for read in (_of_structure, _of_generic, _of_class):
@@ -296,13 +296,13 @@ def _all_fit(values: Collection[Any], schema: Schema) -> bool:
     exact = schema.exact
     if exact is None:
         return type(schema) is Schema or all(map(schema.fits, _first(values, schema)))
-    # The types of all entries at once: what most values pass, and ten times as fast as asking for each.
+    # Comparing the types of all entries at once is ten times as fast, and most values pass.
     first = values if len(values) <= ENTRIES_MAX else itertools.islice(values, ENTRIES_MAX)
     return exact.issuperset(map(type, first)) or all(map(schema.fits, _first(values, schema)))
 
 
 def _first(values: Collection[Any], entry: Schema) -> Iterable[Any]:
-    """The entries that are looked at."""
+    """The entries that are checked."""
     most = NESTED_MAX if entry.exact is None else ENTRIES_MAX
     return values if len(values) <= most else itertools.islice(values, most)
 
