@@ -8,7 +8,7 @@ from saltlite.interfaces import Interface
 
 
 class GroupInfo(TypedDict):
-    """What is known of a group on every platform."""
+    """Properties of a group on every platform."""
 
     name: str
     members: list[str]
@@ -21,19 +21,19 @@ class GroupInterface(Interface):
     __version__ = "1.0"
 
     def add(self, name: str) -> bool:
-        """Add a group; whether it was added."""
+        """Add a group; return whether it was added."""
         return False
 
     def delete(self, name: str) -> bool:
-        """Remove a group; whether it was removed."""
+        """Remove a group; return whether it was removed."""
         return False
 
     def info(self, name: str) -> GroupInfo | dict[str, Any]:
-        """What is known of a group; empty where there is none."""
+        """The properties of a group; empty if it does not exist."""
         return {}
 
     def getent(self, refresh: bool = False) -> list[GroupInfo]:
-        """What is known of all groups."""
+        """The properties of all groups."""
         return []
 
     @Interface.supported(
@@ -54,7 +54,7 @@ class GroupInterface(Interface):
         os_family=["Windows"], os=["DragonFly", "FreeBSD", "MacOS"], kernel=["AIX", "Linux", "NetBSD", "OpenBSD"]
     )
     def deluser(self, name: str, username: str) -> bool:
-        """Take a user out of a group."""
+        """Remove a user from a group."""
         return False
 
     @Interface.supported(

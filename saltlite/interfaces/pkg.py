@@ -1,4 +1,4 @@
-"""`pkg`: packages, as every package manager has them."""
+"""`pkg`: packages of the system."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from saltlite.interfaces import Interface
 
 
 class PackageChange(TypedDict):
-    """What became of one package; an empty text where it was or is not installed."""
+    """The old and the new version of one package; empty if it was or is not installed."""
 
     old: str
     new: str
 
 
 class _PkgElsewhere(Interface):
-    """What only platforms beside Linux have."""
+    """Functions of platforms other than Linux."""
 
     __func_alias__: ClassVar[Mapping[str, str]] = {"check_": "check"}
 
     @Interface.supported(os=["DragonFly", "FreeBSD"])
     def audit(self) -> Any:
-        """Known faults of installed packages."""
+        """Known vulnerabilities of installed packages."""
         return None
 
     @Interface.supported(os=["DragonFly", "FreeBSD"])
@@ -44,7 +44,7 @@ class _PkgElsewhere(Interface):
 
     @Interface.supported(os_family=["Windows"])
     def compare_versions(self, ver1: str = "", oper: str = "==", ver2: str = "") -> bool:
-        """Whether one version stands to another as asked."""
+        """Whether a comparison of two versions holds."""
         return False
 
     @Interface.supported(os=["DragonFly", "FreeBSD"])
@@ -68,7 +68,7 @@ class _PkgElsewhere(Interface):
 
     @Interface.supported(os_family=["Windows"])
     def genrepo(self) -> Any:
-        """Make the package lists again."""
+        """Generate the package lists again."""
         return None
 
     @Interface.supported(os_family=["Solaris"])
@@ -78,7 +78,7 @@ class _PkgElsewhere(Interface):
 
     @Interface.supported(os_family=["Windows"])
     def get_package_info(self, name: str, saltenv: str | None = None) -> dict[str, Any]:
-        """What the package lists say of a package."""
+        """The entry of a package in the package lists."""
         return {}
 
     @Interface.supported(os_family=["Windows"])
@@ -93,7 +93,7 @@ class _PkgElsewhere(Interface):
 
     @Interface.supported(os=["DragonFly", "FreeBSD"])
     def info(self, *names: str) -> dict[str, Any]:
-        """What is known of installed packages."""
+        """Information about installed packages."""
         return {}
 
     @Interface.supported(os_family=["Solaris"])
@@ -113,7 +113,7 @@ class _PkgElsewhere(Interface):
 
     @Interface.supported(os=["DragonFly", "FreeBSD"])
     def lock(self, name: str) -> bool | dict[str, Any]:
-        """Keep a package at its version."""
+        """Hold a package at its version."""
         return False
 
     @Interface.supported(os=["DragonFly", "FreeBSD"])
@@ -133,37 +133,37 @@ class _PkgElsewhere(Interface):
 
     @Interface.supported(os=["DragonFly", "FreeBSD"])
     def stats(self, local: bool = False, remote: bool = False, bytes: bool = False) -> Any:
-        """Figures about packages."""
+        """Statistics about packages."""
         return None
 
     @Interface.supported(os=["DragonFly", "FreeBSD"])
     def unlock(self, name: str) -> bool | dict[str, Any]:
-        """Let a package be upgraded again."""
+        """Release a held package."""
         return False
 
     @Interface.supported(os=["DragonFly", "FreeBSD"])
     def update_package_site(self, new_url: str) -> Any:
-        """Fetch packages from another place."""
+        """Fetch packages from another repository."""
         return None
 
     @Interface.supported(os=["DragonFly", "FreeBSD"])
     def updating(self, name: str, filedate: Any = None, filename: Any = None) -> Any:
-        """What to know before an upgrade of a package."""
+        """Notes on the upgrade of a package."""
         return None
 
 
 class PkgInterface(_PkgElsewhere):
-    """Packages and where they come from."""
+    """Packages and their origins."""
 
     __modulename__ = "pkg"
     __version__ = "1.0"
 
     def version(self, *names: str) -> str | dict[str, str]:
-        """The installed version of a package, or versions by name for several; an empty text for none."""
+        """The installed version of a package, or versions by name for several; an empty string for none."""
         return ""
 
     def latest_version(self, *names: str) -> str | dict[str, str]:
-        """The version that an install would bring; an empty text when it is installed, or unknown."""
+        """The version that an install would bring; an empty string if it is installed or unknown."""
         return ""
 
     def available_version(self, *names: str) -> str | dict[str, str]:
@@ -171,7 +171,7 @@ class PkgInterface(_PkgElsewhere):
         return ""
 
     def list_pkgs(self, versions_as_list: bool = False) -> dict[str, str | list[Any]]:
-        """The installed packages with their versions; lists of versions, or of attributes where these are asked for."""
+        """The installed packages with their versions, lists of versions, or lists of attributes."""
         return {}
 
     def install(
@@ -182,19 +182,19 @@ class PkgInterface(_PkgElsewhere):
         pkgs: list[Any] | None = None,
         sources: list[Any] | None = None,
     ) -> dict[str, PackageChange]:
-        """Install packages; what changed."""
+        """Install packages; return the changes."""
         return {}
 
     def remove(self, name: str | None = None, pkgs: list[Any] | None = None) -> dict[str, PackageChange]:
-        """Remove packages; what changed."""
+        """Remove packages; return the changes."""
         return {}
 
     def purge(self, name: str | None = None, pkgs: list[Any] | None = None) -> dict[str, PackageChange]:
-        """Remove packages with their configuration; what changed."""
+        """Remove packages with their configuration; return the changes."""
         return {}
 
     def upgrade(self, *, refresh: bool = True) -> dict[str, PackageChange]:
-        """Upgrade everything; what changed."""
+        """Upgrade everything; return the changes."""
         return {}
 
     def list_upgrades(self, refresh: bool = True) -> dict[str, str]:
@@ -202,16 +202,16 @@ class PkgInterface(_PkgElsewhere):
         return {}
 
     def upgrade_available(self, name: str) -> bool:
-        """Whether an upgrade of the package is there."""
+        """Whether an upgrade of the package is available."""
         return False
 
     def refresh_db(self) -> bool | dict[str, bool | None] | None:
-        """Fetch the package lists; true on success, or by source. dnf and yum: null when nothing is to be upgraded."""
+        """Fetch the package lists; true on success, or by source. dnf and yum: null if there are no upgrades."""
         return False
 
     @Interface.supported(os_family=["Debian", "RedHat", "Solaris", "Suse", "Windows"], os=["NetBSD", "SmartOS"])
     def normalize_name(self, name: str) -> str:
-        """The name of the package without what the machine takes for granted, such as its architecture."""
+        """The name of the package without defaults of the machine, such as its architecture."""
         return ""
 
     @Interface.supported(os_family=["Alpine", "Arch", "Debian", "RedHat", "Suse"], os=["NetBSD", "SmartOS"])
@@ -226,7 +226,7 @@ class PkgInterface(_PkgElsewhere):
 
     @Interface.supported(os_family=["Debian", "RedHat", "Suse"], os=["DragonFly", "FreeBSD", "MacOS"])
     def hold(self, name: str | None = None, pkgs: list[str] | None = None) -> dict[str, Any]:
-        """Keep packages at their version."""
+        """Hold packages at their version."""
         return {}
 
     @Interface.supported(os_family=["Arch", "Debian", "RedHat", "Suse", "Windows"])
@@ -236,17 +236,17 @@ class PkgInterface(_PkgElsewhere):
 
     @Interface.supported(os_family=["Debian", "RedHat", "Suse"], os=["DragonFly", "FreeBSD", "MacOS"])
     def unhold(self, name: str | None = None, pkgs: list[str] | None = None) -> dict[str, Any]:
-        """Let packages be upgraded again."""
+        """Release held packages."""
         return {}
 
     @Interface.supported(os_family=["Debian", "RedHat", "Suse"], os=["MacOS"])
     def info_installed(self, *names: str) -> dict[str, Any]:
-        """What is known of installed packages."""
+        """Information about installed packages."""
         return {}
 
     @Interface.supported(os_family=["Alpine", "Arch", "Debian", "RedHat", "Suse"])
     def owner(self, *paths: str) -> str | dict[str, str]:
-        """Which package a file belongs to."""
+        """The package that a file belongs to."""
         return ""
 
     @Interface.supported(os_family=["Solaris", "Suse"], os=["DragonFly", "FreeBSD", "NetBSD", "SmartOS"])
@@ -256,7 +256,7 @@ class PkgInterface(_PkgElsewhere):
 
     @Interface.supported(os_family=["Alpine", "Arch", "Debian", "RedHat", "Suse"], os=["DragonFly", "FreeBSD"])
     def version_cmp(self, pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int | None:
-        """Compare two versions: -1, 0 or 1 when the first is older, equal or newer."""
+        """Compare two versions: -1, 0 or 1 if the first is older, equal or newer."""
         return 0
 
     @Interface.supported(os_family=["Debian", "RedHat", "Suse"])
@@ -266,12 +266,12 @@ class PkgInterface(_PkgElsewhere):
 
     @Interface.supported(os_family=["Debian", "RedHat", "Suse"])
     def get_repo(self, repo: str) -> dict[str, Any]:
-        """How a repository is configured."""
+        """The configuration of a repository."""
         return {}
 
     @Interface.supported(os_family=["Debian", "RedHat", "Suse"])
     def list_downloaded(self) -> Any:
-        """Packages that were downloaded and wait for their installation."""
+        """Downloaded packages that are not installed yet."""
         return None
 
     @Interface.supported(os_family=["Debian", "RedHat", "Suse"])
@@ -281,27 +281,27 @@ class PkgInterface(_PkgElsewhere):
 
     @Interface.supported(os_family=["Debian", "RedHat", "Suse"])
     def mod_repo(self, repo: str) -> dict[str, Any]:
-        """Change a repository, or add it."""
+        """Change or add a repository."""
         return {}
 
     @Interface.supported(os_family=["Debian", "RedHat", "Suse"])
     def parse_arch(self, name: str) -> dict[str, Any]:
-        """The name and the architecture that a package name holds."""
+        """The name and the architecture in a package name."""
         return {}
 
     @Interface.supported(os_family=["Debian", "RedHat", "Suse"])
     def services_need_restart(self) -> list[str]:
-        """Services that still run what an upgrade has replaced."""
+        """Services that still run replaced files."""
         return []
 
     @Interface.supported(os_family=["Debian", "RedHat"], os=["DragonFly", "FreeBSD"])
     def autoremove(self) -> Any:
-        """Remove packages that nothing needs any more."""
+        """Remove packages that are no longer needed."""
         return None
 
     @Interface.supported(os_family=["RedHat", "Suse"])
     def diff(self, *paths: str) -> Any:
-        """How installed files differ from those of their package."""
+        """The differences between installed files and their package."""
         return None
 
     @Interface.supported(os_family=["RedHat", "Suse"])
@@ -326,17 +326,17 @@ class PkgInterface(_PkgElsewhere):
 
     @Interface.supported(os_family=["Debian", "RedHat", "Suse"])
     def list_holds(self) -> list[str]:
-        """The packages that are kept at their version."""
+        """The held packages."""
         return []
 
     @Interface.supported(os_family=["RedHat", "Suse"])
     def list_installed_patches(self) -> dict[str, Any]:
-        """The patches that are installed."""
+        """The installed patches."""
         return {}
 
     @Interface.supported(os_family=["RedHat", "Suse"])
     def list_patches(self, refresh: bool = False) -> dict[str, Any]:
-        """The patches that are there."""
+        """The available patches."""
         return {}
 
     @Interface.supported(os_family=["RedHat", "Suse"])
@@ -346,7 +346,7 @@ class PkgInterface(_PkgElsewhere):
 
     @Interface.supported(os_family=["RedHat", "Suse"])
     def modified(self, *packages: str) -> dict[str, Any]:
-        """Files of packages that were changed."""
+        """Changed files of packages."""
         return {}
 
     @Interface.supported(os_family=["RedHat"], os=["DragonFly", "FreeBSD"])
@@ -361,7 +361,7 @@ class PkgInterface(_PkgElsewhere):
 
     @Interface.supported(os_family=["Debian"], os=["DragonFly", "FreeBSD"])
     def which(self, path: str) -> Any:
-        """Which package a file belongs to."""
+        """The package that a file belongs to."""
         return None
 
     @Interface.supported(os_family=["Debian"])
@@ -373,7 +373,7 @@ class PkgInterface(_PkgElsewhere):
         keyid: str | None = None,
         saltenv: str = "base",
     ) -> Any:
-        """Trust a key that signs repositories."""
+        """Trust a signing key of repositories."""
         return None
 
     @Interface.supported(os_family=["Suse"])
@@ -383,17 +383,17 @@ class PkgInterface(_PkgElsewhere):
 
     @Interface.supported(os_family=["RedHat"])
     def clean_metadata(self) -> Any:
-        """Forget the package lists."""
+        """Delete the package lists."""
         return None
 
     @Interface.supported(os=["NixOS"])
     def collect_garbage(self) -> Any:
-        """Remove what nothing refers to any more."""
+        """Remove unreferenced data."""
         return None
 
     @Interface.supported(os_family=["Debian"])
     def del_repo_key(self, name: str | None = None, aptkey: bool = True, keydir: Any = None) -> Any:
-        """Trust a key no more."""
+        """Remove a trusted signing key."""
         return None
 
     @Interface.supported(os_family=["RedHat"])
@@ -403,12 +403,12 @@ class PkgInterface(_PkgElsewhere):
 
     @Interface.supported(os_family=["Debian"])
     def get_repo_keys(self, aptkey: bool = True, keydir: Any = None) -> dict[str, Any]:
-        """The keys that sign repositories."""
+        """The trusted signing keys of repositories."""
         return {}
 
     @Interface.supported(os_family=["Debian"])
     def get_selections(self, pattern: str | None = None, state: Any = None) -> dict[str, Any]:
-        """What is wanted of each package: install, hold, deinstall or purge."""
+        """The selection state of each package: install, hold, deinstall or purge."""
         return {}
 
     @Interface.supported(os_family=["RedHat"])
@@ -423,32 +423,32 @@ class PkgInterface(_PkgElsewhere):
 
     @Interface.supported(os_family=["Suse"])
     def info_available(self, *names: str) -> dict[str, Any]:
-        """What is known of packages that repositories offer."""
+        """Information about packages that repositories offer."""
         return {}
 
     @Interface.supported(os_family=["Suse"])
     def list_installed_patterns(self) -> dict[str, Any]:
-        """The patterns that are installed."""
+        """The installed patterns."""
         return {}
 
     @Interface.supported(os_family=["Suse"])
     def list_locks(self) -> dict[str, Any]:
-        """The locks, and what each is for."""
+        """The locks with their attributes."""
         return {}
 
     @Interface.supported(os_family=["Suse"])
     def list_patterns(self, refresh: bool = False) -> dict[str, Any]:
-        """The patterns that are there."""
+        """The available patterns."""
         return {}
 
     @Interface.supported(os_family=["Suse"])
     def list_products(self, all: bool = False, refresh: bool = False) -> list[dict[str, Any]]:
-        """The products that are there."""
+        """The available products."""
         return []
 
     @Interface.supported(os_family=["Suse"])
     def list_provides(self) -> dict[str, Any]:
-        """What packages provide beside themselves."""
+        """The capabilities that packages provide."""
         return {}
 
     @Interface.supported(os_family=["Suse"])
@@ -460,12 +460,12 @@ class PkgInterface(_PkgElsewhere):
     def set_selections(
         self, path: str | None = None, selection: Any = None, clear: bool = False, saltenv: str = "base"
     ) -> Any:
-        """Say what is wanted of packages."""
+        """Set the selection states of packages."""
         return None
 
     @Interface.supported(os_family=["Debian"])
     def show(self, *names: str) -> dict[str, Any]:
-        """What the package lists say of packages."""
+        """The entries of packages in the package lists."""
         return {}
 
     @Interface.supported(os=["NixOS"])

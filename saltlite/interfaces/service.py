@@ -1,4 +1,4 @@
-"""`service`: what runs in the background, whatever starts it."""
+"""`service`: services, whatever the init system."""
 
 from __future__ import annotations
 
@@ -9,54 +9,54 @@ from saltlite.interfaces import Interface
 
 
 class ServiceInterface(Interface):
-    """Services and when they start."""
+    """Services and their start at boot."""
 
     __modulename__ = "service"
     __version__ = "1.0"
     __func_alias__: ClassVar[Mapping[str, str]] = {"list_": "list"}
 
     def start(self, name: str) -> bool:
-        """Start the service; whether it runs."""
+        """Start the service; return whether it runs."""
         return False
 
     def stop(self, name: str) -> bool:
-        """Stop the service; whether it stopped."""
+        """Stop the service; return whether it stopped."""
         return False
 
     def restart(self, name: str) -> bool:
-        """Stop and start the service; whether it runs."""
+        """Stop and start the service; return whether it runs."""
         return False
 
     def reload(self, name: str) -> bool:
-        """Let the service read its configuration again."""
+        """Make the service reload its configuration."""
         return False
 
     def status(self, name: str, sig: str | None = None) -> bool | dict[str, bool]:
-        """Whether the service runs, by name where the name is a glob."""
+        """Whether the service runs; by name for a glob."""
         return False
 
     def available(self, name: str) -> bool:
-        """Whether there is such a service."""
+        """Whether the service exists."""
         return False
 
     def missing(self, name: str) -> bool:
-        """Whether there is no such service."""
+        """Whether the service does not exist."""
         return False
 
     def enable(self, name: str) -> bool:
-        """Start the service with the machine from now on."""
+        """Enable the service to start at boot."""
         return False
 
     def disable(self, name: str) -> bool:
-        """Start the service with the machine no more."""
+        """Disable the service at boot."""
         return False
 
     def enabled(self, name: str) -> bool:
-        """Whether the service starts with the machine."""
+        """Whether the service starts at boot."""
         return False
 
     def disabled(self, name: str) -> bool:
-        """Whether the service does not start with the machine."""
+        """Whether the service does not start at boot."""
         return False
 
     def get_all(self) -> list[str]:
@@ -64,16 +64,16 @@ class ServiceInterface(Interface):
         return []
 
     def get_enabled(self) -> list[str]:
-        """The services that start with the machine."""
+        """The services that start at boot."""
         return []
 
     def get_disabled(self) -> list[str]:
-        """The services that do not start with the machine."""
+        """The services that do not start at boot."""
         return []
 
     @Interface.supported(os_family=["Debian"], init=["systemd", "upstart"])
     def force_reload(self, name: str) -> bool:
-        """Let the service read its configuration again, or restart it where it cannot."""
+        """Make the service reload its configuration, or restart it if it cannot."""
         return False
 
     @Interface.supported(os_family=["Windows"], init=["sysvinit"])
@@ -95,12 +95,12 @@ class ServiceInterface(Interface):
     def create(
         self, name: str, bin_path: Any, exe_args: str | None = None, display_name: Any = None, description: Any = None
     ) -> bool:
-        """Make a service of a program."""
+        """Create a service that runs a program."""
         return False
 
     @Interface.supported(os_family=["Windows"])
     def create_win_salt_restart_task(self) -> bool:
-        """Make the scheduled job that restarts the minion."""
+        """Create the scheduled task that restarts the minion."""
         return False
 
     @Interface.supported(init=["systemd"])
@@ -110,7 +110,7 @@ class ServiceInterface(Interface):
 
     @Interface.supported(os_family=["Windows"])
     def execute_salt_restart_task(self) -> bool:
-        """Run the scheduled job that restarts the minion."""
+        """Run the scheduled task that restarts the minion."""
         return False
 
     @Interface.supported(init=["systemd"])
@@ -122,22 +122,22 @@ class ServiceInterface(Interface):
         timezone: Any = None,
         hostname: Any = None,
     ) -> Any:
-        """Set what a new system asks for at its first start."""
+        """Set what a new system asks at its first boot."""
         return None
 
     @Interface.supported(init=["upstart"])
     def full_restart(self, name: str) -> bool:
-        """Stop and start the service, with its configuration read anew."""
+        """Stop and start the service with a reloaded configuration."""
         return False
 
     @Interface.supported(os_family=["Windows"])
     def get_service_name(self, *args: str) -> dict[str, Any]:
-        """The names of services by what they are called on screen."""
+        """The names of services by their display names."""
         return {}
 
     @Interface.supported(init=["systemd"])
     def get_static(self) -> list[str]:
-        """The services that are only started by others."""
+        """The services that only other units start."""
         return []
 
     @Interface.supported(os_family=["Solaris"])
@@ -162,7 +162,7 @@ class ServiceInterface(Interface):
 
     @Interface.supported(os=["MacOS"])
     def list_(self, name: str | None = None, runas: str | None = None) -> str:
-        """What launchctl says of a service, or of all."""
+        """The list of launchctl, of one service or of all."""
         return ""
 
     @Interface.supported(os=["MacOS"])
@@ -172,7 +172,7 @@ class ServiceInterface(Interface):
 
     @Interface.supported(init=["systemd"])
     def mask(self, name: str, runtime: bool = False) -> bool:
-        """Make it impossible to start the service."""
+        """Mask the service, so that it cannot start."""
         return False
 
     @Interface.supported(init=["systemd"])
@@ -194,7 +194,7 @@ class ServiceInterface(Interface):
 
     @Interface.supported(init=["systemd"])
     def offline(self) -> bool:
-        """Whether this is no running system."""
+        """Whether this is not a running system."""
         return False
 
     @Interface.supported(init=["sysvinit"])
@@ -204,10 +204,10 @@ class ServiceInterface(Interface):
 
     @Interface.supported(init=["systemd"])
     def systemctl_reload(self) -> bool:
-        """Let systemd read its units again."""
+        """Make systemd reload its units."""
         return False
 
     @Interface.supported(init=["systemd"])
     def unmask(self, name: str, runtime: bool = False) -> bool:
-        """Make it possible to start the service again."""
+        """Unmask the service."""
         return False

@@ -1,4 +1,4 @@
-"""`shadow`: passwords and how long they last."""
+"""`shadow`: passwords and their expiry."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from saltlite.interfaces import Interface
 
 
 class ShadowInfo(TypedDict):
-    """What is known of a password on every platform."""
+    """Properties of a password on every platform."""
 
     name: str
     passwd: str
 
 
 class ShadowInterface(Interface):
-    """Passwords, and how long they last."""
+    """Passwords and their expiry."""
 
     __modulename__ = "shadow"
     __version__ = "1.0"
 
     @Interface.supported(os_family=["Solaris", "Windows"], os=["MacOS"], kernel=["Linux"])
     def info(self, name: str) -> ShadowInfo | dict[str, Any]:
-        """What is known of the password of a user."""
+        """The properties of the password of a user."""
         return {}
 
     @Interface.supported(os_family=["Solaris", "Windows"], os=["MacOS"], kernel=["Linux"])
     def set_password(self, name: str, password: str) -> bool:
-        """Set the password, by its hash where the platform keeps hashes."""
+        """Set the password, as a hash if the platform stores hashes."""
         return False
 
     @Interface.supported(os_family=["Solaris"], os=["MacOS"], kernel=["Linux"])
@@ -37,27 +37,27 @@ class ShadowInterface(Interface):
 
     @Interface.supported(os_family=["Windows"], os=["MacOS"], kernel=["Linux"])
     def set_expire(self, name: str, expire: int | str) -> bool:
-        """When the account ends."""
+        """Set the expiry date of the account."""
         return False
 
     @Interface.supported(os_family=["Solaris"], os=["MacOS"], kernel=["Linux"])
     def set_maxdays(self, name: str, maxdays: int) -> bool:
-        """After how many days the password has to be changed."""
+        """Set the days after which the password must be changed."""
         return False
 
     @Interface.supported(os_family=["Solaris"], os=["MacOS"], kernel=["Linux"])
     def set_mindays(self, name: str, mindays: int) -> bool:
-        """After how many days the password may be changed."""
+        """Set the days before which the password cannot be changed."""
         return False
 
     @Interface.supported(os_family=["Solaris"], os=["MacOS"], kernel=["Linux"])
     def set_warndays(self, name: str, warndays: int) -> bool:
-        """How many days before its end the user is warned."""
+        """Set the days of warning before the expiry."""
         return False
 
     @Interface.supported(os_family=["Solaris"], kernel=["Linux"])
     def default_hash(self) -> str:
-        """The hash that stands for no password."""
+        """The hash of a missing password."""
         return ""
 
     @Interface.supported(os_family=["Solaris"], kernel=["Linux"])
@@ -67,42 +67,42 @@ class ShadowInterface(Interface):
 
     @Interface.supported(os=["MacOS"], kernel=["Linux"])
     def set_inactdays(self, name: str, inactdays: int) -> bool:
-        """How many days after its end the password still works."""
+        """Set the days for which an expired password still works."""
         return False
 
     @Interface.supported(os=["MacOS"])
     def get_account_created(self, name: str) -> str:
-        """When the account was made."""
+        """The creation time of the account."""
         return ""
 
     @Interface.supported(os=["MacOS"])
     def get_change(self, name: str) -> str:
-        """When the password has to be changed."""
+        """The date when the password must be changed."""
         return ""
 
     @Interface.supported(os=["MacOS"])
     def get_expire(self, name: str) -> str:
-        """When the account ends."""
+        """The expiry date of the account."""
         return ""
 
     @Interface.supported(os=["MacOS"])
     def get_last_change(self, name: str) -> str:
-        """When the password was changed."""
+        """The time of the last change of the password."""
         return ""
 
     @Interface.supported(os=["MacOS"])
     def get_login_failed_count(self, name: str) -> str:
-        """How often a login failed."""
+        """The number of failed logins."""
         return ""
 
     @Interface.supported(os=["MacOS"])
     def get_login_failed_last(self, name: str) -> str:
-        """When a login failed last."""
+        """The time of the last failed login."""
         return ""
 
     @Interface.supported(os=["MacOS"])
     def get_maxdays(self, name: str) -> int:
-        """After how many days the password has to be changed."""
+        """The days after which the password must be changed."""
         return 0
 
     @Interface.supported(kernel=["Linux"])

@@ -8,7 +8,7 @@ from saltlite.interfaces import Interface
 
 
 class UserInfo(TypedDict):
-    """What is known of a user on every platform."""
+    """Properties of a user on every platform."""
 
     name: str
     groups: list[str]
@@ -17,7 +17,7 @@ class UserInfo(TypedDict):
 
 
 class UserInterface(Interface):
-    """Users, their ids, groups and homes."""
+    """Users with their ids, groups and homes."""
 
     __modulename__ = "user"
     __version__ = "1.0"
@@ -25,15 +25,15 @@ class UserInterface(Interface):
     def add(
         self, name: str, *, groups: list[str] | None = None, home: str | None = None, fullname: str | None = ""
     ) -> bool:
-        """Add a user; whether it was added."""
+        """Add a user; return whether it was added."""
         return False
 
     def delete(self, name: str, *, force: bool = False) -> bool:
-        """Remove a user; whether it was removed."""
+        """Remove a user; return whether it was removed."""
         return False
 
     def info(self, name: str) -> UserInfo | dict[str, Any]:
-        """What is known of a user; empty where there is none."""
+        """The properties of a user; empty if it does not exist."""
         return {}
 
     def list_users(self) -> list[str]:
@@ -45,11 +45,11 @@ class UserInterface(Interface):
         return []
 
     def getent(self, refresh: bool = False) -> list[UserInfo]:
-        """What is known of all users."""
+        """The properties of all users."""
         return []
 
     def rename(self, name: str, new_name: str) -> bool:
-        """Give a user another name."""
+        """Rename a user."""
         return False
 
     def chhome(self, name: str, home: str) -> bool:
@@ -124,7 +124,7 @@ class UserInterface(Interface):
 
     @Interface.supported(kernel=["Linux", "NetBSD", "OpenBSD"])
     def chother(self, name: str, other: Any) -> bool:
-        """Change the other entries of the full name."""
+        """Change the other fields of the full name."""
         return False
 
     @Interface.supported(os_family=["Windows"])
@@ -134,17 +134,17 @@ class UserInterface(Interface):
 
     @Interface.supported(os_family=["Windows"])
     def current(self, sam: bool = False) -> str:
-        """Who runs the minion."""
+        """The user that runs the minion."""
         return ""
 
     @Interface.supported(os=["MacOS"])
     def disable_auto_login(self) -> bool:
-        """Let nobody log in at start-up."""
+        """Disable the automatic login."""
         return False
 
     @Interface.supported(os=["MacOS"])
     def enable_auto_login(self, name: str, password: str) -> bool:
-        """Let a user log in at start-up."""
+        """Enable the automatic login of a user."""
         return False
 
     @Interface.supported(os_family=["Windows"])
@@ -154,7 +154,7 @@ class UserInterface(Interface):
 
     @Interface.supported(os=["MacOS"])
     def get_auto_login(self) -> str | bool:
-        """Who logs in at start-up."""
+        """The user of the automatic login."""
         return ""
 
     @Interface.supported(os_family=["Windows"])
@@ -164,7 +164,7 @@ class UserInterface(Interface):
 
     @Interface.supported(os_family=["Windows"])
     def removegroup(self, name: str, group: str) -> bool:
-        """Take a user out of a group."""
+        """Remove a user from a group."""
         return False
 
     @Interface.supported(os_family=["Windows"])

@@ -175,30 +175,30 @@ class FleetTable:
             self._silent[minion] = str(answer)[:200]
             return
         self._minions += 1
-        for module, said in answer.items():
-            report = self._report(said)
+        for module, sent in answer.items():
+            report = self._report(sent)
             if report is None:
                 self._silent[minion] = f"its report about {module} cannot be read"
                 continue
-            key = (str(report["provider"]), str(said.get("os", "")), str(report["version"]))
+            key = (str(report["provider"]), str(sent.get("os", "")), str(report["version"]))
             self._modules.setdefault(str(module), {}).setdefault(key, []).append(report)
-            strays = said.get("stray_calls")
+            strays = sent.get("stray_calls")
             counts = {fun: n for fun, n in strays.items() if isinstance(n, int)} if isinstance(strays, Mapping) else {}
             self._strays.setdefault(str(module), Counter()).update(counts)
 
     def table(self) -> dict[str, Any]:
-        """The table; see the text of this file."""
+        """The table; `as_html` shows its form."""
         modules = {name: self._module(name) for name in sorted(self._modules)}
         return {"minions": self._minions, "modules": modules, "silent": dict(sorted(self._silent.items()))}
 
-    def _report(self, said: object) -> Mapping[str, Any] | None:
-        if not isinstance(said, Mapping):
+    def _report(self, sent: object) -> Mapping[str, Any] | None:
+        if not isinstance(sent, Mapping):
             return None
-        digest = said.get("digest")
-        if "functions" in said:
-            if not _is_report(said) or digest_of(said) != digest:
+        digest = sent.get("digest")
+        if "functions" in sent:
+            if not _is_report(sent) or digest_of(sent) != digest:
                 return None
-            self.reports[str(digest)] = said
+            self.reports[str(digest)] = sent
         return self.reports.get(str(digest))
 
     def _module(self, name: str) -> dict[str, Any]:
@@ -232,11 +232,11 @@ def _cell(fun: str, reports: list[Mapping[str, Any]]) -> dict[str, int]:
     return dict(Counter(str(report["functions"][fun]["state"]) for report in reports if fun in report["functions"]))
 
 
-def _is_report(said: Mapping[str, Any]) -> bool:
-    functions = said.get("functions")
+def _is_report(sent: Mapping[str, Any]) -> bool:
+    functions = sent.get("functions")
     return (
-        isinstance(said.get("provider"), str)
-        and isinstance(said.get("version"), str)
+        isinstance(sent.get("provider"), str)
+        and isinstance(sent.get("version"), str)
         and isinstance(functions, Mapping)
         and all(map(_is_row, functions.values()))
     )
