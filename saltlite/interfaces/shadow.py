@@ -122,22 +122,22 @@ class ShadowInterface(Interface):
 
     @Interface.supported(kernel=["AIX"])
     def login_failures(self, user: str) -> int:
-        """How often a login failed."""
+        """The number of failed logins."""
         return 0
 
     @Interface.supported(os_family=["Windows"])
     def require_password_change(self, name: str) -> bool:
-        """Ask for a new password at the next login."""
+        """Require a new password at the next login."""
         return False
 
     @Interface.supported(os=["MacOS"])
     def set_change(self, name: str, date: Any) -> bool:
-        """When the password has to be changed."""
+        """Set the date when the password must be changed."""
         return False
 
     @Interface.supported(kernel=["Linux"])
     def set_date(self, name: str, date: Any) -> bool | None:
-        """When the password was changed, as a day number."""
+        """Set the day of the last change of the password."""
         return False
 
     @Interface.supported(kernel=["AIX"])

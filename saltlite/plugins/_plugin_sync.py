@@ -27,13 +27,9 @@ class SyncRequest(NamedTuple):
 
 
 def sync(
-    client: Callable[[], Any],
-    opts: Mapping[str, Any],
-    types: tuple[str, ...],
-    request: SyncRequest,
-    *,
+    client: Callable[[], Any], opts: Mapping[str, Any], types: tuple[str, ...], request: SyncRequest, *,
     clean: bool = True,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Sync the requested types; type -> the client's report with `synced`, `removed` and `failed`.
 
     With `clean` plug-ins that the master no longer has are removed. Raises SaltInvocationError and

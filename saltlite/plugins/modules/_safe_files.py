@@ -253,14 +253,9 @@ def read_whole(path: str, *, to_edit: bool = False) -> bytes:
 
 
 def write_whole(
-    path: str,
-    content: bytes | Iterable[bytes],
-    *,
-    access: Access | None = None,
-    new_mode: int | None = None,
-    follow_symlinks: bool = True,
-    keep_hard_links: bool = True,
-) -> None:
+    path: str, content: bytes | Iterable[bytes], *, access: Access | None = None, new_mode: int | None = None,
+    follow_symlinks: bool = True, keep_hard_links: bool = True,
+) -> None:  # fmt: skip
     """Replace the content of a file atomically, or create it.
 
     Mode, owner and extended attributes are kept, except for what `access` sets; a new file gets `new_mode`, or what the
@@ -312,14 +307,9 @@ def _blocks_of(fd: int) -> Iterator[bytes]:
 
 
 def _put(
-    place: PinnedPath,
-    path: str,
-    content: bytes | Iterable[bytes],
-    access: Access,
-    *,
-    keep_hard_links: bool,
+    place: PinnedPath, path: str, content: bytes | Iterable[bytes], access: Access, *, keep_hard_links: bool,
     like: str | None = None,
-) -> None:
+) -> None:  # fmt: skip
     old = place.status()
     if old is not None and stat.S_ISLNK(old.st_mode):
         old = None

@@ -266,14 +266,9 @@ _TAR_DIFFERS = 1
 
 
 def tar(
-    options: str,
-    tarfile: str,
-    sources: str | list[str] | None = None,
-    dest: str | None = None,
-    cwd: str | None = None,
-    template: str | None = None,
-    runas: str | None = None,
-) -> list[str]:
+    options: str, tarfile: str, sources: str | list[str] | None = None, dest: str | None = None, cwd: str | None = None,
+    template: str | None = None, runas: str | None = None,
+) -> list[str]:  # fmt: skip
     """Run tar with these options, and return the lines that it prints.
 
     ``sources`` are the files to pack or unpack, ``dest`` is the folder to unpack into. ``template=jinja`` renders the
@@ -381,13 +376,9 @@ def rar(
 
 
 def unrar(
-    rarfile: str,
-    dest: str,
-    excludes: str | list[str] | None = None,
-    template: str | None = None,
-    runas: str | None = None,
-    trim_output: bool | int = False,
-) -> list[str]:
+    rarfile: str, dest: str, excludes: str | list[str] | None = None, template: str | None = None,
+    runas: str | None = None, trim_output: bool | int = False,
+) -> list[str]:  # fmt: skip
     """Unpack a rar file; return the lines that unrar prints.
 
     CLI Example: ``saltlite '*' archive.unrar /tmp/rarfile.rar /srv/target/ excludes=file_1,file_2``
@@ -464,13 +455,9 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def zip_(
-    zip_file: str,
-    sources: str | list[str],
-    template: str | None = None,
-    cwd: str | None = None,
-    runas: str | None = None,
-    zip64: bool = False,
-) -> list[str]:
+    zip_file: str, sources: str | list[str], template: str | None = None, cwd: str | None = None,
+    runas: str | None = None, zip64: bool = False,
+) -> list[str]:  # fmt: skip
     """Create a zip file; return the names in it. It replaces an old one when it is complete.
 
     Names are relative to ``cwd`` or else to ``/``. ``zip64`` is needed beyond 4 GiB.

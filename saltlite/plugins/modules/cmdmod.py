@@ -369,13 +369,9 @@ exec chroot ${spec:+"--userspec=$spec"} "$root" "$shell" -c 'cd -- "$1" && exec 
 
 
 def run(
-    cmd: str | list[str],
-    cwd: str | None = None,
-    stdin: str | None = None,
-    runas: str | None = None,
-    group: str | None = None,
-    **kwargs: Any,
-) -> str:
+    cmd: str | list[str], cwd: str | None = None, stdin: str | None = None, runas: str | None = None,
+    group: str | None = None, **kwargs: Any,
+) -> str:  # fmt: skip
     """Run a command and return its output with error output. ``bg=True`` starts it as ``run_bg`` does.
 
     CLI Example::
@@ -415,13 +411,9 @@ def run_stderr(*args: Any, **kwargs: Any) -> str:
 
 
 def run_all(
-    cmd: str | list[str],
-    cwd: str | None = None,
-    stdin: str | None = None,
-    runas: str | None = None,
-    group: str | None = None,
-    **kwargs: Any,
-) -> dict[str, Any]:
+    cmd: str | list[str], cwd: str | None = None, stdin: str | None = None, runas: str | None = None,
+    group: str | None = None, **kwargs: Any,
+) -> dict[str, Any]:  # fmt: skip
     """Run a command and return ``pid``, ``retcode``, ``stdout`` and ``stderr``.
 
     CLI Example: ``saltlite '*' cmd.run_all 'ls -l /etc/hosts'``
@@ -532,14 +524,9 @@ def script(  # noqa: PLR0913 - Salt's arguments
 
 
 def script_retcode(
-    source: str,
-    args: str | list[str] | None = None,
-    cwd: str | None = None,
-    stdin: str | None = None,
-    runas: str | None = None,
-    group: str | None = None,
-    **kwargs: Any,
-) -> int:
+    source: str, args: str | list[str] | None = None, cwd: str | None = None, stdin: str | None = None,
+    runas: str | None = None, group: str | None = None, **kwargs: Any,
+) -> int:  # fmt: skip
     """Run a script as ``script`` does, and return its return code.
 
     CLI Example: ``saltlite '*' cmd.script_retcode salt://scripts/runme.sh 'arg1 arg2'``

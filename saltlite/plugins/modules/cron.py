@@ -231,13 +231,9 @@ def set_job(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
 
 
 def set_special(
-    user: str,
-    special: str,
-    cmd: str,
-    commented: bool = False,
-    comment: str | None = None,
+    user: str, special: str, cmd: str, commented: bool = False, comment: str | None = None,
     identifier: str | None = None,
-) -> str:
+) -> str:  # fmt: skip
     """Run a command at ``@reboot``, ``@daily`` and the like: ``new``, ``updated`` or ``present``.
 
     CLI Example: ``saltlite '*' cron.set_special root @hourly 'echo foobar'``

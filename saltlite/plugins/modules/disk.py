@@ -166,13 +166,9 @@ def resize2fs(device: str) -> bool:
 
 
 def format_(
-    device: str,
-    fs_type: str = "ext4",
-    inode_size: int | None = None,
-    lazy_itable_init: int | None = None,
-    fat: int | None = None,
-    force: bool = False,
-) -> bool:
+    device: str, fs_type: str = "ext4", inode_size: int | None = None, lazy_itable_init: int | None = None,
+    fat: int | None = None, force: bool = False,
+) -> bool:  # fmt: skip
     """Create a file system on a device, which destroys its content.
 
     ``inode_size`` is for ext and xfs, ``lazy_itable_init`` for ext, ``fat`` (12, 16 or 32) for vfat. ``force`` makes

@@ -45,14 +45,9 @@ def setval(
 
 
 def setenv(
-    environ: dict[str, Any],
-    false_unsets: bool = False,
-    clear_all: bool = False,
-    update_minion: bool = False,
-    permanent: bool | str = False,
-    *,
-    test: bool = False,
-) -> dict[str, Any] | bool:
+    environ: dict[str, Any], false_unsets: bool = False, clear_all: bool = False, update_minion: bool = False,
+    permanent: bool | str = False, *, test: bool = False,
+) -> dict[str, Any] | bool:  # fmt: skip
     """Set several variables: name -> the return of ``environ.setval``.
 
     ``clear_all`` sets all others to an empty text, or removes them with ``false_unsets``. False if ``environ`` is no

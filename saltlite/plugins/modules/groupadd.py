@@ -32,13 +32,9 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 
 
 def add(
-    name: str,
-    gid: int | str | None = None,
-    system: bool = False,
-    root: str | None = None,
-    non_unique: bool = False,
+    name: str, gid: int | str | None = None, system: bool = False, root: str | None = None, non_unique: bool = False,
     local: bool = False,
-) -> bool:
+) -> bool:  # fmt: skip
     """Add a group.
 
     ``gid`` is its number, which may be that of another group with ``non_unique``. ``system`` takes a number of the

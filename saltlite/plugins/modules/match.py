@@ -122,13 +122,9 @@ def data(tgt: str) -> bool:
 
 
 def filter_by(
-    lookup: dict[str, Any],
-    tgt_type: str = "compound",
-    minion_id: str | None = None,
-    merge: dict[str, Any] | None = None,
-    merge_lists: bool = False,
-    default: str = "default",
-) -> Any:
+    lookup: dict[str, Any], tgt_type: str = "compound", minion_id: str | None = None,
+    merge: dict[str, Any] | None = None, merge_lists: bool = False, default: str = "default",
+) -> Any:  # fmt: skip
     """Return the value of the first key that is a matching target, else of the key ``default``, or ``None``. ``merge``
     is merged over a match; ``merge_lists`` joins lists.
 

@@ -50,14 +50,9 @@ def automaster(config: str = "/etc/auto_salt") -> dict[str, dict[str, Any]]:
 
 
 def set_automaster(
-    name: str,
-    device: str,
-    fstype: str,
-    opts: str | Sequence[str] = "",
-    config: str = "/etc/auto_salt",
-    test: bool = False,
-    not_change: bool = False,
-) -> str:
+    name: str, device: str, fstype: str, opts: str | Sequence[str] = "", config: str = "/etc/auto_salt",
+    test: bool = False, not_change: bool = False,
+) -> str:  # fmt: skip
     """Set an entry in the automounter's table: ``new``, ``change`` or ``present``; ``test=True`` only reports.
 
     CLI Example: ``saltlite '*' mount.set_automaster /srv/foo /dev/sdz1 ext4``
@@ -221,14 +216,9 @@ def active(extended: bool = False) -> dict[str, dict[str, Any]]:
 
 
 def mount(
-    name: str,
-    device: str | bool = False,
-    mkmnt: bool = False,
-    fstype: str = "",
-    opts: str | Sequence[str] = "defaults",
-    user: str | None = None,
-    util: str = "mount",
-) -> bool | str:
+    name: str, device: str | bool = False, mkmnt: bool = False, fstype: str = "",
+    opts: str | Sequence[str] = "defaults", user: str | None = None, util: str = "mount",
+) -> bool | str:  # fmt: skip
     """Mount a device on a folder. Return True, or the program's message on failure.
 
     Without a device, fstab is used. ``mkmnt`` creates the folder; ``user`` mounts as that user.
@@ -249,13 +239,9 @@ def mount(
 
 
 def remount(
-    name: str,
-    device: str | bool,
-    mkmnt: bool = False,
-    fstype: str = "",
-    opts: str | Sequence[str] = "defaults",
+    name: str, device: str | bool, mkmnt: bool = False, fstype: str = "", opts: str | Sequence[str] = "defaults",
     user: str | None = None,
-) -> bool | str:
+) -> bool | str:  # fmt: skip
     """Remount with other options, or mount what is not mounted. Return what ``mount`` returns.
 
     CLI Example: ``saltlite '*' mount.remount /srv/foo /dev/sdz1 opts=ro``

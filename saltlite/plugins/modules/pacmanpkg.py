@@ -275,13 +275,9 @@ def refresh_db(root: str | None = None) -> dict[str, bool | None]:
 
 
 def install(
-    name: str | None = None,
-    refresh: bool = False,
-    sysupgrade: bool | None = None,
-    pkgs: list[Any] | None = None,
-    sources: list[Any] | None = None,
-    **kwargs: Unpack[_Installing],
-) -> Changes:
+    name: str | None = None, refresh: bool = False, sysupgrade: bool | None = None, pkgs: list[Any] | None = None,
+    sources: list[Any] | None = None, **kwargs: Unpack[_Installing],
+) -> Changes:  # fmt: skip
     """Install packages: ``{name: {"old": version, "new": version}}`` for everything that changed.
 
     ``name`` is one package or group, or several separated by commas; ``version`` selects its version. ``pkgs`` is a

@@ -113,14 +113,9 @@ def __virtual__() -> str:  # noqa: N807 - the name that the loader asks for
 
 
 def install(
-    pkgs: str | list[str] | None = None,
-    requirements: str | list[str] | None = None,
-    bin_env: str | None = None,
-    *,
-    user: str | None = None,
-    cwd: str | None = None,
-    **kwargs: Unpack[_Installing],
-) -> dict[str, Any]:
+    pkgs: str | list[str] | None = None, requirements: str | list[str] | None = None, bin_env: str | None = None, *,
+    user: str | None = None, cwd: str | None = None, **kwargs: Unpack[_Installing],
+) -> dict[str, Any]:  # fmt: skip
     """Install packages: ``{pid, retcode, stdout, stderr}`` of pip.
 
     ``pkgs`` is a list, or a comma-separated string (with semicolons for the commas of a version, as in ``a>=1;<2``);
@@ -151,14 +146,9 @@ def install(
 
 
 def uninstall(
-    pkgs: str | list[str] | None = None,
-    requirements: str | list[str] | None = None,
-    bin_env: str | None = None,
-    *,
-    user: str | None = None,
-    cwd: str | None = None,
-    **kwargs: Unpack[_Network],
-) -> dict[str, Any]:
+    pkgs: str | list[str] | None = None, requirements: str | list[str] | None = None, bin_env: str | None = None, *,
+    user: str | None = None, cwd: str | None = None, **kwargs: Unpack[_Network],
+) -> dict[str, Any]:  # fmt: skip
     """Remove packages: ``{pid, retcode, stdout, stderr}`` of pip.
 
     ``pkgs`` and ``requirements`` are as for ``install``. ``test=True`` reports what would be removed.
@@ -282,13 +272,9 @@ def is_installed(pkgname: str, bin_env: str | None = None, user: str | None = No
 
 
 def list_all_versions(
-    pkg: str,
-    bin_env: str | None = None,
-    *,
-    user: str | None = None,
-    cwd: str | None = None,
+    pkg: str, bin_env: str | None = None, *, user: str | None = None, cwd: str | None = None,
     **kwargs: Unpack[_Versions],
-) -> list[str] | None:
+) -> list[str] | None:  # fmt: skip
     """The versions of a package in the index, oldest first; None if there are none.
 
     ``include_alpha``, ``include_beta`` and ``include_rc`` add pre-releases; ``index_url`` and ``extra_index_url``
@@ -319,14 +305,9 @@ def normalize(name: str) -> str:
 
 
 def _run(
-    arguments: Sequence[str],
-    bin_env: str | None,
-    user: str | None,
-    cwd: str | None,
-    *,
-    env: Mapping[str, str] | None = None,
-    ignore_retcode: bool = False,
-) -> dict[str, Any]:
+    arguments: Sequence[str], bin_env: str | None, user: str | None, cwd: str | None, *,
+    env: Mapping[str, str] | None = None, ignore_retcode: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     if user is not None:
         _word(user, "user")
     environment = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", **(env or {})}

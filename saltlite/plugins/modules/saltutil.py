@@ -350,14 +350,9 @@ def sync_utils(*args: Any, **kwargs: Any) -> list[str]:
 
 
 def sync_all(
-    saltenv: str | list[str] | None = None,
-    refresh: bool = True,
-    extmod_whitelist: dict[str, Any] | None = None,
-    extmod_blacklist: dict[str, Any] | None = None,
-    *,
-    extmod_empty: bool | None = None,
-    report: bool = False,
-) -> dict[str, Any]:
+    saltenv: str | list[str] | None = None, refresh: bool = True, extmod_whitelist: dict[str, Any] | None = None,
+    extmod_blacklist: dict[str, Any] | None = None, *, extmod_empty: bool | None = None, report: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """Sync the plug-ins of every type; type -> the names of those that changed.
 
     The lists map types to globs. With ``report`` each type has ``synced``, ``removed`` and ``failed`` (name -> reason;
@@ -485,14 +480,9 @@ def _option(name: str) -> Any:
 
 
 def _sync(
-    kind: str,
-    saltenv: Any = None,
-    refresh: bool = True,
-    extmod_whitelist: Any = None,
-    extmod_blacklist: Any = None,
-    *,
+    kind: str, saltenv: Any = None, refresh: bool = True, extmod_whitelist: Any = None, extmod_blacklist: Any = None, *,
     extmod_empty: bool | None = None,
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     reports = _synced(SyncRequest(kind, saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))
     raise_failed(reports, MINION_TYPES, "fetched")
     report = reports[kind]

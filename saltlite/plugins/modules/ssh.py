@@ -257,14 +257,9 @@ def set_auth_key(  # noqa: PLR0913 - Salt's signature
 
 
 def set_auth_key_from_file(
-    user: str,
-    source: str,
-    config: str = _CONFIG,
-    saltenv: str = "base",
-    fingerprint_hash_type: str | None = None,
-    *,
+    user: str, source: str, config: str = _CONFIG, saltenv: str = "base", fingerprint_hash_type: str | None = None, *,
     options: list[str] | None = None,
-) -> str:
+) -> str:  # fmt: skip
     """Authorise all keys of a file for a user, with these options or the file's; return the most important answer.
 
     CLI Example: ``saltlite '*' ssh.set_auth_key_from_file deploy salt://ssh/deploy.pub``
@@ -417,13 +412,9 @@ def get_known_host_entries(
 
 
 def recv_known_host_entries(
-    hostname: str,
-    enc: str | None = None,
-    port: int | None = None,
-    hash_known_hosts: bool = True,
-    timeout: int = 5,
+    hostname: str, enc: str | None = None, port: int | None = None, hash_known_hosts: bool = True, timeout: int = 5,
     fingerprint_hash_type: str | None = None,
-) -> list[dict[str, str]] | None:
+) -> list[dict[str, str]] | None:  # fmt: skip
     """Ask a host for its keys, as ``get_known_host_entries``; ``None`` when it sends none within the timeout.
 
     CLI Example: ``saltlite '*' ssh.recv_known_host_entries git.example.org enc=ed25519 port=2222``
@@ -443,14 +434,9 @@ def recv_known_host_entries(
 
 
 def check_known_host(
-    user: str | None = None,
-    hostname: str | None = None,
-    key: str | None = None,
-    fingerprint: str | None = None,
-    config: str | None = None,
-    port: int | None = None,
-    fingerprint_hash_type: str | None = None,
-) -> Any:
+    user: str | None = None, hostname: str | None = None, key: str | None = None, fingerprint: str | None = None,
+    config: str | None = None, port: int | None = None, fingerprint_hash_type: str | None = None,
+) -> Any:  # fmt: skip
     """Return what ``set_known_host`` would do: ``add``, ``update``, or nothing because the host ``exists``.
 
     CLI Example::

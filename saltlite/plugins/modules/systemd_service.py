@@ -306,14 +306,9 @@ def systemctl_reload() -> bool:
 
 
 def firstboot(
-    locale: str | None = None,
-    locale_message: str | None = None,
-    keymap: str | None = None,
-    timezone: str | None = None,
-    hostname: str | None = None,
-    machine_id: str | None = None,
-    root: str | None = None,
-) -> bool:
+    locale: str | None = None, locale_message: str | None = None, keymap: str | None = None,
+    timezone: str | None = None, hostname: str | None = None, machine_id: str | None = None, root: str | None = None,
+) -> bool:  # fmt: skip
     """Set what a new system asks for at its first boot, unless it is already set.
 
     CLI Example: ``saltlite '*' service.firstboot keymap=us locale=en_US.UTF-8 root=/srv/image``

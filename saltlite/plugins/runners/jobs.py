@@ -50,14 +50,9 @@ def active() -> dict[str, dict[str, Any]]:
 
 
 def list_jobs(
-    outputter: str = "",
-    search_metadata: dict[str, Any] | None = None,
-    search_function: str | list[str] = "",
-    search_target: str | list[str] = "",
-    start_time: str = "",
-    end_time: str = "",
-    limit: int = LIMIT,
-) -> dict[str, Any]:
+    outputter: str = "", search_metadata: dict[str, Any] | None = None, search_function: str | list[str] = "",
+    search_target: str | list[str] = "", start_time: str = "", end_time: str = "", limit: int = LIMIT,
+) -> dict[str, Any]:  # fmt: skip
     """Return the newest jobs by id, at most ``limit``.
 
     ``search_function`` and ``search_target`` are globs, as a list or a text with commas. ``search_metadata`` finds jobs

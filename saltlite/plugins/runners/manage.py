@@ -40,13 +40,9 @@ def up(
 
 
 def down(
-    tgt: str = "*",
-    tgt_type: str = "glob",
-    timeout: float | None = None,
-    gather_job_timeout: float | None = None,
-    *,
+    tgt: str = "*", tgt_type: str = "glob", timeout: float | None = None, gather_job_timeout: float | None = None, *,
     removekeys: bool = False,
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     """Return the accepted minions that are not connected. ``removekeys=True`` also deletes their keys, which needs the
     wheel right ``key.delete``.
 

@@ -37,13 +37,9 @@ def cmd(fun: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def execute(
-    tgt: str,
-    fun: str,
-    arg: list[Any] | None = None,
-    timeout: float | None = None,
-    tgt_type: str = "glob",
+    tgt: str, fun: str, arg: list[Any] | None = None, timeout: float | None = None, tgt_type: str = "glob",
     kwarg: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Run a function on minions, and return their returns.
 
     ``timeout`` is how many seconds to wait for silent minions; the default is that of the command line.

@@ -122,13 +122,9 @@ def sync_all(
 
 
 def _sync(
-    kind: str,
-    saltenv: Any = "base",
-    extmod_whitelist: Any = None,
-    extmod_blacklist: Any = None,
-    *,
+    kind: str, saltenv: Any = "base", extmod_whitelist: Any = None, extmod_blacklist: Any = None, *,
     extmod_empty: bool | None = None,
-) -> dict[str, list[str]]:
+) -> dict[str, list[str]]:  # fmt: skip
     request = SyncRequest(kind, saltenv, extmod_whitelist, extmod_blacklist, extmod_empty)
     reports = sync(_client, __opts__, MASTER_TYPES, request)
     raise_failed(reports, MASTER_TYPES, "read")

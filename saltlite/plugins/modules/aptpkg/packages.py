@@ -532,13 +532,9 @@ class _Installing(_Upgrading, total=False):
 
 
 def install(
-    name: str | None = None,
-    refresh: bool = False,
-    fromrepo: str | None = None,
-    pkgs: list[Any] | None = None,
-    sources: list[Any] | None = None,
-    **kwargs: Unpack[_Installing],
-) -> Changes:
+    name: str | None = None, refresh: bool = False, fromrepo: str | None = None, pkgs: list[Any] | None = None,
+    sources: list[Any] | None = None, **kwargs: Unpack[_Installing],
+) -> Changes:  # fmt: skip
     """Install packages: ``{name: {"old": version, "new": version}}`` for everything that changed.
 
     ``name`` is one package, or several separated by commas; ``version`` selects its version. ``pkgs`` is a list of

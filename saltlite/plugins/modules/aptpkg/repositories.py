@@ -88,13 +88,9 @@ def get_repo_keys(aptkey: bool = True, keydir: str | None = None) -> dict[str, d
 
 
 def add_repo_key(
-    path: str | None = None,
-    text: str | None = None,
-    keyserver: str | None = None,
-    keyid: str | None = None,
-    saltenv: str = "base",
-    **kwargs: Unpack[_Place],
-) -> bool:
+    path: str | None = None, text: str | None = None, keyserver: str | None = None, keyid: str | None = None,
+    saltenv: str = "base", **kwargs: Unpack[_Place],
+) -> bool:  # fmt: skip
     """Trust a key that signs repositories: the file at ``path``, ``text``, or the key ``keyid`` of ``keyserver``.
 
     With ``aptkey`` the key is trusted for all sources. Otherwise it is stored in ``keydir`` (``/etc/apt/keyrings``),

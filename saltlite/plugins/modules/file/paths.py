@@ -341,13 +341,9 @@ def symlink(
 
 
 def mkdir(
-    dir_path: str,
-    user: str | int | None = None,
-    group: str | int | None = None,
-    mode: str | int | None = None,
-    *,
+    dir_path: str, user: str | int | None = None, group: str | int | None = None, mode: str | int | None = None, *,
     test: bool = False,
-) -> bool | str:
+) -> bool | str:  # fmt: skip
     """Create a folder and its missing parents, each with this owner and mode.
 
     CLI Example: ``saltlite '*' file.mkdir /opt/jetty/context``
@@ -362,13 +358,9 @@ def mkdir(
 
 
 def makedirs(
-    path: str,
-    user: str | int | None = None,
-    group: str | int | None = None,
-    mode: str | int | None = None,
-    *,
+    path: str, user: str | int | None = None, group: str | int | None = None, mode: str | int | None = None, *,
     test: bool = False,
-) -> str | None:
+) -> str | None:  # fmt: skip
     """Create the parent folders of a path. A path that ends with a slash is a folder itself.
 
     CLI Example: ``saltlite '*' file.makedirs /opt/code/``
@@ -385,13 +377,9 @@ def makedirs(
 
 
 def makedirs_perms(
-    name: str,
-    user: str | int | None = None,
-    group: str | int | None = None,
-    mode: str | int | None = "0755",
-    *,
+    name: str, user: str | int | None = None, group: str | int | None = None, mode: str | int | None = "0755", *,
     test: bool = False,
-) -> str | None:
+) -> str | None:  # fmt: skip
     """Create a folder that does not exist, and its missing parents, each with this owner and mode.
 
     CLI Example: ``saltlite '*' file.makedirs_perms /opt/code``
@@ -530,13 +518,9 @@ def mknod_blkdev(*args: Any, **kwargs: Any) -> dict[str, Any]:
 
 
 def mknod_fifo(
-    name: str,
-    user: str | int | None = None,
-    group: str | int | None = None,
-    mode: str | int = "0660",
-    *,
+    name: str, user: str | int | None = None, group: str | int | None = None, mode: str | int = "0660", *,
     test: bool = False,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Create a named pipe.
 
     CLI Example: ``saltlite '*' file.mknod_fifo /run/pipe``

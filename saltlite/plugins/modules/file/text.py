@@ -266,13 +266,9 @@ def replace(  # noqa: PLR0913, PLR0917 - Salt's signature
 
 
 def search(
-    path: str,
-    pattern: str,
-    flags: int | str | list[str] = 8,
-    bufsize: int | str = 1,
-    ignore_if_missing: bool = False,
+    path: str, pattern: str, flags: int | str | list[str] = 8, bufsize: int | str = 1, ignore_if_missing: bool = False,
     multiline: bool = False,
-) -> bool:
+) -> bool:  # fmt: skip
     """Return whether a Python regular expression matches in a file. Arguments are those of ``file.replace``;
     ``multiline`` adds the flag ``MULTILINE``.
 

@@ -265,14 +265,9 @@ def clone(
 
 
 def fetch(
-    cwd: str,
-    remote: str | None = None,
-    force: bool = False,
-    refspecs: str | list[str] | None = None,
-    opts: Any = "",
-    git_opts: Any = "",
-    **how: Unpack[Remotely],
-) -> dict[str, Any]:
+    cwd: str, remote: str | None = None, force: bool = False, refspecs: str | list[str] | None = None, opts: Any = "",
+    git_opts: Any = "", **how: Unpack[Remotely],
+) -> dict[str, Any]:  # fmt: skip
     """Fetch from a remote. Return lists of ``new branches``, ``new tags`` and ``updated tags``, and ``updated
     branches`` with their ``old`` and ``new`` commits; only what changed.
 
@@ -314,13 +309,9 @@ def pull(cwd: str, opts: Any = "", git_opts: Any = "", **how: Unpack[Remotely]) 
 
 
 def push(
-    cwd: str,
-    remote: str | None = None,
-    ref: str | None = None,
-    opts: Any = "",
-    git_opts: Any = "",
+    cwd: str, remote: str | None = None, ref: str | None = None, opts: Any = "", git_opts: Any = "",
     **how: Unpack[Remotely],
-) -> str:
+) -> str:  # fmt: skip
     """Push a ref to a remote.
 
     CLI Example::
@@ -337,13 +328,9 @@ def push(
 
 
 def ls_remote(
-    cwd: str | None = None,
-    remote: str = "origin",
-    ref: str | None = None,
-    opts: Any = "",
-    git_opts: Any = "",
+    cwd: str | None = None, remote: str = "origin", ref: str | None = None, opts: Any = "", git_opts: Any = "",
     **how: Unpack[WithLogin],
-) -> dict[str, str]:
+) -> dict[str, str]:  # fmt: skip
     """Return the refs of a remote or a URL: ``{ref: commit}``.
 
     CLI Example::

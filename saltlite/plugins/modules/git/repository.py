@@ -386,14 +386,9 @@ def symbolic_ref(
 
 
 def tag(
-    cwd: str,
-    name: str,
-    ref: str = "HEAD",
-    message: str | None = None,
-    opts: Any = "",
-    git_opts: Any = "",
+    cwd: str, name: str, ref: str = "HEAD", message: str | None = None, opts: Any = "", git_opts: Any = "",
     **how: Unpack[How],
-) -> str:
+) -> str:  # fmt: skip
     """Tag a revision; a message makes the tag annotated. ``opts=--delete`` removes a tag.
 
     CLI Example::

@@ -77,13 +77,9 @@ class _Removing(_Sources, total=False):
 
 
 def list_pkgs(
-    versions_as_list: bool = False,
-    removed: bool = False,
-    purge_desired: bool = False,
-    *,
-    attr: str | list[str] | None = None,
-    root: str | None = None,
-) -> dict[str, Any]:
+    versions_as_list: bool = False, removed: bool = False, purge_desired: bool = False, *,
+    attr: str | list[str] | None = None, root: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """The installed packages: ``{name: version}``, or ``{name: [versions]}`` with ``versions_as_list``.
 
     Several versions of one package are separated by commas. Packages built for another architecture are named
@@ -140,13 +136,9 @@ def normalize_name(name: str) -> str:
 
 
 def install(
-    name: str | None = None,
-    refresh: bool = False,
-    fromrepo: str | list[str] | None = None,
-    pkgs: list[Any] | None = None,
-    sources: list[Any] | None = None,
-    **kwargs: Unpack[_Installing],
-) -> dict[str, dict[str, str]]:
+    name: str | None = None, refresh: bool = False, fromrepo: str | list[str] | None = None,
+    pkgs: list[Any] | None = None, sources: list[Any] | None = None, **kwargs: Unpack[_Installing],
+) -> dict[str, dict[str, str]]:  # fmt: skip
     """Install packages: ``{name: {"old": version, "new": version}}`` for everything that changed.
 
     ``name`` is one package, or several separated by commas; ``version`` selects its version, which may contain ``*`` or
@@ -430,13 +422,9 @@ def group_diff(name: str, root: str | None = None) -> dict[str, dict[str, list[s
 
 
 def group_install(
-    name: str | list[str],
-    skip: str | Sequence[str] = (),
-    include: str | Sequence[str] = (),
-    *,
-    root: str | None = None,
-    test: bool = False,
-) -> dict[str, dict[str, str]]:
+    name: str | list[str], skip: str | Sequence[str] = (), include: str | Sequence[str] = (), *,
+    root: str | None = None, test: bool = False,
+) -> dict[str, dict[str, str]]:  # fmt: skip
     """Install the mandatory and default packages of a group, or of several separated by commas. Returns what
     ``install`` returns.
 

@@ -18,13 +18,9 @@ if TYPE_CHECKING:
 
 
 def list_pkgs(
-    versions_as_list: bool = False,
-    root: str | None = None,
-    *,
-    removed: bool = False,
-    purge_desired: bool = False,
+    versions_as_list: bool = False, root: str | None = None, *, removed: bool = False, purge_desired: bool = False,
     attr: str | list[str] | None = None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """The installed packages: ``{name: version}``, or ``{name: [versions]}`` with ``versions_as_list``.
 
     Several versions of one package are separated by commas. Packages built for another architecture are named
@@ -227,13 +223,9 @@ class _Upgrading(TypedDict, total=False):
 
 
 def install(
-    name: str | None = None,
-    refresh: bool = False,
-    fromrepo: str | list[str] | None = None,
-    pkgs: list[Any] | None = None,
-    sources: list[Any] | None = None,
-    **kwargs: Unpack[_Installing],
-) -> dict[str, dict[str, str]]:
+    name: str | None = None, refresh: bool = False, fromrepo: str | list[str] | None = None,
+    pkgs: list[Any] | None = None, sources: list[Any] | None = None, **kwargs: Unpack[_Installing],
+) -> dict[str, dict[str, str]]:  # fmt: skip
     """Install packages: ``{name: {"old": version, "new": version}}`` for everything that changed.
 
     ``name`` is one package, or several separated by commas, or a pattern or patch such as ``pattern:base``; ``version``
