@@ -169,6 +169,9 @@ TAKES_DOTS = frozenset({"acl", "auth", "call", "cloud", "cp", "doc", "explain", 
 COMPLETE = "__complete"
 """What the shells' completion scripts call; no help text shows it. Its words are those of another command line."""
 
+KEY_STATES = ("pending", "accepted", "rejected", "revoked", "conflict")
+"""The names of `saltlite.model.keys.KeyState`, which takes longer to import than a list of keys takes."""
+
 WITHOUT_PLUGINS = frozenset({"acl", "auth", "completion", "events", "help", "job", "key", "match", "status", COMPLETE})
 """Commands that load no plug-in before `saltlite.cli.custom_output`: they do not need every folder of packages."""
 

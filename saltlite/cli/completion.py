@@ -10,8 +10,7 @@ Its output ends up on a command line, so words from the network pass only when e
 
 from __future__ import annotations
 
-import re
-import signal
+import _signal as signal  # type: ignore[import-not-found]  # signal itself imports enum
 
 from saltlite.cli import commands, exitcodes
 from saltlite.cli.console import Console
@@ -41,8 +40,6 @@ _BY_KEY_COMMAND = {
     "key reject": ("pending", "conflict"),
     "key revoke": ("accepted",),
 }
-KEY_STATES = ("pending", "accepted", "rejected", "revoked", "conflict")
-"""The names of `saltlite.model.keys.KeyState`, which takes too long to import here."""
 
 
 class Place:
@@ -226,9 +223,9 @@ def _command_word(line: Line) -> Place:
     if wanted == "TARGET":
         return _target(line)
     if name.startswith("key ") and wanted.startswith("ID"):
-        return Place("key", line.begun, states=_BY_KEY_COMMAND.get(name, KEY_STATES))
+        return Place("key", line.begun, states=_BY_KEY_COMMAND.get(name, commands.KEY_STATES))
     if wanted == "STATE":
-        return Place("words", line.begun, words=[(state, "") for state in KEY_STATES])
+        return Place("words", line.begun, words=[(state, "") for state in commands.KEY_STATES])
     if wanted.islower():
         return Place("words", line.begun, words=[(word, "") for word in wanted.split("|")])
     return Place(_BY_METAVAR.get(wanted, "words"), line.begun)
@@ -250,12 +247,14 @@ FILES, FOLDERS, NO_SPACE = ":files", ":folders", ":nospace"
 """Last lines of an answer that tell the script what the shell is to do; no word begins with a colon."""
 
 _FROM_MASTER = ("target", "minion", "function", "argument", "jid", "key")
-_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+:-]*=?", re.ASCII)
+_PLAIN_FIRST = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
+_PLAIN = _PLAIN_FIRST.union(".+:-")
 
 
 def is_plain(word: str) -> bool:
     """Whether no shell interprets the word: it has no quotes, globs, expansions, options or blanks."""
-    return _PLAIN.fullmatch(word) is not None
+    name = word.removesuffix("=")
+    return name[:1] in _PLAIN_FIRST and _PLAIN.issuperset(name)
 
 
 def answer(words: Sequence[str]) -> str:

@@ -181,7 +181,7 @@ class HeldInterrupts:
     """
 
     def __init__(self) -> None:
-        import signal  # slow to import, and only needed at a terminal
+        import _signal as signal  # type: ignore[import-not-found]  # signal itself imports enum
 
         self._signal = signal
         self._running = False

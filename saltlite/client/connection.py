@@ -63,7 +63,7 @@ def decode_message(frame: bytes) -> dict[str, Any]:
 
 def _unpack(body: bytes, **hooks: Any) -> Any:
     if _MSGPACK not in sys.modules and not hooks:
-        value = short_messages.unpack(body)
+        value = _SHORT.unpack(body)
         if value is not short_messages.NOT_SHORT:
             return value
     import msgpack  # type: ignore[import-untyped]  # slow to import; and the package ships no type information
@@ -71,6 +71,21 @@ def _unpack(body: bytes, **hooks: Any) -> Any:
     return msgpack.unpackb(
         body, strict_map_key=False, unicode_errors="replace", ext_hook=_no_extension, timestamp=_SECONDS, **hooks
     )
+
+
+class _ShortMessages:
+    """Decodes what a short command reads. A longer one has enough to read that loading msgpack pays."""
+
+    def __init__(self) -> None:
+        self._left = short_messages.SHORT_BYTES
+
+    def unpack(self, body: bytes) -> Any:
+        """The value, or NOT_SHORT."""
+        self._left -= len(body)
+        return short_messages.NOT_SHORT if self._left < 0 else short_messages.unpack(body)
+
+
+_SHORT = _ShortMessages()
 
 
 def _pack(message: dict[str, Any]) -> bytes:

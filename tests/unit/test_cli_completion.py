@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.cli.completion import KEY_STATES, Place, place_of, read_line
+from saltlite.cli.commands import KEY_STATES
+from saltlite.cli.completion import Place, place_of, read_line
 from saltlite.cli.job_options import JOB
 from saltlite.cli.options import Option, Table, choice
 from saltlite.model.keys import KeyState

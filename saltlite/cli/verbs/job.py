@@ -6,9 +6,7 @@ SHA-256 before it writes anything.
 
 from __future__ import annotations
 
-import json
 import time
-from typing import TYPE_CHECKING, Any
 
 from saltlite.cli import exitcodes, outcome, output
 from saltlite.cli.commands import COMMANDS, command_table
@@ -16,7 +14,6 @@ from saltlite.cli.connect import open_client
 from saltlite.cli.job import accept_risks, follow_job, origin
 from saltlite.cli.job_options import FOLLOW_OPTIONS, accepted_risks
 from saltlite.cli.options import Option, Table, choice, format_duration, format_timestamp, parse_timestamp
-from saltlite.cli.out_file import OutFile
 from saltlite.cli.output import columns, print_answer, shorter, width_for
 from saltlite.cli.targets import targets_text, written_target
 from saltlite.client.connection import decode_value
@@ -24,21 +21,20 @@ from saltlite.client.follower import Progress, Published, WaitPolicy
 from saltlite.client.local import JobCall
 from saltlite.config.paths import require_path
 from saltlite.errors import NoTargetError, RefusedError, SaltliteError, UnreachableError, UsageError
-from saltlite.model.ids import parse_jid
 from saltlite.model.plain import labels, printable
-from saltlite.plugins.output.json import document, line
 
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from saltlite.cli.console import Console
     from saltlite.cli.options import Parsed
     from saltlite.client.local import LocalClient
     from saltlite.model.ids import Jid
 
-
-JobRow = dict[str, Any]
-"""One job as the master lists it: jid, fun, tgt, tgt_type, user, origin, created_at, counts, outcomes ..."""
+    JobRow = dict[str, Any]
+    """One job as the master lists it: jid, fun, tgt, tgt_type, user, origin, created_at, counts, outcomes ..."""
 
 TARGET_MAX = 40
 """Characters of a target in a list of jobs; a list target may have thousands."""
@@ -53,6 +49,8 @@ def jid_in(parsed: Parsed, verb: str) -> Jid:
     """The only word of the command line, a job id. Raises UsageError."""
     if len(parsed.words) != 1:
         raise UsageError(f"say which job: saltlite job {verb} JID")
+    from saltlite.model.ids import parse_jid  # a list needs neither this nor JSON
+
     return parse_jid(parsed.words[0])
 
 
@@ -98,6 +96,8 @@ def call_text(fun: str, args: list[Any], kwargs: Mapping[str, Any]) -> str:
 def _word(value: Any) -> str:
     if isinstance(value, str) and value.isprintable() and value and " " not in value:
         return value
+    import json
+
     return json.dumps(value, ensure_ascii=False, default=repr)
 
 
@@ -166,8 +166,12 @@ def _print_list(answer: dict[str, Any], parsed: Parsed, console: Console) -> Non
     if out != "text":
         console.use_utf8()
     if out == "json":
+        from saltlite.plugins.output.json import document
+
         console.data(document({"jobs": jobs, "more": answer["more"]}))
     elif out == "jsonl":
+        from saltlite.plugins.output.json import line
+
         console.data("".join(map(line, jobs)))
     elif jobs:
         console.data(_list_table(jobs, console))
@@ -298,6 +302,9 @@ def run_fetch(argv: Sequence[str], console: Console) -> int:
     console.quiet = parsed.on("quiet")
     if len(parsed.words) not in (1, 2):
         raise UsageError("say which return to fetch: saltlite job fetch JID MINION")
+    from saltlite.model.ids import parse_jid
+    from saltlite.plugins.output.json import document
+
     jid = parse_jid(parsed.words[0])
     with open_client(parsed) as client:
         minion = parsed.words[1] if len(parsed.words) == 2 else _only_target(client.call("job_show", jid=jid)["job"])
@@ -369,6 +376,8 @@ def _write(data: str | bytes, out_file: str, console: Console) -> None:
         # A file or a pipe gets the raw text; a terminal must not interpret what a minion sends.
         console.data("\n".join(map(printable, text.split("\n"))) if console.shows_data() else text)
         return
+    from saltlite.cli.out_file import OutFile
+
     with OutFile(out_file) as stream:
         stream.buffer.write(data if isinstance(data, bytes) else data.encode(errors="backslashreplace"))
 

@@ -6,40 +6,50 @@ A change names exact fingerprints, those that were shown, so a key that arrives 
 from __future__ import annotations
 
 import time
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saltlite.cli import exitcodes
-from saltlite.cli.commands import command_table
+from saltlite.cli.commands import KEY_STATES, command_table
 from saltlite.cli.connect import open_client
 from saltlite.cli.options import Option, choice, format_duration, parse_duration
 from saltlite.cli.output import print_answer
 from saltlite.errors import NoTargetError, RefusedError, UsageError
-from saltlite.model.ids import parse_minion_id
-from saltlite.model.keys import KeyState, parse_fingerprint
 from saltlite.model.plain import printable
 
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from saltlite.cli.console import Console
     from saltlite.cli.options import Parsed
     from saltlite.client.local import LocalClient
 
+    Row = dict[str, Any]
+    """One key as the master lists it: id, fingerprint, state, address, first_seen, changed_at, how."""
 
-Row = dict[str, Any]
-"""One key as the master lists it: id, fingerprint, state, address, first_seen, changed_at, how."""
+PENDING, ACCEPTED, REJECTED, _REVOKED, CONFLICT = KEY_STATES
 
 
-class Change(NamedTuple):
+class Change:
     """One kind of change to keys."""
 
-    action: str
-    by_glob: frozenset[KeyState]
-    """States in which a glob finds keys; fewer than by id, because a glob is easily too wide."""
-    by_id: frozenset[KeyState]
-    one_key_an_id: bool = False
-    """Whether several keys of one id need a choice by --fingerprint."""
+    __slots__ = ("action", "by_glob", "by_id", "one_key_an_id")
+
+    def __init__(
+        self, action: str, *, by_glob: Sequence[str], by_id: Sequence[str], one_key_an_id: bool = False
+    ) -> None:
+        self.action = action
+        self.by_glob = by_glob
+        """States in which a glob finds keys; fewer than by id, because a glob is easily too wide."""
+        self.by_id = by_id
+        self.one_key_an_id = one_key_an_id
+        """Whether several keys of one id need a choice by --fingerprint."""
+
+
+def _fingerprint(text: str) -> str:
+    from saltlite.model.keys import parse_fingerprint
+
+    return parse_fingerprint(text)
 
 
 def run_change(argv: Sequence[str], console: Console, change: Change) -> int:
@@ -49,7 +59,7 @@ def run_change(argv: Sequence[str], console: Console, change: Change) -> int:
         Option(
             "--fingerprint",
             metavar="FP",
-            convert=parse_fingerprint,
+            convert=_fingerprint,
             help="only the key with this fingerprint",
         ),
         Option("-y", "--yes", help="do not ask"),
@@ -87,6 +97,8 @@ def select(rows: Sequence[Row], patterns: Sequence[str], change: Change, fingerp
 
 def matching(rows: Sequence[Row], pattern: str) -> list[Row]:
     """The keys whose id the glob matches."""
+    from fnmatch import fnmatchcase  # with its regular expressions, which a list does not need
+
     return [row for row in rows if fnmatchcase(row["id"], pattern)]
 
 
@@ -138,8 +150,8 @@ def _show_change(answer: dict[str, Any], parsed: Parsed, console: Console) -> in
 
 _ACCEPT = Change(
     "accept",
-    by_glob=frozenset({KeyState.PENDING}),
-    by_id=frozenset({KeyState.PENDING, KeyState.REJECTED, KeyState.CONFLICT}),
+    by_glob=(PENDING,),
+    by_id=(PENDING, REJECTED, CONFLICT),
     one_key_an_id=True,
 )
 
@@ -149,7 +161,7 @@ def run_accept(argv: Sequence[str], console: Console) -> int:
     return run_change(argv, console, _ACCEPT)
 
 
-_DELETE = Change("delete", by_glob=frozenset(KeyState), by_id=frozenset(KeyState))
+_DELETE = Change("delete", by_glob=KEY_STATES, by_id=KEY_STATES)
 
 
 def run_delete(argv: Sequence[str], console: Console) -> int:
@@ -159,8 +171,8 @@ def run_delete(argv: Sequence[str], console: Console) -> int:
 
 _REJECT = Change(
     "reject",
-    by_glob=frozenset({KeyState.PENDING, KeyState.CONFLICT}),
-    by_id=frozenset({KeyState.PENDING, KeyState.CONFLICT}),
+    by_glob=(PENDING, CONFLICT),
+    by_id=(PENDING, CONFLICT),
 )
 
 
@@ -171,8 +183,8 @@ def run_reject(argv: Sequence[str], console: Console) -> int:
 
 _REVOKE = Change(
     "revoke",
-    by_glob=frozenset({KeyState.ACCEPTED}),
-    by_id=frozenset({KeyState.ACCEPTED}),
+    by_glob=(ACCEPTED,),
+    by_id=(ACCEPTED,),
 )
 
 
@@ -214,8 +226,8 @@ def run_list(argv: Sequence[str], console: Console) -> int:
     """List keys; an empty list is not an error."""
     parsed = command_table("key list").parse(argv)
     console.quiet = parsed.on("quiet")
-    to_state = choice(*KeyState)
-    states = {to_state(word) for word in parsed.words} or set(KeyState)
+    to_state = choice(*KEY_STATES)
+    states = {to_state(word) for word in parsed.words} or set(KEY_STATES)
     with open_client(parsed) as client:
         rows = [row for row in client.call("key_list")["keys"] if row["state"] in states]
     print_answer({"keys": rows}, table(rows, console.now()) if rows else "", parsed, console)
@@ -230,7 +242,9 @@ def run_preaccept(argv: Sequence[str], console: Console) -> int:
     parsed = command_table("key preaccept").parse(argv)
     if len(parsed.words) != 2:
         raise UsageError("give the minion id and the fingerprint of its key: saltlite key preaccept ID FINGERPRINT")
-    minion, fingerprint = parse_minion_id(parsed.words[0]), parse_fingerprint(parsed.words[1])
+    from saltlite.model.ids import parse_minion_id
+
+    minion, fingerprint = parse_minion_id(parsed.words[0]), _fingerprint(parsed.words[1])
     with open_client(parsed) as client:
         client.call("key_preaccept", id=minion, fingerprint=fingerprint)
     answer = {"id": minion, "fingerprint": fingerprint}

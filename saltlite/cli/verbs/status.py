@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
@@ -12,8 +10,10 @@ from saltlite.cli.output import columns, print_answer, width_for
 from saltlite.cli.targets import minions_text
 from saltlite.errors import UsageError
 
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
 
     from saltlite.cli.console import Console
 
