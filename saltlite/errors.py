@@ -49,7 +49,7 @@ class CostlyRuleError(RefusedError):
 
 
 class LoginError(RefusedError):
-    """The caller has not shown who he is: a wrong password, a token that is none or has expired."""
+    """The caller has not shown who he is: a wrong password, or a token that is invalid or has expired."""
 
 
 class UnreachableError(SaltliteError):

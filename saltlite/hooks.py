@@ -101,7 +101,7 @@ def _woven(text: str, tag: str, data: Mapping[str, Any], word: re.Pattern[str]) 
         found = text_of(_found(place[1], tag, data))
         if found is None or len(found) > WORD_MAX or not word.fullmatch(found):
             raise RefusedError(
-                f"the field {place[1]} of the event is no plain word, and what comes from an event must be one there"
+                f"the field {place[1]} of the event is not a plain word, and a value from an event must be one here"
             )
         return found
 
@@ -185,7 +185,7 @@ def _hook(name: str, written: Any) -> Hook:
         **(_job(about["job"], f"{place}: job") if "job" in about else _call(about["runner"], f"{place}: runner")),
     )
     if hook.tgt is None and ":" in hook.user:
-        raise UsageError(f"{place}: a runner is run as a local user, and {hook.user[:64]} is none")
+        raise UsageError(f"{place}: a runner is run as a local user, and {hook.user[:64]} is not one")
     return hook
 
 

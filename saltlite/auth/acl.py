@@ -60,7 +60,7 @@ _CALLERS = {"test.cross_test": "func", "test.try": "module"}
 def call_within(call: Call) -> Call | None:
     """What a call has called: it takes the right to that, too. None for most, and where no arguments are known.
 
-    What is no name, or no list of arguments, is nothing that could be called; it comes back as one without a right.
+    Whatever is not a name or a list of arguments cannot be called; it comes back as a call that no rule grants.
     """
     named = _CALLERS.get(call.fun)
     if named is None or call.kwargs is None or not (call.args or named in call.kwargs):
@@ -235,12 +235,12 @@ def _outer(row: Any, option: str) -> list[Rule]:
         return [_kind_of(row, None, option) if row.startswith("@") else _function(row, None, "", option)]
     if not isinstance(row, dict) or not row:
         raise UsageError(
-            f"{option}: {str(row)[:80]!r} is no rule: write a function, or a map from a target to functions"
+            f"{option}: {str(row)[:80]!r} is not a rule: write a function, or a map from a target to functions"
         )
     rules: list[Rule] = []
     for key, value in row.items():
         if not isinstance(key, str):
-            raise UsageError(f"{option}: {key!r} is no text")
+            raise UsageError(f"{option}: {key!r} is not text")
         if key.startswith("@"):
             rules += _named(key, value, option)
         elif isinstance(value, list):
@@ -261,11 +261,13 @@ def _inner(row: Any, where: str, option: str) -> list[Rule]:
     """A row of a target's list."""
     if isinstance(row, str):
         if row.startswith("@"):
-            raise UsageError(f"{option}: {row} is no function, and holds for no target: write it on its own")
+            raise UsageError(
+                f"{option}: {row} is not a function, and holds for every target: write it outside of this list"
+            )
         return [_function(row, None, where, option)]
     if isinstance(row, dict) and row and all(isinstance(key, str) for key in row):
         return [_function(fun, value, where, option) for fun, value in row.items()]
-    raise UsageError(f"{option}: {str(row)[:80]!r} is no function for {where!r}")
+    raise UsageError(f"{option}: {str(row)[:80]!r} is not a function for {where!r}")
 
 
 def _function(fun: str, patterns: Any, where: str, option: str) -> Rule:
@@ -289,7 +291,7 @@ def _function(fun: str, patterns: Any, where: str, option: str) -> Rule:
 def _kind_of(key: str, function: str | None, option: str) -> Rule:
     name = key[1:]
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name, re.ASCII):
-        raise UsageError(f"{option}: {key!r} is no right: write @runner, @wheel, @jobs or another module of runners")
+        raise UsageError(f"{option}: {key!r} is not a right: write @runner, @wheel, @jobs or another module of runners")
     kind = {"runners": RUNNER}.get(name, name)
     text = f"{option}: {key}" if function is None else f"{option}: {key} {function}"
     if kind == HOOK and function is not None:
@@ -301,7 +303,7 @@ def _path_pattern(glob: str, option: str) -> Pattern:
     """A glob for the whole path of a hook, as event tags are matched: `*` matches slashes too."""
     if not 1 <= len(glob) <= PATTERN_MAX or glob.startswith("/") or glob.endswith("/"):
         raise UsageError(
-            f"{option}: {glob[:80]!r} is no path of a hook: write it without the slash at either end, as in ci/*, "
+            f"{option}: {glob[:80]!r} is not the path of a hook: write it without the slash at either end, as in ci/*, "
             f"with 1 to {PATTERN_MAX} characters"
         )
     return glob_pattern(glob)
@@ -318,7 +320,7 @@ def _pattern(text: Any, option: str) -> Pattern:
     if text is None:
         return _ANY
     if not isinstance(text, str | int | float | bool) or len(str(text)) > PATTERN_MAX:
-        raise UsageError(f"{option}: {str(text)[:80]!r} is no pattern of at most {PATTERN_MAX} characters")
+        raise UsageError(f"{option}: {str(text)[:80]!r} is not a pattern of at most {PATTERN_MAX} characters")
     try:
         return regex_pattern(str(text), whole=True, longest=NAME_MAX)
     except UsageError as error:
@@ -326,7 +328,7 @@ def _pattern(text: Any, option: str) -> Pattern:
 
 
 ANYBODY, SOMEBODY, JOBS = "anybody", "somebody", "jobs"
-"""Kinds of rows in RIGHTS that are no kinds of rules: whoever may connect; whoever was granted anything; whoever was
+"""Kinds of rows in RIGHTS that are not kinds of rules: whoever may connect; whoever was granted anything; whoever was
 granted any of a job's functions."""
 
 _MINIONS = (
@@ -554,7 +556,7 @@ def knows_pillars(principal: Principal, config: AccessConfig) -> bool:
 
 
 def judge(principal: Principal, action: Action, config: AccessConfig, selects: Selects | None = None) -> AccessVerdict:
-    """Judge one call of a job on its targets, for a principal that is no operator.
+    """Judge one call of a job on its targets, for a principal who is not an operator.
 
     A function that calls another one by name needs the right to both.
     """

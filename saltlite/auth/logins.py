@@ -3,7 +3,7 @@
 A token is 256 bits by chance. The store has neither it nor a hash that another program could make: both the name of
 its row and the seal of the row are HMACs with a key that MWorkers read before they give up root's rights. So a copy of
 the store lets nobody in, and a row that another process wrote into it (the link process, which may have been broken
-into) is no token. A seal binds the token to its principal and its times.
+into) is not a token. A seal binds the token to its principal and its times.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Logins:
 
     def holder(self, store: TokenRows, text: str, now: float) -> Principal:
         """Who holds this token. Raises LoginError when nobody does, any more or ever: which, is not told."""
-        # What is looked up is no part of the token, so how long that takes tells nothing of it.
+        # The row is found by a digest, so the time of the search reveals nothing of the token.
         row = store.auth_token(self.id_of(text)) if _TOKEN.fullmatch(text) else None
         if row is None or not self._is_good(row) or now >= row.expires_at:
             raise LoginError("the token is not valid, or not any more: log in again")

@@ -21,6 +21,7 @@ Libraries do not see these names. Imports inside functions do.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import importlib
 import logging
@@ -443,12 +444,14 @@ def _is_installed(file: ModuleFile) -> bool:
 def read_shipped(index: Index, module: str) -> None:
     """Read the compiled bodies of the shipped files for a virtual name without running them, for later forks to share.
 
-    What was read once is not looked for again.
+    What was read once is not looked for again. A file that cannot be read, as during an installation, is the error of
+    the job that needs it.
     """
     for file in index.all_claimants(module):
         if file.layer == SHIPPED and file.failure is None:
-            for path in _texts_of(file):
-                _cached_code(path)
+            with contextlib.suppress(OSError, ImportError, SyntaxError):
+                for path in _texts_of(file):
+                    _cached_code(path)
 
 
 def _texts_of(file: ModuleFile) -> list[str]:

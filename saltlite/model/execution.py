@@ -78,12 +78,12 @@ def checked_executors(value: object) -> list[str]:
         raise UsageError(f"a chain has at most {EXECUTORS_MAX} executors, not {len(names)}")
     for name in names:
         if len(name) > EXECUTOR_NAME_MAX or not _NAME.fullmatch(name):
-            raise UsageError(f"{name[:80]!r} is no name of an executor: letters, digits and _, as in splay")
+            raise UsageError(f"{name[:80]!r} is not the name of an executor: use letters, digits and _, as in splay")
     return list(names)
 
 
 def checked_options(value: object) -> dict[str, Any]:
-    """The options for executors: a map from names to values; None is no option. Raises UsageError."""
+    """The options for executors: a map from names to values; None gives no options. Raises UsageError."""
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(isinstance(name, str) and name for name in value):

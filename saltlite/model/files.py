@@ -57,7 +57,7 @@ def parse_path(text: object) -> str:
     """A relative path in its one normal form: components joined by single slashes, none of them `.` or empty.
 
     "" is the root itself. Raises UsageError for anything that could lead elsewhere: `..`, an absolute path, NUL; and
-    for what no file can be called: a component over 255 bytes, text that is no UTF-8, more than 1024 bytes in all.
+    for what no file can be called: a component over 255 bytes, text that is not UTF-8, more than 1024 bytes in all.
     """
     if not isinstance(text, str):
         raise UsageError(f"a path is text, not {type(text).__name__}")
@@ -91,7 +91,7 @@ def is_address(text: object) -> bool:
 def parse_address(text: object, env: str = BASE_ENV) -> FileAddress:
     """The file in `salt://path`, in `env` unless it ends with `?saltenv=name`. Raises UsageError."""
     if not isinstance(text, str) or not text.startswith(SCHEME):
-        raise UsageError(f"{str(text)[:80]!r} is no file of the master: write salt://path")
+        raise UsageError(f"{str(text)[:80]!r} is not a file of the master: write salt://path")
     path, query, named = text.removeprefix(SCHEME).partition(_QUERY)
     return FileAddress(parse_path(path.lstrip("/")), parse_env(named if query else env))
 
@@ -182,7 +182,7 @@ def known_type(name: object, types: tuple[str, ...]) -> str:
         return name
     near = get_close_matches(str(name)[:40], types, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(types)}"
-    raise UsageError(f"{str(name)[:40]!r} is no type of plug-ins that is synced here; {hint}")
+    raise UsageError(f"{str(name)[:40]!r} is not a type of plug-ins that is synced here; {hint}")
 
 
 def checked_globs(kind: str, value: object, *, whitelist: bool) -> list[str]:

@@ -95,7 +95,7 @@ class Srn(NamedTuple):
 
 
 def parse_srn(pattern: object) -> Srn:
-    """Take `type:id` apart: `x` and `x:` are a type, `:y` an id without a type, anything that is no text is nothing."""
+    """Take `type:id` apart: `x` and `x:` are a type, `:y` an id without a type, other values have neither."""
     if not isinstance(pattern, str):
         return Srn(None, None)
     kind, _, bare_id = pattern.partition(":")
@@ -132,7 +132,7 @@ def check_resource_ids(texts: Iterable[object]) -> list[str]:
     """`check_resource_id` of many, at once. Raises UsageError that names the first that cannot be one."""
     ids = list(texts)
     try:
-        lines = "\n".join(ids)  # type: ignore[arg-type]  # what is no text raises TypeError
+        lines = "\n".join(ids)  # type: ignore[arg-type]  # what is not text raises TypeError
     except TypeError:
         lines = ""
     # One match for all: no id has a line break, so as many lines as texts that all look like ids are those texts.

@@ -234,7 +234,7 @@ def header(digest: bytes) -> bytes:
 
 
 def digest_of(head: bytes) -> bytes:
-    """The SHA-256 that the header names. Raises ValueError for bytes that are no header."""
+    """The SHA-256 that the header names. Raises ValueError for bytes that are not a header."""
     if len(head) < HEADER_BYTES or not head.startswith(MAGIC):
         raise ValueError("it does not begin as a kept return does")
     return head[len(MAGIC) : HEADER_BYTES]

@@ -202,14 +202,14 @@ def fingerprints(rows: Iterable[Row], match: str, own: str = "") -> dict[str, di
 
 
 def chosen(rows: Iterable[Row], match: object, states: Collection[str]) -> list[Row]:
-    """The keys in these states whose ids fit the glob. Raises UsageError for what is no glob."""
+    """The keys in these states whose ids fit the glob. Raises UsageError for an invalid glob."""
     if not isinstance(match, str):
         raise UsageError("`match` is a glob on ids")
     return [row for row in rows if row["state"] in states and fnmatchcase(row["id"], match)]
 
 
 def chosen_by_name(rows: Iterable[Row], match: object) -> list[Row]:
-    """The keys that a map names by list and id, as `{minions_pre: [id]}`. Raises UsageError for what is none."""
+    """The keys that a map names by list and id, as `{minions_pre: [id]}`. Raises UsageError for anything else."""
     if not isinstance(match, dict) or not all(isinstance(ids, list) for ids in match.values()):
         raise UsageError("`match` is a map of lists of ids, such as {minions_pre: [web1]}")
     named = {(LISTS.get(name, name), one) for name, ids in match.items() for one in ids if isinstance(one, str)}
@@ -247,4 +247,4 @@ class AuthToken:
     created_at: float
     expires_at: float
     seal: str
-    """Made of all of the above with the master's key: a row that something else wrote is no token."""
+    """Made of all of the above with the master's key: a row that something else wrote is not a token."""

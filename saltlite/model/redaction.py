@@ -51,7 +51,7 @@ def is_secret_argument(name: str) -> bool:
 def without_secrets(value: Any, name: str = "") -> Any:
     """An argument as it may be shown: what has a secret's name, in maps at any depth, is replaced by HIDDEN.
 
-    `name` is that of the parameter, or "". What is no text and no number says nothing, and stays. In other texts
+    `name` is that of the parameter, or "". Whatever is neither text nor a number stays. In other texts
     logins in URLs are replaced, and in a text that is a header like `Authorization: Bearer …` its value.
     """
     if name and is_secret_argument(name) and not isinstance(value, bool | None):
@@ -121,7 +121,7 @@ class Secrets:
     """Texts that nobody may read, growing as they become known."""
 
     def __init__(self, is_there: Callable[[str], bool] = lambda _path: False) -> None:
-        """`is_there` says of a path whether there is something: such a one is no secret, whatever its key says."""
+        """`is_there` says whether a path exists: an existing path is not a secret, whatever its key says."""
         self._is_there = is_there
         self._known: set[str] = set()
         self._pattern: re.Pattern[str] | None = None

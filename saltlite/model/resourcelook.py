@@ -47,7 +47,7 @@ class TypeReport:
 
 
 def read_report(value: object) -> TypeReport:
-    """The report in a map. Raises ValueError for what is none; texts are cut, and made fit for a terminal."""
+    """The report in a map. Raises ValueError for anything else; texts are cut, and made printable."""
     if not isinstance(value, Mapping):
         raise ValueError("a report is a map")  # noqa: TRY004 - what is wrong is a document, and not a call
     given = {name: value[name] for name in (one.name for one in fields(TypeReport)) if name in value}

@@ -271,7 +271,7 @@ def decode_chain(data: bytes) -> tuple[Succession, ...]:
     """The records of a chain, oldest first. Their order is checked, their signatures are not. Raises
     RemoteProtocolError("bad-succession")."""
     if len(data) % SUCCESSION_BYTES:
-        raise RemoteProtocolError("bad-succession", f"{len(data)} bytes are no whole number of records")
+        raise RemoteProtocolError("bad-succession", f"{len(data)} bytes are not a whole number of records")
     starts = range(0, len(data), SUCCESSION_BYTES)
     records = tuple(Succession.decode(data[start : start + SUCCESSION_BYTES]) for start in starts)
     for before, after in pairwise(records):

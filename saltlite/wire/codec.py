@@ -284,7 +284,7 @@ def decode_document(data: bytes) -> dict[Any, Any]:
     """The map in `data`. Raises RemoteProtocolError."""
     content = decode(data, DOCUMENT)
     if not isinstance(content, dict):
-        raise RemoteProtocolError("bad-document", "it is no map")
+        raise RemoteProtocolError("bad-document", "it is not a map")
     return content
 
 

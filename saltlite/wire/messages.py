@@ -460,7 +460,7 @@ def decode_segment(data: bytes) -> list[SegmentRow]:
     `codec.decode`."""
     rows = codec.decode(data, SEGMENT)
     if type(rows) is not list:
-        raise RemoteProtocolError("bad-segment", "it is no list")
+        raise RemoteProtocolError("bad-segment", "it is not a list")
     found = [_row(row) for row in rows]
     if len({row.srn for row in found}) != len(found):
         raise RemoteProtocolError("bad-segment", "a resource is there twice")

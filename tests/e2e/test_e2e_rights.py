@@ -233,4 +233,6 @@ def test_nobody_but_the_processes_of_the_master_is_heard_by_the_link_process(ope
         sock.settimeout(WAIT_S)
         sock.connect(str(path))  # root may, whatever the mode of the socket says
         assert sock.recv(1) == b""
-    open_fleet.wait_log("master", "user 0 connected to the link process and is no process of the master: refused")
+    open_fleet.wait_log(
+        "master", "user 0 connected to the link process, which serves processes of the master only: refused"
+    )

@@ -239,5 +239,5 @@ def test_a_right_to_hooks_is_no_right_to_runners_or_events() -> None:
 
 @pytest.mark.parametrize("glob", ["", "/deploy", "ci/", "x" * 501])
 def test_a_path_that_no_hook_has_is_refused_where_it_is_written(glob: str) -> None:
-    with pytest.raises(UsageError, match="is no path of a hook"):
+    with pytest.raises(UsageError, match="is not the path of a hook"):
         read_rules({"fred": [{"@hook": [glob]}]}, "publisher_acl")

@@ -70,7 +70,7 @@ def test_too_deep_grains_of_one_resource_are_kept_back_alone(office: Office) -> 
 
 def test_grains_whose_names_are_no_text_are_kept_back_alone(office: Office) -> None:
     said = office.register("ma", DUMMIES, grains={"dummy:d1": {5: 1}, "dummy:d2": {"a": 1}})
-    assert said["names"] == ["the grains of dummy:d1 were not kept: they have names that are no text"]
+    assert said["names"] == ["the grains of dummy:d1 were not kept: they have names that are not text"]
 
 
 LIMITS: dict[str, tuple[str, int, dict[str, Any], str]] = {

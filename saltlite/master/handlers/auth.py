@@ -235,7 +235,7 @@ def _no_such_user(who: Principal) -> str:
     """A hint, if the name is written as that of a local user, and there is none."""
     if who.backend or who.uid >= 0:
         return ""
-    return f" (there is no local user {who.user}; who logs in is written with the backend, as in pam:{who.user})"
+    return f" (there is no local user {who.user}; write a user who logs in with the backend, as in pam:{who.user})"
 
 
 def _refused(targets: tuple[str, ...]) -> dict[str, Any]:

@@ -232,7 +232,7 @@ def take_grains(master: Master, minion: MinionId, data: bytes) -> list[str]:
         raise RefusedError("the key is not accepted any more")
     strange = [name for name in grains if not isinstance(name, str)]
     if strange:
-        raise RefusedError(f"{str(strange[0])[:40]!r} is not the name of a grain: it is no text")
+        raise RefusedError(f"{str(strange[0])[:40]!r} is not the name of a grain: it is not text")
     if len(grains) > KEY_NAMES_MAX:
         raise RefusedError(f"there are {len(grains)} grains, and there may be {KEY_NAMES_MAX}")
     try:
@@ -374,7 +374,7 @@ def _report_ended(master: Master, minion: MinionId, made: Evaluation) -> None:
         with master.store.write() as store:
             store.put_event(tag_pillar_ended(minion), data, master.clock.wall())
     except StoreError as error:
-        log.error("that the pillar of %s was ended is no event, for now: %s", minion, error)  # noqa: TRY400 - the message is complete
+        log.error("the event about the ended pillar of %s could not be stored yet: %s", minion, error)  # noqa: TRY400 - the message is complete
 
 
 def _piece(n: int, sha256: bytes, data: bytes, offset: int, *names: str) -> Message:

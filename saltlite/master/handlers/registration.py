@@ -206,7 +206,7 @@ class _Names:
 
 
 def _names_of_minions(registering: RegistrationContext, held: frozenset[str], store: StoreReader) -> _Names:
-    """The new bare ids that are also minions' ids. Ids that the minion held before are none: no such key is accepted.
+    """The new bare ids that are also minions' ids. Ids that it held before are skipped: no such key is accepted.
 
     A pending key refuses nothing, because anyone can present a key under any id.
     """
@@ -517,7 +517,7 @@ class _GrainsQuota:
     def take(self, grains: Mapping[Any, Any]) -> str:
         """Count these grains; returns why they exceed the quota, or "". Refused grains are not counted."""
         if not all(isinstance(name, str) for name in grains):
-            return "they have names that are no text"
+            return "they have names that are not text"
         if len(grains) > RESOURCE_KEYS_MAX:
             return f"they have {len(grains)} names, and there may be {RESOURCE_KEYS_MAX}"
         size = len(encode(grains, DOCUMENT))

@@ -68,7 +68,7 @@ def _grain_rows(master: Master, after: str) -> Iterator[tuple[str, tuple[TargetI
     """(cursor, row) of each resource with grains, in the order of minion ids, then of SRNs."""
     fleet, bank = master.fleet, master.banks.bank(RESOURCE_GRAINS)
     since, _, last = after.partition(" ")
-    for minion in bank.keys():  # noqa: SIM118 - a bank is no dict
+    for minion in bank.keys():  # noqa: SIM118 - a bank is not a dict
         if minion < since:
             continue
         at = bank.changed_at(minion)

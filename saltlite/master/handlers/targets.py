@@ -81,7 +81,7 @@ _NOT_ACCEPTED = {
     KeyState.REJECTED: "its key is rejected",
     KeyState.REVOKED: "its key is revoked",
 }
-"""Why a minion with a key in this state is no target; the first state that applies is shown."""
+"""Why a minion with a key in this state is not a target; the first state that applies is shown."""
 _NO_SUCH_NAME = "neither an accepted minion nor a resource has this name"
 _NO_RESOURCE = "no such resource is registered"
 """Of an SRN: minion ids have no colon."""
@@ -188,7 +188,7 @@ def target_fields(master: Master, job: Job | None) -> dict[str, Any]:
 def unknown_names(
     master: Master, principal: Principal, job: Job, unknown: Sequence[str] | None = None
 ) -> dict[str, str]:
-    """Why each name in a list or an expression is no target of the job, as far as the principal may know.
+    """Why each name in a list or an expression is not a target of the job, as far as the principal may know.
 
     `unknown` are the names in an expression that select nothing; without them the target is resolved again.
     """

@@ -275,7 +275,7 @@ OPEN_FILES = 20_000
 """Descriptors of the link process: one per minion."""
 SOCKET_MODE = 0o600
 OPEN_SOCKET_MODE = 0o666
-"""Mode of the clients' socket when users who are no operators have rights; the kernel tells who connects."""
+"""Mode of the clients' socket when users who are not operators have rights; the kernel tells who connects."""
 MIB = 1024 * 1024
 LINK = "master link"
 PORT_WAIT_S = 2.0
@@ -485,7 +485,9 @@ def _run_link(
 
     def accept(sock: socket.socket, peer: Peer) -> None:
         if peer.uid != mworker_uid:
-            log.error("user %d connected to the link process and is no process of the master: refused", peer.uid)
+            log.error(
+                "user %d connected to the link process, which serves processes of the master only: refused", peer.uid
+            )
             sock.close()
             reactor.call_soon(acceptor.released)
             return

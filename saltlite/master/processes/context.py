@@ -133,7 +133,7 @@ class HandlerConfig:
     resources: RegistrationRules = field(default_factory=RegistrationRules)
     """Who may register which resources."""
     granted: Granted = field(default_factory=Granted)
-    """The rights of users who are no operators."""
+    """The rights of users who are not operators."""
     keep_job_args: bool = True
     """Whether arguments of ended jobs are kept, if they contain no secrets."""
     login_s: float = 43_200.0

@@ -28,7 +28,7 @@ from saltlite.platform.stream import CONNECTIONS_MAX
 GROUPS_S = 30.0
 """How long the groups of a local user are cached: looking them up may query another machine."""
 SHARE = 0.25
-"""The part of one CPU that one MWorker spends on one user who is no operator, on average."""
+"""The part of one CPU that one MWorker spends on one user who is not an operator, on average."""
 BURST_S = 1.0
 """CPU seconds that such a user may use at once after a quiet time."""
 USER_CONNECTIONS_MAX = CONNECTIONS_MAX - 64

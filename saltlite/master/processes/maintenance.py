@@ -241,7 +241,7 @@ class RegistryMaintenance:
         """Delete all cached pillars. Raises StoreError."""
         with self._opened() as (_registry, banks):
             bank = banks.bank(PILLAR)
-            for minion in bank.keys():  # noqa: SIM118 - a bank is no dict
+            for minion in bank.keys():  # noqa: SIM118 - a bank is not a dict
                 bank.delete(minion)
 
     def look(self) -> None:
@@ -258,7 +258,7 @@ class RegistryMaintenance:
         StoreError."""
         with self._opened() as (registry, banks):
             registrations = Registrations(banks)
-            known = {*registry.views().by_minion, *(key for name in NAMES for key in banks.bank(name).keys())}  # noqa: SIM118 - a bank is no dict
+            known = {*registry.views().by_minion, *(key for name in NAMES for key in banks.bank(name).keys())}  # noqa: SIM118 - a bank is not a dict
             for minion in known.difference(self._store.accepted_ids()):
                 # Checked again in a transaction, so that no key is accepted meanwhile.
                 with self._store.write() as store:

@@ -518,7 +518,7 @@ class MWorker:
         said = {"ok": False, "exit": error.exit_code, "error": str(error)}
         self._send(client, {**said, "login": True} if isinstance(error, LoginError) else said)
         if isinstance(error, RefusedError):
-            # A rule that cannot be evaluated concerns the operator; a lack of rights is no news.
+            # A rule that cannot be evaluated concerns the operator; a lack of rights is ordinary.
             log.log(logging.WARNING if isinstance(error, CostlyRuleError) else logging.INFO, "refused: %s", error)
 
     def _answer(self, client: Client, answer: Answer) -> None:

@@ -299,7 +299,7 @@ DAMAGED_PREFIX = ".damaged-"
 _READ_BYTES = 64 * 1024
 
 _DAMAGED = frozenset({errno.EIO, errno.EISDIR, errno.ELOOP, errno.EUCLEAN, errno.EBADMSG})
-"""Errors of a file that is damaged, or is none: what it is kept under is moved aside as well."""
+"""Errors of a damaged file, or of something else under its name, which is moved aside as well."""
 
 
 class _Folder:
@@ -346,7 +346,7 @@ class LocalBank:
         if found is None and key not in self._unreadable:
             self._unreadable.add(key)
             log.error(
-                "what %s holds of %r is no value that this version reads: it is empty until the minion says it again",
+                "the value of %s for %r cannot be read by this version: it is empty until the minion sends it again",
                 self._path,
                 key,
             )

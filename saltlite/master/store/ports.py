@@ -556,13 +556,13 @@ def pack_own(data: Mapping[str, Any]) -> bytes:
 
 def event_in(tag: object, packed: object, at: object, seq: int) -> Event:
     """The event of a row, even a damaged one."""
-    damage = "" if isinstance(tag, str) else "its tag is no text"
+    damage = "" if isinstance(tag, str) else "its tag is not text"
     data: Any = {}
     if not isinstance(at, int | float) or not 0 <= at <= AT_MAX:
-        damage, at = "its time is none", 0.0
+        damage, at = "its time is not a number", 0.0
     try:
         data = codec.decode(packed, codec.STORED) if isinstance(packed, bytes) else None
-        damage = damage or ("" if isinstance(data, dict) else "its data is no map")
+        damage = damage or ("" if isinstance(data, dict) else "its data is not a map")
     except RemoteProtocolError as error:
         damage = str(error)
     if not damage:

@@ -365,7 +365,7 @@ def read_report(jid: str, report: bytes) -> tuple[str, SpoolEntry | None]:
     match msgpack.unpackb(report):
         case [str(why), bytes(small)]:
             return why, decode(jid, small) if small else None
-    raise ValueError("it is no report of a job's process")
+    raise ValueError("it is not a report of a job process")
 
 
 # -- The prefork pool, so that a job does not wait for a fork

@@ -187,7 +187,7 @@ class Spool(Protocol):
         ...
 
     def remove(self, jid: str) -> None:
-        """Delete a result that the master has confirmed; a missing one is no error."""
+        """Delete a result that the master has confirmed; a missing one is not an error."""
         ...
 
     def jids(self) -> list[str]:

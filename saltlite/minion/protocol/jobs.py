@@ -224,7 +224,7 @@ def _ordered_at(body: JobBody) -> float:
     try:
         return datetime.strptime(body.jid, "%Y%m%d%H%M%S%f").replace(tzinfo=UTC).timestamp()
     except ValueError:
-        raise RemoteProtocolError("bad-job", "its jid is no time") from None
+        raise RemoteProtocolError("bad-job", "its jid is not a time") from None
 
 
 KILL_GRACE_S = 2.0

@@ -247,7 +247,7 @@ class Audience:
         self.minions: tuple[MinionId, ...] = msgpack.unpackb(packed[0], use_list=False)
         self.resources: Mapping[MinionId, tuple[TargetId, ...]] = msgpack.unpackb(packed[1], use_list=False)
         if not isinstance(self.minions, tuple) or not isinstance(self.resources, dict):
-            raise TypeError("its list of targets is none")
+            raise TypeError("its list of targets is not a list")
         self._parts: dict[MinionId, dict[int, tuple[TargetId, ...]]] = {}
 
     def part(self, minion: MinionId, number: int, most: int) -> tuple[TargetId, ...]:
