@@ -346,3 +346,68 @@ def put(folder: Folder, data: bytes) -> None:
     handle = folder.create(f"{JID}.ret")
     handle.write(data)
     handle.close()
+
+
+# -- results that are written without a sync
+
+
+def test_a_result_without_a_sync_is_read_listed_counted_and_removed_like_any_other(folder: Folder) -> None:
+    assert DiskSpool(folder).write(JID, result(b"mine"), sync=False)
+    spool = DiskSpool(folder)
+    assert spool.noticed(JID, said=True)
+    assert (spool.read(JID).body, spool.jids(), spool.usage()[0]) == (b"mine", [JID], 1)
+    assert not spool.write(JID, result(b"other"))
+    spool.remove(JID)
+    assert (spool.jids(), spool.usage(), folder.names()) == ([], (0, 0), [])
+
+
+def test_a_result_without_a_sync_costs_none_from_its_writing_to_its_removal() -> None:
+    disk = MemoryDisk()
+    done: list[str] = []
+    disk.before = done.append
+    memory_spool(disk).write(JID, result(), sync=False)
+    spool = memory_spool(disk)
+    assert spool.noticed(JID, said=True)
+    assert not spool.is_synced(JID)
+    spool.read(JID)
+    spool.remove(JID)
+    assert spool.sync([JID]) == {}
+    assert not {"sync", "sync folder"} & set(done)
+
+
+def test_results_that_are_synced_later_share_the_sync_of_the_folder() -> None:
+    disk = MemoryDisk()
+    spool = memory_spool(disk)
+    for jid in (JID, LATER):
+        spool.write(jid, result(jid.encode()), sync=False)
+    done: list[str] = []
+    disk.before = done.append
+    assert spool.sync([JID, LATER]) == {}
+    assert (done.count("sync"), done.count("sync folder")) == (2, 1)
+    assert spool.is_synced(JID)
+    disk.crash()
+    assert [memory_spool(disk).read(jid).body for jid in (JID, LATER)] == [JID.encode(), LATER.encode()]
+
+
+@pytest.mark.parametrize("landed", ["nothing", "half", "all"])
+def test_what_a_power_failure_left_of_a_result_without_a_sync_is_whole_or_gone(landed: str) -> None:
+    disk = MemoryDisk()
+    memory_spool(disk).write(JID, result(b"x" * 100), sync=False)
+    kept = {"nothing": 0, "half": 60, "all": 1000}[landed]
+    disk.crash(tear=lambda tail: tail[:kept], names_landed=True)
+    spool = memory_spool(disk)
+    spool.open()
+    assert spool.jids() == ([JID] if landed == "all" else [])
+    assert not [name for name in disk.folder(SPOOL_FOLDER).names() if name.endswith((".bad", ".new"))]
+    disk.crash()
+    assert memory_spool(disk).jids() == spool.jids()
+
+
+@pytest.mark.parametrize("operation", ["reopen", "sync", "rename", "sync folder"])
+def test_a_sync_that_fails_says_why_and_the_result_can_still_be_read(operation: str) -> None:
+    disk = MemoryDisk()
+    spool = memory_spool(disk)
+    spool.write(JID, result(b"mine"), sync=False)
+    disk.before = failing(operation, errno.EIO)
+    assert spool.sync([JID]) == {JID: "injected"}
+    assert spool.read(JID).body == b"mine"

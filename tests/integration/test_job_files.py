@@ -18,7 +18,7 @@ from saltlite.files.server import FileService
 from saltlite.loader.encode import decode_return
 from saltlite.loader.index import build_index
 from saltlite.loader.search_path import search_layers
-from saltlite.minion.jobs.job_process import DONE, JobContext, JobProcess, JobSpec, fork_waiting
+from saltlite.minion.jobs.job_process import WRITTEN, JobContext, JobProcess, JobSpec, fork_waiting
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.rpc_server import RpcServer
 from saltlite.minion.jobs.spool import DiskSpool
@@ -85,7 +85,7 @@ class Minion:
 
         self.reactor.add_reader(self.process.socket.fileno(), readable)
         self.reactor.run()
-        assert said == [DONE]
+        assert said == [WRITTEN]
         return decode_return(DiskSpool(PosixFolder(self.spool)).read(JID).body, limit=1 << 24)
 
     def close(self) -> None:

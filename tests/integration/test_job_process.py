@@ -15,6 +15,7 @@ from saltlite.loader.search_path import search_layers
 from saltlite.minion.jobs.job_process import (
     DONE,
     HELD_RESULT_MAX,
+    WRITTEN,
     JobContext,
     JobProcess,
     JobSpec,
@@ -95,8 +96,28 @@ def heard(process: JobProcess) -> bytes:
 
 
 def test_a_result_is_in_the_spool_when_the_process_says_so(surroundings: JobContext) -> None:
-    assert run(surroundings, "test.ping") == (DONE, 0)
+    assert run(surroundings, "test.ping") == (WRITTEN, 0)
     assert DiskSpool(PosixFolder(surroundings.spool_dir)).read(JID).state is TargetState.RETURNED
+
+
+def test_a_large_result_is_synced_by_its_process_and_a_small_one_is_left_to_the_job_server(
+    surroundings: JobContext,
+) -> None:
+    assert run(surroundings, "test.echo", "x" * HELD_RESULT_MAX) == (DONE, 0)
+    spool = DiskSpool(PosixFolder(surroundings.spool_dir))
+    assert (spool.jids(), spool.is_synced(JID)) == ([JID], True)
+    spool.remove(JID)
+    assert run(surroundings, "test.echo", "x") == (WRITTEN, 0)
+    assert (spool.jids(), spool.is_synced(JID)) == ([JID], False)
+
+
+def test_a_process_whose_job_server_is_gone_syncs_its_result_itself(surroundings: JobContext) -> None:
+    process = fork_waiting(surroundings)
+    process.go(JobSpec(JID, [("test.sleep", [0.1], {})], "root"))
+    process.close()
+    os.waitpid(process.pid, 0)
+    spool = DiskSpool(PosixFolder(surroundings.spool_dir))
+    assert (spool.jids(), spool.is_synced(JID)) == ([JID], True)
 
 
 @pytest.mark.parametrize("size", [10, HELD_RESULT_MAX - 10])
@@ -132,7 +153,7 @@ def test_lines_that_a_module_logs_carry_minion_and_jid_and_repeats_are_counted(
     surroundings: JobContext, log_file: Path
 ) -> None:
     with logs.log_context(id="web1"):
-        assert run(surroundings, "odd.warn") == (DONE, 0)
+        assert run(surroundings, "odd.warn") == (WRITTEN, 0)
     lines = log_file.read_text().splitlines()
     assert [line.partition("[")[2] for line in lines] == [
         f"id=web1 jid={JID}] something is odd",
@@ -198,7 +219,7 @@ def test_a_job_whose_process_cannot_read_its_state_runs_and_is_the_last_one(
 def returned(surroundings: JobContext, process: JobProcess, fun: str, *args: object) -> object:
     """What that function returned in that process."""
     process.go(JobSpec(JID, [(fun, args, {})], "root"))
-    assert heard(process) == DONE
+    assert heard(process) == WRITTEN
     os.waitpid(process.pid, 0)
     process.close()
     return decode_return(DiskSpool(PosixFolder(surroundings.spool_dir)).read(JID).body)

@@ -14,7 +14,7 @@ from saltlite.minion.processes import ipc_messages as inside
 from saltlite.minion.protocol.effects import JournalStep
 from saltlite.testing.disk import JOURNAL_FOLDER, MemoryDisk
 from saltlite.wire.framing import pack
-from tests.support.job_machine import jid
+from tests.support.job_machine import jid, parcel
 from tests.support.jobs import Minion
 
 Start = Callable[[MemoryDisk], Minion]
@@ -39,6 +39,27 @@ def failing(operation: str, number: int) -> Callable[[str], None]:
             raise OSError(number, "No space left on device" if number == errno.ENOSPC else "Input/output error")
 
     return before
+
+
+def test_jobs_that_arrive_together_share_one_sync_and_start_after_it(start: Start) -> None:
+    minion = start(MemoryDisk())
+    done: list[str] = []
+    minion.disk.before = done.append
+    minion.parcel(parcel(0), parcel(1))
+    assert done.count("sync") == 1
+    minion.until(lambda: minion.told.result(0) and minion.told.result(1))
+    assert done.count("sync") == 1
+
+
+def test_the_result_of_a_job_is_offered_before_it_is_synced_and_synced_when_no_confirmation_comes(
+    start: Start,
+) -> None:
+    minion = start(MemoryDisk())
+    minion.job(0)
+    minion.until(lambda: minion.told.result(0))
+    assert not minion.spool.is_synced(jid(0))
+    minion.until(lambda: minion.spool.is_synced(jid(0)))
+    assert minion.spool.jids() == [jid(0)]
 
 
 REFUSED = ("refused", "the minion's disk is full (No space left on device)")

@@ -9,7 +9,7 @@ those at the end of this file (`stage` puts them there).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
@@ -18,9 +18,10 @@ from saltlite.errors import JournalError, UnwrittenError
 from saltlite.loader.index import Index, ModuleFile
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import SHIPPED, Form
-from saltlite.minion.jobs.job_process import AGAIN, DONE, JobContext, JobSpec, _report
+from saltlite.minion.jobs.job_process import AGAIN, DONE, HELD_RESULT_MAX, WRITTEN, JobContext, JobSpec, _report
 from saltlite.minion.jobs.job_server import JobServer, JobStorage
 from saltlite.minion.jobs.journal import DiskJournal
+from saltlite.minion.jobs.results import SYNC_S
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.processes.network import NetworkProcess
@@ -42,19 +43,23 @@ if TYPE_CHECKING:
     from tests.simulation.fleet import Fleet
 
 SIGKILL = 9
+LATE_S = 0.05
+"""How long the job server may be busy when a sync is due."""
 START_S = 0.02
 """From the start of the daemon to its grains."""
 
 
 class SimSpool(DiskSpool):
-    """The spool, with a note in the history when a result is on disk (G6 counts from there)."""
+    """The spool, with a note in the history when a result is in it (G6 counts from there)."""
 
     def __init__(self, owner: SimMinion) -> None:
         super().__init__(owner.disk.folder(SPOOL_FOLDER))
         self._owner = owner
 
-    def write(self, jid: str, result: SpoolEntry) -> bool:
-        kept = super().write(jid, result)
+    def write(self, jid: str, result: SpoolEntry, *, sync: bool = True) -> bool:
+        kept = super().write(jid, result, sync=sync)
+        if kept and not sync:
+            self._owner.unsynced[jid] = self._owner.universe.now
         if kept and is_segment_id(jid):
             job = split_part(part_of_segment(jid))[0]
             for row in decode_segment(result.body):
@@ -64,6 +69,19 @@ class SimSpool(DiskSpool):
         elif kept and not is_resource_part(jid):
             self._owner.note("spooled", jid=jid, digest=result.body.hex()[:64])
         return kept
+
+    def _promote(self, jid: str) -> None:
+        super()._promote(jid)
+        self._owner.synced.append(jid)
+
+    def sync(self, jids: Iterable[str]) -> dict[str, str]:
+        failed = super().sync(jids)
+        self._owner.all_synced()
+        return failed
+
+    def open(self) -> None:
+        super().open()
+        self._owner.all_synced()
 
 
 class SimMinion:
@@ -76,6 +94,10 @@ class SimMinion:
         self.clock = SimClock(fleet.universe, NOW + fleet.universe.random.random())
         self.disk = MemoryDisk(before=self._before)
         self.disk_error = 0
+        self.unsynced: dict[str, float] = {}
+        """Results that a power failure takes, and when each was written."""
+        self.synced: list[str] = []
+        """Those of them that are synced, under a name that is not."""
         self.jobs_running: dict[int, JobRow | TypeProcess] = {}
         self.managed = managed_by(name, fleet.resources_each())
         self.reactor: SimReactor | None = None
@@ -94,6 +116,7 @@ class SimMinion:
         self._crash_power = False
         self._pids = 4000
         self._on = False
+        self._serves_since = 0.0
         self.boot()
 
     # -- life
@@ -133,6 +156,7 @@ class SimMinion:
             self._fail(process, str(error))
             return
         self.server = server
+        self._serves_since = self.universe.now
         boot = self.clock.entropy(16).hex()
         reactor.call_later(START_S, server.open)
         reactor.call_later(START_S, lambda: server.documents.resources_are(registration(self.managed)))
@@ -158,6 +182,7 @@ class SimMinion:
         if not self._on:
             return
         self._on = False
+        self._excuse()
         for process in (self.daemon, self.link, *(row.process for row in self.jobs_running.values())):
             if process is not None and process.alive:
                 process.end()
@@ -172,6 +197,23 @@ class SimMinion:
 
         self.disk.crash(tear=tear, names_landed=random.random() < 0.5)
         self.universe.after(seconds, lambda: None if self._on else self.boot())
+
+    def _excuse(self) -> None:
+        """Results that the job server did not have to sync yet may be gone with the power."""
+        daemon = self.daemon
+        serves = daemon is not None and daemon.alive and self.server is not None
+        for jid, written in self.unsynced.items():
+            waited_s = self.universe.now - max(written, self._serves_since)
+            if not serves or waited_s <= SYNC_S + LATE_S or self.disk_error:
+                self.note("unsynced", jid=jid)
+        self.unsynced.clear()
+        self.synced.clear()
+
+    def all_synced(self) -> None:
+        """The names of those in `synced` are on disk."""
+        for jid in self.synced:
+            self.unsynced.pop(jid, None)
+        self.synced.clear()
 
     def new_disk(self) -> None:
         """The disk dies, and the machine comes back with an empty one; the key was elsewhere."""
@@ -391,14 +433,18 @@ class JobRow:
             value += bytes(2 * CHUNK)
         entry = SpoolEntry(TargetState.RETURNED, 0, msgpack.packb(value), int(self.minion.clock.wall() * 1000), 1)
         try:
-            SimSpool(self.minion).write(call.jid, entry)
+            is_large = len(entry.body) > HELD_RESULT_MAX
+            spool = SimSpool(self.minion)
+            spool.write(call.jid, entry, sync=is_large)
+            if self._server is None:
+                spool.sync([call.jid])
         except UnwrittenError as error:
             self._say(_report(call.jid, entry, error.why))
         except JournalError:
             self.process.die()
             return
         else:
-            self._say(DONE)
+            self._say(DONE if is_large else WRITTEN)
         self.minion.universe.after(0.001, self._go_on, self.process)
 
     def _go_on(self) -> None:

@@ -10,7 +10,8 @@ the machine where it happened.
                [, owners]
     entered    jid, minion, run [, on]            a function was entered; `run` is any id of that entry
     left       jid, minion, run                   ... and returned
-    spooled    jid, minion [, digest, on]         its result is on that minion's disk (G6 counts from here)
+    spooled    jid, minion [, digest, on]         its result is in that minion's spool (G6 counts from here)
+    unsynced   jid, minion                        ... and the power failed before the result had to be on disk
     received   jid, minion [, on]                 a job frame reached that minion's job server (G3)
     stored     jid, minion, sender, state [, ret] the master committed a terminal state; `sender` is the id of the
                                                   session that said it, "" for what the master set itself; `state` is
@@ -190,6 +191,10 @@ class Books:
             spooled[minion] = event
         yield from ()
 
+    def _unsynced(self, event: Event) -> Iterator[Violation]:
+        self._job(event).spooled.pop(event.fields["minion"], None)
+        yield from ()
+
     def _stored(self, event: Event) -> Iterator[Violation]:
         f, job = event.fields, self._job(event)
         minion = f["minion"]
@@ -332,6 +337,7 @@ _RULES: dict[str, Callable[[Books, Event], Iterable[Violation]]] = {
     "received": Books._reached,
     "entered": Books._entered,
     "spooled": Books._spooled,
+    "unsynced": Books._unsynced,
     "stored": Books._stored,
     "shown": Books._shown,
     "closed": Books._closed,

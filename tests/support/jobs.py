@@ -99,10 +99,13 @@ class Minion:
     def job(self, number: int) -> None:
         self.parcel(parcel(number))
 
-    def parcel(self, it: ReceivedPart) -> None:
-        """The network process passes it on."""
+    def parcel(self, *several: ReceivedPart) -> None:
+        """The network process passes them on at once."""
+        self.says(*map(self._message, several))
+
+    def _message(self, it: ReceivedPart) -> dict[str, Any]:
         message = {"t": "job", "jid": it.jid, "resources": list(it.srns), "body": it.body, "sig": it.signature}
-        self.says({**message, "proof": list(it.proof), "deliver_ms": it.deliver_ms})
+        return {**message, "proof": list(it.proof), "deliver_ms": it.deliver_ms}
 
     def says(self, *messages: dict[str, Any]) -> None:
         """The network process says so."""

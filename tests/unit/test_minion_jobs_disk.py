@@ -120,6 +120,18 @@ def test_a_result_that_is_held_in_memory_is_offered_and_the_journal_knows_that_i
     assert it.take() == [Write(JournalStep.DONE, jid(0), {"reason": reason}, lazy=True), Offer(jid(0))]
 
 
+def test_a_result_that_is_not_synced_yet_is_offered_and_reported_as_interrupted_when_the_power_took_it() -> None:
+    it = Server()
+    it.start(0)
+    it.jobs.exited(jid(0), left_result=True, how="exit status 0", is_synced=False)
+    reason = "interrupted:the machine stopped before its result was on disk"
+    assert it.take() == [Write(JournalStep.DONE, jid(0), {"reason": reason}, lazy=True), Offer(jid(0))]
+    (keep,) = restarted(reason).take()
+    assert isinstance(keep, KeepResult)
+    assert (keep.state, keep.reason) == tuple(reason.split(":"))
+    assert restarted(reason, spooled=(jid(0),)).take() == []
+
+
 def restarted(reason: str, *, spooled: tuple[str, ...] = ()) -> Server:
     it = Server(opened=False)
     it.jobs = JobMachine("web1", it.clock, limit=2, longest_s=0.0)

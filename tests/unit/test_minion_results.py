@@ -8,9 +8,10 @@ import pytest
 
 from saltlite.errors import JournalError
 from saltlite.minion.jobs.job_process import HELD_RESULT_MAX
-from saltlite.minion.jobs.results import HELD_BYTES, ResultStore
+from saltlite.minion.jobs.results import HELD_BYTES, DelayedSync, ResultStore
 from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.model.job import TargetState
+from saltlite.platform.reactor import Reactor
 from saltlite.testing.disk import MemoryDisk, memory_spool
 
 JID = "20260131235959123456"
@@ -33,7 +34,7 @@ class Broken:
         self.results = ResultStore(spool)
 
     def _before(self, operation: str) -> None:
-        if self.error and operation in ("create", "write"):
+        if self.error and operation in ("create", "write", "sync"):
             raise OSError(self.error, "No space left on device")
 
 
@@ -90,3 +91,34 @@ def test_a_held_result_that_the_master_has_is_forgotten_and_another_is_read_from
     it.results.remove(JID)
     with pytest.raises(JournalError, match="cannot be read"):
         it.results.read(JID)
+
+
+def test_a_result_that_cannot_be_synced_is_held_and_written_anew_when_the_disk_takes_it() -> None:
+    it = Broken()
+    memory_spool(it.disk).write(JID, result(b"mine"), sync=False)
+    assert it.results.noticed(JID, said=True)
+    it.error = errno.EIO
+    it.results.sync([JID])
+    assert (it.results.holding, it.results.read(JID).body) == (True, b"mine")
+    it.error = 0
+    it.results.retry()
+    it.disk.crash()
+    assert memory_spool(it.disk).read(JID).body == b"mine"
+
+
+@pytest.mark.parametrize(("confirmed", "syncs"), [(True, 0), (False, 1)])
+def test_a_result_is_synced_in_time_unless_the_master_has_confirmed_it_before(*, confirmed: bool, syncs: int) -> None:
+    it = Broken()
+    memory_spool(it.disk).write(JID, result(), sync=False)
+    it.results.noticed(JID, said=True)
+    done: list[str] = []
+    it.disk.before = done.append
+    reactor = Reactor()
+    delayed = DelayedSync(reactor, it.results, synced=reactor.stop, fail=pytest.fail)
+    delayed.later(JID)
+    if confirmed:
+        it.results.remove(JID)
+    reactor.run()
+    assert done.count("sync") == syncs
+    assert it.results.is_synced(JID)
+    reactor.close()

@@ -53,8 +53,10 @@ HELD_RESULT_MAX = CHUNK
 TITLE = "saltlite-job"
 DONE = b"."
 """The report that the result is on disk."""
+WRITTEN = b","
+"""The report that the result is in the spool, and that the job server has to sync it."""
 AGAIN = b"+"
-"""Follows DONE when the process is unchanged and can run another job."""
+"""Follows DONE or WRITTEN when the process is unchanged and can run another job."""
 UNWRITTEN = b"!"
 """The report that the disk did not take the result; the length of the details follows, and the details."""
 NO_RESULT = 1
@@ -164,7 +166,8 @@ class JobProcess:
             self.socket.sendall(self.framed(data))
 
     def hear(self) -> bytes | None:
-        """Its report: DONE, AGAIN, or details for `read_report`; b"" if it ended without one, None if none came yet.
+        """Its report: DONE, WRITTEN, AGAIN, or details for `read_report`; b"" if it ended without one, None if none
+        came yet.
 
         Requests go to `on_ask`.
         """
@@ -185,7 +188,7 @@ class JobProcess:
     def _word(self) -> bytes | None:
         while (asked := self._whole(ASK)) is not None:
             self.on_ask(asked)
-        for word in (DONE, AGAIN):
+        for word in (WRITTEN, AGAIN, DONE):
             if self._heard.startswith(word):
                 del self._heard[: len(word)]
                 return word
@@ -260,7 +263,8 @@ def _become(context: JobContext, waiting: int) -> None:
     except JournalError as error:
         sys.stderr.write(f"the result of a job is lost: {error}\n")
     except BrokenPipeError:
-        # The job server is gone; the next one will find the result in the spool.
+        # The job server is gone, and does not sync the result, which the next one will find in the spool.
+        spool.sync([events.jid])
         status = 0
     except BaseException:  # noqa: BLE001 - named supervision point: the last frame of a job's process
         traceback.print_exc()
@@ -339,13 +343,15 @@ def _run(job: JobSpec, context: JobContext, loader: Loader, spool: DiskSpool) ->
         dur_ms=dur_ms,
         reason=" ".join([sealed.note, *outcome.warnings]).strip()[:REASON_MAX],
     )
+    # A large result takes its time to the master, and its sync would hold up the job server.
+    is_large = len(entry.body) > HELD_RESULT_MAX
     try:
-        spool.write(job.jid, entry)
+        spool.write(job.jid, entry, sync=is_large)
     except UnwrittenError as error:
         log.error("%s", error)  # noqa: TRY400 - a sentence
         report = _report(job.jid, entry, error.why)
         return UNWRITTEN + framed(report)
-    return DONE
+    return DONE if is_large else WRITTEN
 
 
 def _file_client(opts: Mapping[str, Any], rpc: RpcClient) -> FileClient:

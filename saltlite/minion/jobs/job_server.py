@@ -20,6 +20,7 @@ from saltlite.loader.search_path import SHIPPED
 from saltlite.minion.jobs.job_process import (
     AGAIN,
     DONE,
+    WRITTEN,
     JobContext,
     JobProcess,
     JobSpec,
@@ -27,7 +28,7 @@ from saltlite.minion.jobs.job_process import (
     fork_waiting,
     read_report,
 )
-from saltlite.minion.jobs.results import DiskQuota, ResultQueue, ResultStore
+from saltlite.minion.jobs.results import DelayedSync, DiskQuota, ResultQueue, ResultStore
 from saltlite.minion.jobs.rpc_server import AnswerCheck, RpcServer
 from saltlite.minion.processes import ipc_messages as ipc
 from saltlite.minion.protocol.effects import (
@@ -341,6 +342,7 @@ class JobServer:
         self._session = 0
         self._results = ResultStore(disk.spool)
         self._quota = DiskQuota(reactor, jobs, disk.journal, self._results, disk.path)
+        self._delayed_sync = DelayedSync(reactor, self._results, synced=self._quota.write_later, fail=fail)
         check = AnswerCheck(jobs.minion, jobs.job_keys, clock.entropy, context.alarm)
         self.rpc_server = RpcServer(reactor, self._tell, context.refresh, check)
         self.documents = DocumentSync(
@@ -487,32 +489,24 @@ class JobServer:
         self._arm()
 
     def _in_order(self, effects: list[Effect]) -> None:
-        """Carry out effects in order. Adjacent records share a sync, and are on disk before the next effect."""
-        unwritten: list[Write] = []
+        """Carry out effects: the forks, which only create waiting processes, then all records with one sync, then the
+        rest in order. So every effect comes after the records before it, and jobs that start together share a sync."""
+        writes: list[Write] = []
+        others: list[Effect] = []
         for effect in effects:
-            if isinstance(effect, Write):
-                unwritten.append(effect)
-                continue
-            # A fork only creates a waiting process, so it may share the sync of the record that starts the job.
-            if not isinstance(effect, Fork):
-                self._write(unwritten)
-                unwritten = []
-            self._one(effect)
+            found = [effect]
             if isinstance(effect, Fork):
-                # Its answer comes directly after it, before any later effect of this list.
-                following = self._jobs.take()
-                unwritten = self._after_fork(unwritten, following)
-        self._write(unwritten)
-
-    def _after_fork(self, unwritten: list[Write], following: list[Effect]) -> list[Write]:
-        for effect in following:
-            if isinstance(effect, Write):
-                unwritten.append(effect)
-            else:
-                self._write(unwritten)
-                unwritten = []
                 self._one(effect)
-        return unwritten
+                # What the job state machine does about the new process, at the place of the fork.
+                found = self._jobs.take()
+            for one in found:
+                if isinstance(one, Write):
+                    writes.append(one)
+                else:
+                    others.append(one)
+        self._write(writes)
+        for effect in others:
+            self._one(effect)
 
     def _write(self, writes: list[Write]) -> None:
         if not writes:
@@ -558,6 +552,7 @@ class JobServer:
                 self._quota.write_later()
             case Forget(jid):
                 self._result_queue.forget(jid)
+                self._delayed_sync.drop(jid)
                 self._results.remove(jid)
                 self._quota.look()
             case Write():
@@ -630,8 +625,8 @@ class JobServer:
         self._kill(parts[0], pid, SIGKILL)
 
     def _says(self, jid: str, process: JobProcess) -> None:
-        """Handle a report of a job's process: the result is on disk, or could not be written, or the process is about
-        to exit."""
+        """Handle a report of a job's process: the result is in the spool, or could not be written, or the process is
+        about to exit."""
         said = process.hear()
         if said is None:
             return
@@ -641,7 +636,7 @@ class JobServer:
             process.reusable &= self._notes.forget(jid)
             self._let_go(jid, process)
             self._job_ended(jid, "exit status 0", said)
-        if said == DONE and process.reusable:
+        if said in (DONE, WRITTEN) and process.reusable:
             self._finishing.add(process)
             self._reactor.add_reader(process.socket.fileno(), lambda: self._finished(process))
             self._finished(process)
@@ -683,13 +678,16 @@ class JobServer:
     def _job_ended(self, jid: str, how_it_ended: str, said: bytes = b"") -> None:
         self._notes.forget(jid)
         with log_context(jid=jid):
-            unwritten = "" if said in (b"", DONE) else self._take_over(jid, said)
+            unwritten = "" if said in (b"", DONE, WRITTEN) else self._take_over(jid, said)
         try:
-            left_result = self._results.noticed(jid, said=said == DONE)
+            left_result = self._results.noticed(jid, said=said in (DONE, WRITTEN))
         except JournalError as error:
             self._fail(str(error))
             return
-        self._jobs.exited(jid, left_result=left_result, how=how_it_ended, unwritten=unwritten)
+        is_synced = self._results.is_synced(jid)
+        if not is_synced:
+            self._delayed_sync.later(jid)
+        self._jobs.exited(jid, left_result=left_result, how=how_it_ended, unwritten=unwritten, is_synced=is_synced)
         self._something_ended()
 
     def _take_over(self, jid: str, report: bytes) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 from saltlite.errors import JournalError, UnwrittenError
 from saltlite.minion.jobs.job_process import HELD_RESULT_MAX
@@ -85,6 +86,22 @@ class ResultStore:
     def noticed(self, jid: str, *, said: bool = False) -> bool:
         """Whether a job whose process ended has a result; `said`: the process reported that it is on disk."""
         return jid in self._held or self._spool.noticed(jid, said=said)
+
+    def is_synced(self, jid: str) -> bool:
+        """Whether a power failure leaves the result of that job in the spool."""
+        return self._spool.is_synced(jid)
+
+    def sync(self, jids: Sequence[str]) -> None:
+        """Put these results on disk, as far as they are still there. Hold those that the disk does not take.
+
+        Raises JournalError when such a result cannot be read or removed, either.
+        """
+        for jid, why in self._spool.sync(jids).items():
+            with log_context(jid=jid):
+                log.warning("its result could not be synced: %s; repair that disk", why)
+            if self.hold(jid, self._spool.read(jid), why):
+                # Written anew later: a second sync of these pages would say nothing about them.
+                self._spool.remove(jid)
 
     def count(self) -> int:
         """The number of waiting results."""
@@ -165,6 +182,57 @@ class ResultQueue:
                 log.error("%s", error)  # noqa: TRY400 - the sentence says it all
             self._unreadable(result)
             return None
+
+
+# -- Results that were written without a sync. Mostly the master confirms them first, and they are never synced.
+
+
+SYNC_S = 0.1
+"""Seconds after which a result without the master's confirmation is synced: what a power failure may take (G6)."""
+
+
+class DelayedSync:
+    """Syncs results that the master did not confirm within SYNC_S. `synced` is called after that, and `fail` with a
+    sentence when the disk fails."""
+
+    def __init__(
+        self, reactor: Reactor, results: ResultStore, synced: Callable[[], None], fail: Callable[[str], None]
+    ) -> None:
+        self._reactor = reactor
+        self._results = results
+        self._synced = synced
+        self._fail = fail
+        self._due: dict[str, float] = {}
+        self._armed = False
+
+    def later(self, jid: str) -> None:
+        """Sync the result of that job when its time has come."""
+        self._due[jid] = self._reactor.now() + SYNC_S
+        if not self._armed:
+            self._armed = True
+            self._reactor.call_later(SYNC_S, self._sync)
+
+    def drop(self, jid: str) -> None:
+        """Forget a result that is gone."""
+        self._due.pop(jid, None)
+
+    def _sync(self) -> None:
+        self._armed = False
+        now = self._reactor.now()
+        # All have the same delay, so the first one is due first.
+        due = list(takewhile(lambda jid: self._due[jid] <= now, self._due))
+        try:
+            self._results.sync(due)
+        except JournalError as error:
+            self._fail(str(error))
+            return
+        for jid in due:
+            del self._due[jid]
+        if due:
+            self._synced()
+        if self._due:
+            self._armed = True
+            self._reactor.call_at(next(iter(self._due.values())), self._sync)
 
 
 # -- Free space on the minion's disk

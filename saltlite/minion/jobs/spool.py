@@ -2,8 +2,10 @@
 
     file    magic(4) | u32 format | u32 crc32 of id and map | msgpack map            all integers big endian
 
-Rules: a file gets its name only when its content is on disk, and `write` returns only when the name is, too (G6). File
-names are validated ids of parts and segments. Unreadable files are renamed, never deleted.
+Rules: a file gets this name only when its content is on disk (G6). A small result is first written as `<id>.new`,
+without a sync: it survives the end of every process, but not a power failure. `sync` gives it its name, unless the
+master has confirmed it before. File names are validated ids of parts and segments. An unreadable `.ret` file is
+renamed, never deleted. An unreadable `.new` file is what a power failure left, and is deleted.
 
 `reserve` is an empty file with SPOOL_RESERVE preallocated bytes. A writer that finds the disk full deletes it and uses
 its space; until it can be created again, the spool reports that it is full.
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -30,6 +33,7 @@ FORMAT = 1
 HEADER = struct.Struct(">4sII")
 
 RESULT = ".ret"
+UNSYNCED = ".new"
 UNFINISHED = ".tmp"
 DAMAGED = ".bad"
 RESERVE = "reserve"
@@ -51,13 +55,16 @@ class DiskSpool:
         self._folder = folder
         self._sizes: dict[str, int] = {}
         self._bytes = 0
+        self._unsynced: set[str] = set()
 
     def open(self) -> None:
-        """Delete unfinished files and count the others; see the port."""
+        """Delete unfinished files, sync the others and count them; see the port."""
         try:
             for name in self._folder.names():
-                if _id_of(name, UNFINISHED):
+                if _id_of(name, UNFINISHED) or ((jid := _id_of(name, UNSYNCED)) and not self._is_whole(jid)):
                     self._folder.remove(name)
+                elif jid := _id_of(name, UNSYNCED):
+                    self._promote(jid)
             # A writer that was killed after its rename may have left a name that is not on disk yet.
             self._folder.sync()
         except OSError as error:
@@ -65,30 +72,53 @@ class DiskSpool:
         self.full()
         self.jids()
 
-    def write(self, jid: str, result: SpoolEntry) -> bool:
+    def write(self, jid: str, result: SpoolEntry, *, sync: bool = True) -> bool:
         """Write, sync, rename, sync the folder; see the port."""
         known = _checked(jid)
         data = encode(jid, result)
         try:
-            if there := self._size(known):
+            there = self._size(known)
+            if not there:
+                self._store_somehow(known, data, sync=sync)
+            elif known in self._unsynced:
+                self._promote(known)
+            if there:
                 self._folder.sync()
-            else:
-                self._store_somehow(known, data)
         except OSError as error:
             raise UnwrittenError(
                 f"the result of job {jid} cannot be kept in {self._folder.path}: {error.strerror}; "
                 "make room on that disk, or repair it",
-                error.strerror or "the disk does not take it",
+                _why(error),
             ) from error
         self._count(known, there or len(data))
         return not there
 
+    def sync(self, jids: Iterable[str]) -> dict[str, str]:
+        """Sync the files, rename them, and sync the folder once; see the port."""
+        failed: dict[str, str] = {}
+        renamed = []
+        for jid in self._unsynced.intersection(jids):
+            try:
+                self._promote(jid)
+                renamed.append(jid)
+            except OSError as error:
+                failed[jid] = _why(error)
+        if renamed:
+            try:
+                self._folder.sync()
+            except OSError as error:
+                failed |= dict.fromkeys(renamed, _why(error))
+        return failed
+
+    def is_synced(self, jid: str) -> bool:
+        """Whether that result is on disk, as far as this instance has noticed it; see the port."""
+        return jid not in self._unsynced
+
     def read(self, jid: str) -> SpoolEntry:
         """Read and check one result; see the port."""
-        name = _checked(jid) + RESULT
-        path = f"{self._folder.path}/{name}"
+        path = f"{self._folder.path}/{_checked(jid)}{RESULT}"
         try:
-            data = self._folder.read(name)
+            data = self._folder.read(self._name(jid))
         except OSError as error:
             raise JournalError(f"the result {path} cannot be read: {error.strerror}") from error
         try:
@@ -100,7 +130,7 @@ class DiskSpool:
     def remove(self, jid: str) -> None:
         """Delete one result, without a sync: if it reappears it is offered again, which is harmless."""
         try:
-            self._folder.remove(_checked(jid) + RESULT)
+            self._folder.remove(self._name(_checked(jid)))
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -112,7 +142,8 @@ class DiskSpool:
     def jids(self) -> list[str]:
         """List the folder; see the port."""
         try:
-            found = {jid: self._size(jid) for name in self._folder.names() if (jid := _id_of(name, RESULT))}
+            names = self._folder.names()
+            found = {jid: self._size(jid) for name in names if (jid := _id_of(name, RESULT) or _id_of(name, UNSYNCED))}
         except OSError as error:
             raise JournalError(f"the spool {self._folder.path} cannot be read: {error.strerror}") from error
         self._sizes = {jid: size for jid, size in found.items() if size}
@@ -124,7 +155,7 @@ class DiskSpool:
         known = _checked(jid)
         try:
             there = self._size(known)
-            if there and not said:
+            if there and not said and known not in self._unsynced:
                 # Its writer may have been killed before the name was on disk.
                 self._folder.sync()
         except OSError as error:
@@ -167,32 +198,58 @@ class DiskSpool:
         finally:
             handle.close()
 
-    def _store_somehow(self, jid: str, data: bytes) -> None:
+    def _store_somehow(self, jid: str, data: bytes, *, sync: bool) -> None:
         """Store a new result, in the space of the reserve if necessary. Raises OSError."""
         try:
-            self._store(jid, data)
+            self._store(jid, data, sync=sync)
         except OSError as error:
             if error.errno not in FULL:
                 raise
             with suppress(FileNotFoundError):
                 self._folder.remove(RESERVE)
-            self._store(jid, data)
+            self._store(jid, data, sync=sync)
 
-    def _store(self, jid: str, data: bytes) -> None:
+    def _store(self, jid: str, data: bytes, *, sync: bool) -> None:
         """Store a new result. Raises OSError, without any effect."""
         handle = self._create(jid + UNFINISHED)
+        name = jid + (RESULT if sync else UNSYNCED)
         try:
             handle.write(data)
-            handle.sync()
-            self._folder.rename(jid + UNFINISHED, jid + RESULT)
-            self._folder.sync()
+            if sync:
+                handle.sync()
+            self._folder.rename(jid + UNFINISHED, name)
+            if sync:
+                self._folder.sync()
+            else:
+                self._unsynced.add(jid)
         except OSError:
-            for leftover in (jid + UNFINISHED, jid + RESULT):
+            for leftover in (jid + UNFINISHED, name):
                 with suppress(OSError):
                     self._folder.remove(leftover)
             raise
         finally:
             handle.close()
+
+    def _promote(self, jid: str) -> None:
+        """Sync the content of a result, then give the file its name. Raises OSError."""
+        handle = self._folder.reopen(jid + UNSYNCED)
+        try:
+            handle.sync()
+        finally:
+            handle.close()
+        self._folder.rename(jid + UNSYNCED, jid + RESULT)
+        self._unsynced.discard(jid)
+
+    def _is_whole(self, jid: str) -> bool:
+        """Whether the content of a result without a sync is all there. Raises OSError."""
+        try:
+            decode(jid, self._folder.read(jid + UNSYNCED))
+        except ValueError:
+            return False
+        except JournalError:
+            # Of another format: its reader says so.
+            return True
+        return True
 
     def _create(self, unfinished: str) -> Handle:
         try:
@@ -205,20 +262,30 @@ class DiskSpool:
     def _put_aside(self, jid: str) -> None:
         # If even this fails the file stays, and the next reader gets the same error.
         with suppress(OSError):
-            self._folder.rename(jid + RESULT, jid + DAMAGED)
+            self._folder.rename(self._name(jid), jid + DAMAGED)
             self._count(jid, 0)
 
+    def _name(self, jid: str) -> str:
+        """The name of its file. Raises OSError."""
+        if jid not in self._sizes:
+            self._size(jid)
+        return jid + (UNSYNCED if jid in self._unsynced else RESULT)
+
     def _size(self, jid: str) -> int:
-        """The size of that result in bytes, 0 if it is gone."""
-        try:
-            return self._folder.size(jid + RESULT)
-        except FileNotFoundError:
-            return 0
+        """The size of that result in bytes, 0 if it is gone. Notes whether it is on disk."""
+        for suffix in (UNSYNCED, RESULT):
+            with suppress(FileNotFoundError):
+                size = self._folder.size(jid + suffix)
+                (self._unsynced.add if suffix == UNSYNCED else self._unsynced.discard)(jid)
+                return size
+        return 0
 
     def _count(self, jid: str, size: int) -> None:
         self._bytes += size - self._sizes.pop(jid, 0)
         if size:
             self._sizes[jid] = size
+        else:
+            self._unsynced.discard(jid)
 
 
 def encode(jid: str, result: SpoolEntry) -> bytes:
@@ -254,6 +321,10 @@ def decode(jid: str, data: bytes) -> SpoolEntry:
         # The master would end the session because of it, each time.
         raise ValueError(f"no result has such a {unfit or 'state'}")
     return SpoolEntry(**values | {"state": state})
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or "the disk does not take it"
 
 
 def _checksum(jid: str, payload: bytes | memoryview) -> int:

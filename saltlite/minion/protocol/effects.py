@@ -7,7 +7,7 @@ whole milliseconds since 1970.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -170,15 +170,28 @@ class Spool(Protocol):
     """
 
     def open(self) -> None:
-        """Delete what interrupted writers left, and count the results. Raises JournalError."""
+        """Delete what interrupted writers left, and count the results, which are all on disk then. Raises
+        JournalError."""
         ...
 
-    def write(self, jid: str, result: SpoolEntry) -> bool:
+    def write(self, jid: str, result: SpoolEntry, *, sync: bool = True) -> bool:
         """Store a result; it is on disk when this returns. False if that job has one: the first one stays.
 
+        Without `sync` it survives the end of every process, but a power failure only after `sync()`.
         One process at a time writes for one job: a later writer has ended the earlier one. Raises UnwrittenError when
         the disk does not take it even without the reserve; then nothing was stored.
         """
+        ...
+
+    def sync(self, jids: Iterable[str]) -> dict[str, str]:
+        """Put those of these results on disk that were written without a sync and not removed since.
+
+        Returns why the disk did not take a result, by id; such a result can still be read.
+        """
+        ...
+
+    def is_synced(self, jid: str) -> bool:
+        """Whether a result that was written here, or noticed, is on disk."""
         ...
 
     def read(self, jid: str) -> SpoolEntry:
@@ -191,11 +204,12 @@ class Spool(Protocol):
         ...
 
     def jids(self) -> list[str]:
-        """The ids of all results on disk, sorted; counts them again."""
+        """The ids of all results, sorted; counts them again."""
         ...
 
     def noticed(self, jid: str, *, said: bool = False) -> bool:
-        """Count the result of a job whose process has ended; returns whether there is one, which is then on disk.
+        """Count the result of a job whose process has ended; returns whether there is one. It is on disk then, unless
+        it was written without a sync.
 
         `said`: the process has reported it, so its `write` had returned. Raises JournalError.
         """
@@ -393,6 +407,10 @@ def disk_full(why: str) -> str:
 def without_result(how: str) -> str:
     """The reason of a job whose process left no result; `how` is a phrase such as "killed by SIGKILL"."""
     return f"its process ended without a result ({how})"
+
+
+RESULT_UNSYNCED = "the machine stopped before its result was on disk"
+"""The reason of a job whose result was lost with the power, before it was synced and before the master had it."""
 
 
 def result_unwritten(why: str) -> str:

@@ -31,6 +31,7 @@ from saltlite.errors import RemoteProtocolError
 from saltlite.minion.protocol.effects import (
     CANCELLED_AHEAD,
     NEVER,
+    RESULT_UNSYNCED,
     SIGKILL,
     SIGTERM,
     Effect,
@@ -410,20 +411,24 @@ class JobMachine:
         entry = self._entries.get(jid)
         return entry is not None and entry.step is JournalStep.REFUSED
 
-    def exited(self, jid: str, *, left_result: bool, how: str, unwritten: str = "") -> None:
+    def exited(self, jid: str, *, left_result: bool, how: str, unwritten: str = "", is_synced: bool = True) -> None:
         """Handle the exit of a job's process; `how` is a phrase such as "exit status 1".
 
         `unwritten` says why the disk did not take its result; with `left_result` the result is in memory for the life
-        of this job server.
+        of this job server. Unless `is_synced`, a power failure can still take the result from the spool.
         """
         entry = self._entries.get(jid)
         if entry is None or entry.step is not JournalStep.STARTED:
             return
         self._places.drop(jid)
         why = result_unwritten(unwritten) if unwritten else without_result(how)
-        noted = spelled(TargetState.INTERRUPTED, why) if unwritten else ""
+        noted = ""
         if not left_result:
             noted = self._keep(entry, why)
+        elif unwritten:
+            noted = spelled(TargetState.INTERRUPTED, why)
+        elif not is_synced:
+            noted = spelled(TargetState.INTERRUPTED, RESULT_UNSYNCED)
         if entry.ending is not None:
             self._effects.append(Kill(jid, entry.pid, SIGKILL))
         entry.step = JournalStep.DONE

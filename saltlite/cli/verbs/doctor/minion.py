@@ -167,7 +167,7 @@ def _spool(where: str) -> _Spool:
             files = [(entry.name, entry.stat(follow_symlinks=False).st_size) for entry in entries]
     except OSError:
         return _Spool()
-    sizes = [size for name, size in files if name.endswith(spool.RESULT)]
+    sizes = [size for name, size in files if name.endswith((spool.RESULT, spool.UNSYNCED))]
     damaged = tuple(sorted(os.path.join(where, name) for name, _ in files if name.endswith(spool.DAMAGED)))
     return _Spool(len(sizes), sum(sizes), damaged)
 
