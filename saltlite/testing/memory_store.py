@@ -21,7 +21,9 @@ from saltlite.master.store.ports import (
     RANK,
     RETURNS_SIZE,
     BatchJob,
+    DiskUsage,
     FunctionSet,
+    JobNews,
     MinionRow,
     OpenJob,
     PartRow,
@@ -405,9 +407,12 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
     def open_targets(self, jid: Jid) -> int:
         return sum(row.state not in TERMINAL for row in self.targets(jid))
 
-    def moved_targets(self, jid: Jid) -> list[TargetRow]:
+    def news(self, jid: Jid, after: int, limit: int, size: int = RETURNS_SIZE) -> JobNews:
         silent = (TargetState.PLANNED, TargetState.QUEUED, TargetState.RETURNED)
-        return [row for row in self.targets(jid) if row.state not in silent]
+        moved = [row for row in self.targets(jid) if row.state not in silent]
+        returns = self.returns(jid, after, limit, size)
+        ended = frozenset(row.id for row in moved if row.state in TERMINAL)
+        return JobNews(moved, ended, returns, len(returns) < limit and sum(len(one.body) for one in returns) < size)
 
     def targets_in(self, jid: Jid, state: TargetState) -> list[TargetRow]:
         return [row for row in self.targets(jid) if row.state is state]
@@ -484,6 +489,7 @@ class _MemoryWriter(_MemoryReader):
         self._copy: Tables | None = disk.tables.copy()
         self._owned_targets: set[Jid] = set()
         self._owned_returns: set[Jid] = set()
+        self.batches_returned: set[Jid] = set()
 
     @property
     def _tables(self) -> Tables:
@@ -631,6 +637,8 @@ class _MemoryWriter(_MemoryReader):
         seq = self.put_event(tag, data, now)
         self._returns_of(ret.jid)[ret.id] = replace(ret, seq=seq)
         self._move(ret.jid, TargetRow(ret.id, ret.state, ret.reason, now))
+        if self._tables.jobs[ret.jid].batch is not None:
+            self.batches_returned.add(ret.jid)
         return Stored.NEW
 
     def cancel_job(self, jid: Jid, by: str, now: float) -> list[TargetId]:
@@ -747,6 +755,12 @@ class MemoryStore(_MemoryReader):
             self._disk.tables = writer.end()
         finally:
             self._writing = False
+
+    def is_full(self, limit: int) -> bool:
+        return self.size() >= limit
+
+    def disk_usage(self) -> DiskUsage:
+        return DiskUsage(self.size(), 0, 0)
 
     def empty_log(self) -> bool:
         return True

@@ -1,8 +1,9 @@
 """What everyday work costs in things that can be counted: `python -m tests.bench.counts [--write]`.
 
-Time depends on the machine and on what else it does; counts of system calls, syncs, new processes and imported
-modules do not. They are compared with `counts.json`, which is committed beside this file. A count that is more than
-TOLERANCE above its figure fails the run (exit code 1); `--write` sets new figures, and the diff shows what changed.
+Time depends on the machine and on what else it does; counts of system calls, syncs, SQL statements, new processes and
+imported modules do not. They are compared with `counts.json`, which is committed beside this file. A count that is
+more than TOLERANCE above its figure fails the run (exit code 1); `--write` sets new figures, and the diff shows what
+changed.
 
 A master with one minion and the command line run as real processes under strace. Each count is the lowest of ROUNDS
 rounds, because timers and retries only ever add to it.
@@ -27,6 +28,7 @@ from typing import Any
 from saltlite.client.follower import Progress, WaitPolicy
 from saltlite.client.local import JobCall, LocalClient
 from tests.bench.fleet import BenchFleet
+from tests.bench.statements import read
 
 FIGURES = Path(__file__).with_name("counts.json")
 TOLERANCE = 1.03
@@ -86,10 +88,12 @@ def _table(out: Path) -> Counter[str]:
 def of_jobs(fleet: BenchFleet, client: LocalClient, pids: list[int]) -> dict[str, float]:
     """Counts of one `test.ping` that a client waits for, in all processes of master and minion."""
     ping(client)
+    statements = read(fleet.statements)
     with tempfile.TemporaryDirectory() as folder, counted(pids, Path(folder, "out")) as calls:
         for _ in range(JOBS):
             ping(client)
     return {
+        "SQL statements": (read(fleet.statements) - statements) / JOBS,
         "system calls": calls.total() / JOBS,
         "syncs": sum(calls[name] for name in SYNCS) / JOBS,
         "new processes": sum(calls[name] for name in FORKS) / JOBS,
@@ -112,7 +116,7 @@ def measured() -> dict[str, float]:
         lowest[name] = min(count, lowest.get(name, count))
 
     with BenchFleet() as fleet:
-        fleet.start_master(**REALISTIC)
+        fleet.start_master(count_statements=True, **REALISTIC)
         fleet.join(["min"])
         time.sleep(SETTLE_S)
         commands: dict[str, Callable[[], list[str]]] = {

@@ -38,6 +38,8 @@ class BenchFleet:
         self.folder = Path(tempfile.mkdtemp(prefix="saltlite-bench-"))
         self.port = free_port()
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self.statements = self.folder / "statements"
+        """The file with the number of SQL statements of the master."""
 
     def __enter__(self) -> BenchFleet:
         return self
@@ -49,11 +51,12 @@ class BenchFleet:
 
     # -- daemons
 
-    def start_master(self, **options: Any) -> float:
+    def start_master(self, *, count_statements: bool = False, **options: Any) -> float:
         """Start it; seconds from the start of its program to the first answered request."""
         self._configure("master", "master", interface="127.0.0.1", port=self.port, **options)
         began = time.perf_counter()
-        self._launch("saltlite-master", "master")
+        counted = [sys.executable, "-m", "tests.bench.statements", str(self.statements)]
+        self._launch(counted if count_statements else [str(BIN / "saltlite-master")], "master")
         wait_until(self._answers, "the master answers")
         return time.perf_counter() - began
 
@@ -68,7 +71,7 @@ class BenchFleet:
 
     def launch_minion(self, name: str) -> None:
         """Start a minion on the configuration that it has."""
-        self._launch("saltlite-minion", name)
+        self._launch([str(BIN / "saltlite-minion")], name)
 
     def stop(self, name: str) -> None:
         """End a daemon by SIGTERM; what is left of it after STOP_S is killed."""
@@ -135,10 +138,10 @@ class BenchFleet:
         path.touch(mode=0o600)
         path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items()))
 
-    def _launch(self, program: str, name: str) -> None:
+    def _launch(self, program: list[str], name: str) -> None:
         with (self.folder / name / "output").open("ab") as output:
             self.daemons[name] = subprocess.Popen(
-                [BIN / program, "-c", self.folder / name],
+                [*program, "-c", str(self.folder / name)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from saltlite.errors import StoreError
 from saltlite.master.store.ports import PendingKey, Store, StoreWriter, TargetRow
 from saltlite.master.store.sqlite import SqliteStore
-from saltlite.model.ids import MinionId
+from saltlite.model.ids import MinionId, RequestId
 from saltlite.model.job import TargetState
 from saltlite.model.keys import KeyState
 from saltlite.testing.memory_store import MemoryStore
@@ -165,6 +166,31 @@ def test_accepted_ids_are_sorted(store: Store) -> None:
         for minion in ids:
             tx.put_key(key(minion))
     assert store.accepted_ids() == sorted(ids)
+
+
+@pytest.mark.parametrize("how", ["revoked", "deleted", "accepted", "rolled back"])
+def test_every_store_knows_at_once_which_keys_are_accepted(open_store: OpenStore, how: str) -> None:
+    one, other = open_store(), open_store()
+    with one.write() as tx:
+        tx.put_key(key(WEB1))
+    assert one.accepted_ids() == other.accepted_ids() == [WEB1]
+    request = RequestId("a" * 32)
+    with suppress(StoreError), other.write() as tx:
+        tx.job_of_request(request, 0)
+        assert tx.accepted_ids() == [WEB1]
+        if how == "deleted":
+            tx.delete_key(key(WEB1).fingerprint)
+        else:
+            tx.put_key(key(WEB2) if how in ("accepted", "rolled back") else key(WEB1, KeyState.REVOKED))
+        changed = tx.accepted_ids()
+        if how == "rolled back":
+            raise StoreError("never mind")
+    left = {"revoked": [], "deleted": [], "accepted": [WEB1, WEB2], "rolled back": [WEB1]}[how]
+    assert changed == ([WEB1, WEB2] if how == "rolled back" else left)
+    assert one.accepted_ids() == other.accepted_ids() == left
+    with one.write() as tx:
+        tx.put_key(key(WEB3))
+    assert one.accepted_ids() == other.accepted_ids() == [*left, WEB3]
 
 
 def test_keys_are_counted_by_state_and_pending_ones_listed(store: Store) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from saltlite.master.store.ports import FunctionSet, Store, Stored
-from saltlite.model.ids import MinionId
+from saltlite.master.store.ports import FunctionSet, JobNews, Store, Stored, TargetRow
+from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import TERMINAL, Batch, TargetState
 from saltlite.model.keys import KeyState
 from saltlite.model.signature import by_name
@@ -170,16 +170,43 @@ def test_a_target_counts_as_open_until_it_is_terminal(store: Store, state: Targe
     assert store.open_targets(job(9).jid) == 0
 
 
+def moved(store: Store, jid: Jid) -> list[TargetRow]:
+    return store.news(jid, 0, 10).moved
+
+
 def test_moved_targets_are_those_of_which_no_return_tells(store: Store) -> None:
     publish(store, job(1), job(2), job(3, batch=Batch(1)))
-    assert store.moved_targets(job(1).jid) == store.moved_targets(job(3).jid) == []
+    assert moved(store, job(1).jid) == moved(store, job(3).jid) == []
     move(store, job(1), WEB2, TargetState.REFUSED, "why")
     commit(store, ret(job(1), WEB1))
     move(store, job(2), WEB1, TargetState.RUNNING)
-    assert [(row.id, row.state, row.reason) for row in store.moved_targets(job(1).jid)] == [
-        (WEB2, TargetState.REFUSED, "why")
-    ]
-    assert [row.id for row in store.moved_targets(job(2).jid)] == [WEB1]
+    assert [(row.id, row.state, row.reason) for row in moved(store, job(1).jid)] == [(WEB2, TargetState.REFUSED, "why")]
+    assert [row.id for row in moved(store, job(2).jid)] == [WEB1]
+
+
+def test_news_have_the_returns_after_the_cursor_and_say_whether_these_are_all(store: Store) -> None:
+    publish(store, job(1))
+    commit(store, ret(job(1), WEB1, body=b"x" * 10), ret(job(1), WEB2, body=b"y" * 10))
+    first, second = store.returns(job(1).jid)
+    for after, limit, size, told, is_whole in [
+        (0, 3, 21, [first, second], True),
+        (0, 2, 21, [first, second], False),
+        (0, 1, 21, [first], False),
+        (0, 3, 20, [first, second], False),
+        (0, 3, 10, [first], False),
+        (first.seq, 3, 21, [second], True),
+        (second.seq, 3, 21, [], True),
+    ]:
+        news = store.news(job(1).jid, after, limit, size)
+        assert (news.returns, news.is_whole) == (told, is_whole)
+
+
+def test_news_name_the_targets_that_ended_otherwise(store: Store) -> None:
+    publish(store, job(1))
+    move(store, job(1), WEB1, TargetState.RUNNING)
+    move(store, job(1), WEB2, TargetState.REFUSED)
+    assert store.news(job(1).jid, 0, 10).ended == {WEB2}
+    assert store.news(job(9).jid, 0, 10) == JobNews([], frozenset(), [], is_whole=True)
 
 
 @pytest.mark.parametrize("state", TargetState)

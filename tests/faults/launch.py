@@ -208,8 +208,8 @@ def _trace_minion(trace: str, minion: str) -> None:
         note(trace, "received", jid=parcel.jid, minion=minion)
         received(jobs, parcel)
 
-    def spooled(spool: DiskSpool, jid: str, result: Any) -> bool:
-        is_new = write(spool, jid, result)
+    def spooled(spool: DiskSpool, jid: str, result: Any, **how: Any) -> bool:
+        is_new = write(spool, jid, result, **how)
         if is_new:
             note(trace, "spooled", jid=jid, minion=minion, digest=digest_of(result.body))
         return is_new

@@ -30,6 +30,7 @@ from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
 IDS = [MinionId("web1"), MinionId("web10"), MinionId("db1")]
 JIDS = [jid_at(1_800_000_000_000_000 + n) for n in range(4)]
 SRNS = ["dummy:a", "dummy:b", "ssh:a", "ssh:web1"]
+NEWS = [(0, 100, 1 << 20), (3, 100, 2), (0, 1, 1 << 20)]
 PARTS = [part_id(jid, number) for jid in JIDS for number in range(3)]
 TOKEN = "k3f9aaaa"
 DIGESTS = ["", "d1", "d2"]
@@ -190,7 +191,7 @@ def everything(store: Any) -> dict[str, Any]:
         "jobs": [store.job(jid) for jid in JIDS],
         "requests": [store.job_of_request(RequestId(f"{n:032x}"), n % 2) for n in range(6)],
         "targets": [store.targets(jid) for jid in JIDS],
-        "moved": [store.moved_targets(jid) for jid in JIDS],
+        "news": [store.news(jid, after, limit, size) for jid in JIDS for after, limit, size in NEWS],
         "in a state": [store.targets_in(jid, state) for jid in JIDS for state in TargetState],
         "returns": [store.returns(jid) for jid in JIDS],
         "later returns": [store.returns(jid, after=3, limit=2) for jid in JIDS],

@@ -70,6 +70,10 @@ class SimSpool(DiskSpool):
             self._owner.note("spooled", jid=jid, digest=result.body.hex()[:64])
         return kept
 
+    def remove(self, jid: str) -> None:
+        super().remove(jid)
+        self._owner.unsynced.pop(jid, None)
+
     def _promote(self, jid: str) -> None:
         super()._promote(jid)
         self._owner.synced.append(jid)

@@ -310,7 +310,8 @@ def _kill_minion_process(story: Story) -> None:
 
 
 def _minion_power(story: Story) -> None:
-    minion = story.minion()
+    # One that has something to lose, if there is any.
+    minion = next((one for one in story.fleet.minions.values() if one.unsynced), story.minion())
     story.note("power", minion.name)
     minion.power_off(story.random.choice((0.5, 5.0, 60.0)))
 

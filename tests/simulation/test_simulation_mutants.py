@@ -14,7 +14,7 @@ from saltlite.master.processes.mworker import MWorker
 from saltlite.master.protocol.session_manager import SessionManager
 from saltlite.master.store.ports import ReturnCommit, Stored
 from saltlite.minion.jobs.journal import DiskJournal
-from saltlite.minion.jobs.results import DelayedSync, ResultQueue
+from saltlite.minion.jobs.results import ResultQueue
 from saltlite.minion.protocol.effects import JobEntry
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.protocol.resend import PartSegments
@@ -70,11 +70,6 @@ def test_a_result_that_is_forgotten_when_it_is_offered_is_lost(monkeypatch: pyte
         return entry
 
     monkeypatch.setattr(ResultQueue, "_read", reads_once)
-    assert found("G6")
-
-
-def test_a_result_that_is_never_synced_is_lost_with_the_power(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DelayedSync, "later", lambda self, jid: None)
     assert found("G6")
 
 

@@ -379,7 +379,9 @@ def test_a_follower_is_told_which_minion_a_resource_belongs_to(office: Office) -
     office.segment(WEB1, segment_id(part_id(jid, 1), 0), answered(A))
     office.says(WEB1, ret(jid), body=b"\xc3")
     assert answer.follow is not None
-    news = JobFollower(office.master, cast("Any", answer.follow)).news()
+    follower = JobFollower(office.master, cast("Any", answer.follow))
+    assert follower.news() is None, "nothing has become of a job that was committed a moment ago"
+    news = follower.news()
     assert news is not None
     assert news["end"]
     assert {one["id"]: one.get("minion") for one in news["returns"]} == {A: "web1", "web1": None}

@@ -17,7 +17,7 @@ from saltlite.errors import DamagedError, ProtocolError, RefusedError, SaltliteE
 from saltlite.master.handlers.delivery import CANCELS_MAX
 from saltlite.master.handlers.targets import target_fields
 from saltlite.master.processes.context import Answer, Follow, Master
-from saltlite.master.store.ports import RETURNS_SIZE, TargetRow
+from saltlite.master.store.ports import TargetRow
 from saltlite.model.events import tag_job_kill
 from saltlite.model.ids import (
     Jid,
@@ -271,11 +271,18 @@ def handle_follow(master: Master, principal: Principal, request: Mapping[str, An
         "fun": job.fun,
         "tgt": job.target.expression,
     }
-    return Answer(fields, follow=Follow(jid, request["after"], request.get("once", False)))
+    return Answer(fields, follow=Follow(jid, request["after"], request.get("once", False), job))
+
+
+RECOUNT_S = 5.0
+"""How often a stream without news counts the open targets in the store: a job that was pruned has none."""
 
 
 class JobFollower:
-    """The states and returns of one job for one client, from its cursor on."""
+    """The states and returns of one job for one client, from its cursor on.
+
+    It knows which targets are open from what it has told, so that targets are not counted again for each message.
+    """
 
     def __init__(self, master: Master, follow: Follow) -> None:
         self._master = master
@@ -283,27 +290,34 @@ class JobFollower:
         self._after = follow.after
         self._once = follow.once
         self._sent: dict[TargetId, TargetState] = {}
-        self._planned: set[TargetId] | None = None
+        job = follow.job
+        self._is_new = follow.is_new and job is not None and job.batch is None
+        self._planned: set[TargetId] | None = None if job is None or job.batch is not None else set()
         """Targets that the client knows as planned; None before the first look."""
         self._managing: dict[TargetId, MinionId] | None = None
         """Resource -> managing minion; None before the first return."""
+        self._open: set[TargetId] | None = None
+        """Targets that are not terminal, as far as was read; None before the first look."""
+        if job is not None:
+            self._managing = {srn: owner for owner, srns in job.resources.items() for srn in srns}
+            # From a later cursor on, some may have ended before it.
+            self._open = {*job.minions, *self._managing} if follow.after == 0 else None
+        self._counted_at = master.clock.monotonic()
 
-    def _moved(self) -> list[TargetRow]:
-        """Targets whose state has changed since the last message.
+    def _planned_rows(self) -> list[TargetRow]:
+        """Targets that are planned, or that were and are queued now.
 
         Planned targets are read once, because none becomes planned later; afterwards it is enough to read the few that
         are queued.
         """
         store = self._master.store
-        rows: list[TargetRow] = []
         if self._planned is None:
             rows = store.targets_in(self.jid, TargetState.PLANNED)
             self._planned = {row.id for row in rows}
-        elif self._planned:
-            rows = [row for row in store.targets_in(self.jid, TargetState.QUEUED) if row.id in self._planned]
-        # Read last, so that the newest state of a target comes last.
-        moved = [*rows, *store.moved_targets(self.jid)]
-        return [row for row in moved if self._sent.get(row.id) is not row.state]
+            return rows
+        if not self._planned:
+            return []
+        return [row for row in store.targets_in(self.jid, TargetState.QUEUED) if row.id in self._planned]
 
     def _note(self, rows: list[TargetRow]) -> None:
         self._sent.update((row.id, row.state) for row in rows)
@@ -325,19 +339,35 @@ class JobFollower:
         }
         return {**row, "minion": self._managing[ret.id]} if ret.id in self._managing else row
 
+    def _recount(self) -> None:
+        now = self._master.clock.monotonic()
+        if now - self._counted_at >= RECOUNT_S:
+            self._counted_at = now
+            if not self._master.store.open_targets(self.jid):
+                self._open = set()
+
     def news(self) -> dict[str, Any] | None:
         """The next message of the stream; None if nothing is new.
 
         The last message has `end`, or with `once` `so_far`.
         """
+        if self._is_new:
+            self._is_new = False
+            return None
         store = self._master.store
         # Read before the returns: so the return of each target that has ended is among them.
-        still_open = store.open_targets(self.jid)
-        moved = self._moved()
-        returns = store.returns(self.jid, self._after, PAGE)
-        whole = len(returns) < PAGE and sum(len(ret.body) for ret in returns) < RETURNS_SIZE
-        end = not still_open and whole
+        if self._open is None:
+            self._open = {row.id for row in store.targets(self.jid) if row.state not in TERMINAL}
+        planned = self._planned_rows()
+        news = store.news(self.jid, self._after, PAGE)
+        returns, whole = news.returns, news.is_whole
+        # In this order, so that the newest state of a target comes last.
+        moved = [row for row in [*planned, *news.moved] if self._sent.get(row.id) is not row.state]
+        self._open.difference_update(news.ended, [ret.id for ret in returns])
         so_far = self._once and whole
+        if not returns and not moved and not so_far:
+            self._recount()
+        end = not self._open and whole
         if not returns and not moved and not end and not so_far:
             return None
         self._note(moved)

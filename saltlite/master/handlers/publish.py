@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from saltlite.auth.acl import OPTIONS_ALONE, Action, Call, Principal, authorize
-from saltlite.errors import NoTargetError, RefusedError, UsageError
+from saltlite.errors import NoTargetError, RefusedError, SaltliteError, UsageError
 from saltlite.master.handlers.delivery import LASTS_MAX_MS, batch_of, release, send
 from saltlite.master.handlers.functions import (
     FunctionSupport,
@@ -130,17 +130,25 @@ def handle_publish(master: Master, principal: Principal, fields: Mapping[str, An
     question is answered as `question` alone, with the fields of `handle_describe`; then nothing was published.
     """
     request = PublishRequest.parse(fields, master.config.deliver_s)
-    published = master.store.job_of_request(request.request_id, principal.uid)
-    if published is not None:
-        return _replayed(master, principal, request, published)
+    try:
+        return _published(master, principal, request)
+    except SaltliteError:
+        # The target may have changed since the same request made its job (G2).
+        made = master.store.job_of_request(request.request_id, principal.uid)
+        if made is None:
+            raise
+        return _replayed(master, principal, request, made)
 
+
+def _published(master: Master, principal: Principal, request: PublishRequest) -> Answer:
     typed = request.consent is None or not request.untyped
     supported = _resolve(master, principal, request.target, request.actions(master.budget, typed=typed))
     known = FunctionSupport(supported.selection, master)
     if request.consent is not None:
         question = _question(master, request, supported.selection, known)
         if question is not None:
-            return Answer({"question": question})
+            made = master.store.job_of_request(request.request_id, principal.uid)
+            return Answer({"question": question}) if made is None else _replayed(master, principal, request, made)
         if not typed:
             _authorise_on(master, principal, request.actions(master.budget, typed=True), supported.selection)
 
@@ -153,7 +161,8 @@ def handle_publish(master: Master, principal: Principal, fields: Mapping[str, An
     job, due = committed
     send(job, due, master.link, master.proofs)
     unknown = unknown_names(master, principal, job, selection.unknown)
-    answer = _answer(master, request, job.jid, job, unknown, outputter_for(request.functions, known))
+    outputter = outputter_for(request.functions, known)
+    answer = _answer(master, request, job.jid, job, unknown, outputter, is_new=True)
     answer.fields["skipped"] = [{"type": one.type, "fun": one.fun, "count": one.count} for one in supported.skipped]
     return replace(answer, committed=True)
 
@@ -282,13 +291,13 @@ def _commit(
 ) -> tuple[Job, Collection[TargetId]] | Jid:
     """Store the job; returns it with the targets that are sent it now, or the jid of the job of the same request."""
     batch = batch_of(request.batch, len(selection.minions) + len(selection.resources))
-    if batch is None:
-        _refuse_crowded(selection, master.store)
     loses_arguments = not master.config.keep_job_args or holds_secrets(request.calls, request.execution.options)
     with master.store.write() as store:
         published = store.job_of_request(request.request_id, principal.uid)
         if published is not None:
             return published
+        if batch is None:
+            _refuse_crowded(selection, store)
         master.refuse_when_full()
         selection = still_accepted(selection, store)
         _refuse_no_targets(master, principal, request, selection, store)
@@ -316,10 +325,7 @@ def _refuse_no_targets(
 
 
 def _refuse_crowded(selection: Selection, store: StoreReader) -> None:
-    """Raises RefusedError if the maximum number of jobs already waits for one of these minions.
-
-    This is checked before the commit, so jobs published at the same moment can exceed the limit by their number.
-    """
+    """Raises RefusedError if the maximum number of jobs already waits for one of these minions."""
     crowded = store.crowded(sorted({*selection.minions, *selection.resources.values()}), JOBS_QUEUED_PER_MINION)
     if crowded:
         others = f" (and for {len(crowded) - 1} more of the targets)" if len(crowded) > 1 else ""
@@ -393,7 +399,14 @@ def _replayed(master: Master, principal: Principal, request: PublishRequest, jid
 
 
 def _answer(
-    master: Master, request: PublishRequest, jid: Jid, job: Job | None, unknown: Mapping[str, str], outputter: str
+    master: Master,
+    request: PublishRequest,
+    jid: Jid,
+    job: Job | None,
+    unknown: Mapping[str, str],
+    outputter: str,
+    *,
+    is_new: bool = False,
 ) -> Answer:
     fields = {
         "jid": jid,
@@ -405,4 +418,4 @@ def _answer(
     }
     if request.consent is not None:
         fields["outputter"] = outputter
-    return Answer(fields, follow=Follow(jid, 0) if request.follow else None)
+    return Answer(fields, follow=Follow(jid, 0, job=job, is_new=is_new) if request.follow else None)

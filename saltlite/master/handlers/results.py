@@ -203,6 +203,8 @@ class Settled:
 
     acknowledge: list[tuple[str, list[str]]]
     moved: frozenset[Jid]
+    batches: frozenset[Jid] = frozenset()
+    """Those of these jobs that may be in batches, which go on now."""
     rejected: int = 0
     """Results that were not stored, because they were not assigned to their minion (G8)."""
 
@@ -233,10 +235,13 @@ def store_reports(master: Master, reported: Sequence[Reported], transient: Trans
                 state = TargetState(message["state"])
                 final += _noted(transient, PartRow(message["jid"], item.id, state, message["reason"], now))
     moved: set[Jid] = set()
+    batches: set[Jid] = set()
     if results or final or functions:
         with master.store.write() as store:
             moved = results.put(store)
-            moved.update(jid for jid, _target in store.set_parts(final))
+            ended = {jid for jid, _target in store.set_parts(final)}
+            moved |= ended
+            batches = store.batches_returned | ended
             for minion, known in functions.items():
                 _put_functions(store, minion, known)
     for minion, refused in results.to_report:
@@ -245,7 +250,7 @@ def store_reports(master: Master, reported: Sequence[Reported], transient: Trans
     for minion, digests in announced.items():
         compare = partial(handle_digests, master, minion, digests)
         _afterwards(compare, f"the digests of {minion} cannot be compared for now")
-    return Settled(results.acknowledge, frozenset(moved), results.rejected)
+    return Settled(results.acknowledge, frozenset(moved), frozenset(batches), results.rejected)
 
 
 def _afterwards(work: Callable[[], object], failure: str) -> None:

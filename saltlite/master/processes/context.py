@@ -241,7 +241,7 @@ class Master:
         Returns of running jobs are still stored: they must not be lost.
         """
         limit = self.config.store_max
-        if limit and self.store.size() >= limit:
+        if limit and self.store.is_full(limit):
             raise StoreError(
                 f"the store is full: it has reached store_max ({limit // MIB} MiB). Jobs that have ended make room in "
                 "a few seconds, others after `saltlite job kill JID` (`saltlite job list --state open` has them); "
@@ -286,6 +286,10 @@ class Follow:
     jid: Jid
     after: int
     once: bool = False
+    job: Job | None = None
+    """The job, if it is at hand."""
+    is_new: bool = False
+    """It was committed a moment ago: nothing has become of it, and a wake-up comes with what does."""
 
 
 @dataclass(frozen=True, slots=True)

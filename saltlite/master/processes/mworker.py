@@ -11,7 +11,7 @@ import functools
 import logging
 import socket
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from saltlite.auth.acl import Principal
@@ -131,7 +131,7 @@ def settle(master: Master, reported: Sequence[Reported], transient: TransientSta
         return _batch(master, reported, transient, marks)
     kept = [item for item in reported if not _is_refused(item, marks)]
     settled = _batch(master, kept, transient, marks) if kept else Settled([], moved=frozenset())
-    return Settled(settled.acknowledge, settled.moved, settled.rejected + len(reported) - len(kept))
+    return replace(settled, rejected=settled.rejected + len(reported) - len(kept))
 
 
 def _batch(master: Master, reported: Sequence[Reported], transient: TransientStates, marks: Marks) -> Settled:
@@ -176,6 +176,7 @@ def _together(every: Iterable[Settled]) -> Settled:
     return Settled(
         [pair for settled in found for pair in settled.acknowledge],
         moved=frozenset(jid for settled in found for jid in settled.moved),
+        batches=frozenset(jid for settled in found for jid in settled.batches),
         rejected=sum(settled.rejected for settled in found),
     )
 
@@ -362,7 +363,8 @@ class MWorker:
                 self._link.uncommitted(number)
             return
         if settled.moved:
-            self._logged(lambda: self._release(settled.moved))
+            if settled.batches:
+                self._logged(lambda: self._release(settled.batches))
             self._committed()
         # Last, because clients wait for their streams, and nothing waits for an acknowledgement.
         for number in numbers[:-1]:

@@ -177,6 +177,30 @@ class PendingKey:
     changed_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    """What a store takes on its disk, in bytes."""
+
+    file: int
+    log: int
+    """Of the log beside the file."""
+    free: int
+    """Inside the file, for later rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobNews:
+    """States and returns of a job, read at one moment."""
+
+    moved: list[TargetRow]
+    """Targets whose state is not PLANNED, QUEUED or RETURNED, sorted by id."""
+    ended: frozenset[TargetId]
+    """Those of them that are terminal, unreadable ones too."""
+    returns: list[Return]
+    is_whole: bool
+    """Whether these are all returns after the cursor."""
+
+
 class StoreReader(Protocol):
     """Queries. Each sees the last committed state; inside `write()` all see one state."""
 
@@ -262,8 +286,8 @@ class StoreReader(Protocol):
         """How many targets of the job are not terminal."""
         ...
 
-    def moved_targets(self, jid: Jid) -> list[TargetRow]:
-        """Targets whose state is not PLANNED, QUEUED or RETURNED."""
+    def news(self, jid: Jid, after: int, limit: int, size: int = RETURNS_SIZE) -> JobNews:
+        """What a client is told of a job: returns as `returns` gives them, and the targets that moved otherwise."""
         ...
 
     def targets_in(self, jid: Jid, state: TargetState) -> list[TargetRow]:
@@ -359,6 +383,9 @@ class StoreReader(Protocol):
 
 class StoreWriter(StoreReader, Protocol):
     """Changes inside one `write()` transaction."""
+
+    batches_returned: set[Jid]
+    """Jobs in batches of which `put_returns` has stored returns."""
 
     def put_key(self, record: KeyRecord) -> None:
         """Insert or replace the row of that fingerprint. A second accepted key for one id is a StoreError."""
@@ -476,6 +503,12 @@ class Store(StoreReader, Protocol):
         Raises StoreError when it cannot be committed; then nothing of it was kept.
         """
         ...
+
+    def is_full(self, limit: int) -> bool:
+        """Whether `size()` has reached `limit`; cheap while it has not."""
+        ...
+
+    def disk_usage(self) -> DiskUsage: ...
 
     def empty_log(self) -> bool:
         """Overwrite former contents in a log beside the file; False if a reader prevented it: try again later."""

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from saltlite.errors import StoreError
-from saltlite.master.store.ports import StoreWriter
+from saltlite.master.store.ports import DiskUsage, StoreWriter
 from saltlite.master.store.sqlite.connection import READ_CACHE_KIB, SqliteConnection, Transaction, explain
-from saltlite.master.store.sqlite.reader import SqliteReader
+from saltlite.master.store.sqlite.reader import AcceptedIds, SqliteReader
 from saltlite.master.store.sqlite.schema import prepare
 from saltlite.master.store.sqlite.writer import SqliteWriter
 
@@ -35,6 +35,7 @@ class SqliteStore(SqliteReader):
 
     def __init__(self, path: str) -> None:
         self._lock = _WriteLock(f"{path}.lock")
+        self._path = path
         self._writing = False
         opened: list[SqliteConnection] = []
         try:
@@ -54,7 +55,7 @@ class SqliteStore(SqliteReader):
             self._lock.close()
             raise
         self._write_side, self._read_side = opened
-        super().__init__(self._read_side)
+        super().__init__(self._read_side, AcceptedIds())
 
     @contextmanager
     def write(self) -> Iterator[StoreWriter]:
@@ -68,7 +69,7 @@ class SqliteStore(SqliteReader):
             self._write_side.run("BEGIN IMMEDIATE")
             transaction = Transaction(self._write_side)
             try:
-                yield SqliteWriter(transaction)
+                yield SqliteWriter(transaction, self._accepted)
                 transaction.commit()
             finally:
                 transaction.end()
@@ -77,6 +78,14 @@ class SqliteStore(SqliteReader):
             # A forked copy shares the lock with its parent, who is still writing.
             if self._write_side.mine():
                 self._lock.release()
+
+    def is_full(self, limit: int) -> bool:
+        # No statement in the usual case: the pages in use are in the file or in its log.
+        return sum(map(_bytes_of, (self._path, f"{self._path}-wal"))) >= limit and self.size() >= limit
+
+    def disk_usage(self) -> DiskUsage:
+        file, log = map(_bytes_of, (self._path, f"{self._path}-wal"))
+        return DiskUsage(file, log, free=file - min(file, self.size()))
 
     def empty_log(self) -> bool:
         self._write_side.check()
@@ -119,6 +128,15 @@ class _WriteLock:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _bytes_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise explain(error, path) from error
 
 
 def _create_private(path: str) -> None:

@@ -34,6 +34,8 @@ UNDECODED = "Could not decode to UTF-8"
 """The error of the sqlite3 module for damaged text."""
 
 Values = Sequence[str | bytes | int | float]
+Until = Callable[[Any], bool]
+"""Whether a row is the last one that is wanted. It is called once for each row."""
 
 
 def columns(record: type, *without: str) -> tuple[str, ...]:
@@ -71,13 +73,27 @@ _SETTINGS = (
 _FAULTS = (sqlite3.Error, OverflowError, UnicodeError)
 
 
+class _Forks:
+    """How often this process is a fork of the one that loaded this module; asking for the pid would be a system call
+    for each statement."""
+
+    count = 0
+
+
+def _forked() -> None:
+    _Forks.count += 1
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 class SqliteConnection:
     """Runs statements; methods raise only StoreError. A forked copy refuses to work, because SQLite's locks do not
     survive a fork."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._pid = os.getpid()
+        self._forks = _Forks.count
         self._closed = False
         try:
             self._sqlite = sqlite3.connect(path, isolation_level=None)
@@ -92,7 +108,7 @@ class SqliteConnection:
 
     def mine(self) -> bool:
         """Whether this process opened the connection."""
-        return os.getpid() == self._pid
+        return _Forks.count == self._forks
 
     def check(self) -> None:
         """Raises StoreError when it was closed, and in a process that did not open it."""
@@ -101,11 +117,12 @@ class SqliteConnection:
         if not self.mine():
             raise StoreError(f"the store {self.path} was opened before a fork; open it again in this process")
 
-    def rows(self, sql: str, values: Values = ()) -> list[Any]:
-        """All rows of a query. Damaged text has U+FFFD where it is not UTF-8."""
+    def rows(self, sql: str, values: Values = (), *, until: Until | None = None) -> list[Any]:
+        """All rows of a query, or those up to the first one for which `until` is true. Damaged text has U+FFFD where it
+        is not UTF-8."""
         self.check()
         try:
-            return self._sqlite.execute(sql, values).fetchall()
+            return _fetched(self._sqlite.execute(sql, values), until)
         except sqlite3.OperationalError as error:
             if UNDECODED not in str(error):
                 raise explain(error, self.path) from error
@@ -114,7 +131,7 @@ class SqliteConnection:
         # A damaged text must not hide other rows. Decoding in Python is slower, so it is not the default.
         self._sqlite.text_factory = lambda text: text.decode("utf-8", "replace")
         try:
-            return self._sqlite.execute(sql, values).fetchall()
+            return _fetched(self._sqlite.execute(sql, values), until)
         except _FAULTS as error:
             raise explain(error, self.path) from error
         finally:
@@ -158,6 +175,18 @@ class SqliteConnection:
             raise explain(error, self.path) from error
 
 
+def _fetched(cursor: sqlite3.Cursor, until: Until | None) -> list[Any]:
+    if until is None:
+        return cursor.fetchall()
+    found = []
+    for row in cursor:
+        found.append(row)
+        if until(row):
+            break
+    cursor.close()
+    return found
+
+
 def explain(error: Exception, path: str) -> StoreError:
     """The StoreError for an error of SQLite or the file system."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -192,11 +221,11 @@ class Transaction:
         if not self._open:
             raise StoreError("this transaction of the store is over; use store.write() for another")
 
-    def rows(self, sql: str, values: Values = ()) -> list[Any]:
+    def rows(self, sql: str, values: Values = (), *, until: Until | None = None) -> list[Any]:
         """As Connection.rows."""
         self._check()
         try:
-            return self._connection.rows(sql, values)
+            return self._connection.rows(sql, values, until=until)
         except StoreError as error:
             self._failure = error
             raise

@@ -14,8 +14,10 @@ from saltlite.master.store.ports import (
     OPEN_JOBS_SIZE,
     RANK,
     RETURNS_SIZE,
+    TERMINAL_RANK,
     BatchJob,
     FunctionSet,
+    JobNews,
     MinionRow,
     OpenJob,
     PendingKey,
@@ -28,6 +30,7 @@ from saltlite.master.store.ports import (
 )
 from saltlite.master.store.sqlite.connection import (
     Transaction,
+    Until,
     Values,
     columns,
     insert,
@@ -112,7 +115,7 @@ _CANCELLED = (
 class Queries(Protocol):
     """What a reader runs its statements on: a connection, or one transaction of it."""
 
-    def rows(self, sql: str, values: Values = ()) -> list[Any]: ...
+    def rows(self, sql: str, values: Values = (), *, until: Until | None = None) -> list[Any]: ...
 
     def value(self, sql: str, values: Values = ()) -> Any: ...
 
@@ -546,7 +549,22 @@ _RETURNS = (
     "SELECT jid, target, state, retcode, body, started_at, duration_ms, reason, seq FROM returns"
     " WHERE jid = ? AND seq > ? ORDER BY seq LIMIT ?"
 )
-_RETURN_SIZES = "SELECT length(body) FROM returns WHERE jid = ? AND seq > ? ORDER BY seq LIMIT ?"
+# The returns are last, so that reading can end at the size of a page. What precedes them has no body and no seq.
+_NEWS = (
+    "SELECT jid, target, state, rank, NULL, changed_at, 0, reason, 0"  # noqa: S608 - constants of this file
+    " FROM job_targets INDEXED BY job_targets_moved WHERE jid = ? AND rank > 0 AND state <> 'returned'"
+    " UNION ALL SELECT * FROM (" + _RETURNS + ")"
+)
+# One text for both, so that the ids are those of that version.
+_ACCEPTED = (
+    "SELECT accepted_version, (SELECT json_group_array(id) FROM keys INDEXED BY keys_holder WHERE state = 'accepted')"
+    " FROM store"
+)
+_ACCEPTED_VERSION = "SELECT accepted_version FROM store"
+_SIZE = (
+    "SELECT page_count * page_size, freelist_count * page_size"
+    " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+)
 _REDUCIBLE = (
     "SELECT a.jid, j.body FROM job_arguments AS a CROSS JOIN jobs AS j ON j.jid = a.jid"
     " WHERE NOT EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = a.jid AND t.rank < 9) ORDER BY a.jid LIMIT ?"
@@ -567,9 +585,22 @@ _DIGESTS = (
 )
 
 
+class AcceptedIds:
+    """The ids of accepted keys as they were last read, with their version. As one text, because ten thousand ids take
+    half the time that as many rows do; and remembered, because each publish asks for them."""
+
+    def __init__(self) -> None:
+        self.version = -1
+        self.ids: list[MinionId] = []
+
+
 # PartReader is first: its constructor is the one that sets up all there is.
 class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
     """`saltlite.master.store.ports.StoreReader` over SQLite. Raises StoreError when the file cannot be read."""
+
+    def __init__(self, queries: Queries, accepted: AcceptedIds) -> None:
+        super().__init__(queries)
+        self._accepted = accepted
 
     def store_id(self) -> str:
         return str(self._queries.value("SELECT id FROM store"))
@@ -588,9 +619,14 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         return _key_record(rows[0]) if rows else None
 
     def accepted_ids(self) -> list[MinionId]:
-        # As one text: ten thousand ids take half the time that as many rows do. Each publish asks for them.
-        sql = "SELECT json_group_array(id) FROM keys INDEXED BY keys_holder WHERE state = 'accepted'"
-        return sorted(json.loads(self._queries.value(sql)))
+        known = self._accepted
+        if known.version != self._queries.value(_ACCEPTED_VERSION):
+            known.version, known.ids = self._read_accepted()
+        return list(known.ids)
+
+    def _read_accepted(self) -> tuple[int, list[MinionId]]:
+        ((version, ids),) = self._queries.rows(_ACCEPTED)
+        return version, sorted(json.loads(ids))
 
     def count_keys(self, state: KeyState) -> int:
         return int(self._queries.value("SELECT count(*) FROM keys WHERE state = ?", (state,)))
@@ -629,13 +665,25 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         sql = "SELECT count(*) FROM job_targets WHERE jid = ? AND rank < 9"
         return int(self._queries.value(sql, (jid,)))
 
-    def moved_targets(self, jid: Jid) -> list[TargetRow]:
-        sql = (
-            "SELECT target, state, reason, changed_at FROM job_targets"
-            " WHERE jid = ? AND rank > 0 AND state <> 'returned' ORDER BY target"
+    def news(self, jid: Jid, after: int, limit: int, size: int = RETURNS_SIZE) -> JobNews:
+        total = 0
+
+        def is_last(row: tuple[Any, ...]) -> bool:
+            nonlocal total
+            total += len(row[4]) if isinstance(row[4], bytes) else 0
+            return total >= size
+
+        rows = self._queries.rows(_NEWS, (jid, jid, after, limit), until=is_last)
+        moved = [row for row in rows if not row[8]]
+        returns = [_return(row) for row in rows if row[8]]
+        return JobNews(
+            moved=readable(
+                sorted(moved, key=lambda row: str(row[1])), _moved_row, lambda row: f"target {row[1]} of job {jid}"
+            ),
+            ended=frozenset(str(row[1]) for row in moved if row[3] == TERMINAL_RANK),
+            returns=returns,
+            is_whole=len(returns) < limit and total < size,
         )
-        rows = self._queries.rows(sql, (jid,))
-        return readable(rows, _target_row, lambda row: f"target {row[0]} of job {jid}")
 
     def targets_in(self, jid: Jid, state: TargetState) -> list[TargetRow]:
         sql = (
@@ -646,15 +694,14 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         return [TargetRow(target, state, reason, at) for target, reason, at in rows]
 
     def returns(self, jid: Jid, after: int = 0, limit: int = 1000, size: int = RETURNS_SIZE) -> list[Return]:
-        count, total = 0, 0
-        # The length of a body is known without reading it.
-        for (length,) in self._queries.rows(_RETURN_SIZES, (jid, after, limit)):
-            count, total = count + 1, total + (length or 0)
-            if total >= size:
-                break
-        if not count:
-            return []
-        return [_return(row) for row in self._queries.rows(_RETURNS, (jid, after, count))]
+        total = 0
+
+        def is_last(row: tuple[Any, ...]) -> bool:
+            nonlocal total
+            total += len(row[4]) if isinstance(row[4], bytes) else 0
+            return total >= size
+
+        return [_return(row) for row in self._queries.rows(_RETURNS, (jid, after, limit), until=is_last)]
 
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
         sql = "SELECT tag, data, at, seq FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
@@ -672,8 +719,8 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         return self.last_seq() if found is None else int(found) - 1
 
     def size(self) -> int:
-        pages = self._queries.value("PRAGMA page_count") - self._queries.value("PRAGMA freelist_count")
-        return int(pages * self._queries.value("PRAGMA page_size"))
+        whole, free = self._queries.rows(_SIZE)[0]
+        return int(whole - free)
 
     def expire_due(self, now: float) -> bool:
         return bool(self._queries.value(f"SELECT EXISTS ({UNDELIVERED})", (now,)))
@@ -699,6 +746,11 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
 
 def _target_row(row: tuple[Any, ...]) -> TargetRow:
     target, state, reason, at = row
+    return TargetRow(target, TargetState(state), reason, at)
+
+
+def _moved_row(row: tuple[Any, ...]) -> TargetRow:
+    _jid, target, state, _rank, _body, at, _duration, reason, _seq = row
     return TargetRow(target, TargetState(state), reason, at)
 
 

@@ -10,6 +10,7 @@
     keys         one row a fingerprint; at most one accepted an id
     minions      the last session of each id
     functions    what each digest of a function set stands for
+    store        one row: the id of the store, the number of the last change of a key, the version of the accepted ids
     job_arguments  jobs whose bodies are to be reduced when they have ended
     auth_tokens  logins: one row a token, which itself is not in it
 
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 APPLICATION_ID = 0x534C5453
 """`SLTS` in the file header: how a saltlite store is told from any other SQLite file."""
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 _TOKENS_PROVE_SINCE = 5
 """In this format the store keeps the public key of a join token; in earlier ones the hash of its secret."""
 
@@ -57,6 +58,11 @@ _TARGET_INDEXES = (
     # Holds what went wrong, which is little. A query has to say `outcome > 1` for SQLite to take it.
     "CREATE INDEX job_targets_bad ON job_targets (outcome, jid, minion) WHERE outcome > 1",
 )
+# Holds what a client is told besides returns: jobs that run, and ends without a return. A query has to say both
+# conditions for SQLite to take it.
+_TARGETS_MOVED = "CREATE INDEX job_targets_moved ON job_targets (jid, target) WHERE rank > 0 AND state <> 'returned'"
+# Grows with each change of the set of accepted keys, so that a reader knows whether the ids that it remembers hold.
+_ACCEPTED_VERSION = "ALTER TABLE store ADD COLUMN accepted_version INTEGER NOT NULL DEFAULT 0"
 
 _FUNCTIONS = """CREATE TABLE functions (
         digest TEXT NOT NULL PRIMARY KEY, whole INTEGER NOT NULL, texts BLOB NOT NULL)"""
@@ -77,6 +83,7 @@ _JOB_ARGUMENTS = "CREATE TABLE job_arguments (jid TEXT NOT NULL PRIMARY KEY) WIT
 
 _SCHEMA = (
     "CREATE TABLE store (id TEXT NOT NULL, epoch INTEGER NOT NULL)",
+    _ACCEPTED_VERSION,
     """CREATE TABLE keys (
         fingerprint TEXT NOT NULL PRIMARY KEY, id TEXT NOT NULL, public BLOB NOT NULL, state TEXT NOT NULL,
         address TEXT NOT NULL, first_seen REAL NOT NULL, changed_at REAL NOT NULL, epoch INTEGER NOT NULL,
@@ -101,6 +108,7 @@ _SCHEMA = (
     _JOBS_LISTING,
     _TARGETS,
     *_TARGET_INDEXES,
+    _TARGETS_MOVED,
     """CREATE TABLE returns (
         seq INTEGER PRIMARY KEY, jid TEXT NOT NULL, target TEXT NOT NULL, state TEXT NOT NULL,
         retcode INTEGER NOT NULL, started_at REAL NOT NULL, duration_ms INTEGER NOT NULL,
@@ -158,6 +166,7 @@ _STEPS: dict[int, tuple[str, ...]] = {
     4: ("DROP TABLE tokens", _JOIN_TOKENS),
     # Every job is looked at once: what they were called with was never taken away before.
     5: (_JOB_ARGUMENTS, "INSERT INTO job_arguments SELECT jid FROM jobs"),
+    6: (_TARGETS_MOVED, _ACCEPTED_VERSION),
 }
 """What makes a file of format N one of format N + 1; all steps of one opening are one transaction."""
 

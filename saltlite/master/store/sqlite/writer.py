@@ -6,6 +6,7 @@ written: checks need no constraint errors, and sequence numbers can be counted i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -43,10 +44,11 @@ from saltlite.master.store.sqlite.reader import (
     OUTCOME_CODE,
     TOKEN_COLUMNS,
     UNDELIVERED,
+    AcceptedIds,
     SqliteReader,
     pack_targets,
 )
-from saltlite.model.ids import Jid, MinionId, TargetId
+from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
 from saltlite.model.job import Job, Return, TargetOutcome, TargetState, outcome_of, outcome_of_return, split_part
 from saltlite.model.keys import AuthToken, Fingerprint, KeyRecord, KeyState
 
@@ -88,10 +90,25 @@ _MOVE_RESOURCES = (
 )
 # A return that comes after its target was settled otherwise changes no state, but says what became of it.
 _LATE_OUTCOME = "UPDATE job_targets SET outcome = ? WHERE jid = ? AND target = ?"
-_IS_RETURNED = (
-    "SELECT EXISTS (SELECT 1 FROM returns AS r WHERE r.jid = t.jid AND r.target = t.target), t.rank"
-    " FROM job_targets AS t WHERE t.jid = ? AND t.target = ? AND t.minion = ?"
+# What is known of some returns, each given as [fingerprint of its key, jid, target]: no row for one that the key may
+# not give. All of them in one statement.
+_JUDGED = (
+    "SELECT asked.key, k.id, t.rank, EXISTS (SELECT 1 FROM returns AS r WHERE r.jid = t.jid AND r.target = t.target),"
+    " (SELECT j.batch_size IS NOT NULL FROM jobs AS j WHERE j.jid = t.jid),"
+    " (SELECT seq FROM sqlite_sequence WHERE name = 'events') FROM json_each(?) AS asked"
+    " CROSS JOIN keys AS k ON k.fingerprint = json_extract(asked.value, '$[0]') AND k.state = 'accepted'"
+    " CROSS JOIN job_targets AS t ON t.jid = json_extract(asked.value, '$[1]')"
+    " AND t.target = json_extract(asked.value, '$[2]') AND t.minion = k.id"
 )
+QUEUED_COUNTED = 1000
+"""So many QUEUED targets are counted at a publish: with fewer in all, no minion has as many."""
+# All that a publish asks of the store before it writes. The last value is that of QUEUED_COUNTED.
+_PUBLISHING = (
+    "SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'events'), accepted_version, (SELECT max(jid) FROM jobs),"
+    " (SELECT jid FROM jobs WHERE request_id = ? AND uid = ?), (SELECT count(*) FROM (SELECT 1 FROM job_targets"
+    " INDEXED BY job_targets_unfinished WHERE rank = 0 AND rank < 9 LIMIT ?)) FROM store"
+)
+_ACCEPTED_CHANGED = "UPDATE store SET accepted_version = accepted_version + 1"
 # last_seen never goes back: two MWorkers may report in either order, and `expire` trusts it.
 _TOUCH_MINION = (
     "INSERT INTO minions (id, fingerprint, address, version, boot_id, incarnation, functions, up,"
@@ -125,19 +142,60 @@ _OLDEST_ENDED = (
 class SqliteWriter(SqliteReader):
     """`saltlite.master.store.ports.StoreWriter` over one transaction; lives as long as the `write()` block."""
 
-    def __init__(self, transaction: Transaction) -> None:
-        super().__init__(transaction)
+    def __init__(self, transaction: Transaction, accepted: AcceptedIds) -> None:
+        super().__init__(transaction, accepted)
         self._transaction = transaction
+        self.batches_returned: set[Jid] = set()
+        # What was read in this transaction, and is true until its end, for no one else writes meanwhile.
+        self._seq: int | None = None
+        self._accepted_version: int | None = None
+        self._newest_jid: Jid | None = None
+        self._queued = QUEUED_COUNTED
+        self._new_request: tuple[RequestId, int] | None = None
 
     def put_key(self, record: KeyRecord) -> None:
         if record.state is KeyState.ACCEPTED:
             holder = self.holder(record.id)
             if holder is not None and holder.fingerprint != record.fingerprint:
                 raise StoreError(f"{record.id} already has an accepted key; revoke or delete that one first")
+        self._note_accepted(record.fingerprint, record.state)
         self._transaction.run(_PUT_KEY, row_of(record, KEY_COLUMNS))
 
     def delete_key(self, fingerprint: Fingerprint) -> None:
+        self._note_accepted(fingerprint)
         self._transaction.run("DELETE FROM keys WHERE fingerprint = ?", (fingerprint,))
+
+    def _note_accepted(self, fingerprint: Fingerprint, state: str = "") -> None:
+        """Change the version of the accepted ids if this key was or will be one; before the change."""
+        before = self._transaction.value("SELECT state FROM keys WHERE fingerprint = ?", (fingerprint,))
+        if KeyState.ACCEPTED in (before, state):
+            self._accepted_version = None
+            self._transaction.run(_ACCEPTED_CHANGED)
+
+    def accepted_ids(self) -> list[MinionId]:
+        # Never remembered: another process would not know ids of a transaction that is rolled back.
+        if self._accepted_version == self._accepted.version:
+            return list(self._accepted.ids)
+        return self._read_accepted()[1]
+
+    def job_of_request(self, request_id: RequestId, uid: int) -> Jid | None:
+        if self._new_request == (request_id, uid):
+            return None
+        ((seq, self._accepted_version, newest, made, self._queued),) = self._transaction.rows(
+            _PUBLISHING, (request_id, uid, QUEUED_COUNTED)
+        )
+        found: Jid | None = made
+        self._seq, self._newest_jid = seq or 0, newest or Jid("")
+        self._new_request = (request_id, uid) if found is None else None
+        return found
+
+    def crowded(self, minions: Sequence[MinionId], most: int) -> list[MinionId]:
+        return [] if self._queued < min(most, QUEUED_COUNTED) else super().crowded(minions, most)
+
+    def last_seq(self) -> int:
+        if self._seq is None:
+            self._seq = super().last_seq()
+        return self._seq
 
     def next_epoch(self) -> int:
         self._transaction.run("UPDATE store SET epoch = epoch + 1")
@@ -186,6 +244,10 @@ class SqliteWriter(SqliteReader):
         rows = [(job.jid, target, minion, part, *end) for minion, part, ids in parts_of(job) for target in ids]
         # In the order of the table's key: pages are then filled one after the other.
         self._transaction.run_many(_PUT_TARGET, sorted(rows))
+        self._new_request = None
+        self._queued = QUEUED_COUNTED
+        if self._newest_jid is not None:
+            self._newest_jid = max(self._newest_jid, job.jid)
         return seq
 
     def mark_reducible(self, jid: Jid | None) -> None:
@@ -200,6 +262,8 @@ class SqliteWriter(SqliteReader):
             self._transaction.run("DELETE FROM job_arguments WHERE jid = ?", (jid,))
 
     def jid_taken(self, jid: Jid) -> bool:
+        if self._newest_jid is not None and jid > self._newest_jid:
+            return False
         return self._transaction.value("SELECT 1 FROM jobs WHERE jid = ?", (jid,)) is not None
 
     def set_targets(self, rows: Iterable[tuple[Jid, TargetRow]]) -> list[tuple[Jid, TargetId]]:
@@ -222,44 +286,35 @@ class SqliteWriter(SqliteReader):
         return moved
 
     def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
-        outcomes = []
+        if not commits:
+            return []
+        outcomes = [Stored.UNASSIGNED] * len(commits)
         fresh: dict[tuple[Jid, TargetId], tuple[Return, MinionId]] = {}
         late: list[Return] = []
-        senders: dict[Fingerprint, MinionId | None] = {}
-        for commit in commits:
-            ret = commit.ret
-            if commit.fingerprint not in senders:
-                senders[commit.fingerprint] = self._accepted_as(commit.fingerprint)
-            sender = senders[commit.fingerprint]
-            outcome, is_settled = self._judge(ret, sender)
-            if (ret.jid, ret.id) in fresh and outcome is Stored.NEW:
-                outcome = Stored.DUPLICATE
-            elif outcome is Stored.NEW and sender is not None:
+        asked = json.dumps([[commit.fingerprint, commit.ret.jid, commit.ret.id] for commit in commits])
+        for at, sender, rank, is_returned, in_batch, seq in sorted(self._transaction.rows(_JUDGED, (asked,))):
+            ret = commits[at].ret
+            outcomes[at] = Stored.DUPLICATE
+            if not is_returned and (ret.jid, ret.id) not in fresh:
+                outcomes[at] = Stored.NEW
                 fresh[ret.jid, ret.id] = ret, sender
-                late += [ret] if is_settled else []
-            outcomes.append(outcome)
-        self._store_returns(list(fresh.values()), now)
-        self._transaction.run_many(
-            _LATE_OUTCOME, [(OUTCOME_CODE[outcome_of_return(ret)], ret.jid, ret.id) for ret in late]
-        )
+                late += [ret] if rank == TERMINAL_RANK else []
+                self.batches_returned.update([ret.jid] if in_batch else [])
+                self._seq = seq or 0
+        if fresh:
+            self._store_returns(list(fresh.values()), now)
+        if late:
+            self._transaction.run_many(
+                _LATE_OUTCOME, [(OUTCOME_CODE[outcome_of_return(ret)], ret.jid, ret.id) for ret in late]
+            )
         return outcomes
-
-    def _accepted_as(self, fingerprint: Fingerprint) -> MinionId | None:
-        sql = "SELECT id FROM keys WHERE fingerprint = ? AND state = 'accepted'"
-        minion: MinionId | None = self._transaction.value(sql, (fingerprint,))
-        return minion
-
-    def _judge(self, ret: Return, sender: MinionId | None) -> tuple[Stored, bool]:
-        """What is to become of a return, and whether its target was settled before it."""
-        rows = self._transaction.rows(_IS_RETURNED, (ret.jid, ret.id, sender)) if sender is not None else []
-        if not rows:
-            return Stored.UNASSIGNED, False
-        returned, rank = rows[0]
-        return (Stored.DUPLICATE if returned else Stored.NEW), rank == TERMINAL_RANK
 
     def _store_returns(self, rets: list[tuple[Return, MinionId]], now: float) -> None:
         events, returns, moves = [], [], []
-        for seq, (ret, minion) in enumerate(rets, start=self.last_seq() + 1):
+        before = self.last_seq()
+        # Unknown until all are stored: an error between them is noticed at the commit only.
+        self._seq = None
+        for seq, (ret, minion) in enumerate(rets, start=before + 1):
             tag, data = return_event(ret, minion)
             events.append((seq, tag, pack_own(data), now))
             returns.append(
@@ -279,6 +334,7 @@ class SqliteWriter(SqliteReader):
         self._transaction.run_many(_PUT_EVENT, events)
         self._transaction.run_many(_PUT_RETURN, returns)
         self._transaction.run_many(_MOVE_TARGET, moves)
+        self._seq = before + len(rets)
 
     def cancel_job(self, jid: Jid, by: str, now: float) -> list[TargetId]:
         sql = "UPDATE jobs SET cancelled_at = ?, cancelled_by = ? WHERE jid = ? AND cancelled_at IS NULL"
@@ -294,6 +350,7 @@ class SqliteWriter(SqliteReader):
         packed = pack_data(data)
         seq = self.last_seq() + 1
         self._transaction.run(_PUT_EVENT, (seq, tag, packed, now))
+        self._seq = seq
         return seq
 
     def touch_minions(self, rows: Iterable[MinionRow]) -> None:
