@@ -74,8 +74,8 @@ POINTS: dict[str, Point] = {
     "after_return_commit": Point(MASTER, f"{_TO_LINK}.committed"),
     "after_committed_told": Point(MASTER, f"{_TO_LINK}.committed", after=True),
     "before_passing_commit": Point(MASTER, f"{_WRITER}.set_parts", after=True),
-    "before_news": Point(MASTER, "saltlite.master.handlers.jobs:Follower.news"),
-    "after_news": Point(MASTER, "saltlite.master.handlers.jobs:Follower.news", after=True),
+    "before_news": Point(MASTER, "saltlite.master.handlers.jobs:JobFollower.news"),
+    "after_news": Point(MASTER, "saltlite.master.handlers.jobs:JobFollower.news", after=True),
     # The link process.
     "before_job_send": Point(MASTER, f"{_HUB}.deliver"),
     "after_job_send": Point(MASTER, "saltlite.master.protocol.sessions:Outbox.put", after=True),
