@@ -105,8 +105,8 @@ POINTS: dict[str, Point] = {
     "after_spool_written": Point(MINION, f"{_SPOOL}.write", after=True),
     # The minion's network process.
     "before_job_passed_on": Point(MINION, "saltlite.minion.processes.network:NetworkProcess.on_frame"),
-    "before_result_sent": Point(MINION, "saltlite.minion.protocol.connection:Connection.send"),
-    "after_result_sent": Point(MINION, "saltlite.minion.protocol.connection:Connection.send", after=True),
+    "before_result_sent": Point(MINION, "saltlite.minion.protocol.connection:ConnectionMachine.send"),
+    "after_result_sent": Point(MINION, "saltlite.minion.protocol.connection:ConnectionMachine.send", after=True),
 }
 
 
