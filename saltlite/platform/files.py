@@ -1,8 +1,7 @@
-"""One private folder on a disk, with the few operations whose order makes journal and spool durable.
+"""Files: private folders with durable writes (journal, spool), locks, paths below a root, and cursors.
 
-What belongs here: the port `Folder` and its implementation over file descriptors (Linux). Names are made by
-the caller from validated values and looked up in the open folder only, never by path; links are not followed.
-What does not: any meaning of the bytes. Failures stay OSError here: only the caller knows what they cost.
+Callers make names from validated values; they are resolved in the open folder only, and links are not followed. Errors
+of `Folder` stay OSErrors, because only the caller knows their consequences.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from typing import Any, Protocol
 from saltlite.errors import JournalError, StoreError
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Errors of a disk that is full, for everybody, this user or this process: nothing was harmed by them."""
+"""Errors of a full disk or quota, which do no damage."""
 
 _KEEP_SIZE = 1
 """FALLOC_FL_KEEP_SIZE of fallocate(2)."""
@@ -35,20 +34,20 @@ _fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int6
 
 
 class Handle(Protocol):
-    """A file that is only ever written at its end."""
+    """A file that is only appended to."""
 
     def write(self, data: bytes) -> None:
-        """Append all of `data`. Raises OSError; part of it may then be in the file."""
+        """Append `data`. Raises OSError; a part may then have been written."""
         ...
 
     def sync(self) -> None:
-        """Return when the content is on disk. Raises OSError, and then nothing is known of the content."""
+        """Return when the content is on disk. Raises OSError; the content is then undefined."""
         ...
 
     def reserve(self, length: int) -> None:
-        """Set room aside for a file of `length` bytes; its size stays what it is. `truncate` gives the room back.
+        """Reserve space for a file of `length` bytes without changing its size. `truncate` releases the space.
 
-        Raises OSError: one of FULL when there is no room, another one where the file system cannot do it.
+        Raises OSError: one of FULL if there is no space, another one if the file system does not support it.
         """
         ...
 
@@ -60,7 +59,7 @@ class Handle(Protocol):
 
 
 class Folder(Protocol):
-    """A folder of plain files. Creating, renaming and removing is on disk only after `sync()`."""
+    """A folder of plain files. Created, renamed and removed names are on disk only after `sync()`."""
 
     path: str
     """For messages only."""
@@ -68,19 +67,19 @@ class Folder(Protocol):
     def names(self) -> list[str]: ...
 
     def size(self, name: str) -> int:
-        """Bytes of that file. Raises FileNotFoundError, as the other calls do."""
+        """The size of a file in bytes. Raises FileNotFoundError, as the other calls do."""
         ...
 
     def read(self, name: str) -> bytes: ...
 
     def create(self, name: str) -> Handle:
-        """A new, empty file that only its owner may read. Raises FileExistsError."""
+        """Create an empty file that only its owner may read. Raises FileExistsError."""
         ...
 
     def reopen(self, name: str) -> Handle: ...
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, in one step, in place of the file that had it."""
+        """Rename a file atomically, replacing an existing one."""
         ...
 
     def remove(self, name: str) -> None: ...
@@ -118,10 +117,10 @@ class PosixHandle:
 
 
 class PosixFolder:
-    """A folder of the file system, made with mode 0700 where it is missing, held by a descriptor.
+    """An open folder of the file system, created with mode 0700 if it is missing.
 
-    Raises JournalError when it cannot be made or opened, or when others may write there: whoever can change
-    the journal of a process with rights decides what it runs.
+    Raises JournalError if it cannot be created or opened, or if others may write there: they could then control what
+    the process runs.
     """
 
     def __init__(self, path: str) -> None:
@@ -169,7 +168,7 @@ class PosixFolder:
 
 
 def _make(path: str) -> None:
-    """Make the folder and those above it that are missing, each one on disk before the next is made in it."""
+    """Create the folder and its missing parents, each on disk before the next is created in it."""
     if os.path.isdir(path):
         return
     above = os.path.dirname(os.path.abspath(path))
@@ -183,7 +182,7 @@ def _make(path: str) -> None:
 
 
 def digest_of(path: str) -> bytes:
-    """The SHA-256 of a file, b"" when there is no such file. Raises OSError when it cannot be read."""
+    """The SHA-256 of a file; b"" if it does not exist. Raises OSError if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
@@ -192,10 +191,7 @@ def digest_of(path: str) -> bytes:
 
 
 class WriteLock:
-    """An exclusive flock on the file `path`, as a context that may be entered again by the one who holds it.
-
-    Raises OSError.
-    """
+    """An exclusive flock on the file `path`, as a reentrant context manager. Raises OSError."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -217,14 +213,14 @@ class WriteLock:
 
     @contextmanager
     def unless_taken(self) -> Iterator[bool]:
-        """Whether the lock was free: it is held within the context then, and nobody waited for it."""
+        """Try to lock without waiting, for the duration of the context; whether the lock was free."""
         try:
             yield self._taken()
         finally:
             self.close()
 
     def close(self) -> None:
-        """Give the file back, and with it the lock."""
+        """Close the file, which releases the lock."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -237,7 +233,7 @@ class WriteLock:
         return True
 
     def _opened(self) -> int:
-        # A descriptor that came through a fork shares its lock with the parent: both would hold it at once.
+        # A descriptor that was inherited through a fork shares its lock with the parent: both would hold it.
         if self._fd < 0 or self._pid != os.getpid():
             self.close()
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -246,15 +242,15 @@ class WriteLock:
 
 
 LINKS_MAX = 40
-"""Links followed in one path: as many as Linux itself allows."""
+"""Links that are followed in one path, as in Linux."""
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_beneath(root: str, path: str, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of `path` (relative, "" for the root itself) below `root`, opened with `flags`; never waits.
+    """Open `path` (relative, "" for the root itself) below `root`, without blocking; the descriptor.
 
-    Raises OSError: as open(2) does, ELOOP after LINKS_MAX links, EXDEV when the path leads out of the root.
+    Raises OSError: as open(2) does, ELOOP after LINKS_MAX links, EXDEV if the path leads out of the root.
     """
     walk = _Walk(root, path)
     try:
@@ -264,7 +260,7 @@ def open_beneath(root: str, path: str, flags: int = os.O_RDONLY) -> int:
 
 
 class _Walk:
-    """The folders from the root down to where the walk is, and the components still ahead."""
+    """The open folders from the root to the current one, and the remaining components."""
 
     def __init__(self, root: str, path: str) -> None:
         self._root = root
@@ -296,7 +292,7 @@ class _Walk:
         os.close(self._folders.pop())
 
     def _link(self, name: str) -> str:
-        """Where the link of that name leads; "" for anything that is no link."""
+        """The target of the link with that name; "" if it is not a link."""
         try:
             return os.readlink(name, dir_fd=self._folders[-1])
         except OSError as error:
@@ -319,13 +315,13 @@ class _Walk:
 
 
 class CursorFile:
-    """One file; `read` of what is missing or damaged is empty, which means to begin anew."""
+    """A file with a cursor. A missing or damaged file is read as empty, which means to start from the beginning."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def read(self) -> dict[str, Any]:
-        """What was written last."""
+        """The content."""
         try:
             with open(self._path, "rb") as file:
                 found = json.loads(file.read())
@@ -334,7 +330,7 @@ class CursorFile:
         return found if isinstance(found, dict) else {}
 
     def write(self, what: dict[str, Any]) -> None:
-        """Replace it. Raises StoreError."""
+        """Replace the content. Raises StoreError."""
         fresh = f"{self._path}.new"
         try:
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)

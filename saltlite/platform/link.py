@@ -1,8 +1,7 @@
-"""The port of the network link: what the two ends of a minion's connection are to the rest of saltlite.
+"""The port of the network link, which carries complete frames in order between the master and its minions.
 
-A link carries whole frames in order, both ways, and says who is there. It knows nothing of keys or sessions.
-`saltlite.platform.zmq_link` puts ZeroMQ behind it, `saltlite.testing.link` a queue; one contract
-suite runs against both.
+It knows nothing about keys or sessions. `saltlite.platform.zmq_link` implements it with ZeroMQ, `saltlite.testing.link`
+in memory; one contract suite tests both.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ from typing import Final, Protocol
 from saltlite.errors import LinkError
 
 LINK_FRAME_MAX: Final = 132 * 1024
-"""Bytes of one frame on the link; a peer that sends a longer one is disconnected by the link itself."""
+"""Bytes of one frame; the link disconnects a peer that sends a longer one."""
 
 QUEUE_FRAMES: Final = 64
-"""Frames that may wait for one peer each way; then `send` answers FULL. Big queues belong in the store.
+"""Frames that may be queued for one peer in each direction; then `send` returns FULL. Long queues belong in the store.
 
-ZeroMQ gives room back in halves, so that FULL may come when more than half as many wait.
+ZeroMQ frees its queue in halves, so `send` may return FULL when more than half as many are queued.
 """
 
 DATA_PREFIX: Final = b"\x02\x04"
-"""How a frame of an established session begins (frame version 1, type 4): the only kind that is frequent."""
+"""The first bytes of a frame in an established session (frame version 1, type 4), which is the only frequent kind."""
 
 NO_CONNECTION: Final = -1
-"""Stands for the connection number of a DATA frame, which is not looked up because that costs time."""
+"""The connection number of DATA frames, for which it is not looked up, because this would cost time."""
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -37,19 +36,19 @@ def split_address(address: str) -> tuple[str, int]:
     elif ":" in host:
         host = ""
     if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise LinkError(f"{address!r} is no address of a master: write host:port or [IPv6 address]:port")
+        raise LinkError(f"{address!r} is not the address of a master: write host:port or [IPv6 address]:port")
     return host, int(port)
 
 
 class SendResult(Enum):
-    """What became of a frame that was handed to the link."""
+    """The result of sending a frame."""
 
     OK = "ok"
     """Queued in order; it may still be lost with the connection."""
     FULL = "full"
-    """Not taken: the peer does not keep up. Nothing was sent; the owner keeps the frame and tries later."""
+    """Not queued, because the peer does not keep up; the owner retries later."""
     GONE = "gone"
-    """Not taken: there is no such connection (any more)."""
+    """Not queued, because the connection does not exist (any more)."""
 
 
 OnServerFrame = Callable[[bytes, int, str, bytes], None]
@@ -60,46 +59,45 @@ OnConnect = Callable[[int, str], None]
 """connection, address."""
 
 
-def nobody_counts(_connection: int, _address: str) -> None:
-    """For an owner that does not limit connections."""
+def no_limit(_connection: int, _address: str) -> None:
+    """The `on_connect` of an owner that does not limit connections."""
 
 
 class ServerLink(Protocol):
-    """The master's end: many peers, each known by an opaque route that is never used twice.
+    """The master's end: many peers, each with an opaque route that is never reused.
 
-    The owner gives `on_frame(route, connection, address, frame)`, `on_hangup(connection)`, and may give
-    `on_connect(connection, address)`, which comes before the first frame of that connection. `connection` is
-    a number that belongs to one open connection and may be used again for a later one; `address` is the
-    peer's IP address without a port. A hangup is only a bell: it may come before the last frames, so that
-    whoever wants to be sure sends to the route and looks for GONE.
+    The owner passes `on_frame(route, connection, address, frame)`, `on_hangup(connection)`, and optionally
+    `on_connect(connection, address)`, which is called before the first frame of a connection. `connection` is the
+    number of an open connection, which may be reused later; `address` is the peer's IP address without a port. A hangup
+    may be reported before the last frames; sending to the route returns GONE when the connection is really closed.
     """
 
     @property
     def bad_shape(self) -> int:
-        """How many messages were thrown away because they were not exactly one frame of a known peer."""
+        """The number of messages that were dropped because they were not exactly one frame of a known peer."""
         ...
 
     def send(self, route: bytes, frame: bytes) -> SendResult: ...
 
     def hang_up(self, connection: int, address: str) -> None:
-        """End that connection now, if it still belongs to that address; the peer sees a disconnection."""
+        """Close the connection now, if it still belongs to that address."""
         ...
 
     def close(self) -> None: ...
 
 
 class ClientLink(Protocol):
-    """The minion's end: one connection at a time, made anew by every `open`.
+    """The minion's end: one connection at a time.
 
-    The owner gives `on_up()`, `on_frame(frame)` and `on_down(reason)`. `on_up` comes before the first frame
-    of a connection; `on_down` at most once an `open`, with a sentence, and never after `close`. Nothing of an
-    earlier connection is ever reported for a later one. The link never reconnects by itself.
+    The owner passes `on_up()`, `on_frame(frame)` and `on_down(reason)`. `on_up` is called before the first frame of a
+    connection; `on_down` at most once per `open`, with a sentence, and never after `close`. Events of an earlier
+    connection are never reported for a later one. The link does not reconnect by itself.
     """
 
     def open(self, address: str) -> None:
-        """Connect to `host:port` or `[IPv6]:port`; an open connection is closed first, silently.
+        """Connect to `host:port` or `[IPv6]:port`. An open connection is closed first, without `on_down`.
 
-        Raises LinkError for an address of another form. Everything else that fails is reported by `on_down`.
+        Raises LinkError for an address of another form. All other errors are reported by `on_down`.
         """
         ...
 

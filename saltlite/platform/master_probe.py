@@ -1,7 +1,7 @@
-"""One look at a master as a minion would see it: it proves itself, and nothing is said to it.
+"""Checks a master as a minion would: the master proves its identity in a handshake.
 
-The handshake ends before this side would have to name itself: the master has shown its certificate and its
-clock by then, and forgets the stranger when the connection ends.
+The handshake stops before this side would have to identify itself. The master has sent its certificate and its clock by
+then, and forgets the peer when the connection ends.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from saltlite.wire.noise import Handshake, Role
 
 @dataclass(frozen=True, slots=True)
 class MasterProof:
-    """What a master proved. Times are seconds since 1970.
+    """The proven identity of a master. Times are seconds since 1970.
 
     `ahead_s` is how far this machine's clock is ahead of the master's (negative: behind), to about a second. `former`
-    is the fleet that was asked for, where the master proved that its own took that one's place.
+    is the requested fleet, if the master proved that its fleet is a successor of it.
     """
 
     fleet: Fingerprint
@@ -37,9 +37,9 @@ class MasterProof:
 
 
 def probe_master(address: str, timeout_s: float, pinned: Fingerprint | None = None) -> MasterProof:
-    """Connect to `host:port` and have the master prove itself; with `pinned`, as that fleet or a successor of it.
+    """Connect to `host:port` and let the master prove itself; with `pinned`, as that fleet or a successor.
 
-    Raises LinkError when nobody or somebody else answers there, RemoteProtocolError for a proof that is none.
+    Raises LinkError if there is no master, RemoteProtocolError for an invalid proof.
     """
     reactor = Reactor()
     probe = _Probe(reactor, pinned)
@@ -55,12 +55,12 @@ def probe_master(address: str, timeout_s: float, pinned: Fingerprint | None = No
     if probe.problem is not None:
         raise probe.problem
     if probe.proof is None:
-        raise LinkError(f"{address} was not asked to its end")
+        raise LinkError(f"the handshake with {address} was not completed")
     return probe.proof
 
 
 class _Probe:
-    """The few steps: QUERY, FLEET, HELLO, REPLY."""
+    """The steps QUERY, FLEET, HELLO and REPLY."""
 
     def __init__(self, reactor: Reactor, pinned: Fingerprint | None) -> None:
         self._pinned = pinned
@@ -86,7 +86,7 @@ class _Probe:
     def _step(self, frame: frames.Frame) -> None:
         if isinstance(frame, frames.FleetFrame) and self._handshake is None:
             self._fleet = unspell_fingerprint(self._pinned) if self._pinned else fingerprint_bytes(frame.public)
-            # A key made for this look: nobody could know it, and nobody is told it.
+            # An ephemeral key, which is never used again.
             self._handshake = Handshake(Role.INITIATOR, os.urandom(32), frames.prologue(self._fleet), os.urandom(32))
             self._send(frames.hello(self._handshake.write(b""), self._fleet))
         elif isinstance(frame, frames.ReplyFrame) and self._handshake is not None:
@@ -97,19 +97,19 @@ class _Probe:
             raise RemoteProtocolError("unexpected-frame", type(frame).__name__)
 
     def _read(self, payload: bytes, static: bytes) -> None:
-        said = check_payload(codec.decode(payload), REPLY_FIELDS)
-        certificate = MasterCertificate.decode(said["cert"])
+        reply = check_payload(codec.decode(payload), REPLY_FIELDS)
+        certificate = MasterCertificate.decode(reply["cert"])
         if certificate.static_public != static:
             raise RemoteProtocolError("wrong-certificate", "it names another key than the handshake proved")
-        # By the master's own clock: whether this machine's clock is right is another question.
-        way = (self._fleet, *successors(self._fleet, certificate.fleet_public, said["chain"]))
-        certificate.verify(way[-1], max(certificate.not_before, min(said["now"], certificate.not_after)))
+        # By the master's clock, because this machine's clock may be wrong.
+        way = (self._fleet, *successors(self._fleet, certificate.fleet_public, reply["chain"]))
+        certificate.verify(way[-1], max(certificate.not_before, min(reply["now"], certificate.not_after)))
         self.proof = MasterProof(
             fingerprint(certificate.fleet_public),
             certificate.name,
             certificate.not_before,
             certificate.not_after,
-            time.time() - said["now"] - 0.5,  # it is told in whole seconds, rounded down
+            time.time() - reply["now"] - 0.5,  # which is in whole seconds, rounded down
             self._pinned if len(way) > 1 else None,
         )
         self._reactor.stop()

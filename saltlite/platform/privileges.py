@@ -1,6 +1,6 @@
-"""Users, private folders, secret files: what a daemon started as root gives up and what it keeps to itself.
+"""Users and privileges, private folders, and secret files.
 
-Every failure is a StartupError with the way out, because these are the first things that a daemon does.
+Errors are StartupErrors with instructions, because a daemon does these things first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from saltlite.platform import logs
 from saltlite.platform.process import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, prctl
 
 SECRET_MAX: Final = 64 * 1024
-"""Bytes of a secret file; a longer one is not a key."""
+"""Bytes of a secret file; a longer one cannot be a key."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -38,9 +38,9 @@ class UserAccount:
 
 
 def account_of(user: str, instead: str = "set `user: root` to keep root's rights") -> UserAccount:
-    """Who the daemon is going to be: `user` when started as root, otherwise who it is already.
+    """The user of the daemon: `user` if it is started as root, otherwise its current user.
 
-    Raises MisconfiguredError for a user that does not exist; `instead` is what to do other than to make it.
+    Raises MisconfiguredError for a user that does not exist; `instead` is the alternative to creating it.
     """
     if os.geteuid() != 0:
         uid = os.geteuid()
@@ -53,17 +53,17 @@ def account_of(user: str, instead: str = "set `user: root` to keep root's rights
         entry = pwd.getpwnam(user)
     except KeyError as error:
         raise MisconfiguredError(
-            f"there is no user {user!r}: make it with `useradd --system --no-create-home {user}`, or {instead}"
+            f"there is no user {user!r}: create it with `useradd --system --no-create-home {user}`, or {instead}"
         ) from error
     return UserAccount(user, entry.pw_uid, entry.pw_gid)
 
 
 def drop_to(user: str) -> UserAccount:
-    """Become `user` for good when started as root; who the process is now.
+    """Become `user` permanently if started as root; the resulting user.
 
-    Afterwards no program that it starts can gain rights either, and other processes of the user cannot look
-    into its memory. Started as somebody else, or told to stay root, nothing changes. Not for the job server,
-    which keeps root and starts programs like sudo. Raises StartupError when it fails or could be undone.
+    Programs that the process starts cannot gain rights, either, and other processes of the user cannot read its memory.
+    Nothing changes if the process is not root, or `user` is root. The job server does not use this: it stays root and
+    starts programs like sudo. Raises StartupError if the change fails or could be undone.
     """
     account = account_of(user)
     if os.geteuid() != 0 or account.uid == 0:
@@ -92,12 +92,10 @@ def _can_be_root_again() -> bool:
 
 
 def private_dir(path: str, uid: int, gid: int, mode: int = 0o700) -> None:
-    """Make sure that `path` is a folder of that user with no more permissions than `mode`, made if missing.
+    """Create the absolute `path` if needed, as a folder of that user with at most the permissions `mode`.
 
-    Missing parents are made with mode 0755. No step follows a symbolic link that a stranger could have put
-    there, and none goes through a folder of a stranger that others may write to. `path` is absolute.
-
-    Raises StartupError when that cannot be had.
+    Missing parents are created with mode 0755. No symbolic link of another user is followed, and no folder of another
+    user that others may write to. Raises StartupError if this is not possible.
     """
     names = [name for name in path.split("/") if name]
     trusted = {0, os.geteuid(), uid}
@@ -116,7 +114,7 @@ def private_dir(path: str, uid: int, gid: int, mode: int = 0o700) -> None:
 
 
 def _step(parent: int, name: str, trusted: set[int], mode: int, links: str) -> int:
-    """Open the folder `name` in `parent`, making it if missing; closes `parent` when it succeeds."""
+    """Open the folder `name` in `parent`, after creating it if missing; closes `parent` on success."""
     made = False
     with contextlib.suppress(FileExistsError):
         try:
@@ -128,7 +126,7 @@ def _step(parent: int, name: str, trusted: set[int], mode: int, links: str) -> i
     trusted_link = stat.S_ISLNK(found.st_mode) and found.st_uid in trusted and links == "follow"
     opened = os.open(name, _DIRECTORY if trusted_link else _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
     if made:
-        # Whatever the umask says: another user has to get through.
+        # Regardless of the umask, because another user needs access.
         os.fchmod(opened, mode)
     os.close(parent)
     return opened
@@ -140,7 +138,7 @@ def _check_step(fd: int, path: str, trusted: set[int]) -> None:
     if open_to_others and found.st_uid not in trusted:
         raise StartupError(
             f"{path} belongs to user {found.st_uid} and others may write to it: "
-            "nothing private can be kept below; choose another folder"
+            "nothing below it would be private; choose another folder"
         )
 
 
@@ -161,15 +159,15 @@ def _why_no_folder(error: OSError, path: str) -> str:
     if isinstance(error, PermissionError) or error.errno == errno.EROFS:
         return f"cannot write in {path}: run as root or set `root_dir` to a folder of yours"
     if error.errno in (errno.ENOTDIR, errno.ELOOP):
-        return f"{path} is no folder, or a symbolic link that cannot be trusted: move it away"
-    return f"the folder {path} cannot be made: {error.strerror}"
+        return f"{path} is not a folder, or is a symbolic link that cannot be trusted: move it away"
+    return f"the folder {path} cannot be created: {error.strerror}"
 
 
 def read_secret(path: str) -> bytes | None:
-    """The content of a secret file, None when there is none.
+    """The content of a secret file; None if it does not exist.
 
-    Raises StartupError when others may read it, when it belongs to another user, when it is a symbolic link
-    or no plain file, and when it is longer than SECRET_MAX.
+    Raises StartupError if others may read it, it belongs to another user, it is a symbolic link or not a plain file, or
+    it is longer than SECRET_MAX.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -180,33 +178,33 @@ def read_secret(path: str) -> bytes | None:
     with os.fdopen(fd, "rb") as file:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise StartupError(f"{path} is no plain file: move it away")
+            raise StartupError(f"{path} is not a plain file: move it away")
         if found.st_uid not in (0, os.geteuid()):
             raise StartupError(f"{path} belongs to user {found.st_uid}: `chown {os.geteuid()} {path}`")
         if found.st_mode & _OTHERS_ANY:
             raise StartupError(
                 f"{path} is a secret that others may read (mode {stat.S_IMODE(found.st_mode):04o}): "
-                f"`chmod 600 {path}`, and make a new one if they may have"
+                f"`chmod 600 {path}`, and create a new one if they may have read it"
             )
         try:
             data = file.read(SECRET_MAX + 1)
         except OSError as error:
             raise StartupError(_why_unreadable(error, path)) from error
     if len(data) > SECRET_MAX:
-        raise StartupError(f"{path} is longer than {SECRET_MAX} bytes: that is no key of saltlite")
+        raise StartupError(f"{path} is longer than {SECRET_MAX} bytes, so it is not a key of saltlite")
     return data
 
 
 def _why_unreadable(error: OSError, path: str) -> str:
     if error.errno == errno.ELOOP:
-        return f"{path} is a symbolic link, and secrets are not read through one: put the file itself there"
+        return f"{path} is a symbolic link, and secrets are not read through links: replace it by the file"
     return f"{path} cannot be read ({error.strerror}): run as its owner, or set `root_dir`"
 
 
 def write_secret(path: str, data: bytes) -> None:
-    """Put `data` at `path` with mode 0600, whole or not at all, and on the disk when this returns.
+    """Write `data` to `path` with mode 0600, atomically, and sync it to disk.
 
-    Raises StartupError when it cannot be written; what was there before is then untouched.
+    Raises StartupError if it cannot be written; an existing file is then unchanged.
     """
     folder = os.path.dirname(path) or "."
     temporary = f"{path}.{secrets.token_hex(8)}"
@@ -234,9 +232,9 @@ def write_secret(path: str, data: bytes) -> None:
 
 
 def start_log(level: str, log_file: str, account: UserAccount) -> None:
-    """Set logging up so that the process can go on logging as `account`; a missing folder is made.
+    """Set up logging so that the process can log as `account` later; a missing folder is created.
 
-    Raises StartupError when the file cannot be written.
+    Raises StartupError if the file cannot be written.
     """
     folder = os.path.dirname(log_file)
     if folder and not os.path.isdir(folder):
@@ -247,7 +245,7 @@ def start_log(level: str, log_file: str, account: UserAccount) -> None:
 
 
 def name_of(uid: int) -> str:
-    """The name of a user; `uid-1234` for one that has none."""
+    """The name of a user; `uid-1234` if there is none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -255,10 +253,10 @@ def name_of(uid: int) -> str:
 
 
 def groups_of(user: str) -> frozenset[str]:
-    """The names of all groups of a user; none of one that there is not."""
+    """The names of all groups of a user; empty for an unknown user."""
     try:
         gids = os.getgrouplist(user, pwd.getpwnam(user).pw_gid)
-    except (KeyError, ValueError):  # a name with a NUL is a ValueError
+    except (KeyError, ValueError):  # ValueError: a name with a NUL
         return frozenset()
     return frozenset(_names(gids))
 
@@ -272,7 +270,7 @@ def _names(gids: Iterable[int]) -> Iterable[str]:
 
 
 def uid_of(user: str) -> int:
-    """The uid of a user; -1, which nobody has, when there is none of that name."""
+    """The uid of a user; -1, which no user has, for an unknown one."""
     try:
         return pwd.getpwnam(user).pw_uid
     except (KeyError, ValueError):
@@ -280,17 +278,17 @@ def uid_of(user: str) -> int:
 
 
 def require_trusted(folders: Iterable[str]) -> None:
-    """Return when each folder that exists, and each folder in it, can be changed by root, its own user and no other.
+    """Check that only root and this user can change each existing folder and its subfolders.
 
-    An operator is mostly root, and the master's processes are not: what they could write must not become code that
-    root runs (S10). Raises RefusedError, which names the folder and how to mend it.
+    Operators are usually root, and the master's processes are not: root must not run code that they could write (S10).
+    Raises RefusedError, which names the folder and the fix.
     """
     for folder in folders:
         for path in [folder, *_inside(folder)]:
             try:
                 found = os.stat(path)
             except OSError:
-                continue  # nothing is loaded from it then
+                continue  # nothing is loaded from it
             _check(path, found)
 
 
@@ -305,11 +303,10 @@ def _inside(folder: str) -> list[str]:
 def _check(path: str, found: os.stat_result) -> None:
     if found.st_uid not in (0, os.geteuid()):
         raise RefusedError(
-            f"{path} belongs to user {found.st_uid}, who could have you run any code: "
-            f"`chown -R {os.geteuid()} {path}` when you trust what is in it, or take it out of the configuration"
+            f"{path} belongs to user {found.st_uid}, who could make you run any code: "
+            f"`chown -R {os.geteuid()} {path}` if you trust its content, or remove it from the configuration"
         )
     if found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and found.st_gid not in (0, os.getegid())):
         raise RefusedError(
-            f"others may write to {path}, and could have you run any code: `chmod go-w {path}` when you trust "
-            "what is in it"
+            f"others may write to {path}, and could make you run any code: `chmod go-w {path}` if you trust its content"
         )

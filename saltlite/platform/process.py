@@ -1,7 +1,6 @@
-"""Processes as the kernel sees them: names, parents, exits, identity.
+"""Processes: names, parents, exits, identity, memory and descriptors, by calls on this process and on others by pid.
 
-What belongs here: calls on this process and on others by pid. Who is started, stopped or restarted, and when,
-is the supervisor's business.
+`saltlite.platform.supervision` decides which processes are started, stopped and restarted.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 
 TITLE_BYTES = 15
-"""What the kernel keeps of a process name."""
+"""Bytes of a process name in the kernel."""
 
 
 LARGE_BYTES = 64 * 1024 * 1024
-"""What `expect_large` prepares: addresses, which cost nothing until they are written to."""
+"""Memory that `expect_large` prepares: addresses, which cost nothing until they are written to."""
 RETURNED_BYTES = 128 * 1024
-"""Blocks of this size are mapped one by one, so that freeing them returns their memory: glibc's own first threshold."""
+"""Blocks of this size are mapped separately, so that freeing them returns their memory. It is glibc's initial value."""
 _CPU_CLOCK = 2
 _HUGE_PAGE = 2 * 1024 * 1024
 _MADV_HUGEPAGE = 14
@@ -58,16 +57,16 @@ def prctl(option: int, value: int | bytes) -> None:
 
 
 def set_title(text: str) -> None:
-    """The name that `ps -o comm` and `top` show; cut to TITLE_BYTES, never inside a character."""
+    """Set the name that `ps -o comm` and `top` show, cut to TITLE_BYTES at a character."""
     cut = text.encode()[:TITLE_BYTES].decode(errors="ignore")
     prctl(PR_SET_NAME, cut.encode())
 
 
 def set_parent_death_signal(signum: int, parent_pid: int) -> None:
-    """Get `signum` when the parent ends; at once, when it has ended already.
+    """Receive `signum` when the parent ends, or now if it has ended.
 
-    Call it first thing after the fork with the pid that `os.getpid()` gave the parent before it. The kernel
-    forgets the setting when the user changes, so a process that drops privileges calls it again afterwards.
+    Call it first after the fork, with the parent's pid from before the fork. The kernel clears the setting when the
+    user changes, so a process that drops privileges calls it again.
     """
     prctl(PR_SET_PDEATHSIG, signum)
     if os.getppid() != parent_pid:
@@ -80,10 +79,10 @@ def adopt_orphans() -> None:
 
 
 def expect_large() -> None:
-    """Have what this process asks its C library for next, up to LARGE_BYTES, in huge pages where the kernel gives them.
+    """Make the C library allocate the next LARGE_BYTES in huge pages, if the kernel has them. Only glibc supports this.
 
-    To be called where little time is left to live and much memory is written to once: there the faults of small pages
-    cost as much as the work, 12 of the 34 ms of an Argon2id hash of 19 MiB. Another C library than glibc is left alone.
+    It is for a process that soon ends and writes to much memory once: page faults of small pages would cost as much as
+    the work, 12 of the 34 ms of an Argon2id hash with 19 MiB.
     """
     try:
         settings = ((_M_MMAP_THRESHOLD, LARGE_BYTES), (_M_TRIM_THRESHOLD, 2 * LARGE_BYTES))
@@ -95,12 +94,12 @@ def expect_large() -> None:
     address = _libc.malloc(size)
     if address:
         begin = -(-address // _HUGE_PAGE) * _HUGE_PAGE
-        _libc.madvise(begin, address + size - begin, _MADV_HUGEPAGE)  # a kernel without them says no, and that is all
-        _libc.free(address)  # it stays at the end of the heap, where the next large piece is taken from
+        _libc.madvise(begin, address + size - begin, _MADV_HUGEPAGE)  # it may fail, on a kernel without huge pages
+        _libc.free(address)  # it stays at the end of the heap, where the next large block is allocated
 
 
 def return_freed_memory() -> None:
-    """Have the C library return freed blocks of RETURNED_BYTES or more to the kernel at once.
+    """Make the C library return freed blocks of RETURNED_BYTES or more to the kernel at once.
 
     By default glibc raises this threshold up to 32 MiB with each large block that is freed. One request of 4 MB then
     leaves its memory in a fragmented heap for good: about 10 MiB for each MWorker. Forked children inherit the setting;
@@ -126,21 +125,21 @@ def run_in_child(work: Callable[[], object]) -> int:
 
 
 def freeze_heap() -> None:
-    """Before forks: collect once, then keep the collector off what is left, so that children share it."""
+    """Before forks: collect garbage once, then exempt all objects from it, so that children share their pages."""
     gc.collect()
     gc.freeze()
 
 
 def write_no_files() -> None:
-    """Let this process, and what it starts, write not one byte to any file, for good: sockets and pipes are none."""
+    """Forbid this process and its children to write to files, permanently. Sockets and pipes are not files."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
 def keep_only(descriptors: Collection[int]) -> None:
-    """In a forked process: stdin, stdout, stderr and these stay; every other inherited descriptor is /dev/null.
+    """In a forked process: replace every inherited descriptor but stdin, stdout, stderr and these by /dev/null.
 
-    What the parent has open, a process with fewer rights must not be able to use. The numbers stay taken, so
-    that an inherited object which closes its descriptor late cannot close one that was opened since.
+    A process with fewer rights must not use the open files of its parent. The numbers stay in use, so that an inherited
+    object that closes its descriptor later cannot close a new one.
     """
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     kept = {*descriptors, null}
@@ -152,10 +151,10 @@ def keep_only(descriptors: Collection[int]) -> None:
 
 
 def close_all_but(descriptors: Collection[int]) -> None:
-    """Close every descriptor of this process that is not named."""
+    """Close all other descriptors of this process."""
     first = 0
     for kept in sorted(set(descriptors)):
-        # An empty range that ends at 0 would close them all: the kernel takes -1 for the highest one.
+        # An empty range that ends at 0 would close all, because the kernel reads -1 as the highest descriptor.
         if first < kept:
             os.closerange(first, kept)
         first = kept + 1
@@ -171,7 +170,7 @@ def _is_open(descriptor: int) -> bool:
 
 
 def raise_open_files(wanted: int) -> int:
-    """Allow this process `wanted` descriptors, as far as the hard limit goes; the number now allowed."""
+    """Allow this process `wanted` descriptors, within the hard limit; the number that is now allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY:
         wanted = min(wanted, hard)
@@ -182,16 +181,16 @@ def raise_open_files(wanted: int) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """The CPU time of a process, in seconds; 0 when there is none of that pid."""
+    """The CPU time of a process in seconds; 0 if it does not exist."""
     try:
-        # clock_getcpuclockid(3): the clock of a process is made of its pid.
+        # clock_getcpuclockid(3): the id of a process's clock is computed from its pid.
         return time.clock_gettime((~pid << 3) | _CPU_CLOCK)
     except OSError:
         return 0.0
 
 
 def state_of(pid: int) -> str:
-    """The letter of its state in proc(5), such as R, S, D, T; "X" when there is none of that pid."""
+    """The state of a process in proc(5), such as R, S, D, T; "X" if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
@@ -201,23 +200,22 @@ def state_of(pid: int) -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When the process began, in clock ticks since boot; None when there is none (or only its zombie).
+    """The start time of a process in clock ticks since boot; None if it does not exist, or is a zombie.
 
-    A pid with its start ticks names one process for ever, a pid alone does not.
+    A pid with its start ticks identifies one process; a pid alone may be reused.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name in parentheses may hold anything, so fields count from the last one. proc(5): 3 state, 22
-    # start.
+    # The name in parentheses may contain anything, so fields count from the last one. proc(5): 3 state, 22 start.
     fields = text[text.rindex(b")") + 2 :].split()
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 class Child:
-    """A process that is watched until it ends, through a descriptor that cannot come to mean another one."""
+    """Watches a process until it ends, through a descriptor, which is never reused for another process."""
 
     def __init__(self, reactor: Reactor, pid: int, on_exit: Callable[[int | None], None]) -> None:
         self.pid = pid
@@ -235,7 +233,7 @@ class Child:
             reactor.add_reader(self._fd, self._exited)
 
     def signal(self, signum: int) -> bool:
-        """Send a signal; False when the process has ended already."""
+        """Send a signal; False if the process has ended."""
         if self._fd < 0:
             return False
         try:
@@ -245,7 +243,7 @@ class Child:
         return True
 
     def close(self) -> None:
-        """Stop watching; nothing is reported any more. A child of ours is then the caller's to wait for."""
+        """Stop watching; nothing is reported any more. The caller must then wait for a child process itself."""
         self._over = True
         if self._fd >= 0:
             self._reactor.remove_reader(self._fd)
@@ -272,20 +270,19 @@ class Child:
 
 
 def watch_exit(reactor: Reactor, pid: int, on_exit: Callable[[int | None], None]) -> Child:
-    """Call `on_exit(status)` in the loop when that process has ended; a child of ours is reaped by it.
+    """Call `on_exit(status)` in the loop when the process has ended. A child process is reaped.
 
-    status: the exit code, or minus the signal that killed it; None when it is not our child, or was gone
-    already.
+    status: the exit code, or minus the signal that killed it; None if it is not a child, or had already ended.
     """
     return Child(reactor, pid, on_exit)
 
 
 ROUNDS_MAX = 20
-"""How often SIGKILL looks for processes that were started while it was at work."""
+"""How often SIGKILL searches for processes that were started during the search."""
 
 
 class FoundProcess(NamedTuple):
-    """One living process; `pid` and `ticks` (start time since boot) together are never reused."""
+    """A running process; `pid` and `ticks` (start time since boot) together are never reused."""
 
     pid: int
     ticks: int
@@ -293,16 +290,16 @@ class FoundProcess(NamedTuple):
 
 
 class ProcessTree:
-    """The process `leader`, which leads its group, with all below it."""
+    """The process `leader`, which leads its group, with all its descendants."""
 
     def __init__(self, leader: int) -> None:
         self._leader = leader
         self._seen: set[FoundProcess] = set()
 
     def signal(self, signum: int) -> None:
-        """Signal the group and every descendant outside it; none is an error. SIGKILL leaves no descendant.
+        """Signal the group and every descendant outside of it, if they exist. After SIGKILL there are no descendants.
 
-        Raises PermissionError where the group belongs to another user.
+        Raises PermissionError if the group belongs to another user.
         """
         for _ in range(ROUNDS_MAX):
             found = self._look()
@@ -317,7 +314,7 @@ class ProcessTree:
                 return
 
     def _look(self) -> set[FoundProcess]:
-        """The living descendants of the leader and of those that were seen, and these themselves."""
+        """The running descendants of the leader, and those found before with their descendants."""
         living, children = _living()
         found = {process for process in self._seen if living.get(process.pid, process).ticks == process.ticks}
         found = {living[process.pid] for process in found if process.pid in living}
@@ -331,7 +328,7 @@ class ProcessTree:
 
 
 def _living() -> tuple[dict[int, FoundProcess], dict[int, list[FoundProcess]]]:
-    """Every living process by pid, and by the pid of its parent."""
+    """Every running process by pid, and by the pid of its parent."""
     living: dict[int, FoundProcess] = {}
     children: dict[int, list[FoundProcess]] = defaultdict(list)
     for name in os.listdir("/proc"):
@@ -342,7 +339,7 @@ def _living() -> tuple[dict[int, FoundProcess], dict[int, list[FoundProcess]]]:
                 text = file.read()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        # The name in parentheses may hold anything. proc(5): 3 state, 4 ppid, 5 pgrp, 22 start.
+        # The name in parentheses may contain anything. proc(5): 3 state, 4 ppid, 5 pgrp, 22 start.
         fields = text[text.rindex(b")") + 2 :].split()
         if fields[0] not in (b"Z", b"X"):
             process = FoundProcess(int(name), int(fields[19]), int(fields[2]))
@@ -352,7 +349,7 @@ def _living() -> tuple[dict[int, FoundProcess], dict[int, list[FoundProcess]]]:
 
 
 def _signal(process: FoundProcess, signum: int) -> None:
-    """Signal it, through a descriptor that was opened before it was looked at again: a pid may be reused."""
+    """Signal a process through a descriptor, after checking its start time, because a pid may be reused."""
     with contextlib.suppress(ProcessLookupError, FileNotFoundError, PermissionError):
         fd = os.pidfd_open(process.pid)
         try:

@@ -1,9 +1,9 @@
 """The event loop of the daemons: epoll, timers and signals in one thread.
 
-Not asyncio, because its import alone costs every process 5 MiB and 40 ms, and because the ZeroMQ reader needs
-nothing of it. Nothing here wakes up unless there is something to do.
+asyncio is not used, because its import costs each process 5 MiB and 40 ms, and the ZeroMQ reader does not need it. The
+loop wakes up only for events.
 
-A reactor belongs to the process that made it: build it after the fork. It is not safe for threads.
+A reactor belongs to one process: create it after the fork. It is not thread-safe.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _WRITE = select.EPOLLOUT
 _BROKEN = select.EPOLLHUP | select.EPOLLERR
 
 CANCELLED_TIMERS_KEPT = 64
-"""Cancelled timers that may lie in the heap; once they are more, and the majority, it is rebuilt."""
+"""Cancelled timers in the heap; it is rebuilt when there are more, and they are the majority."""
 
 
 class Timer:
-    """One pending call; `cancel` may be called at any time, also after it has run."""
+    """A pending call; `cancel` may be called at any time, even after it has run."""
 
     __slots__ = ("_callback", "_queue", "when")
 
@@ -44,24 +44,24 @@ class Timer:
         self._callback: Callback | None = callback
 
     def cancel(self) -> None:
-        """Never run; the callback and all that it holds is let go at once."""
+        """Do not run, and release the callback."""
         if self._callback is not None:
             self._callback = None
             self._queue.note_cancelled()
 
     def take(self) -> Callback | None:
-        """The callback, once; None if it was cancelled or taken."""
+        """The callback at the first call; None later, and if the timer was cancelled."""
         callback, self._callback = self._callback, None
         return callback
 
     @property
     def live(self) -> bool:
-        """Whether it is still going to run."""
+        """Whether it will still run."""
         return self._callback is not None
 
 
 class TimerQueue:
-    """Timers in order of time, equal times in order of creation. Owns no clock: it is told the time."""
+    """Timers ordered by time, then by creation. The time is passed in."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Timer]] = []
@@ -69,7 +69,7 @@ class TimerQueue:
         self._cancelled = 0
 
     def __len__(self) -> int:
-        """Entries held, cancelled ones included."""
+        """The number of entries, including cancelled ones."""
         return len(self._heap)
 
     def add(self, when: float, callback: Callback) -> Timer:
@@ -79,7 +79,7 @@ class TimerQueue:
         return timer
 
     def note_cancelled(self) -> None:
-        """Count one, and rebuild the heap when the cancelled ones are many and the majority."""
+        """Count a cancelled timer, and rebuild the heap if there are too many."""
         self._cancelled += 1
         if self._cancelled > CANCELLED_TIMERS_KEPT and self._cancelled * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].live]
@@ -87,14 +87,14 @@ class TimerQueue:
             self._cancelled = 0
 
     def next_when(self) -> float | None:
-        """When the next live timer is due; None without one."""
+        """The time of the next live timer, or None."""
         while self._heap and not self._heap[0][2].live:
             heapq.heappop(self._heap)
             self._cancelled -= 1
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now: float) -> Timer | None:
-        """The earliest live timer that is due at `now`, taken out of the queue; None without one."""
+        """Remove and return the earliest live timer that is due at `now`, or None."""
         when = self.next_when()
         if when is None or when > now:
             return None
@@ -102,7 +102,7 @@ class TimerQueue:
 
 
 class _Watch:
-    """What is wanted of one file descriptor."""
+    """The callbacks of one file descriptor."""
 
     __slots__ = ("mask", "reader", "turn", "writer")
 
@@ -114,11 +114,11 @@ class _Watch:
 
 
 class Reactor:
-    """Runs callbacks when descriptors are ready, times have come or signals arrived.
+    """Runs callbacks for descriptors, timers and signals.
 
-    An exception of a callback leaves `run`, because a daemon that lost a callback must not limp on; with
-    `on_error` it is handed over instead and the loop goes on. `marks` are told of each turn, so that a supervisor can
-    end one that does not end.
+    An exception in a callback ends `run`, because a daemon must not continue with a lost callback; with `on_error` it
+    is passed to that function instead, and the loop continues. `marks` records each turn, so that a supervisor can end
+    one that hangs.
     """
 
     def __init__(self, on_error: Callable[[Exception], None] | None = None, *, marks: Marks | None = None) -> None:
@@ -135,7 +135,7 @@ class Reactor:
         self._marks = marks
 
     def now(self) -> float:
-        """Seconds of the monotonic clock that `call_at` uses."""
+        """The monotonic clock of `call_at`, in seconds."""
         return time.monotonic()
 
     def add_reader(self, fd: int, callback: Callback) -> None:
@@ -151,7 +151,7 @@ class Reactor:
         self._arm(fd, watch)
 
     def add_listener(self, fd: int, callback: Callback) -> None:
-        """Like `add_reader`, for a listening socket of several processes: the kernel wakes few of them."""
+        """Like `add_reader`, for a listening socket of several processes: the kernel wakes only few of them."""
         watch = self._watch(fd)
         if watch.mask:
             raise LocalProtocolError(f"descriptor {fd} is watched already, so it cannot become a listener")
@@ -160,21 +160,21 @@ class Reactor:
         self._epoll.register(fd, _READ | select.EPOLLEXCLUSIVE)
 
     def remove_reader(self, fd: int) -> None:
-        """Call before `fd` is closed. Without a reader nothing happens."""
+        """Call before `fd` is closed. Has no effect without a reader."""
         watch = self._watches.get(fd)
         if watch is not None and watch.reader is not None:
             watch.reader = None
             self._arm(fd, watch)
 
     def remove_writer(self, fd: int) -> None:
-        """Call before `fd` is closed. Without a writer nothing happens."""
+        """Call before `fd` is closed. Has no effect without a writer."""
         watch = self._watches.get(fd)
         if watch is not None and watch.writer is not None:
             watch.writer = None
             self._arm(fd, watch)
 
     def call_at(self, when: float, callback: Callback) -> Timer:
-        """Call once when `now()` has reached `when`; timers of one time run in the order they were made."""
+        """Call once when `now()` has reached `when`; timers with the same time run in the order of creation."""
         return self._timers.add(when, callback)
 
     def call_later(self, seconds: float, callback: Callback) -> Timer:
@@ -182,7 +182,7 @@ class Reactor:
         return self._timers.add(time.monotonic() + seconds, callback)
 
     def call_soon(self, callback: Callback) -> None:
-        """Call once, in the next turn at the latest. What it adds itself waits for the turn after."""
+        """Call once, in the next turn at the latest. Calls that it adds run in a later turn."""
         self._soon.append(callback)
 
     def on_signal(self, signum: int, callback: Callback) -> None:
@@ -192,12 +192,12 @@ class Reactor:
             signal.set_wakeup_fd(self._wake_pipe[1], warn_on_full_buffer=False)
             self.add_reader(self._wake_pipe[0], self._read_signals)
         self._signals[signum] = callback
-        # The C handler behind any Python handler writes to the wake-up pipe; this one has nothing left to do.
+        # The C handler behind any Python handler writes to the wake-up pipe, so this one does nothing.
         previous = signal.signal(signum, lambda _signum, _frame: None)
         self._replaced.setdefault(signum, previous)
 
     def run(self) -> None:
-        """Turn until `stop`. Raises whatever a callback raised, unless there is an `on_error`."""
+        """Run until `stop`. Raises exceptions of callbacks, unless there is an `on_error`."""
         try:
             while not self._stopping:
                 self._run_turn()
@@ -205,11 +205,11 @@ class Reactor:
             self._stopping = False
 
     def stop(self) -> None:
-        """Make `run` return after the present turn (or at once, if it is called before `run`)."""
+        """Make `run` return after the current turn (or at once, if it is called before `run`)."""
         self._stopping = True
 
     def close(self) -> None:
-        """Give back the signal handlers and the descriptors that the reactor itself opened."""
+        """Restore the signal handlers, and close the descriptors that the reactor opened."""
         for signum, previous in self._replaced.items():
             signal.signal(signum, previous)
         self._replaced.clear()
@@ -261,8 +261,7 @@ class Reactor:
             self._marks.idle()
 
     def _run_timers(self, now: float) -> None:
-        # No more than there are at the start: a timer that sets a due timer must not lock out the
-        # descriptors.
+        # At most as many as at the start: a timer that adds a due timer must not starve the descriptors.
         for _ in range(len(self._timers)):
             timer = self._timers.pop_due(now)
             if timer is None:
@@ -273,7 +272,7 @@ class Reactor:
 
     def _dispatch(self, fd: int, mask: int) -> None:
         watch = self._watches.get(fd)
-        # A watch made in this very turn is another file under an old number: the event is not its.
+        # A watch that was created in this turn is for a new file with a reused number: the event is not for it.
         if watch is None or watch.turn == self._turn:
             return
         if watch.reader is not None and mask & (_READ | _BROKEN):
@@ -295,7 +294,7 @@ class Reactor:
     def _call(self, callback: Callback) -> None:
         try:
             callback()
-        except Exception as error:  # supervision point: who gave `on_error` decides about the loop
+        except Exception as error:  # supervision point: `on_error` decides
             if self._on_error is None:
                 raise
             self._on_error(error)

@@ -1,7 +1,7 @@
 """Messages over Unix stream sockets: between the processes of one daemon, and from the CLI to the master.
 
-On the stream a message is its length as an unsigned 32-bit big-endian number, then that many bytes. The
-kernel says who is at the other end (`Peer`), so nothing here authenticates. No descriptors are passed.
+A message is its length as an unsigned 32-bit big-endian number, followed by its bytes. The kernel identifies the peer
+(`Peer`), so there is no authentication here. No descriptors are passed.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from saltlite.wire.framing import LENGTH, IpcMessage, pack, unpack
 
 READ_CHUNK: Final = 64 * 1024
 READ_TURN: Final = 256 * 1024
-"""Bytes read from one channel in one turn; one batch is what was whole among them."""
+"""Bytes read from one channel in one turn; a batch is the complete messages among them."""
 
 ACCEPTS_A_TURN: Final = 4
-"""Connections taken in one turn; few, so that processes that share a listening socket share the load."""
+"""Connections accepted in one turn; few, so that processes that share a listening socket share the load."""
 
 ACCEPT_PAUSE_S: Final = 1.0
-"""How long accepting rests when the process is out of descriptors, seconds."""
+"""Seconds before the next accept when the process is out of descriptors."""
 
 CONNECTIONS_MAX: Final = 512
-"""Connections of one acceptor at once; more wait in the kernel until one ends."""
+"""Concurrent connections of one acceptor; further ones wait in the kernel until one ends."""
 
 BACKLOG: Final = 1024
 MINIONS_BACKLOG: Final = 4096
-"""Minions that may wait to be accepted: a whole fleet may come back at once."""
+"""Minions that may wait to be accepted: a whole fleet may reconnect at once."""
 _BUFFERS_A_WRITE = 512
 _CREDENTIALS = struct.Struct("3i")
 
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The process that connected, as the kernel saw it at that moment."""
+    """The process that connected, at the time of the connection."""
 
     pid: int
     uid: int
@@ -57,21 +57,20 @@ class Peer:
 
 
 def peer_of(sock: socket.socket) -> Peer:
-    """Who is at the other end of a connected Unix socket."""
+    """The process at the other end of a connected Unix socket."""
     raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return Peer(*_CREDENTIALS.unpack(raw))
 
 
 class Channel:
-    """One connected socket as a sequence of messages, both ways. The channel owns the socket.
+    """A connected socket as a bidirectional sequence of messages. The channel owns the socket.
 
-    `on_batch(messages)` gets all messages that became whole in one turn, in order, so that their owner can
-    commit them together. `on_close(reason)` comes once when the channel ends for any reason but the owner's
-    own `close`, and never from inside a call of the owner.
+    `on_batch(messages)` receives all messages that were completed in one turn, in order, so that the owner can commit
+    them together. `on_close(reason)` is called once when the channel ends for any reason except `close`, and never
+    during a call by the owner.
 
-    Limits: a message longer than `message_max` bytes ends the channel. So does a peer that does not read,
-    once more than `send_buffer_max` bytes wait for it: it is the peer's to come back and ask again, and a
-    daemon never blocks on it or grows for it.
+    A message longer than `message_max` bytes ends the channel. So does a peer that does not read while more than
+    `send_buffer_max` bytes are queued: it can reconnect and ask again, and the daemon neither blocks nor grows.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class Channel:
         self._read_turn = READ_TURN
         self._on_large: Callable[[], None] | None = None
         self._under_way = 0
-        """Bytes of the message whose beginning was received, with its length."""
+        """Bytes of the incomplete message, including its length prefix."""
         self._received = bytearray()
         self._outgoing: deque[bytes | memoryview[int]] = deque()
         self._buffered = 0
@@ -105,7 +104,7 @@ class Channel:
 
     @property
     def buffered(self) -> int:
-        """Bytes that wait to be written."""
+        """Bytes in the send queue."""
         return self._buffered
 
     @property
@@ -113,16 +112,16 @@ class Channel:
         return self._closed
 
     def read_little(self, read_turn: int, on_large: Callable[[], None]) -> None:
-        """Read only `read_turn` bytes in one turn, but for the rest of a message under way.
+        """Read at most `read_turn` bytes per turn, and more only to complete a message.
 
-        `on_large()` comes when a message longer than that begins. The owner may pause the channel then: no more than
-        `read_turn` bytes of the message are buffered.
+        `on_large()` is called when a longer message begins. The owner may then pause the channel: at most `read_turn`
+        bytes of the message are buffered.
         """
         self._read_turn = read_turn
         self._on_large = on_large
 
     def send(self, payload: bytes) -> None:
-        """Queue one message; those of one turn are written together. Nothing happens on a closed channel.
+        """Queue a message; those of one turn are written together. On a closed channel this has no effect.
 
         Raises LocalProtocolError for a message longer than `message_max`.
         """
@@ -143,12 +142,12 @@ class Channel:
             self._reactor.call_soon(self._flush)
 
     def flush(self) -> None:
-        """Write what waits now, as far as the kernel takes it: its peer has work to do while this turn goes on."""
+        """Write as much of the queue as the kernel accepts, so that the peer can start while this turn continues."""
         if not self._closed:
             self._write()
 
     def pause_reading(self) -> None:
-        """Deliver nothing more until `resume_reading`; the peer is slowed down by the kernel's buffers."""
+        """Deliver nothing until `resume_reading`; the kernel's full buffers slow the peer down."""
         if not self._paused and not self._closed:
             self._paused = True
             self._reactor.remove_reader(self._socket.fileno())
@@ -159,7 +158,7 @@ class Channel:
             self._reactor.add_reader(self._socket.fileno(), self._readable)
 
     def close(self) -> None:
-        """End the channel: what the kernel takes at once is still sent, the rest is dropped. Not reported."""
+        """Close the channel without `on_close`. Data that the kernel accepts at once is sent, the rest dropped."""
         if not self._closed:
             self._write()
             self._shut()
@@ -212,7 +211,7 @@ class Channel:
             self._drop_sent(sent)
 
     def _broke(self, reason: str) -> None:
-        # What the peer said before it went away still counts.
+        # Messages that the peer sent before it disconnected still count.
         if not self._closed and not self._paused:
             self._readable()
         self._end(reason)
@@ -238,7 +237,7 @@ class Channel:
             self._on_large()
 
     def _receive(self) -> str:
-        """Read what is there; the reason why nothing more will come, or ""."""
+        """Read the available data; the reason why there will be no more, or ""."""
         left = min(max(self._read_turn, self._under_way - len(self._received)), READ_TURN)
         while left > 0:
             size = min(left, READ_CHUNK)
@@ -275,9 +274,9 @@ class Channel:
 
 
 class Acceptor:
-    """Takes connections from a listening socket that processes may share; it stays the caller's.
+    """Accepts connections from a listening socket, which belongs to the caller and may be shared between processes.
 
-    Whoever got a connection says `released` when it is over; at `connections_max` the acceptor takes no more.
+    The owner calls `released` when a connection ends; at `connections_max` no more are accepted.
     """
 
     def __init__(
@@ -299,12 +298,12 @@ class Acceptor:
         self._listen()
 
     def released(self) -> None:
-        """One of the connections that `on_accept` got is over."""
+        """One of the accepted connections has ended."""
         self._open -= 1
         self._listen()
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Accept no more connections."""
         self._rest()
         self._closed = True
 
@@ -331,7 +330,7 @@ class Acceptor:
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     raise
-                log.warning("connections have to wait: %s (raise LimitNOFILE)", error.strerror)
+                log.warning("connections must wait: %s (increase LimitNOFILE)", error.strerror)
                 self._rest()
                 self._reactor.call_later(ACCEPT_PAUSE_S, self._listen)
                 return
@@ -346,13 +345,12 @@ class PortInUseError(StartupError):
 def listen_tcp(interface: str, port: int) -> socket.socket:
     """A TCP socket that listens on `interface` (an address or a name, v4 or v6) for the network link.
 
-    `::` takes IPv4 peers as well. Raises StartupError with the way out when that is not possible, and
-    PortInUseError when waiting may help.
+    `::` accepts IPv4 peers as well. Raises StartupError, which says what to do, and PortInUseError if waiting may help.
     """
     try:
         found = socket.getaddrinfo(interface.encode(), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise StartupError(f"interface {interface} is no address of a network: {error.strerror}") from error
+        raise StartupError(f"interface {interface} is not a network address: {error.strerror}") from error
     family, _, _, _, where = found[0]
     listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
     try:
@@ -377,22 +375,22 @@ def _why_no_listener(error: OSError, interface: str, port: int) -> str:
     if error.errno == errno.EACCES:
         return f"port {port} on {interface} may not be opened: run as root, or set a `port` above 1023"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"this machine has no address {interface} for port {port}: set `interface` to one of its own"
+        return f"this machine has no address {interface} for port {port}: set `interface` to one of its addresses"
     return f"port {port} on {interface} cannot be opened: {error.strerror}"
 
 
 def listen_unix(path: str, mode: int, *, parent_mode: int = 0o755) -> socket.socket:
-    """A listening Unix socket at `path` with these permissions; a missing parent folder is made.
+    """A listening Unix socket at `path` with these permissions; a missing parent folder is created.
 
-    A socket left behind by a dead process is replaced. Raises StartupError when somebody answers on it, when
-    something else lies there, or when the path cannot be used.
+    The socket of a dead process is replaced. Raises StartupError if another process answers on it, if there is another
+    kind of file, or if the path cannot be used.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
     try:
         _make_parent(path, parent_mode)
         _remove_stale(path)
         listener.bind(path)
-        # Nobody can connect before `listen`, so the permissions are never wider than asked for.
+        # No process can connect before `listen`, so the permissions are never wider than `mode`.
         os.chmod(path, mode)
         listener.listen(BACKLOG)
     except StartupError:
@@ -405,10 +403,10 @@ def listen_unix(path: str, mode: int, *, parent_mode: int = 0o755) -> socket.soc
 
 
 def connect_unix(path: str, *, made_by: int | None = None) -> socket.socket:
-    """A connection to the process that listens on `path`; it does not wait.
+    """Connect to the process that listens on `path`, without waiting.
 
-    Raises UnreachableError when nobody answers there, RefusedError when this user may not connect, or when another
-    user than `made_by` listens there (None: whoever it is).
+    Raises UnreachableError if no process answers, RefusedError if this user may not connect, or if a user other than
+    `made_by` listens there (None: any user).
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
     try:
@@ -418,10 +416,10 @@ def connect_unix(path: str, *, made_by: int | None = None) -> socket.socket:
         raise RefusedError(f"user {os.geteuid()} may not connect to {path}: ask its owner for access") from error
     except BlockingIOError as error:
         sock.close()
-        raise UnreachableError(f"too many connections wait at {path}: try again in a moment") from error
+        raise UnreachableError(f"too many connections wait at {path}: try again soon") from error
     except OSError as error:
         sock.close()
-        raise UnreachableError(f"nobody answers on {path}: {error.strerror or error}; is the daemon up?") from error
+        raise UnreachableError(f"no process answers on {path}: {error.strerror or error}; is the daemon up?") from error
     found = peer_of(sock).uid
     if made_by is not None and found != made_by:
         sock.close()
@@ -513,7 +511,7 @@ def _remove_stale(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(found.st_mode):
-        raise StartupError(f"{path} is in the way and no socket: move it away")
+        raise StartupError(f"{path} exists and is not a socket: move it away")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
         try:
             probe.connect(path)
@@ -524,7 +522,7 @@ def _remove_stale(path: str) -> None:
         except FileNotFoundError:
             return
         except BlockingIOError:
-            pass  # its backlog is full, so it lives
+            pass  # its backlog is full, so the process is alive
     raise StartupError(f"another process answers on {path}: stop it, or set another `sock_dir`")
 
 
@@ -533,5 +531,5 @@ def _why_no_socket(error: OSError, path: str) -> str:
         length = len(os.fsencode(path))
         return f"{path} has {length} bytes and a Unix socket's path may have 107: set a shorter `sock_dir`"
     if isinstance(error, PermissionError):
-        return f"no socket can be made at {path}: run as root, or set `sock_dir` to a folder of yours"
-    return f"no socket can be made at {path}: {error.strerror}"
+        return f"no socket can be created at {path}: run as root, or set `sock_dir` to a folder of yours"
+    return f"no socket can be created at {path}: {error.strerror}"

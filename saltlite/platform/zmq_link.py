@@ -1,15 +1,14 @@
 """The network link over ZeroMQ: one ROUTER on the master, one DEALER on each minion, one TCP port.
 
-No ZAP handler: the hub limits connections by address when the first frame is there, and a ZAP thread was
-measured to cost every connect 0.2 ms. ZeroMQ cannot disconnect a peer, but the kernel can: `hang_up` shuts
-its TCP connection down.
+There is no ZAP handler: the session manager limits connections by address at their first frame, and a ZAP thread costs
+0.2 ms per connection. ZeroMQ cannot disconnect a peer, but the kernel can: `hang_up` shuts down its TCP connection.
 
-A ROUTER names each connection by a counter that starts at the C library's `rand()`, and libzmq 4.3.5 aborts
-the process when a stranger has given itself the next name in advance. So the start is seeded from the
-kernel's entropy, a peer that names itself is hung up on at its first message, and one that says nothing is
-hung up on after FIRST_FRAME_S, so that names cannot be hoarded.
+A ROUTER generates names of connections by a counter that starts at the C library's `rand()`, and libzmq 4.3.5 aborts
+the process if a stranger has chosen the next name in advance. The counter is therefore seeded from the kernel's
+entropy, a peer that chooses a name is disconnected at its first message, and a silent one after FIRST_FRAME_S, so that
+names cannot be hoarded.
 
-ZeroMQ may be used only after the last fork of the process: its IO thread does not survive one.
+ZeroMQ may be used only after the last fork of the process: its IO thread does not survive a fork.
 """
 
 from __future__ import annotations
@@ -35,22 +34,22 @@ from saltlite.platform.link import (
     OnConnect,
     OnServerFrame,
     SendResult,
-    nobody_counts,
+    no_limit,
     split_address,
 )
 from saltlite.platform.reactor import Reactor, Timer
 
 DRAIN_BUDGET: Final = 256
-"""Messages taken in one turn before other callbacks of the reactor get theirs."""
+"""Messages read in one turn, before other callbacks of the reactor run."""
 
 PARTS_KEPT: Final = 3
-"""Parts of one message that are handed on; no message of ours has as many, so the rest is thrown away."""
+"""Parts of a message that are passed on. Our messages have fewer, so further parts are dropped."""
 
 OnMessage = Callable[[list[zmq.Frame]], None]
 
 
 class DrainReader:
-    """Hands every message of `socket` to `on_message` as its list of parts (at most PARTS_KEPT)."""
+    """Passes every message of `socket` to `on_message` as a list of parts (at most PARTS_KEPT)."""
 
     def __init__(
         self,
@@ -68,17 +67,17 @@ class DrainReader:
         self._closed = False
         self._fd = socket.FD
         reactor.add_reader(self._fd, self.drain)
-        # Signals that came before the descriptor was watched may have been used up by earlier calls.
+        # Earlier calls may have consumed the signals from before the descriptor was watched.
         self.kick()
 
     def kick(self) -> None:
-        """Look for messages in the next turn of the reactor. To be called after each send on the socket."""
+        """Check for messages in the next turn of the reactor. Call it after each send on the socket."""
         if not self._kicked and not self._closed:
             self._kicked = True
             self._reactor.call_soon(self._drain_kicked)
 
     def drain(self) -> None:
-        """Hand over what is there, up to the budget."""
+        """Pass on the available messages, up to the budget."""
         recv, on_message = self._socket.recv, self._on_message
         for _ in range(self._budget):
             if self._closed:
@@ -97,7 +96,7 @@ class DrainReader:
         self.kick()
 
     def close(self) -> None:
-        """Stop reading. To be called before the socket is closed; the socket stays the owner's."""
+        """Stop reading. Call it before the owner closes the socket."""
         if not self._closed:
             self._closed = True
             self._reactor.remove_reader(self._fd)
@@ -108,10 +107,10 @@ class DrainReader:
 
 
 HANDSHAKE_MS: Final = 5_000
-"""How long a TCP peer may take to greet as ZeroMQ does; then it is disconnected, milliseconds."""
+"""Milliseconds after which a TCP peer without a ZeroMQ greeting is disconnected."""
 
 RESOLVER_OPTIONS: Final = "timeout:2 attempts:2"
-"""What glibc is told unless the environment says otherwise: a dead name server costs seconds only."""
+"""glibc's options, unless the environment sets them, so that a dead name server costs only seconds."""
 
 _MONITOR_EVENT = struct.Struct("=Hi")
 _monitor_numbers = itertools.count(1)
@@ -119,23 +118,23 @@ _contexts: dict[int, zmq.Context[zmq.Socket[bytes]]] = {}
 
 
 def context() -> zmq.Context[zmq.Socket[bytes]]:
-    """The one context of this process. Raises LocalProtocolError if a forked parent had one already."""
+    """The context of this process. Raises LocalProtocolError if the parent used one before the fork."""
     pid = os.getpid()
     if pid not in _contexts:
         if _contexts:
             raise LocalProtocolError("ZeroMQ was used before this process was forked: fork first, then link")
-        # The names that a ROUTER gives its peers start at rand(); zmq_link says why nobody may know them.
+        # The names that a ROUTER generates start at rand(), and must not be predictable; see the module's docstring.
         ctypes.CDLL(None).srand(ctypes.c_uint(int.from_bytes(os.urandom(4), "big")))
         _contexts[pid] = zmq.Context(io_threads=1)
     return _contexts[pid]
 
 
 def new_socket(kind: int, *, ipv6: int) -> zmq.Socket[bytes]:
-    """A socket with the options that both ends have in common. Raises LinkError when there can be none.
+    """A socket with the options of both ends. Raises LinkError if it cannot be created.
 
-    It has no heartbeats of ZeroMQ (`HEARTBEAT_IVL`): the IO thread walks through the timers of all connections whenever
-    one of them hears something, which at 10,000 minions is half a core, and sessions are cut for silence. The session's
-    own heartbeats find a peer that is gone, TCP's keepalive a connection that never had a session.
+    Heartbeats of ZeroMQ (`HEARTBEAT_IVL`) are off: for each received message the IO thread visits the timers of all
+    connections, which takes half a core with 10,000 minions. Heartbeats of the session detect a dead peer, and TCP's
+    keepalive a connection without a session.
     """
     try:
         made = context().socket(kind)
@@ -234,7 +233,7 @@ class RouterLink:
         listener: socket.socket,
         on_frame: OnServerFrame,
         on_hangup: Callable[[int], None],
-        on_connect: OnConnect = nobody_counts,
+        on_connect: OnConnect = no_limit,
     ) -> None:
         self.bad_shape = 0
         self._on_frame = on_frame

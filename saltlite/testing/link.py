@@ -24,7 +24,7 @@ from saltlite.platform.link import (
     OnConnect,
     OnServerFrame,
     SendResult,
-    nobody_counts,
+    no_limit,
     split_address,
 )
 
@@ -81,7 +81,7 @@ class MemoryNetwork:
         self,
         on_frame: OnServerFrame,
         on_hangup: Callable[[int], None],
-        on_connect: OnConnect = nobody_counts,
+        on_connect: OnConnect = no_limit,
         *,
         address: str = DEFAULT_ADDRESS,
     ) -> MemoryServerLink:

@@ -190,7 +190,7 @@ def test_code_from_a_folder_that_others_may_write_to_is_not_run(folder: Path) ->
     (folder / "ext/runners").chmod(0o777)
     out, err = io.StringIO(), io.StringIO()
     assert run(["runner", "-c", str(folder), "mine.number"], Console(None, out, err)) == 6
-    assert "could have you run any code" in err.getvalue()
+    assert "could make you run any code" in err.getvalue()
 
 
 def test_the_returns_of_a_job_are_read_from_the_store(folder: Path) -> None:

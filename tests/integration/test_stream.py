@@ -314,7 +314,7 @@ def test_an_acceptor_out_of_descriptors_waits_and_goes_on(
             filling.append(os.dup(caller.fileno()))
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(filling[-1], caller.fileno()) + 1, limits[1]))
         try:
-            until(reactor, lambda: "raise LimitNOFILE" in caplog.text)
+            until(reactor, lambda: "increase LimitNOFILE" in caplog.text)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
             for number in filling:
@@ -383,7 +383,7 @@ def test_the_socket_of_a_living_process_is_left_alone(tmp_path: Path) -> None:
 def test_a_plain_file_in_the_way_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "s"
     path.write_text("precious")
-    with pytest.raises(StartupError, match="in the way and no socket"):
+    with pytest.raises(StartupError, match="exists and is not a socket"):
         listen_unix(str(path), 0o600)
     assert path.read_text() == "precious"
 
@@ -395,10 +395,10 @@ def test_a_path_too_long_for_a_socket_says_how_long_it_may_be(tmp_path: Path) ->
 
 def test_connecting_where_nobody_is_says_so(tmp_path: Path) -> None:
     path = str(tmp_path / "s")
-    with pytest.raises(UnreachableError, match=r"nobody answers on .*is the daemon up"):
+    with pytest.raises(UnreachableError, match=r"no process answers on .*is the daemon up"):
         connect_unix(path)
     listen_unix(path, 0o600).close()
-    with pytest.raises(UnreachableError, match="nobody answers"):
+    with pytest.raises(UnreachableError, match="no process answers"):
         connect_unix(path)
 
 

@@ -80,7 +80,7 @@ class Universe:
         """What `connect_unix` does, for the process that runs now. Raises UnreachableError."""
         accept = self.listeners.get(path)
         if accept is None or self.current is None:
-            raise UnreachableError(f"nobody answers on {path}")
+            raise UnreachableError(f"no process answers on {path}")
         end = End(self, self.current)
         accept(end)
         return end

@@ -195,7 +195,7 @@ def test_a_folder_that_may_not_be_made_names_root_dir() -> None:
 
 def test_a_file_in_the_way_of_a_folder_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StartupError, match="is no folder"):
+    with pytest.raises(StartupError, match="is not a folder"):
         private_dir(str(tmp_path / "file" / "pki"), *ME)
 
 
@@ -260,7 +260,7 @@ def test_a_secret_is_not_read_through_a_symbolic_link(tmp_path: Path) -> None:
 
 def test_a_pipe_in_place_of_a_secret_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo", 0o600)
-    with pytest.raises(StartupError, match="no plain file"):
+    with pytest.raises(StartupError, match="not a plain file"):
         read_secret(str(tmp_path / "fifo"))
 
 
@@ -286,7 +286,7 @@ def test_missing_parents_can_be_passed_by_others_whatever_the_umask_says(tmp_pat
 def test_a_link_user_that_is_missing_is_a_sentence_with_both_ways_out() -> None:
     with pytest.raises(
         StartupError,
-        match=r"no user 'no-such-user': make it with `useradd --system --no-create-home no-such-user`, "
+        match=r"no user 'no-such-user': create it with `useradd --system --no-create-home no-such-user`, "
         r"or set `link_user: nobody`, which gives up the protection of a separate user",
     ):
         accounts_of(MasterConfig(user="nobody", link_user="no-such-user"))
