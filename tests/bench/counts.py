@@ -1,9 +1,9 @@
 """What everyday work costs in things that can be counted: `python -m tests.bench.counts [--write]`.
 
-Time depends on the machine and on what else it does; counts of system calls, syncs, SQL statements, new processes and
-imported modules do not. They are compared with `counts.json`, which is committed beside this file. A count that is
-more than TOLERANCE above its figure fails the run (exit code 1); `--write` sets new figures, and the diff shows what
-changed.
+Time depends on the machine and on what else it does; counts of system calls, syncs, SQL statements, new processes,
+imported modules and the page faults of a command do not. They are compared with `counts.json`, which is committed
+beside this file. A count that is more than TOLERANCE above its figure fails the run (exit code 1); `--write` sets new
+figures, and the diff shows what changed.
 
 A master with one minion and the command line run as real processes under strace. Each count is the lowest of ROUNDS
 rounds, because timers and retries only ever add to it.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -81,6 +82,28 @@ def imports_of(command: list[str]) -> int:
     return done.stderr.count("import time:") - 1  # the heading
 
 
+def faults_of(command: list[str]) -> int:
+    """Page faults of a command that need no disk: what it maps, reads and allocates for the first time."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=120)
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before
+
+
+def imports_of_daemons() -> dict[str, int]:
+    """Modules that all processes of a master, and of a minion, import until the minion has run a job."""
+    os.environ["PYTHONPROFILEIMPORTTIME"] = "1"
+    try:
+        with BenchFleet() as fleet:
+            fleet.start_master(**REALISTIC)
+            fleet.join(["min"])
+            with fleet.client() as client:
+                ping(client)
+            outputs = {name: (fleet.folder / name / "output").read_text() for name in ("master", "min")}
+    finally:
+        del os.environ["PYTHONPROFILEIMPORTTIME"]
+    return {name: text.count("import time:") for name, text in outputs.items()}
+
+
 def _table(out: Path) -> Counter[str]:
     return Counter({name: int(count) for count, name in _SUMMARY.findall(out.read_text()) if name != "total"})
 
@@ -115,6 +138,10 @@ def measured() -> dict[str, float]:
     def note(name: str, count: float) -> None:
         lowest[name] = min(count, lowest.get(name, count))
 
+    for _ in range(ROUNDS):
+        of_daemons = imports_of_daemons()
+        note("the master with its processes: imports", of_daemons["master"])
+        note("the minion with its processes: imports", of_daemons["min"])
     with BenchFleet() as fleet:
         fleet.start_master(count_statements=True, **REALISTIC)
         fleet.join(["min"])
@@ -132,6 +159,7 @@ def measured() -> dict[str, float]:
             for _ in range(ROUNDS):
                 for name, command in commands.items():
                     note(f"{name}: system calls", of_command(command()).total())
+                    note(f"{name}: page faults", faults_of(command()))
                 for name, count in of_jobs(fleet, client, [*fleet.pids("master"), *fleet.pids("min")]).items():
                     note(f"a job: {name}", count)
     return lowest

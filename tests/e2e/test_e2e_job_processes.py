@@ -65,7 +65,7 @@ def test_a_job_that_leaves_a_program_behind_is_the_last_of_its_process(fleet: Fl
     fleet.join("m")
     first = pid_of_job(fleet)
     with fleet.client() as client:
-        client.cmd("m", "cmd.run", ["sleep 20 >/dev/null 2>&1 </dev/null & echo left"])
+        client.cmd("m", "cmd.run", ["sleep 600 >/dev/null 2>&1 </dev/null & echo left"])
     assert pid_of_job(fleet) != first
 
 
