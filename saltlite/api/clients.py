@@ -50,20 +50,20 @@ _EXECUTORS = ("module_executors", "executor_opts")
 _BATCH = ("batch", "batch_wait", "failhard")
 _LOCAL = {
     *("tgt", "tgt_type", "expr_form", "timeout", "subset", "sub", "run_timeout", "deliver_by", "ret", "metadata"),
-    # Salt's wait for an answer to find_job, which there is none of here: checked, and then of no effect.
+    # Salt's timeout of find_job, which does not exist here: it is checked and has no effect.
     "gather_job_timeout",
     *_BATCH,
     *_EXECUTORS,
 }
 _MARK = "__kwarg__"
-"""A map among the arguments with this name in it holds keyword arguments, as Salt's clients may write them."""
+"""A map with this key among the arguments holds keyword arguments, as Salt's clients send them."""
 _KEYWORD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.ASCII | re.DOTALL)
 _PERCENT = re.compile(r"([0-9]{1,3})%", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Lowstate:
-    """What one map asked for. `token`, or `login`, are its own credentials, as in requests to /run."""
+    """A lowstate that was read. `token`, or `login`, are its own credentials, as in requests to /run."""
 
     client: str
     fun: str
@@ -74,12 +74,12 @@ class Lowstate:
     timeout_s: float | None = None
     full_return: bool = False
     options: dict[str, Any] = field(default_factory=dict)
-    """Further fields of the publish."""
+    """Other fields of the publish."""
     token: str = field(default="", repr=False)
     login: Mapping[str, str] | None = field(default=None, repr=False)
 
     def job(self, origin: str) -> JobCall:
-        """The job that a local client is to publish."""
+        """The job of a local client."""
         functions = self.fun.split(",")
         first, *rest = self._calls(functions)
         return JobCall(
@@ -114,7 +114,7 @@ def read_lowstates(body: Any) -> list[Any]:
 
 
 def read_lowstate(row: Any, enabled: Sequence[str]) -> Lowstate:
-    """One lowstate. Raises UsageError for what is none, and for a client that is not enabled."""
+    """Read one lowstate. Raises UsageError if it is malformed, or its client is not enabled."""
     if not isinstance(row, dict):
         raise UsageError("a lowstate is a map, such as {client: local, tgt: '*', fun: test.ping}")
     given = {name: value for name, value in row.items() if value is not None}
@@ -182,7 +182,7 @@ def _options(client: str, given: Mapping[str, Any]) -> dict[str, Any]:
     _seconds(given, "gather_job_timeout", TIMEOUT_MAX_S)
     metadata = given.get("metadata", {})
     if not isinstance(metadata, dict) or not all(isinstance(name, str) for name in metadata):
-        raise UsageError("`metadata` is a map of what is to be kept with the job")
+        raise UsageError("`metadata` is a map that is stored with the job")
     if metadata:
         found["metadata"] = metadata
     for name, field_name in (("run_timeout", "run_ms"), ("deliver_by", "deliver_ms")):
@@ -192,7 +192,7 @@ def _options(client: str, given: Mapping[str, Any]) -> dict[str, Any]:
     subset = given.get("subset", given.get("sub", SUBSET_DEFAULT if client == "local_subset" else None))
     if subset is not None:
         found["subset"] = _whole(subset, "subset")
-    # Whatever the client is: what was meant to go through a fleet a few at a time must not go to all at once.
+    # With any client: a job for a few minions at a time must never go to all of them at once.
     if client == "local_batch" or "batch" in given:
         found["batch"] = _batch(given)
     elif "batch_wait" in given or "failhard" in given:
@@ -236,7 +236,7 @@ def call_of(low: Lowstate) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _call(fun: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, list[Any], dict[str, Any]]:
-    """Texts among the arguments are read as words of a command line: `name=value` is a keyword argument, 5 a number."""
+    """Text arguments are read as words of a command line: `name=value` is a keyword argument, 5 a number."""
     plain: list[Any] = []
     named: dict[str, Any] = {}
     for arg in args:
@@ -253,7 +253,7 @@ def _call(fun: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str
 
 def _word(text: str) -> Any:
     if text[:1] not in "[{" or not text:
-        # A text of one line that is empty stays one; nothing is not what was meant.
+        # An empty text stays a text, and does not become None.
         return resolve(text) if text else text
     try:
         written, duplicates = parse(text.encode())
@@ -449,7 +449,7 @@ _FUNCTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
 }
 
 
-# -- runner and runner_async: each call in a process of its own, with the rights of the token's holder
+# -- runner and runner_async: each call has its own process, and the rights of the token's holder
 
 
 AT_ONCE_MAX = 4
@@ -457,7 +457,7 @@ AT_ONCE_MAX = 4
 WAITING_MAX = 64
 """Runners that wait; more are refused."""
 AS_CALLER = frozenset({"salt.cmd"})
-"""Runners that act on this machine with the rights of their process."""
+"""Runners that act on this host with the rights of their process."""
 OUTPUT_MAX = 64 * 1024 * 1024
 _STDERR_SHOWN = 300
 _KEPT_NAMES = ("CACHE_DIRECTORY", "PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LANG", "LC_ALL", "TZ")
@@ -577,20 +577,20 @@ class Runners:
 
 def _outcome(fun: str, out: bytes, err: bytes) -> dict[str, Any]:
     if err:
-        log.warning("the runner %s said: %s", fun, err.decode("utf-8", "backslashreplace")[-_STDERR_SHOWN:])
+        log.warning("the runner %s printed: %s", fun, err.decode("utf-8", "backslashreplace")[-_STDERR_SHOWN:])
     if len(out) > OUTPUT_MAX:
         raise RunnerError(f"{fun} returned more than {OUTPUT_MAX} bytes")
     try:
         found = json.loads(out)
     except ValueError:
-        raise RunnerError(f"the process of {fun} ended without an answer; the API's log has what it said") from None
+        raise RunnerError(f"the process of {fun} ended without an answer; the API's log has its output") from None
     if not isinstance(found, dict) or not {"value", "retcode"} <= found.keys():
-        raise RunnerError(f"the process of {fun} answered nonsense")
+        raise RunnerError(f"the process of {fun} gave an invalid answer")
     return found
 
 
 class Clients:
-    """Runs lowstates. `origin` tells the list of jobs where they came from."""
+    """Runs lowstates. `origin` is shown in the list of jobs."""
 
     def __init__(self, link: MasterLink, runners: Runners, origin: str) -> None:
         self._link = link

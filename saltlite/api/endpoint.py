@@ -95,8 +95,8 @@ RETRY_MAX_S = 3600
 
 _TOKEN = re.compile(r"[0-9a-zA-Z._-]{1,200}", re.ASCII)
 _SENTENCES = {
-    404: "there is no such path: GET /openapi.json has those that there are",
-    405: "this path does not take this method: GET /openapi.json has those that it takes",
+    404: "there is no such path: GET /openapi.json lists the paths",
+    405: "this path does not take this method: GET /openapi.json lists its methods",
     413: "the body is too large",
 }
 
@@ -147,7 +147,7 @@ def status_of(error: SaltliteError) -> int:
             return 400
         case UnreachableError():
             return 503
-    return 502  # the master failed, for example because its store is full
+    return 502  # the master failed, for example because its disk is full
 
 
 class Endpoint(RequestHandler):
@@ -184,7 +184,7 @@ class Endpoint(RequestHandler):
             raise BodyError("the answer is application/json or application/x-yaml; Accept allows neither", 406)
         unknown = {name for name in self.request.query_arguments if name not in self.QUERY}
         if unknown or (self.request.query and not self.request.query_arguments and not self.QUERY):
-            raise UsageError("this path takes no parameters in its URL; a token belongs into the header X-Auth-Token")
+            raise UsageError("this path takes no parameters in its URL; send a token in the header X-Auth-Token")
 
     def streams(self) -> bool:
         """Whether the answer has its own format, whatever Accept says."""

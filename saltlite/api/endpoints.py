@@ -74,7 +74,6 @@ class Root(Caller):
         self.answer({"return": "Welcome", "clients": [name for name in CLIENTS if name in enabled]})
 
     async def post(self) -> None:
-        """Run lowstates."""
         token = self.token()
         self.answer({"return": await self.clients().run_each(self.lowstates(), token)})
 
@@ -83,7 +82,6 @@ class Run(Caller):
     """/run: lowstates, each with its own token or credentials."""
 
     async def post(self) -> None:
-        """Run lowstates."""
         returned: list[Any] = []
         lowstates = self.lowstates()
         for low in lowstates:
@@ -105,7 +103,6 @@ class Login(Caller):
     """/login: a name and a password for a token."""
 
     def get(self) -> None:
-        """How to log in."""
         raise LoginError("log in with POST /login: eauth, username and password")
 
     async def post(self) -> None:
@@ -123,20 +120,18 @@ class Login(Caller):
 
 
 class Logout(Caller):
-    """/logout: revoke a token."""
+    """/logout: revoke the token."""
 
     async def post(self) -> None:
-        """Revoke the token."""
         await self.context.link.call(self.token(), "logout")
         self.clear_cookie(COOKIE, path="/")
         self.answer({"return": "Your token has been cleared"})
 
 
 class Token(Caller):
-    """/token: tokens for /run."""
+    """/token: tokens for /run, one for each login of the body."""
 
     async def post(self) -> None:
-        """Log in, once per entry."""
         given = self.body()
         rows = given if isinstance(given, list) else [given]
         if not 1 <= len(rows) <= LOGINS_MAX:
@@ -145,13 +140,7 @@ class Token(Caller):
         for row in rows:
             answer = await self.log_in(row)
             found.append(
-                {
-                    "start": answer["start"],
-                    "expire": answer["expire"],
-                    "name": answer["user"],
-                    "eauth": answer["eauth"],
-                    "token": answer["token"],
-                }
+                {"name": answer["user"], **{key: answer[key] for key in ("start", "expire", "eauth", "token")}}
             )
         self.answer(found)
 
@@ -186,10 +175,9 @@ class Minions(Caller):
 
 
 class Minion(Caller):
-    """/minions/<id>."""
+    """/minions/<id>: the grains of one minion, by a job."""
 
     async def get(self, minion: str) -> None:
-        """Its grains, by a job."""
         low = Lowstate("local", "grains.items", tgt=minion, tgt_type="list")
         self.answer({"return": await self.clients().run_each([low], self.token())})
 
@@ -266,7 +254,7 @@ class Key(Endpoint):
         self.answer({"return": await Wheel(self.context.link, self.token()).finger_of(minion)})
 
 
-# -- webhooks: what other programs send becomes an event under a tag of its own
+# -- webhooks: requests of other programs become events
 
 HOOK_MAX = 64 * 1024
 """Bytes of a webhook's body, which is stored as an event."""
@@ -275,10 +263,9 @@ _SECRET = {"authorization", "cookie", "proxy-authorization", TOKEN_HEADER.lower(
 
 
 class Hook(Endpoint):
-    """/hook and /hook/<anything>."""
+    """/hook and /hook/<anything>: an event `salt/netapi/hook/<path>` of the body."""
 
     async def post(self, path: str | None = None) -> None:
-        """Make an event `salt/netapi/hook/<path>` of the body."""
         token = "" if self.context.config.webhook_disable_auth else self.token()
         wait_s = self.context.hooks.take("", time.monotonic())
         if wait_s:
@@ -320,7 +307,7 @@ class _Figures(Endpoint):
     """The base of /stats and /metrics."""
 
     async def check_access(self) -> None:
-        """Raises LoginError without a valid token, unless `stats_disable_auth` is on."""
+        """Raises LoginError without a valid token, unless `stats_disable_auth` is set."""
         if not self.context.config.stats_disable_auth:
             await self.context.link.call(self.token(), "whoami")
 
@@ -362,10 +349,9 @@ class Prometheus(_Figures):
 
 
 class Openapi(Endpoint):
-    """/openapi.json: the OpenAPI document."""
+    """/openapi.json: the OpenAPI document, without a login."""
 
     def get(self) -> None:
-        """The document; needs no login."""
         self.answer(document())
 
 
@@ -425,8 +411,8 @@ class Events(Endpoint):
                     self.write(b": quiet\n\n")
                 await self.flush()
         except SaltliteError as error:
-            # The status was sent long ago; the caller reconnects and gets the error then.
-            log.info("a stream of events ends: %s", error)
+            # The status was already sent; the caller reconnects and gets the error then.
+            log.info("a stream of events has ended: %s", error)
         finally:
             if coming is not None:
                 coming.cancel()
@@ -473,7 +459,7 @@ class Ws(WebSocketHandler, Endpoint):
     async def get(self, *path: str) -> None:
         """Check the token, then open the WebSocket."""
         if any(path):
-            raise UsageError("a token in the URL ends in logs: send it in the header X-Auth-Token")
+            raise UsageError("a token in the URL would be logged: send it in the header X-Auth-Token")
         self._given = self.token()
         connection: Any = self.request.connection
         self._stream = connection.stream
@@ -486,14 +472,14 @@ class Ws(WebSocketHandler, Endpoint):
 
     def _refuse_silent(self) -> None:
         if self._sending is None:
-            self.close(1008, "say: websocket client ready")
+            self.close(1008, f"send: {READY}")
 
     def on_message(self, message: str | bytes) -> None:
         """Start sending at the first READY."""
         if message == READY and self._sending is None:
             self._sending = asyncio.ensure_future(self._send())
         elif message != READY:
-            self.close(1003, "say: websocket client ready")
+            self.close(1003, f"send: {READY}")
 
     def on_close(self) -> None:
         """Called by tornado at the end, perhaps before the handshake is over."""

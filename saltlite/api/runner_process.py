@@ -1,8 +1,8 @@
-"""One runner in a process of its own, `python -m saltlite.api.runner_process`: the call on stdin, the end on stdout.
+"""The process of one runner, `python -m saltlite.api.runner_process`: the call on stdin, the result on stdout.
 
-Runners are plug-ins, and the API's own process loads none. Whatever this one asks of the master it asks with the
-token of the API's caller, so that a runner has no more rights there than its caller. stdin is
-one JSON map of `config_dir`, `token`, `fun`, `args`, `kwargs`, `user` and `jid`; stdout one of `value` and `retcode`.
+Runners are plug-ins, and the API's own process loads none. Requests to the master carry the token of the API's caller,
+so that a runner has no more rights there than its caller. stdin is one msgpack map of `config_dir`, `token`, `fun`,
+`args`, `kwargs`, `user` and `jid`; stdout is a JSON map of `value` and `retcode`.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 
 VALUE_MAX = 32 * 1024 * 1024
-"""Bytes of what a runner returns; a larger value is cut, and says so."""
+"""Bytes of the return of a runner; a larger one is truncated, with a note."""
 INPUT_MAX = 8 * 1024 * 1024
 
 
 def main() -> int:
-    """Run what stdin says. What the runner prints goes to stderr."""
-    # Nothing else would end it after its parent.
+    """Run the call on stdin. The output of the runner goes to stderr."""
+    # Otherwise it would outlive its parent.
     set_parent_death_signal(signal.SIGKILL, os.getppid())
     wanted = unpack(sys.stdin.buffer.read(INPUT_MAX))
     said = os.dup(1)

@@ -185,7 +185,7 @@ def test_an_image_that_is_named_is_looked_for_among_trusted_owners_only(ec2: Dri
         ({"tag": "web"}, SaltCloudConfigError, "'tag' of web1 must be a map"),
         ({"ebs_optimized": "perhaps"}, SaltCloudConfigError, "'ebs_optimized' of web1 must be True or False"),
         ({"ssh_interface": "both"}, SaltCloudConfigError, "'ssh_interface' of web1"),
-        ({"location": "us-west-2"}, SaltCloudConfigError, "make one for each"),
+        ({"location": "us-west-2"}, SaltCloudConfigError, "one provider for each location"),
         ({"block_device_mappings": [{"Disk": 1}]}, SaltCloudConfigError, 'no such form of RunInstances.*"Disk"'),
         (
             {"private_key": "/none/such"},

@@ -63,7 +63,7 @@ def test_who_is_asked_too_often_is_asked_again() -> None:
         ),
         (
             refusal("UnauthorizedOperation", "You are not authorized to perform this operation.", 403),
-            "the rights of these credentials do not go so far",
+            "these credentials do not have the permission",
         ),
         (
             refusal("InternalError", "An internal error has occurred", 500),

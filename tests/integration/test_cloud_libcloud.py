@@ -104,7 +104,7 @@ def test_what_can_be_chosen_is_listed_as_data(dummy: Driver) -> None:
         ({"create_options": [1]}, SaltCloudConfigError, "'create_options' of web1 must be a map"),
         ({"ssh_interface": "both"}, SaltCloudConfigError, "'ssh_interface' of web1"),
         ({"private_key": "/none"}, SaltCloudConfigError, "private_key names /none, and there is no such file"),
-        ({"ssh_public_key": "/none"}, SaltCloudConfigError, "this provider takes no key"),
+        ({"ssh_public_key": "/none"}, SaltCloudConfigError, "this provider accepts no key"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named_and_nothing_is_made(
@@ -179,9 +179,9 @@ def test_what_goes_wrong_in_libcloud_is_one_sentence(dummy: Driver, monkeypatch:
     driver, _ = dummy
     conn = driver.get_conn()
     for error, sentence in (
-        (kinds.InvalidCredsError("no"), "does not know these credentials"),
+        (kinds.InvalidCredsError("no"), "rejects these credentials"),
         (kinds.MalformedResponseError("no", body="<html>"), "answers nonsense"),
-        (faults.RateLimitReachedError(), "is asked too often to list machines"),
+        (faults.RateLimitReachedError(), "limits the rate of requests to list machines"),
         (faults.BaseHTTPError(500, "went\nwrong"), "refuses to list machines: .*went wrong"),
         (kinds.LibcloudError("no", conn), "refuses to list machines"),
         (requests.exceptions.ConnectionError("refused"), "cannot be reached to list machines: refused"),

@@ -129,7 +129,7 @@ def test_waiting_for_an_address_ends_after_its_time_or_its_failures(monkeypatch:
     Clock(monkeypatch)
     with pytest.raises(SaltCloudExecutionTimeout):
         cloud.wait_for_ip(lambda: None, timeout=10, interval=3)
-    with pytest.raises(SaltCloudExecutionFailure, match="3 questions"):
+    with pytest.raises(SaltCloudExecutionFailure, match="3 requests"):
         cloud.wait_for_ip(lambda: False, max_failures=3)
 
 

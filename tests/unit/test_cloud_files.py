@@ -45,7 +45,7 @@ def test_options_providers_and_profiles_come_from_files_and_folders(tmp_path: Pa
         ("cloud", "paralel_max: 2\n", "cloud:1:1", "did you mean 'parallel_max'"),
         ("cloud", "parallel_max: 0\n", "cloud:1:15", "a whole number from 1 to 100"),
         ("cloud.providers", "a: text\n", "cloud.providers:1:4", "takes a map of settings"),
-        ("cloud.providers", "a:\n  driver: x\na:\n  driver: y\n", "cloud.providers:3:1", "stands twice"),
+        ("cloud.providers", "a:\n  driver: x\na:\n  driver: y\n", "cloud.providers:3:1", "occurs twice"),
         ("cloud.providers", "a: {id: 1}\n", "cloud.providers:1", "lacks the setting 'driver'"),
         ("cloud.providers", "'a:b': {driver: x}\n", "cloud.providers:1:1", "not a name for a provider"),
         ("cloud.profiles", "- a\n", "cloud.profiles:1:1", "`name: settings`"),

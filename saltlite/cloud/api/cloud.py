@@ -1,7 +1,7 @@
-"""What drivers know as `salt.utils.cloud`, and as `__utils__["cloud.…"]`.
+"""`salt.utils.cloud` of drivers, and their `__utils__["cloud.…"]`.
 
 Contract: Salt's functions of these names. Events, deployment and the cache of machines belong to the program that runs
-the driver, which these functions reach through `saltlite.cloud.api.port`.
+the driver; these functions reach it through `saltlite.cloud.api.port`.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from saltlite.cloud.rules.catalogue import minion_settings, selected_fields
 log = logging.getLogger(__name__)
 
 SSH_USERNAMES = ("root",)
-"""Who logs in where neither the profile nor the driver says."""
+"""The default login users."""
 
 
 def fire_event(
     key: str,
     msg: str,
     tag: str,
-    sock_dir: str = "",  # noqa: ARG001 - Salt's place of the event bus; ours is the master's
+    sock_dir: str = "",  # noqa: ARG001 - Salt's signature; the event bus is the master's
     args: Mapping[str, Any] | None = None,
     transport: str = "zeromq",  # noqa: ARG001 - as above
 ) -> None:
-    """Fire an event with `args` and, under `key` (mostly "event"), the text `msg`."""
+    """Fire an event with `args` and, under `key` (usually "event"), the text `msg`."""
     cloud().fire(tag, {key: msg, **(args or {})})
 
 
 def filter_event(tag: str, data: Mapping[str, Any], defaults: Collection[str] = ()) -> dict[str, Any]:
-    """The part of `data` that events of this name (such as `creating`) have: `defaults`, and what the option
+    """The fields of `data` for events of this name (such as `creating`): `defaults`, and those that the option
     `filter_events` adds: `{creating: {keys: [image], use_defaults: false}}`.
     """
     wanted = (cloud().opts.get("filter_events") or {}).get(tag) or {}
@@ -54,13 +54,13 @@ def filter_event(tag: str, data: Mapping[str, Any], defaults: Collection[str] = 
 
 
 def bootstrap(vm_: dict[str, Any], opts: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Make the machine a minion. Its `ssh_host` says where it is. Answers what was done, by name."""
+    """Make the machine at its `ssh_host` a minion; returns what was done, by name."""
     program = cloud()
     return program.bootstrap(vm_, program.opts if opts is None else opts)
 
 
 def deploy_script(host: str, port: int = 22, **kwargs: Any) -> bool:
-    """`bootstrap`, in the form that older drivers use: what it needs is given one by one."""
+    """`bootstrap` in the form of older drivers, with the settings as single arguments."""
     names = {"username": "ssh_username", "minion_conf": "minion", "key_filename": "private_key"}
     given = {names.get(name, name): value for name, value in kwargs.items() if value is not None}
     bootstrap({**given, "ssh_host": host, "ssh_port": port})
@@ -77,19 +77,19 @@ def deploy_windows(host: str, **_kwargs: Any) -> bool:
 def validate_windows_cred(
     host: str, username: str = "Administrator", password: str = "", retries: int = 10, retry_delay: int = 1
 ) -> bool:
-    """Always refused, as `deploy_windows`; the password is checked on its machine only."""
+    """Always refused, as `deploy_windows`."""
     if password:
         cloud().conceal(password)
     raise SaltCloudSystemExit(
-        f"whether {username} may log in to {host} cannot be asked, not even {retries} times every {retry_delay} s: "
-        "saltlite does not speak to Windows; create the machine with --no-deploy"
+        f"the login of {username} to {host} cannot be checked ({retries} tries every {retry_delay} s): "
+        "saltlite does not connect to Windows; create the machine with --no-deploy"
     )
 
 
 def list_nodes_select(
     nodes: Mapping[str, Mapping[str, Any]], selection: Sequence[str] | str | None, call: str | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Of these machines the fields of `selection`, which is the option `query.selection`."""
+    """The fields of these machines in `selection`, which is the option `query.selection`."""
     if call == "action":
         raise SaltCloudSystemExit("The list_nodes_select function must be called with -f or --function.")
     if "error" in nodes:
@@ -107,9 +107,9 @@ def wait_for_ip(
     interval_multiplier: float = 1,
     max_failures: int = 10,
 ) -> Any:
-    """Call until it answers something true, such as an address, and answer that.
+    """Call `update_callback` until it returns a true value, such as an address; returns that.
 
-    False from the callback is a failure, of which `max_failures` are taken; None is "not yet". `timeout` and
+    False from the callback is a failure, the `max_failures`th of which is an error; None means "not yet". `timeout` and
     `interval` are seconds. Raises SaltCloudExecutionFailure, SaltCloudExecutionTimeout.
     """
     ends, failures = time.monotonic() + timeout, 0
@@ -120,7 +120,7 @@ def wait_for_ip(
         if data is False:
             failures += 1
             if failures >= max_failures:
-                raise SaltCloudExecutionFailure(f"the machine got no address: {failures} questions failed")
+                raise SaltCloudExecutionFailure(f"the machine got no address: {failures} requests failed")
         if time.monotonic() + interval > ends:
             raise SaltCloudExecutionTimeout(f"the machine got no address in {timeout:g} s")
         time.sleep(interval)
@@ -128,12 +128,12 @@ def wait_for_ip(
 
 
 def wait_for_fun(fun: Callable[..., Any], timeout: float = 900, interval: float = 1, **kwargs: Any) -> Any:
-    """Call until it answers something true, and answer that; False after `timeout` seconds. Errors are "not yet"."""
+    """Call `fun` until it returns a true value, and return that; False after `timeout` seconds. Errors are retried."""
     ends = time.monotonic() + timeout
     while True:
         try:
             answer = fun(**kwargs)
-        except Exception as error:  # noqa: BLE001 - supervision point: Salt's contract, it may fail until it works
+        except Exception as error:  # noqa: BLE001 - supervision point: by Salt's contract it may fail at first
             log.debug("Waiting for %s: %s: %s", getattr(fun, "__name__", fun), type(error).__name__, error)
             answer = None
         if answer:
@@ -144,15 +144,15 @@ def wait_for_fun(fun: Callable[..., Any], timeout: float = 900, interval: float 
 
 
 def gen_keys(keysize: int = 2048) -> tuple[str, str]:
-    """Always refused: no key of a minion is made anywhere but on that minion."""
+    """Always refused: the private key of a minion never leaves that minion."""
     raise SaltCloudSystemExit(
-        f"a minion makes its own key, so none of {keysize} bits is made for it here: "
-        "it joins by the token in vm_['join_token']"
+        f"a minion makes its own key, so no key of {keysize} bits is made here: it joins by the token in "
+        "vm_['join_token']"
     )
 
 
 def minion_config(opts: Mapping[str, Any], vm_: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration that the minion on this machine gets."""
+    """The configuration of the minion on this machine."""
     return minion_settings(vm_, opts)
 
 
@@ -165,14 +165,14 @@ def salt_config_to_yaml(configuration: Mapping[str, Any], line_break: str = "\n"
 def os_script(
     os_: str, vm_: Mapping[str, Any] | None = None, opts: Mapping[str, Any] | None = None, minion: str = ""
 ) -> str:
-    """The text of the program `os_` that makes a machine a minion; "" is the one that comes with saltlite."""
+    """The text of the deploy script `os_`; "" is the built-in one."""
     if opts is not None or minion:
-        log.debug("The configuration travels beside the script %s, and not in it.", os_)
+        log.debug("The configuration is uploaded beside the script %s, not inside it.", os_)
     return cloud().script({**(vm_ or {}), **({"script": os_} if os_ else {})})
 
 
 def cache_node(node: Mapping[str, Any], provider: str, opts: Mapping[str, Any] | None = None) -> None:
-    """Keep what is known of one machine, which has its name under `name`, of `alias:driver`."""
+    """Cache one machine of `alias:driver`; its name is in the field `name`."""
     if opts is None or opts.get("update_cachedir", True):
         cloud().remember(provider, {str(node["name"]): node})
 
@@ -180,19 +180,19 @@ def cache_node(node: Mapping[str, Any], provider: str, opts: Mapping[str, Any] |
 def cache_node_list(
     nodes: Mapping[str, Mapping[str, Any]], provider: str, opts: Mapping[str, Any] | None = None
 ) -> None:
-    """Keep what is known of these machines of `alias:driver`."""
+    """Cache these machines of `alias:driver`."""
     if opts is None or opts.get("update_cachedir", True):
         cloud().remember(provider, nodes)
 
 
 def delete_minion_cachedir(minion_id: str, provider: str, opts: Mapping[str, Any] | None = None) -> None:
-    """Drop what is kept of a machine of `alias:driver`."""
+    """Drop a machine of `alias:driver` from the cache."""
     if opts is None or opts.get("update_cachedir", True):
         cloud().forget(provider, minion_id)
 
 
 def is_public_ip(ip: str) -> bool:
-    """Whether the address can be reached from everywhere. Raises SaltCloudException for what is no address."""
+    """Whether the address is globally reachable. Raises SaltCloudException for an invalid address."""
     try:
         return ipaddress.ip_address(ip).is_global
     except ValueError as error:
@@ -202,7 +202,7 @@ def is_public_ip(ip: str) -> bool:
 def ssh_usernames(
     vm_: Mapping[str, Any], opts: Mapping[str, Any], default_users: Sequence[str] | None = None
 ) -> list[str]:
-    """Who may be tried to log in to the machine: `ssh_username` (a name or a list), then `default_users`, then root."""
+    """The login users to try: `ssh_username` (a name or a list), or else `default_users` and root."""
     given = get_cloud_config_value("ssh_username", vm_, opts) or ()
     names = [given] if isinstance(given, str) else list(given)
     others = (*(default_users or ()), *SSH_USERNAMES) if not names else ()
@@ -210,14 +210,14 @@ def ssh_usernames(
 
 
 def userdata_template(opts: Mapping[str, Any], vm_: Mapping[str, Any], userdata: str | None) -> str | None:
-    """The text for a machine's first start, as it is. Templates are refused: they would be code with our rights."""
+    """The user data, unchanged. Templates are refused: they would be code that runs with the caller's rights."""
     if get_cloud_config_value("userdata_template", vm_, opts, default=None):
-        raise SaltCloudConfigError("userdata_template is not supported; write the user data as they are")
+        raise SaltCloudConfigError("userdata_template is not supported; write the final user data")
     return userdata
 
 
 def check_name(name: str, safe_chars: str) -> None:
-    """Raises SaltCloudException when a machine's name has a character that is none of `safe_chars`, as in `a-z0-9-`."""
+    """Raises SaltCloudException if a machine's name has a character outside of `safe_chars`, such as `a-z0-9-`."""
     allowed = _characters(safe_chars)
     odd = sorted(set(name) - allowed)
     if odd:

@@ -1,6 +1,7 @@
-"""What `saltlite.cloud.api.libcloudfuncs` is made of: machines, sizes and images of Apache Libcloud as plain data.
+"""The implementation of `saltlite.cloud.api.libcloudfuncs`: machines, sizes and images of Libcloud as plain data.
 
-The functions of `libcloudfuncs` are copied into the files of drivers with whatever they name; this is the one name.
+It is a separate module because the functions of `libcloudfuncs` are copied into drivers together with every global name
+that they use; so this module is their only one.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudSystemExit,
 )
 
-# Here, and not where it is used: providers are asked by several threads, and Python refuses two threads that import
-# the same circle of modules from different ends.
+# Imported here, not where it is used: several threads query providers, and concurrent imports of a cycle of modules
+# from different ends fail.
 with contextlib.suppress(ImportError):
     import libcloud.common.exceptions as faults
     import libcloud.common.types as kinds
@@ -50,18 +51,18 @@ _DEEP = 6
 
 @contextlib.contextmanager
 def asking(conn: Any, what: str) -> Iterator[None]:
-    """A block that asks a provider by libcloud. Raises SaltCloudExecutionFailure for what goes wrong in it."""
+    """A block that uses libcloud; its errors become SaltCloudExecutionFailure."""
     provider = str(getattr(conn, "name", None) or "the provider")
     try:
         yield
     except kinds.InvalidCredsError as error:
-        said = f"{provider} does not know these credentials, asked to {what}: {_line(error)}"
+        said = f"{provider} rejects these credentials, asked to {what}: {_line(error)}"
         raise SaltCloudExecutionFailure(said) from None
     except kinds.MalformedResponseError:
         said = f"{provider} answers nonsense, asked to {what}: is its address right?"
         raise _unclear(said) from None
     except faults.RateLimitReachedError:
-        raise SaltCloudExecutionFailure(f"{provider} is asked too often to {what}: ask again later") from None
+        raise SaltCloudExecutionFailure(f"{provider} limits the rate of requests to {what}: try again later") from None
     except (faults.BaseHTTPError, kinds.LibcloudError) as error:
         said = f"{provider} refuses to {what}: {_line(error)}"
         raise (_unclear(said) if (getattr(error, "code", 0) or 0) >= 500 else SaltCloudExecutionFailure(said)) from None
@@ -72,22 +73,21 @@ def asking(conn: Any, what: str) -> Iterator[None]:
 
 
 def _unclear(text: str) -> SaltCloudExecutionFailure:
-    """The error of a question that may have been carried out although it failed."""
+    """The error of a request that may have been carried out although it failed."""
     error = SaltCloudExecutionFailure(text)
     error.unclear = True
     return error
 
 
 def machines(conn: Any) -> dict[str, Any]:
-    """The machines by name, as libcloud has them. Of several with one name the first has it, others "name (id)"."""
+    """libcloud's objects of the machines by name. Of several with one name the first gets it, others "name (id)"."""
     with asking(conn, "list machines"):
         return uniquely_named((str(one.name or one.id), one.id, one) for one in conn.list_nodes())
 
 
 def machine(conn: Any, name: str) -> Any:
-    """The machine of a name as `machines` has it, or of an id.
-
-    Raises SaltCloudNotFound when there is none, SaltCloudSystemExit when several have that name.
+    """The machine with this name, as in `machines`, or with this id. Raises SaltCloudNotFound, and SaltCloudSystemExit
+    when several have that name.
     """
     known = machines(conn)
     require_one(name, (each.id for each in known.values() if each.name == name))
@@ -100,7 +100,7 @@ def machine(conn: Any, name: str) -> Any:
 
 
 def six(machine: Any) -> dict[str, Any]:
-    """The six fields that every listing of machines has. Many providers have image and size in `extra` only."""
+    """The six fields of a listing. Many providers have image and size only in `extra`."""
     return {
         "id": str(machine.id),
         "image": _name_of(machine.image, machine.extra, _IMAGE_KEYS),
@@ -112,12 +112,12 @@ def six(machine: Any) -> dict[str, Any]:
 
 
 def full(machine: Any) -> dict[str, Any]:
-    """All that is known of a machine, and the six fields."""
+    """All fields of a machine, and the six fields."""
     return {**plain(_public(machine)), **six(machine)}
 
 
 def plain(value: Any, deep: int = _DEEP) -> Any:
-    """Data of libcloud as JSON can have it; objects become what they print as."""
+    """A value of libcloud as JSON data; objects become their `str`."""
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, Mapping) and deep:
@@ -133,14 +133,14 @@ def choices(conn: Any, kind: str) -> dict[str, dict[str, Any]]:
 
 
 def chosen(conn: Any, kind: str, vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> Any:
-    """The one of the `images`, `sizes` or `locations` that the machine's setting names, by its id or name.
+    """The image, size or location that the machine's setting names by id or name; `kind` is the plural.
 
-    Raises SaltCloudConfigError when there is no such setting, SaltCloudNotFound when the provider does not have it.
+    Raises SaltCloudConfigError without the setting, SaltCloudNotFound if the provider does not have it.
     """
     setting = kind.removesuffix("s")
     wanted = get_cloud_config_value(setting, vm_, opts, search_global=False)
     if wanted is None or wanted == "":
-        raise SaltCloudConfigError(f"{vm_.get('name')} has no {setting!r}: its profile must say one, of --list-{kind}")
+        raise SaltCloudConfigError(f"{vm_.get('name')} has no {setting!r}: set one of --list-{kind} in its profile")
     every = list(_every(conn, kind))
     for each in every:
         if str(wanted) in (str(each.id), str(each.name)):
@@ -150,7 +150,7 @@ def chosen(conn: Any, kind: str, vm_: Mapping[str, Any], opts: Mapping[str, Any]
 
 
 def done(conn: Any, method: str, machine: Any) -> None:
-    """Have libcloud do something to a machine, such as `destroy_node`. Raises SaltCloudExecutionFailure."""
+    """Call a method of libcloud's driver, such as `destroy_node`, for a machine. Raises SaltCloudExecutionFailure."""
     what = f"{method.removesuffix('_node')} {machine.name}"
     with asking(conn, what):
         if not getattr(conn, method)(machine):

@@ -1,12 +1,12 @@
-"""Functions for drivers that are made of Apache Libcloud: `salt.cloud.libcloudfuncs`.
+"""Functions for drivers based on Apache Libcloud: `salt.cloud.libcloudfuncs`.
 
     from salt.cloud.libcloudfuncs import *
     import salt.utils.functools
 
     get_size = salt.utils.functools.namespaced_function(get_size, globals())
 
-A driver takes copies of them whose global names are its own; so `get_conn` and `__opts__` are the driver's, and so is
-each of these functions that the driver has replaced. Contract: "Writing Cloud Driver Modules".
+A driver makes copies of these functions whose global names are those of the driver. So `get_conn`, `__opts__` and every
+replaced function are the driver's. Contract: "Writing Cloud Driver Modules".
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 
 def get_size(conn: Any, vm_: Mapping[str, Any]) -> Any:
-    """The size of a machine, as libcloud has it."""
+    """libcloud's object of the size of a machine."""
     return _libcloud.chosen(conn, "sizes", vm_, __opts__)
 
 
 def get_image(conn: Any, vm_: Mapping[str, Any]) -> Any:
-    """The image of a machine, as libcloud has it."""
+    """libcloud's object of the image of a machine."""
     return _libcloud.chosen(conn, "images", vm_, __opts__)
 
 
 def get_location(conn: Any, vm_: Mapping[str, Any]) -> Any:
-    """The location of a machine, as libcloud has it."""
+    """libcloud's object of the location of a machine."""
     return _libcloud.chosen(conn, "locations", vm_, __opts__)
 
 
 def get_node(conn: Any, name: str) -> Any:
-    """The machine of a name or id, as libcloud has it. Raises SaltCloudNotFound."""
+    """libcloud's object of the machine with this name or id. Raises SaltCloudNotFound."""
     return _libcloud.machine(conn, name)
 
 
@@ -62,7 +62,7 @@ def avail_sizes(conn: Any = None, call: str | None = None) -> dict[str, dict[str
 
 
 def script(vm_: Mapping[str, Any]) -> str:
-    """The text of the program that makes the machine a minion."""
+    """The text of the deploy script."""
     return _libcloud.os_script(str(vm_.get("script") or ""), vm_, __opts__)
 
 
@@ -78,7 +78,7 @@ def destroy(name: str, conn: Any = None, call: str | None = None) -> bool:
 
 
 def reboot(name: str, conn: Any = None, call: str | None = None) -> bool:
-    """Have a machine start anew. Raises SaltCloudNotFound, SaltCloudExecutionFailure."""
+    """Reboot a machine. Raises SaltCloudNotFound, SaltCloudExecutionFailure."""
     _libcloud.no_function("reboot", "-a reboot", call)
     conn = conn or get_conn()
     _libcloud.done(conn, "reboot_node", get_node(conn, name))
@@ -92,7 +92,7 @@ def list_nodes(conn: Any = None, call: str | None = None) -> dict[str, dict[str,
 
 
 def list_nodes_full(conn: Any = None, call: str | None = None) -> dict[str, dict[str, Any]]:
-    """The machines with all that libcloud says of them, and the six fields."""
+    """The machines with all their fields and the six fields."""
     _libcloud.no_action("list_nodes_full", "-F or --full-query", call)
     return {name: _libcloud.full(machine) for name, machine in _libcloud.machines(conn or get_conn()).items()}
 
@@ -104,6 +104,6 @@ def list_nodes_select(conn: Any = None, call: str | None = None) -> dict[str, di
 
 
 def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
-    """All about one machine. Raises SaltCloudNotFound."""
+    """All fields of one machine. Raises SaltCloudNotFound."""
     _libcloud.only_action("show_instance", call)
     return _libcloud.full(get_node(get_conn(), name))

@@ -33,19 +33,19 @@ from saltlite.cloud.api.exceptions import SaltCloudExecutionFailure
 
 
 class PastDeadlineError(Exception):
-    """The answer had not come to its end. It is no OSError: nothing may take it for silence, which may pass."""
+    """The answer was not complete at the deadline. Not an OSError, which callers would treat as a transient fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When an answer must have ended, in seconds of `clock`, and how long there may be silence in it."""
+    """When an answer must be complete, in seconds of `clock`, and the time limit of each read."""
 
     at: float
     silence_s: float
     clock: Callable[[], float]
 
     def wait_s(self) -> float:
-        """How long to wait for the next piece. Raises PastDeadlineError when the time is over."""
+        """The time limit of the next read. Raises PastDeadlineError after the deadline."""
         left = self.at - self.clock()
         if left <= 0:
             raise PastDeadlineError
@@ -53,7 +53,7 @@ class Deadline:
 
 
 class TimedRequest(urllib.request.Request):
-    """A request for `opener_of`; it has a deadline."""
+    """A request with a deadline, for `opener_of`."""
 
     def __init__(self, address: str, *, data: bytes | None, method: str, deadline: Deadline) -> None:
         super().__init__(address, data=data, method=method)
@@ -61,7 +61,7 @@ class TimedRequest(urllib.request.Request):
 
 
 def opener_of(*handlers: urllib.request.BaseHandler) -> urllib.request.OpenerDirector:
-    """What opens TimedRequests. Certificates are verified, by this machine's authorities or those of SSL_CERT_FILE."""
+    """The opener of TimedRequests. Certificates are verified, by this host's authorities or those of SSL_CERT_FILE."""
     return urllib.request.build_opener(_Plain(), _Protected(context=ssl.create_default_context()), *handlers)
 
 
@@ -80,8 +80,8 @@ class _Protected(urllib.request.HTTPSHandler):
 
 
 def _timed(kind: type[http.client.HTTPConnection], request: urllib.request.Request) -> Any:
-    """What makes a connection whose answers keep to the deadline of the request."""
-    assert isinstance(request, TimedRequest)  # noqa: S101 - redirects, which would make others, are not followed
+    """The class of connections whose answers are read up to the deadline of the request."""
+    assert isinstance(request, TimedRequest)  # noqa: S101 - only redirects would make others, and are not followed
     deadline = request.deadline
 
     class Answer(http.client.HTTPResponse):
@@ -96,7 +96,7 @@ def _timed(kind: type[http.client.HTTPConnection], request: urllib.request.Reque
 
 
 class _Pieces(io.RawIOBase):
-    """What comes from a socket, up to the deadline."""
+    """Reads from a socket up to the deadline."""
 
     def __init__(self, raw: io.RawIOBase, sock: socket.socket, deadline: Deadline) -> None:
         self._raw = raw
@@ -111,7 +111,7 @@ class _Pieces(io.RawIOBase):
         try:
             return self._raw.readinto(buffer)
         except TimeoutError:
-            # What was left may have been less than a silence that would be one.
+            # Raises PastDeadlineError if it was the deadline that shortened the time limit.
             self._deadline.wait_s()
             raise
 
@@ -121,13 +121,13 @@ class _Pieces(io.RawIOBase):
 
 
 SILENCE_S = 30.0
-"""How long the provider may say nothing, at a connection or in an answer."""
+"""The time limit of a connection and of each read, in seconds."""
 TOTAL_S = 120.0
-"""How long one question may take with all of its attempts and waits."""
+"""The time limit of one request with all its attempts and waits, in seconds."""
 ATTEMPTS = 5
 FIRST_WAIT_S = 0.5
 BODY_BYTES_MAX = 32 << 20
-"""An answer that is longer is none of an API of machines."""
+"""The largest accepted answer."""
 
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
@@ -138,10 +138,8 @@ _TEXT_MAX = 300
 
 
 class RestError(SaltCloudExecutionFailure):
-    """The provider did not do what was asked; the text says why.
-
-    `status` is the HTTP status, 0 when there was no answer. `unclear` is whether a request that changes something may
-    have been carried out all the same.
+    """A failed request. `status` is the HTTP status, 0 without an answer; `unclear`: a request that changes something
+    may have been carried out nevertheless.
     """
 
     def __init__(self, text: str, *, status: int = 0, unclear: bool = False) -> None:
@@ -150,13 +148,13 @@ class RestError(SaltCloudExecutionFailure):
         self.unclear = unclear
 
 
-class _Fault(Exception):  # noqa: N818 - one attempt; it becomes an error when there is no other
-    """One attempt that failed: the sentence, and what follows from it."""
+class _Fault(Exception):  # noqa: N818 - of one attempt; only the last one becomes an error
+    """A failed attempt, and whether it may be repeated."""
 
     def __init__(
         self, text: str, *, status: int = 0, passing: bool = False, carried_out: bool = True, wait_s: float = 0.0
     ) -> None:
-        """`carried_out` is whether the provider may have done what was asked; `wait_s` how long it wants to be left."""
+        """`carried_out`: the request may have been carried out; `wait_s`: the provider's Retry-After."""
         super().__init__(text)
         self.status = status
         self.passing = passing
@@ -169,11 +167,11 @@ class _Fault(Exception):  # noqa: N818 - one attempt; it becomes an error when t
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_asked: Any, **_more: Any) -> None:
-        """None makes the redirect the answer, whose status is then an error."""
+        """Returning None makes the redirect itself the answer, and its status an error."""
 
 
 class _TooMuchError(Exception):
-    """An answer that cannot be held."""
+    """An answer above BODY_BYTES_MAX."""
 
 
 class _Readable(Protocol):
@@ -181,7 +179,7 @@ class _Readable(Protocol):
 
 
 class Rest:
-    """One provider's API; any number of threads may ask."""
+    """The API of one provider. It is thread-safe."""
 
     def __init__(
         self,
@@ -193,9 +191,9 @@ class Rest:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`root` is the API's address, `provider` how sentences call it; `headers` go with every request.
+        """`root` is the address of the API, `provider` its name in messages; `headers` are sent with every request.
 
-        Raises RestError when `root` is no address that credentials may be sent to.
+        Raises RestError for an address to which credentials must not be sent.
         """
         parts = urllib.parse.urlsplit(root)
         here = parts.hostname in _LOOPBACK
@@ -213,15 +211,15 @@ class Rest:
         self._opener = opener_of(*handlers)
 
     def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
-        """What the provider answers to a GET, as data. Raises RestError."""
+        """The data of the answer to a GET. Raises RestError."""
         return self._ask("GET", path, params=params)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """What the provider answers to a POST of `body` as JSON. Raises RestError."""
+        """The data of the answer to a POST of `body` as JSON. Raises RestError."""
         return self._ask("POST", path, body=body)
 
     def delete(self, path: str) -> Any:
-        """What the provider answers to a DELETE, None mostly. Raises RestError."""
+        """The data of the answer to a DELETE, usually None. Raises RestError."""
         return self._ask("DELETE", path)
 
     def _ask(
@@ -303,7 +301,7 @@ class Rest:
             raise _Fault(f"{text}: is its address right?") from None
 
     def _refusal(self, error: urllib.error.HTTPError) -> _Fault:
-        """What an answer with an error's status means."""
+        """The error of an answer with an error status."""
         status = error.code
         try:
             said = _message(self._read(error))
@@ -322,7 +320,7 @@ class Rest:
         )
 
     def _silence(self, error: Exception) -> _Fault:
-        """What no answer means."""
+        """The error of a missing answer."""
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         host = urllib.parse.urlsplit(self._root).netloc
         if isinstance(reason, ssl.SSLCertVerificationError):
@@ -346,7 +344,7 @@ _MEANINGS: Mapping[int, str] = {
 
 
 def _message(body: bytes) -> str:
-    """The sentence in an error's body, where most APIs have it: under `message`, `error` or `detail`, or deeper."""
+    """The message in the body of an error: under `message`, `error` or `detail`, possibly nested."""
     try:
         said = json.loads(body)
     except (ValueError, RecursionError):
@@ -360,6 +358,6 @@ def _message(body: bytes) -> str:
 
 
 def _retry_after(text: str | None) -> float:
-    """Seconds; 0 where none are said, or a date is, which the clock of this machine may know nothing of."""
+    """The seconds of a Retry-After header; 0 without one, and for a date, because clocks may differ."""
     found = _SECONDS.fullmatch(text.strip()) if text else None
     return float(found[0]) if found else 0.0

@@ -1,4 +1,4 @@
-"""Amazon's API for the driver `ec2`: clients, pages, errors as sentences, instances, and the request of a create."""
+"""The EC2 API for the driver `ec2`: clients, pages, error messages, instances, and the request of a create."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from saltlite.cloud.api.exceptions import (
 )
 
 PAGE = 250
-"""Rows that are asked for at once. The API takes up to 1000 mostly, and answers the more slowly."""
+"""Rows of one page. Most operations allow 1000, but answer more slowly."""
 PAGES: Mapping[str, int] = {"describe_instance_types": 100}
-"""Where it takes fewer."""
+"""Operations with a smaller maximum."""
 ATTEMPTS = 5
 CONNECT_SECONDS = 10
 READ_SECONDS = 60
 
 USE_CHAIN = "use-instance-role-credentials"
-"""As `id` and `key`: take what the machine's role, the environment or the user's files of Amazon's tools say."""
+"""As `id` and `key`: use botocore's credential chain, which is the role of this machine, the environment or ~/.aws."""
 
 _HINTS: Mapping[str, str] = {
     "AuthFailure": "are `id` and `key` of the provider right?",
@@ -35,26 +35,26 @@ _HINTS: Mapping[str, str] = {
     "InvalidAMIID.Malformed": "--list-images shows images",
     "InvalidAMIID.NotFound": "--list-images shows those of this location",
     "InvalidGroup.NotFound": "is `securitygroupid` one of this location and network?",
-    "InvalidInstanceType": "--list-sizes shows those that there are",
+    "InvalidInstanceType": "--list-sizes shows the available sizes",
     "InvalidKeyPair.NotFound": "-f show_keypair PROVIDER keyname=NAME shows one; -f import_keypair adds one",
-    "OperationNotPermitted": "if it is protected, -a disable_term_protect NAME takes the protection away",
+    "OperationNotPermitted": "if it is protected, -a disable_term_protect NAME removes the protection",
     "RequestExpired": "is the clock of this machine right?",
     "RequestLimitExceeded": "ask again in a minute, or more rarely",
     "SignatureDoesNotMatch": "is `key` of the provider right, and this machine's clock?",
     "Throttling": "ask again in a minute, or more rarely",
-    "UnauthorizedOperation": "the rights of these credentials do not go so far",
-    "Unsupported": "is there this size in this `availability_zone`?",
+    "UnauthorizedOperation": "these credentials do not have the permission",
+    "Unsupported": "does this `availability_zone` have this size?",
     "VcpuLimitExceeded": "ask Amazon for more, or take a smaller size",
 }
-"""What a person can do about an error of the API, by its code."""
+"""What to do about an error, by its code."""
 
 _THROTTLED = frozenset({"RequestLimitExceeded", "Throttling", "InsufficientInstanceCapacity"})
-"""Refusals that come with the status of an error."""
+"""Refusals that have a 5xx status."""
 
 
 class Ec2Error(SaltCloudExecutionFailure):
-    """The API did not do what was asked. `code` is Amazon's word for it, empty when there was no answer; `unclear` is
-    whether it may have done it all the same.
+    """A failed request. `code` is the API's error code, "" without an answer; `unclear`: the request may have been
+    carried out nevertheless.
     """
 
     def __init__(self, text: str, code: str = "", *, unclear: bool = False) -> None:
@@ -64,16 +64,16 @@ class Ec2Error(SaltCloudExecutionFailure):
 
 
 class Ec2:
-    """One location's API with one set of credentials; any number of threads may ask."""
+    """The API of one location with one set of credentials. It is thread-safe."""
 
     def __init__(self, client: Any, location: str) -> None:
         self._client = client
         self.location = location
 
     def ask(self, operation: str, **params: Any) -> dict[str, Any]:
-        """One request by its name as a method of botocore's client, such as `run_instances`.
+        """Call a method of botocore's client, such as `run_instances`.
 
-        Raises Ec2Error, or SaltCloudConfigError for a parameter of a form that the API does not have.
+        Raises Ec2Error, or SaltCloudConfigError for an invalid parameter.
         """
         with _Translated(self.location, operation):
             answer: dict[str, Any] = getattr(self._client, operation)(**params)
@@ -81,7 +81,7 @@ class Ec2:
         return answer
 
     def rows(self, operation: str, key: str, **params: Any) -> Iterator[dict[str, Any]]:
-        """All rows of a listing, page for page. Raises as `ask` does."""
+        """All rows of a listing, page by page. Raises as `ask` does."""
         with _Translated(self.location, operation):
             pages = self._client.get_paginator(operation).paginate(
                 PaginationConfig={"PageSize": PAGES.get(operation, PAGE)}, **params
@@ -91,7 +91,7 @@ class Ec2:
 
 
 class _Translated:
-    """A block in which botocore's errors become ours."""
+    """A block that translates botocore's errors."""
 
     def __init__(self, location: str, operation: str) -> None:
         self._location = location
@@ -214,7 +214,7 @@ def _client(identity: str, key: str, token: str, location: str, endpoint: str) -
 
 
 def nested(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"Ebs.VolumeSize": 20}` as `{"Ebs": {"VolumeSize": 20}}`: how parameters of the API are often written."""
+    """`{"Ebs.VolumeSize": 20}` as `{"Ebs": {"VolumeSize": 20}}`; the dotted form is common in configurations."""
     made: dict[str, Any] = {}
     for key, value in mapping.items():
         *above, last = str(key).split(".")
@@ -233,7 +233,7 @@ def _first_line(error: Exception) -> str:
 
 
 GONE = frozenset({"shutting-down", "terminated"})
-"""States that no machine comes back from. The API lists such machines for an hour."""
+"""Final states. The API lists such machines for an hour."""
 _THERE = ["pending", "running", "stopping", "stopped"]
 
 ACTION_SECONDS = 300.0
@@ -244,21 +244,20 @@ _NAME_WITH_ID = re.compile(r".* \((i-[0-9a-f]{8,17})\)\Z")
 
 
 class Machines:
-    """What can be asked about machines. Every method raises Ec2Error when the API refuses or does not answer."""
+    """The machines of one location. Every method raises Ec2Error when the API refuses or does not answer."""
 
     def __init__(self, ec2: Ec2) -> None:
         self._ec2 = ec2
 
     def by_name(self) -> dict[str, dict[str, Any]]:
-        """The machines by their tag Name, or by id. Of several with one name the oldest has it, others "name (id)"."""
+        """The machines by their tag Name, or by id. Of several with one name the oldest gets it, others "name (id)"."""
         every = self._rows([{"Name": "instance-state-name", "Values": _THERE}])
         oldest_first = sorted(every, key=lambda machine: (str(machine.get("LaunchTime")), machine["InstanceId"]))
         return uniquely_named((_name(machine), machine["InstanceId"], machine) for machine in oldest_first)
 
     def find(self, name: str) -> dict[str, Any]:
-        """The machine of a name as `by_name` has it, or of an id, which may be gone.
-
-        Raises SaltCloudNotFound when there is none, SaltCloudSystemExit when several have that name.
+        """The machine with this name, as in `by_name`, or with this id, even if it is gone. Raises SaltCloudNotFound,
+        and SaltCloudSystemExit when several have that name.
         """
         numbered = _NAME_WITH_ID.match(name)
         identity = numbered[1] if numbered else name
@@ -267,7 +266,7 @@ class Machines:
             if machine is not None:
                 return machine
         there = {"Name": "instance-state-name", "Values": _THERE}
-        # The API takes `*` and `?` in a filter for patterns, so what it finds is looked at again.
+        # The API treats `*` and `?` in a filter as wildcards, so the names are compared again.
         found = [
             machine for machine in self._rows([{"Name": "tag:Name", "Values": [name]}, there]) if _name(machine) == name
         ]
@@ -277,7 +276,7 @@ class Machines:
         return found[0]
 
     def get(self, identity: str) -> dict[str, Any] | None:
-        """The machine of an id, or None: the API may not know a new one for some seconds."""
+        """The machine with this id, or None. The API may not know a new machine for some seconds."""
         try:
             reservations = self._ec2.ask("describe_instances", InstanceIds=[identity])["Reservations"]
         except Ec2Error as error:
@@ -287,14 +286,14 @@ class Machines:
         return next((machine for reservation in reservations for machine in reservation["Instances"]), None)
 
     def state(self, identity: str) -> str:
-        """The state of a machine, `terminated` when nothing is known of it any more."""
+        """The state of a machine; `terminated` if the API no longer knows it."""
         machine = self.get(identity)
         return "terminated" if machine is None else str(machine["State"]["Name"])
 
     def up(self, identity: str, wanted: str) -> dict[str, Any] | None:
-        """The machine when it runs and has one of `public_ips` or `private_ips`; None when it does not yet.
+        """The machine if it runs and has an address in `wanted` (`public_ips` or `private_ips`), else None.
 
-        Raises SaltCloudExecutionFailure when it never will.
+        Raises SaltCloudExecutionFailure if it was terminated.
         """
         machine = self.get(identity)
         if machine is None:
@@ -306,7 +305,7 @@ class Machines:
         return machine if state == "running" and six(machine)[wanted] else None
 
     def move(self, name: str, operation: str, state: str) -> dict[str, Any]:
-        """Have a machine come into a state by `start_instances` or `stop_instances`, and wait until it is there."""
+        """Call `start_instances` or `stop_instances`, and wait until the machine has this state."""
         identity = self.find(name)["InstanceId"]
         self._ec2.ask(operation, InstanceIds=[identity])
         wait_until(
@@ -318,13 +317,13 @@ class Machines:
         return {"id": identity, "state": state}
 
     def protect(self, name: str, protected: bool) -> dict[str, Any]:
-        """Have the API refuse to terminate a machine, or not any more."""
+        """Switch the termination protection of a machine on or off."""
         identity = self.find(name)["InstanceId"]
         self._ec2.ask("modify_instance_attribute", InstanceId=identity, DisableApiTermination={"Value": protected})
         return {"id": identity, "termination_protection": protected}
 
     def terminate(self, identity: str, hidden_s: float) -> None:
-        """Have a machine terminated, and wait until that has begun; the API may not know it for `hidden_s` seconds."""
+        """Terminate a machine, and wait until that has begun. The API may not know it yet for `hidden_s` seconds."""
         wait_until(
             lambda: self._told_to_terminate(identity),
             f"EC2 in {self._ec2.location} knows no machine {identity}",
@@ -390,16 +389,15 @@ class Setting(Protocol):
 
 
 def request_of(name: str, setting: Setting, ec2: Ec2, image: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of RunInstances.
-
-    Raises SaltCloudConfigError that names the setting, SaltCloudNotFound for what the location does not have.
+    """The parameters of RunInstances. Raises SaltCloudConfigError for an invalid setting, and SaltCloudNotFound for one
+    that the location does not have.
     """
     asked: dict[str, Any] = {
         "ImageId": image["ImageId"],
         "InstanceType": _size(name, setting, ec2),
         "MinCount": 1,
         "MaxCount": 1,
-        # A request that is sent again after a broken connection makes no second machine.
+        # Makes the request idempotent: botocore repeats it after a broken connection.
         "ClientToken": uuid.uuid4().hex,
         "TagSpecifications": [{"ResourceType": "instance", "Tags": _tags(name, setting("tag"))}],
     }
@@ -427,8 +425,8 @@ def request_of(name: str, setting: Setting, ec2: Ec2, image: Mapping[str, Any]) 
 
 
 def image_of(name: str, setting: Setting, ec2: Ec2, owners: Sequence[str]) -> dict[str, Any]:
-    """The image of a machine. One that is named is looked for among those of `owners` only, for anybody may give any
-    name to an image. Raises SaltCloudNotFound.
+    """The image of a machine. A name is looked up only among the images of `owners`, because anyone may publish an
+    image under any name. Raises SaltCloudNotFound.
     """
     wanted = str(_must(name, setting, "image"))
     if wanted.startswith("ami-"):
@@ -445,7 +443,7 @@ def image_of(name: str, setting: Setting, ec2: Ec2, owners: Sequence[str]) -> di
 
 
 def username_of(image: Mapping[str, Any]) -> str:
-    """Who logs in to machines of this image, as far as its name tells."""
+    """The login user of machines with this image, guessed from its name and description."""
     said = f"{image.get('Name')} {image.get('Description')}".lower()
     return next((username for word, username in USERNAMES if word in said), USERNAME)
 
@@ -453,12 +451,12 @@ def username_of(image: Mapping[str, Any]) -> str:
 def _must(name: str, setting: Setting, key: str) -> Any:
     value = setting(key)
     if not value:
-        raise SaltCloudConfigError(f"{name} has no {key!r}: its profile must say one, of --list-{key}s")
+        raise SaltCloudConfigError(f"{name} has no {key!r}: set one of --list-{key}s in its profile")
     return value
 
 
 def _size(name: str, setting: Setting, ec2: Ec2) -> str:
-    """The size of a machine. It is looked up, for the sake of a sentence before anything is asked for."""
+    """The size of a machine. It is looked up, so that a wrong one is reported before anything is created."""
     size = str(_must(name, setting, "size"))
     try:
         ec2.ask("describe_instance_types", InstanceTypes=[size])
@@ -488,7 +486,7 @@ def _network(name: str, setting: Setting, ec2: Ec2) -> dict[str, Any]:
     if interfaces:
         if groups or names or subnet:
             raise SaltCloudConfigError(
-                f"{name} has network_interfaces: subnets and security groups stand in them, and nowhere else"
+                f"{name} has network_interfaces: put its subnet and security groups there, and nowhere else"
             )
         return {"NetworkInterfaces": [nested(each) for each in interfaces]}
     if names:
@@ -498,13 +496,13 @@ def _network(name: str, setting: Setting, ec2: Ec2) -> dict[str, Any]:
 
 
 def _group_ids(names: Sequence[str], subnet: str, ec2: Ec2) -> list[str]:
-    """The ids of security groups, in the network of the subnet, or in that which is the default one."""
+    """The ids of security groups in the network of the subnet, or in the default network."""
     if subnet:
         network = ec2.ask("describe_subnets", SubnetIds=[subnet])["Subnets"][0]["VpcId"]
     else:
         vpcs = ec2.ask("describe_vpcs", Filters=[{"Name": "is-default", "Values": ["true"]}])["Vpcs"]
         if not vpcs:
-            raise SaltCloudConfigError(f"{ec2.location} has no network that is the default: give a 'subnetid'")
+            raise SaltCloudConfigError(f"{ec2.location} has no default network: set 'subnetid'")
         network = vpcs[0]["VpcId"]
     filters = [{"Name": "vpc-id", "Values": [network]}, {"Name": "group-name", "Values": list(names)}]
     known = {

@@ -1,10 +1,10 @@
-"""Droplets of DigitalOcean, by its API of version 2 over plain HTTPS.
+"""DigitalOcean droplets, through version 2 of its API over HTTPS.
 
 A provider:
 
     my-droplets:
       driver: digitalocean
-      personal_access_token: …            # with the rights to read and write
+      personal_access_token: …            # with read and write access
       api_root: https://api.digitalocean.com/v2   # the default
 
 A profile; `size` and `image` must be given:
@@ -12,16 +12,16 @@ A profile; `size` and `image` must be given:
     small:
       provider: my-droplets
       size: s-1vcpu-1gb                   # --list-sizes
-      image: debian-12-x64                # --list-images; the name of a snapshot of one's own, too
+      image: debian-12-x64                # --list-images; or the name of a custom snapshot
       location: fra1                      # slug or name, --list-locations
-      ssh_key_names: deploy, ops          # keys of the account that may log in as root; a list, too
+      ssh_key_names: deploy, ops          # keys of the account that may log in as root; or a list
       ssh_key_file: /etc/saltlite/deploy  # the private half of one of them
-      ssh_interface: public               # or `private`: the address that is logged in to
+      ssh_interface: public               # or `private`: the address to log in to
       tags: [web]
-      vpc_uuid: …                         # the network; else the account's default of the location
+      vpc_uuid: …                         # the network; by default the account's network in the location
       backups_enabled: False              # also ipv6, monitoring
       userdata_file: /etc/saltlite/first-boot   # or `userdata`, the text itself
-      wait_for_ip_timeout: 600            # seconds; `wait_for_ip_interval` (2) between two questions
+      wait_for_ip_timeout: 600            # seconds; `wait_for_ip_interval` (2) between two polls
 
 Contract: DigitalOcean's OpenAPI description, version 2.0; option names as in Salt's driver.
 """
@@ -68,9 +68,9 @@ if TYPE_CHECKING:
 ROOT = "https://api.digitalocean.com/v2"
 PROVIDER = "DigitalOcean"
 PER_PAGE = 200
-"""The most that the API gives at once."""
+"""The largest page of the API."""
 PAGES_MAX = 500
-"""A listing that is longer than this goes in circles."""
+"""A longer listing must be a loop."""
 GONE_SECONDS = 60.0
 ACTION_SECONDS = 180.0
 INTERVAL_S = 1.0
@@ -79,49 +79,48 @@ _NAME_WITH_ID = re.compile(r".* \((\d+)\)\Z")
 
 
 class Account:
-    """One account, as a token of it sees it; any number of threads may ask.
+    """One account, by one of its tokens. It is thread-safe.
 
-    Every method raises RestError when the API refuses or does not answer, and SaltCloudExecutionFailure when what it
-    answers is none of this API.
+    Every method raises RestError when the API refuses or does not answer, and SaltCloudExecutionFailure for an answer
+    that this API does not give.
     """
 
     def __init__(self, token: str, root: str = ROOT) -> None:
         self._rest = Rest(root, PROVIDER, headers={"Authorization": f"Bearer {token}"})
 
     def part(self, path: str, key: str) -> dict[str, Any]:
-        """The object `key` of what is at `path`."""
+        """The object `key` of the answer at `path`."""
         return dict(_part(self._rest.get(path), key, dict))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """What is answered to a POST."""
+        """The answer to a POST."""
         return self._rest.post(path, body)
 
     def delete(self, path: str) -> None:
-        """Remove what is at `path`."""
+        """Delete the object at `path`."""
         self._rest.delete(path)
 
     def rows(self, path: str, key: str | None = None, **filters: str) -> list[dict[str, Any]]:
-        """Everything of a listing, page for page."""
+        """All rows of a listing, page by page."""
         found: list[dict[str, Any]] = []
         for page in range(1, PAGES_MAX + 1):
             answer = self._rest.get(path, {**filters, "page": page, "per_page": PER_PAGE})
             found += [row for row in _part(answer, key or path, list) if isinstance(row, dict)]
             links = answer.get("links")
             pages = links.get("pages") if isinstance(links, dict) else None
-            # The address of the next page is not followed: the token goes to the root of the API and nowhere else.
+            # The address of the next page is not followed: the token must go only to the configured API.
             if not isinstance(pages, dict) or not pages.get("next"):
                 return found
         raise SaltCloudExecutionFailure(f"{PROVIDER} lists {path} on more than {PAGES_MAX} pages")
 
     def droplets(self) -> dict[str, dict[str, Any]]:
-        """The droplets by name. Several may share one: the oldest has it, the others have their id behind it."""
+        """The droplets by name. If several have one name, the oldest gets it and the others "name (id)"."""
         droplets = sorted(self.rows("droplets"), key=lambda droplet: int(droplet.get("id", 0)))
         return uniquely_named((str(one.get("name", "")), one.get("id"), one) for one in droplets)
 
     def droplet(self, name: str) -> dict[str, Any]:
-        """The droplet of a name as `droplets` has it, or of an id.
-
-        Raises SaltCloudNotFound when there is none, SaltCloudSystemExit when several have that name.
+        """The droplet with this name, as in `droplets`, or with this id. Raises SaltCloudNotFound, and
+        SaltCloudSystemExit when several have that name.
         """
         found = [droplet for droplet in self.rows("droplets", name=name) if droplet.get("name") == name]
         numbered = _NAME_WITH_ID.match(name)
@@ -138,7 +137,7 @@ class Account:
         return found[0]
 
     def act(self, name: str, kind: str) -> dict[str, Any]:
-        """Have an action such as `reboot` carried out on a droplet; what the droplet is when it is done."""
+        """Run an action such as `reboot` on a droplet and wait for its end; returns the droplet."""
         droplet = self.droplet(name)
         action = _part(self.post(f"droplets/{droplet['id']}/actions", {"type": kind}), "action", dict)
 
@@ -172,7 +171,7 @@ class Account:
 
 
 def _part(answer: Any, key: str, kind: type[Any]) -> Any:
-    """A part of an answer. Raises SaltCloudExecutionFailure when it is not there, or of another kind."""
+    """A part of an answer. Raises SaltCloudExecutionFailure if it is missing or has another type."""
     if not isinstance(answer, dict) or not isinstance(answer.get(key), kind):
         raise SaltCloudExecutionFailure(f"{PROVIDER} answers without {key!r}: is api_root the address of its API?")
     return answer[key]
@@ -205,14 +204,14 @@ def __virtual__() -> str | bool:
 
 
 def get_configured_provider() -> Any:
-    """The first provider that has all that the driver needs, or False."""
+    """The first provider with all required settings, or False."""
     return config.is_provider_configured(
         __opts__, __active_provider_name__ or "digitalocean", ("personal_access_token",)
     )
 
 
 def avail_locations(call: str | None = None) -> dict[str, dict[str, Any]]:
-    """Regions, by name; those where nothing can be created are left out.
+    """The available regions by name.
 
     CLI Example: ``saltlite-cloud --list-locations my-droplets``
     """
@@ -221,7 +220,7 @@ def avail_locations(call: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def avail_images(call: str | None = None) -> dict[str, dict[str, Any]]:
-    """Images, by slug, or by name where they have none (as one's own snapshots).
+    """Images by slug, or by name if they have no slug, as custom snapshots.
 
     CLI Example: ``saltlite-cloud --list-images my-droplets``
     """
@@ -248,7 +247,7 @@ def list_nodes(call: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def list_nodes_full(call: str | None = None) -> dict[str, dict[str, Any]]:
-    """The droplets with all that the provider says of them, and the six fields.
+    """The droplets with all their fields and the six fields.
 
     CLI Example: ``saltlite-cloud -F``
     """
@@ -266,7 +265,7 @@ def list_nodes_select(call: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
-    """All about one droplet.
+    """All fields of one droplet.
 
     CLI Example: ``saltlite-cloud -a show_instance web1``
     """
@@ -276,7 +275,7 @@ def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
 
 
 def start(name: str, call: str | None = None) -> dict[str, Any]:
-    """Switch a droplet on.
+    """Power a droplet on.
 
     CLI Example: ``saltlite-cloud -a start web1``
     """
@@ -285,7 +284,7 @@ def start(name: str, call: str | None = None) -> dict[str, Any]:
 
 
 def stop(name: str, call: str | None = None) -> dict[str, Any]:
-    """Have a droplet shut itself down.
+    """Shut a droplet down.
 
     CLI Example: ``saltlite-cloud -a stop web1``
     """
@@ -294,7 +293,7 @@ def stop(name: str, call: str | None = None) -> dict[str, Any]:
 
 
 def reboot(name: str, call: str | None = None) -> dict[str, Any]:
-    """Have a droplet start anew.
+    """Reboot a droplet.
 
     CLI Example: ``saltlite-cloud -a reboot web1``
     """
@@ -303,7 +302,7 @@ def reboot(name: str, call: str | None = None) -> dict[str, Any]:
 
 
 def show_image(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
-    """All about one image: its id, slug or name is `image`.
+    """All fields of one image; `image` is its id, slug or name.
 
     CLI Example: ``saltlite-cloud -f show_image my-droplets image=debian-12-x64``
     """
@@ -348,7 +347,7 @@ def remove_key(kwargs: Mapping[str, Any] | None = None, call: str | None = None)
 
 
 def create(vm_: dict[str, Any]) -> dict[str, Any]:
-    """Make a droplet and a minion of it. Raises SaltCloudException with what went wrong.
+    """Create a droplet and make it a minion. Raises SaltCloudException.
 
     CLI Example: ``saltlite-cloud -p small web1``
     """
@@ -377,7 +376,7 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
 
 
 def destroy(name: str, call: str | None = None) -> dict[str, Any]:
-    """Delete a droplet; it is gone when this returns.
+    """Delete a droplet, and wait until it is gone.
 
     CLI Example: ``saltlite-cloud -d web1``
     """
@@ -390,12 +389,12 @@ def destroy(name: str, call: str | None = None) -> dict[str, Any]:
 
 
 def script(vm_: Mapping[str, Any]) -> str:
-    """The text of the program that makes the machine a minion."""
+    """The text of the deploy script."""
     return cloud.os_script(str(_setting("script", vm_, "")), vm_, __opts__)
 
 
 def _account() -> Account:
-    """The account of the provider that is called. Raises SaltCloudConfigError when it has no token."""
+    """The account of the current provider. Raises SaltCloudConfigError without a token."""
     provider = get_configured_provider()
     if not provider:
         raise SaltCloudConfigError("the provider has no 'personal_access_token', which the driver digitalocean needs")
@@ -407,7 +406,7 @@ def _account() -> Account:
 
 
 def _running(vm_: Mapping[str, Any], droplet: Mapping[str, Any], links: Mapping[str, Any]) -> dict[str, Any]:
-    """The new droplet, when it is up and has the address that is logged in to."""
+    """Wait until the new droplet is up and has the address to log in to; returns the droplet."""
     actions = [action["id"] for action in links.get("actions") or () if action.get("rel") == "create"]
     wanted = f"{interface_of(vm_, __opts__)}_ips"
 
@@ -429,12 +428,12 @@ def _running(vm_: Mapping[str, Any], droplet: Mapping[str, Any], links: Mapping[
 
 
 def _request(vm_: Mapping[str, Any]) -> dict[str, Any]:
-    """What is sent to create the machine. Raises SaltCloudConfigError for a setting that cannot be used."""
+    """The body of the create request. Raises SaltCloudConfigError for an invalid setting."""
     asked: dict[str, Any] = {"name": vm_["name"]}
     for key in ("size", "image"):
         asked[key] = _setting(key, vm_)
         if not asked[key]:
-            raise SaltCloudConfigError(f"{vm_['name']} has no {key!r}: its profile must say one, of --list-{key}s")
+            raise SaltCloudConfigError(f"{vm_['name']} has no {key!r}: set one of --list-{key}s in its profile")
     asked["image"] = _image(str(asked["image"]))
     location = _setting("location", vm_)
     if location:
@@ -463,7 +462,7 @@ def _request(vm_: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _image(wanted: str) -> int | str:
-    """What the API takes: an id, or a slug. A snapshot of one's own goes by its name, and has no slug."""
+    """The id or slug that the API takes. Custom snapshots have no slug and are found by their name."""
     if wanted.isdigit():
         return int(wanted)
     for image in _account().rows("images", private="true"):
@@ -492,7 +491,7 @@ def _key_ids(names: list[str]) -> list[int]:
 
 
 def _explained(error: RestError, asked: Mapping[str, Any]) -> SaltCloudExecutionFailure:
-    """The refusal of a create, with the setting that it is about, and the nearest that there is."""
+    """The error of a refused create: it names the wrong setting and suggests the most similar value."""
     if error.status != 422:
         return error
     if asked["size"] not in (sizes := avail_sizes()):

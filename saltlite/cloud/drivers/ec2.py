@@ -4,11 +4,11 @@ A provider; one for each location:
 
     my-ec2:
       driver: ec2
-      id: AKIA…                           # with `key` and, for passing credentials, `token`;
-      key: …                              # `use-instance-role-credentials` as both: what Amazon's tools would take
+      id: AKIA…                           # with `key` and, for temporary credentials, `token`;
+      key: …                              # `use-instance-role-credentials` as both: the credentials of Amazon's tools
       location: eu-central-1              # us-east-1 is the default
-      endpoint: https://…                 # another API of the same kind
-      owner: [self, amazon]               # whose images are listed, and found by name
+      endpoint: https://…                 # a compatible API
+      owner: [self, amazon]               # whose images are listed and found by name
 
 A profile; `size` and `image` must be given:
 
@@ -18,8 +18,8 @@ A profile; `size` and `image` must be given:
       image: ami-0123456789abcdef0        # or a name such as debian-12-amd64-*: the newest of `owner`
       keyname: deploy                     # the key pair that may log in …
       private_key: /etc/saltlite/deploy   # … and its private half
-      ssh_username: admin                 # the image's name says it, mostly
-      ssh_interface: public_ips           # or private_ips: the address that is logged in to
+      ssh_username: admin                 # by default guessed from the name of the image
+      ssh_interface: public_ips           # or private_ips: the address to log in to
       securitygroup: [ssh, web]           # by name; `securitygroupid` by id
       subnetid: subnet-…
       availability_zone: eu-central-1a
@@ -30,10 +30,10 @@ A profile; `size` and `image` must be given:
       network_interfaces: [{DeviceIndex: 0, SubnetId: …, Groups: [sg-…], AssociatePublicIpAddress: True}]
       ebs_optimized: False                # also termination_protection
       tenancy: default                    # also placementgroup
-      wait_for_ip_timeout: 600            # seconds; `wait_for_ip_interval` (2) between two questions
+      wait_for_ip_timeout: 600            # seconds; `wait_for_ip_interval` (2) between two polls
 
-Machines that are terminated, or about to be, are listed nowhere, and their names are free. Amazon lets several
-machines have one name: the oldest is listed by it, the others with their id behind it. Each can be asked for by its id.
+Machines that are terminated or shutting down are not listed, and their names are free. Several machines may have one
+name: the oldest is listed under it, the others as "name (id)". Every machine can also be named by its id.
 
 Contract: Amazon EC2 API of 2016-11-15; option names as in Salt's driver.
 """
@@ -74,10 +74,10 @@ if TYPE_CHECKING:
 LOCATION = "us-east-1"
 OWNERS = ("self", "amazon")
 HIDDEN_SECONDS = 30.0
-"""How long Amazon may not know a machine that it has just made."""
+"""How long the API may not know a machine that was just created."""
 
 _made: dict[tuple[str, str], str] = {}
-"""Name and location -> id of what is being made: it can be taken back before Amazon finds it by its name."""
+"""Name and location -> id of a machine that is being created: a rollback must not wait until it is listed by name."""
 
 
 def __virtual__() -> str | bool:
@@ -86,12 +86,12 @@ def __virtual__() -> str | bool:
 
 
 def get_configured_provider() -> Any:
-    """The first provider that has all that the driver needs, or False."""
+    """The first provider with all required settings, or False."""
     return config.is_provider_configured(__opts__, __active_provider_name__ or "ec2", ("id", "key"))
 
 
 def avail_locations(call: str | None = None) -> dict[str, dict[str, Any]]:
-    """The regions that these credentials may use.
+    """The regions that are enabled for these credentials.
 
     CLI Example: ``saltlite-cloud --list-locations my-ec2``
     """
@@ -101,7 +101,7 @@ def avail_locations(call: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def avail_images(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, dict[str, Any]]:
-    """The images of `owner`, by id. Called with -f, `owner=` is another.
+    """The images of `owner` by id; with -f, `owner=` overrides the setting.
 
     CLI Example::
 
@@ -150,7 +150,7 @@ def list_nodes(call: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def list_nodes_full(call: str | None = None) -> dict[str, dict[str, Any]]:
-    """The machines with all that the API says of them, and the six fields.
+    """The machines with all their fields and the six fields.
 
     CLI Example: ``saltlite-cloud -F``
     """
@@ -168,7 +168,7 @@ def list_nodes_select(call: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def list_nodes_min(call: str | None = None) -> dict[str, dict[str, Any]]:
-    """The names that are taken, and also those of machines made here that Amazon does not list yet.
+    """The used names, including those of machines created here that the API does not list yet.
 
     CLI Example: ``saltlite-cloud -f list_nodes_min my-ec2``
     """
@@ -181,7 +181,7 @@ def list_nodes_min(call: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
-    """All about one machine.
+    """All fields of one machine.
 
     CLI Example: ``saltlite-cloud -a show_instance web1``
     """
@@ -191,7 +191,7 @@ def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
 
 
 def start(name: str, call: str | None = None) -> dict[str, Any]:
-    """Start a machine that is stopped, and wait until it runs.
+    """Start a stopped machine, and wait until it runs.
 
     CLI Example: ``saltlite-cloud -a start web1``
     """
@@ -200,7 +200,7 @@ def start(name: str, call: str | None = None) -> dict[str, Any]:
 
 
 def stop(name: str, call: str | None = None) -> dict[str, Any]:
-    """Stop a machine, and wait until it has.
+    """Stop a machine, and wait until it is stopped.
 
     CLI Example: ``saltlite-cloud -a stop web1``
     """
@@ -209,7 +209,7 @@ def stop(name: str, call: str | None = None) -> dict[str, Any]:
 
 
 def reboot(name: str, call: str | None = None) -> dict[str, Any]:
-    """Have a machine start anew; Amazon does not tell when it is done.
+    """Reboot a machine. The API does not report when that is done.
 
     CLI Example: ``saltlite-cloud -a reboot web1``
     """
@@ -229,7 +229,7 @@ def get_tags(name: str, call: str | None = None) -> dict[str, str]:
 
 
 def set_tags(name: str, kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, str]:
-    """Set tags of a machine; `Name` is none of them, for it is what the machine is found by.
+    """Set tags of a machine, except `Name`, by which the machine is found.
 
     CLI Example: ``saltlite-cloud -a set_tags web1 role=web stage=test``
     """
@@ -243,21 +243,21 @@ def set_tags(name: str, kwargs: Mapping[str, Any] | None = None, call: str | Non
 
 
 def del_tags(name: str, kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, str]:
-    """Remove the tags `tags`, of which there may be several with commas between them.
+    """Remove the tags `tags`, separated by commas.
 
     CLI Example: ``saltlite-cloud -a del_tags web1 tags=role,stage``
     """
     only_action("del_tags", call)
     tags = [tag.strip() for tag in needed(kwargs, "tags", "del_tags").split(",")]
     if "Name" in tags:
-        raise SaltCloudSystemExit("the tag Name is what the machine is found by, and stays")
+        raise SaltCloudSystemExit("the tag Name cannot be removed: the machine is found by it")
     identity = _machines().find(name)["InstanceId"]
     _ec2().ask("delete_tags", Resources=[identity], Tags=[{"Key": tag} for tag in tags if tag])
     return get_tags(identity, "action")
 
 
 def enable_term_protect(name: str, call: str | None = None) -> dict[str, Any]:
-    """Have Amazon refuse to destroy a machine.
+    """Protect a machine from termination.
 
     CLI Example: ``saltlite-cloud -a enable_term_protect web1``
     """
@@ -266,7 +266,7 @@ def enable_term_protect(name: str, call: str | None = None) -> dict[str, Any]:
 
 
 def disable_term_protect(name: str, call: str | None = None) -> dict[str, Any]:
-    """Allow that a machine is destroyed.
+    """Remove the termination protection of a machine.
 
     CLI Example: ``saltlite-cloud -a disable_term_protect web1``
     """
@@ -275,7 +275,7 @@ def disable_term_protect(name: str, call: str | None = None) -> dict[str, Any]:
 
 
 def get_console_output(name: str, call: str | None = None) -> dict[str, Any]:
-    """What a machine has written to its console, such as the fingerprints of its host keys.
+    """The console output of a machine, such as the fingerprints of its host keys.
 
     CLI Example: ``saltlite-cloud -a get_console_output web1``
     """
@@ -286,7 +286,7 @@ def get_console_output(name: str, call: str | None = None) -> dict[str, Any]:
 
 
 def show_image(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
-    """All about one image, whose id is `image`.
+    """All fields of the image with the id `image`.
 
     CLI Example: ``saltlite-cloud -f show_image my-ec2 image=ami-0123456789abcdef0``
     """
@@ -300,7 +300,7 @@ def show_image(kwargs: Mapping[str, Any] | None = None, call: str | None = None)
 
 
 def show_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
-    """What the API says of the key pair `keyname`.
+    """The fields of the key pair `keyname`.
 
     CLI Example: ``saltlite-cloud -f show_keypair my-ec2 keyname=deploy``
     """
@@ -311,7 +311,7 @@ def show_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = Non
 
 
 def create_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
-    """Have Amazon make the key pair `keyname`; its private half becomes the new file `file`, for nobody else to read.
+    """Create the key pair `keyname`; its private half is written to the new file `file`, readable only by its owner.
 
     CLI Example: ``saltlite-cloud -f create_keypair my-ec2 keyname=deploy file=/etc/saltlite/deploy``
     """
@@ -332,7 +332,7 @@ def create_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = N
 
 
 def import_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
-    """Make the public key in `file` the key pair `keyname`.
+    """Import the public key in `file` as the key pair `keyname`.
 
     CLI Example: ``saltlite-cloud -f import_keypair my-ec2 keyname=deploy file=/etc/saltlite/deploy.pub``
     """
@@ -343,20 +343,20 @@ def import_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = N
 
 
 def delete_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
-    """Remove the key pair `keyname`; machines that have it keep it.
+    """Delete the key pair `keyname`; existing machines keep the key.
 
     CLI Example: ``saltlite-cloud -f delete_keypair my-ec2 keyname=deploy``
     """
     only_function("delete_keypair", call)
     name = needed(kwargs, "keyname", "delete_keypair")
-    # Amazon says yes to a name that it never had.
+    # The API also confirms the deletion of an unknown name.
     _ec2().ask("describe_key_pairs", KeyNames=[name])
     _ec2().ask("delete_key_pair", KeyName=name)
     return {"keyname": name, "deleted": True}
 
 
 def create(vm_: dict[str, Any]) -> dict[str, Any]:
-    """Make a machine and a minion of it. Raises SaltCloudException with what went wrong.
+    """Create a machine and make it a minion. Raises SaltCloudException.
 
     CLI Example: ``saltlite-cloud -p small web1``
     """
@@ -365,10 +365,10 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
     ec2 = _ec2()
     if (location := _setting(vm_, "location", LOCATION)) != ec2.location:
         raise SaltCloudConfigError(
-            f"{vm_['name']} is to be in {location}, and its provider is in {ec2.location}: "
-            "a location belongs to a provider, so make one for each"
+            f"the location of {vm_['name']} is {location}, but that of its provider is {ec2.location}: "
+            "configure one provider for each location"
         )
-    cloud.userdata_template(__opts__, vm_, None)  # refuses one
+    cloud.userdata_template(__opts__, vm_, None)  # raises if the setting is used
     setting = functools.partial(_setting, vm_)
     if setting("private_key"):
         vm_["key_filename"] = private_key_file(setting("private_key"), "private_key")
@@ -396,7 +396,7 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
 
 
 def destroy(name: str, call: str | None = None) -> dict[str, Any]:
-    """Terminate a machine. Its disks go as `block_device_mappings` said; its name is free when this returns.
+    """Terminate a machine, and wait until its name is free. `block_device_mappings` decides about its disks.
 
     CLI Example: ``saltlite-cloud -d web1``
     """
@@ -412,12 +412,12 @@ def destroy(name: str, call: str | None = None) -> dict[str, Any]:
 
 
 def script(vm_: Mapping[str, Any]) -> str:
-    """The text of the program that makes the machine a minion."""
+    """The text of the deploy script."""
     return cloud.os_script(str(_setting(vm_, "script", "")), vm_, __opts__)
 
 
 def _provider() -> Mapping[str, Any]:
-    """The settings of the provider that is called. Raises SaltCloudConfigError when it lacks one."""
+    """The settings of the current provider. Raises SaltCloudConfigError without credentials."""
     provider = get_configured_provider()
     if not provider:
         raise SaltCloudConfigError("the provider has no 'id' or no 'key', which the driver ec2 needs")
@@ -426,7 +426,7 @@ def _provider() -> Mapping[str, Any]:
 
 
 def _ec2() -> Ec2:
-    """The API with the credentials of the provider that is called."""
+    """The API with the credentials of the current provider."""
     provider = _provider()
     settings = {key: str(provider[key]) for key in ("id", "key", "token", "location", "endpoint") if provider.get(key)}
     return connect({"location": LOCATION, **settings})
@@ -437,7 +437,7 @@ def _machines() -> Machines:
 
 
 def _owners(given: Any) -> list[str]:
-    """Whose images count: `given`, or what the provider says."""
+    """The owners of images: `given`, or the provider's setting."""
     owners = given or _provider().get("owner") or OWNERS
     return [str(owner).strip() for owner in (owners.split(",") if isinstance(owners, str) else owners)]
 

@@ -1,14 +1,14 @@
-"""Machines of any provider that Apache Libcloud knows (`pip install 'saltlite[cloud]'`).
+"""Machines of any provider that Apache Libcloud supports (`pip install 'saltlite[cloud]'`).
 
 A provider:
 
     my-rack:
       driver: libcloud
       libcloud_provider: linode           # its name in libcloud, as in `libcloud.compute.types.Provider`
-      key: …                              # what libcloud's driver takes first: a key, a token, a user's name
-      secret: …                           # what it takes second, if anything
-      region: eu-central                  # also host, port: where they are taken
-      libcloud_options: {api_version: 4}  # what else it takes, by name
+      key: …                              # the first argument of libcloud's driver: a key, a token, a user name
+      secret: …                           # the second one, if any
+      region: eu-central                  # also host, port, if the driver has these arguments
+      libcloud_options: {api_version: 4}  # other arguments of the driver, by name
 
 A profile; `size` and `image` must be given, by name or id:
 
@@ -16,13 +16,13 @@ A profile; `size` and `image` must be given, by name or id:
       provider: my-rack
       size: Nanode 1GB                    # --list-sizes
       image: Debian 12                    # --list-images
-      location: Frankfurt, DE             # --list-locations; where it is needed
-      ssh_public_key: /etc/saltlite/deploy.pub  # who may log in, where the provider takes a key
+      location: Frankfurt, DE             # --list-locations; if the provider needs one
+      ssh_public_key: /etc/saltlite/deploy.pub  # the key that may log in, if the provider accepts one
       private_key: /etc/saltlite/deploy   # its private half
-      ssh_username: root                  # also `password`, where the provider takes one
-      ssh_interface: public               # or `private`: the address that is logged in to
-      create_options: {ex_tags: [web]}    # what else create_node of libcloud's driver takes, by name
-      wait_for_ip_timeout: 600            # seconds; `wait_for_ip_interval` (2) between two questions
+      ssh_username: root                  # also `password`, if the provider accepts one
+      ssh_interface: public               # or `private`: the address to log in to
+      create_options: {ex_tags: [web]}    # other arguments of create_node of libcloud's driver, by name
+      wait_for_ip_timeout: 600            # seconds; `wait_for_ip_interval` (2) between two polls
 
 Contract: Apache Libcloud 3.8, its standard compute API.
 """
@@ -58,9 +58,9 @@ INTERVAL_S = 2.0
 WAIT_S = 600.0
 
 _connections = threading.local()
-"""libcloud's drivers keep a connection, and are not for several threads."""
+"""libcloud's drivers hold a connection and are not thread-safe."""
 _made: dict[str, str] = {}
-"""Name -> id of what this process has made: some providers give machines other names."""
+"""Name -> id of machines that this process has created: some providers rename them."""
 
 get_size = namespaced_function(libcloudfuncs.get_size, globals())
 get_image = namespaced_function(libcloudfuncs.get_image, globals())
@@ -78,24 +78,24 @@ show_instance = namespaced_function(libcloudfuncs.show_instance, globals())
 
 
 def __virtual__() -> bool | tuple[bool, str]:
-    """Whether a provider of this driver is configured, and libcloud is there."""
+    """Whether a provider of this driver is configured, and libcloud is installed."""
     if importlib.util.find_spec("libcloud") is None:
         return False, "it needs Apache Libcloud: pip install 'saltlite[cloud]'"
     return get_configured_provider() is not False
 
 
 def get_configured_provider() -> Any:
-    """The first provider that has all that the driver needs, or False."""
+    """The first provider with all required settings, or False."""
     return config.is_provider_configured(__opts__, __active_provider_name__ or "libcloud", ("libcloud_provider", "key"))
 
 
 def get_conn() -> Any:
-    """libcloud's driver for the provider that is called, one a thread. Raises SaltCloudConfigError."""
+    """libcloud's driver for the current provider, one for each thread. Raises SaltCloudConfigError."""
     provider = get_configured_provider()
     if not provider:
         raise SaltCloudConfigError("the provider lacks 'libcloud_provider' or 'key', which the driver libcloud needs")
     known = vars(_connections).setdefault("known", {})
-    # A process that was forked off must not use its parent's connections.
+    # A forked process must not use its parent's connections.
     wanted = repr((os.getpid(), sorted((str(key), repr(value)) for key, value in provider.items())))
     if wanted not in known:
         known[wanted] = _connected(provider)
@@ -103,7 +103,7 @@ def get_conn() -> Any:
 
 
 def get_node(conn: Any, name: str) -> Any:
-    """The machine of a name or id, as libcloud has it; also by the name by which it was made here."""
+    """libcloud's object of the machine with this id or name, or that was created here under this name."""
     try:
         return libcloudfuncs.get_node(conn, _made.get(name, name))
     except SaltCloudNotFound:
@@ -113,7 +113,7 @@ def get_node(conn: Any, name: str) -> Any:
 
 
 def list_nodes_min(call: str | None = None) -> dict[str, dict[str, Any]]:
-    """The names that are taken, and also those by which machines were made here, where the provider has another.
+    """The used names, and the names of machines created here to which the provider gave another.
 
     CLI Example: ``saltlite-cloud -f list_nodes_min my-rack``
     """
@@ -124,7 +124,7 @@ def list_nodes_min(call: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def create(vm_: dict[str, Any]) -> dict[str, Any]:
-    """Make a machine and a minion of it. Raises SaltCloudException with what went wrong.
+    """Create a machine and make it a minion. Raises SaltCloudException.
 
     CLI Example: ``saltlite-cloud -p small web1``
     """
@@ -156,7 +156,7 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
     vm_["ssh_host"] = getattr(machine, f"{interface}_ips")[0]
     password = (made.extra or {}).get("password")
     if password:
-        # Some providers make one up, and tell it this once.
+        # Some providers generate a password, and return it only here.
         port.cloud().conceal(str(password))
         vm_["password"] = str(password)
     done = cloud.bootstrap(vm_, __opts__)
@@ -165,7 +165,7 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
 
 
 def _connected(provider: Mapping[str, Any]) -> Any:
-    import libcloud.compute.providers  # noqa: PLC0415 - a quarter of a second, for who uses this driver only
+    import libcloud.compute.providers  # noqa: PLC0415 - takes 0.25 s, and only this driver needs it
     import libcloud.compute.types  # noqa: PLC0415 - as above
 
     name = str(provider["libcloud_provider"]).lower()
@@ -186,7 +186,7 @@ def _connected(provider: Mapping[str, Any]) -> Any:
 
 
 def _request(vm_: Mapping[str, Any], conn: Any) -> dict[str, Any]:
-    """What create_node is called with. Raises SaltCloudConfigError, SaltCloudNotFound."""
+    """The arguments of create_node. Raises SaltCloudConfigError, SaltCloudNotFound."""
     asked: dict[str, Any] = {"name": vm_["name"], "size": get_size(conn, vm_), "image": get_image(conn, vm_)}
     if _setting(vm_, "location"):
         asked["location"] = get_location(conn, vm_)
@@ -200,21 +200,21 @@ def _request(vm_: Mapping[str, Any], conn: Any) -> dict[str, Any]:
 
 
 def _auth(vm_: Mapping[str, Any], features: Any) -> Any:
-    """The key or password that the new machine is to take, where the provider can be told."""
+    """The key or password of the new machine, if the provider accepts one."""
     import libcloud.compute.base  # noqa: PLC0415 - as above
 
     path, password = _setting(vm_, "ssh_public_key"), _setting(vm_, "password")
     if path and "ssh_key" in features:
         return libcloud.compute.base.NodeAuthSSHKey(public_key(str(path)))
     if path:
-        raise SaltCloudConfigError(f"'ssh_public_key' of {vm_['name']} is of no use: this provider takes no key")
+        raise SaltCloudConfigError(f"'ssh_public_key' of {vm_['name']} cannot be used: this provider accepts no key")
     if password and "password" in features:
         return libcloud.compute.base.NodeAuthPassword(str(password))
     return None
 
 
 def _up(conn: Any, identity: str, interface: str) -> Any:
-    """The machine when it runs and has an address, None when it does not yet."""
+    """The machine if it runs and has an address, else None."""
     with asking(conn, "list machines"):
         found = next((machine for machine in conn.list_nodes() if str(machine.id) == identity), None)
     if found is None:

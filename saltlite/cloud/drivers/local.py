@@ -1,30 +1,30 @@
-"""Machines on this host, made of namespaces: for labs and for tests. Each has processes, a host name, an address and a
-disk of its own, and is there in a tenth of a second. Root only.
+"""Machines on this host, made of namespaces, for labs and tests. Each has its own processes, host name, address and
+disk, and starts in a tenth of a second. Needs root.
 
 A provider:
 
     lab:
       driver: local
-      network: 10.231.0.0/16        # the default; each machine has four addresses of it, and its own cable to this host
-      image_dir: /srv/images        # folders that each have a root file system; beside the image `host`
+      network: 10.231.0.0/16        # the default; each machine has four addresses of it, and its own link to this host
+      image_dir: /srv/images        # folders with a root file system each, in addition to the image `host`
 
 A profile; none of it is required:
 
     small:
       provider: lab
-      image: host                   # what this host's root file system has; or a folder of image_dir, or a path
+      image: host                   # this host's root file system; or a folder of image_dir, or a path
       size: small                   # --list-sizes
       show_folders: [/srv/data]     # folders of this host that the machine sees at the same path, read-only
       hide_folders: [/srv/secret]   # with the image `host`: folders of this host that the machine sees empty
 
 `deploy`, `minion`, `grains`, `preflight_cmds`, `file_map`, `script` with `script_args` and `script_env`, and
-`inline_script` are what they are with every driver, but there is no login and nothing is installed: commands run in the
-machine as root, and the minion is the saltlite that runs here. A `script` is run in the place of starting it.
+`inline_script` work as with every driver, but there is no login and nothing is installed: commands run in the machine
+as root, and the minion is the saltlite that runs here. A `script` runs instead of starting it.
 
-What a machine writes is kept in memory, as part of what its size allows, until it is destroyed or this host restarts.
-It reaches this host, whose firewall must let it, and nothing behind it unless this host forwards. A machine of the
-image `host` sees this host's files, but for /home, /root, /tmp, /etc/ssh and those of saltlite and its master, pillar
-included: its root is to be trusted as this host's. `show_folders` lends what of these it needs.
+What a machine writes stays in memory, within the limit of its size, until it is destroyed or this host restarts. The
+machine reaches this host if the firewall allows it, and other hosts only if this host forwards. A machine with the
+image `host` sees this host's files, except /home, /root, /tmp, /etc/ssh and those of saltlite and its master, pillar
+included, so its root must be as trustworthy as this host's. `show_folders` makes single folders visible.
 
 Why not an existing tool: systemd-nspawn refuses `/` as a root unless the file system is btrfs, and has no disk limit
 for its overlay. podman is ten packages (36 MB) with a store of images. bubblewrap 0.8 has no overlay, network, limits
@@ -68,10 +68,10 @@ if TYPE_CHECKING:
 
 
 STEP_S = 900.0
-"""What each command of a deployment may take."""
+"""The time limit of each command of a deployment, in seconds."""
 CONFIG_DIR = "/etc/saltlite"
 FOLDER = "/run/saltlite-deploy"
-"""In the machine: the steps of a deployment, which are files so that no list of processes shows what is in them."""
+"""In the machine: the steps of a deployment. They are files, so that process lists do not show their text."""
 
 Files = dict[str, tuple[bytes, int]]
 """Path in the machine -> content and mode."""
@@ -79,18 +79,18 @@ Files = dict[str, tuple[bytes, int]]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What a deployment is to do. Without `minion`, `after` is all of it."""
+    """The steps of a deployment. Without `minion` there is only `after`."""
 
     minion: bool
     before: Files
     files: Files
     script: Files
-    """Of the user's own, in the place of starting the minion; the first of them is run. None of it may be there."""
+    """The files of a custom script, which runs instead of starting the minion; the first one is run. May be empty."""
     after: Files
 
 
 def _steps_of(vm_: Mapping[str, Any]) -> Steps:
-    """What the settings want. Raises SaltCloudConfigError, before anything is made."""
+    """The steps that the settings ask for. Raises SaltCloudConfigError before anything is created."""
     after = _commands("inline_script", vm_)
     if not _setting("deploy", vm_, True):
         return Steps(False, {}, {}, {}, after)
@@ -123,7 +123,7 @@ def _deploy(steps: Steps, vm_: Mapping[str, Any], machines: Machines, machine: M
             _make_minion(steps, vm_, machines, machine)
         _run(steps.after, machines, machine.name)
     finally:
-        # Of a machine that does not run any more, nothing has to be tidied.
+        # A machine that has stopped needs no cleanup.
         with contextlib.suppress(MachineError):
             machines.run(machine.name, ["rm", "-rf", FOLDER])
 
@@ -141,9 +141,8 @@ def _make_minion(steps: Steps, vm_: Mapping[str, Any], machines: Machines, machi
 
 
 def _options_of(vm_: Mapping[str, Any], gateway: str) -> dict[str, Any]:
-    """The configuration of the minion; its master is on this host where nobody says otherwise.
-
-    Raises SaltCloudConfigError for what no minion could read.
+    """The configuration of the minion; by default its master is on this host. Raises SaltCloudConfigError if a minion
+    could not read it.
     """
     opts, own = port.cloud().opts, vm_.get("minion") or {}
     if not {**(opts.get("minion") or {}), **own}.get("master"):
@@ -157,7 +156,7 @@ def _options_of(vm_: Mapping[str, Any], gateway: str) -> dict[str, Any]:
 
 
 def _minion_files(folder: str, vm_: Mapping[str, Any], machines: Machines, machine: Machine) -> Files:
-    """The minion's configuration and grains, and the token by which it joins."""
+    """The minion's configuration, grains and join token."""
     options = _options_of(vm_, machine.gateway)
     if "user" not in options and machines.run(machine.name, ["id", "-u", "saltlite"])[0] != 0:
         options["user"] = "root"
@@ -170,7 +169,7 @@ def _minion_files(folder: str, vm_: Mapping[str, Any], machines: Machines, machi
 
 
 def _service(machines: Machines, machine: Machine) -> dict[str, Any]:
-    """The command that is the minion. Raises SaltCloudExecutionFailure when the machine has none."""
+    """The command of the minion. Raises SaltCloudExecutionFailure if the machine does not have it."""
     env = dict(ENVIRONMENT)
     if machine.image == "/":
         if os.environ.get("PYTHONPATH"):
@@ -186,7 +185,7 @@ def _service(machines: Machines, machine: Machine) -> dict[str, Any]:
 
 
 def _mapped_files(vm_: Mapping[str, Any]) -> Files:
-    """The setting file_map: what is written where. Raises SaltCloudConfigError."""
+    """The files of the setting file_map. Raises SaltCloudConfigError."""
     found: Files = {}
     for local, remote in dict(_setting("file_map", vm_, {})).items():
         if not str(remote).startswith("/"):
@@ -209,7 +208,7 @@ def _files_below(folder: str) -> list[str]:
 
 
 def _commands(setting: str, vm_: Mapping[str, Any]) -> Files:
-    """The commands of a setting, each a file that is named as sentences call it."""
+    """The commands of a setting, a file each; messages show the names of the files."""
     lines = _setting(setting, vm_, ())
     texts = [lines] if isinstance(lines, str) else list(lines)
     return {
@@ -218,7 +217,7 @@ def _commands(setting: str, vm_: Mapping[str, Any]) -> Files:
 
 
 def _run(paths: Iterable[str], machines: Machines, name: str) -> None:
-    """Run these files one after the other, up to the first that fails. Raises SaltCloudExecutionFailure."""
+    """Run these files in order until one fails. Raises SaltCloudExecutionFailure."""
     for path in paths:
         port.cloud().progress(name, f"runs {os.path.basename(path)}")
         code, out, err = machines.run(name, ["sh", path], within_s=STEP_S)
@@ -249,17 +248,17 @@ PRIVATE_FOLDERS = (
     "/var/cache/saltlite",
     "/var/log/saltlite",
 )
-"""Of the image `host`: what is not the machine's business."""
+"""Folders of this host that machines with the image `host` see empty."""
 PRIVATE_OPTIONS = ("config_dir", "cachedir", "sock_dir", "root_dir")
 
 
 def __virtual__() -> bool:
-    """Whether a provider of this driver is configured, on a system that has namespaces."""
+    """Whether a provider of this driver is configured, and this is Linux."""
     return platform.system() == "Linux" and get_configured_provider() is not False
 
 
 def get_configured_provider() -> Any:
-    """The provider; nothing has to be set."""
+    """The provider; no setting is required."""
     return config.is_provider_configured(__opts__, __active_provider_name__ or "local", ("driver",))
 
 
@@ -282,7 +281,7 @@ def avail_images(call: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def avail_sizes(call: str | None = None) -> dict[str, dict[str, Any]]:
-    """Memory of each size, in MiB; files are part of it.
+    """The memory of each size in MiB; half of it may be files.
 
     CLI Example: ``saltlite-cloud --list-sizes lab``
     """
@@ -300,7 +299,7 @@ def list_nodes(call: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def list_nodes_full(call: str | None = None) -> dict[str, dict[str, Any]]:
-    """All about all machines.
+    """All fields of all machines.
 
     CLI Example: ``saltlite-cloud -F``
     """
@@ -317,7 +316,7 @@ def list_nodes_select(call: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
-    """All about one machine.
+    """All fields of one machine.
 
     CLI Example: ``saltlite-cloud -a show_instance web1``
     """
@@ -326,7 +325,7 @@ def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
 
 
 def start(name: str, call: str | None = None) -> dict[str, Any]:
-    """Start a machine that was stopped, and its minion with it.
+    """Start a stopped machine with its minion.
 
     CLI Example: ``saltlite-cloud -a start web1``
     """
@@ -337,7 +336,7 @@ def start(name: str, call: str | None = None) -> dict[str, Any]:
 
 
 def stop(name: str, call: str | None = None) -> dict[str, Any]:
-    """End all processes of a machine; what it has written stays.
+    """End all processes of a machine; its files stay.
 
     CLI Example: ``saltlite-cloud -a stop web1``
     """
@@ -358,7 +357,7 @@ def reboot(name: str, call: str | None = None) -> dict[str, Any]:
 
 
 def show_console(name: str, call: str | None = None) -> str:
-    """The end of what the services of a machine have printed, which is where a minion says why it does not start.
+    """The last output of the services of a machine, such as the reason why its minion does not start.
 
     CLI Example: ``saltlite-cloud -a show_console web1``
     """
@@ -379,7 +378,7 @@ def show_image(kwargs: Mapping[str, Any] | None = None, call: str | None = None)
 
 
 def create(vm_: dict[str, Any]) -> dict[str, Any]:
-    """Make a machine, and a minion on it. Raises SaltCloudException with what went wrong.
+    """Create a machine and make it a minion. Raises SaltCloudException.
 
     CLI Example: ``saltlite-cloud -p small web1``
     """
@@ -402,29 +401,29 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
 
 
 def destroy(name: str, call: str | None = None) -> dict[str, Any]:
-    """End a machine and leave nothing of it.
+    """Destroy a machine with all its files.
 
     CLI Example: ``saltlite-cloud -d web1``
     """
     no_function("destroy", "-d or --destroy", call)
     machine = _find(name)
-    cloud.fire_event("event", "destroying instance", f"salt/cloud/{name}/destroying", args={"name": name})
+    tell("destroying", "destroying instance", {"name": name})
     with _driver_errors():
         _machines().destroy(name)
-    cloud.fire_event("event", "destroyed instance", f"salt/cloud/{name}/destroyed", args={"name": name})
+    tell("destroyed", "destroyed instance", {"name": name})
     return {"id": machine.uid, "destroyed": True}
 
 
 def script(vm_: Mapping[str, Any]) -> str:
-    """The text of the script that the settings name; "" for none."""
+    """The text of the custom script, "" without one."""
     return _script_of(vm_)
 
 
-# -- what a machine is
+# -- machines and their settings
 
 
 def _machines() -> Machines:
-    """The machines of the provider that is called. Raises SaltCloudSystemExit for anybody but root."""
+    """The machines of the current provider. Raises SaltCloudSystemExit for users other than root."""
     if os.geteuid() != 0:
         raise SaltCloudSystemExit("the driver local makes namespaces and mounts, for which it must run as root")
     alias = __active_provider_name__.partition(":")[0]
@@ -436,14 +435,14 @@ def _machines() -> Machines:
 def _find(name: str) -> Machine:
     machines = _machines()
     if name not in machines.names():
-        raise SaltCloudNotFound(f"there is no machine {name!r} here; -Q shows those that are")
+        raise SaltCloudNotFound(f"there is no machine {name!r} here; -Q lists the machines")
     with _driver_errors():
         return machines.find(name)
 
 
 @contextlib.contextmanager
 def _driver_errors() -> Iterator[None]:
-    """Errors of machines are this driver's errors."""
+    """A block whose MachineErrors become SaltCloudSystemExit."""
     try:
         yield
     except MachineError as error:
@@ -479,7 +478,7 @@ def _setting(name: str, vm_: Mapping[str, Any], default: Any = None) -> Any:
 
 
 def _plan(vm_: Mapping[str, Any]) -> Plan:
-    """What the machine is to be. Raises SaltCloudConfigError for a setting that cannot be used."""
+    """The plan of a machine. Raises SaltCloudConfigError for an invalid setting."""
     size, image = str(_setting("size", vm_, DEFAULT_SIZE)), str(_setting("image", vm_, HOST_IMAGE))
     if size not in SIZES:
         raise SaltCloudConfigError(f"there is no size {size!r}: take one of {', '.join(SIZES)}")
@@ -507,7 +506,7 @@ def _images() -> dict[str, str]:
 
 
 def _image(name: str) -> str:
-    """The folder of an image. Raises SaltCloudConfigError for none."""
+    """The folder of an image. Raises SaltCloudConfigError for an unknown one."""
     folder = name if name.startswith("/") else _images().get(name, "")
     if not folder or not os.path.isdir(folder):
         raise SaltCloudConfigError(
@@ -517,17 +516,17 @@ def _image(name: str) -> str:
 
 
 def _folders(name: str, vm_: Mapping[str, Any]) -> list[str]:
-    """A setting that is folders of this host. Raises SaltCloudConfigError."""
+    """The folders of this host in a setting. Raises SaltCloudConfigError."""
     value = _setting(name, vm_, ())
     found = [value] if isinstance(value, str) else list(value)
     for folder in found:
         if not isinstance(folder, str) or not folder.startswith("/") or not os.path.isdir(folder):
-            raise SaltCloudConfigError(f"{name} has {folder!r}, which is the path of no folder here")
+            raise SaltCloudConfigError(f"{name} has {folder!r}, which is not the path of a folder on this host")
     return [os.path.realpath(folder) for folder in found]
 
 
 def _private_folders(more: list[str]) -> list[str]:
-    """What a machine of this host's files sees empty; what is not there yet may come, and is the same then."""
+    """The folders that a machine with the image `host` sees empty, including those that may be created later."""
     options = [str(__opts__[name]) for name in PRIVATE_OPTIONS if __opts__.get(name)]
     options += __opts__.get("master_folders", ())
     found = [os.path.realpath(path) for path in (*PRIVATE_FOLDERS, *options, *more)]
@@ -535,11 +534,11 @@ def _private_folders(more: list[str]) -> list[str]:
 
 
 def _needed_folders(hidden: list[str]) -> list[str]:
-    """Where the saltlite that runs here is, as far as a machine would not see it."""
+    """The folders of the running saltlite that a machine would not see otherwise."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(saltlite.__file__)))
     places = [sys.prefix, sys.base_prefix, package, *filter(None, os.environ.get("PYTHONPATH", "").split(":"))]
     if os.path.islink(sys.base_prefix):
-        # By that name a virtualenv finds its interpreter: the link must be there, not only what it leads to.
+        # A virtualenv finds its interpreter through this link, so the machine needs the link as well as its target.
         places.append(os.path.dirname(sys.base_prefix))
     here = os.stat("/").st_dev
     return [
@@ -554,7 +553,7 @@ def _below(path: str, folder: str) -> bool:
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
-    """Without those that lie below others."""
+    """The paths without those below others."""
     found: list[str] = []
     for path in sorted(set(paths)):
         if not any(_below(path, each) for each in found):

@@ -1,6 +1,6 @@
-"""Machines that are there already: an ssh login is all that is needed to make one a minion.
+"""Existing machines: an ssh login is enough to make one a minion.
 
-A provider needs no settings but the driver; a profile says how to log in, or a map says it for each machine:
+A provider needs only the setting `driver`; a profile says how to log in, or a map does so for each machine:
 
     my-hosts:
       driver: saltify
@@ -13,11 +13,10 @@ A provider needs no settings but the driver; a profile says how to log in, or a 
       key_filename: /etc/saltlite/shop  # or `password`
       sudo: True                      # `saltlite/cloud/deploy/settings.py` has all settings
 
-The machine is not ours, so `destroy` removes what the deployment made, and nothing else. That
-needs the login again, and the places: they are remembered as they were, as far as they are no secret. What the profile
-says of a login is taken from there, in case that it has changed since; so are passwords, and one that only a map had
-must be put into the profile. The host key that a machine showed first counts from then on, also for a later minion of
-the same name.
+The machine itself stays: `destroy` removes only what the deployment made. For that, the driver records the settings of
+the deployment, without secrets. Login settings of the profile are read again, because they may have changed, and so are
+passwords; a password that only a map had must be moved to the profile. The first host key of a machine is pinned, also
+for a later minion of the same name.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cloud.api import config
-from saltlite.cloud.api.cloud import bootstrap, fire_event, is_public_ip
+from saltlite.cloud.api.cloud import bootstrap, is_public_ip
 from saltlite.cloud.api.driver import no_action, no_function, only_action, tell
 from saltlite.cloud.api.exceptions import (
     SaltCloudException,
@@ -46,11 +45,11 @@ if TYPE_CHECKING:
 
 CAPABILITIES = Capabilities(needs_image=False, needs_size=False, has_login=False, lists_at_once=True)
 LOOK_S = 2.0
-"""How long a machine may take to answer at its port, when the machines are listed."""
+"""Seconds to wait for the ssh port of a machine in a listing."""
 LOOKS_MAX = 64
-"""Machines that are looked at at once."""
+"""Machines that are checked at the same time."""
 LOGIN_S = 15.0
-"""Seconds until a login must have worked, where the settings do not say: the machine is there, so it should answer."""
+"""The default time limit of a login in seconds: an existing machine should answer."""
 LOGIN_TRIES = 1
 
 _WHO = ("name", "profile", "provider", "driver")
@@ -58,15 +57,15 @@ _PLACES = (
     "deploy", "install", "install_dir", "minion", "minion_dir", "python", "script", "ssh_host", "ssh_host_key",
     "ssh_known_hosts", "ssh_port", "tmp_dir",
 )  # fmt: skip
-"""What is remembered of a machine as it was when the minion was made."""
+"""Settings that are recorded as they were at the deployment."""
 _LOGIN = (
     "key_filename", "private_key", "ssh_agent", "ssh_key_file", "ssh_keyfile", "ssh_options", "ssh_username", "sudo",
 )  # fmt: skip
-"""What is remembered where the profile says nothing of it, or something else: it came from a map, or from all."""
+"""Settings that are recorded if the profile does not have the same value: they came from a map or a global option."""
 _OF_THE_MINION = ("id", "user", "root_dir", "pki_dir", "data_dir", "cachedir", "log_file")
-"""Of its options: who it is, and where it keeps what it has."""
+"""Recorded options of the minion: its identity and its folders."""
 _SECRETS = ("key_passphrase", "password", "ssh_password", "sudo_password")
-"""What is not remembered."""
+"""Settings that are never recorded."""
 
 
 def __virtual__() -> str | bool:
@@ -80,7 +79,7 @@ def get_configured_provider() -> Any:
 
 
 def avail_locations(call: str | None = None) -> dict[str, Any]:
-    """None: the machines are where they are.
+    """None: existing machines have no selectable location.
 
     CLI Example: ``saltlite-cloud --list-locations my-hosts``
     """
@@ -89,7 +88,7 @@ def avail_locations(call: str | None = None) -> dict[str, Any]:
 
 
 def avail_images(call: str | None = None) -> dict[str, Any]:
-    """The profiles of this driver, which are what one can choose from.
+    """The profiles of this provider.
 
     CLI Example: ``saltlite-cloud --list-images my-hosts``
     """
@@ -103,7 +102,7 @@ def avail_images(call: str | None = None) -> dict[str, Any]:
 
 
 def avail_sizes(call: str | None = None) -> dict[str, Any]:
-    """None: the machines are as large as they are.
+    """None: existing machines have no selectable size.
 
     CLI Example: ``saltlite-cloud --list-sizes my-hosts``
     """
@@ -112,7 +111,7 @@ def avail_sizes(call: str | None = None) -> dict[str, Any]:
 
 
 def list_nodes(call: str | None = None) -> dict[str, dict[str, Any]]:
-    """The machines that were made minions, with the six fields. `state` is whether their ssh port answers.
+    """The machines that were made minions, with the six fields. `state` says whether the ssh port answers.
 
     CLI Example: ``saltlite-cloud -Q``
     """
@@ -121,7 +120,7 @@ def list_nodes(call: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def list_nodes_full(call: str | None = None) -> dict[str, dict[str, Any]]:
-    """The machines with all that is remembered of them, and the six fields.
+    """The machines with their records and the six fields.
 
     CLI Example: ``saltlite-cloud -F``
     """
@@ -130,7 +129,7 @@ def list_nodes_full(call: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def list_nodes_min(call: str | None = None) -> dict[str, dict[str, Any]]:
-    """The names of the machines; none of them is asked."""
+    """The names of the machines, without a connection to any."""
     no_action("list_nodes_min", "-Q or --query", call)
     return {name: {"id": name, "state": "known"} for name in _records()}
 
@@ -146,7 +145,7 @@ def list_nodes_select(call: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
-    """All that is known of one machine.
+    """The record of one machine, and the six fields.
 
     CLI Example: ``saltlite-cloud -a show_instance web1``
     """
@@ -156,15 +155,15 @@ def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
 
 
 def create(vm_: dict[str, Any]) -> dict[str, Any]:
-    """Make an existing machine a minion. Raises SaltCloudException with what went wrong.
+    """Make an existing machine a minion. Raises SaltCloudException.
 
     CLI Example: ``saltlite-cloud -p shop web1``
     """
     tell("creating", "starting create", vm_)
     _prepare(vm_)
     where = {"ssh_host": vm_["ssh_host"], "ssh_port": vm_.get("ssh_port", 22)}
-    fire_event("event", "requesting instance", f"salt/cloud/{vm_['name']}/requesting", args=where)
-    # Remembered before anything is done there, so that it can be destroyed whatever becomes of it.
+    tell("requesting", "requesting instance", vm_, where)
+    # Recorded before the deployment, so that a failed one can be undone.
     _remember(vm_)
     try:
         done = bootstrap(vm_, __opts__)
@@ -185,11 +184,11 @@ def destroy(name: str, call: str | None = None) -> dict[str, Any]:
     """
     no_function("destroy", "-d or --destroy", call)
     record = _find(name)
-    fire_event("event", "destroying instance", f"salt/cloud/{name}/destroying", args={"name": name})
+    tell("destroying", "destroying instance", {"name": name})
     if config.get_cloud_config_value("remove_config_on_destroy", record, __opts__, default=True):
         _retire(record)
     _forget(name)
-    fire_event("event", "destroyed instance", f"salt/cloud/{name}/destroyed", args={"name": name})
+    tell("destroyed", "destroyed instance", {"name": name})
     return {"id": name, "destroyed": True}
 
 
@@ -198,7 +197,7 @@ def script(vm_: Mapping[str, Any]) -> str:
     return cloud().script(vm_)
 
 
-# -- what is remembered of a machine
+# -- the records of machines
 
 
 def _alias() -> str:
@@ -210,7 +209,7 @@ def _folder() -> str:
 
 
 def _prepare(vm_: dict[str, Any]) -> None:
-    """Settings that a machine has which was there before us."""
+    """Set the defaults for an existing machine."""
     vm_.setdefault("ssh_host", vm_["name"])
     vm_.setdefault("ssh_timeout", LOGIN_S)
     vm_.setdefault("wait_for_passwd_maxtries", LOGIN_TRIES)
@@ -218,7 +217,7 @@ def _prepare(vm_: dict[str, Any]) -> None:
 
 
 def _settings(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What the profile and the provider say now; passwords that are for all machines are there, too."""
+    """The current settings of profile and provider, and global passwords."""
     provider = get_configured_provider() or {}
     profile = (__opts__.get("profiles") or {}).get(record.get("profile")) or {}
     everywhere = {name: __opts__[name] for name in _SECRETS if __opts__.get(name)}
@@ -226,7 +225,7 @@ def _settings(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _retire(record: dict[str, Any]) -> None:
-    """Take the minion from the machine. Raises SaltCloudException."""
+    """Remove the minion from the machine. Raises SaltCloudException."""
     vm_ = {**_settings(record), **record}
     _prepare(vm_)
     lost = [name for name in record.get("not_kept", ()) if not vm_.get(name)]
@@ -235,20 +234,20 @@ def _retire(record: dict[str, Any]) -> None:
     except SaltCloudPasswordError as error:
         if not lost:
             raise
-        hint = f"it was made with {', '.join(lost)} of a map: put that into the profile {record.get('profile')}"
+        hint = f"it was made with {', '.join(lost)} of a map: add that to the profile {record.get('profile')}"
         raise SaltCloudPasswordError(f"{error} {hint}") from error
     except SaltCloudExecutionTimeout as error:
-        hint = "if it is gone for ever, set remove_config_on_destroy: False to have it forgotten"
+        hint = "if it is gone for good, set remove_config_on_destroy: False to drop its record"
         raise SaltCloudExecutionTimeout(f"{error} {hint}") from error
     if left:
         raise SaltCloudExecutionFailure(
-            f"{vm_['name']}: this could not be removed: {', '.join(left)}; it can be tried again, and with "
-            "remove_config_on_destroy: False the machine is forgotten as it is"
+            f"{vm_['name']}: this could not be removed: {', '.join(left)}; try again, or set "
+            "remove_config_on_destroy: False to drop its record only"
         )
 
 
 def _remember(vm_: Mapping[str, Any], *, deployed: bool = False) -> None:
-    """`deployed`: whether a minion was made for certain, of which there is a list on the machine."""
+    """Record a machine. `deployed`: the deployment has succeeded, so the machine has the list of what was made."""
     says = _settings(vm_)
     kept = {name: vm_[name] for name in (*_WHO, *_PLACES) if vm_.get(name) is not None}
     kept |= {name: vm_[name] for name in _LOGIN if vm_.get(name) is not None and vm_[name] != says.get(name)}
@@ -274,7 +273,7 @@ def _path(name: str) -> str:
 
 
 def _records() -> dict[str, dict[str, Any]]:
-    """Name -> what is remembered."""
+    """Name -> record."""
     if not os.path.isdir(_folder()):
         return {}
     found = {}
@@ -292,11 +291,11 @@ def _find(name: str) -> dict[str, Any]:
     return record
 
 
-# -- how a machine looks
+# -- listings
 
 
 def _looked_at(records: Mapping[str, dict[str, Any]]) -> dict[str, tuple[dict[str, Any], str]]:
-    """Name -> record, and the address at which its port answers, "" for none; all are asked at the same time."""
+    """Name -> record, and the address at which the ssh port answers, or ""; all machines are checked in parallel."""
     if not records:
         return {}
     with ThreadPoolExecutor(min(LOOKS_MAX, len(records))) as pool:
