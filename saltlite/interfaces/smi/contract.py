@@ -113,17 +113,11 @@ class Difference:
 
 
 LEVELS = {
-    "extra": DifferenceLevel.OK,
-    "renamed": DifferenceLevel.WARNING,
-    "swallowed": DifferenceLevel.WARNING,
-    "default_differs": DifferenceLevel.WARNING,
-    "type_differs": DifferenceLevel.WARNING,
-    "fewer_keywords": DifferenceLevel.WARNING,
-    "moved": DifferenceLevel.ERROR,
-    "missing": DifferenceLevel.ERROR,
-    "required": DifferenceLevel.ERROR,
-    "no_varargs": DifferenceLevel.ERROR,
-}
+    "extra": DifferenceLevel.OK, "renamed": DifferenceLevel.WARNING, "swallowed": DifferenceLevel.WARNING,
+    "default_differs": DifferenceLevel.WARNING, "type_differs": DifferenceLevel.WARNING,
+    "fewer_keywords": DifferenceLevel.WARNING, "moved": DifferenceLevel.ERROR, "missing": DifferenceLevel.ERROR,
+    "required": DifferenceLevel.ERROR, "no_varargs": DifferenceLevel.ERROR,
+}  # fmt: skip
 
 _PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

@@ -15,30 +15,12 @@ from typing import Any
 import saltlite
 
 _NAMES = {
-    "almalinux": "AlmaLinux",
-    "alpine": "Alpine",
-    "amzn": "Amazon",
-    "arch": "Arch",
-    "centos": "CentOS",
-    "debian": "Debian",
-    "devuan": "Devuan",
-    "fedora": "Fedora",
-    "gentoo": "Gentoo",
-    "kali": "Kali",
-    "linuxmint": "Linuxmint",
-    "manjaro": "Manjaro",
-    "ol": "OEL",
-    "opensuse-leap": "SUSE",
-    "opensuse-tumbleweed": "SUSE",
-    "pop": "Pop",
-    "raspbian": "Raspbian",
-    "rhel": "RedHat",
-    "rocky": "Rocky",
-    "sled": "SUSE",
-    "sles": "SUSE",
-    "ubuntu": "Ubuntu",
-    "void": "Void",
-}
+    "almalinux": "AlmaLinux", "alpine": "Alpine", "amzn": "Amazon", "arch": "Arch", "centos": "CentOS",
+    "debian": "Debian", "devuan": "Devuan", "fedora": "Fedora", "gentoo": "Gentoo", "kali": "Kali",
+    "linuxmint": "Linuxmint", "manjaro": "Manjaro", "ol": "OEL", "opensuse-leap": "SUSE",
+    "opensuse-tumbleweed": "SUSE", "pop": "Pop", "raspbian": "Raspbian", "rhel": "RedHat", "rocky": "Rocky",
+    "sled": "SUSE", "sles": "SUSE", "ubuntu": "Ubuntu", "void": "Void",
+}  # fmt: skip
 """ID of os-release -> the grain `os`."""
 
 _FAMILIES = {
@@ -55,15 +37,9 @@ _FAMILY_OF_ID = {"debian": "Debian", "ubuntu": "Debian", "rhel": "RedHat", "fedo
 """ID_LIKE of an unknown distribution -> its family."""
 
 _DEBIAN_ARCHITECTURES = {
-    "x86_64": "amd64",
-    "aarch64": "arm64",
-    "armv7l": "armhf",
-    "armv6l": "armel",
-    "i386": "i386",
-    "i586": "i386",
-    "i686": "i386",
-    "ppc64le": "ppc64el",
-}
+    "x86_64": "amd64", "aarch64": "arm64", "armv7l": "armhf", "armv6l": "armel", "i386": "i386", "i586": "i386",
+    "i686": "i386", "ppc64le": "ppc64el",
+}  # fmt: skip
 
 _SHORT_NAMED = ("Debian", "Raspbian")
 """Distributions whose `osfinger` starts with `os` instead of the full name."""
@@ -239,45 +215,26 @@ def read_text(path: str) -> str:
 _DMI = "/sys/class/dmi/id"
 
 _FIRMWARE = {
-    "manufacturer": "sys_vendor",
-    "productname": "product_name",
-    "serialnumber": "product_serial",
-    "uuid": "product_uuid",
-    "biosvendor": "bios_vendor",
-    "biosversion": "bios_version",
-    "biosreleasedate": "bios_date",
-    "boardname": "board_name",
-}
+    "manufacturer": "sys_vendor", "productname": "product_name", "serialnumber": "product_serial",
+    "uuid": "product_uuid", "biosvendor": "bios_vendor", "biosversion": "bios_version",
+    "biosreleasedate": "bios_date", "boardname": "board_name",
+}  # fmt: skip
 """Grain -> file of the firmware's tables in /sys. Only root may read some of them."""
 
 _HYPERVISORS = (
-    ("vmware", "VMware"),
-    ("virtualbox", "VirtualBox"),
-    ("innotek", "VirtualBox"),
-    ("parallels", "Parallels"),
-    ("xen", "xen"),
-    ("qemu", "kvm"),
-    ("kvm", "kvm"),
-    ("amazon ec2", "kvm"),
-    ("google compute engine", "gce"),
-    ("openstack", "kvm"),
-    ("bochs", "kvm"),
-    ("bhyve", "bhyve"),
-)
+    ("vmware", "VMware"), ("virtualbox", "VirtualBox"), ("innotek", "VirtualBox"), ("parallels", "Parallels"),
+    ("xen", "xen"), ("qemu", "kvm"), ("kvm", "kvm"), ("amazon ec2", "kvm"), ("google compute engine", "gce"),
+    ("openstack", "kvm"), ("bochs", "kvm"), ("bhyve", "bhyve"),
+)  # fmt: skip
 """Text in the firmware's vendor and product, in lower case -> `virtual`. The first match counts."""
 
 _MODEL_KEYS = ("model name", "Model", "Processor", "cpu model", "vendor_id")
 """Names of the processor in /proc/cpuinfo, by architecture, most specific first."""
 
 _CONTAINERS = {
-    "docker": "Docker",
-    "lxc": "LXC",
-    "lxc-libvirt": "LXC",
-    "podman": "Podman",
-    "systemd-nspawn": "systemd-nspawn",
-    "rkt": "rkt",
-    "wsl": "WSL",
-}
+    "docker": "Docker", "lxc": "LXC", "lxc-libvirt": "LXC", "podman": "Podman", "systemd-nspawn": "systemd-nspawn",
+    "rkt": "rkt", "wsl": "WSL",
+}  # fmt: skip
 """Name that the container manager uses -> the grain `virtual_subtype`."""
 
 

@@ -17,19 +17,9 @@ from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules import _machinefiles
 
 STATES = {
-    "R": "running",
-    "S": "sleeping",
-    "D": "disk-sleep",
-    "T": "stopped",
-    "t": "tracing-stop",
-    "Z": "zombie",
-    "X": "dead",
-    "x": "dead",
-    "K": "wake-kill",
-    "W": "waking",
-    "P": "parked",
-    "I": "idle",
-}
+    "R": "running", "S": "sleeping", "D": "disk-sleep", "T": "stopped", "t": "tracing-stop", "Z": "zombie",
+    "X": "dead", "x": "dead", "K": "wake-kill", "W": "waking", "P": "parked", "I": "idle",
+}  # fmt: skip
 """State letter of the kernel -> name."""
 
 TICKS = os.sysconf("SC_CLK_TCK")

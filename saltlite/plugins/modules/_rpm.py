@@ -255,27 +255,13 @@ _TAGS = {
 """Name of an attribute in the result -> tag of rpm, or a query format."""
 
 _MISMATCHES = {
-    "S": "size",
-    "M": "mode",
-    "5": "md5sum",
-    "D": "device major/minor number",
-    "L": "readlink path",
-    "U": "user",
-    "G": "group",
-    "T": "mtime",
-    "P": "capabilities",
-}
+    "S": "size", "M": "mode", "5": "md5sum", "D": "device major/minor number", "L": "readlink path", "U": "user",
+    "G": "group", "T": "mtime", "P": "capabilities",
+}  # fmt: skip
 _CHANGES = {
-    "S": "size",
-    "M": "mode",
-    "5": "checksum",
-    "D": "device",
-    "L": "symlink",
-    "U": "owner",
-    "G": "group",
-    "T": "time",
-    "P": "capabilities",
-}
+    "S": "size", "M": "mode", "5": "checksum", "D": "device", "L": "symlink", "U": "owner", "G": "group",
+    "T": "time", "P": "capabilities",
+}  # fmt: skip
 _FILE_TYPES = {"c": "config", "d": "doc", "g": "ghost", "l": "license", "r": "readme"}
 _VERIFIED = r"^(?P<flags>missing|[.?A-Z0-9]{8,9}) +(?:(?P<type>[acdglmnr]) +)?(?P<path>/.*?)(?: \(.*\))?$"
 _OPTION = r"no[a-z]+"

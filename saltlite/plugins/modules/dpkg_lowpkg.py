@@ -27,16 +27,10 @@ if TYPE_CHECKING:
 __virtualname__ = "lowpkg"
 
 _FIELDS = {
-    "version": "Version",
-    "arch": "Architecture",
-    "description": "Description",
-    "group": "Section",
-    "packager": "Maintainer",
-    "url": "Homepage",
-    "source": "source:Package",
-    "size": "Installed-Size",
+    "version": "Version", "arch": "Architecture", "description": "Description", "group": "Section",
+    "packager": "Maintainer", "url": "Homepage", "source": "source:Package", "size": "Installed-Size",
     "status": "db:Status-Abbrev",
-}
+}  # fmt: skip
 """Name of an attribute in the result -> dpkg's field."""
 
 _UNIT, _RECORD = "\x1f", "\x1e"

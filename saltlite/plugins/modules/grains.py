@@ -162,16 +162,10 @@ def _lock(fd: int) -> bool:
 __func_alias__ = {"set_": "set"}
 
 _SANITIZED = {
-    "serialnumber": "SERIAL",
-    "uuid": "UUID",
-    "machine_id": "MACHINE_ID",
-    "domain": "DOMAINNAME",
-    "fqdn": "MINION.DOMAINNAME",
-    "id": "MINION.DOMAINNAME",
-    "host": "MINION",
-    "localhost": "MINION",
+    "serialnumber": "SERIAL", "uuid": "UUID", "machine_id": "MACHINE_ID", "domain": "DOMAINNAME",
+    "fqdn": "MINION.DOMAINNAME", "id": "MINION.DOMAINNAME", "host": "MINION", "localhost": "MINION",
     "nodename": "MINION",
-}
+}  # fmt: skip
 
 _OWN = frozenset({"id"})
 """Grains that cannot be overridden."""

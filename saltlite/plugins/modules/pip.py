@@ -30,24 +30,14 @@ __func_alias__ = {"list_": "list"}
 __risk__ = {"uninstall": "remove", "upgrade": "upgrade-all"}
 
 _FLAGS = {
-    "no_index": "--no-index",
-    "upgrade": "--upgrade",
-    "force_reinstall": "--force-reinstall",
-    "ignore_installed": "--ignore-installed",
-    "no_deps": "--no-deps",
-    "no_cache_dir": "--no-cache-dir",
-    "pre_releases": "--pre",
-    "test": "--dry-run",
-}
+    "no_index": "--no-index", "upgrade": "--upgrade", "force_reinstall": "--force-reinstall",
+    "ignore_installed": "--ignore-installed", "no_deps": "--no-deps", "no_cache_dir": "--no-cache-dir",
+    "pre_releases": "--pre", "test": "--dry-run",
+}  # fmt: skip
 _VALUES = {
-    "log": "--log",
-    "timeout": "--timeout",
-    "target": "--target",
-    "source": "--src",
-    "exists_action": "--exists-action",
-    "cert": "--cert",
-    "cache_dir": "--cache-dir",
-}
+    "log": "--log", "timeout": "--timeout", "target": "--target", "source": "--src",
+    "exists_action": "--exists-action", "cert": "--cert", "cache_dir": "--cache-dir",
+}  # fmt: skip
 _LISTS = {
     "find_links": "--find-links",
     "no_binary": "--no-binary",

@@ -28,16 +28,9 @@ _RUNLEVEL = "3"
 """The default of servers, also for machines without a runlevel."""
 
 _SYSTEMD_SINCE = {
-    "XenServer": 7,
-    "XCP-ng": 7,
-    "RedHat": 7,
-    "CentOS": 7,
-    "ScientificLinux": 7,
-    "OEL": 7,
-    "CloudLinux": 7,
-    "Fedora": 15,
-    "SUSE": 12,
-}
+    "XenServer": 7, "XCP-ng": 7, "RedHat": 7, "CentOS": 7, "ScientificLinux": 7, "OEL": 7, "CloudLinux": 7,
+    "Fedora": 15, "SUSE": 12,
+}  # fmt: skip
 """Name of the system -> its first release with systemd."""
 
 _OTHERS = {"Amazon", "ALT", "SUSE  Enterprise Server", "McAfee  OS Server", "VirtuozzoLinux"}

@@ -264,13 +264,9 @@ def octal_text(mode: int) -> str:
 
 
 _KINDS = {
-    stat.S_IFDIR: "dir",
-    stat.S_IFCHR: "char",
-    stat.S_IFBLK: "block",
-    stat.S_IFLNK: "link",
-    stat.S_IFIFO: "pipe",
+    stat.S_IFDIR: "dir", stat.S_IFCHR: "char", stat.S_IFBLK: "block", stat.S_IFLNK: "link", stat.S_IFIFO: "pipe",
     stat.S_IFSOCK: "socket",
-}
+}  # fmt: skip
 
 _LSTAT = ("st_atime", "st_ctime", "st_gid", "st_mode", "st_mtime", "st_nlink", "st_size", "st_uid")
 

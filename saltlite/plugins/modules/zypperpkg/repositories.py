@@ -240,19 +240,11 @@ _NOTHING_FOUND = 104
 """What zypper returns when a search finds nothing. Contract: zypper(8), exit codes."""
 
 _SEARCHES = {
-    "provides": "--provides",
-    "recommends": "--recommends",
-    "requires": "--requires",
-    "suggests": "--suggests",
-    "conflicts": "--conflicts",
-    "obsoletes": "--obsoletes",
-    "file_list": "--file-list",
-    "search_descriptions": "--search-descriptions",
-    "case_sensitive": "--case-sensitive",
-    "installed_only": "--installed-only",
-    "not_installed_only": "--not-installed-only",
-    "details": "--details",
-}
+    "provides": "--provides", "recommends": "--recommends", "requires": "--requires", "suggests": "--suggests",
+    "conflicts": "--conflicts", "obsoletes": "--obsoletes", "file_list": "--file-list",
+    "search_descriptions": "--search-descriptions", "case_sensitive": "--case-sensitive",
+    "installed_only": "--installed-only", "not_installed_only": "--not-installed-only", "details": "--details",
+}  # fmt: skip
 _MATCHES = {"exact": "--match-exact", "words": "--match-words", "substrings": "--match-substrings"}
 
 
@@ -478,19 +470,10 @@ _FOLDER = "/etc/zypp/repos.d"
 _URL = r"[a-z][a-z0-9+.-]*:[^\s]"
 
 _SETTINGS = {
-    "enabled": "enabled",
-    "refresh": "autorefresh",
-    "cache": "keeppackages",
-    "gpgcheck": "gpgcheck",
-    "priority": "priority",
-    "name": "name",
-    "humanname": "name",
-    "baseurl": "baseurl",
-    "url": "baseurl",
-    "mirrorlist": "mirrorlist",
-    "type": "type",
-    "gpgkey": "gpgkey",
-}
+    "enabled": "enabled", "refresh": "autorefresh", "cache": "keeppackages", "gpgcheck": "gpgcheck",
+    "priority": "priority", "name": "name", "humanname": "name", "baseurl": "baseurl", "url": "baseurl",
+    "mirrorlist": "mirrorlist", "type": "type", "gpgkey": "gpgkey",
+}  # fmt: skip
 """Keyword argument of `mod_repo` -> setting in the file."""
 
 _FLAGS = ("enabled", "autorefresh", "keeppackages", "gpgcheck", "repo_gpgcheck", "pkg_gpgcheck")
