@@ -17,8 +17,7 @@ import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from saltlite.errors import SaltInvocationError
@@ -35,8 +34,7 @@ class NoAnswerError(Exception):
     """There is no complete answer; the message is the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """Seconds to connect, seconds in total, and bytes of the unpacked answer."""
 
     connect_s: float
@@ -44,8 +42,7 @@ class Limits:
     body_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """An answer; header names are in lower case, repeated headers are joined by commas."""
 
     status: int
@@ -55,8 +52,7 @@ class Answer:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Transport:
+class Transport(NamedTuple):
     """How to reach a server: a factory of the TLS context (loading authorities takes 20 ms), the proxy (a URL or
     empty), and handlers of cookies."""
 

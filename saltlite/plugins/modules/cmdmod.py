@@ -43,8 +43,7 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saltlite.decorators import same_parameters
 from saltlite.errors import CommandExecutionError, SaltInvocationError
@@ -70,7 +69,6 @@ log = logging.getLogger(__name__)
 DEFAULT_SHELL = "/bin/sh"
 
 
-@dataclass(frozen=True, slots=True)
 class Options:
     """The checked keyword arguments of the table above."""
 
@@ -95,9 +93,11 @@ class Options:
     template: str | None = None
     saltenv: str = "base"
 
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.__dict__.update(given)
 
-@dataclass(frozen=True, slots=True)
-class RunAs:
+
+class RunAs(NamedTuple):
     """The working folder and user of a command; `user` is None for the minion's own user."""
 
     cwd: str
@@ -147,7 +147,7 @@ def _prepared(cmd: Any, who: RunAs, given: dict[str, Any]) -> tuple[Options, lis
 
 def _options(given: dict[str, Any]) -> Options:
     mine = {name: value for name, value in given.items() if not name.startswith("__pub_")}
-    unknown = sorted(set(mine) - {field.name for field in fields(Options)})
+    unknown = sorted(set(mine) - set(Options.__annotations__))
     if unknown:
         raise SaltInvocationError(f"The following keyword arguments are not valid: {', '.join(unknown)}")
     if mine.get("python_shell") is None:
@@ -162,7 +162,7 @@ def _options(given: dict[str, Any]) -> Options:
             codecs.lookup(str(encoding))
         except LookupError as error:
             raise SaltInvocationError(f"output_encoding: Python knows no encoding {encoding!r}.") from error
-    return Options(**mine)
+    return Options(mine)
 
 
 def _level(options: Options) -> int:

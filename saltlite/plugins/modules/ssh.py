@@ -20,8 +20,7 @@ import pwd
 import re
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules import _safe_files
@@ -42,8 +41,7 @@ _SHORT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class KeyLine:
+class KeyLine(NamedTuple):
     """A key in authorized_keys."""
 
     options: list[str]
