@@ -23,7 +23,7 @@ import os
 import pwd
 import stat
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 
@@ -33,11 +33,12 @@ LINKS_MAX = 40
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class PinnedPath(NamedTuple):
+class PinnedPath:
     """The end of a path: an open folder, for `dir_fd`, and a name in it, a link only if that was allowed."""
 
-    folder: int
-    name: str
+    def __init__(self, folder: int, name: str) -> None:
+        self.folder = folder
+        self.name = name
 
     def status(self) -> os.stat_result | None:
         """Its status, without following a link; None if nothing is there. Raises OSError."""
@@ -172,12 +173,13 @@ _NO_NEW_FILE = {errno.EACCES, errno.EPERM, errno.ENOENT}
 _NOT_ON_DISK = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV, errno.ESPIPE}
 
 
-class Access(NamedTuple):
+class Access:
     """Permission bits, user and group that a file gets; None keeps those of the old file, or of the process."""
 
-    mode: int | None = None
-    uid: int | None = None
-    gid: int | None = None
+    def __init__(self, mode: int | None = None, uid: int | None = None, gid: int | None = None) -> None:
+        self.mode = mode
+        self.uid = uid
+        self.gid = gid
 
 
 def checked_path(path: Any) -> str:
@@ -431,7 +433,7 @@ def _pour(fd: int, place: PinnedPath, old: os.stat_result, access: Access) -> No
             _write_all(into, block)
             done += len(block)
         os.ftruncate(into, size)
-        if access != Access():
+        if (access.mode, access.uid, access.gid) != (None, None, None):
             _dress(into, None, access)
         _sync(into)
     finally:
