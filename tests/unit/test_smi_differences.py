@@ -104,14 +104,14 @@ def test_a_call_of_the_interface_reaches_the_provider_in_its_words(
 
 
 def test_a_value_that_the_provider_has_no_place_for_is_refused_with_its_name() -> None:
-    with pytest.raises(InterfaceArgumentError, match=r"^'pkg\.f': file does not take refresh; leave it out"):
+    with pytest.raises(InterfaceArgumentError, match=r"^'pkg\.f': file does not take refresh; omit it"):
         enforced("name, refresh=False", "name")("vim", refresh=True)
 
 
 def test_a_value_that_would_only_be_swallowed_is_dropped_and_the_caller_told() -> None:
     with collecting() as notes:
         assert enforced("name, refresh=False", "name, **kwargs")("vim", refresh=True) == {"name": "vim", "kwargs": {}}
-    assert list(notes) == ["'pkg.f': file does not look at refresh, so it was left out."]
+    assert list(notes) == ["'pkg.f': file ignores refresh, which was not passed on."]
 
 
 def test_more_arguments_than_the_provider_has_places_are_refused() -> None:

@@ -447,8 +447,8 @@ class _Plan:
         if default is not _EMPTY and value == default:
             return
         if self._lacking[name] == "missing":
-            raise InterfaceArgumentError(f"{self._who} does not take {name}; leave it out on this platform.")
-        note(f"{self._who} does not look at {name}, so it was left out.")
+            raise InterfaceArgumentError(f"{self._who} does not take {name}; omit it on this platform.")
+        note(f"{self._who} ignores {name}, which was not passed on.")
 
     def _arranged(self, values: dict[str, Any], rest: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if rest and not self._shape.takes_rest:

@@ -61,7 +61,7 @@ def execute(opts: Values, data: Values, func: Function, args: Sequence[Any], kwa
     if _is_me(user):
         value = func(*args, **kwargs)
         return RETURNED_NONE if value is None else value
-    report = _said(user, _packed(opts, data, args, kwargs))
+    report = _report_of(user, _packed(opts, data, args, kwargs))
     for sentence in report["warnings"]:
         note(sentence)
     if report["retcode"]:
@@ -91,7 +91,7 @@ def _packed(opts: Values, data: Values, args: Sequence[Any], kwargs: Values) -> 
     return packed
 
 
-def _said(user: str, order: bytes) -> dict[str, Any]:
+def _report_of(user: str, order: bytes) -> dict[str, Any]:
     """Return the answer of the user's process."""
     program = os.path.join(os.path.dirname(saltlite.__file__), "minion", "jobs", "stdinjob.py")
     argv = ["sudo", "-n", "-H", "-u", user, "--", sys.executable, "-I", program]

@@ -356,8 +356,8 @@ def cmd_unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
     if any(re.match(r"-\w*:", word) for word in words):
         raise SaltInvocationError("Paths with .. are not kept: what is unpacked stays in its folder.")
     argv = ["unzip", *words, _operand(_rendered(zip_file, template)), "-d", _target(dest, template)]
-    left_out = [_operand(name) for name in _listed(excludes)]
-    return _trimmed(_lines([*argv, *(["-x", *left_out] if left_out else [])], None, runas), trim_output)
+    excluded = [_operand(name) for name in _listed(excludes)]
+    return _trimmed(_lines([*argv, *(["-x", *excluded] if excluded else [])], None, runas), trim_output)
 
 
 def rar(
@@ -386,10 +386,10 @@ def unrar(
     program = next((name for name in ("unrar", "rar") if shutil.which(name)), None)
     if program is None:
         raise CommandNotFoundError("unrar (neither unrar nor rar is installed on this minion)")
-    left_out = [f"-x{_operand(name)}" for name in _listed(excludes)]
+    excluded = [f"-x{_operand(name)}" for name in _listed(excludes)]
     # The trailing slash marks a folder rather than a member's name.
     into = _target(dest, template).rstrip("/") + "/"
-    argv = [program, "x", "-idp", *left_out, "--", _operand(_rendered(rarfile, template)), into]
+    argv = [program, "x", "-idp", *excluded, "--", _operand(_rendered(rarfile, template)), into]
     return _trimmed(_lines(argv, None, runas), trim_output)
 
 
@@ -505,12 +505,12 @@ def unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
     if options:
         raise SaltInvocationError("options are those of the program unzip: use archive.cmd_unzip.")
     source, into = _absolute(_rendered(zip_file, template)), _absolute(_rendered(dest, template))
-    left_out = set(_listed(excludes))
+    excluded = set(_listed(excludes))
     secret = None if password is None else str(password).encode()
     with _as_user(runas):
         try:
             with zipfile.ZipFile(source) as archive:
-                members = [member for member in archive.infolist() if member.filename not in left_out]
+                members = [member for member in archive.infolist() if member.filename not in excluded]
                 for member in members:
                     _refuse_leaving(archive, member, secret)
                 _unpack_all(archive, members, into, secret, keep_mode=extract_perms)

@@ -283,12 +283,7 @@ def set_env(user: str, name: str, value: str | int | None = None) -> str:
     entry = next((one for one in tab.of_kind("env") if one.values["name"] == name), None)
     if entry is not None and entry.values["value"] in {wanted["value"], wanted["value"] or EMPTY}:
         return "present"
-    if entry is None:
-        tab.add(Entry(wanted))
-    else:
-        entry.values, entry.lines = wanted, []
-    _write(user, tab)
-    return "new" if entry is None else "updated"
+    return _store(user, tab, entry, wanted)
 
 
 def rm_env(user: str, name: str) -> str:
@@ -350,6 +345,11 @@ def _set(user: str, when: dict[str, str], cmd: Any, commented: bool, comment: An
     }
     if wanted == old:
         return "present"
+    return _store(user, tab, entry, wanted)
+
+
+def _store(user: str, tab: Crontab, entry: Entry | None, wanted: dict[str, Any]) -> str:
+    """Add the entry, or change its values; return "new" or "updated"."""
     if entry is None:
         tab.add(Entry(wanted))
     else:
