@@ -191,7 +191,7 @@ def _at_one(one: inspect.Parameter, other: inspect.Parameter) -> Iterator[Differ
     """Differences between two parameters that take the same argument."""
     if one.default is not _EMPTY and other.default is _EMPTY:
         yield Difference("required", one.name, other.name, f"{other.name} has no default here")
-    elif one.default is not _EMPTY and not _same(one.default, other.default):
+    elif one.default is not _EMPTY and one.default != other.default:
         yield Difference(
             "default_differs", one.name, other.name, f"{one.name}={other.default!r} here, {one.default!r} there"
         )
@@ -222,10 +222,6 @@ def _beyond(ours: Shape, theirs: Shape, met: set[str]) -> Iterator[Difference]:
         yield Difference("fewer_keywords", "**", detail="only certain keyword arguments are taken here")
     if (theirs.takes_rest and not ours.takes_rest) or (theirs.takes_keywords and not ours.takes_keywords):
         yield Difference("extra", "*", detail="any further arguments are taken here")
-
-
-def _same(one: Any, other: Any) -> bool:
-    return bool(one == other)
 
 
 log = logging.getLogger(__name__)

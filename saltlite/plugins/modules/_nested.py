@@ -19,7 +19,7 @@ def find(source: Any, key: Any, delimiter: str = ":") -> Any:
     A number is an index into a list. Another word selects the first map in a list that has it, as Salt's
     `traverse_dict_and_list` does.
     """
-    if isinstance(source, Mapping) and _hashable(key) and key in source:
+    if isinstance(source, Mapping) and isinstance(key, str | int | float | bool | None) and key in source:
         return source[key]
     if not delimiter:
         raise SaltInvocationError("A delimiter is at least one character.")
@@ -45,10 +45,6 @@ def _step(value: Any, part: str) -> Any:
 
 def _number(part: str) -> bool:
     return part.isascii() and part.isdecimal() and len(part) < 10
-
-
-def _hashable(key: Any) -> bool:
-    return isinstance(key, str | int | float | bool | None)
 
 
 def laid_over(under: Mapping[Any, Any], over: Mapping[Any, Any], *, lists: bool = False) -> dict[Any, Any]:

@@ -169,7 +169,8 @@ def _result(answer: _web.Answer, options: Options, found: dict[str, Any]) -> dic
     found["body"] = text if options.get("decode_body", True) else answer.body
     if not 200 <= answer.status < 300 and options.get("raise_error", True):
         return {**found, "status": answer.status, "error": f"HTTP {answer.status}: {answer.reason}"}
-    for file, content in (("text_out", text), ("headers_out", _header_lines(answer.headers))):
+    headers = "".join(f"{name}: {value}\n" for name, value in answer.headers.items())
+    for file, content in (("text_out", text), ("headers_out", headers)):
         if options.get(file):
             _write(str(options[file]), content)  # type: ignore[literal-required]  # one of the two above
     if options.get("status"):
@@ -406,10 +407,6 @@ def _write(path: str, text: str) -> None:
     from saltlite.plugins.modules._safe_files import write_whole
 
     write_whole(path, text.encode(errors="replace"), new_mode=0o644)
-
-
-def _header_lines(headers: Mapping[str, str]) -> str:
-    return "".join(f"{name}: {value}\n" for name, value in headers.items())
 
 
 def _codec(charset: str) -> str:

@@ -16,7 +16,6 @@ from saltlite.plugins.output.nested import BAD, KEY, Paint
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
 CELL_MAX = 80
@@ -70,12 +69,8 @@ def _table(value: Any, paint: Paint, margin: str) -> str:
     widths = [max(map(_width, column)) for column in zip(heads, *cells, strict=True)]
     lines = [[paint(KEY, _padded(head, width)) for head, width in zip(heads, widths, strict=True)]]
     lines.append(["-" * width for width in widths])
-    lines += [_row(row, widths) for row in cells]
+    lines += [[_padded(cell, width) for cell, width in zip(row, widths, strict=True)] for row in cells]
     return "".join(f"{margin}{'  '.join(line).rstrip()}\n" for line in lines)
-
-
-def _row(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    return [_padded(cell, width) for cell, width in zip(row, widths, strict=True)]
 
 
 def _cell(value: Any) -> str:

@@ -199,7 +199,7 @@ def _names(job: dict[str, Any]) -> dict[str, str]:
 
 def _row(job: dict[str, Any]) -> dict[str, Any]:
     began = datetime.fromtimestamp(job["created_at"], UTC).astimezone()
-    arguments = [_arguments(args, kwargs) for _fun, args, kwargs in job["calls"]]
+    arguments = [[*args, {"__kwarg__": True, **kwargs}] if kwargs else args for _fun, args, kwargs in job["calls"]]
     return {
         "Function": job["fun"],
         "Arguments": arguments[0] if len(arguments) == 1 else arguments,
@@ -209,10 +209,6 @@ def _row(job: dict[str, Any]) -> dict[str, Any]:
         **({"Metadata": job["metadata"]} if "metadata" in job else {}),
         "StartTime": began.strftime(_TIMES[0]),
     }
-
-
-def _arguments(args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
-    return [*args, {"__kwarg__": True, **kwargs}] if kwargs else args
 
 
 def _outputter(job: dict[str, Any]) -> str:
