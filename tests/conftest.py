@@ -60,6 +60,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Ledger(Path(ledger)))
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Before the first test: what a killed run left of machines would be in the way of new ones."""
+    if not hasattr(session.config, "workerinput") and any(name.startswith("slm") for name in _interfaces()):
+        from tests.support.machine import end_stale_machines
+
+        end_stale_machines()
+
+
+def _interfaces() -> list[str]:
+    return os.listdir("/sys/class/net") if os.path.isdir("/sys/class/net") else []
+
+
 class Cpu:
     """CPU time of this process and of the children that it has waited for."""
 

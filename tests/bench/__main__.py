@@ -43,6 +43,8 @@ LOOP = 1_500_000
 """Steps of the calibration loop, some 50 ms."""
 RATE = "/s"
 """In the unit of a row: more is better."""
+PYTHON = ("-e", f"ansible_python_interpreter={sys.executable}")
+"""So that Ansible does not look for one each time."""
 PING, CALL = "'*' test.ping", "call --local test.ping"
 Figures = dict[str, float]
 """Row -> figure; a row ends with its unit."""
@@ -254,9 +256,15 @@ def others(folder: Path, stack: ExitStack) -> dict[str, Subject]:
     if shutil.which("salt-master"):
         found["Salt"] = Salt(folder, stack)
     if shutil.which("ansible"):
-        found["Ansible"] = Program("ansible", "all", "-i", "localhost,", "-c", "local", "-m", "ping")
+        found["Ansible"] = Program("ansible", "all", "-i", "localhost,", "-c", "local", "-m", "ping", *PYTHON)
     if shutil.which("pyinfra"):
         found["pyinfra"] = Program("pyinfra", "-y", "@local", "exec", "--", "true")
+    for name, subject in list(found.items()):
+        try:
+            subject.turn(PING)
+        except RuntimeError as error:
+            print(f"{name} takes no part: {error}", file=sys.stderr)
+            del found[name]
     return found
 
 
@@ -326,7 +334,10 @@ def main() -> None:
         serve()
         return
     known = subprocess.run(
-        ["git", "rev-parse", "--verify", "--quiet", f"{asked.commit}^{{commit}}"], cwd=ROOT, check=False
+        ["git", "rev-parse", "--verify", "--quiet", f"{asked.commit}^{{commit}}"],
+        cwd=ROOT,
+        check=False,
+        stdout=subprocess.DEVNULL,
     )
     if known.returncode:
         parser.error(f"{asked.commit} is no commit of this clone; name another one")

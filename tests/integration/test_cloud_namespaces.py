@@ -20,7 +20,7 @@ from saltlite.cloud.drivers._namespaces import ENVIRONMENT, Machine, Machines, P
 from saltlite.cloud.drivers._namespaces_inside import CONSOLE, SERVICES
 from saltlite.errors import MachineError
 from tests.support.fleet import wait_until
-from tests.support.machine import labels, needs_machines, traces, traces_of
+from tests.support.machine import end_stale_machines, labels, needs_machines, traces, traces_of
 
 pytestmark = needs_machines
 
@@ -433,6 +433,21 @@ def test_a_machine_has_so_many_processes_and_no_more(machines: Machines, monkeyp
     Path(f"/sys/fs/cgroup/pids/saltlite-machine-{made.uid}/pids.max").write_text("1")
     code, _, err = machines.run("web1", ["true"])
     assert (code, err) == (127, "the machine starts no process: Resource temporarily unavailable\n")
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_machines_of_a_killed_run_of_the_tests_are_ended_before_the_next_run(tmp_path: Path, *, goes_on: bool) -> None:
+    run = tmp_path / "pytest-of-x" / "pytest-7"
+    machines = Machines(str(run / "machines"), NETWORK)
+    made = machines.make(plan())
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    (run / ".lock").write_text(str(os.getpid() if goes_on else ended.pid))
+    try:
+        assert (f"saltlite-machine-{made.uid}" in end_stale_machines()) is not goes_on
+        wait_until(lambda: bool(traces_of(made.uid)) is goes_on, "only a machine of a run that is over has gone")
+    finally:
+        machines.destroy("web1")
 
 
 def test_a_start_that_hangs_is_given_up(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:

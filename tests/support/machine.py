@@ -20,12 +20,14 @@ import os
 import platform
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
 from saltlite.plugins.modules import _machinefiles, _programs
+from tests.support.fleet import wait_until
 
 INDEX = build_index(search_layers({}))
 
@@ -210,6 +213,48 @@ def labels() -> dict[str, str]:
         with contextlib.suppress(OSError):
             found[path.name] = (path / "ifalias").read_text().strip()
     return found
+
+
+def end_stale_machines() -> list[str]:
+    """End the machines of runs of pytest that are over, such as killed ones; the labels of those machines.
+
+    The lock of pytest in the folder of its run names the process, which must be gone. With its processes a machine
+    loses its network, and so this host the interface.
+    """
+    ended = []
+    for label in {label for label in labels().values() if label.startswith("saltlite-machine-")}:
+        groups = [group for group in folders_of(label) if os.path.isdir(group)]
+        pids = {int(pid) for group in groups for pid in Path(group, "cgroup.procs").read_text().split()}
+        runs = {run for pid in pids for run in _runs_of(pid)}
+        if runs and not any(map(_goes_on, runs)):
+            ended.append(label)
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for group in groups:
+                wait_until(partial(_removed, group), f"{group} is removed")
+    return ended
+
+
+def _runs_of(pid: int) -> set[Path]:
+    """The folders of the runs of pytest that a process has mounts from."""
+    with contextlib.suppress(OSError):
+        mounts = Path(f"/proc/{pid}/mountinfo").read_text()
+        return {Path(found) for found in re.findall(r"/[^\s,:=]*/pytest-of-[^/\s]+/pytest-\d+(?=/)", mounts)}
+    return set()
+
+
+def _goes_on(run: Path) -> bool:
+    """Whether the process that pytest's lock names is alive. A run that ended in order has removed its lock."""
+    with contextlib.suppress(OSError, ValueError):
+        return Path("/proc", str(int((run / ".lock").read_text()))).exists()
+    return not run.is_dir()  # then it is none that can be judged
+
+
+def _removed(group: str) -> bool:
+    with contextlib.suppress(OSError):
+        os.rmdir(group)
+    return not os.path.isdir(group)
 
 
 # -- A Python that another user can run: a way to start a command so that the path to the interpreter is open to all.

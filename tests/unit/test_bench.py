@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,15 @@ def test_the_commit_to_compare_with_is_a_worktree_that_goes_again() -> None:
     with bench.worktree("HEAD") as tree:
         assert Path(tree, "saltlite/__init__.py").is_file()
     assert not tree.exists()
+
+
+def test_a_tool_that_is_installed_but_fails_takes_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, code in (("ansible", 3), ("pyinfra", 0)):
+        (tmp_path / name).write_text(f"#!/bin/sh\nexit {code}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with ExitStack() as stack:
+        assert list(bench.others(tmp_path, stack)) == ["pyinfra"]
+    assert "Ansible takes no part: ['ansible'," in capsys.readouterr().err
