@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 
 Kind = Literal["grains", "resources"]
 Done = Callable[[], None]
+PillarDone = Callable[[str], None]
+"""Called with "" when the pillar has arrived, or with the reason why it could not be fetched so far."""
 Ask = Callable[[Message, Callable[[Message], None]], None]
 """Sends a request to the master, and calls back with the `response`; never if the session ends first."""
 
@@ -92,9 +94,9 @@ class _Pillar:
     fetching: bool = False
     asked: bool = False
     wait_s: float = AGAIN_S
-    now: list[Done] = field(default_factory=list)
-    """Called when the one in transfer has arrived."""
-    next: list[Done] = field(default_factory=list)
+    now: list[PillarDone] = field(default_factory=list)
+    """Called when the one in transfer has arrived, or has failed."""
+    next: list[PillarDone] = field(default_factory=list)
 
 
 class DocumentSync:
@@ -152,8 +154,11 @@ class DocumentSync:
             return
         self._is_now("resources", data)
 
-    def refresh_pillar(self, done: Done) -> None:
-        """Fetch the pillar, in the next session if there is none; `done` is called when it has arrived."""
+    def refresh_pillar(self, done: PillarDone) -> None:
+        """Fetch the pillar, in the next session if there is none, until it has arrived.
+
+        `done` is called then, or at the first failure with its reason.
+        """
         self._pillar.next.append(done)
         self._pillar.asked = True
         self._fetch()
@@ -322,13 +327,16 @@ class DocumentSync:
         now, pillar.now = pillar.now, []
         self._hooks.pillar(content)
         for done in now:
-            done()
+            done("")
         self._fetch()
 
     def _pillar_later(self, why: str) -> None:
         pillar = self._pillar
         if why:
             log.warning("the pillar could not be fetched, and is asked for again: %s", why)
+            waiting, pillar.now, pillar.next = pillar.now + pillar.next, [], []
+            for done in waiting:
+                done(why)
         self._in_session(pillar.wait_s, self._from_start)
         pillar.wait_s = min(2 * pillar.wait_s, AGAIN_MAX_S)
 

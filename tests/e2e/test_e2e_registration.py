@@ -90,7 +90,7 @@ def test_what_the_pillar_loses_vanishes_with_its_grains(site: Site) -> None:
 def test_the_runner_has_a_minion_register_anew_and_says_whether_it_did(site: Site) -> None:
     site.declare("d1", "d2", "d4")
     told = site.fleet.cli("--out", "json", "runner", "resource.refresh", "minion=ma").json()
-    assert told == {"types": {"dummy": {"loaded": True, "initialised": True, "found": 2, "was": 2}}, "kept_back": []}
+    assert told == {"types": {"dummy": {"loaded": True, "initialised": True, "found": 2, "was": 2}}, "withheld": []}
     with site.fleet.store() as store:
         tags = [event.tag for event in store.events(0, 10**6)]
     assert "resource/refresh/ma" in tags

@@ -86,7 +86,7 @@ def test_an_empty_look_loses_nothing_also_over_a_restart_and_is_told_everywhere(
     code, told = site.look("ma")
     assert code != 0
     assert told["types"]["dummy"] | {"was": 3} == {"loaded": True, "initialised": True, "found": 3, "was": 3}
-    assert "3 were found where 30 were, and the missing 27 stay" in told["kept_back"][0]
+    assert "3 were found where 30 were, and the missing 27 stay" in told["withheld"][0]
     assert len(site.rows()) == 30
     assert fleet.cli("--out", "json", "runner", "resource.confirm", "ma").json() == {"dummy": 27}
     assert (len(site.rows()), site.stale()) == (3, 0)
@@ -97,7 +97,7 @@ def test_an_empty_look_loses_nothing_also_over_a_restart_and_is_told_everywhere(
     site.pillar("ma")
     assert site.look("ma")[0] != 0
     code, told = site.look("ma")
-    assert (code, told["kept_back"], site.rows()) == (0, [], [])
+    assert (code, told["withheld"], site.rows()) == (0, [], [])
     assert told["types"]["dummy"]["looked_at"] == "pillar resources:dummy, which has the keys count"
 
 

@@ -60,7 +60,7 @@ class Minion:
 
     def _refresh(self, what: str, done: Callable[[IpcMessage], None]) -> None:
         self.refreshed.append(what)
-        done({"types": {}, "looked_at": "", "kept_back": []})
+        done({"types": {}, "looked_at": "", "withheld": []})
 
     def answer(self) -> None:
         """As the master does, unless it is away."""
@@ -183,7 +183,7 @@ def test_a_refresh_is_passed_on_and_waited_for(minion: Minion) -> None:
 
 
 def test_a_look_for_resources_is_passed_on_and_waited_for(minion: Minion) -> None:
-    assert minion.run("saltutil.refresh_resources") == {"types": {}, "kept_back": []}
+    assert minion.run("saltutil.refresh_resources") == {"types": {}, "withheld": []}
     assert minion.refreshed == ["resources"]
 
 

@@ -76,7 +76,7 @@ def test_a_bad_id_refuses_the_whole_registration_and_the_old_one_stays(office: O
     assert office.ask("resource_stats").fields["refused"]["ma"] == {"refusals": 1, "reasons": said["names"]}
 
 
-def test_registrations_that_are_kept_back_in_part_count_as_refusals_until_one_counts_whole(office: Office) -> None:
+def test_registrations_that_are_withheld_in_part_count_as_refusals_until_one_counts_whole(office: Office) -> None:
     office.register("mb", {"dummy": ["d3", "ma"]})
     office.register("mb", {"dummy": ["d3", "ma", "mc"]})
     office.register("mb", {"dummy": ["a/b"]})
@@ -140,7 +140,7 @@ def test_a_million_ids_are_refused_by_the_quota(office: Office) -> None:
 # -- names of minions
 
 
-def test_a_resource_with_the_id_of_a_minion_is_kept_back_and_the_others_are_taken(office: Office) -> None:
+def test_a_resource_with_the_id_of_a_minion_is_withheld_and_the_others_are_taken(office: Office) -> None:
     office.add_keys("md")
     said = office.register("mb", {"dummy": ["d3", "md"]})
     assert said["state"] == "ok"
@@ -261,7 +261,7 @@ def test_a_minion_whose_resources_went_missing_is_asked_for_them(office: Office)
     assert office.holds("ma", resources=data) == [("ma", "resources")]
 
 
-def test_what_was_kept_back_is_asked_for_again(office: Office) -> None:
+def test_what_was_withheld_is_asked_for_again(office: Office) -> None:
     office.register("ma", DUMMIES)
     data = encode_document({"resources": {"dummy": ["d1"]}})
     office.send("mb", "resources", data)

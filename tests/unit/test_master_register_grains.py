@@ -50,7 +50,7 @@ def test_grains_that_could_not_be_collected_stay_and_are_marked_stale(office: Of
     assert office.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"n": 1}
 
 
-def test_too_large_grains_of_one_resource_are_kept_back_alone(office: Office) -> None:
+def test_too_large_grains_of_one_resource_are_withheld_alone(office: Office) -> None:
     grains = {"dummy:d1": {"a": "x" * 65_536}, "dummy:d2": {"a": "x"}}
     said = office.register("ma", DUMMIES, grains=grains)
     assert said["names"][0].startswith("the grains of dummy:d1 were not kept: ")
@@ -58,7 +58,7 @@ def test_too_large_grains_of_one_resource_are_kept_back_alone(office: Office) ->
     assert office.owned("ma") == DUMMIES
 
 
-def test_too_deep_grains_of_one_resource_are_kept_back_alone(office: Office) -> None:
+def test_too_deep_grains_of_one_resource_are_withheld_alone(office: Office) -> None:
     deep: Any = 1
     for _ in range(40):
         deep = [deep]
@@ -68,7 +68,7 @@ def test_too_deep_grains_of_one_resource_are_kept_back_alone(office: Office) -> 
     assert list(office.ask("resource_list_grains").fields["resources"]) == ["dummy:d2"]
 
 
-def test_grains_whose_names_are_no_text_are_kept_back_alone(office: Office) -> None:
+def test_grains_whose_names_are_no_text_are_withheld_alone(office: Office) -> None:
     said = office.register("ma", DUMMIES, grains={"dummy:d1": {5: 1}, "dummy:d2": {"a": 1}})
     assert said["names"] == ["the grains of dummy:d1 were not kept: they have names that are not text"]
 

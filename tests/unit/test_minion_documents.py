@@ -238,7 +238,7 @@ def test_a_large_pillar_comes_in_pieces(master: Master) -> None:
 
 def test_a_pillar_that_changes_while_it_is_fetched_is_fetched_from_its_beginning(settled: Master) -> None:
     settled.pillar = {str(number): "x" * 1000 for number in range(200)}
-    settled.minion.refresh_pillar(lambda: None)
+    settled.minion.refresh_pillar(lambda _why: None)
     settled._give(settled.asked[0][0])
     settled.say("absent")
     settled.pass_time(AGAIN_S)
@@ -247,7 +247,7 @@ def test_a_pillar_that_changes_while_it_is_fetched_is_fetched_from_its_beginning
 
 
 def test_pieces_that_do_not_fit_together_are_no_pillar(settled: Master) -> None:
-    settled.minion.refresh_pillar(lambda: None)
+    settled.minion.refresh_pillar(lambda _why: None)
     data = encode_document({"role": "db"})
     settled.say("ok", size=len(data), sha256=b"x" * 32, data=data)
     assert settled.pillars == [{"role": "web"}]
@@ -257,7 +257,7 @@ def test_pieces_that_do_not_fit_together_are_no_pillar(settled: Master) -> None:
 
 
 def test_a_pillar_that_nobody_signed_is_no_pillar_and_is_asked_for_again(settled: Master) -> None:
-    settled.minion.refresh_pillar(lambda: None)
+    settled.minion.refresh_pillar(lambda _why: None)
     settled.say(FORGED)
     assert (settled.pillars, settled.asked) == ([{"role": "web"}], [])
     settled.pass_time(AGAIN_S)
@@ -267,7 +267,7 @@ def test_a_pillar_that_nobody_signed_is_no_pillar_and_is_asked_for_again(settled
 def test_later_pieces_of_a_pillar_which_nobody_signs_change_nothing_of_what_the_first_said(settled: Master) -> None:
     whole = encode_document({str(number): "x" * 1000 for number in range(200)})
     sha256 = hashlib.sha256(whole).digest()
-    settled.minion.refresh_pillar(lambda: None)
+    settled.minion.refresh_pillar(lambda _why: None)
     settled.say("ok", size=len(whole), sha256=sha256, data=whole[:CHUNK])
     other = encode_document({"role": "evil"})
     settled.say("ok", size=len(other), sha256=hashlib.sha256(other).digest(), data=other, names=["other grains"])
@@ -277,18 +277,31 @@ def test_later_pieces_of_a_pillar_which_nobody_signs_change_nothing_of_what_the_
 
 def test_a_refresh_that_comes_while_the_pillar_is_fetched_gets_a_newer_one(settled: Master) -> None:
     order: list[str] = []
-    settled.minion.refresh_pillar(lambda: order.append(f"first {settled.pillars[-1]['role']}"))
-    settled.minion.refresh_pillar(lambda: order.append(f"second {settled.pillars[-1]['role']}"))
+    settled.minion.refresh_pillar(lambda _why: order.append(f"first {settled.pillars[-1]['role']}"))
+    settled.minion.refresh_pillar(lambda _why: order.append(f"second {settled.pillars[-1]['role']}"))
     settled._give(settled.asked[0][0])
     settled.pillar = {"role": "db"}
     settled.serve()
     assert order == ["first web", "second db"]
 
 
+def test_a_refresh_that_fails_says_why_at_once_and_the_pillar_is_fetched_later(settled: Master) -> None:
+    told: list[str] = []
+    settled.minion.refresh_pillar(told.append)
+    settled.minion.refresh_pillar(told.append)
+    settled.say("busy", names=["top.sls took more than 1 s of CPU"])
+    assert told == ["top.sls took more than 1 s of CPU"] * 2
+    settled.pillar = {"role": "db"}
+    settled.pass_time(AGAIN_S)
+    settled.serve()
+    assert settled.pillars[-1] == {"role": "db"}
+    assert len(told) == 2
+
+
 def test_a_refresh_without_a_session_is_done_in_the_next_one(master: Master) -> None:
     done: list[str] = []
     master.minion.grains_are(GRAINS)
-    master.minion.refresh_pillar(lambda: done.append("pillar"))
+    master.minion.refresh_pillar(lambda _why: done.append("pillar"))
     assert done == []
     master.minion.connected()
     master.serve()

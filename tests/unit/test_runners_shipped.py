@@ -211,8 +211,8 @@ def test_grains_of_one_resource_are_found_by_type_and_id_or_by_its_srn() -> None
     assert "name one resource" in run(client, "resource.show_grains", id="web-1").value
 
 
-GOOD = {"types": {"ssh": {"loaded": True, "initialised": True, "found": 2, "was": 1}}, "kept_back": []}
-BAD = {"types": {"ssh": {"loaded": False, "initialised": False, "found": None, "error": "no"}}, "kept_back": []}
+GOOD = {"types": {"ssh": {"loaded": True, "initialised": True, "found": 2, "was": 1}}, "withheld": []}
+BAD = {"types": {"ssh": {"loaded": False, "initialised": False, "found": None, "error": "no"}}, "withheld": []}
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ BAD = {"types": {"ssh": {"loaded": False, "initialised": False, "found": None, "
     [
         ({"ma": GOOD}, GOOD, 0),
         ({"ma": BAD}, BAD, 1),
-        ({"ma": {**GOOD, "kept_back": ["x"]}}, {**GOOD, "kept_back": ["x"]}, 1),
+        ({"ma": {**GOOD, "withheld": ["x"]}}, {**GOOD, "withheld": ["x"]}, 1),
         ({"ma": "ERROR"}, "ERROR: ma has not refreshed its resources: ERROR", 1),
         ({}, "ERROR: ma has not refreshed its resources: it did not return", 1),
     ],

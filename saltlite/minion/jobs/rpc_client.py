@@ -80,7 +80,7 @@ class RpcClient:
     def refresh(self, what: str) -> IpcMessage:
         """Have the minion refresh its "modules", "grains", "pillar" or "resources"; its report about the refresh.
 
-        Raises CommandExecutionError when it takes longer than REFRESH_S; the refresh continues nevertheless.
+        Raises CommandExecutionError when it fails or takes longer than REFRESH_S. The minion tries again by itself.
         """
         number = self._say({"t": "refresh", "what": what})
         patience_s = min(REFRESH_S, self._patience_s)
@@ -92,6 +92,8 @@ class RpcClient:
                 "it waits for, and `saltlite doctor` there whether it has a master."
             )
         told: IpcMessage = answer["told"]
+        if "error" in told:
+            raise CommandExecutionError(told["error"])
         return told
 
     def _settled(self, ahead: deque[tuple[int, Message]]) -> Message:

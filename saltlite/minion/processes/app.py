@@ -98,7 +98,7 @@ class _Minion:
         self._reactor = Reactor()
         self._problem = ""
         self._status = Status("", "", 0.0, types=_types_before(config.data_dir))
-        self._kept_back: list[str] = []
+        self._withheld: list[str] = []
         self._opts = opts_of(config, self._id)
         self._index = cached_index(search_layers(self._opts), config.cachedir, elsewhere=run_in_child)
         self._told = self._index
@@ -216,11 +216,17 @@ class _Minion:
         def looked() -> None:
             documents.settled("resources", lambda: done({}))
 
+        def pillar_came(why: str) -> None:
+            if why:
+                done({"error": f"the pillar could not be fetched so far, and the minion tries again: {why}"})
+            else:
+                self._resources.looked(looked)
+
         match what:
             case "grains":
                 self._grains.find(lambda: documents.settled("grains", lambda: done({})))
             case "pillar":
-                documents.refresh_pillar(lambda: self._resources.looked(looked))
+                documents.refresh_pillar(pillar_came)
             case "resources":
                 self._resources.refresh(lambda: documents.registered(lambda: done(self._resources_told())))
             case _:
@@ -230,7 +236,7 @@ class _Minion:
     def _resources_told(self) -> IpcMessage:
         """The report for an explicit discovery of resources."""
         types = {name: report.shown() for name, report in self._resources.reports().items()}
-        return {"types": types, "looked_at": self._resources.looked_at(), "kept_back": self._kept_back}
+        return {"types": types, "looked_at": self._resources.looked_at(), "withheld": self._withheld}
 
     def _look_again(self) -> None:
         self._resources.look_again()
@@ -274,7 +280,7 @@ class _Minion:
         self._opening.pillar_came()
 
     def _registered(self, _ok: bool, reasons: Sequence[str]) -> None:
-        self._kept_back = list(reasons)
+        self._withheld = list(reasons)
         self._write_status(resources="; ".join(reasons))
 
     # -- the network process

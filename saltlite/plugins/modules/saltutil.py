@@ -418,7 +418,7 @@ def refresh_resources() -> dict[str, Any]:
 
     ``types`` has for each resource type whether it was ``loaded`` and ``initialised``, how many resources were
     ``found`` now and ``was`` before, and its ``error``, if any. If nothing was found, ``looked_at`` names the pillar
-    keys that declare resources. ``kept_back`` lists what the master withheld, or keeps although it was not found. After
+    keys that declare resources. ``withheld`` lists what the master withheld, or keeps although it was not found. After
     an error, or with anything withheld, the return code is 1.
 
     Grains that take longer than a second are registered later.
@@ -426,7 +426,7 @@ def refresh_resources() -> dict[str, Any]:
     CLI Example: ``saltlite '*' saltutil.refresh_resources``
     """
     outcome: dict[str, Any] = _client().refresh("resources")
-    if outcome["kept_back"] or any("error" in one for one in outcome["types"].values()):
+    if outcome["withheld"] or any("error" in one for one in outcome["types"].values()):
         __context__["retcode"] = 1
     return outcome if outcome["looked_at"] else {name: value for name, value in outcome.items() if name != "looked_at"}
 

@@ -70,7 +70,7 @@ def refresh(minion: str, timeout: float = 60.0) -> dict[str, Any]:
     report = __client__.cmd(minion, _REFRESH, (), None, "list", timeout).get(minion)
     if not isinstance(report, dict):
         raise CommandExecutionError(f"{minion} has not refreshed its resources: {report or 'it did not return'}")
-    if report.get("kept_back") or any("error" in one for one in report.get("types", {}).values()):
+    if report.get("withheld") or any("error" in one for one in report.get("types", {}).values()):
         __context__["retcode"] = 1
     return report
 
