@@ -129,7 +129,7 @@ def run_api(config: ApiConfig, config_dir: str) -> None:
     """Serve until SIGTERM or SIGINT. Raises StartupError when it cannot start."""
     account = account_of(config.user)
     start_log(config.log_level, config.log_file, account)
-    # Strangers could fill the log with its warnings about their bytes.
+    # Anyone could fill the log with its warnings about malformed bytes.
     if config.log_level != "debug":
         logging.getLogger("tornado.general").setLevel(max(logging.ERROR, logging.getLogger().level))
     tls, digest = (None, "") if config.disable_ssl else context_of(config)

@@ -451,7 +451,6 @@ _FUNCTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
 
 # -- runner and runner_async: each call has its own process, and the rights of the token's holder
 
-
 AT_ONCE_MAX = 4
 """Concurrent runners; others wait."""
 WAITING_MAX = 64

@@ -357,7 +357,6 @@ class Openapi(Endpoint):
 
 # -- events: /events (server-sent events) and /ws (a WebSocket)
 
-
 RETRY_MS = 400
 """Salt's value: the pause before a watcher reconnects."""
 QUIET_S = 20.0

@@ -105,7 +105,6 @@ class CopyAreas:
 
 # -- FileService
 
-
 SLICE = 1 * MIB
 """Bytes hashed in one turn: about two milliseconds."""
 DIGESTS_MAX = 10_000
@@ -231,7 +230,6 @@ class FileService:
 
 
 # -- uploads
-
 
 FREE_LEAST = 256 * 1024 * 1024
 """Bytes that uploads leave free on their disk, which the store may share."""

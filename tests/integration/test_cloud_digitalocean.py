@@ -286,7 +286,7 @@ def test_a_listing_that_goes_in_circles_ends(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_provider_without_a_token_names_what_is_missing() -> None:
     with loaded("digitalocean", {}) as (driver, program):
         assert driver.__virtual__() is False
-        assert program.lacking == {"lab:digitalocean": ["personal_access_token"]}
+        assert program.missing_settings == {"lab:digitalocean": ["personal_access_token"]}
 
 
 @pytest.mark.parametrize("function", ["show_instance", "start", "stop", "reboot"])

@@ -119,6 +119,6 @@ def test_without_botocore_the_driver_says_what_to_install(monkeypatch: pytest.Mo
 def test_a_provider_without_credentials_names_what_is_missing() -> None:
     with loaded("ec2", {"id": "AKIAIOSFODNN7EXAMPLE"}) as (driver, program):
         assert driver.__virtual__() is False
-        assert program.lacking == {"lab:ec2": ["key"]}
+        assert program.missing_settings == {"lab:ec2": ["key"]}
         with pytest.raises(SaltCloudConfigError, match="no 'id' or no 'key'"):
             driver.list_nodes()

@@ -547,7 +547,7 @@ def test_grains_of_a_type_have_a_limit_together_and_those_beyond_it_are_left_out
     said = make().found(["p1", "p2", "p3"])
     assert (len(said["grains"]), len(said["stale"])) == (2, 1)
     assert set(said["grains"]) | set(said["stale"]) == {"probe:p1", "probe:p2", "probe:p3"}
-    assert "the grains of 1 resources are left out (probe:p" in log_file.read_text()
+    assert "the grains of 1 resources are skipped (probe:p" in log_file.read_text()
 
 
 def test_a_device_can_be_asked_while_another_one_gives_its_grains(make: MakeRig) -> None:

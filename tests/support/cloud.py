@@ -32,7 +32,7 @@ class Program:
     deployed: list[dict[str, Any]] = field(default_factory=list)
     concealed: list[str] = field(default_factory=list)
     remembered: dict[str, dict[str, Any]] = field(default_factory=dict)
-    lacking: dict[str, list[str]] = field(default_factory=dict)
+    missing_settings: dict[str, list[str]] = field(default_factory=dict)
 
     def capabilities(self, driver: str) -> Capabilities:
         if importlib.util.find_spec(f"saltlite.cloud.drivers.{driver}") is None:
@@ -70,7 +70,7 @@ class Program:
         self.remembered.get(provider, {}).pop(machine, None)
 
     def lacks(self, what: str, missing: Sequence[str]) -> None:
-        self.lacking[what] = list(missing)
+        self.missing_settings[what] = list(missing)
 
     def progress(self, machine: str, text: str) -> None:
         pass

@@ -74,13 +74,13 @@ def test_a_provider_with_all_settings_is_found_by_alias_driver_or_another_name_o
 
 def test_a_provider_that_lacks_a_setting_is_false_and_the_setting_is_noted(program: Program) -> None:
     assert config.is_provider_configured(OPTS, "lab:local", ("id", "key", "secret")) is False
-    assert program.lacking == {"lab:local": ["key", "secret"]}
+    assert program.missing_settings == {"lab:local": ["key", "secret"]}
 
 
 def test_a_profile_needs_an_image_and_a_size_unless_its_driver_has_none(program: Program) -> None:
     opts = {"providers": {"e": {"ec2": {}}}, "profiles": {"p": {"provider": "e:ec2", "size": "s"}}}
     assert config.is_profile_configured(opts, "e:ec2", "p") is False
-    assert program.lacking == {"profile p": ["image"]}
+    assert program.missing_settings == {"profile p": ["image"]}
     assert config.is_profile_configured(opts, "e:ec2", "p", vm_={"image": "i"}) is True
     assert config.is_profile_configured(OPTS, "lab:local", "p") is True
 

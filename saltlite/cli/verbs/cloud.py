@@ -106,7 +106,7 @@ def errors_of(program: Program) -> list[str]:
     """Sentences about settings that drivers found missing."""
     return [
         f"{where}: {shown} lacks the setting {' and '.join(map(repr, missing))}"
-        for what, missing in program.lacking.items()
+        for what, missing in program.missing_settings.items()
         for where, shown in [_place_of(program, what)]
     ]
 

@@ -148,7 +148,7 @@ Machine = TypeVar("Machine")
 
 def wait_until(
     ask: Callable[[], Found | None],
-    lacking: str,
+    problem: str,
     *,
     seconds: float,
     interval_s: float,
@@ -157,7 +157,7 @@ def wait_until(
 ) -> Found:
     """Poll `ask` until it returns something other than None: at once, after each interval, and at the end.
 
-    Raises SaltCloudExecutionTimeout after `seconds`: "<lacking> after <seconds> s".
+    Raises SaltCloudExecutionTimeout after `seconds`: "<problem> after <seconds> s".
     """
     end = clock() + seconds
     while True:
@@ -166,7 +166,7 @@ def wait_until(
             return found
         left = end - clock()
         if left <= 0:
-            raise SaltCloudExecutionTimeout(f"{lacking} after {seconds:g} s")
+            raise SaltCloudExecutionTimeout(f"{problem} after {seconds:g} s")
         sleep(min(interval_s, left))
 
 

@@ -81,7 +81,6 @@ def until_let_in(
 
 # -- the session
 
-
 LOOK_S = 60.0
 """Seconds for the first inspection of a machine; its Python may be cold."""
 

@@ -1,51 +1,51 @@
-"""The settings of a deployment, checked before anything is done; and the configuration of the new minion.
+"""The settings of a deployment, checked before it starts, and the configuration of the new minion.
 
-Settings, beside those of the provider; times are seconds, or text such as 5m. Login:
+Settings, in addition to those of the provider; times are seconds, or text such as 5m. Login:
 
     ssh_host               name or address; drivers set it
     ssh_port               22
-    ssh_username           root; of several the first one that is let in
+    ssh_username           root; of several, the first one whose login works
     key_filename           file of a private key; also `ssh_key_file`, `ssh_keyfile`, `private_key`
     key_passphrase         its passphrase
     password               password of that user; also `ssh_password`. A provider's own `password` is not offered
     ssh_host_key           the public host key, or a list of them, as in `ssh-ed25519 AAAA…`; without it the first key
-                           that the machine shows counts, and no other one later
-    ssh_known_hosts        file of host keys that count already; by default one in the cache folder, begun anew.
-                           It is added to, and read only without ssh_host_key
+                           that the machine shows is pinned
+    ssh_known_hosts        file of known host keys; by default a new one in the cache folder. New keys are added; it is
+                           used only without ssh_host_key
     ssh_agent              false; offer the keys of the agent behind SSH_AUTH_SOCK
     ssh_options            list of options of ssh_config(5), as in ProxyJump=bastion
-    ssh_timeout            300; seconds until a login must have worked
-    wait_for_passwd_maxtries  10; logins that may be denied until then: keys and passwords come late on new machines
-    sudo, sudo_password    become root by sudo, with a password where it asks for one
+    ssh_timeout            300; the time limit of the login, in seconds
+    wait_for_passwd_maxtries  10; denied logins until then: new machines get keys and passwords late
+    sudo, sudo_password    become root by sudo, with a password if it asks for one
 
 Installation:
 
-    install                wheel: saltlite travels along; index: pip on the machine fetches it; none: it is there
-    install_dir            /opt/saltlite; the virtualenv. One that has this version of saltlite already is used as it is
-    install_index          address of the package index for pip; it may have a name and a password in it
-    wheel_dir              folder here with wheels that travel along, for machines of another kind than this one
-    python                 the interpreter on the machine; by default the newest that is found
+    install                wheel: saltlite is uploaded; index: pip on the machine downloads it; none: it is installed
+    install_dir            /opt/saltlite; the virtualenv. One with this version of saltlite is used unchanged
+    install_index          address of the package index for pip; may contain a name and a password
+    wheel_dir              folder on this host with wheels to upload, for machines of another platform
+    python                 the interpreter on the machine; by default the newest one
     minion, grains         options of the minion's configuration, and its grains
     minion_dir             /etc/saltlite; the folder of that configuration
-    start_timeout          30; seconds until the minion must have reached its master
+    start_timeout          30; seconds in which the minion must reach its master
 
 Custom steps, in this order:
 
     preflight_cmds         commands before anything else
-    file_map               {file or folder here: absolute path there}
-    script                 a script in the place of the built-in one: a path, or a name in cloud.deploy.d or in the
-                           folders of the option deploy_scripts_search_path. It is called
-                           with `-c FOLDER` and script_args, and finds `minion`, `grains` and `join_token` there
-    script_args            text that a shell reads as further arguments
+    file_map               {file or folder on this host: absolute path on the machine}
+    script                 a script instead of the built-in one: a path, or a name in cloud.deploy.d or in the folders
+                           of the option deploy_scripts_search_path. It is called with `-c FOLDER` and script_args, and
+                           finds `minion`, `grains` and `join_token` in that folder
+    script_args            text that a shell reads as more arguments
     script_env             map of environment variables
     inline_script          commands after it; also with `deploy: false`
     keep_tmp               false; leave the upload on the machine
     tmp_dir                /tmp; the folder of the upload on the machine
-    deploy_timeout         900; seconds that each step may take
+    deploy_timeout         900; the time limit of each step, in seconds
 
-Windows, with Salt's names. There is no minion for Windows, so these are read and such a deployment is refused:
+Windows, with Salt's names. There is no minion for Windows, so such a deployment is refused:
 
-    win_installer          file of an installer, here; it or win_username makes the machine a Windows machine
+    win_installer          file of an installer on this host; it or win_username marks a Windows machine
     win_username, win_password  the login; Administrator
     use_winrm              true; WinRM (`winrm_port`, 5986; `winrm_use_ssl`, `winrm_verify_ssl`, true), else SMB
                            (`smb_port`, 445)
@@ -107,18 +107,14 @@ class Readings:
 
     def flag(self, name: str, *, default: bool = False) -> bool:
         """True or false."""
-        value = self._vm.get(name)
-        if value is None:
-            return default
+        value = default if self._vm.get(name) is None else self._vm[name]
         if not isinstance(value, bool):
             raise self.wrong(name, f"is {value!r}; it must be true or false")
         return value
 
     def seconds(self, name: str, default: float, most: float = 86_400.0) -> float:
         """A time: a number of seconds, or text such as `5m`."""
-        value = self._vm.get(name)
-        if value is None:
-            return default
+        value = default if self._vm.get(name) is None else self._vm[name]
         try:
             found = parse_duration(str(value))
         except UsageError:
@@ -128,10 +124,8 @@ class Readings:
         return found
 
     def whole(self, name: str, default: int, most: int) -> int:
-        """A whole number from 1 on."""
-        value = self._vm.get(name)
-        if value is None:
-            return default
+        """A whole number from 1 to `most`."""
+        value = default if self._vm.get(name) is None else self._vm[name]
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
             raise self.wrong(name, f"is {value!r}; it must be a whole number from 1 to {most}")
         return value
@@ -148,10 +142,8 @@ class Readings:
         return tuple(value)
 
     def mapping(self, name: str) -> dict[str, Any]:
-        """A map; nothing written is an empty one."""
-        value = self._vm.get(name)
-        if value in (None, ""):
-            return {}
+        """A map; without the setting, an empty one."""
+        value = {} if self._vm.get(name) in (None, "") else self._vm[name]
         if not isinstance(value, Mapping):
             raise self.wrong(name, "must be a map")
         return {str(key): each for key, each in value.items()}
@@ -172,7 +164,7 @@ class Readings:
 
 
 # -- the configuration of the minion
-# It goes to `minion.d/90-cloud.conf`: it wins over the image's configuration and replaces no file.
+# It is written to `minion.d/90-cloud.conf`, so that it overrides the image's configuration and replaces no file.
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +175,7 @@ class MinionPaths:
     user: str
     data_dir: str
     owned: tuple[str, ...]
-    """Folders and files that it makes itself, and that are removed with it."""
+    """Folders and files that the minion creates itself, which a rollback removes."""
 
     @property
     def folder(self) -> str:
@@ -203,13 +195,13 @@ def minion_options(read: Readings, vm_: Mapping[str, Any], opts: Mapping[str, An
     options = minion_settings(vm_, opts)
     if "master" not in options and vm_.get("master"):
         options["master"] = vm_["master"]
-    # It travels in a separate file, so that the configuration has no secret.
+    # The token is uploaded in a separate file, so that the configuration has no secret.
     options.pop("join_token", None)
     try:
         parse_minion_id(options["id"])
         read_back(options)
     except UsageError as error:
-        raise read.wrong("minion", f"has no id that works: {error}") from error
+        raise read.wrong("minion", f"has an invalid id: {error}") from error
     except ConfigError as error:
         raise read.wrong("minion", f"cannot be used: {error}") from error
     return options
@@ -251,13 +243,13 @@ _NAME_OF_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How to log in. Secrets are not in its repr."""
+    """The login settings. The repr has no secrets."""
 
     host: Host
     users: tuple[str, ...]
     host_keys: tuple[str, ...]
     remembers: bool
-    """Whether host keys of an earlier login still count: for machines that existed before."""
+    """Whether host keys of earlier logins stay valid, as for machines that existed before."""
     within_s: float
     denials: int
     sudo: bool
@@ -289,7 +281,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """All of it, for one machine."""
+    """The deployment of one machine."""
 
     name: str
     login: Login
@@ -300,7 +292,7 @@ class Deployment:
     token: str = field(repr=False)
     paths: MinionPaths
     cachedir: str
-    """The local folder of ssh; it must belong to the user of the command, because ssh runs a program in it."""
+    """The folder for ssh on this host; it must belong to the current user, because ssh runs a program in it."""
     tmp_dir: str
     keep_tmp: bool
     step_s: float
@@ -491,7 +483,6 @@ def script_of(read: Readings, opts: Mapping[str, Any]) -> str:
 
 
 # -- Windows
-
 
 MARKS = ("win_installer", "win_username")
 """Settings that make a machine a Windows machine."""

@@ -98,7 +98,6 @@ def name_of_file(number: int, path: str) -> str:
 
 # -- wheels
 
-
 OWN = "saltlite"
 DAEMONS = ("saltlite_minion", "saltlite_master", "saltlite_api")
 """Top-level modules of saltlite's wheel."""

@@ -231,7 +231,6 @@ def _first_line(error: Exception) -> str:
 
 # -- instances: found by name or id, without those that are terminated
 
-
 GONE = frozenset({"shutting-down", "terminated"})
 """Final states. The API lists such machines for an hour."""
 _THERE = ["pending", "running", "stopping", "stopped"]
@@ -375,7 +374,6 @@ def _name(machine: Mapping[str, Any]) -> str:
 
 
 # -- the request of a create, made from the settings of a profile
-
 
 USERNAMES = (("ubuntu", "ubuntu"), ("debian", "admin"), ("fedora", "fedora"), ("centos", "centos"), ("rocky", "rocky"))
 """A word in an image's name, and who logs in to such machines."""

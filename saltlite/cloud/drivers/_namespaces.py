@@ -45,7 +45,6 @@ log = logging.getLogger(__name__)
 
 # -- control groups
 
-
 ROOT = "/sys/fs/cgroup"
 EMPTY_S = 2.0
 """Seconds until a group must be empty after its last process ended."""
@@ -111,7 +110,6 @@ def folders_of(name: str) -> list[str]:
 
 
 # -- network
-
 
 PREFIX = 30
 TRIES_MAX = 4096

@@ -64,7 +64,6 @@ if TYPE_CHECKING:
 
 # -- the API: pages, droplets by name, and waiting for actions
 
-
 ROOT = "https://api.digitalocean.com/v2"
 PROVIDER = "DigitalOcean"
 PER_PAGE = 200

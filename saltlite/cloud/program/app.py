@@ -477,7 +477,6 @@ def function(program: Program, name: str, provider: Provider, kwargs: Mapping[st
 
 # -- CloudClient
 
-
 ERROR = "Error"
 """The key of the error sentence in an answer, as in Salt."""
 

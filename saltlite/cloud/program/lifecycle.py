@@ -346,7 +346,7 @@ class Creation:
 
     def _make_machine(self) -> None:
         order = order_of_create(deploys=self._flow.minion)
-        with self._program.making(self._vm, self._heard):
+        with self._program.making(self._vm, self._note_report):
             self._program.progress(self._name, "is requested")
             self._program.events.announce(self._name, Announcer(self._basics(), order), self._vm)
             answer = self._driver.call("create", self._vm)
@@ -363,7 +363,7 @@ class Creation:
         minion = self._minion_id if self._flow.minion else ""
         return {"minion_id": minion, "profile": self._vm["profile"], "id": self._flow.identity}
 
-    def _heard(self, what: str, identity: str) -> None:
+    def _note_report(self, what: str, identity: str) -> None:
         """Journal a report of the driver. Raises SaltliteError if that fails, which stops the create."""
         if not self._flow.note(what, identity):
             return

@@ -38,7 +38,6 @@ from saltlite.platform.process import start_ticks
 
 # -- the journal of unfinished work: a line for each step, synced before the next step; no line has a secret
 
-
 COMPACT_AT = 1024 * 1024
 """A journal of more bytes without unfinished work is truncated."""
 
@@ -291,7 +290,7 @@ class Program:
         self.journal = CloudJournal(self.config.cachedir)
         self.drivers = Drivers(self.opts)
         self.events = CloudEvents(ask, self.secrets, _more_fields(self.config.filter_events))
-        self.lacking: dict[str, list[str]] = {}
+        self.missing_settings: dict[str, list[str]] = {}
         """`alias:driver`, or `profile NAME` -> missing settings that its driver needs."""
         self._say = say
         self._making: dict[str, dict[str, Any]] = {}
@@ -347,32 +346,27 @@ class Program:
         finally:
             del self._making[vm_["name"]], self._notes[vm_["name"]]
 
-    # What drivers reach.
+    # The methods of `port.Cloud`, which drivers call.
 
     def capabilities(self, driver: str) -> Capabilities:
-        """What the driver of this name declares."""
         found = (one for one in self.catalogue.every_provider() if one.driver == driver)
         return next((self.driver(one).capabilities for one in found), Capabilities())
 
     def fire(self, tag: str, data: Mapping[str, Any]) -> None:
-        """Fire an event."""
         machine, _slash, what = tag.removeprefix(TAG_ROOT).rpartition("/")
         if what in SAYS_THAT and machine in self._notes:
             self._notes[machine](SAYS_THAT[what], "")
         self.events.fire(tag, data)
 
     def made(self, machine: str, identity: str) -> None:
-        """Journal the provider's id of a machine that is being made."""
         if machine in self._notes:
             self._notes[machine]("made", identity)
 
     def refused(self, machine: str) -> None:
-        """Journal that the provider made nothing."""
         if machine in self._notes:
             self._notes[machine]("refused", "")
 
     def bootstrap(self, vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
-        """Make the machine a minion. Raises SaltCloudException."""
         from saltlite.cloud.deploy.bootstrap import bootstrap  # noqa: PLC0415 - most commands deploy nothing
 
         self.learn(vm_)  # drivers add passwords that their providers generated
@@ -380,7 +374,6 @@ class Program:
         return bootstrap(merged(vm_, own), opts)
 
     def retire(self, vm_: dict[str, Any], opts: Mapping[str, Any]) -> tuple[str, ...]:
-        """Remove the minion from a machine that stays; sentences about what remains."""
         from saltlite.cloud.deploy.bootstrap import retire  # noqa: PLC0415 - as above
 
         return retire(vm_, opts)
@@ -395,27 +388,22 @@ class Program:
             deployment_of({"ssh_host": "machine", **vm_}, self.opts)
 
     def script(self, vm_: Mapping[str, Any]) -> str:
-        """The text of the program that makes this machine a minion. Raises SaltCloudConfigError."""
         from saltlite.cloud.deploy.bootstrap import script_text  # noqa: PLC0415 - as above
 
         return script_text(vm_, self.opts)
 
     def remember(self, provider: str, machines: Mapping[str, Mapping[str, Any]]) -> None:
-        """Cache machines, without secrets."""
         if self.config.update_cachedir:
             for name, details in machines.items():
                 self.cache.put(provider, name, self.secrets.value(plain_value(details)))
 
     def forget(self, provider: str, machine: str) -> None:
-        """Drop a machine from the cache."""
         self.cache.drop(provider, machine)
 
     def lacks(self, what: str, missing: Sequence[str]) -> None:
-        """Note which settings are missing."""
-        self.lacking[what] = list(missing)
+        self.missing_settings[what] = list(missing)
 
     def conceal(self, secret: str) -> None:
-        """Redact this text from all output."""
         self.secrets.add(secret)
 
     def conceal_token(self, token: str) -> None:
@@ -424,7 +412,6 @@ class Program:
         self.secrets.add(parse_token(token).secret)
 
     def progress(self, machine: str, text: str) -> None:
-        """Show progress."""
         self._say(machine, self.secrets.text(text))
 
     def _learn_everything(self) -> None:

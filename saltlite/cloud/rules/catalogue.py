@@ -138,7 +138,6 @@ def name_in_tag(machine: str) -> str:
 
 # -- the configuration of the minion
 
-
 CLOUD_GRAIN = "salt-cloud"
 """The grain with the driver, provider and profile of a machine."""
 
@@ -186,7 +185,6 @@ def _with_port(master: Any, port: int) -> Any:
 
 
 # -- providers and profiles
-
 
 ONLY_EXTENDABLE = "-only-extendable-"
 
@@ -386,7 +384,6 @@ def explanation(profile: Profile, levels: list[Level]) -> list[Explained]:
 
 # -- maps
 
-
 INCLUDE = "include"
 MACHINES_MAX = 10_000
 """Machines of one map, includes counted."""
@@ -502,7 +499,6 @@ def _machine(name: str, profile: str, said: object, place: str) -> MapMachine:
 
 
 # -- settings that callers may not use
-
 
 _ENDS = ("file", "files", "filename", "filenames", "path", "paths", "dir", "dirs", "folder", "folders", "file_map")
 """Endings of settings whose value is a path on this host."""

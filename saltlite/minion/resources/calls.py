@@ -245,7 +245,6 @@ class DelayedCalls:
 
 # -- One call
 
-
 GRAINS_BYTES_MAX = 64 * 1024
 """Bytes of the grains of one resource."""
 
@@ -379,7 +378,6 @@ def _ready(loaded: ResourceType) -> Outcome | None:
 
 
 # -- Resources without a daemon
-
 
 LOOK_S = 0.05
 """Seconds after which a call that has ended is noticed at the latest."""

@@ -229,7 +229,6 @@ def good_ids(kind: str, found: Iterable[Any]) -> list[str]:
 
 # -- Declared types: by pillar and configuration
 
-
 KEYS_SHOWN = 10
 """Keys of a type's pillar that a message names …"""
 KEY_SHOWN = 40

@@ -362,7 +362,7 @@ class _Life:
         self._saying = threading.Lock()
         self._posted: deque[Callable[[], None]] = deque()
         self._wake_out, self._wake_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._heard = bytearray()
+        self._received = bytearray()
         self._returns = replace(start.context.returns, kept_max=0)
         self._work: dict[PartId, Work] = {}
         self._early: list[IpcMessage] | None = []
@@ -486,8 +486,8 @@ class _Life:
             chunk = b""
         if chunk == b"":
             self._stopping = True
-        self._heard += chunk or b""
-        while (data := take_frame(self._heard)) is not None:
+        self._received += chunk or b""
+        while (data := take_frame(self._received)) is not None:
             self._take(unpack(data))
 
     def _take(self, message: IpcMessage) -> None:

@@ -284,7 +284,7 @@ class TypeSupervisor:
         channel = Channel(
             self._reactor,
             process.socket,
-            lambda batch: self._heard(running, batch),
+            lambda batch: self._on_messages(running, batch),
             closed,
             message_max=MESSAGE_MAX,
             send_buffer_max=MESSAGE_MAX,
@@ -382,7 +382,7 @@ class TypeSupervisor:
 
     # -- what a process says
 
-    def _heard(self, running: _Running, batch: Sequence[bytes]) -> None:
+    def _on_messages(self, running: _Running, batch: Sequence[bytes]) -> None:
         running.silent = 0
         for data in batch:
             message = unpack(data)

@@ -26,7 +26,6 @@ from saltlite.resources.registry.registry import Conflict
 
 # -- Missing resources
 
-
 LOOKS = 3
 """Looks in a row that have to miss the same resources before these are removed."""
 

@@ -1,22 +1,19 @@
-"""Resources that are made up: they need no device, and are as slow and as faulty as one wants.
+"""Simulated resources without a device, with configurable delays and failures, for trying out targets and load tests.
 
-Made for trying out targets, and for load tests. The pillar of the minion says which there are:
+The pillar of the minion declares them:
 
     resources:
       dummy:
         resource_ids: [web-1, web-2]  # ids by name
-        count: 1000                   # and so many more, `dummy-1` ... `dummy-1000`
-        prefix: dummy-                # what their ids begin with
+        count: 1000                   # and this many numbered ones, `dummy-1` ... `dummy-1000`
+        prefix: dummy-                # the prefix of numbered ids
         latency: 0.05                 # seconds that every function takes
-        latency_jitter: 0.01          # and up to so many more
+        latency_jitter: 0.01          # seconds added at most
         failure_rate: 0.1             # the share of calls that fail, 0 to 1
         hang: [web-2]                 # resources that never answer
 
-Which calls fail, and how long one takes, follows from the id and from how many calls that resource has had in this
-process: the same calls in the same order fare the same.
-
-What belongs here: the connection module of the type; `modules` has its slots. What does not: anything that reaches a
-real device.
+The id of a resource and the number of its calls in this process determine which calls fail and how long they take, so
+runs can be repeated. This is the connection module of the type; `modules` has its execution modules.
 """
 
 from __future__ import annotations
@@ -40,7 +37,6 @@ if TYPE_CHECKING:
 
 # -- the pillar of the type
 
-
 COUNT_MAX = 1_000_000
 """Counted resources of one minion."""
 
@@ -52,7 +48,7 @@ _KNOWN = ("resource_ids", "count", "prefix", "latency", "latency_jitter", "failu
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Which resources there are, and how they behave. Times are seconds, the rate is 0 to 1."""
+    """The declared resources and their behaviour. Times are in seconds, the rate is 0 to 1."""
 
     named: tuple[str, ...]
     count: int
@@ -64,11 +60,11 @@ class Settings:
 
     @property
     def troubles(self) -> bool:
-        """Whether a call does more than answer."""
+        """Whether calls may be slow or fail."""
         return bool(self.latency_s or self.jitter_s or self.failure_rate or self.hang)
 
     def ids(self) -> Iterator[str]:
-        """Every id once: those with names, and those that are counted."""
+        """Every id once, first those of `resource_ids`, then the numbered ones."""
         seen = dict.fromkeys(self.named)
         yield from seen
         for number in range(1, self.count + 1):
@@ -77,7 +73,7 @@ class Settings:
 
 
 def _settings_of(pillar: object) -> Settings:
-    """The value of the pillar's `dummy`. Raises CommandExecutionError that names what cannot be used."""
+    """The settings in the pillar's `dummy`. Raises CommandExecutionError that names an invalid one."""
     given: Mapping[str, Any] = pillar if isinstance(pillar, Mapping) else {}
     for name in given:
         if name not in _KNOWN:
@@ -116,7 +112,7 @@ def __virtual__() -> bool:  # noqa: N807 - the name that the loader asks for
 
 
 def init(opts: dict[str, Any]) -> None:
-    """Make the folder of the states, and read the pillar. Raises CommandExecutionError for a pillar that is none."""
+    """Make the folder of the states, and read the pillar. Raises CommandExecutionError for an invalid pillar."""
     folder = os.path.join(opts["cachedir"], "dummy-resources")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     __context__["dummy.calls"] = {}
@@ -130,39 +126,35 @@ def initialized() -> bool:
 
 
 def discover(opts: dict[str, Any]) -> list[str]:  # noqa: ARG001 - the contract of connection modules
-    """The ids that the pillar names, and those that are counted."""
+    """The ids of all declared resources."""
     return list(_settings().ids())
 
 
 def grains() -> dict[str, Any]:
-    """Three grains that all have, and the id."""
-    return {
-        "dummy_grain_1": "one",
-        "dummy_grain_2": "two",
-        "dummy_grain_3": "three",
-        "resource_id": __resource__["id"],
-    }
+    """Three constant grains, and the id."""
+    constant = {"dummy_grain_1": "one", "dummy_grain_2": "two", "dummy_grain_3": "three"}
+    return {**constant, "resource_id": __resource__["id"]}
 
 
 def grains_refresh() -> dict[str, Any]:
-    """The same: nothing is kept."""
+    """The same as `grains`: nothing is cached."""
     return grains()
 
 
 def ping() -> bool:
-    """True, after what the pillar has a call take. Raises CommandExecutionError when it has this call fail."""
+    """True after the configured delay. Raises CommandExecutionError if this call is to fail."""
     reach()
     return True
 
 
 def shutdown(opts: dict[str, Any]) -> None:  # noqa: ARG001 - the contract of connection modules
-    """Forget everything; states stay on disk."""
+    """Drop all data in memory; states stay on disk."""
     for name in ("dummy.folder", "dummy.calls", "dummy.settings"):
         __context__.pop(name, None)
 
 
 def reach() -> None:
-    """What a connection would cost: wait, fail or hang, as the pillar says."""
+    """Simulate a connection: wait, fail or hang, as the pillar says."""
     settings = _settings()
     if not settings.troubles:
         return
@@ -179,17 +171,17 @@ def reach() -> None:
 
 
 def service_start(name: str) -> str:
-    """Have a service run: `running`."""
+    """Start a service: `running`."""
     return _set_service(name, "running")
 
 
 def service_stop(name: str) -> str:
-    """Have a service not run: `stopped`."""
+    """Stop a service: `stopped`."""
     return _set_service(name, "stopped")
 
 
 def service_restart(name: str) -> bool:
-    """True; a service that did not run does now. Raises CommandExecutionError for an unknown one."""
+    """Start an existing service: True. Raises CommandExecutionError for an unknown one."""
     _set_service(name, "running", known=True)
     return True
 
@@ -201,7 +193,7 @@ def service_list() -> list[str]:
 
 
 def service_status(name: str) -> dict[str, str]:
-    """`{"comment": "running"}` or `stopped`; what is not known is stopped."""
+    """`{"comment": "running"}` or `stopped`; an unknown service is stopped."""
     with _state() as state:
         return {"comment": state["services"].get(name, "stopped")}
 
@@ -213,14 +205,14 @@ def package_list() -> dict[str, str]:
 
 
 def package_install(name: str, version: str = "1.0") -> dict[str, str]:
-    """Install a package, or another version of it."""
+    """Install a package, or another version of an installed one."""
     with _state() as state:
         state["packages"][name] = version
     return {name: version}
 
 
 def package_remove(name: str) -> dict[str, str]:
-    """Remove a package; what remains."""
+    """Remove a package; returns the remaining ones."""
     with _state() as state:
         state["packages"].pop(name, None)
         return dict(state["packages"])
@@ -234,14 +226,14 @@ def package_status(name: str) -> dict[str, str] | None:
 
 
 def upgrade() -> dict[str, str]:
-    """Add 1.0 to every version that is a number; all packages."""
+    """Add 1.0 to every numeric version; returns all packages."""
     with _state() as state:
         state["packages"] = {name: _next_version(version) for name, version in state["packages"].items()}
         return dict(state["packages"])
 
 
 def uptodate() -> dict[str, str]:
-    """All packages: whatever is installed is the newest."""
+    """All packages: every installed version is the newest."""
     return package_list()
 
 
@@ -251,7 +243,7 @@ def test_from_state() -> str:
 
 
 def _settings() -> Settings:
-    """What the pillar says now; it is read again when it has been replaced."""
+    """The current settings; they are read again after the pillar was replaced."""
     key = __opts__.get("resource_pillar_key") or "resources"
     types = __pillar__.get(key)
     pillar = types.get("dummy") if isinstance(types, Mapping) else None
@@ -283,7 +275,7 @@ def _set_service(name: str, state_of_it: str, *, known: bool = False) -> str:
 
 
 def _path() -> str:
-    """The file of this resource. Ids may be longer, encoded, than file names may be."""
+    """The file of this resource. An encoded id may be longer than a file name, and is then hashed."""
     own_id = __resource__["id"]
     name = quote(own_id, safe="")
     if len(name) > _FILE_NAME_MAX:
@@ -293,7 +285,7 @@ def _path() -> str:
 
 @contextmanager
 def _state() -> Iterator[dict[str, dict[str, str]]]:
-    """The state of this resource, after the cost of reaching it; what changed in the block is kept."""
+    """The state of this resource, after a simulated connection; changes in the block are saved."""
     reach()
     path = _path()
     try:
@@ -312,7 +304,7 @@ def _state() -> Iterator[dict[str, dict[str, str]]]:
 
 
 def _write(path: str, text: str) -> None:
-    """All or nothing: another process may read at the same time."""
+    """Write atomically: another process may read at the same time."""
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=os.path.dirname(path), delete=False) as stream:
         stream.write(text)
     os.replace(stream.name, path)

@@ -28,7 +28,6 @@ from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInv
 
 # -- the settings of one host, checked: only these values reach the command line of ssh
 
-
 TIMEOUT_S = 30.0
 PACKAGES_TIMEOUT_S = 600.0
 """How long a command about packages may take, when the caller does not say."""
@@ -243,7 +242,6 @@ def sentence_of(host: Host, log: str) -> str:
 
 
 # -- one run of ssh: bounded output and a time limit
-
 
 OUTPUT_BYTES_MAX = 8 * 1024 * 1024
 """Bytes kept of each output stream; the rest is read and dropped, so that the other side never blocks."""
