@@ -164,6 +164,8 @@ class Loader(Mapping[str, Callable[..., Any]]):
     ) -> None:
         self.index = index
         self.context = Context()
+        self.needs_own_process = False
+        """Whether a function was looked up after which no other job may follow (`__own_process__`)."""
         self.opts = Injected(opts)
         self._grains = Injected(grains)
         self._pillar = Injected(pillar)
@@ -198,7 +200,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
         self._registry.provide(dunder, value)
 
     def load_ahead(self, module: str) -> None:
-        """Load a shipped module before its first use; does nothing for others."""
+        """Load a shipped module before its first use; others are compiled."""
         self._registry.load_ahead(module)
 
     def refresh(self, grains: Mapping[str, Any], pillar: Mapping[str, Any]) -> None:
@@ -215,6 +217,8 @@ class Loader(Mapping[str, Callable[..., Any]]):
             raise self._unavailable(str(name))
         if provider is not None and provider.deprecation:
             note(provider.deprecation)
+        if provider is not None and provider.own_process and str(name).partition(".")[2] in provider.own_process:
+            self.needs_own_process = True
         return function
 
     def __contains__(self, name: object) -> bool:

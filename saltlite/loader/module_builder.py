@@ -203,6 +203,12 @@ def _interface(last: str, interfaces: Interfaces) -> ModuleType | None:
     return interfaces(last) or (interfaces(last.removesuffix("_module")) if last.endswith("_module") else None)
 
 
+_compiled_ahead: dict[str, tuple[bytes, CodeType]] = {}
+"""Path -> text and code, for processes that are forked from this one. The text decides whether the code is used: a file
+may change more often than its modification time."""
+_builtins_ahead: dict[str, tuple[Interfaces, dict[str, Any]]] = {}
+"""Name -> builtins of the one module of that name that is built next, and what they were made with."""
+
 PREFIX = "saltlite.loaded."
 """Prefix of the names of all modules that a loader builds."""
 
@@ -377,7 +383,9 @@ def _run(part: SourceFile, module: ModuleType) -> None:
 
 
 def _compile_file(path: str) -> CodeType:
-    return _compile(_read(path), path)
+    text = _read(path)
+    known = _compiled_ahead.get(path)
+    return known[1] if known is not None and known[0] == text else _compile(text, path)
 
 
 def _compile(text: bytes, path: str) -> CodeType:
@@ -398,18 +406,25 @@ _SALT_LEVELS = {"garbage": 1, "trace": 5, "profile": 15}
 """Logger methods that modules expect, with their levels. Contract: Salt's logging."""
 
 
+def _name_of(file: ModuleFile, kind: str) -> str:
+    """The name of a module in `sys.modules`."""
+    return f"{PREFIX}{file.layer}.{kind.replace('/', '.')}.{file.stem}"
+
+
 def build_module(file: ModuleFile, kind: str, names: Mapping[str, Any], interfaces: Interfaces) -> ModuleType:
     """A fresh module object with the dunder `names` set, in which the body of `file` has run.
 
     `interfaces` finds the plug-in files that it may import from `saltlite.interfaces`. Raises whatever the body raises
     (SystemExit included), SyntaxError, ImportError, and OSError when the file is gone.
     """
-    name = f"{PREFIX}{file.layer}.{kind.replace('/', '.')}.{file.stem}"
+    name = _name_of(file, kind)
     given = dict(names)
     if file.layer != SHIPPED:
         # Shipped files need no such names, and copying the builtins would unshare the memory of each object.
         own_name = file.stem if file.form is Form.ZIP else ""
-        given["__builtins__"] = plugin_builtins(own_name, name, interfaces)
+        ahead = _builtins_ahead.pop(name, None)
+        is_current = ahead is not None and ahead[0] == interfaces
+        given["__builtins__"] = ahead[1] if ahead and is_current else plugin_builtins(own_name, name, interfaces)
 
     def fill(space: dict[str, Any]) -> None:
         space.update(given)
@@ -435,6 +450,17 @@ def _source_of(file: ModuleFile) -> ModuleSource:
     if file.form is Form.ZIP:
         return ArchiveSource(os.path.join(file.path, file.stem), read_all(file.path, file.stem))
     return FileSource(file.path, partial(_cached_code, file.path) if _is_installed(file) else None)
+
+
+def compile_ahead(file: ModuleFile, kind: str, interfaces: Interfaces) -> None:
+    """Compile a module of one file that is not installed, and copy its builtins, so that processes forked from this
+    one need not. Whatever is wrong with it is reported when it is loaded."""
+    if file.form is Form.SOURCE and not _is_installed(file):
+        with contextlib.suppress(OSError, SyntaxError, ValueError):
+            text = _read(file.path)
+            _compiled_ahead[file.path] = text, _compile(text, file.path)
+        name = _name_of(file, kind)
+        _builtins_ahead[name] = interfaces, plugin_builtins("", name, interfaces)
 
 
 def _is_installed(file: ModuleFile) -> bool:

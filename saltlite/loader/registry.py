@@ -26,6 +26,9 @@ Functions: what a module offers
     its own functions and lambdas without a leading underscore, or exactly the callables listed in `__load__` (else
     `__all__`); never classes. `__func_alias__ = {"list_": "list"}` renames a function. An unmet `@depends(…)`
     removes it, or replaces it by its fallback.
+
+Processes: a module may list functions in `__own_process__` (True for all). The process of a job that looks one of them
+    up, itself or through another module, runs no other job.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ from saltlite.decorators import requirements_of
 from saltlite.interfaces import Interface, interface_in, virtual_name
 from saltlite.loader.failure import DeadlineError, Failure, FailureKind, failure_of, load_deadline
 from saltlite.loader.index import Index, ModuleFile
-from saltlite.loader.module_builder import Interfaces, SubmoduleLoader, build_module
+from saltlite.loader.module_builder import Interfaces, SubmoduleLoader, build_module, compile_ahead
 from saltlite.loader.search_path import GRAINS, MODULES, SHIPPED, Form, salt_is_installed
 
 Function = Callable[..., Any]
@@ -216,6 +219,8 @@ class LoadedModule:
     """The module's own interface."""
     deprecation: str
     """The sentence of `__deprecated__` for every caller, or ""."""
+    own_process: frozenset[str]
+    """The functions that `__own_process__` names: no other job may follow them in their process."""
 
 
 class ModuleRegistry:
@@ -282,9 +287,14 @@ class ModuleRegistry:
                 loader.provide(dunder, value)
 
     def load_ahead(self, name: str) -> None:
-        """Load the first candidate of the virtual name if it ships and its names do not depend on this machine."""
+        """Load the first candidate of the virtual name if it ships and its names do not depend on this machine.
+
+        One that does not ship is only compiled: none of its code runs ahead of a job.
+        """
         for file in self._candidates(name):
-            if file.layer == SHIPPED and not (file.checked or file.undetermined):
+            if file.layer != SHIPPED:
+                compile_ahead(file, self.index.kind, self._interfaces)
+            elif not (file.checked or file.undetermined):
                 self._load_for(file, name)
             return
 
@@ -427,6 +437,7 @@ class ModuleRegistry:
             replaces=getattr(module, "__replace__", False) is True,
             interface=_own_interface(module, file, names),
             deprecation=_deprecation(module, names[0]),
+            own_process=_own_process(module, functions.shown_names),
         )
 
 
@@ -458,6 +469,16 @@ def _deprecation(module: ModuleType, name: str) -> str:
     version, package, url = [*map(str, declared[:3]), "", ""][:3]
     sentence = f"The module {name!r} is deprecated and will be removed in version {version}"
     return sentence + (f"; use the package {package!r} instead" if package else "") + (f": {url}" if url else ".")
+
+
+def _own_process(module: ModuleType, real_names: Mapping[str, str]) -> frozenset[str]:
+    """`__own_process__` by shown name; authors list either name, and True means all functions."""
+    declared = getattr(module, "__own_process__", ())
+    if declared is True:
+        return frozenset(real_names.values())
+    if not isinstance(declared, tuple | list | set | frozenset):
+        return frozenset()
+    return frozenset(real_names.get(str(name), str(name)) for name in declared)
 
 
 def _outputters(module: ModuleType, real_names: Mapping[str, str]) -> dict[str, str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import Fleet, alive, wait_until
+from tests.support.fleet import Fleet, alive, title, wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -92,3 +94,71 @@ def test_a_minion_that_dies_while_a_process_runs_its_second_job_loses_nothing(fl
     wait_until(lambda: not alive(pid), "the process has ended with its job")
     assert (tmp_path / "marks").read_text() == "once\n"
     assert pid_of_job(fleet) != pid
+
+
+# -- The fork server, which forks the processes of jobs that share none while such jobs come
+
+OWN = """
+import os, time
+def parent():
+    return os.getppid()
+def rest(seconds, path):
+    with open(path, "a") as file:
+        file.write("once\\n")
+    time.sleep(seconds)
+    return "rested"
+"""
+
+
+def with_fork_server(fleet: Fleet, folder: Path) -> int:
+    """Start a fleet whose minion has a custom module and a fork server; the pid of that."""
+    (folder / "own/modules").mkdir(parents=True)
+    (folder / "own/modules/own.py").write_text(OWN)
+    fleet.start_master()
+    fleet.join("m", module_dirs=[str(folder / "own")])
+    with fleet.client() as client:
+        wait_until(lambda: client.cmd("m", "own.parent")["m"] != fleet.daemons["m"].pid, "there is a fork server")
+        return int(client.cmd("m", "own.parent")["m"])
+
+
+def test_custom_modules_get_their_processes_from_the_fork_server(fleet: Fleet, tmp_path: Path) -> None:
+    server = with_fork_server(fleet, tmp_path)
+    assert title(server) == "job fork server"
+    with fleet.client() as client:
+        assert [client.cmd("m", "own.parent")["m"] for _ in range(3)] == [server] * 3
+    assert fleet.daemons["m"].stop() == 0
+    wait_until(lambda: not alive(server), "it has ended with the minion")
+
+
+def test_a_changed_module_is_used_at_once(fleet: Fleet, tmp_path: Path) -> None:
+    server = with_fork_server(fleet, tmp_path)
+    (tmp_path / "own/modules/own.py").write_text(OWN.replace("return os.getppid()", "return 'changed'"))
+    with fleet.client() as client:
+        assert client.cmd("m", "own.parent")["m"] == "changed"
+    wait_until(lambda: not alive(server), "it had loaded the index of before")
+
+
+def test_a_minion_whose_fork_server_dies_goes_on(fleet: Fleet, tmp_path: Path) -> None:
+    server = with_fork_server(fleet, tmp_path)
+    os.kill(server, signal.SIGKILL)
+    with fleet.client() as client:
+        assert all(client.cmd("m", "own.parent")["m"] != server for _ in range(12))
+
+
+def test_a_job_of_the_fork_server_is_killed_and_the_reason_is_known(fleet: Fleet, tmp_path: Path) -> None:
+    with_fork_server(fleet, tmp_path)
+    jid = fleet.publish("m", "own.rest", "60", str(tmp_path / "marks"))
+    wait_until(lambda: jid in fleet.running_jobs("m"), "the job is noted")
+    os.kill(fleet.running_jobs("m")[jid], signal.SIGKILL)
+    assert fleet.wait_state(jid, "m", "returned", "interrupted") == "interrupted"
+    assert "killed by SIGKILL" in fleet.cli("job", "show", jid).out
+
+
+def test_a_job_of_the_fork_server_outlives_the_minion_and_is_adopted(fleet: Fleet, tmp_path: Path) -> None:
+    with_fork_server(fleet, tmp_path)
+    jid = fleet.publish("m", "own.rest", "4", str(tmp_path / "marks"))
+    wait_until(lambda: jid in fleet.running_jobs("m"), "the job is noted")
+    fleet.daemons["m"].kill_whole()
+    fleet.restart_minion("m")
+    assert fleet.wait_state(jid, "m", "returned", "interrupted") == "returned"
+    assert (tmp_path / "marks").read_text() == "once\n"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,16 +15,17 @@ from saltlite.loader.encode import decode_return
 from saltlite.loader.index import build_index
 from saltlite.loader.search_path import search_layers
 from saltlite.minion.jobs.job_process import (
+    AGAIN,
     DONE,
     HELD_RESULT_MAX,
     WRITTEN,
     JobContext,
     JobProcess,
     JobSpec,
-    PreforkPool,
     fork_waiting,
     read_report,
 )
+from saltlite.minion.jobs.process_pool import ForkServer, PreforkPool, start_fork_server
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.model.job import TargetState
@@ -178,48 +181,177 @@ def test_a_job_has_no_descriptor_of_the_minion_but_log_and_socket(surroundings: 
     assert others == [str(log_file), surroundings.spool_dir, "socket"]
 
 
+class Spares:
+    """A pool over the processes of these surroundings."""
+
+    def __init__(self, surroundings: JobContext) -> None:
+        self.reactor = Reactor()
+        self.servers: list[ForkServer] = []
+        self.pool = PreforkPool(self.reactor, surroundings, lambda _process: None, self.servers.append)
+
+    def take(self, *, reusable: bool = False) -> JobProcess:
+        """The process of a job of `test`, after which another one waits."""
+        process = self.pool.take(reusable=reusable)
+        self.pool.began(process, "test")
+        self.reactor.call_later(0.05, self.reactor.stop)
+        self.reactor.run()
+        return process
+
+
 @pytest.fixture
-def spares(surroundings: JobContext) -> Iterator[PreforkPool]:
-    reactor = Reactor()
-    made = PreforkPool(reactor, lambda: fork_waiting(surroundings), surroundings.loader)
+def spares(surroundings: JobContext) -> Iterator[Spares]:
+    made = Spares(surroundings)
     yield made
-    made.let_go(keep=0)
-    reactor.close()
+    made.pool.let_go(keep=0)
+    made.reactor.close()
 
 
-def test_a_spare_with_a_module_that_was_loaded_ahead_runs_its_job(
-    surroundings: JobContext, spares: PreforkPool
-) -> None:
-    spares.top_up()
-    spares.began("test")
-    assert returned(surroundings, spares.take(reusable=False), "test.echo", "text") == "text"
+def test_a_spare_with_a_module_that_was_loaded_ahead_runs_its_job(surroundings: JobContext, spares: Spares) -> None:
+    spares.take().close()
+    assert returned(surroundings, spares.pool.take(reusable=False), "test.echo", "text") == "text"
 
 
 def test_a_spare_from_before_modules_changed_gets_no_job(
-    surroundings: JobContext, spares: PreforkPool, tmp_path: Path
+    surroundings: JobContext, spares: Spares, tmp_path: Path
 ) -> None:
-    spares.top_up()
+    spares.take().close()
     (tmp_path / "modules/new.py").write_text("def f():\n    return 'new'\n")
     changed = build_index(search_layers(surroundings.opts))
     surroundings.index = lambda: changed
-    assert returned(surroundings, spares.take(reusable=False), "new.f") == "new"
+    assert returned(surroundings, spares.pool.take(reusable=False), "new.f") == "new"
 
 
 def test_a_job_whose_process_cannot_read_its_state_runs_and_is_the_last_one(
-    surroundings: JobContext, spares: PreforkPool, monkeypatch: pytest.MonkeyPatch
+    surroundings: JobContext, spares: Spares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreadable(*_args: object) -> None:
         raise PermissionError
 
     monkeypatch.setattr("saltlite.minion.jobs.job_process.ProcessState", unreadable)
     # Its end is waited for.
-    assert returned(surroundings, spares.take(reusable=True), "test.echo", "text") == "text"
+    assert returned(surroundings, spares.pool.take(reusable=True), "test.echo", "text") == "text"
 
 
 def returned(surroundings: JobContext, process: JobProcess, fun: str, *args: object) -> object:
     """What that function returned in that process."""
     process.go(JobSpec(JID, [(fun, args, {})], "root"))
     assert heard(process) == WRITTEN
-    os.waitpid(process.pid, 0)
+    if process.exit_status() is None:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(process.pid, 0)
     process.close()
     return decode_return(DiskSpool(PosixFolder(surroundings.spool_dir)).read(JID).body)
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_a_process_that_looked_up_a_function_with_its_own_process_runs_no_other_job(
+    surroundings: JobContext, *, declared: bool
+) -> None:
+    surroundings.loader().needs_own_process = declared
+    process = fork_waiting(surroundings)
+    process.reusable = True
+    process.go(JobSpec(JID, [("test.ping", [], {})], "root"))
+    assert heard(process) == WRITTEN
+    assert heard(process) == (b"" if declared else AGAIN)
+    process.close()
+    os.waitpid(process.pid, 0)
+
+
+# -- The fork server
+
+TELL = """
+import os, signal
+with open(os.path.join(os.path.dirname(__file__), "bodies"), "a") as file:
+    file.write(f"{os.getpid()}\\n")
+def state():
+    return {
+        "pid": os.getpid(), "leads": os.getsid(0) == os.getpid() == os.getpgid(0), "parent": os.getppid(),
+        "default": signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL,
+        "title": open("/proc/self/comm").read().strip(),
+        "descriptors": sorted(os.readlink(f"/proc/self/fd/{n}").split(":")[0] for n in os.listdir("/proc/self/fd")
+                              if int(n) > 2 and os.path.exists(f"/proc/self/fd/{n}")),
+    }
+"""
+
+
+@pytest.fixture
+def fork_server(surroundings: JobContext, tmp_path: Path) -> Iterator[ForkServer]:
+    (tmp_path / "modules/tell.py").write_text(TELL)
+    index = build_index(search_layers(surroundings.opts))
+    surroundings.index = lambda: index
+    surroundings.loader()
+    server = start_fork_server(surroundings)
+    assert server.hear()
+    yield server
+    server.close()
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(server.pid, 0)
+
+
+def test_a_process_of_the_fork_server_is_as_one_that_the_minion_forks(
+    surroundings: JobContext, fork_server: ForkServer, log_file: Path
+) -> None:
+    fork_server.load_ahead("tell")
+    (process,) = fork_server.fork(1)
+    state = returned(surroundings, process, "tell.state")
+    assert isinstance(state, dict)
+    assert (state.pop("pid"), state.pop("parent")) == (process.pid, fork_server.pid)
+    assert state == {
+        "leads": True,
+        "default": True,
+        "title": "saltlite-job",
+        "descriptors": [surroundings.spool_dir, "socket"],
+    }
+
+
+def test_the_fork_server_runs_no_code_of_a_custom_module(
+    surroundings: JobContext, fork_server: ForkServer, tmp_path: Path
+) -> None:
+    fork_server.load_ahead("tell")
+    for process in fork_server.fork(3):
+        returned(surroundings, process, "tell.state")
+        (DiskSpool(PosixFolder(surroundings.spool_dir))).remove(JID)
+    bodies = (tmp_path / "modules/bodies").read_text().split()
+    assert len(set(bodies)) == 3
+    assert str(fork_server.pid) not in bodies
+
+
+def test_a_module_that_changes_after_it_was_compiled_ahead_runs_as_it_is_now(
+    surroundings: JobContext, fork_server: ForkServer, tmp_path: Path
+) -> None:
+    fork_server.load_ahead("tell")
+    fork_server.fork(1)[0].close()  # its answer comes after the compilation
+    (tmp_path / "modules/tell.py").write_text("def state():\n    return 'changed'\n")
+    assert returned(surroundings, fork_server.fork(1)[0], "tell.state") == "changed"
+
+
+def test_the_fork_server_tells_how_a_process_was_killed(fork_server: ForkServer) -> None:
+    killed, other = fork_server.fork(2)
+    exits = os.pidfd_open(killed.pid)
+    os.kill(killed.pid, signal.SIGKILL)
+    assert select.select([exits], [], [], 20)[0]
+    os.close(exits)
+    assert killed.exit_status() == -signal.SIGKILL
+    assert killed.exit_status() is None
+    assert other.exit_status() is None
+    killed.close()
+    other.close()
+
+
+def test_processes_of_a_fork_server_that_ended_run_their_jobs(
+    surroundings: JobContext, fork_server: ForkServer
+) -> None:
+    (process,) = fork_server.fork(1)
+    fork_server.close()
+    os.waitpid(fork_server.pid, 0)
+    assert returned(surroundings, process, "test.echo", "text") == "text"
+
+
+def test_a_fork_server_that_was_stopped_is_not_waited_for(
+    fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork_server.socket.settimeout(0.2)
+    os.kill(fork_server.pid, signal.SIGSTOP)
+    with pytest.raises(TimeoutError):
+        fork_server.fork(1)
+    os.kill(fork_server.pid, signal.SIGKILL)

@@ -12,7 +12,7 @@ from unittest.mock import patch
 from saltlite.loader import module_builder
 from saltlite.master.store.ports import TokenRecord
 from saltlite.minion.jobs import job_process as jobprocess
-from saltlite.minion.jobs import job_server
+from saltlite.minion.jobs import job_server, process_pool
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
 from saltlite.platform import process, stream
@@ -161,6 +161,7 @@ def stage(universe: Universe) -> Iterator[None]:
         (stream.Channel, SimChannel),
         (stream.Acceptor, SimAcceptor),
         (jobprocess.fork_waiting, stand_ins.fork_waiting),
+        (process_pool.start_fork_server, stand_ins.start_fork_server),
         (process.Child, stand_ins.SimChild),
         (process.start_ticks, processes.start_ticks),
         (process.ProcessTree, processes.tree),

@@ -8,9 +8,10 @@ those at the end of this file (`stage` puts them there).
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
@@ -508,6 +509,11 @@ def fork_waiting(surroundings: JobContext) -> JobRow:
     row = JobRow(minion, minion.reactor, surroundings.last_loader())
     minion.reactor.process.on_death.append(row.server_died)
     return row
+
+
+def start_fork_server(_context: JobContext) -> NoReturn:
+    """`saltlite.minion.jobs.process_pool.start_fork_server`: the machine has no room for one, and the minion forks."""
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
 class SimChild:

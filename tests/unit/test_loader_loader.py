@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from saltlite.loader.failure import FunctionUnavailable
-from saltlite.loader.index import build_index
+from saltlite.loader.index import Index, ModuleFile, build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.search_path import SHIPPED, Layer
+from saltlite.loader.module_builder import read_shipped
+from saltlite.loader.search_path import SHIPPED, Form, Layer
 
 Files = dict[str, str]
 
@@ -447,3 +448,54 @@ def test_nothing_of_a_module_that_does_not_load_is_suggested(make: Any) -> None:
     with pytest.raises(FunctionUnavailable) as caught:
         loader["m.aa"]
     assert caught.value.suggestions == ()
+
+
+def test_reading_ahead_of_a_shipped_file_that_is_gone_fails_nothing(tmp_path: Path) -> None:
+    gone = ModuleFile(str(tmp_path / "gone.py"), "gone", SHIPPED, 0, Form.SOURCE, 0, 0, claims=("gone",))
+    read_shipped(Index([], [gone]), "gone")
+
+
+@pytest.mark.parametrize(
+    ("declared", "functions"),
+    [
+        ("('set',)", {"set"}),
+        ("['set_']", {"set"}),
+        ("True", {"get", "set"}),
+        ("()", set()),
+        ("'set'", set()),
+        ("False", set()),
+    ],
+)
+def test_a_module_lists_functions_after_which_no_other_job_may_follow(
+    make: Any, declared: str, functions: set[str]
+) -> None:
+    text = f"""
+        __func_alias__ = {{"set_": "set"}}
+        __own_process__ = {declared}
+        def get():
+            return 1
+        def set_():
+            return 2
+    """
+    found = set()
+    for function in ("get", "set"):
+        loader = make({"zone": text})
+        _ = f"zone.{function}" in loader
+        assert not loader.needs_own_process
+        _ = loader[f"zone.{function}"]
+        if loader.needs_own_process:
+            found.add(function)
+    assert found == functions
+
+
+def test_a_function_that_calls_one_with_its_own_process_has_one_too(make: Any) -> None:
+    loader = make(
+        {
+            "zone": "__own_process__ = ('set',)\ndef set():\n    return 1\n",
+            "other": "def call():\n    return __salt__['zone.set']()\n",
+        }
+    )
+    function = loader["other.call"]
+    assert not loader.needs_own_process
+    assert function() == 1
+    assert loader.needs_own_process

@@ -18,16 +18,17 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.errors import JournalError, UnwrittenError
 from saltlite.files.client import FileClient
-from saltlite.loader.call import blackout, call_each
+from saltlite.loader.call import Outcome, blackout, call_each
 from saltlite.loader.executors import Chain, Executors, executors_index
 from saltlite.loader.index import Index
 from saltlite.loader.loader import Loader
+from saltlite.loader.search_path import SHIPPED
 from saltlite.minion.jobs.process_state import ProcessState
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.rpc_client import ASK, RpcClient, RpcEventSender
@@ -39,7 +40,6 @@ from saltlite.model.job import TargetState
 from saltlite.platform import logs
 from saltlite.platform.files import PosixFolder
 from saltlite.platform.process import adopt_orphans, close_all_but, set_title, start_ticks
-from saltlite.platform.reactor import Reactor
 from saltlite.wire.framing import IpcMessage, framed, read_frame, take_frame
 from saltlite.wire.job_body import JobBody
 from saltlite.wire.limits import CHUNK
@@ -51,6 +51,7 @@ HELD_RESULT_MAX = CHUNK
 """Bytes of a result that can be passed on without a disk: it travels in one message."""
 
 TITLE = "saltlite-job"
+REHEARSAL = "test.ping"
 DONE = b"."
 """The report that the result is on disk."""
 WRITTEN = b","
@@ -146,11 +147,13 @@ class JobProcess:
         """Called with each request."""
         self.reusable = False
         """Whether another job may follow the one that it runs. The process itself decides in the end."""
+        self.exit_status: Callable[[], int | None] = lambda: None
+        """How it ended, if another process than the job server is its parent; as of `Child`."""
         self._heard = bytearray()
         self._ahead = ""
 
     def load_ahead(self, module: str) -> None:
-        """Make it load the module that its job will probably use, if that module ships with saltlite."""
+        """Make it load the module that its job will probably use; one that does not ship with saltlite is compiled."""
         if self._ahead != module:
             self._ahead = module
             self.put(self.framed(msgpack.packb(module)))
@@ -235,37 +238,23 @@ def fork_waiting(context: JobContext) -> JobProcess:
 
 def _become(context: JobContext, waiting: int) -> None:
     """The life of the process; it never returns."""
+
+    def live() -> None:
+        stand_alone(waiting)
+        set_title(TITLE)
+        JobRunner(context, waiting).serve()
+
+    end_after(live)
+
+
+def end_after(live: Callable[[], None]) -> NoReturn:
+    """Run the life of a forked process, and end it."""
     status = NO_RESULT
     try:
-        stand_alone(waiting)
-        spool, loader = DiskSpool(PosixFolder(context.spool_dir)), context.last_loader()
-        rpc = RpcClient(waiting)
-        events = RpcEventSender(rpc)
-        loader.provide("__file_client__", _file_client(context.opts, rpc))
-        loader.provide("__events__", events)
-        before: ProcessState | None = None
-        while (found := _next_job(waiting, loader)) is not None:
-            job, reusable = found
-            events.jid = job.jid
-            if reusable:
-                before = _state(loader, job, before)
-            with logs.log_context(jid=job.jid):
-                _write_all(waiting, _run(job, context, loader, spool))
-                logs.report_repeats()
-            loader.context.clear()
-            if before is None or not rpc.is_unused:
-                break
-            if difference := before.difference():
-                log.debug("this process runs no other job: %s changed", difference)
-                break
-            _write_all(waiting, AGAIN)
+        live()
         status = 0
     except JournalError as error:
         sys.stderr.write(f"the result of a job is lost: {error}\n")
-    except BrokenPipeError:
-        # The job server is gone, and does not sync the result, which the next one will find in the spool.
-        spool.sync([events.jid])
-        status = 0
     except BaseException:  # noqa: BLE001 - named supervision point: the last frame of a job's process
         traceback.print_exc()
     finally:
@@ -274,9 +263,7 @@ def _become(context: JobContext, waiting: int) -> None:
 
 def stand_alone(*keeping: int) -> None:
     """Detach from the daemon: a new session and group, no descriptors but these and those of the log."""
-    os.setsid()
-    # All descendants of a job can be found below it for as long as it runs.
-    adopt_orphans()
+    lead_session()
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(signum, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
@@ -290,7 +277,72 @@ def stand_alone(*keeping: int) -> None:
         os.environ.pop(name, None)
     # Output of modules belongs to the log, and must not mix with messages.
     os.dup2(2, 1)
-    set_title(TITLE)
+
+
+def lead_session() -> None:
+    """Begin a session and a group, for signals to the whole job."""
+    os.setsid()
+    # All descendants of a job can be found below it for as long as it runs.
+    adopt_orphans()
+
+
+class JobRunner:
+    """Runs the jobs of this process, which come through the socket `waiting`."""
+
+    def __init__(self, context: JobContext, waiting: int) -> None:
+        self.loader = context.last_loader()
+        self._context = context
+        self._waiting = waiting
+        self._spool = DiskSpool(PosixFolder(context.spool_dir))
+        self._rpc = RpcClient(waiting)
+        self._events = RpcEventSender(self._rpc)
+        self.loader.provide("__file_client__", _file_client(context.opts, self._rpc))
+        self.loader.provide("__events__", self._events)
+
+    def serve(self) -> None:
+        """Wait for a job, run it, and wait for the next one if the process is unchanged. Raises JournalError."""
+        try:
+            self._serve()
+        except BrokenPipeError:
+            # The job server is gone, and does not sync the result, which the next one will find in the spool.
+            self._spool.sync([self._events.jid])
+
+    def _serve(self) -> None:
+        before: ProcessState | None = None
+        while (found := _next_job(self._waiting, self.loader)) is not None:
+            job, reusable = found
+            self._events.jid = job.jid
+            if reusable:
+                before = _state(self.loader, job, before)
+            with logs.log_context(jid=job.jid):
+                _write_all(self._waiting, _run(job, self._context, self.loader, self._spool))
+                logs.report_repeats()
+            self.loader.context.clear()
+            if before is None or not self._rpc.is_unused or self.loader.needs_own_process:
+                break
+            if difference := before.difference():
+                log.debug("this process runs no other job: %s changed", difference)
+                break
+            _write_all(self._waiting, AGAIN)
+
+    def rehearse(self) -> None:
+        """Do all that a job of `test.ping` does but write its result, so that processes that are forked from this one
+        have it in memory. Nothing is done where `test.ping` is not the shipped one."""
+        if not is_shipped(self.loader.index, REHEARSAL):
+            return
+        job = JobSpec("0" * 20, [(REHEARSAL, [], {})], "")
+        message = msgpack.packb([job.jid, list(job.calls), job.user, [], {}, True])
+        msgpack.unpackb(message, strict_map_key=False)
+        with logs.log_context(jid=job.jid):
+            outcome = _outcome(job, self.loader, None)
+            encode(job.jid, _entry(job, outcome, self._context.returns, time.time(), 0))
+        self.loader.context.clear()
+
+
+def is_shipped(index: Index, fun: str) -> bool:
+    """Whether all files that may provide the module of that function ship with saltlite."""
+    files = list(index.all_claimants(fun.partition(".")[0]))
+    return bool(files) and all(file.layer == SHIPPED for file in files)
 
 
 def _state(loader: Loader, job: JobSpec, before: ProcessState | None) -> ProcessState | None:
@@ -328,21 +380,10 @@ def _write_all(waiting: int, data: bytes) -> None:
 def _run(job: JobSpec, context: JobContext, loader: Loader, spool: DiskSpool) -> bytes:
     """Run the functions and write the result; returns the report."""
     started, began = time.time(), time.monotonic()
-    calls = job.calls
-    outcome = blackout(loader, (fun for fun, _args, _kwargs in calls))
+    outcome = blackout(loader, (fun for fun, _args, _kwargs in job.calls))
     if outcome is None:
-        chain = context.chain(loader, job.execution)
-        outcome = call_each(loader, calls, jid=job.jid, user=job.user, chain=chain)
-    dur_ms = int((time.monotonic() - began) * 1000)
-    sealed = context.returns.seal(job.jid, outcome.value)
-    entry = SpoolEntry(
-        state=TargetState.RETURNED,
-        code=max(-(2**31), min(2**31, outcome.retcode)),
-        body=sealed.body,
-        start_ms=int(started * 1000),
-        dur_ms=dur_ms,
-        reason=" ".join([sealed.note, *outcome.warnings]).strip()[:REASON_MAX],
-    )
+        outcome = _outcome(job, loader, context.chain(loader, job.execution))
+    entry = _entry(job, outcome, context.returns, started, time.monotonic() - began)
     # A large result takes its time to the master, and its sync would hold up the job server.
     is_large = len(entry.body) > HELD_RESULT_MAX
     try:
@@ -352,6 +393,23 @@ def _run(job: JobSpec, context: JobContext, loader: Loader, spool: DiskSpool) ->
         report = _report(job.jid, entry, error.why)
         return UNWRITTEN + framed(report)
     return DONE if is_large else WRITTEN
+
+
+def _outcome(job: JobSpec, loader: Loader, chain: Chain | None) -> Outcome:
+    return call_each(loader, job.calls, jid=job.jid, user=job.user, chain=chain)
+
+
+def _entry(job: JobSpec, outcome: Outcome, returns: Returns, started: float, dur_s: float) -> SpoolEntry:
+    """The result of a job that began at `started`, in seconds since 1970."""
+    sealed = returns.seal(job.jid, outcome.value)
+    return SpoolEntry(
+        state=TargetState.RETURNED,
+        code=max(-(2**31), min(2**31, outcome.retcode)),
+        body=sealed.body,
+        start_ms=int(started * 1000),
+        dur_ms=int(dur_s * 1000),
+        reason=" ".join([sealed.note, *outcome.warnings]).strip()[:REASON_MAX],
+    )
 
 
 def _file_client(opts: Mapping[str, Any], rpc: RpcClient) -> FileClient:
@@ -372,116 +430,3 @@ def read_report(jid: str, report: bytes) -> tuple[str, SpoolEntry | None]:
         case [str(why), bytes(small)]:
             return why, decode(jid, small) if small else None
     raise ValueError("it is not a report of a job process")
-
-
-# -- The prefork pool, so that a job does not wait for a fork
-
-
-SPARES_MAX = 8
-"""Processes forked at once while jobs come fast: after each fork the job server copies every page that it writes to,
-and several forks in a row share that cost."""
-SPARES_SOON_S = 0.5
-"""If the pool was used up within this time, twice as many processes are forked."""
-SPARES_IDLE_S = 5.0
-"""After this time without a new job, all but one waiting process are released."""
-
-
-class PreforkPool:
-    """Forks waiting processes. `make` forks one, and raises OSError when there is no room. `loader` returns the current
-    loader after a check of the module files."""
-
-    def __init__(self, reactor: Reactor, make: Callable[[], JobProcess], loader: Callable[[], Loader]) -> None:
-        self._reactor = reactor
-        self._make = make
-        self._loader = loader
-        self._waiting: list[JobProcess] = []
-        self._at_once = 1
-        self._made = 0.0
-        self._taken = 0.0
-        self._trimming = False
-        self._wanted = False
-        self._module = ""
-
-    def take(self, *, reusable: bool) -> JobProcess:
-        """A waiting process with the current loader, or a new one. Raises OSError.
-
-        Only a reusable job gets a process that has run a job before.
-        """
-        self._taken = self._reactor.now()
-        loader = self._loader()
-        if self._waiting and self._waiting[-1].loader is not loader:
-            self.let_go(keep=0)
-        found = next((one for one in reversed(self._waiting) if reusable or not one.reusable), None)
-        if found is None:
-            found = self._make()
-        else:
-            self._waiting.remove(found)
-        found.reusable = reusable
-        return found
-
-    def give_back(self, process: JobProcess) -> None:
-        """Let an unchanged process wait for another job, unless SPARES_MAX processes wait already."""
-        if process.loader is self._loader() and len(self._waiting) < SPARES_MAX:
-            self._waiting.append(process)
-            self._trim_later()
-        else:
-            process.close()
-
-    def began(self, module: str) -> None:
-        """Note the module of a started job. The next job often uses the same one, so the next process loads it ahead.
-
-        Only the next one does: several at once would take the CPU from the running job.
-        """
-        self._module = module
-        if self._waiting:
-            self._waiting[-1].load_ahead(module)
-
-    def top_up(self) -> None:
-        """Fork new processes if none is left, as many as the rate of jobs needs."""
-        self._wanted = True
-        if self._waiting:
-            return
-        now = self._reactor.now()
-        soon = now - self._made < SPARES_SOON_S
-        self._at_once = min(SPARES_MAX, self._at_once * 2) if soon else 1
-        self._made = now
-        self._loader()
-        try:
-            for _ in range(self._at_once):
-                self._waiting.append(self._make())
-        except OSError as error:
-            log.warning("no process can be made in advance: %s; raise TasksMax, or set jobs_max lower", error.strerror)
-        if self._waiting and self._module:
-            self._waiting[-1].load_ahead(self._module)
-        if self._at_once > 1:
-            self._trim_later()
-
-    def renew(self) -> None:
-        """Replace the processes, because grains or pillar have changed."""
-        self.let_go(keep=0)
-        if self._wanted:
-            self.top_up()
-
-    def ended(self, process: JobProcess) -> None:
-        """Handle the exit of a process, which may have waited in the pool."""
-        if process in self._waiting:
-            self._waiting.remove(process)
-            process.close()
-
-    def let_go(self, *, keep: int) -> None:
-        """Release all but `keep` processes."""
-        for process in self._waiting[keep:]:
-            process.close()
-        del self._waiting[keep:]
-
-    def _trim_later(self) -> None:
-        if not self._trimming:
-            self._trimming = True
-            self._reactor.call_later(SPARES_IDLE_S, self._trim)
-
-    def _trim(self) -> None:
-        self._trimming = False
-        if self._reactor.now() - self._taken >= SPARES_IDLE_S:
-            self.let_go(keep=1)
-        elif len(self._waiting) > 1:
-            self._trim_later()

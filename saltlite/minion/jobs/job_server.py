@@ -16,7 +16,6 @@ from typing import Any
 
 from saltlite.errors import JournalError, ProtocolError, UnwrittenError
 from saltlite.loader.module_builder import read_shipped
-from saltlite.loader.search_path import SHIPPED
 from saltlite.minion.jobs.job_process import (
     AGAIN,
     DONE,
@@ -24,10 +23,10 @@ from saltlite.minion.jobs.job_process import (
     JobContext,
     JobProcess,
     JobSpec,
-    PreforkPool,
-    fork_waiting,
+    is_shipped,
     read_report,
 )
+from saltlite.minion.jobs.process_pool import ForkServer, PreforkPool
 from saltlite.minion.jobs.results import DelayedSync, DiskQuota, ResultQueue, ResultStore
 from saltlite.minion.jobs.rpc_server import AnswerCheck, RpcServer
 from saltlite.minion.processes import ipc_messages as ipc
@@ -348,7 +347,7 @@ class JobServer:
         self.documents = DocumentSync(
             reactor, self.rpc_server.ask, lambda message: self._tell(ipc.ask(message)), context.hooks
         )
-        self._pool = PreforkPool(reactor, self._make_process, context.loader)
+        self._pool = PreforkPool(reactor, context, self._watch, self._watch_fork_server)
         self._signals = JobSignals()
         self._finishing: set[JobProcess] = set()
         """Processes whose job has ended and that have not reported yet whether they can run another."""
@@ -386,17 +385,16 @@ class JobServer:
     def grains_are(self, grains: dict[str, Any]) -> None:
         """Use these grains from the next job on."""
         self._context.grains = grains
-        self._pool.renew()
+        self._pool.let_go(keep=0)
 
     def pillar_is(self, pillar: dict[str, Any]) -> None:
         """Use this pillar from the next job on."""
         if pillar != self._context.pillar:
             self._context.pillar = pillar
-            self._pool.renew()
+            self._pool.let_go(keep=0)
 
     def open(self) -> None:
         """Start jobs: grains and pillar are available."""
-        self._pool.top_up()
         self._jobs.open()
         self._carry_out()
 
@@ -577,11 +575,7 @@ class JobServer:
         if opts.get("job_processes") != "reuse" or not self._recorded or not is_direct(opts, call.execution):
             return False
         index = self._context.last_loader().index
-        for fun, _args, _kwargs in call.calls:
-            files = list(index.all_claimants(fun.partition(".")[0]))
-            if not files or any(file.layer != SHIPPED for file in files):
-                return False
-        return True
+        return all(is_shipped(index, fun) for fun, _args, _kwargs in call.calls)
 
     def _go(self, jid: str) -> None:
         if is_resource_part(jid):
@@ -590,19 +584,28 @@ class JobServer:
         process, call = self._running[jid]
         process.go(call)
         module = call.calls[0][0].partition(".")[0]
-        self._pool.began(module)
+        self._pool.began(process, module)
         # Most minions use a few modules: processes that are forked from now on find the code of this one in memory.
         read_shipped(self._context.last_loader().index, module)
-        # Created while the job runs, so that the next one does not wait for a fork.
-        self._reactor.call_soon(self._pool.top_up)
 
-    def _make_process(self) -> JobProcess:
-        process = fork_waiting(self._context)
+    def _watch(self, process: JobProcess) -> None:
         process.on_ask = lambda raw: self.rpc_server.on_request(process, raw)
         self._children[process.pid] = Child(
             self._reactor, process.pid, lambda status: self._process_ended(process, status)
         )
-        return process
+
+    def _watch_fork_server(self, server: ForkServer) -> None:
+        def ready() -> None:
+            self._reactor.remove_reader(server.socket.fileno())
+            if not server.hear():
+                self._pool.server_ended(server)
+
+        def ended(_status: int | None) -> None:
+            del self._children[server.pid]
+            self._pool.server_ended(server)
+
+        self._reactor.add_reader(server.socket.fileno(), ready)
+        self._children[server.pid] = Child(self._reactor, server.pid, ended)
 
     def _adopt(self, jid: str, pid: int) -> None:
         def ended(status: int | None) -> None:
@@ -667,7 +670,7 @@ class JobServer:
                 said = process.hear() or b""
                 self._let_go(jid, process)
                 process.close()
-                self._job_ended(jid, how(status), said)
+                self._job_ended(jid, how(process.exit_status() if status is None else status), said)
         self._signals.over(process.pid)
 
     def _let_go(self, jid: str, process: JobProcess) -> None:

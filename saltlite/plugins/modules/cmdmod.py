@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 
 __virtualname__ = "cmd"
 
+# It leaves a program that belongs to its process.
+__own_process__ = ("run_bg",)
+
 
 def __virtual__() -> str:  # noqa: N807 - the name that the loader asks for
     return __virtualname__

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __func_alias__ = {"list_": "list"}
 
+# The process may have imported what they replace.
+__own_process__ = ("install", "uninstall", "upgrade")
+
 __risk__ = {"uninstall": "remove", "upgrade": "upgrade-all"}
 
 _FLAGS = {

@@ -16,6 +16,9 @@ from typing import Any
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules import _machinefiles, _programs
 
+# The C library keeps the zone that it has read.
+__own_process__ = ("set_zone",)
+
 _ZONES = "/usr/share/zoneinfo"
 _LOCALTIME = "/etc/localtime"
 
