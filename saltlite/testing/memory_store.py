@@ -18,6 +18,7 @@ from saltlite.errors import StoreError
 from saltlite.master.store.ports import (
     EXPIRED_REASON,
     OPEN_JOBS_SIZE,
+    PRUNE_MOST,
     RANK,
     RETURNS_SIZE,
     BatchJob,
@@ -461,6 +462,20 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
         row = self.minion(minion)
         return row is None or (not row.up and row.last_seen < then)
 
+    def prune_due(self, before: float) -> bool:
+        is_old = any(event.at < before for event in self._tables.events.values())
+        return is_old or any(job.created_at < before for job in self._ended())
+
+    def _ended(self) -> list[Job]:
+        """Ended jobs, the oldest first."""
+        tables = self._tables
+        ended = [
+            job
+            for job in tables.jobs.values()
+            if all(row.state in TERMINAL for row in tables.targets[job.jid].values())
+        ]
+        return sorted(ended, key=lambda job: job.created_at)
+
     def functions(self, digest: str) -> FunctionSet | None:
         return self._tables.functions.get(digest)
 
@@ -682,18 +697,18 @@ class _MemoryWriter(_MemoryReader):
             self._move(jid, TargetRow(target, TargetState.EXPIRED, EXPIRED_REASON, now))
         return gone
 
-    def prune(self, before: float) -> int:
+    def prune(self, before: float, most: int = PRUNE_MOST) -> int:
         tables = self._tables
-        over = [job for job in self._ended() if job.created_at < before]
-        self._delete_jobs(over, before)
+        over = self._affordable([job for job in self._ended() if job.created_at < before], most)
+        self._delete_jobs(over, before, most)
         named = {row.functions for row in tables.minions.values()}
         tables.functions = {digest: known for digest, known in tables.functions.items() if digest in named}
         return len(over)
 
-    def prune_oldest(self, count: int) -> int:
-        oldest = sorted(self._ended(), key=lambda job: (job.created_at, job.jid))[:count]
+    def prune_oldest(self, count: int, most: int = PRUNE_MOST) -> int:
+        oldest = self._affordable(self._ended()[:count], most)
         if oldest:
-            self._delete_jobs(oldest, oldest[-1].created_at)
+            self._delete_jobs(oldest, oldest[-1].created_at, most)
         return len(oldest)
 
     def prune_events(self, count: int) -> int:
@@ -702,15 +717,16 @@ class _MemoryWriter(_MemoryReader):
         self._tables.events = {seq: event for seq, event in events.items() if seq not in oldest}
         return len(oldest)
 
-    def _ended(self) -> list[Job]:
-        tables = self._tables
-        return [
-            job
-            for job in tables.jobs.values()
-            if all(row.state in TERMINAL for row in tables.targets[job.jid].values())
-        ]
+    def _affordable(self, jobs: Sequence[Job], most: int) -> list[Job]:
+        """The first of these jobs that cost no more than `most`, and one at least: a large job goes at once here."""
+        for count, job in enumerate(jobs):
+            returns = self._tables.returns.get(job.jid, {}).values()
+            most -= len(self._tables.targets[job.jid]) + sum(1 + len(ret.body) // 1024 for ret in returns)
+            if most < 0:
+                return list(jobs[: max(1, count)])
+        return list(jobs)
 
-    def _delete_jobs(self, jobs: Iterable[Job], events_before: float) -> None:
+    def _delete_jobs(self, jobs: Iterable[Job], events_before: float, most: int) -> None:
         tables = self._tables
         for job in jobs:
             del tables.jobs[job.jid], tables.targets[job.jid], tables.requests[job.request_id, job.uid]
@@ -720,7 +736,9 @@ class _MemoryWriter(_MemoryReader):
             tables.reducible.pop(job.jid, None)
             self._owned_targets.discard(job.jid)
             self._owned_returns.discard(job.jid)
-        tables.events = {seq: event for seq, event in tables.events.items() if event.at >= events_before}
+        old = sorted((event.at, seq) for seq, event in tables.events.items() if event.at < events_before)
+        gone = {seq for _at, seq in old[:most]}
+        tables.events = {seq: event for seq, event in tables.events.items() if seq not in gone}
 
 
 class MemoryStore(_MemoryReader):

@@ -243,6 +243,23 @@ def test_the_oldest_events_go_and_their_numbers_are_never_given_out_again(store:
     assert len(store.events()) == 1
 
 
+def test_pruning_goes_in_steps_from_the_oldest_job_on_until_nothing_is_due(store: Store) -> None:
+    jobs = [job(n, minions=(WEB1, WEB2), created_at=NOW + n) for n in range(4)]
+    publish(store, *jobs)
+    for one in jobs:
+        commit(store, ret(one, WEB1), ret(one, WEB2), now=one.created_at)
+    left = []
+    before = NOW + 3
+    while store.prune_due(before):
+        with store.write() as tx:
+            tx.prune(before, 4)
+        left.append(([n for n in range(4) if store.job(jobs[n].jid) is not None], len(store.events())))
+    assert left[:3] == [([1, 2, 3], 8), ([2, 3], 4), ([3], 3)]
+    assert left[-1] == ([3], 3)
+    assert not store.prune_due(before)
+    assert store.prune_due(NOW + 100)
+
+
 def test_the_size_grows_with_what_is_stored_and_shrinks_with_what_is_pruned(store: Store) -> None:
     before = store.size()
     publish(store, job(1, minions=(WEB1,)))

@@ -379,7 +379,7 @@ def test_the_file_shrinks_after_pruning_by_a_bounded_part_each_time(path: str) -
     for _ in range(2):
         store = SqliteStore(path)
         with store.write() as tx:
-            tx.prune(NOW + 1)
+            tx.prune(NOW + 1, 10_000)
         store.close()
         sizes.append(os.path.getsize(path))
     assert sizes[0] > bodies
@@ -590,3 +590,43 @@ def test_a_file_that_cannot_grow_is_said_and_nothing_is_half_kept(store: SqliteS
         put_returned_job(tx, 900, b"x" * 20_480)
     assert store.job(job(900).jid) is not None
     assert is_sound(path)
+
+
+def test_a_job_of_many_targets_is_pruned_in_transactions_of_a_bounded_number_of_rows(
+    store: SqliteStore,
+) -> None:
+    keys = [replace(KEY, id=MinionId(f"web{n:04d}"), fingerprint=fingerprint(bytes([n] * 32))) for n in range(90)]
+    value = ret(job(1).jid).ret
+    with store.write() as tx:
+        for one in keys:
+            tx.put_key(one)
+        tx.put_job(replace(job(1), minions=tuple(one.id for one in keys)))
+        tx.put_returns([ReturnCommit(one.fingerprint, replace(value, id=one.id)) for one in keys], NOW)
+    deleted = []
+    while store.prune_due(NOW + 1):
+        before = store._write_side._sqlite.total_changes
+        with store.write() as tx:
+            tx.prune(NOW + 1, 50)
+        deleted.append(store._write_side._sqlite.total_changes - before)
+    assert max(deleted) <= 2 * 50 + 2, "targets or returns, as many events, and the job itself"
+    assert len(deleted) >= 4
+    assert (store.job(job(1).jid), store.targets(job(1).jid), store.returns(job(1).jid)) == (None, [], [])
+
+
+def test_what_a_store_takes_on_its_disk_is_what_its_files_have(store: SqliteStore, path: str) -> None:
+    with store.write() as tx:
+        tx.put_event("large", {"text": "x" * 500_000}, NOW)
+    store.empty_log()
+    with store.write() as tx:
+        tx.prune_events(1)
+    usage = store.disk_usage()
+    assert (usage.file, usage.log) == (os.path.getsize(path), os.path.getsize(f"{path}-wal"))
+    assert usage.free > 300_000 - 4096 * 128
+    assert usage.file - usage.free <= store.size() + 4096 * 128
+
+
+@pytest.mark.parametrize(("limit", "is_full"), [(1 << 30, False), (1000, True)])
+def test_a_store_is_full_when_what_is_in_use_has_reached_the_limit(
+    store: SqliteStore, limit: int, *, is_full: bool
+) -> None:
+    assert store.is_full(limit) is is_full

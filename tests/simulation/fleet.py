@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from saltlite.loader import module_builder
 from saltlite.master.store.ports import TokenRecord
 from saltlite.minion.jobs import job_process as jobprocess
 from saltlite.minion.jobs import job_server, process_pool
@@ -166,7 +165,6 @@ def stage(universe: Universe) -> Iterator[None]:
         (process.start_ticks, processes.start_ticks),
         (process.ProcessTree, processes.tree),
         (job_server.RunningNotes, stand_ins.NoNotes),
-        (module_builder.read_shipped, stand_ins.read_nothing),
     ]
     modules = [
         m

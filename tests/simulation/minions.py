@@ -558,10 +558,6 @@ class SimProcesses:
                 self._row.signal(signum)
 
 
-def read_nothing(_index: Index, _module: str) -> None:
-    """`saltlite.loader.module_builder.read_shipped`: the modules here have no files."""
-
-
 class NoNotes:
     """`saltlite.minion.jobs.job_server.RunningNotes`: nobody lists the running jobs here."""
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from saltlite.master.processes.maintenance import SPACE_EVENTS, SPACE_FROM, SPACE_JOBS, SPACE_S, SPACE_TO, Maintenance
+from saltlite.master.processes.maintenance import (
+    PAUSE_S,
+    PRUNE_S,
+    SPACE_EVENTS,
+    SPACE_FROM,
+    SPACE_JOBS,
+    SPACE_S,
+    SPACE_TO,
+    Maintenance,
+)
 from saltlite.model.job import JobFilter
 from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
@@ -30,6 +39,14 @@ class Timers:
         for work in due:
             work()
 
+    def go_on(self) -> int:
+        """Let what pauses go on until it has ended; how often it paused."""
+        pauses = 0
+        while any(wait == PAUSE_S for wait, _work in self._works):
+            self.ring(PAUSE_S)
+            pauses += 1
+        return pauses
+
 
 def kept(store: MemoryStore, jobs: int, store_max: int) -> list[int]:
     """The numbers of the jobs that are left when so many, of BODY bytes each, met that limit. Job 0 is open."""
@@ -46,7 +63,7 @@ def kept(store: MemoryStore, jobs: int, store_max: int) -> list[int]:
         link=cast("Any", None),
     )
     timers.ring(SPACE_S)
-    timers.ring(SPACE_S)
+    timers.go_on()
     return sorted(n for n in range(jobs) if store.job(job(n).jid) is not None)
 
 
@@ -81,5 +98,20 @@ def test_events_without_end_make_room_where_there_is_no_job_to_drop() -> None:
     timers = Timers()
     Maintenance(cast("Any", timers), store, ManualClock(wall=NOW), keep_s=1e9, store_max=limit, link=cast("Any", None))
     timers.ring(SPACE_S)
+    timers.go_on()
     assert store.size() <= SPACE_TO * limit
     assert store.job(job(0).jid) is not None
+
+
+def test_old_jobs_are_pruned_in_several_transactions_with_pauses_between_them() -> None:
+    store = MemoryStore()
+    jobs = [job(n, minions=(WEB1,), created_at=NOW + n) for n in range(3)]
+    publish(store, *jobs)
+    for one in jobs:
+        commit(store, ret(one, WEB1, body=bytes(400 * 1024)), now=one.created_at)
+    timers = Timers()
+    Maintenance(cast("Any", timers), store, ManualClock(wall=NOW + 100), keep_s=1.0, link=cast("Any", None))
+    timers.ring(PRUNE_S)
+    assert [store.job(one.jid) is None for one in jobs] == [True, False, False]
+    assert timers.go_on() >= 3
+    assert store.jobs(JobFilter(), 5) == []

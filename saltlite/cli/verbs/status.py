@@ -61,7 +61,11 @@ def _text(answer: Mapping[str, Any], console: Console) -> str:
 
 def _store(store: Mapping[str, int]) -> str:
     limit = f" of {store['limit'] / MIB:.0f}" if store["limit"] else ""
-    return f"{store['size'] / MIB:.1f}{limit} MiB, {store['seq']} events so far"
+    on_disk = (
+        f"{(store['file'] + store['log']) / MIB:.1f} on the disk "
+        f"(log {store['log'] / MIB:.1f}, free in the file {store['free'] / MIB:.1f})"
+    )
+    return f"{store['size'] / MIB:.1f}{limit} MiB, {on_disk}, {store['seq']} events so far"
 
 
 def _resources(resources: Mapping[str, Any]) -> str:

@@ -276,9 +276,13 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
     still manages and no longer finds, of MISSING_MAX minions; `types` is type -> `count`, `minions`, and `problems`,
     messages about types that could not be used or found nothing, PROBLEMS_MAX of each.
 
+    In `store`, `size` are the bytes in use, which `limit` is for; `file` and `log` are the bytes on the disk, `free`
+    those inside the file that wait for later rows.
+
     Times are wall-clock seconds since 1970, lags seconds. A minion that is up was `last_seen` when it came.
     """
     store, config = master.store, master.config
+    disk = store.disk_usage()
     minions, registry = minion_rows(master), master.registry.stats()["primary"]
     pending = [
         {
@@ -300,7 +304,14 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
             "started_at": config.started_at,
             "mworkers": config.mworkers,
         },
-        "store": {"size": store.size(), "limit": config.store_max, "seq": store.last_seq()},
+        "store": {
+            "size": store.size(),
+            "limit": config.store_max,
+            "seq": store.last_seq(),
+            "file": disk.file,
+            "log": disk.log,
+            "free": disk.free,
+        },
         "minions": minions + pending,
         "counts": {**counts, "pending": len(pending)},
         "resources": {

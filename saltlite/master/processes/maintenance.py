@@ -41,9 +41,11 @@ SPACE_FROM = 0.9
 SPACE_TO = 0.8
 """... until it fills no more than this."""
 SPACE_JOBS = 200
-"""Jobs per transaction, because writers wait for it."""
-SPACE_EVENTS = 10_000
+"""Jobs per transaction at most, because writers wait for it."""
+SPACE_EVENTS = 1_000
 """Events per transaction, if there are no ended jobs: a minion that reconnects all day fills a store as well."""
+PAUSE_S = 0.02
+"""Between two transactions that delete: the writers that waited for the first one go on."""
 
 
 class Maintenance:
@@ -70,6 +72,10 @@ class Maintenance:
         self._link = link
         self._clean = clean
         self._proofs = RecentProofs()
+        self._pruned = 0
+        self._freed = 0
+        self._frees_space = False
+        works: list[tuple[float, Callable[[], bool | None]]]
         works = [(EXPIRE_S, self._expire), (BATCH_S, self._batches), (SWEEP_S, self._sweep), (PRUNE_S, self._prune)]
         works.append((PRUNE_S, self._clean_up))
         if store_max:
@@ -77,17 +83,18 @@ class Maintenance:
         for every_s, work in works:
             self.repeat(every_s, work)
 
-    def repeat(self, every_s: float, work: Callable[[], None]) -> None:
-        """Do `work` every `every_s` seconds, and log its exceptions."""
+    def repeat(self, every_s: float, work: Callable[[], bool | None]) -> None:
+        """Do `work` every `every_s` seconds, and log its exceptions. While it returns true it goes on after PAUSE_S."""
 
         def run() -> None:
+            wait_s = every_s
             try:
-                work()
+                wait_s = PAUSE_S if work() else every_s
             except SaltliteError as error:
                 log.error("maintenance could not be done, and is tried again: %s", error)  # noqa: TRY400 - a sentence
             except Exception:  # noqa: BLE001 - named supervision point: other maintenance still has to be done
                 log_defect("maintenance")
-            self._reactor.call_later(every_s, run)
+            self._reactor.call_later(wait_s, run)
 
         self._reactor.call_later(every_s, run)
 
@@ -107,30 +114,38 @@ class Maintenance:
         if waiting:
             self._link.sweep(waiting)
 
-    def _prune(self) -> None:
-        with self._store.write() as store:
-            deleted = store.prune(self._clock.wall() - self._keep_s)
-        if deleted:
-            log.info("%d jobs were older than keep_jobs and are gone", deleted)
+    def _prune(self) -> bool:
+        """Delete some of what is old; whether there may be more."""
+        before = self._clock.wall() - self._keep_s
+        if self._store.prune_due(before):
+            with self._store.write() as store:
+                self._pruned += store.prune(before)
+            return True
+        if self._pruned:
+            log.info("%d jobs were older than keep_jobs and are gone", self._pruned)
+            self._pruned = 0
+        return False
 
     def _clean_up(self) -> None:
         for clean in self._clean:
             clean(self._clock.wall() - CLEAN_S)
 
-    def _free_space(self) -> None:
-        if self._store.size() < SPACE_FROM * self._store_max:
-            return
-        deleted = 0
-        while self._store.size() > SPACE_TO * self._store_max:
+    def _free_space(self) -> bool:
+        """Delete some of what is oldest, if there is too little room; whether there may be more to delete."""
+        share = SPACE_TO if self._frees_space else SPACE_FROM
+        self._frees_space = self._store.size() > share * self._store_max
+        if self._frees_space:
             with self._store.write() as store:
                 gone = store.prune_oldest(SPACE_JOBS)
-                dropped = gone or store.prune_events(SPACE_EVENTS)
-            deleted += gone
-            if not dropped:
-                log.warning("the store fills %d%% of store_max with what cannot be deleted yet", self._filled())
-                break
-        if deleted:
-            log.warning("the oldest %d jobs made room in the store, before keep_jobs: raise store_max", deleted)
+                self._frees_space = bool(gone or store.prune_events(SPACE_EVENTS))
+            self._freed += gone
+            if self._frees_space:
+                return True
+            log.warning("the store fills %d%% of store_max with what cannot be deleted yet", self._filled())
+        if self._freed:
+            log.warning("the oldest %d jobs made room in the store, before keep_jobs: raise store_max", self._freed)
+            self._freed = 0
+        return False
 
     def _filled(self) -> int:
         return round(100 * self._store.size() / self._store_max)

@@ -163,6 +163,10 @@ RETURNS_SIZE = 8 * 1024 * 1024
 """Bytes of bodies per read: with one body above it, still less than a message to a client may have."""
 
 
+PRUNE_MOST = 500
+"""Targets, returns and KiB of returns that one transaction deletes, and as many events, while writers wait."""
+
+
 OPEN_JOBS_SIZE = 1024 * 1024
 """Bytes of job bodies per read, and one more body."""
 
@@ -364,6 +368,10 @@ class StoreReader(Protocol):
         """Whether `expire(now)` would change anything; cheap, without a lock."""
         ...
 
+    def prune_due(self, before: float) -> bool:
+        """Whether `prune(before)` has anything left to delete; cheap, without a lock."""
+        ...
+
     def functions(self, digest: str) -> FunctionSet | None: ...
 
     def function_digests(self, minions: Sequence[MinionId]) -> dict[str, tuple[int, MinionId]]:
@@ -479,14 +487,18 @@ class StoreWriter(StoreReader, Protocol):
         never delivered. The minions settle the others."""
         ...
 
-    def prune(self, before: float) -> int:
+    def prune(self, before: float, most: int = PRUNE_MOST) -> int:
         """Delete jobs created before that time whose targets are all terminal, with their returns, and older events;
-        the number of jobs. Sequence numbers are never reused."""
+        the number of jobs. Sequence numbers are never reused.
+
+        Deletes the oldest, up to `most` targets, returns and KiB of returns, and as many events, because writers wait:
+        call it again in another transaction while `prune_due`. A job that has more goes in several calls.
+        """
         ...
 
-    def prune_oldest(self, count: int) -> int:
-        """Delete the oldest `count` jobs whose targets are all terminal, like `prune`, and older events; the number of
-        jobs."""
+    def prune_oldest(self, count: int, most: int = PRUNE_MOST) -> int:
+        """Delete the oldest jobs whose targets are all terminal, `count` at most, like `prune`, and older events; the
+        number of jobs."""
         ...
 
     def prune_events(self, count: int) -> int:

@@ -142,7 +142,14 @@ MINION = {
 }
 STATUS = {
     "master": {"name": "salt", "version": "0.1.0", "started_at": NOW - 7200, "mworkers": 4},
-    "store": {"size": 5_000_000, "limit": 10_737_418_240, "seq": 4711},
+    "store": {
+        "size": 5_000_000,
+        "limit": 10_737_418_240,
+        "seq": 4711,
+        "file": 9_000_000,
+        "log": 4_200_000,
+        "free": 4_000_000,
+    },
     "minions": [
         {**MINION, "resources": 24},
         {**MINION, "id": "web2", "state": "away", "last_seen": NOW - 61},

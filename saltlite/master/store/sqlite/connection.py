@@ -27,8 +27,8 @@ CACHE_KIB = 2_048
 READ_CACHE_KIB = 1_024
 """That of a connection that only reads: each MWorker has one, and what it misses is in the kernel's cache."""
 
-WAL_KEEP_BYTES = 64 * 1024 * 1024
-"""The log is truncated to this after a checkpoint."""
+WAL_KEEP_BYTES = 8 * 1024 * 1024
+"""The log is truncated to this after a checkpoint. SQLite makes one when the log has 4 MiB."""
 
 UNDECODED = "Could not decode to UTF-8"
 """The error of the sqlite3 module for damaged text."""

@@ -576,6 +576,14 @@ UNDELIVERED = (
     " AND (m.id IS NULL OR (NOT m.up AND m.last_seen < t.changed_at))"
 )
 """Targets to expire; its one value is the time it is."""
+FREE_PAGES_KEPT = 1_024
+"""Free pages (of 4 KiB) that stay in the file for later rows: pruning gives others back to the file system."""
+_PRUNE_DUE = (
+    "SELECT EXISTS (SELECT 1 FROM events WHERE at < ?) OR EXISTS (SELECT 1 FROM jobs AS j WHERE j.created_at < ?"
+    " AND NOT EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = j.jid AND t.rank < 9))"
+    # Only a file that was made so gives pages back.
+    " OR ((SELECT auto_vacuum FROM pragma_auto_vacuum) = 2 AND (SELECT freelist_count FROM pragma_freelist_count) > ?)"
+)
 UNREADABLE_RETURN = "what it returned is damaged in the master's store"
 """The reason of a return whose row cannot be read."""
 _STATES = frozenset(TargetState)
@@ -724,6 +732,9 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
 
     def expire_due(self, now: float) -> bool:
         return bool(self._queries.value(f"SELECT EXISTS ({UNDELIVERED})", (now,)))
+
+    def prune_due(self, before: float) -> bool:
+        return bool(self._queries.value(_PRUNE_DUE, (before, before, FREE_PAGES_KEPT)))
 
     def functions(self, digest: str) -> FunctionSet | None:
         rows = self._queries.rows("SELECT texts, whole FROM functions WHERE digest = ?", (digest,))

@@ -14,8 +14,10 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 
 from saltlite.errors import StoreError
 from saltlite.master.store.ports import (
+    AT_MAX,
     EXPIRED_REASON,
     NEVER_RAN,
+    PRUNE_MOST,
     RANK,
     TERMINAL_RANK,
     FunctionSet,
@@ -52,7 +54,7 @@ from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
 from saltlite.model.job import Job, Return, TargetOutcome, TargetState, outcome_of, outcome_of_return, split_part
 from saltlite.model.keys import AuthToken, Fingerprint, KeyRecord, KeyState
 
-VACUUM_PAGES = 4_096
+VACUUM_PAGES = 128
 """Free pages (of 4 KiB) that one prune gives back to the file system: bounded, as writers wait meanwhile."""
 
 _PUT_KEY = (
@@ -126,17 +128,19 @@ _NEVER_HANDED_OVER = (
     " ORDER BY t.target"
 )
 _UNDELIVERED_SORTED = UNDELIVERED + " ORDER BY t.jid, t.target"
-_PRUNABLE = (
-    "SELECT jid FROM jobs AS j WHERE j.created_at < ?"
-    " AND NOT EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = j.jid AND t.rank < ?)"
+# The oldest ended jobs, with what it costs to delete each: its targets, its returns, and each KiB of them.
+_ENDED = (
+    "SELECT j.jid, j.created_at, (SELECT count(*) FROM job_targets AS t WHERE t.jid = j.jid)"
+    " + (SELECT coalesce(sum(1 + length(r.body) / 1024), 0) FROM returns AS r WHERE r.jid = j.jid)"
+    " FROM jobs AS j WHERE j.created_at < ?"
+    " AND NOT EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = j.jid AND t.rank < 9)"
+    " ORDER BY j.created_at, j.seq LIMIT ?"
 )
-
-
-_OLDEST_ENDED = (
-    "SELECT jid, created_at FROM jobs AS j"
-    " WHERE NOT EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = j.jid AND t.rank < ?)"
-    " ORDER BY j.created_at, j.jid LIMIT ?"
+_SOME_TARGETS = (
+    "DELETE FROM job_targets WHERE jid = ? AND target IN (SELECT target FROM job_targets WHERE jid = ? LIMIT ?)"
 )
+_RETURN_COSTS = "SELECT seq, 1 + length(body) / 1024 FROM returns WHERE jid = ? ORDER BY seq LIMIT ?"
+_SOME_EVENTS = "DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE at < ? ORDER BY at LIMIT ?)"
 
 
 class SqliteWriter(SqliteReader):
@@ -386,19 +390,19 @@ class SqliteWriter(SqliteReader):
         )
         return gone
 
-    def prune(self, before: float) -> int:
-        jids = self._transaction.rows(_PRUNABLE, (before, TERMINAL_RANK))
-        self._delete_jobs(jids, before)
+    def prune(self, before: float, most: int = PRUNE_MOST) -> int:
+        pruned = self._prune_ended(before, -1, most)
+        self._transaction.run(_SOME_EVENTS, (before, most))
         self._transaction.run("DELETE FROM functions WHERE digest NOT IN (SELECT functions FROM minions)")
         self._give_back_pages()
-        return len(jids)
+        return len(pruned)
 
-    def prune_oldest(self, count: int) -> int:
-        rows = self._transaction.rows(_OLDEST_ENDED, (TERMINAL_RANK, count))
-        if rows:
-            self._delete_jobs([(jid,) for jid, _ in rows], rows[-1][1])
-            self._give_back_pages()
-        return len(rows)
+    def prune_oldest(self, count: int, most: int = PRUNE_MOST) -> int:
+        pruned = self._prune_ended(AT_MAX, count, most)
+        if pruned:
+            self._transaction.run(_SOME_EVENTS, (pruned[-1], most))
+        self._give_back_pages()
+        return len(pruned)
 
     def prune_events(self, count: int) -> int:
         sql = "DELETE FROM events WHERE seq IN (SELECT seq FROM events ORDER BY seq LIMIT ?)"
@@ -406,12 +410,41 @@ class SqliteWriter(SqliteReader):
         self._give_back_pages()
         return deleted
 
-    def _delete_jobs(self, jids: list[tuple[str]], events_before: float) -> None:
-        self._transaction.run_many("DELETE FROM returns WHERE jid = ?", jids)
-        self._transaction.run_many("DELETE FROM job_targets WHERE jid = ?", jids)
-        self._transaction.run_many("DELETE FROM jobs WHERE jid = ?", jids)
-        self._transaction.run_many("DELETE FROM job_arguments WHERE jid = ?", jids)
-        self._transaction.run("DELETE FROM events WHERE at < ?", (events_before,))
+    def _prune_ended(self, before: float, count: int, most: int) -> list[float]:
+        """Delete the oldest ended jobs, `count` at most (-1 for all), up to the cost `most`; when each was created.
+
+        A job that costs more by itself loses a part, and the rest of it with the next calls; it counts each time.
+        """
+        total = 0
+
+        def is_last(row: tuple[Jid, float, int]) -> bool:
+            nonlocal total
+            total += row[2]
+            return total >= most
+
+        found = self._transaction.rows(_ENDED, (before, count), until=is_last)
+        if total > most and len(found) == 1:
+            ((jid, created_at, _cost),) = found
+            self._prune_part(jid, most)
+            return [created_at]
+        if total > most:
+            found.pop()
+        jids = [(jid,) for jid, _created_at, _cost in found]
+        for table in ("returns", "job_targets", "jobs", "job_arguments"):
+            self._transaction.run_many(f"DELETE FROM {table} WHERE jid = ?", jids)  # noqa: S608 - names of this file
+        return [created_at for _jid, created_at, _cost in found]
+
+    def _prune_part(self, jid: Jid, most: int) -> None:
+        """Delete so much of a job: first its targets, so that no return of them is stored again."""
+        left = most - self._transaction.run(_SOME_TARGETS, (jid, jid, most))
+
+        def is_last(row: tuple[int, int]) -> bool:
+            nonlocal left
+            left -= row[1]
+            return left <= 0
+
+        seqs = self._transaction.rows(_RETURN_COSTS, (jid, left), until=is_last) if left else []
+        self._transaction.run_many("DELETE FROM returns WHERE seq = ?", [(seq,) for seq, _cost in seqs])
 
     def _give_back_pages(self) -> None:
         # One at a time: the sqlite3 module takes one step of this pragma, which frees one page a step.
