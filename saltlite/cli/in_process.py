@@ -16,7 +16,7 @@ from saltlite.errors import UsageError
 from saltlite.loader.call import call_each
 from saltlite.loader.encode import decode_return, encode_whole
 from saltlite.loader.executors import Executors
-from saltlite.minion.sync import custom_grains
+from saltlite.minion.custom_grains import custom_grains
 from saltlite.model.execution import is_direct
 from saltlite.model.ids import Jid, jid_at
 from saltlite.model.signature import bind, by_name, parse_signature

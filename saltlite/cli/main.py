@@ -9,6 +9,7 @@ follows that `--` is read as if it stood alone, with its options.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -17,6 +18,7 @@ from saltlite.cli import commands, exitcodes
 from saltlite.cli.console import Console
 from saltlite.cli.job_options import JOB, TARGET_AND_FUNCTION
 from saltlite.cli.options import HELP, HelpAsked, is_option
+from saltlite.cli.start import COLLECT_AFTER
 from saltlite.errors import SaltliteError, UsageError
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
@@ -28,32 +30,38 @@ RUN = "run"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line, by default that of the process; the exit code."""
-    return run(sys.argv[1:] if argv is None else argv, Console.of_process())
+    return run(_own_words() if argv is None else argv, Console.of_process())
 
 
 def main_key(argv: Sequence[str] | None = None) -> int:
     """`saltlite-key …` is `saltlite key …`."""
-    return main(["key", *(sys.argv[1:] if argv is None else argv)])
+    return main(["key", *(_own_words() if argv is None else argv)])
 
 
 def main_call(argv: Sequence[str] | None = None) -> int:
     """`saltlite-call …` is `saltlite call …`."""
-    return main(["call", *(sys.argv[1:] if argv is None else argv)])
+    return main(["call", *(_own_words() if argv is None else argv)])
 
 
 def main_run(argv: Sequence[str] | None = None) -> int:
     """`saltlite-run …` is `saltlite runner …`."""
-    return main(["runner", *(sys.argv[1:] if argv is None else argv)])
+    return main(["runner", *(_own_words() if argv is None else argv)])
 
 
 def main_cp(argv: Sequence[str] | None = None) -> int:
     """`saltlite-cp …` is `saltlite cp …`."""
-    return main(["cp", *(sys.argv[1:] if argv is None else argv)])
+    return main(["cp", *(_own_words() if argv is None else argv)])
 
 
 def main_cloud(argv: Sequence[str] | None = None) -> int:
     """`saltlite-cloud …` is `saltlite cloud …`."""
-    return main(["cloud", *(sys.argv[1:] if argv is None else argv)])
+    return main(["cloud", *(_own_words() if argv is None else argv)])
+
+
+def _own_words() -> list[str]:
+    """The command line of this process, which from now on seldom looks for cycles of objects."""
+    gc.set_threshold(COLLECT_AFTER)
+    return sys.argv[1:]
 
 
 def run(argv: Sequence[str], console: Console) -> int:

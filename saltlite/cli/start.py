@@ -30,7 +30,7 @@ _HEADER_BYTES = 16
 _BYTECODE_MAX = 64 * 1024
 """Bytes of a file that is read at once; Python reads larger ones."""
 
-_COLLECT_AFTER = 50_000
+COLLECT_AFTER = 50_000
 """New containers until Python looks for cycles. With its default of 700 that takes a tenth of a short command."""
 
 _NEED_AN_ORDINARY_END = ("atexit", "logging", "multiprocessing", "threading")
@@ -140,7 +140,7 @@ def _is_ours(folder: str) -> bool:
 
 def main() -> NoReturn:
     """Run the command line of this process, and end it with the exit code."""
-    gc.set_threshold(_COLLECT_AFTER)
+    gc.set_threshold(COLLECT_AFTER)
     if not sys.flags.optimize and sys.pycache_prefix is None:
         sys.meta_path.insert(0, OwnBytecode)
     if sys.flags.no_site and "site" not in sys.modules:

@@ -12,22 +12,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import inspect
 import logging
 import os
 import signal
-import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any, Literal, Protocol
 
 import msgpack  # type: ignore[import-untyped]  # msgpack ships no types
 
 from saltlite.errors import CommandExecutionError, LocalProtocolError, ProtocolError, RemoteProtocolError
-from saltlite.loader.index import build_index
-from saltlite.loader.loader import Loader
-from saltlite.loader.search_path import GRAINS, SHIPPED, search_layers
+from saltlite.minion.custom_grains import custom_grains
 from saltlite.minion.processes.ipc_messages import FORGED
 from saltlite.platform import logs
 from saltlite.platform.process import Child, keep_only, set_parent_death_signal
@@ -460,84 +455,6 @@ class JobGate:
 # after the shipped ones, which they see as `__grains__` (and as the argument `grains`), and override them. A file or
 # function that fails or hangs loses its own grains only, and is logged. The files of Salt and its extensions come last
 # and only add grains.
-
-
-# -- Custom grains: each function of a file in `_grains` or a grains folder returns a dict of grains
-
-
-FUNCTION_S = 10.0
-"""Seconds that one function may take."""
-
-"""Seconds between two alarms for a function that swallows them."""
-
-
-class LateError(BaseException):
-    """The function did not end in time. Not an Exception, so that `except Exception` in it does not swallow it."""
-
-
-def custom_grains(opts: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The grains of each function, in the order of their names; `known` are those found before. Main thread only."""
-    layers = [layer for layer in search_layers(opts, GRAINS) if layer.name != SHIPPED]
-    grains = dict(known)
-    loader = Loader(build_index([layer for layer in layers if not layer.salt]), opts, grains, {})
-    names = sorted(loader)
-    for name in names:
-        found = _found(loader, name, grains)
-        grains.update(found)
-        loader.refresh(grains, {})
-        yield found
-    for file, sentence in loader.not_loaded().items():
-        log.warning("grains of %s are missing: %s", file, sentence)
-    if any(layer.salt for layer in layers):
-        yield from _of_salt(Loader(build_index(layers), opts, grains, {}), names, grains)
-
-
-def _of_salt(loader: Loader, others: Collection[str], grains: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Grains of Salt's functions that no other function has found."""
-    for name in sorted(set(loader).difference(others)):
-        # Salt's own functions return None for no grains.
-        given = _found(loader, name, grains, of_none=logging.DEBUG)
-        found = {grain: value for grain, value in given.items() if grain not in grains}
-        grains.update(found)
-        loader.refresh(grains, {})
-        yield found
-
-
-def _found(loader: Loader, name: str, grains: Mapping[str, Any], *, of_none: int = logging.WARNING) -> dict[str, Any]:
-    """The result of the function; `of_none` is the log level for a function that returned nothing."""
-    try:
-        function = loader[name]
-        wants = "grains" in inspect.signature(function).parameters
-        with _at_most(FUNCTION_S):
-            found = function(grains=dict(grains)) if wants else function()
-    except LateError:
-        log.warning("grains of %s are missing: it did not end within %g s", name, FUNCTION_S)
-    except BaseException as error:  # noqa: BLE001 - supervision point: one bad grain, SystemExit included, costs its own
-        *_, last = traceback.extract_tb(error.__traceback__)
-        kind = type(error).__name__
-        log.warning("grains of %s are missing: %s: %s (%s:%s)", name, kind, error, last.filename, last.lineno)
-    else:
-        if isinstance(found, dict):
-            return found
-        level = of_none if found is None else logging.WARNING
-        log.log(level, "grains of %s are missing: it returned %s, and not a dict", name, type(found).__name__)
-    return {}
-
-
-@contextlib.contextmanager
-def _at_most(seconds: float) -> Iterator[None]:
-    """Raise LateError inside the block when it takes longer."""
-    before = signal.signal(signal.SIGALRM, _ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def _ring(_signum: int, _frame: FrameType | None) -> None:
-    raise LateError
 
 
 DEADLINE_S = 30.0

@@ -146,11 +146,13 @@ def measured() -> dict[str, float]:
         fleet.start_master(count_statements=True, **REALISTIC)
         fleet.join(["min"])
         time.sleep(SETTLE_S)
+        minion = str(fleet.folder / "min")
         commands: dict[str, Callable[[], list[str]]] = {
             "saltlite '*' test.ping": lambda: fleet.command("*", "test.ping"),
             "saltlite key list": lambda: fleet.command("key", "list"),
             "saltlite job list": lambda: fleet.command("job", "list"),
             "saltlite --help": lambda: fleet.command("--help"),
+            "saltlite call test.ping": lambda: [fleet.command()[0], "call", "-c", minion, "test.ping"],
         }
         for name, command in commands.items():
             subprocess.run(command(), check=True, stdout=subprocess.DEVNULL, timeout=120)  # writes the bytecode

@@ -239,6 +239,19 @@ def test_what_a_function_prints_is_not_part_of_the_output(config_dir: Path) -> N
     assert "printed by a program" in done.stderr
 
 
+def test_a_plain_call_imports_no_part_of_a_daemon(config_dir: Path) -> None:
+    program = (
+        "import sys; from saltlite.cli.main import main_call; code = main_call(sys.argv[1:]);"
+        "print(*sys.modules, file=sys.stderr); sys.exit(code)"
+    )
+    argv = [sys.executable, "-c", program, "-c", str(config_dir), "test.ping"]
+    modules = subprocess.run(argv, capture_output=True, text=True, check=True).stderr.split()
+    assert "saltlite.loader.loader" in modules
+    daemons = ("saltlite.minion.jobs", "saltlite.minion.processes", "saltlite.minion.protocol", "saltlite.master")
+    others = ("saltlite.minion.sync", "saltlite.pillar", "saltlite.targeting", "saltlite.wire.messages")
+    assert [name for name in modules if name.startswith((*daemons, *others))] == []
+
+
 def test_ctrl_c_ends_the_command_and_no_further_function_begins(config_dir: Path, tmp_path: Path) -> None:
     inside, second = tmp_path / "inside", tmp_path / "second"
     words = ["shop.sleeping,shop.after", str(inside), ",", str(second)]

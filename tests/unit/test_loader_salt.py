@@ -21,7 +21,7 @@ from saltlite.loader.loader import Loader
 from saltlite.loader.salt_compat import RESERVED
 from saltlite.loader.scan import Scan, scan_module
 from saltlite.loader.search_path import MODULES, search_layers
-from saltlite.minion.sync import custom_grains
+from saltlite.minion.custom_grains import custom_grains
 from tests.support.modules import salt_site, write
 
 EXTENSION = "[salt.loader]\nsaltext.zz = zz_ext\n"

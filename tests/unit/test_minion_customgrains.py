@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.minion import sync as customgrains
-from saltlite.minion.sync import custom_grains
+from saltlite.minion import custom_grains as customgrains
+from saltlite.minion.custom_grains import custom_grains
 
 
 @pytest.fixture

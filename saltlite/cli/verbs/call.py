@@ -19,12 +19,9 @@ from saltlite.errors import CommandExecutionError, RefusedError, StartupError, U
 from saltlite.loader.index import build_index, cached_index, is_own_folder
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from saltlite.minion.jobs.rpc_client import RpcEventSender
-from saltlite.minion.jobs.rpc_server import SOCKET_NAME
 from saltlite.model.execution import Execution
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.model.job import Target, TargetKind
-from saltlite.pillar.compiler import ERRORS
 from saltlite.platform import logs
 from saltlite.platform.privileges import read_secret
 from saltlite.plugins.grains.network import names
@@ -39,11 +36,25 @@ if TYPE_CHECKING:
     from saltlite.loader.index import Index
 
 
-class ThroughDaemon:
-    """Sends events through the minion with the folder `data_dir`, which has the session with the master."""
+class LocalEventSender:
+    """`__events__` of what runs here. What it needs is imported for the first event: most functions send none."""
 
     def __init__(self, data_dir: str) -> None:
-        self._path = os.path.join(data_dir, SOCKET_NAME)
+        self._data_dir = data_dir
+
+    def send(self, tag: str, data: Mapping[str, Any], timeout_s: float) -> None:
+        """Send an event, and raise, as `saltlite.minion.jobs.rpc_client.RpcEventSender` does."""
+        from saltlite.minion.jobs.rpc_client import RpcEventSender
+        from saltlite.minion.jobs.rpc_server import SOCKET_NAME
+
+        RpcEventSender(ThroughDaemon(os.path.join(self._data_dir, SOCKET_NAME))).send(tag, data, timeout_s)
+
+
+class ThroughDaemon:
+    """Sends events through the minion that listens on the socket `path`, which has the session with the master."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
 
     def event(self, message: Mapping[str, Any], patience_s: float) -> dict[str, Any] | None:
         """The master's answer to an `event`, None when there is none in that time.
@@ -155,8 +166,11 @@ def _ran(parsed: Parsed, config: MinionConfig, opts: dict[str, Any], grains: dic
     """Make the calls."""
     index = _index(opts, with_more="module_dirs" in parsed.options)
     pillar = _pillar(config, opts["id"], grains)
-    for mistake in pillar.get(ERRORS, ()):
-        console.note(f"saltlite: the pillar is incomplete: {mistake}")
+    if pillar:
+        from saltlite.pillar.compiler import ERRORS  # most calls need no pillar
+
+        for mistake in pillar.get(ERRORS, ()):
+            console.note(f"saltlite: the pillar is incomplete: {mistake}")
     loader = Loader(index, opts, grains, pillar, more=_given(config))
     if parsed.on("resources"):
         from saltlite.cli.verbs.call_resources import Machine, run_on_targets  # most calls are for this machine only
@@ -209,7 +223,7 @@ def _index(opts: dict[str, Any], *, with_more: bool) -> Index:
 
 def _given(config: MinionConfig) -> dict[str, Any]:
     """The additional dunder names of modules."""
-    return {**_files(config), "__events__": RpcEventSender(ThroughDaemon(config.data_dir))}
+    return {**_files(config), "__events__": LocalEventSender(config.data_dir)}
 
 
 def _files(config: MinionConfig) -> dict[str, Any]:
