@@ -6,7 +6,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules._safe_files import (
@@ -413,18 +413,16 @@ def _rendered(place: str, template: str, saltenv: str, context: dict[str, Any]) 
 _PRIVATE = 0o600
 
 
-class _Wanted(NamedTuple):
+class _Wanted:
     """The wanted file; with `content` None the content stays, or a new file is empty."""
 
-    path: str
-    content: Content | None
-    user: str | int | None
-    group: str | int | None
-    mode: str | int | None
-    attrs: str | None
-    follow_symlinks: bool
-    show_changes: bool
-    backup: bool
+    def __init__(  # noqa: PLR0913, PLR0917 - what Salt's function takes
+        self, path: str, content: Content | None, user: str | int | None, group: str | int | None,
+        mode: str | int | None, attrs: str | None, follow_symlinks: bool, show_changes: bool, backup: bool,
+    ) -> None:  # fmt: skip
+        self.path, self.content = path, content
+        self.user, self.group, self.mode, self.attrs = user, group, mode, attrs
+        self.follow_symlinks, self.show_changes, self.backup = follow_symlinks, show_changes, backup
 
     def difference(self, old: str | None) -> str:
         """Return the diff for the return."""
