@@ -26,8 +26,6 @@ from saltlite.errors import RenderError, SaltliteError, UsageError
 from saltlite.model.files import BASE_ENV
 from saltlite.model.ids import MinionId
 from saltlite.model.job import Target, TargetKind
-from saltlite.targeting import resolve
-from saltlite.targeting.memory_fleet import Member, MemoryFleet
 
 _KINDS: dict[str, TargetKind] = {
     **{str(kind): kind for kind in TargetKind},
@@ -352,6 +350,9 @@ def names_of(
 
 def _subject(minion: MinionId, grains: Mapping[str, Any], nodegroups: Nodegroups) -> tuple[Subject, Matches]:
     mine = {**grains, "id": minion}
+    from saltlite.targeting import resolve  # noqa: PLC0415 - a minion uses this module, and evaluates no targets
+    from saltlite.targeting.memory_fleet import Member, MemoryFleet  # noqa: PLC0415 - as above
+
     fleet = MemoryFleet({minion: Member(mine)}, nodegroups)
 
     def matches(target: Target) -> bool:

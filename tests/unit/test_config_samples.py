@@ -15,6 +15,7 @@ from saltlite.config.minion import MinionConfig
 from saltlite.config.options import assemble, options_of
 from saltlite.config.render import main, samples
 from saltlite.errors import nearest
+from saltlite.master.processes.app import MWORKER_MODULES
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -87,3 +88,49 @@ def test_imports_stay_light(module: str, forbidden: set[str]) -> None:
     program = f"import sys; before = set(sys.modules); import {module}; print(*(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", program], cwd=CONF.parent, check=True, capture_output=True, text=True)
     assert forbidden.isdisjoint(done.stdout.split())
+
+
+NEVER = ("asyncio", "concurrent.futures", "email", "http", "jinja2", "multiprocessing", "ssl", "tornado", "zipfile")
+"""What no long-lived process of a daemon imports before it has something to do."""
+MINION = ("saltlite.config.load", "saltlite.config.minion", "saltlite.minion.processes.app")
+MASTER = ("saltlite.config.load", "saltlite.config.master", "saltlite.master.processes.app")
+PROCESSES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "job server, its job processes and the fork server": (
+        (*MINION, "saltlite.minion.jobs.process_pool"),
+        (*NEVER, "zmq", "sqlite3", "saltlite.config.master", "saltlite.config.api", "saltlite.auth", "saltlite.hooks",
+         "saltlite.targeting", "saltlite.master", "saltlite.api", "saltlite.cli.commands"),
+    ),
+    "minion link": (
+        ("saltlite.minion.processes.network", "saltlite.minion.protocol.connection", "saltlite.platform.zmq_link"),
+        (*NEVER, "sqlite3", "yaml", "subprocess", "saltlite.config", "saltlite.loader", "saltlite.minion.jobs",
+         "saltlite.pillar", "saltlite.plugins", "saltlite.resources", "saltlite.targeting", "saltlite.master"),
+    ),
+    "supervisor of the master": (
+        MASTER,
+        (*NEVER, "zmq", "sqlite3", "saltlite.config.minion", "saltlite.config.api", "saltlite.loader",
+         "saltlite.minion", "saltlite.plugins", "saltlite.master.handlers", "saltlite.master.store.sqlite"),
+    ),
+    "master link": (
+        ("saltlite.master.processes.link", "saltlite.platform.zmq_link"),
+        (*NEVER, "sqlite3", "yaml", "subprocess", "saltlite.auth", "saltlite.config", "saltlite.loader",
+         "saltlite.master.handlers", "saltlite.master.store.sqlite", "saltlite.pillar", "saltlite.plugins",
+         "saltlite.resources", "saltlite.targeting", "saltlite.minion"),
+    ),
+    "MWorkers, maintenance and evaluators": (
+        (*MASTER, *MWORKER_MODULES),
+        (*NEVER, "zmq", "saltlite.config.minion", "saltlite.config.api", "saltlite.loader", "saltlite.minion",
+         "saltlite.plugins"),
+    ),
+    "auth": (
+        (*MASTER, "saltlite.loader.loader", "saltlite.master.processes.auth_process"),
+        (*NEVER, "zmq", "sqlite3", "saltlite.config.minion", "saltlite.minion", "saltlite.master.handlers",
+         "saltlite.master.store.sqlite"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("modules", "forbidden"), PROCESSES.values(), ids=PROCESSES.keys())
+def test_a_process_imports_only_what_it_needs(modules: tuple[str, ...], forbidden: tuple[str, ...]) -> None:
+    program = f"import sys, importlib\nfor name in {modules!r}: importlib.import_module(name)\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=CONF.parent, check=True, capture_output=True, text=True)
+    assert sorted(set(forbidden) & set(done.stdout.split())) == []
