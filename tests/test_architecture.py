@@ -8,11 +8,9 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 PRODUCT = sorted((ROOT / "saltlite").rglob("*.py"))
@@ -104,6 +102,29 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT / "saltlite").as_posix()
 
 
+def for_each(paths: Sequence[Path]) -> Callable[[Callable[[Path], None]], Callable[[], None]]:
+    """A test that looks at every one of these files, and names all that break its rule.
+
+    One test a rule: thousands of tests that take a millisecond each take a minute of pytest's own time.
+    """
+
+    def made(rule: Callable[[Path], None]) -> Callable[[], None]:
+        def test() -> None:
+            broken = []
+            for path in paths:
+                try:
+                    rule(path)
+                except AssertionError as error:
+                    broken.append(f"{path.relative_to(ROOT)}: {error}")
+            assert paths
+            assert not broken, "\n".join(broken)
+
+        test.__doc__ = rule.__doc__
+        return test
+
+    return made
+
+
 def committed_files() -> list[Path]:
     """What is in git or would be added; without git, everything that is no product of a tool."""
     asked = subprocess.run(
@@ -168,7 +189,7 @@ def imported_siblings(path: Path, kind: str) -> Iterator[str]:
         yield from (name.removeprefix(folder) for name in found if name.startswith(folder))
 
 
-@pytest.mark.parametrize("path", [path for path in PRODUCT if name_of(path).startswith(KINDS_APART)], ids=name_of)
+@for_each([path for path in PRODUCT if name_of(path).startswith(KINDS_APART)])
 def test_a_plugin_imports_no_other_but_private_files_of_the_same_folder(path: Path) -> None:
     """Other modules are reached through `__salt__`; `_x.py` is an idea that several of them share."""
     kind = next(kind for kind in KINDS_APART if name_of(path).startswith(kind))
@@ -212,7 +233,7 @@ def test_every_module_that_is_imported_by_its_name_in_a_text_exists() -> None:
                 assert item.value in modules, f"{name_of(path)}: {item.value} is gone"
 
 
-@pytest.mark.parametrize("path", [*PRODUCT, *DAEMONS], ids=lambda path: path.relative_to(ROOT).as_posix())
+@for_each([*PRODUCT, *DAEMONS])
 def test_a_file_and_its_parts_are_short_enough_to_be_read_at_once(path: Path) -> None:
     limit = ENTRY_POINT_LINES_MAX if path in DAEMONS else FILE_LINES_MAX
     assert len(path.read_text(encoding="utf-8").splitlines()) <= limit
@@ -224,7 +245,7 @@ def test_a_file_and_its_parts_are_short_enough_to_be_read_at_once(path: Path) ->
             assert lines <= longest, f"{item.name} has {lines} lines, of at most {longest}"
 
 
-@pytest.mark.parametrize("path", PRODUCT, ids=name_of)
+@for_each(PRODUCT)
 def test_names_are_salts_words_and_say_what_they_name(path: Path) -> None:
     names = {path.stem, *defined_names(parsed(path))}
     for name in names:
@@ -244,7 +265,7 @@ def named_objects(path: Path) -> Iterator[str]:
             yield item.name
 
 
-@pytest.mark.parametrize("path", PRODUCT, ids=name_of)
+@for_each(PRODUCT)
 def test_no_name_has_a_word_that_the_field_does_not_know(path: Path) -> None:
     for name in named_objects(path):
         renamed = words_of(name) & RENAMED.keys()
@@ -269,15 +290,13 @@ def test_every_exception_from_the_vocabulary_is_still_needed() -> None:
         assert identifier in defined_names(parsed(ROOT / "saltlite" / name)), f"{name}: {identifier} is gone"
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in PRODUCT if not name_of(path).startswith((*PLUGIN_FOLDERS, "loader/"))], ids=name_of
-)
+@for_each([path for path in PRODUCT if not name_of(path).startswith((*PLUGIN_FOLDERS, "loader/"))])
 def test_the_dunders_of_plugins_exist_in_plugins_only(path: Path) -> None:
     used = {item.id for item in ast.walk(parsed(path)) if isinstance(item, ast.Name)}
     assert not used & DUNDERS
 
 
-@pytest.mark.parametrize("path", [path for path in PRODUCT if path.name == "__init__.py"], ids=name_of)
+@for_each([path for path in PRODUCT if path.name == "__init__.py"])
 def test_a_package_says_what_it_holds(path: Path) -> None:
     assert len(ast.get_docstring(parsed(path)) or "") > 20
     if path.parent.parent.name == "modules":
@@ -298,7 +317,7 @@ def pure_files() -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("path", pure_files(), ids=name_of)
+@for_each(pure_files())
 def test_what_is_pure_opens_no_file_and_reads_no_clock(path: Path) -> None:
     """What needs no import, and so no import contract can see."""
     for item in ast.walk(parsed(path)):
@@ -331,7 +350,7 @@ def swallows_everything(handler: ast.ExceptHandler) -> bool:
     return broad and not isinstance(handler.body[-1], ast.Raise)
 
 
-@pytest.mark.parametrize("path", [*PRODUCT, *DAEMONS], ids=lambda path: path.relative_to(ROOT).as_posix())
+@for_each([*PRODUCT, *DAEMONS])
 def test_an_except_that_swallows_everything_says_why_it_may(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     for item in ast.walk(parsed(path)):
@@ -339,7 +358,7 @@ def test_an_except_that_swallows_everything_says_why_it_may(path: Path) -> None:
             assert re.search(r"# (noqa: BLE001 - )?(?!noqa)\w.{15,}", lines[item.lineno - 1]), f"line {item.lineno}"
 
 
-@pytest.mark.parametrize("path", [*PRODUCT, *DAEMONS], ids=lambda path: path.relative_to(ROOT).as_posix())
+@for_each([*PRODUCT, *DAEMONS])
 def test_a_suppression_carries_its_reason(path: Path) -> None:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         assert not re.search(r"# noqa(:[A-Z0-9, ]+)?$", line), f"line {number}: write `# noqa: CODE - reason`"
