@@ -92,7 +92,7 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "grains that are no map": ({"resources": {}, "grains": []}, "`grains` of a registration"),
     "stale that is no list": ({"resources": {}, "stale": "x"}, "`stale` of a registration"),
     "functions of no type": ({"resources": {}, "functions": {"dummy": [PING]}}, "no resources of it"),
-    "functions that are none": ({"resources": DUMMIES, "functions": {"dummy": ["x"]}}, "no function"),
+    "functions that are none": ({"resources": DUMMIES, "functions": {"dummy": ["x"]}}, "not a function"),
     "functions that are no list": ({"resources": DUMMIES, "functions": {"dummy": 1}}, "`functions` of a registration"),
     "too many functions": (
         {"resources": DUMMIES, "functions": {"dummy": [f"a.f{n}()" for n in range(4097)]}},

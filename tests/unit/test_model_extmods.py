@@ -60,9 +60,9 @@ def test_a_keyword_takes_the_place_of_its_option_and_of_that_alone() -> None:
         ("modules", "", "names nothing"),
         ("modules", "a,,b", "names nothing"),
         ("modules", {"modules": []}, "names nothing"),
-        ("modules", {"moduls": ["plain"]}, "'moduls' is no type .*; did you mean modules?"),
-        ("modules", {"runners": ["plain"]}, "'runners' is no type"),
-        ("modules", {3: ["plain"]}, "'3' is no type .*; there are executors, "),
+        ("modules", {"moduls": ["plain"]}, "'moduls' is not a type .*; did you mean modules?"),
+        ("modules", {"runners": ["plain"]}, "'runners' is not a type"),
+        ("modules", {3: ["plain"]}, "'3' is not a type .*; there are executors, "),
         ("modules", {"grains": [[]]}, "a list of texts"),
         ("", ["plain"], "write a map from types"),
         ("", "plain", "write a map from types"),
@@ -88,7 +88,7 @@ def test_many_names_are_counted() -> None:
 @pytest.mark.parametrize(
     ("line", "place", "sentence"),
     [
-        ("extmod_whitelist: {moduls: [plain]}", "1:20", "'moduls' is no type .*; did you mean modules?"),
+        ("extmod_whitelist: {moduls: [plain]}", "1:20", "'moduls' is not a type .*; did you mean modules?"),
         ("extmod_blacklist: {modules: 5}", "1:29", "a list of texts"),
         ("extmod_whitelist: [plain]", "1:19", "takes a map from types of plug-ins"),
         ("extmod_whitelist: {modules: []}", "1:29", "names nothing"),
@@ -112,6 +112,6 @@ def test_options_are_read_and_each_daemon_has_its_own_types(tmp_path: Any) -> No
     config = load_master(str(tmp_path)).config
     assert (config.extmod_blacklist, config.extmod_empty) == ({"runners": ["old"]}, True)
     (tmp_path / "minion").write_text("extmod_blacklist: {runners: [old]}\n")
-    with pytest.raises(ConfigError, match="'runners' is no type"):
+    with pytest.raises(ConfigError, match="'runners' is not a type"):
         load_minion(str(tmp_path))
     assert "runners" in MASTER_TYPES
