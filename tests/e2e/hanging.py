@@ -14,7 +14,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from saltlite.files.server import FileService
-from saltlite.master.handlers.operator_verbs import VERBS, OperatorVerb, TextField
+from saltlite.master.handlers.fields import (
+    TextField,
+)
+from saltlite.master.handlers.operator_verbs import VERBS, OperatorVerb
 from saltlite.master.handlers.results import Results
 from saltlite.master.processes import supervisor
 from saltlite.master.processes.context import Answer

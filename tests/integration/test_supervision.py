@@ -11,7 +11,11 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 import pytest
 
 from saltlite.client.connection import Connection
-from saltlite.master.handlers.operator_verbs import TOKEN, VERBS, Field, OperatorVerb
+from saltlite.master.handlers.fields import (
+    TOKEN,
+    Field,
+)
+from saltlite.master.handlers.operator_verbs import VERBS, OperatorVerb
 from saltlite.master.processes.context import Answer, Master
 from saltlite.platform import logs
 from saltlite.platform.logs import DEFECT, supervised

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from saltlite.errors import UsageError
-from saltlite.master.handlers.operator_verbs import (
+from saltlite.master.handlers.fields import (
     INTEGER_MAX,
     LIST_MAX,
     TEXT_MAX,
     TOKEN,
-    VERBS,
     BooleanField,
     BytesField,
     CallField,
@@ -27,6 +26,7 @@ from saltlite.master.handlers.operator_verbs import (
     OpaqueField,
     TextField,
 )
+from saltlite.master.handlers.operator_verbs import VERBS
 from tests.support.master import Office
 from tests.unit.test_master_denied import GOOD, WITH_EVENT_DATA
 

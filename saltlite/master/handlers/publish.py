@@ -19,6 +19,18 @@ from typing import Any
 from saltlite.auth.acl import OPTIONS_ALONE, Action, Call, Principal, authorize
 from saltlite.errors import NoTargetError, RefusedError, SaltliteError, UsageError
 from saltlite.master.handlers.delivery import LASTS_MAX_MS, batch_of, release, send
+from saltlite.master.handlers.fields import (
+    NAME,
+    BooleanField,
+    CallField,
+    Field,
+    IntegerField,
+    ListField,
+    MapField,
+    Names,
+    NamesOrText,
+    TextField,
+)
 from saltlite.master.handlers.functions import (
     FunctionSupport,
     SupportedTargets,
@@ -56,6 +68,30 @@ DELIVER_MAX_MS = 30 * 86_400_000
 RUN_MAX_MS = 365 * 86_400_000
 
 _ORIGIN_MAX = 200
+
+
+FIELDS: Mapping[str, Field] = {
+    "request_id": NAME,
+    "tgt": TextField(),
+    "tgt_type": NAME,
+    "calls": ListField(CallField()),
+}
+OPTIONAL_FIELDS: Mapping[str, Field] = {
+    "deliver_ms": IntegerField(),
+    "run_ms": IntegerField(),
+    "follow": BooleanField(),
+    "subset": IntegerField(),
+    "batch": MapField(),
+    "metadata": MapField(),
+    "origin": NAME,
+    "module_executors": NamesOrText,
+    "executor_opts": MapField(),
+    "ret": NamesOrText,
+    "runner": NAME,
+    "consent": Names,
+    "untyped": BooleanField(),
+}
+"""A job option is a field here, which `PublishRequest.parse` reads."""
 
 
 @dataclass(frozen=True, slots=True)
