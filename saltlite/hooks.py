@@ -136,8 +136,8 @@ class Depths:
         """
         parts = tag.split("/", 3)
         about = parts[2] if parts[0] == "salt" and len(parts) > 2 and parts[1] in ("job", "run") else ""
-        said = None if parts[0] == "salt" else data.get("jid" if parts[0] == "minion" else SENT_BY)
-        return self._by_jid.get(about or (said if isinstance(said, str) else ""), 0)
+        origin = None if parts[0] == "salt" else data.get("jid" if parts[0] == "minion" else SENT_BY)
+        return self._by_jid.get(about or (origin if isinstance(origin, str) else ""), 0)
 
     def note(self, tag: str, data: Mapping[str, Any]) -> None:
         """Read any event of the log: it may be a job that a runner of a hook published."""

@@ -218,9 +218,9 @@ class DocumentSync:
             "offset": offset,
             "data": data[offset : offset + CHUNK],
         }
-        self._ask(message, lambda said: self._piece_said(what, data, said))
+        self._ask(message, lambda said: self._piece_answered(what, data, said))
 
-    def _piece_said(self, what: str, data: bytes, said: Message) -> None:
+    def _piece_answered(self, what: str, data: bytes, said: Message) -> None:
         document = self._documents[what]
         if data is not document.data:
             self._piece(what, document.data, 0)
@@ -274,9 +274,9 @@ class DocumentSync:
     def _rest(self) -> None:
         pillar = self._pillar
         message = {"t": "doc_get", "n": 0, "kind": "pillar", "sha256": pillar.sha256, "offset": len(pillar.data)}
-        self._ask({**message, "nonce": b""}, self._pillar_said)
+        self._ask({**message, "nonce": b""}, self._pillar_answered)
 
-    def _pillar_said(self, said: Message) -> None:
+    def _pillar_answered(self, said: Message) -> None:
         pillar = self._pillar
         if said["state"] == FORGED:
             self._pillar_later("no master of this minion signed what came")
@@ -480,7 +480,7 @@ class GrainFinder:
         if not self._looking:
             self._look()
 
-    def find_if_somebody_set_some(self) -> None:
+    def find_if_static_changed(self) -> None:
         """Find them if the file of set grains has changed since the last time."""
         if self._kept != static_grains_version(self._opts):
             self.find()

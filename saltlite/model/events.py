@@ -129,7 +129,7 @@ def tag_job_returners(jid: Jid) -> str:
     return f"salt/job/{jid}/returners"
 
 
-def tag_hook_told(name: str, what: str) -> str:
+def tag_hook_event(name: str, what: str) -> str:
     """A hook of the configuration has `fired`, or why not: `refused`, `limited`, `loop`, `stale`."""
     return f"salt/hook/{name}/{what}"
 
@@ -169,7 +169,7 @@ def tag_resource_refused(minion: MinionId) -> str:
     return f"resource/refused/{minion}"
 
 
-def tag_resource_namesake(minion: MinionId) -> str:
+def tag_resource_id_collision(minion: MinionId) -> str:
     """What a minion registered has the bare ids of resources that others manage."""
     return f"resource/namesake/{minion}"
 

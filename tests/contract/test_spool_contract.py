@@ -118,7 +118,7 @@ def test_a_result_that_its_writer_has_told_of_is_not_synced_again(said: bool, sy
     memory_spool(disk).write(JID, result())
     done: list[str] = []
     disk.before = done.append
-    assert memory_spool(disk).noticed(JID, said=said)
+    assert memory_spool(disk).noticed(JID, reported=said)
     assert done.count("sync folder") == syncs
 
 
@@ -354,7 +354,7 @@ def put(folder: Folder, data: bytes) -> None:
 def test_a_result_without_a_sync_is_read_listed_counted_and_removed_like_any_other(folder: Folder) -> None:
     assert DiskSpool(folder).write(JID, result(b"mine"), sync=False)
     spool = DiskSpool(folder)
-    assert spool.noticed(JID, said=True)
+    assert spool.noticed(JID, reported=True)
     assert (spool.read(JID).body, spool.jids(), spool.usage()[0]) == (b"mine", [JID], 1)
     assert not spool.write(JID, result(b"other"))
     spool.remove(JID)
@@ -367,7 +367,7 @@ def test_a_result_without_a_sync_costs_none_from_its_writing_to_its_removal() ->
     disk.before = done.append
     memory_spool(disk).write(JID, result(), sync=False)
     spool = memory_spool(disk)
-    assert spool.noticed(JID, said=True)
+    assert spool.noticed(JID, reported=True)
     assert not spool.is_synced(JID)
     spool.read(JID)
     spool.remove(JID)

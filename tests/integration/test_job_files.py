@@ -75,7 +75,7 @@ class Minion:
         said: list[bytes] = []
 
         def readable() -> None:
-            heard = self.process.hear()
+            heard = self.process.receive()
             if heard is not None:
                 said.append(heard)
                 self.reactor.stop()

@@ -93,7 +93,7 @@ def run(surroundings: JobContext, fun: str, *args: object) -> tuple[bytes, int]:
 
 
 def heard(process: JobProcess) -> bytes:
-    while (said := process.hear()) is None:
+    while (said := process.receive()) is None:
         assert select.select([process.socket], [], [], 20)[0], "the process says nothing"
     return said
 

@@ -21,7 +21,7 @@ from saltlite.master.handlers.results import (
     store_reports,
     store_transient_states,
 )
-from saltlite.master.processes.context import TELL_S, Answer, HandlerConfig, Master, MasterIdentity
+from saltlite.master.processes.context import REPORT_S, Answer, HandlerConfig, Master, MasterIdentity
 from saltlite.master.store.ports import OpenJob
 from saltlite.model.events import tag_job_return, tag_resource_refused
 from saltlite.model.ids import Jid, MinionId, TargetId
@@ -269,7 +269,7 @@ def test_bad_results_are_told_once_a_minute_with_how_many_there_were(office: Off
     tag = tag_resource_refused(WEB1)
     assert [event["count"] for event in office.events(tag)] == [1]
     assert len(office.events(tag_resource_refused(WEB2))) == 1, "each minion is told of"
-    office.clock.advance(TELL_S)
+    office.clock.advance(REPORT_S)
     assert report_rejected(office.master)
     assert not report_rejected(office.master)
     event = office.events(tag)[1]

@@ -96,7 +96,7 @@ def test_a_held_result_that_the_master_has_is_forgotten_and_another_is_read_from
 def test_a_result_that_cannot_be_synced_is_held_and_written_anew_when_the_disk_takes_it() -> None:
     it = Broken()
     memory_spool(it.disk).write(JID, result(b"mine"), sync=False)
-    assert it.results.noticed(JID, said=True)
+    assert it.results.noticed(JID, reported=True)
     it.error = errno.EIO
     it.results.sync([JID])
     assert (it.results.holding, it.results.read(JID).body) == (True, b"mine")
@@ -110,7 +110,7 @@ def test_a_result_that_cannot_be_synced_is_held_and_written_anew_when_the_disk_t
 def test_a_result_is_synced_in_time_unless_the_master_has_confirmed_it_before(*, confirmed: bool, syncs: int) -> None:
     it = Broken()
     memory_spool(it.disk).write(JID, result(), sync=False)
-    it.results.noticed(JID, said=True)
+    it.results.noticed(JID, reported=True)
     done: list[str] = []
     it.disk.before = done.append
     reactor = Reactor()

@@ -25,8 +25,8 @@ from saltlite.master.processes.fleet import Registered, ask_claimants
 from saltlite.master.store.ports import StoreReader, StoreWriter
 from saltlite.model.events import (
     tag_resource_conflict,
+    tag_resource_id_collision,
     tag_resource_missing,
-    tag_resource_namesake,
     tag_resource_refresh,
     tag_resource_refused,
 )
@@ -625,7 +625,7 @@ def report_id_collisions(master: Master, store: StoreWriter, minion: MinionId, h
         return
     shown = {name: names[name] for name in sorted(names)[:NAMES_SHOWN]}
     data = {"id": minion, "count": len(names), "names": shown}
-    store.put_event(tag_resource_namesake(minion), data, master.clock.wall())
+    store.put_event(tag_resource_id_collision(minion), data, master.clock.wall())
     log.warning(
         "%s registered names that resources of other minions have as well, %d in all: %s. A bare id means all "
         "that have it; type:id means one",

@@ -172,7 +172,7 @@ def report_rejected(master: Master) -> bool:
             refused.reason,
             ", ".join(refused.srns),
         )
-        master.rejected_results.told(minion, now)
+        master.rejected_results.reported(minion, now)
     return True
 
 

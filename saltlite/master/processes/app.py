@@ -262,11 +262,11 @@ def prepare_store(load: Callable[[], Callable[[], Store]], user: str) -> int:
             os._exit(status)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        said = pipe.read().decode(errors="replace")
+        output = pipe.read().decode(errors="replace")
     _, status = os.waitpid(pid, 0)
     if status != 0:
-        raise StartupError(said or "the store could not be opened")
-    return int(said)
+        raise StartupError(output or "the store could not be opened")
+    return int(output)
 
 
 log = logging.getLogger(__name__)

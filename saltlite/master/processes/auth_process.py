@@ -67,11 +67,11 @@ class AuthProcess:
 
         def on_batch(batch: list[bytes]) -> None:
             for data in batch:
-                supervised("a check of a password", partial(self._hear, holder[0], data))
+                supervised("a check of a password", partial(self._received, holder[0], data))
 
         holder.append(make_channel(on_batch, lambda _reason: None))
 
-    def _hear(self, channel: Channel, data: bytes) -> None:
+    def _received(self, channel: Channel, data: bytes) -> None:
         said = unpack(data)
         self._take(_Check(channel, said["n"], said["backend"], said["user"], said["password"]))
 

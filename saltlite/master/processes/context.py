@@ -28,7 +28,7 @@ from saltlite.wire.framing import IpcMessage
 from saltlite.wire.limits import MIB
 from saltlite.wire.merkle import SignedPart, SignedParts, signed_parts
 
-TELL_S = 60.0
+REPORT_S = 60.0
 """The least interval between events of one MWorker about one minion."""
 
 SHOWN = 5
@@ -64,27 +64,27 @@ class Refused:
 class RejectedResults:
     """Rejected results that have no event yet, by minion (G8). Times are monotonic seconds.
 
-    A minion can send a thousand a second, in any job's name, so they are counted, with one event per minion in TELL_S.
+    A minion can send a thousand a second, in any job's name, so they are counted: one event per minion in REPORT_S.
     """
 
     def __init__(self) -> None:
-        self._untold: dict[MinionId, Refused] = {}
-        self._told_at: dict[MinionId, float] = {}
+        self._unreported: dict[MinionId, Refused] = {}
+        self._reported_at: dict[MinionId, float] = {}
 
     def add(self, minion: MinionId, refused: Refused) -> None:
         """Add rejected results of that minion."""
-        known = self._untold.setdefault(minion, Refused(refused.jid, refused.reason))
+        known = self._unreported.setdefault(minion, Refused(refused.jid, refused.reason))
         known.add(refused.count, refused.srns)
 
     def due(self, now: float) -> list[tuple[MinionId, Refused]]:
         """Results whose event is due."""
-        self._told_at = {minion: at for minion, at in self._told_at.items() if now - at < TELL_S}
-        return [(minion, refused) for minion, refused in self._untold.items() if minion not in self._told_at]
+        self._reported_at = {minion: at for minion, at in self._reported_at.items() if now - at < REPORT_S}
+        return [(minion, refused) for minion, refused in self._unreported.items() if minion not in self._reported_at]
 
-    def told(self, minion: MinionId, now: float) -> None:
+    def reported(self, minion: MinionId, now: float) -> None:
         """The event of that minion was written."""
-        del self._untold[minion]
-        self._told_at[minion] = now
+        del self._unreported[minion]
+        self._reported_at[minion] = now
 
 
 class LinkPort(Protocol):

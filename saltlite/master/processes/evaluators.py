@@ -183,7 +183,7 @@ class Evaluators:
         process.channel = Channel(
             self._reactor,
             ours,
-            partial(self._said, process),
+            partial(self._on_result, process),
             partial(self._fell_silent, process),
             message_max=MESSAGE_MAX,
             send_buffer_max=BUFFER_MAX,
@@ -191,7 +191,7 @@ class Evaluators:
         self._processes.append(process)
         return process
 
-    def _said(self, process: _Process, batch: list[bytes]) -> None:
+    def _on_result(self, process: _Process, batch: list[bytes]) -> None:
         """Its answer, after a byte that tells whether the process ends now."""
         for data in batch:
             place = self._free(process)

@@ -34,7 +34,7 @@ from saltlite.hooks import DEPTH_MAX, Depths, Firing, Hook, firing
 from saltlite.limits import RateLimiter
 from saltlite.master.handlers.operator_verbs import carry_out
 from saltlite.master.processes.context import Master
-from saltlite.model.events import Event, tag_hook_told
+from saltlite.model.events import Event, tag_hook_event
 from saltlite.model.ids import jid_at
 from saltlite.platform.files import CursorFile
 from saltlite.platform.logs import DEFECT, log_defect
@@ -212,7 +212,7 @@ class Hooks:
         level = logging.INFO if what == "fired" else logging.WARNING
         log.log(level, "hook %s, event %s: %s %s", hook.name, data["seq"], what, data.get("reason", ""))
         with self._master.store.write() as store:
-            store.put_event(tag_hook_told(hook.name, what), data, self._master.clock.wall())
+            store.put_event(tag_hook_event(hook.name, what), data, self._master.clock.wall())
         self._wake_up()
 
 
@@ -254,7 +254,7 @@ class HookRunners:
         self._channel = Channel(
             reactor,
             sock,
-            self._heard,
+            self._received,
             lambda _reason: reactor.stop(),
             message_max=MESSAGE_MAX,
             send_buffer_max=64 * MESSAGE_MAX,
@@ -272,7 +272,7 @@ class HookRunners:
         self._open[self._numbers] = ended
         self._channel.send(packed)
 
-    def _heard(self, batch: list[bytes]) -> None:
+    def _received(self, batch: list[bytes]) -> None:
         for data in batch:
             said = unpack(data)
             self._open.pop(said["n"])(said["retcode"])

@@ -206,11 +206,11 @@ class LinkChannel:
         self._put(number, message)
         self._reactor.call_later(QUESTION_S, lambda: self.answered(number, None))
 
-    def answered(self, number: int, said: IpcMessage | None) -> None:
+    def answered(self, number: int, reply: IpcMessage | None) -> None:
         """The link process answered question `number`."""
         done = self._asked.pop(number, None)
         if done is not None:
-            done(said)
+            done(reply)
 
     def _put(self, number: int, message: Callable[[int], IpcMessage]) -> None:
         if number not in self._asked:

@@ -73,9 +73,9 @@ def turn_of_request(board: TurnBoard, principal: Principal, request: object) -> 
 def turn_of_question(board: TurnBoard, minion: MinionId, message: Message) -> TurnLabel:
     """A minion's request. For a file it is the same work whichever minion asks."""
     about = "file" if message["t"] == "file_request" else minion
-    said = f"{message['t']} of {minion}"
+    subject = f"{message['t']} of {minion}"
     named = message.get("path") or message.get("kind") or message.get("tag") or ""
-    return TurnLabel(f"{said}: {named}", board.digest(b"question", about.encode(), _fields(message)))
+    return TurnLabel(f"{subject}: {named}", board.digest(b"question", about.encode(), _fields(message)))
 
 
 def turn_of_link(board: TurnBoard, message: IpcMessage) -> TurnLabel:
@@ -272,8 +272,8 @@ class MWorker:
             if message["t"] == "reports":
                 numbers.append(message["n"])
                 reported += [
-                    Reported(MinionId(minion), Fingerprint(key), said, body)
-                    for minion, key, said, body in message["items"]
+                    Reported(MinionId(minion), Fingerprint(key), report, body)
+                    for minion, key, report, body in message["items"]
                 ]
             else:
                 # It contains data of a minion, which must not end the MWorker (S8).
@@ -341,9 +341,9 @@ class MWorker:
         if message["t"] == "event":
             self._committed()
 
-    def _answer_minion(self, minion: MinionId, session: int, question: Message, said: Message) -> None:
+    def _answer_minion(self, minion: MinionId, session: int, question: Message, response: Message) -> None:
         # Signed here, so that the link process, which passes it on, cannot forge responses.
-        self._link.respond(session, signed(self._master.identity.job_private, minion, question, said))
+        self._link.respond(session, signed(self._master.identity.job_private, minion, question, response))
 
     def _logged(self, work: Callable[[], None]) -> None:
         try:
@@ -517,8 +517,8 @@ class MWorker:
                 self._send(client, {"ok": False, "exit": 1, "error": DEFECT})
 
     def _refuse(self, client: Client, error: SaltliteError) -> None:
-        said = {"ok": False, "exit": error.exit_code, "error": str(error)}
-        self._send(client, {**said, "login": True} if isinstance(error, LoginError) else said)
+        refusal = {"ok": False, "exit": error.exit_code, "error": str(error)}
+        self._send(client, {**refusal, "login": True} if isinstance(error, LoginError) else refusal)
         if isinstance(error, RefusedError):
             # A rule that cannot be evaluated concerns the operator; a lack of rights is ordinary.
             log.log(logging.WARNING if isinstance(error, CostlyRuleError) else logging.INFO, "refused: %s", error)
@@ -529,8 +529,8 @@ class MWorker:
         question = answer.question
         if question is not None:
 
-            def done(said: IpcMessage | None) -> None:
-                self._supervised(client, lambda: self._send(client, {"ok": True, **question.fields(said)}))
+            def done(reply: IpcMessage | None) -> None:
+                self._supervised(client, lambda: self._send(client, {"ok": True, **question.fields(reply)}))
 
             self._link.ask(question.message, done)
             return

@@ -109,7 +109,7 @@ class SessionManager:
         """Numbers of sessions, strangers, finished handshakes, unacknowledged deliveries and refused frames."""
         return {
             **self.sessions.figures(),
-            "parcels": sum(len(peer.outbox) for peer in self._sending.values()),
+            "deliveries": sum(len(peer.outbox) for peer in self._sending.values()),
             "handshakes": self._handshakes_done,
             "unauthenticated": len(self._unauthenticated),
             "refused": dict(self.refused_frames),

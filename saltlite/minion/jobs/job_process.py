@@ -168,7 +168,7 @@ class JobProcess:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.socket.sendall(self.framed(data))
 
-    def hear(self) -> bytes | None:
+    def receive(self) -> bytes | None:
         """Its report: DONE, WRITTEN, AGAIN, or details for `read_report`; b"" if it ended without one, None if none
         came yet.
 

@@ -452,7 +452,7 @@ class JobServer:
         match message["t"]:
             case "job":
                 self._quota.look()
-                self._jobs.received(_parcel(message))
+                self._jobs.received(_received_part(message))
             case "cancel":
                 self._jobs.cancel(jid)
             case "return_ack":
@@ -630,30 +630,30 @@ class JobServer:
     def _says(self, jid: str, process: JobProcess) -> None:
         """Handle a report of a job's process: the result is in the spool, or could not be written, or the process is
         about to exit."""
-        said = process.hear()
-        if said is None:
+        report = process.receive()
+        if report is None:
             return
         self._reactor.remove_reader(process.socket.fileno())
-        if said:
+        if report:
             # Before the process can run another job, which a signal for this one would hit.
             process.reusable &= self._notes.forget(jid)
             self._let_go(jid, process)
-            self._job_ended(jid, "exit status 0", said)
-        if said in (DONE, WRITTEN) and process.reusable:
+            self._job_ended(jid, "exit status 0", report)
+        if report in (DONE, WRITTEN) and process.reusable:
             self._finishing.add(process)
             self._reactor.add_reader(process.socket.fileno(), lambda: self._finished(process))
             self._finished(process)
-        elif said:
+        elif report:
             process.close()
 
     def _finished(self, process: JobProcess) -> None:
         """Handle the report of a process whose job has ended: whether it can run another."""
-        said = process.hear()
-        if said is None:
+        report = process.receive()
+        if report is None:
             return
         self._finishing.discard(process)
         self._reactor.remove_reader(process.socket.fileno())
-        if said == AGAIN and self._recorded:
+        if report == AGAIN and self._recorded:
             self._pool.give_back(process)
         else:
             process.close()
@@ -667,10 +667,10 @@ class JobServer:
             process.close()
         for jid, (one, _call) in list(self._running.items()):
             if one is process:
-                said = process.hear() or b""
+                report = process.receive() or b""
                 self._let_go(jid, process)
                 process.close()
-                self._job_ended(jid, how(process.exit_status() if status is None else status), said)
+                self._job_ended(jid, how(process.exit_status() if status is None else status), report)
         self._signals.over(process.pid)
 
     def _let_go(self, jid: str, process: JobProcess) -> None:
@@ -678,12 +678,12 @@ class JobServer:
         self.rpc_server.ended(process)
         self._reactor.remove_reader(process.socket.fileno())
 
-    def _job_ended(self, jid: str, how_it_ended: str, said: bytes = b"") -> None:
+    def _job_ended(self, jid: str, how_it_ended: str, report: bytes = b"") -> None:
         self._notes.forget(jid)
         with log_context(jid=jid):
-            unwritten = "" if said in (b"", DONE, WRITTEN) else self._take_over(jid, said)
+            unwritten = "" if report in (b"", DONE, WRITTEN) else self._take_over(jid, report)
         try:
-            left_result = self._results.noticed(jid, said=said in (DONE, WRITTEN))
+            left_result = self._results.noticed(jid, reported=report in (DONE, WRITTEN))
         except JournalError as error:
             self._fail(str(error))
             return
@@ -774,6 +774,6 @@ def _believed(raw: bytes, chain: bytes, believe: Believe, now: int) -> MasterCer
     return certificate
 
 
-def _parcel(message: Message) -> ReceivedPart:
+def _received_part(message: Message) -> ReceivedPart:
     proof, resources = message["proof"], message["resources"]
     return ReceivedPart(message["jid"], message["body"], message["sig"], proof, message["deliver_ms"], resources)

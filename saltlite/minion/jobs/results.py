@@ -83,9 +83,9 @@ class ResultStore:
         """The segments of that part in the spool."""
         return [one for one in self._spool.jids() if one != part and part_of_segment(one) == part]
 
-    def noticed(self, jid: str, *, said: bool = False) -> bool:
-        """Whether a job whose process ended has a result; `said`: the process reported that it is on disk."""
-        return jid in self._held or self._spool.noticed(jid, said=said)
+    def noticed(self, jid: str, *, reported: bool = False) -> bool:
+        """Whether a job whose process ended has a result; `reported`: the process reported that it is on disk."""
+        return jid in self._held or self._spool.noticed(jid, reported=reported)
 
     def is_synced(self, jid: str) -> bool:
         """Whether a power failure leaves the result of that job in the spool."""

@@ -114,8 +114,8 @@ class Returns:
         if isinstance(value, str | bytes | bytearray):
             raw = str.encode(value, errors="replace") if isinstance(value, str) else bytes(value)
             return EncodedReturn(self._cut(raw, rest, text=isinstance(value, str)), _note(len(raw), rest))
-        said = {TRUNCATED: {"bytes": whole.size, "kept": kept}}
-        return EncodedReturn(_joined(said, encode_return(value, self.limit - NOTICE_BYTES)), _note(whole.size, rest))
+        notice = {TRUNCATED: {"bytes": whole.size, "kept": kept}}
+        return EncodedReturn(_joined(notice, encode_return(value, self.limit - NOTICE_BYTES)), _note(whole.size, rest))
 
     def _keep(self, jid: str, body: bytes) -> bool:
         try:
@@ -136,7 +136,7 @@ def _note(size: int, rest: str) -> str:
     return f"{TRUNCATED_NOTE} {size} bytes; {rest}"
 
 
-def _joined(said: dict[str, Any], head: bytes) -> bytes:
-    """The map `said` with one more entry `head`, which is encoded already."""
-    ((key, entry),) = said.items()
+def _joined(notice: dict[str, Any], head: bytes) -> bytes:
+    """The map `notice` with one more entry `head`, which is encoded already."""
+    ((key, entry),) = notice.items()
     return b"\x82" + encode_return(key) + encode_return(entry) + encode_return("head") + head

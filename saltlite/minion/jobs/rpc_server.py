@@ -263,8 +263,8 @@ class LocalEvents:
             return
         own = message["n"]
 
-        def answered(said: Message) -> None:
-            channel.send(pack({**said, "n": own}))
+        def answered(response: Message) -> None:
+            channel.send(pack({**response, "n": own}))
 
         self._rpc_server.ask(message, answered, again=True, whose=channel)
 

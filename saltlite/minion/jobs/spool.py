@@ -150,12 +150,12 @@ class DiskSpool:
         self._bytes = sum(self._sizes.values())
         return sorted(self._sizes)
 
-    def noticed(self, jid: str, *, said: bool = False) -> bool:
+    def noticed(self, jid: str, *, reported: bool = False) -> bool:
         """Get the size of the file; see the port."""
         known = _checked(jid)
         try:
             there = self._size(known)
-            if there and not said and known not in self._unsynced:
+            if there and not reported and known not in self._unsynced:
                 # Its writer may have been killed before the name was on disk.
                 self._folder.sync()
         except OSError as error:

@@ -186,7 +186,7 @@ class _Minion:
         or by `saltlite call`."""
         if self._config.module_dirs or self._config.extension_modules:
             self._tell_of_modules()
-        self._grains.find_if_somebody_set_some()
+        self._grains.find_if_static_changed()
         self._reactor.call_later(FILES_LOOK_S, self._look_at_files)
 
     def _tell_of_modules(self) -> None:

@@ -292,7 +292,7 @@ class ConnectionMachine:
         self._fleet = fleet
         self._epoch = certificate.epoch
         me = self._identity
-        said = {
+        hello = {
             "id": me.id,
             "boot": me.boot,
             "incarnation": me.incarnation,
@@ -301,7 +301,7 @@ class ConnectionMachine:
             "token": me.token,
         }
         self._effects.append(Trust(fleet, certificate, payload["chain"]))
-        self._effects.append(SendFrame(frames.auth(handshake.write(codec.encode(said)))))
+        self._effects.append(SendFrame(frames.auth(handshake.write(codec.encode(hello)))))
         self._session = SecureSession(handshake)
 
     def _data(self, frame: frames.DataFrame) -> None:
@@ -314,7 +314,7 @@ class ConnectionMachine:
             case "welcome" if self.phase is Phase.HANDSHAKE:
                 self._welcome(message)
             case "state" if self.phase is not Phase.HANDSHAKE:
-                self._told_state(message["state"])
+                self._state_received(message["state"])
             case "heartbeat_ack":
                 pass
             case "probe":
@@ -335,9 +335,9 @@ class ConnectionMachine:
         if message["state"] == "busy":
             self._back_off("the master is busy")
         else:
-            self._told_state(message["state"])
+            self._state_received(message["state"])
 
-    def _told_state(self, state: str) -> None:
+    def _state_received(self, state: str) -> None:
         if state == "accepted":
             if self.phase is not Phase.READY:
                 self._enter(Phase.READY, "")

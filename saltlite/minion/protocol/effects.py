@@ -207,11 +207,11 @@ class Spool(Protocol):
         """The ids of all results, sorted; counts them again."""
         ...
 
-    def noticed(self, jid: str, *, said: bool = False) -> bool:
+    def noticed(self, jid: str, *, reported: bool = False) -> bool:
         """Count the result of a job whose process has ended; returns whether there is one. It is on disk then, unless
         it was written without a sync.
 
-        `said`: the process has reported it, so its `write` had returned. Raises JournalError.
+        `reported`: the process has reported it, so its `write` had returned. Raises JournalError.
         """
         ...
 

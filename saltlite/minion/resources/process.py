@@ -405,7 +405,7 @@ class _Life:
             wait_s = self._look() - time.monotonic()
             poll.poll(None if math.isinf(wait_s) else max(0.0, wait_s) * 1000)
             self._do_posted()
-            self._hear()
+            self._receive()
         self._segments.close()
         self._shut_down()
         # Programs started by calls, which have no parent any more.
@@ -479,7 +479,7 @@ class _Life:
 
     # -- what the job server says
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
             chunk = os.read(self._fd, 65_536) if select.select([self._fd], [], [], 0)[0] else None
         except ConnectionResetError:

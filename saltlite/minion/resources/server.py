@@ -298,7 +298,7 @@ class TypeSupervisor:
         return running
 
     def _asked(self, process: TypeProcess) -> None:
-        if process.rpc.hear() is not None:
+        if process.rpc.receive() is not None:
             self._reactor.remove_reader(process.rpc.socket.fileno())
 
     def _start_later(self) -> None:

@@ -177,7 +177,7 @@ STATUS = {
         "sessions": 2,
         "ready": 1,
         "pending": 1,
-        "parcels": 0,
+        "deliveries": 0,
         "handshakes": 12,
         "refused": {"bad-mac": 3, "oversize": 1},
         "mworkers": 4,
