@@ -380,7 +380,7 @@ class JobRow:
     def fileno(self) -> int:
         return self._number
 
-    def hear(self) -> bytes | None:
+    def receive(self) -> bytes | None:
         """Its next report: DONE, AGAIN, or that the disk did not take the result; b"" when it ended without one."""
         if self._words:
             return self._words.pop(0)
