@@ -142,7 +142,7 @@ class StatusLine:
         self._due = progress.published_at + SHOW_AFTER_S
 
     def show(self, now: float) -> None:
-        """Draw the line, unless it was drawn a moment ago."""
+        """Draw the line, unless it was drawn just before."""
         if now >= self._due:
             self._due = now + REDRAW_S
             self._console.status(status_text(self._progress, now=now, width=self._console.status_width()))
@@ -240,7 +240,7 @@ def _kill(client: LocalClient, progress: Progress, console: Console) -> None:
 def known_now(
     progress: Progress, console: Console, seen_ago: Mapping[str, float | None] | None = None
 ) -> outcome.Known:
-    """What is known at this moment."""
+    """What is known now."""
     return outcome.Known(now=console.now(), waited_s=time.monotonic() - progress.published_at, seen_ago=seen_ago)
 
 
@@ -255,7 +255,7 @@ def report_away(progress: Progress, console: Console) -> None:
     known = known_now(progress, console)
     away = [outcome.missing_one(progress, one, known) for one in progress.states if progress.is_away(one)]
     if away:
-        until = outcome.moment(outcome.delivery_end(progress.published), known.now)
+        until = outcome.local_time(outcome.delivery_end(progress.published), known.now)
         waits = f"; the job waits for it until {until} (--deliver-by)" if progress.published.deliver_s else ""
         _note(progress, console, sorted((one.name, f"{one.reason}{waits}") for one in away))
 

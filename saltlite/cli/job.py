@@ -110,7 +110,7 @@ PARAMETER = "test"
 def dry_run(calls: Sequence[Call], described: Mapping[str, Any]) -> list[Call]:
     """The same calls with `test=True`, for `--test`.
 
-    A function takes part when it has a parameter `test` of its own. `**kwargs` does not count: such a function may
+    A function takes part if it has a parameter named `test`. `**kwargs` does not count: such a function may
     ignore the word and do what was only to be tried. `described` is the master's answer to `describe`. Raises
     RefusedError when a target may have a function without the parameter, or did not report its signature; NoTargetError
     without any target, UsageError when no target has the function.
@@ -412,7 +412,7 @@ def _report_start(published: Published, parsed: Parsed, console: Console) -> Non
         console.error(f"jid: {published.jid}")
     if parsed.on("verbose"):
         count = targets_text(len(published.minions), len(published.managing))
-        began = outcome.moment(console.now(), console.now())
+        began = outcome.local_time(console.now(), console.now())
         console.error(f"job {published.jid}: {published.fun} on {published.target!r}, {count}, followed since {began}")
     report_skipped(published, console)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from saltlite.cli.commands import LOGIN_OPTIONS, command_lines
+from saltlite.cli.commands import CONFIG_DIR, LOGIN_OPTIONS, command_lines
 from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, parse_duration
 from saltlite.cli.output import JOB_FORMATS_TEXT, JOB_OUTPUT_OPTIONS
 from saltlite.cli.targets import TARGET_OPTIONS
-from saltlite.config.paths import require_path
 from saltlite.errors import UsageError
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
@@ -92,13 +91,7 @@ FOLLOW_OPTIONS = (
     Option("-v", "--verbose", help="tell on stderr what runs where, and since when"),
     Option("-q", "--quiet", help="print returns and errors only"),
     *LOGIN_OPTIONS,
-    Option(
-        "-c",
-        "--config-dir",
-        metavar="DIR",
-        convert=require_path,
-        help="the master's configuration folder (/etc/saltlite)",
-    ),
+    CONFIG_DIR,
 )
 """The options that `saltlite.cli.job.follow_job` reads."""
 

@@ -164,7 +164,7 @@ def delivery_end(published: Published) -> float:
     return timegm((*fields, 0, 0, 0)) + published.deliver_s
 
 
-def moment(when: float, now: float) -> str:
+def local_time(when: float, now: float) -> str:
     """The local time of day, with the date unless that is today's."""
     there, here = time.localtime(when), time.localtime(now)
     return time.strftime("%H:%M:%S" if there[:3] == here[:3] else "%Y-%m-%d %H:%M:%S", there)

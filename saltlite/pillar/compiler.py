@@ -37,7 +37,7 @@ _OPTIONS = ("match", "ignore_missing", "order")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One target of a top file with its files. `ignore_missing`: a file that is not there is no mistake."""
+    """One target of a top file with its files. `ignore_missing`: a missing file is not a mistake."""
 
     target: Target
     names: tuple[str, ...]
@@ -45,7 +45,7 @@ class Entry:
 
 
 def targets_of(top: Any, env: str) -> Mapping[Any, Any]:
-    """The targets that a top file has for an environment, as they stand there. Raises RenderError."""
+    """The targets of an environment in a top file, in order. Raises RenderError."""
     if top is None:
         return {}
     section = _map(top, "a top file is a map of environments").get(env) or {}
@@ -53,7 +53,7 @@ def targets_of(top: Any, env: str) -> Mapping[Any, Any]:
 
 
 def read_entry(expression: str, listed: Any) -> Entry:
-    """One of them. Raises RenderError."""
+    """One target of a top file. Raises RenderError."""
     if not isinstance(listed, list):
         raise RenderError(f"the target {expression!r} of the top file has no list of files")
     names: list[str] = []
@@ -85,7 +85,7 @@ def _map(value: Any, sentence: str) -> Mapping[Any, Any]:
 
 
 def merged(first: Mapping[Any, Any], later: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Both together; neither is changed."""
+    """The merged value; the arguments are not changed."""
     result = dict(first)
     for key, value in later.items():
         before = result.get(key)
@@ -97,11 +97,11 @@ def merged(first: Mapping[Any, Any], later: Mapping[Any, Any]) -> dict[Any, Any]
 
 
 Matches = Callable[[Target], bool]
-"""Whether a target selects the minion. Raises UsageError for what is no target."""
+"""Whether a target selects the minion. Raises UsageError for an invalid target."""
 
 
 Nodegroups = Mapping[str, str | list[str]]
-"""Name -> expression, as the configuration has them."""
+"""Name -> expression, from the configuration."""
 
 
 class PillarFiles(Protocol):
@@ -112,7 +112,7 @@ class PillarFiles(Protocol):
         ...
 
     def has(self, env: str, path: str) -> bool:
-        """Whether that file is there."""
+        """Whether the file exists."""
         ...
 
     def names(self, env: str) -> Sequence[str]:
@@ -120,7 +120,7 @@ class PillarFiles(Protocol):
         ...
 
     def render(self, env: str, path: str, context: Mapping[str, Any]) -> Any:
-        """What the file says; templates see the names in `context`. Raises RenderError, also when it is not there."""
+        """The rendered file; templates see the names in `context`. Raises RenderError, also if it does not exist."""
         ...
 
 
@@ -150,12 +150,12 @@ def has_top(files: PillarFiles) -> bool:
 
 
 def compile_pillar(files: PillarFiles, subject: Subject, matches: Matches) -> dict[Any, Any]:
-    """The pillar of that minion; mistakes are in it, under ERRORS."""
+    """The pillar of the minion, with mistakes under ERRORS."""
     return _Compilation(files, subject, matches).run()
 
 
 def top_of(files: PillarFiles, subject: Subject, matches: Matches) -> tuple[dict[str, list[str]], list[str]]:
-    """Environment -> the names that the top files have for that minion, in their order; and mistakes."""
+    """Environment -> the names of files for the minion in the top files, in order; and mistakes."""
     found: dict[str, list[str]] = {}
     compilation = _Compilation(files, subject, matches)
     for env, entry in compilation.selected():
@@ -181,7 +181,7 @@ class _Compilation:
         return {**self._pillar, ERRORS: self.errors} if self.errors else self._pillar
 
     def selected(self) -> Iterator[tuple[str, Entry]]:
-        """(environment, what a top file has for this minion); mistakes are remembered."""
+        """(environment, entry of a top file for this minion). Mistakes are recorded."""
         tops = {env: top for env in self._files.envs() if (top := self._top(env)) is not None}
         for env in self._files.envs():
             # An environment's own top file says what is in it; for one without, that of base does.
@@ -247,14 +247,14 @@ class _Compilation:
             raise RenderError(_missing(env, name))
         if len(above) >= INCLUDED_MAX:
             raise RenderError(f"{path} is included through more than {INCLUDED_MAX} files: include it from fewer")
-        said = self._render(env, path, name, defaults)
-        if said is None:
+        data = self._render(env, path, name, defaults)
+        if data is None:
             return {}
-        if not isinstance(said, dict):
-            raise RenderError(f"{path} is no map")
-        said = dict(said)
+        if not isinstance(data, dict):
+            raise RenderError(f"{path} is not a map")
+        data = dict(data)
         included: dict[Any, Any] = {}
-        for pattern, more, key in _includes(said.pop(INCLUDE, None), name, path):
+        for pattern, more, key in _includes(data.pop(INCLUDE, None), name, path):
             found = list(self._found(env, pattern))
             if not found:
                 self.errors.append(f"{_missing(env, pattern)} It is included by '{name}'.")
@@ -270,7 +270,7 @@ class _Compilation:
                 for part in reversed(key.split(":") if key else []):
                     state = {part: state}
                 included = merged(included, state)
-        return merged(included, said)
+        return merged(included, data)
 
     def _render(self, env: str, path: str, name: str, defaults: Mapping[str, Any]) -> Any:
         self._rendered += 1
@@ -291,11 +291,11 @@ class _Compilation:
 
 
 def _includes(listed: Any, name: str, path: str) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-    """(name, values for its template, the key that it is put below) of each line of `include`."""
+    """(name, values for its template, the key above its data) of each line of `include`."""
     if listed is None:
         return
     if not isinstance(listed, list):
-        raise RenderError(f"{path} has an include that is no list")
+        raise RenderError(f"{path} has an include that is not a list")
     for item in listed:
         if isinstance(item, str):
             yield _absolute(item, name, path), {}, ""
@@ -310,7 +310,7 @@ def _includes(listed: Any, name: str, path: str) -> Iterator[tuple[str, Mapping[
 
 
 def _absolute(included: str, name: str, path: str) -> str:
-    """The full name of an included file: each leading dot but the first is one folder up from the including one."""
+    """The full name of an included file: each leading dot after the first means one folder up."""
     rest = included.lstrip(".")
     ups = len(included) - len(rest)
     if not ups:
@@ -323,7 +323,7 @@ def _absolute(included: str, name: str, path: str) -> str:
 
 
 def _name_of(path: str) -> str:
-    """The name of the file at that path, "" for one that is no sls."""
+    """The name of the file at that path; "" if it is not an sls file."""
     stem = path.removesuffix(".sls")
     if path in (stem, TOP) or "." in stem:
         return ""
@@ -337,14 +337,14 @@ def _missing(env: str, name: str) -> str:
 def pillar_of(
     files: PillarFiles, minion: MinionId, grains: Mapping[str, Any], nodegroups: Nodegroups
 ) -> dict[Any, Any]:
-    """What the files have for that minion. The grain `id` is its id, whatever the grains say."""
+    """The pillar of the minion. The grain `id` is always its id."""
     return compile_pillar(files, *_subject(minion, grains, nodegroups))
 
 
 def names_of(
     files: PillarFiles, minion: MinionId, grains: Mapping[str, Any], nodegroups: Nodegroups
 ) -> tuple[dict[str, list[str]], list[str]]:
-    """Environment -> the files that its pillar is made of, without those that they include; and mistakes."""
+    """Environment -> the files of its pillar, without included ones; and mistakes."""
     return top_of(files, *_subject(minion, grains, nodegroups))
 
 
@@ -362,7 +362,7 @@ def _subject(minion: MinionId, grains: Mapping[str, Any], nodegroups: Nodegroups
 
 
 class MemoryPillarFiles:
-    """`files`: environment -> path -> what the file says, as data or as a function of what templates see."""
+    """`files`: environment -> path -> the file's data, or a function from the context of templates to data."""
 
     def __init__(self, files: Mapping[str, Mapping[str, Any]]) -> None:
         self._files = files
@@ -379,5 +379,5 @@ class MemoryPillarFiles:
     def render(self, env: str, path: str, context: Mapping[str, Any]) -> Any:
         if not self.has(env, path):
             raise RenderError(f"{path} in environment {env!r} is not there")
-        said = self._files[env][path]
-        return said(context) if callable(said) else copy.deepcopy(said)
+        data = self._files[env][path]
+        return data(context) if callable(data) else copy.deepcopy(data)

@@ -31,7 +31,7 @@ from saltlite.wire.limits import DOC_MAX
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRequest:
-    """A question: the pillar of `minion`, made with these grains. `names`: also the files that it is made of.
+    """A request for the pillar of `minion` with these grains. `names`: also the names of its files.
 
     `asker` is whom the time is counted against: a minion, or an operator.
     """
@@ -44,34 +44,34 @@ class EvaluationRequest:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What came of it: the pillar as an encoded document, or a sentence in `problem`."""
+    """The result: the pillar as an encoded document, or a sentence in `problem`."""
 
     data: bytes = b""
     errors: tuple[str, ...] = ()
-    """Mistakes in pillar files; they are in the document too."""
+    """Mistakes in pillar files, which are also in the document."""
     top: Mapping[str, list[str]] = field(default_factory=dict)
-    """Environment -> names of the files, if they were asked for."""
+    """Environment -> names of the files, if they were requested."""
     mistakes: tuple[str, ...] = ()
-    """Mistakes in top files, if the names were asked for."""
+    """Mistakes in top files, if the names were requested."""
     problem: str = ""
     unsendable: bool = False
-    """The pillar was made, and no document can hold it: asking again is of no use."""
+    """The pillar is too large for a document: a retry would not help."""
     ended: bool = False
-    """The evaluation took too much, and its process was killed."""
+    """The evaluation exceeded a limit, and its process was killed."""
     file: str = ""
-    """Where it was then: `environment/path`."""
+    """The file that was being rendered then: `environment/path`."""
 
 
 class Evaluator(Protocol):
-    """Makes pillars."""
+    """Evaluates pillars."""
 
     def evaluate(self, wanted: EvaluationRequest, done: Callable[[Evaluation], None]) -> None:
-        """`done` gets what came of it, once, now or in a later turn."""
+        """Calls `done` once with the result, now or in a later turn."""
         ...
 
 
 def evaluated(files: PillarFiles, nodegroups: Nodegroups, wanted: EvaluationRequest) -> Evaluation:
-    """Compile it here and now, however long that takes."""
+    """Compile the pillar in this process, without limits."""
     top: Mapping[str, list[str]] = {}
     mistakes: list[str] = []
     try:
@@ -109,7 +109,7 @@ Ticket = TypeVar("Ticket")
 
 @dataclass(frozen=True, slots=True)
 class QueuedEvaluation(Generic[Ticket]):
-    """One question. `about` is the minion whose pillar it is."""
+    """One request. `about` is the minion of the pillar."""
 
     asker: str
     about: str
@@ -123,16 +123,16 @@ class EvaluationQueue(Generic[Ticket]):
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, deque[QueuedEvaluation[Ticket]]] = OrderedDict()
-        """By asker; the one whose turn is next comes first."""
+        """By asker; the next one comes first."""
         self._count = 0
         self._bytes = 0
         self._under_way: dict[str, bool] = {}
-        """Asker -> whether its last evaluation had to be ended."""
+        """Asker -> whether its last evaluation had to be killed."""
         self._pauses: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
-        """(asker, minion) -> until when, and how long the pause was."""
+        """(asker, minion) -> the end and the length of the pause."""
 
     def offer(self, place: QueuedEvaluation[Ticket]) -> str:
-        """Let it wait for its turn; why it may not, "" when it does."""
+        """Queue a request; the reason if it is refused, otherwise ""."""
         until, _pause_s = self._pauses.get((place.asker, place.about), (0.0, 0.0))
         if place.since < until:
             return (
@@ -148,7 +148,7 @@ class EvaluationQueue(Generic[Ticket]):
         return ""
 
     def take(self) -> QueuedEvaluation[Ticket] | None:
-        """Take the next request, which is then under way; None if none may start."""
+        """Take the next request, which is then running; None if none may start."""
         full = sum(self._under_way.values()) >= SUSPECTS_AT_ONCE
         for asker, own in self._waiting.items():
             suspect = (asker, own[0].about) in self._pauses
@@ -158,17 +158,17 @@ class EvaluationQueue(Generic[Ticket]):
         return None
 
     def overdue(self, now: float) -> list[QueuedEvaluation[Ticket]]:
-        """Those that have waited too long; they wait no more."""
+        """Remove and return the requests that have waited too long."""
         late = [asker for asker, own in self._waiting.items() if now - own[0].since >= WAIT_S]
         return [self._pop(asker) for asker in late]
 
     def ended(self, place: QueuedEvaluation[Ticket]) -> None:
-        """It was evaluated in time."""
+        """The evaluation has ended in time."""
         self._under_way.pop(place.asker, None)
         self._pauses.pop((place.asker, place.about), None)
 
     def killed(self, place: QueuedEvaluation[Ticket], now: float) -> float:
-        """It took too much, and was ended; the pause that follows."""
+        """The evaluation was killed; the pause that follows."""
         self._under_way.pop(place.asker, None)
         key = place.asker, place.about
         _until, before = self._pauses.pop(key, (0.0, 0.0))
@@ -190,7 +190,7 @@ class EvaluationQueue(Generic[Ticket]):
 
 
 class MemoryEvaluator:
-    """`files` may be exchanged."""
+    """`files` may be replaced."""
 
     def __init__(self, files: PillarFiles, nodegroups: Nodegroups | None = None) -> None:
         self.files = files
@@ -213,7 +213,7 @@ PILLARS_A_MINUTE = 60
 
 @dataclass(slots=True)
 class Pillars:
-    """Pillars of one MWorker: `evaluator` makes them of `files`. `cached`: whether they are put into their bank."""
+    """The pillars of one MWorker, which `evaluator` makes from `files`. `cached`: whether they go into their bank."""
 
     files: PillarFiles = field(default_factory=lambda: MemoryPillarFiles({}))
     evaluator: Evaluator = field(default_factory=lambda: MemoryEvaluator(MemoryPillarFiles({})))
@@ -226,7 +226,7 @@ class Pillars:
         return has_top(self.files)
 
     def may_make(self, minion: MinionId, now: float) -> bool:
-        """Whether that minion may have another evaluation now; counts it. `now` is seconds."""
+        """Whether the minion may have another evaluation now, which is then counted. `now` is seconds."""
         since, count = self._made.get(minion, (now, 0))
         if now - since >= 60.0:
             since, count = now, 0
@@ -236,7 +236,7 @@ class Pillars:
         return True
 
     def remember(self, minion: MinionId, sha256: bytes, data: bytes) -> None:
-        """Keep a pillar that this minion fetches in pieces."""
+        """Store a pillar that this minion fetches in pieces."""
         self._under_way[minion] = sha256, data
         self._under_way.move_to_end(minion)
         held = sum(len(data) for _sha256, data in self._under_way.values())
@@ -250,7 +250,7 @@ class Pillars:
         return data if known == sha256 else None
 
     def forget(self, minion: MinionId) -> None:
-        """This minion has its whole pillar."""
+        """The minion has its complete pillar."""
         self._under_way.pop(minion, None)
 
 
@@ -264,7 +264,7 @@ WORN_BYTES: Final = 64 * 1024 * 1024
 """A process whose peak memory grew so far ends after its answer, because its memory would not shrink again."""
 GOES_ON: Final = b"\0"
 WORN: Final = b"\1"
-"""The first byte of an answer: whether the process takes another question."""
+"""The first byte of an answer: whether the process accepts another request."""
 NOTE_BYTES: Final = 512
 """Bytes of the name of a file that is shared with the parent."""
 TITLE: Final = "evaluator"
@@ -273,18 +273,18 @@ _NOTE = struct.Struct(">H")
 
 
 def new_note() -> mmap.mmap:
-    """Memory that a parent shares with the process that it forks next."""
+    """Create memory that the parent shares with the process that it forks next."""
     return mmap.mmap(-1, NOTE_BYTES)
 
 
 def noted(note: mmap.mmap) -> str:
-    """The file that was rendered last: `environment/path`."""
+    """The last rendered file: `environment/path`."""
     (size,) = _NOTE.unpack_from(note)
     return note[_NOTE.size : _NOTE.size + min(size, NOTE_BYTES - _NOTE.size)].decode("utf-8", "replace")
 
 
 class Noting:
-    """Pillar files, of which each that is rendered is noted first."""
+    """Pillar files that record the name of each file before it is rendered."""
 
     def __init__(self, files: PillarFiles, note: mmap.mmap) -> None:
         self._files = files
@@ -314,7 +314,7 @@ def run(
     parent: int,
     keeps: Collection[int] = (),
 ) -> None:
-    """In the forked process: answer questions until the parent closes the socket. `keeps`: descriptors of the log."""
+    """In the forked process: answer requests until the parent closes the socket. `keeps`: descriptors of the log."""
     set_parent_death_signal(signal.SIGKILL, parent)
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, signal.SIG_DFL)
@@ -331,9 +331,9 @@ def run(
     while (raw := read_frame(lambda size: sock.recv(min(size, 1024 * 1024)))) is not None:
         _NOTE.pack_into(note, 0, 0)
         _limit_cpu()
-        said = _answer(raw, watched, nodegroups)
+        answer = _answer(raw, watched, nodegroups)
         worn = _peak() - peak > WORN_BYTES
-        sock.sendall(framed((WORN if worn else GOES_ON) + said))
+        sock.sendall(framed((WORN if worn else GOES_ON) + answer))
         if worn:
             return
 

@@ -34,7 +34,7 @@ _BOOLEANS = {
 
 
 def read_yaml(text: str, name: str) -> Any:
-    """The data in `text`, None when it is empty. Raises RenderError, which repeats no value."""
+    """The data in `text`; None if it is empty. Raises RenderError, which contains no values."""
     try:
         written, twice = parse(text.encode("utf-8", "surrogatepass"))
     except PlacedError as error:
@@ -64,16 +64,16 @@ def _key(key: Scalar) -> str | int:
 
 
 FILE_BYTES_MAX = 1024 * 1024
-"""Bytes of one file, and of what a template makes of it."""
+"""Bytes of one file, and of its rendered text."""
 REMEMBERED = 500
-"""Files whose text and data are remembered."""
+"""Files whose text and data are cached."""
 
 _JINJA, _PLAIN = ("jinja", "yaml"), ("yaml",)
 
 
 @dataclass(slots=True)
 class _File:
-    """A file as it was read. `data` is what it says when no template is in it, once that was asked for."""
+    """A cached file. `data` is set after its first use, if the file is not a template."""
 
     identity: tuple[int, ...]
     text: str
@@ -83,7 +83,7 @@ class _File:
 
 
 class DiskPillarFiles:
-    """`roots`: environment -> its folders, the first one that has a file wins."""
+    """`roots`: environment -> its folders; the first one that has a file wins."""
 
     def __init__(self, roots: Mapping[str, Sequence[str]]) -> None:
         self._disk = FileRoots(roots)
@@ -122,7 +122,7 @@ class DiskPillarFiles:
         return self._templates[env]
 
     def _source(self, env: str, path: str) -> Source | None:
-        """What a template names: a file that it includes, or imports names of."""
+        """A file that a template includes or imports."""
         if not self.has(env, path):
             return None
         file = self._read(env, path)

@@ -1,7 +1,7 @@
-"""Jinja templates, in its sandbox. The only file that knows jinja2, which is the extra `jinja` and may be missing.
+"""Jinja templates in Jinja's sandbox. Only this module imports jinja2, which is the optional extra `jinja`.
 
-Names that are not there are errors, as in Salt. A message has the name of the file, the line, and what Jinja says of
-names and syntax; of any other error only its kind, because its text may have values in it that are secrets.
+Undefined names are errors, as in Salt. A message has the file, the line, and Jinja's text about names and syntax. Of
+other errors it has only the type, because their text may contain secret values.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ NO_SALT = "there is no 'salt' in pillar files here: execution modules run on min
 
 
 class Source(NamedTuple):
-    """The text of a template, and whether its file is still the same."""
+    """The text of a template, and a check whether its file is unchanged."""
 
     text: str
     is_current: Callable[[], bool]
 
 
 def load_jinja() -> None:
-    """Import it now, if it is there: a process that drops its rights may not be able to read it later."""
+    """Import jinja2 now, if installed: a process that drops its rights may be unable to read it later."""
     with contextlib.suppress(ImportError):
         importlib.import_module("jinja2.sandbox")
 
 
 def has_markup(text: str) -> bool:
-    """Whether a text is a template at all."""
+    """Whether a text has any markup of a template."""
     return any(mark in text for mark in _MARKUP)
 
 
 class Templates:
-    """`source` has the text for a path, None when there is no such file. Raises RenderError."""
+    """`source` returns the text of a path, None if the file does not exist. Raises RenderError."""
 
     def __init__(self, source: Callable[[str], Source | None]) -> None:
         self._source = source
         self._environment: SandboxedEnvironment | None = None
 
     def render(self, path: str, context: Mapping[str, Any]) -> str:
-        """What the template at `path` makes of the names in `context`. Raises RenderError."""
+        """The text of the template at `path`, rendered with the names in `context`. Raises RenderError."""
         if self._environment is None:
             self._environment = _environment(self._source, path)
         try:
@@ -63,11 +63,11 @@ class Templates:
 
 
 class _NoSaltError(Exception):
-    """A template asked for what is not there; the text says so."""
+    """A template used a name that does not exist; the text says which."""
 
 
 class _NoSalt:
-    """Stands for what templates on a minion have as `salt`."""
+    """The name `salt`, which templates have on a minion only: any use is an error."""
 
     def __getitem__(self, name: str) -> object:
         raise _NoSaltError(NO_SALT)
@@ -96,7 +96,7 @@ def _environment(source: Callable[[str], Source | None], path: str) -> Sandboxed
         extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
         cache_size=400,
         keep_trailing_newline=True,
-        # The text becomes YAML, and no page: nothing is escaped.
+        # The text becomes YAML, not HTML, so nothing is escaped.
         autoescape=False,
     )
     environment.filters.update(json=_json, yaml=_json, yaml_encode=_json, yaml_dquote=_dquote, yaml_squote=_squote)
@@ -104,7 +104,7 @@ def _environment(source: Callable[[str], Source | None], path: str) -> Sandboxed
 
 
 def _json(value: Any) -> str:
-    """On one line; JSON is YAML."""
+    """The value on one line: JSON is YAML."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
@@ -122,19 +122,19 @@ def _failed(error: Exception, path: str) -> RenderError:
     if isinstance(error, jinja2.TemplateSyntaxError):
         return RenderError(f"{error.name or path}:{error.lineno}: Jinja: {error.message}")
     if isinstance(error, jinja2.TemplateNotFound):
-        said = f"there is no file {error.name!r}"
+        text = f"there is no file {error.name!r}"
     elif isinstance(error, jinja2.TemplateError):
-        said = str(error.message)
+        text = str(error.message)
     elif isinstance(error, _NoSaltError):
-        said = str(error)
+        text = str(error)
     else:
-        said = f"{type(error).__name__}; its text is not repeated, because it may have values in it"
+        text = f"{type(error).__name__}; its text is omitted, because it may contain values"
     where = _line_of(error.__traceback__, path)
-    return RenderError(f"{where}: Jinja: {said}")
+    return RenderError(f"{where}: Jinja: {text}")
 
 
 def _line_of(trace: TracebackType | None, path: str) -> str:
-    """`file:line` of the innermost template that was being rendered; the file alone when none was."""
+    """`file:line` of the innermost template that was being rendered; only the file if there was none."""
     where = path
     while trace is not None:
         # Jinja rewrites its frames, so that they seem to be in the template.

@@ -1,6 +1,6 @@
-"""The cache banks in memory: the twin of `saltlite.master.store.banks`, for tests and the simulator.
+"""The cache banks in memory, in place of `saltlite.master.store.banks`, for tests and the simulator.
 
-One `MemoryCache` is what all processes of a master share; each has its own `MemoryBanks` over it.
+All processes of a master share one `MemoryCache`; each has its own `MemoryBanks` over it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A disk in memory that forgets like a real one: what was not synced may be gone, half there, or all there.
+"""A disk in memory that loses data like a real one: unsynced writes may be missing, partial or complete.
 
-Journal and spool run on it with exactly the code that they run with on files, so a simulation meets the real
-order of writes, syncs and renames. Faults come from `before`, which is called with the name of an operation
-just before it happens: raise OSError(ENOSPC) or OSError(EIO) there, or any other exception to cut the power.
+Journal and spool run on it with their production code, so a simulation has the real order of writes, syncs and renames.
+`before` is called with the name of each operation, and causes faults: OSError(ENOSPC), OSError(EIO), or any other
+exception to cut the power.
 """
 
 from __future__ import annotations

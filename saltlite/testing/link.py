@@ -1,9 +1,8 @@
-"""The network link without a network: the twin of `zmq_link`, deterministic, for tests and the simulator.
+"""The network link in memory: deterministic, for tests and the simulator.
 
-Nothing happens by itself. `send`, `open` and `close` put a flight into one queue; `deliver` moves what is
-queued and calls the owners. What the twin promises is what `saltlite.platform.link` says, so that a test
-which holds here holds over ZeroMQ. What TCP cannot do but an attacker can (lose, double, reorder frames) is
-asked of the `fate` callable for each frame.
+`send`, `open` and `close` add to one queue; `deliver` processes the queue and calls the owners. It implements
+`saltlite.platform.link`, so that tests on it are valid for ZeroMQ. For each frame, the callable `fate` decides about
+faults that TCP does not have but an attacker can cause (lost, duplicated, reordered frames).
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Fate(Enum):
     DELAY = "delay"
     """Put off to the next turn, where it is asked about again: later frames overtake it."""
     CUT = "cut"
-    """Lost, and the connection with it: both ends are told in the next turn."""
+    """Lost with the connection: both ends are notified in the next turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ class MemoryNetwork:
     # The rest is for the two link classes of this file.
 
     def dial(self, client: MemoryClientLink, address: str) -> _Pipe | None:
-        """A new connection, up with the next turn; None when nobody has that address."""
+        """A new connection, up in the next turn; None if no server has that address."""
         server = self._servers.get(address)
         if server is None:
             return None
@@ -209,14 +208,14 @@ class MemoryServerLink:
         return self._network.send(pipe, to_server=False, frame=frame)
 
     def hang_up(self, connection: int, address: str) -> None:
-        """End that connection; both ends are told in the next turn."""
+        """Close the connection; both ends are notified in the next turn."""
         pipe = next((pipe for pipe in self.pipes.values() if pipe.number == connection), None)
         if pipe is not None and pipe.client.ip == address:
             self._network.later(partial(self._network.end_server, pipe))
             self._network.later(partial(self._network.end_client, pipe, f"{self._address} hung up"))
 
     def close(self) -> None:
-        """Disconnect everybody; clients are told in the next turn, and the address is free again."""
+        """Disconnect all clients, which are notified in the next turn, and release the address."""
         if self._closed:
             return
         self._closed = True
@@ -280,7 +279,7 @@ class MemoryClientLink:
         return self._network.send(self._pipe, to_server=True, frame=frame)
 
     def close(self) -> None:
-        """Disconnect; the server is told in the next turn. May be called twice."""
+        """Disconnect; the server is notified in the next turn. May be called twice."""
         self._opened += 1
         pipe, self._pipe = self._pipe, None
         if pipe is not None:

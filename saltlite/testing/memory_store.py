@@ -1,7 +1,7 @@
-"""The in-memory twin of the SQLite store, for tests and the simulator.
+"""The master's store in memory, in place of the SQLite store, for tests and the simulator.
 
-A transaction works on a copy of the tables and replaces them when it commits. So there is nothing to roll
-back: what was not committed, because it raised or because its owner was "killed" for good, is gone.
+A transaction works on a copy of the tables and replaces them when it commits, so there is no rollback: a transaction
+that raises, or whose owner is "killed", leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from saltlite.model.keys import AuthToken, Fingerprint, KeyRecord, KeyState
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvent:
-    """An event as it is kept: packed, so that nobody can change it afterwards."""
+    """A stored event: packed, so that it cannot be changed afterwards."""
 
     tag: str
     data: bytes
@@ -342,7 +342,7 @@ class MemoryStoreDisk:
 
 
 class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
-    """`saltlite.master.store.ports.StoreReader`; what it reads from is said by `_tables`."""
+    """`saltlite.master.store.ports.StoreReader` over the result of `_tables`."""
 
     def __init__(self, disk: MemoryStoreDisk) -> None:
         self._disk = disk

@@ -97,7 +97,7 @@ def test_the_first_line_says_how_a_file_is_read(read: Files) -> None:
     [
         ("a: 1\nb: c: d\n", "a.sls:2:5: "),
         ("a: 1\n\tb: 2\n", "a.sls:2:1: YAML is not indented with tabs"),
-        ("a: 1\nb: 1\na: 2\n", "a.sls:3:1: 'a' stands twice"),
+        ("a: 1\nb: 1\na: 2\n", "a.sls:3:1: 'a' occurs twice"),
         ("a: !!python/object:os.system x\n", "a.sls:1:4: the tag"),
         (b"a: 1\nb: \xff\n", "a.sls:2: this is not UTF-8"),
         ("\n{{ grains.nope }}\n", "a.sls:2: Jinja: 'dict object' has no attribute 'nope'"),

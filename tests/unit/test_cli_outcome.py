@@ -14,8 +14,8 @@ from saltlite.cli.outcome import (
     exit_code,
     failures,
     lines,
+    local_time,
     missing,
-    moment,
     notes,
     open_targets,
     summary,
@@ -147,8 +147,8 @@ def test_a_moment_has_its_date_only_on_another_day(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     try:
-        assert moment(3600.0, 7200.0) == "01:00:00"
-        assert moment(3600.0 + 86400, 7200.0) == "1970-01-02 01:00:00"
+        assert local_time(3600.0, 7200.0) == "01:00:00"
+        assert local_time(3600.0 + 86400, 7200.0) == "1970-01-02 01:00:00"
     finally:
         monkeypatch.undo()
         time.tzset()

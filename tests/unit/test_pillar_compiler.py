@@ -185,8 +185,8 @@ def fails(_seen: Mapping[str, Any]) -> Any:
     [
         ({"base": {"*": ["a", "gone"]}}, {}, "Specified SLS 'gone' in environment 'base' is not available"),
         ({"base": {"*": ["b", "a"]}}, {"b.sls": fails}, "Rendering SLS 'b' failed: b.sls:3: it is broken"),
-        ({"base": {"*": ["b", "a"]}}, {"b.sls": ["x"]}, "b.sls is no map"),
-        ({"base": {"*": ["b", "a"]}}, {"b.sls": {"include": "x"}}, "b.sls has an include that is no list"),
+        ({"base": {"*": ["b", "a"]}}, {"b.sls": ["x"]}, "b.sls is not a map"),
+        ({"base": {"*": ["b", "a"]}}, {"b.sls": {"include": "x"}}, "b.sls has an include that is not a list"),
         ({"base": {"*": ["b", "a"]}}, {"b.sls": {"include": ["gone"]}}, "It is included by 'b'."),
         ({"base": {"*": ["b", "a"]}}, {"b.sls": {"include": [{"a": {"x": 1}}]}}, "something else than defaults"),
         ({"base": {"*": ["b", "a"]}}, {"b.sls": {"include": ["...x"]}}, "above the root"),

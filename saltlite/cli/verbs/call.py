@@ -217,8 +217,8 @@ def _index(opts: dict[str, Any], *, with_more: bool) -> Index:
     Only the minion's own user reads and writes its cached index, because another user's folder is not safe to write to.
     """
     layers, cachedir = search_layers(opts), opts["cachedir"]
-    kept = not with_more and is_own_folder(cachedir)
-    return cached_index(layers, cachedir) if kept else build_index(layers)
+    stored = not with_more and is_own_folder(cachedir)
+    return cached_index(layers, cachedir) if stored else build_index(layers)
 
 
 def _given(config: MinionConfig) -> dict[str, Any]:
@@ -261,10 +261,10 @@ def _own_id(config: MinionConfig) -> str:
     if config.id:
         return config.id
     try:
-        kept = read_secret(os.path.join(config.pki_dir, "minion_id"))
+        stored = read_secret(os.path.join(config.pki_dir, "minion_id"))
     except StartupError:
-        kept = None  # it belongs to another user; this one uses the host name
-    return kept.decode(errors="replace").strip() if kept else str(names()["fqdn"]).lower()
+        stored = None  # it belongs to another user; this one uses the host name
+    return stored.decode(errors="replace").strip() if stored else str(names()["fqdn"]).lower()
 
 
 def _metadata(ran: Ran, value: Any) -> dict[str, Any]:

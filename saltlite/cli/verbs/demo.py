@@ -135,9 +135,9 @@ class DemoFleet:
         os.close(writing)
         self._pids.append(pid)
         with os.fdopen(reading, "rb") as pipe:
-            said = pipe.readline().decode(errors="replace").strip()
-        if said != "ready":
-            raise StartupError(f"{name}: {said or 'it ended without a word'}; the logs: {self._logs()}")
+            line = pipe.readline().decode(errors="replace").strip()
+        if line != "ready":
+            raise StartupError(f"{name}: {line or 'it ended without a message'}; the logs: {self._logs()}")
 
     def _logs(self) -> str:
         return os.path.join(self.folder, "*", "root", "var", "log", "saltlite")

@@ -334,8 +334,8 @@ def _explanation(
     if report is not None:
         counts = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in sorted(report["counts"].items()))
         lines.append(f"interface {report['interface']} {report['version']}: {counts}")
-        lacking = [fun for fun, row in report["functions"].items() if row["state"] == "not_implemented"]
-        lines += [f"  not implemented: {', '.join(lacking)}"] if lacking else []
+        not_implemented = [fun for fun, row in report["functions"].items() if row["state"] == "not_implemented"]
+        lines += [f"  not implemented: {', '.join(not_implemented)}"] if not_implemented else []
         for fun, row in report["functions"].items():
             bad = [one["text"] for one in row["differences"] if one["level"] != "ok"]
             noted = [row["note"]] if row["note"] else []

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli import exitcodes
-from saltlite.cli.commands import COMMANDS, LOGIN_OPTIONS, QUIET, config_dir_of
+from saltlite.cli.commands import COMMANDS, CONFIG_DIR, LOGIN_OPTIONS, QUIET, config_dir_of
 from saltlite.cli.connect import open_client
 from saltlite.cli.in_process import Ran, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
 from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, choice
@@ -22,7 +22,6 @@ from saltlite.client.runners import RunnerClient, without_outputter
 from saltlite.cloud import LazyCloud
 from saltlite.config.load import load_master
 from saltlite.config.options import opts_of, shown_opts
-from saltlite.config.paths import require_path
 from saltlite.errors import SaltliteError, UnreachableError, UsageError
 from saltlite.files.client import FileClient
 from saltlite.files.roots import FileRoots
@@ -91,13 +90,7 @@ def _table() -> Table:
             *OUTPUT_OPTIONS,
             *LOGIN_OPTIONS,
             QUIET,
-            Option(
-                "-c",
-                "--config-dir",
-                metavar="DIR",
-                convert=require_path,
-                help="the master's configuration folder (/etc/saltlite)",
-            ),
+            CONFIG_DIR,
         ),
         _EPILOG,
     )

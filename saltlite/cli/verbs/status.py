@@ -74,7 +74,7 @@ def _resources(resources: Mapping[str, Any]) -> str:
         parts.append(f"those of {minions_text(resources['refused'])} refused, or some of them")
     missing = sum(count for kinds in resources["missing"].values() for count in kinds.values())
     if missing:
-        parts.append(f"{missing} of {minions_text(len(resources['missing']))} not found any more, and kept for now")
+        parts.append(f"{missing} of {minions_text(len(resources['missing']))} no longer found, but not removed yet")
     if resources["incomplete"]:
         parts.append("incomplete after damage, until every minion has registered again")
     return "; ".join(parts)

@@ -2,7 +2,7 @@
 
 `host`, `master`, `minion` and `api` collect plain data without changing anything, and check it with pure functions that
 return findings. `checks` has findings and the checks that all daemons share; `modules` tries out a minion's modules in
-a process of its own. A new check is a function in one of the tables CHECKS. Nothing here repairs.
+a separate process. A new check is a function in one of the tables CHECKS. Nothing here repairs.
 """
 
 from __future__ import annotations

@@ -478,7 +478,7 @@ def read_unit(name: str) -> UnitSeen | None:
 def _pid(daemon: str, config_dir: str, config: MasterConfig | MinionConfig | ApiConfig | None) -> int | None:
     if config is None:
         return None
-    if isinstance(config, ApiConfig):  # it has no lock of its own
+    if isinstance(config, ApiConfig):  # it has no lock
         return pid_of(daemon, config_dir)
     return daemon_pid(os.path.join(config.data_dir, "lock"))
 

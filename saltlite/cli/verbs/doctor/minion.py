@@ -50,7 +50,7 @@ def look_at_minion(config_dir: str) -> MinionEvidence:
     pinned, source = _pinned(config)
     status = read_status(config.data_dir) or Status("", "", 0.0)
     journal_problem, jobs = _journal(os.path.join(config.data_dir, "journal"))
-    kept = _spool(os.path.join(config.data_dir, "spool"))
+    stored = _spool(os.path.join(config.data_dir, "spool"))
     # Before ZeroMQ, because no process should be forked beside its threads.
     modules = try_modules(config_dir)
     return MinionEvidence(
@@ -69,9 +69,9 @@ def look_at_minion(config_dir: str) -> MinionEvidence:
         looked_at=status.looked_at,
         journal_problem=journal_problem,
         journal_jobs=jobs,
-        spool_results=kept.results,
-        spool_bytes=kept.size,
-        spool_damaged=kept.damaged,
+        spool_results=stored.results,
+        spool_bytes=stored.size,
+        spool_damaged=stored.damaged,
         modules=modules,
     )
 
@@ -102,20 +102,20 @@ def _read_id(config: MinionConfig) -> str:
     if config.id:
         return config.id
     try:
-        kept = read_secret(os.path.join(config.pki_dir, "minion_id"))
+        stored = read_secret(os.path.join(config.pki_dir, "minion_id"))
     except StartupError:
-        kept = None  # the check of the modes says why
-    return kept.decode(errors="replace").strip() if kept is not None else socket.getfqdn().lower()
+        stored = None  # the check of the modes says why
+    return stored.decode(errors="replace").strip() if stored is not None else socket.getfqdn().lower()
 
 
 def _pinned(config: MinionConfig) -> tuple[str, str]:
     """The fingerprint of this minion's fleet, and where it is written."""
     where = os.path.join(config.pki_dir, "fleet.pin")
     try:
-        kept, former = read_pin(where)
-        pinned = pinned_fleet(config, kept, former)
+        stored, former = read_pin(where)
+        pinned = pinned_fleet(config, stored, former)
         if pinned is not None:
-            return pinned, where if pinned == kept else "the option 'fleet'"
+            return pinned, where if pinned == stored else "the option 'fleet'"
         token = join_token(config)
     except (StartupError, UsageError):
         return "", ""
