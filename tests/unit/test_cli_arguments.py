@@ -97,7 +97,7 @@ def test_a_keyword_that_stands_twice_is_refused() -> None:
 
 
 def test_a_key_that_stands_twice_in_a_map_is_refused() -> None:
-    with pytest.raises(UsageError, match="'a' stands twice"):
+    with pytest.raises(UsageError, match="'a' occurs twice"):
         parse_value("{a: 1, a: 2}")
 
 
