@@ -19,6 +19,7 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
 from saltlite.model.plain import DEPTH_MAX, INT_MAX, INT_MIN, KEY_MAX, digits, free_key, key_of
+from saltlite.wire.framing import PACK_BYTES
 from saltlite.wire.limits import (
     DOC_MAX,
     EVENT_DATA_MAX,
@@ -128,7 +129,7 @@ def encode(value: object, limits: Limits = PROTOCOL) -> bytes:
     encode_checked for values of users.
     """
     try:
-        data: bytes = msgpack.packb(value)
+        data: bytes = msgpack.packb(value, buf_size=PACK_BYTES)
     except (TypeError, ValueError, OverflowError) as error:
         raise LocalProtocolError(f"a value cannot be sent: {error}") from error
     if len(data) > limits.total:

@@ -21,10 +21,13 @@ else:
 
 LENGTH = struct.Struct(">I")
 
+PACK_BYTES = 4096
+"""The first size of the buffer of a message. By default it has 256 KiB, which two system calls get and give back."""
+
 
 def pack(message: IpcMessage) -> bytes:
     """Encode one message."""
-    packed: bytes = msgpack.packb(message, use_bin_type=True)
+    packed: bytes = msgpack.packb(message, use_bin_type=True, buf_size=PACK_BYTES)
     return packed
 
 
