@@ -411,3 +411,17 @@ def test_a_sync_that_fails_says_why_and_the_result_can_still_be_read(operation: 
     disk.before = failing(operation, errno.EIO)
     assert spool.sync([JID]) == {JID: "injected"}
     assert spool.read(JID).body == b"mine"
+
+
+def test_a_result_is_synced_in_place_without_the_job_server_and_nothing_happens_when_it_is_gone() -> None:
+    disk = MemoryDisk()
+    writer, reader = memory_spool(disk), memory_spool(disk)
+    writer.write(JID, result(b"mine"), sync=False)
+    assert reader.noticed(JID, reported=True)
+    writer.sync_in_place(JID)
+    writer.sync_in_place(LATER)
+    assert reader.read(JID).body == b"mine"
+    disk.crash()
+    again = memory_spool(disk)
+    again.open()
+    assert (again.jids(), again.is_synced(JID)) == ([JID], True)

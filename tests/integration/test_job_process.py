@@ -18,6 +18,7 @@ from saltlite.minion.jobs.job_process import (
     AGAIN,
     DONE,
     HELD_RESULT_MAX,
+    LAST,
     WRITTEN,
     JobContext,
     JobProcess,
@@ -32,6 +33,7 @@ from saltlite.model.job import TargetState
 from saltlite.platform import logs
 from saltlite.platform.files import PosixFolder
 from saltlite.platform.reactor import Reactor
+from tests.support.fleet import wait_until
 
 JID = "20260131235959123456"
 MODULE = '''
@@ -114,12 +116,34 @@ def test_a_large_result_is_synced_by_its_process_and_a_small_one_is_left_to_the_
     assert (spool.jids(), spool.is_synced(JID)) == ([JID], False)
 
 
+@pytest.mark.parametrize("reusable", [True, False])
+def test_a_process_that_is_not_heard_syncs_its_result_itself(
+    surroundings: JobContext, monkeypatch: pytest.MonkeyPatch, *, reusable: bool
+) -> None:
+    synced = Path(surroundings.spool_dir).parent / "synced"
+    real = PosixFolder.sync
+
+    def sync(self: PosixFolder) -> None:
+        real(self)
+        synced.touch()
+
+    monkeypatch.setattr(PosixFolder, "sync", sync)
+    process = fork_waiting(surroundings)
+    process.reusable = reusable
+    process.go(JobSpec(JID, [("test.ping", [], {})], "root"))
+    assert heard(process) == WRITTEN
+    wait_until(synced.exists, "the process syncs its result")
+    process.close()
+    os.waitpid(process.pid, 0)
+
+
 def test_a_process_whose_job_server_is_gone_syncs_its_result_itself(surroundings: JobContext) -> None:
     process = fork_waiting(surroundings)
     process.go(JobSpec(JID, [("test.sleep", [0.1], {})], "root"))
     process.close()
     os.waitpid(process.pid, 0)
     spool = DiskSpool(PosixFolder(surroundings.spool_dir))
+    spool.open()
     assert (spool.jids(), spool.is_synced(JID)) == ([JID], True)
 
 
@@ -252,7 +276,7 @@ def test_a_process_that_looked_up_a_function_with_its_own_process_runs_no_other_
     process.reusable = True
     process.go(JobSpec(JID, [("test.ping", [], {})], "root"))
     assert heard(process) == WRITTEN
-    assert heard(process) == (b"" if declared else AGAIN)
+    assert heard(process) == (LAST if declared else AGAIN)
     process.close()
     os.waitpid(process.pid, 0)
 

@@ -19,7 +19,17 @@ from saltlite.errors import JournalError, UnwrittenError
 from saltlite.loader.index import Index, ModuleFile
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import SHIPPED, Form
-from saltlite.minion.jobs.job_process import AGAIN, DONE, HELD_RESULT_MAX, WRITTEN, JobContext, JobSpec, _report
+from saltlite.minion.jobs.job_process import (
+    AGAIN,
+    DONE,
+    HELD_RESULT_MAX,
+    LAST,
+    UNHEARD_S,
+    WRITTEN,
+    JobContext,
+    JobSpec,
+    _report,
+)
 from saltlite.minion.jobs.job_server import JobServer, JobStorage
 from saltlite.minion.jobs.journal import DiskJournal
 from saltlite.minion.jobs.results import SYNC_S
@@ -83,6 +93,10 @@ class SimSpool(DiskSpool):
         failed = super().sync(jids)
         self._owner.all_synced()
         return failed
+
+    def sync_in_place(self, jid: str) -> None:
+        super().sync_in_place(jid)
+        self._owner.unsynced.pop(jid, None)
 
     def open(self) -> None:
         super().open()
@@ -209,7 +223,9 @@ class SimMinion:
         serves = daemon is not None and daemon.alive and self.server is not None
         for jid, written in self.unsynced.items():
             waited_s = self.universe.now - max(written, self._serves_since)
-            if not serves or waited_s <= SYNC_S + LATE_S or self.disk_error:
+            was_stopped = daemon is not None and daemon.stopped_until > written
+            due_s = UNHEARD_S if was_stopped else SYNC_S
+            if not serves or waited_s <= due_s + LATE_S or self.disk_error:
                 self.note("unsynced", jid=jid)
         self.unsynced.clear()
         self.synced.clear()
@@ -362,6 +378,7 @@ class JobRow:
         self.reusable = False
         self._words: list[bytes] = []
         self._returned = False
+        self._is_leaving = False
         self._deaf = False
         minion.jobs_running[self.pid] = self
 
@@ -388,7 +405,7 @@ class JobRow:
 
     def close(self) -> None:
         self._server = None
-        if self.call is None:
+        if self.call is None or self._is_leaving:
             self.minion.universe.at(self.minion.universe.now, self.process.die, self.process)
 
     def load_ahead(self, _module: str) -> None:
@@ -442,7 +459,9 @@ class JobRow:
             spool = SimSpool(self.minion)
             spool.write(call.jid, entry, sync=is_large)
             if self._server is None:
-                spool.sync([call.jid])
+                spool.sync_in_place(call.jid)
+            else:
+                self.minion.universe.after(UNHEARD_S, lambda: spool.sync_in_place(call.jid), self.process)
         except UnwrittenError as error:
             self._say(_report(call.jid, entry, error.why))
         except JournalError:
@@ -457,8 +476,13 @@ class JobRow:
         if self.reusable and self._server is not None and self.minion.universe.random.random() < 0.8:
             self.call = None
             self._say(AGAIN)
-        else:
-            self.process.die()
+            return
+        if self.reusable:
+            self._say(LAST)
+        # It ends when the job server has heard it, or in time.
+        self._is_leaving = True
+        wait_s = 0.0 if self._server is None else UNHEARD_S + 0.001
+        self.minion.universe.after(wait_s, self.process.die, self.process)
 
     def _say(self, said: bytes) -> None:
         self._words.append(said)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import signal
 import socket
 import sys
@@ -58,6 +59,10 @@ WRITTEN = b","
 """The report that the result is in the spool, and that the job server has to sync it."""
 AGAIN = b"+"
 """Follows DONE or WRITTEN when the process is unchanged and can run another job."""
+LAST = b"-"
+"""Follows DONE or WRITTEN when the process runs no other job. It ends when the job server has heard that."""
+UNHEARD_S = 1.0
+"""Seconds after which a process syncs its result itself, because the job server is stopped or hangs."""
 UNWRITTEN = b"!"
 """The report that the disk did not take the result; the length of the details follows, and the details."""
 NO_RESULT = 1
@@ -191,7 +196,7 @@ class JobProcess:
     def _word(self) -> bytes | None:
         while (asked := self._whole(ASK)) is not None:
             self.on_ask(asked)
-        for word in (WRITTEN, AGAIN, DONE):
+        for word in (WRITTEN, AGAIN, DONE, LAST):
             if self._heard.startswith(word):
                 del self._heard[: len(word)]
                 return word
@@ -305,7 +310,7 @@ class JobRunner:
             self._serve()
         except BrokenPipeError:
             # The job server is gone, and does not sync the result, which the next one will find in the spool.
-            self._spool.sync([self._events.jid])
+            self._spool.sync_in_place(self._events.jid)
 
     def _serve(self) -> None:
         before: ProcessState | None = None
@@ -318,12 +323,17 @@ class JobRunner:
                 _write_all(self._waiting, _run(job, self._context, self.loader, self._spool))
                 logs.report_repeats()
             self.loader.context.clear()
-            if before is None or not self._rpc.is_unused or self.loader.needs_own_process:
-                break
-            if difference := before.difference():
+            is_last = before is None or not self._rpc.is_unused or self.loader.needs_own_process
+            if before is not None and not is_last and (difference := before.difference()):
                 log.debug("this process runs no other job: %s changed", difference)
+                is_last = True
+            if reusable:
+                _write_all(self._waiting, LAST if is_last else AGAIN)
+            # A job server that works has closed the socket, sent the next job, or synced the result by then.
+            if not select.select([self._waiting], [], [], UNHEARD_S)[0]:
+                self._spool.sync_in_place(job.jid)
+            if is_last:
                 break
-            _write_all(self._waiting, AGAIN)
 
     def rehearse(self) -> None:
         """Do all that a job of `test.ping` does but write its result, so that processes that are forked from this one

@@ -110,6 +110,17 @@ class DiskSpool:
                 failed |= dict.fromkeys(renamed, _why(error))
         return failed
 
+    def sync_in_place(self, jid: str) -> None:
+        """Put a result that was written without a sync on disk under the name that it has, for its job server may be
+        using it. Does nothing if it is gone, and raises nothing."""
+        with suppress(OSError):
+            handle = self._folder.reopen(jid + UNSYNCED)
+            try:
+                handle.sync()
+            finally:
+                handle.close()
+            self._folder.sync()
+
     def is_synced(self, jid: str) -> bool:
         """Whether that result is on disk, as far as this instance has noticed it; see the port."""
         return jid not in self._unsynced
