@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import ME, Fleet, Said, free_port, run_daemon, write_config
+from tests.support.fleet import ME, WAIT_S, Fleet, Said, free_port, run_daemon, write_config
 
 pytestmark = pytest.mark.e2e
 
@@ -188,3 +191,26 @@ def test_both_daemons_stop_with_code_0_at_sigterm_and_start_again(fleet: Fleet) 
     fleet.restart_master()
     fleet.restart_minion("a")
     fleet.wait_up("a")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
+def test_a_demo_that_a_script_started_in_the_background_stops_at_a_signal(
+    tmp_path: Path, signum: signal.Signals
+) -> None:
+    # `saltlite demo &` in a script: the shell has SIGINT ignored.
+    script = 'trap "" INT; exec "$0" -m saltlite demo'
+    with subprocess.Popen(
+        ["/bin/sh", "-c", script, sys.executable],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    ) as demo:
+        assert demo.stderr is not None
+        for line in demo.stderr:
+            if "Ctrl-C stops the fleet" in line:
+                break
+        assert len(list(tmp_path.iterdir())) == 1
+        demo.send_signal(signum)
+        assert demo.wait(WAIT_S) == 0
+    assert list(tmp_path.iterdir()) == []

@@ -249,9 +249,9 @@ def _stay(fleet: DemoFleet, console: Console) -> int:
         console.note(f"  {command} {example}")
     console.note("")
     console.note("Ctrl-C stops the fleet and removes it.")
-    # A closed terminal or a `kill` cleans up, too.
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
-    signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGINT))
+    # A closed terminal or a `kill` cleans up, too. In the background of a script, SIGINT was ignored.
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.default_int_handler)
     try:
         signal.pause()
     except KeyboardInterrupt:
