@@ -1,13 +1,16 @@
-"""Publish a job, and describe its functions. A publish is one pipeline, which `handle_publish` reads top-down:
+"""Publish a job, and describe functions to a client before it publishes. The steps of a publish are, in this order:
 
-    parse       the request, once, into a PublishRequest
-    resolve     the target into minions and resources, and authorise every call on exactly these
-    ask         a question instead of publishing, if the client wants one where consent or signatures are needed
-    sign        the job, and commit it with one row a target
-    deliver     to the targets whose turn it is, and answer
+    parse       read the request into a PublishRequest
+    resolve     find the minions and resources that the target selects, and authorise every call on exactly these
+    ask         answer with a question instead, if the user must accept a risk, or if the client must read the arguments
+                again with the functions' signatures; only clients that send `consent` take questions
+    check       refuse calls that no target can run
+    commit      sign the job, and store it with one row per target
+    deliver     send the job to the targets that get it now
+    answer      tell the client the jid and the targets
 
-G1: the jid is answered after the commit. G2: the same request id gives the same jid. G3: exactly the list that was
-resolved and authorised is committed, and the job is never sent to anything else.
+Three guarantees of `saltlite/docs/guarantees.md` are kept here. G1: the jid is answered after the commit. G2: the same
+request id gives the same jid. G3: the job is committed for targets that were authorised, and never sent to any others.
 """
 
 from __future__ import annotations
@@ -91,48 +94,51 @@ OPTIONAL_FIELDS: Mapping[str, Field] = {
     "consent": Names,
     "untyped": BooleanField(),
 }
-"""A job option is a field here, which `PublishRequest.parse` reads."""
+"""A new job option needs a field here, and one of PublishRequest, which `parse` fills."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishRequest:
-    """The fields of a publish, read once. Times in milliseconds."""
+    """A publish request, after a check of its fields. Times are milliseconds."""
 
     request_id: RequestId
     target: Target
     calls: tuple[FunctionCall, ...]
     execution: Execution
-    """The executors that minions use instead of their own, as far as they allow it, and the executors' options."""
+    """The executors that minions use instead of their own, if they allow it, and the options of executors."""
     deliver_ms: int
     run_ms: int
     returners: tuple[str, ...]
-    """Returners of the master that get each return."""
+    """The returners that the master passes each return to."""
     subset: int | None
-    """Run on so many targets, chosen at random."""
+    """The number of targets to choose at random; None for all. `subset_of` checks it."""
     batch: Mapping[str, Any] | None
+    """The fields that `batch_of` checks and reads; None to send the job to all targets at once."""
     metadata: Mapping[str, Any]
-    """Stored with the job, for whoever reads it."""
+    """Data of the user, which is stored with the job and not interpreted."""
     origin: str
     """Where the request comes from: a runner's jid, or a text of the client."""
     follow: bool
+    """Whether the client wants the results on the same connection."""
     consent: frozenset[str] | None
-    """The risks that the user accepts; with any other one the answer is a question. None: publish in any case."""
+    """The risks that the user accepts. The answer is a question if a function has another one. None: never ask."""
     untyped: bool
-    """The arguments were read from words without signatures: if these could change them, the answer is a question."""
+    """Whether the client read the arguments from words without knowing the signatures. The answer is a question if a
+    signature could give an argument another value."""
 
     @classmethod
     def parse(cls, fields: Mapping[str, Any], deliver_s: float) -> PublishRequest:
-        """Raises UsageError. `deliver_s` is the configured time to deliver a job, in seconds."""
+        """Read the fields of a request. `deliver_s` is the configured time to deliver a job. Raises UsageError."""
         return cls(
             request_id=parse_request_id(fields["request_id"]),
             target=target_of(fields),
-            calls=_calls(fields["calls"]),
+            calls=_parsed_calls(fields["calls"]),
             execution=Execution(
                 checked_executors(fields.get("module_executors")), checked_options(fields.get("executor_opts"))
             ),
-            deliver_ms=_within(fields.get("deliver_ms", int(deliver_s * 1000)), DELIVER_MAX_MS, "--deliver-by"),
-            run_ms=_within(fields.get("run_ms", 0), RUN_MAX_MS, "--run-timeout"),
-            returners=_names(fields.get("ret")),
+            deliver_ms=_checked_ms(fields.get("deliver_ms", int(deliver_s * 1000)), DELIVER_MAX_MS, "--deliver-by"),
+            run_ms=_checked_ms(fields.get("run_ms", 0), RUN_MAX_MS, "--run-timeout"),
+            returners=_returner_names(fields.get("ret")),
             subset=fields.get("subset"),
             batch=fields.get("batch"),
             metadata=fields.get("metadata", {}),
@@ -144,12 +150,12 @@ class PublishRequest:
 
     @property
     def functions(self) -> list[str]:
-        """The functions of its calls."""
+        """The names of the called functions."""
         return [call.fun for call in self.calls]
 
     def actions(self, budget: Budget, *, typed: bool) -> list[Action]:
-        """What has to be authorised, one action a call. Unless `typed`, with any arguments."""
-        # Options without executors are for the executors that each minion has.
+        """One action to authorise for each call. Unless `typed`, the arguments may still change and are left out."""
+        # Options without executors change the executors that a minion has configured, so they are authorised, too.
         executors = self.execution.executors or ((OPTIONS_ALONE,) if self.execution.options else ())
         calls = [
             Call(call.fun, call.args, call.kwargs) if typed else Call(call.fun, kwargs=None) for call in self.calls
@@ -158,69 +164,62 @@ class PublishRequest:
 
 
 def handle_publish(master: Master, principal: Principal, fields: Mapping[str, Any]) -> Answer:
-    """Fields as in `operator_verbs` and PublishRequest; `calls` is a list of [function, args, kwargs].
+    """Takes FIELDS and OPTIONAL_FIELDS, as PublishRequest explains them; `calls` has [function, args, kwargs] for each.
 
     Answers `jid`, `minions`, `resources` (managing minion -> SRNs), `away` (minions with a part in the job that have no
-    session -> last seen), `unknown` (names in the target that select nothing -> why), `skipped` (resources whose type
-    lacks a function, counted), `timeout_s`, `deliver_ms`, and with `consent` the `outputter` of a single function. A
-    question is answered as `question` alone, with the fields of `handle_describe`; then nothing was published.
+    session -> last seen), `unknown` (names in the target that select nothing -> why), `skipped` (the number of
+    resources whose type lacks a function), `timeout_s`, `deliver_ms`, and with `consent` the `outputter` of a single
+    function. If the answer has only `question`, with the fields of `handle_describe`, nothing was published.
     """
     request = PublishRequest.parse(fields, master.config.deliver_s)
     try:
-        return _published(master, principal, request)
+        return _publish(master, principal, request)
     except SaltliteError:
-        # The target may have changed since the same request made its job (G2).
-        made = master.store.job_of_request(request.request_id, principal.uid)
-        if made is None:
+        # The same request may have published its job before, and an error of now must not hide that job (G2). For
+        # example, the target may select nothing any more.
+        earlier = master.store.job_of_request(request.request_id, principal.uid)
+        if earlier is None:
             raise
-        return _replayed(master, principal, request, made)
+        return _repeated_answer(master, principal, request, earlier)
 
 
-def _published(master: Master, principal: Principal, request: PublishRequest) -> Answer:
+def _publish(master: Master, principal: Principal, request: PublishRequest) -> Answer:
+    # If a question may come first, the client may send other arguments afterwards. These are authorised then.
     typed = request.consent is None or not request.untyped
     supported = _resolve(master, principal, request.target, request.actions(master.budget, typed=typed))
-    known = FunctionSupport(supported.selection, master)
+    support = FunctionSupport(supported.selection, master)
     if request.consent is not None:
-        question = _question(master, request, supported.selection, known)
+        question = _question(master, request, supported.selection, support)
         if question is not None:
-            made = master.store.job_of_request(request.request_id, principal.uid)
-            return Answer({"question": question}) if made is None else _replayed(master, principal, request, made)
+            # A function may have a new risk since the same request published its job (G2).
+            earlier = master.store.job_of_request(request.request_id, principal.uid)
+            if earlier is not None:
+                return _repeated_answer(master, principal, request, earlier)
+            return Answer({"question": question})
         if not typed:
-            _authorise_on(master, principal, request.actions(master.budget, typed=True), supported.selection)
+            # No signature changes these arguments, so they are final.
+            _authorise_targets(master, principal, request.actions(master.budget, typed=True), supported.selection)
 
     selection = subset_of(master, supported.selection, request.subset)
-    calls = _publishable(master, principal, request, selection, known)
+    calls = _checked_calls(master, principal, request, selection, support)
     committed = _commit(master, principal, replace(request, calls=calls), selection)
     if isinstance(committed, str):
-        return _replayed(master, principal, request, committed)
+        # It is the jid of the job that the same request published before.
+        return _repeated_answer(master, principal, request, committed)
 
     job, due = committed
     send(job, due, master.link, master.proofs)
     unknown = unknown_names(master, principal, job, selection.unknown)
-    outputter = outputter_for(request.functions, known)
+    outputter = outputter_for(request.functions, support)
     answer = _answer(master, request, job.jid, job, unknown, outputter, is_new=True)
-    answer.fields["skipped"] = [{"type": one.type, "fun": one.fun, "count": one.count} for one in supported.skipped]
+    answer.fields["skipped"] = [{"type": row.type, "fun": row.fun, "count": row.count} for row in supported.skipped]
     return replace(answer, committed=True)
-
-
-def handle_describe(master: Master, principal: Principal, fields: Mapping[str, Any]) -> Answer:
-    """What functions take on the targets of a job, so that a client can read arguments, warn and refuse.
-
-    Answers `count` of the targets, `resources` among them, `away`, how many are unreachable now, and `functions`:
-    name -> what `functions.described` says of it.
-    """
-    funs = [checked_function(fun) for fun in fields["funs"]]
-    if not 1 <= len(funs) <= CALLS_MAX:
-        raise UsageError(f"describe takes 1 to {CALLS_MAX} functions, not {len(funs)}")
-    actions = [Action("describe", Call(fun, kwargs=None)) for fun in funs]
-    selection = _resolve(master, principal, target_of(fields), actions).selection
-    return Answer(_description(master, funs, selection, FunctionSupport(selection, master)))
 
 
 # -- parse
 
 
-def _calls(rows: Sequence[Any]) -> tuple[FunctionCall, ...]:
+def _parsed_calls(rows: Sequence[Any]) -> tuple[FunctionCall, ...]:
     if not 1 <= len(rows) <= CALLS_MAX:
         raise UsageError(f"a job has 1 to {CALLS_MAX} functions, not {len(rows)}")
     calls = []
@@ -234,14 +233,14 @@ def _calls(rows: Sequence[Any]) -> tuple[FunctionCall, ...]:
     return tuple(calls)
 
 
-def _within(value: int, longest: int, option: str) -> int:
-    if not 0 <= value <= longest:
-        raise UsageError(f"{option} takes at most {longest // 86_400_000} days")
-    return value
+def _checked_ms(value_ms: int, max_ms: int, option: str) -> int:
+    if not 0 <= value_ms <= max_ms:
+        raise UsageError(f"{option} takes at most {max_ms // 86_400_000} days")
+    return value_ms
 
 
-def _names(value: object) -> tuple[str, ...]:
-    """The names in a field that is one, several with commas, or a list, each once."""
+def _returner_names(value: object) -> tuple[str, ...]:
+    """The names in a list, or in a text that separates them with commas; each name once."""
     if value is None:
         return ()
     names = value.strip("[] ").split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
@@ -252,6 +251,7 @@ def _origin(fields: Mapping[str, Any]) -> str:
     if "runner" in fields:
         return BY_RUNNER + parse_jid(fields["runner"])
     text = fields.get("origin", "")
+    # Other users are shown this text, so it must not contain control characters.
     return "".join(letter for letter in text if letter.isprintable())[:_ORIGIN_MAX]
 
 
@@ -259,23 +259,24 @@ def _origin(fields: Mapping[str, Any]) -> str:
 
 
 def _resolve(master: Master, principal: Principal, target: Target, actions: Sequence[Action]) -> SupportedTargets:
-    """The targets that have the functions, if the principal may do all of these actions on each of them.
+    """The targets that have the functions. Raises if the principal may not do all of these actions on each of them.
 
-    No transaction is open: regular expressions and the functions of a whole fleet take their time.
+    Call it outside of transactions: regular expressions and the functions of a large fleet can take a second.
     """
     refuse_pillar_guesses(master, principal, target)
-    # Before the target is resolved: what no rule grants anywhere is refused whatever the target selects.
+    # First without targets: if no rule grants a call anywhere, its refusal must not depend on what the target selects.
     for action in actions:
         authorize(principal, action, master.config)
     calls = [action.call for action in actions if action.call is not None]
+    # The call is only for the message of a refusal.
     selection = selected_within_reach(master, principal, target, calls[0])
     supported = supported_targets(master, selection, [call.fun for call in calls])
-    # All that the target selects, and not only the random ones of --subset: so the answer is the same each time.
-    _authorise_on(master, principal, actions, supported.selection)
+    # --subset chooses among these at random later. All are authorised, so that chance does not decide on a refusal.
+    _authorise_targets(master, principal, actions, supported.selection)
     return supported
 
 
-def _authorise_on(master: Master, principal: Principal, actions: Sequence[Action], selection: Selection) -> None:
+def _authorise_targets(master: Master, principal: Principal, actions: Sequence[Action], selection: Selection) -> None:
     for action in actions:
         on_targets = replace(action, minions=selection.minions, resources=selection.resources)
         authorize(principal, on_targets, master.config, master.selects)
@@ -285,71 +286,43 @@ def _authorise_on(master: Master, principal: Principal, actions: Sequence[Action
 
 
 def _question(
-    master: Master, request: PublishRequest, selection: Selection, known: FunctionSupport
+    master: Master, request: PublishRequest, selection: Selection, support: FunctionSupport
 ) -> dict[str, Any] | None:
-    """The description that the client needs before it can publish; None if it needs none."""
-    description = _description(master, request.functions, selection, known)
-    risks = {row["risk"] for one in description["functions"].values() for row in one["risks"]}
-    untyped = request.untyped and any(depends_on_signature(call, known) for call in request.calls)
-    return description if untyped or risks - (request.consent or frozenset()) else None
+    """The description of the functions, if the client needs it before it can publish; None otherwise."""
+    description = _description(master, request.functions, selection, support)
+    risks = {row["risk"] for function in description["functions"].values() for row in function["risks"]}
+    needs_signatures = request.untyped and any(depends_on_signature(call, support) for call in request.calls)
+    return description if needs_signatures or risks - (request.consent or frozenset()) else None
 
 
-def _description(master: Master, funs: Sequence[str], selection: Selection, known: FunctionSupport) -> dict[str, Any]:
+def _description(master: Master, funs: Sequence[str], selection: Selection, support: FunctionSupport) -> dict[str, Any]:
     owners = [*selection.minions, *selection.resources.values()]
     return {
         "count": len(owners),
         "resources": len(selection.resources),
         "away": sum(minion not in master.present for minion in owners),
-        "functions": {fun: described(fun, known) for fun in funs},
+        "functions": {fun: described(fun, support) for fun in funs},
     }
 
 
-# -- check, sign and commit
+# -- check
 
 
-def _publishable(
-    master: Master, principal: Principal, request: PublishRequest, selection: Selection, known: FunctionSupport
+def _checked_calls(
+    master: Master, principal: Principal, request: PublishRequest, selection: Selection, support: FunctionSupport
 ) -> tuple[FunctionCall, ...]:
-    """The calls as they are published. Raises NoTargetError, UsageError and RefusedError if the job cannot be."""
+    """The calls, with their secret arguments marked. Raises NoTargetError or UsageError if no target can run them."""
     _refuse_no_targets(master, principal, request, selection, master.store)
+    # An executor that does not ship may run functions that the minion does not have.
     may_be_missing = not KNOWING.issuperset(request.execution.executors)
-    known = known if request.subset is None else FunctionSupport(selection, master)
-    calls = publishable_calls(request.calls, known, may_be_missing=may_be_missing)
+    # `support` counts the targets from before --subset chose some of them.
+    support = support if request.subset is None else FunctionSupport(selection, master)
+    calls = publishable_calls(request.calls, support, may_be_missing=may_be_missing)
     unknown = [name for name in request.returners if name not in master.config.returners]
     if unknown:
         configured = ", ".join(sorted(master.config.returners)) or "none"
         raise UsageError(f"the master has no returner {unknown[0][:40]!r}; returner_config names {configured}")
     return calls
-
-
-def _commit(
-    master: Master, principal: Principal, request: PublishRequest, selection: Selection
-) -> tuple[Job, Collection[TargetId]] | Jid:
-    """Store the job; returns it with the targets that are sent it now, or the jid of the job of the same request."""
-    batch = batch_of(request.batch, len(selection.minions) + len(selection.resources))
-    loses_arguments = not master.config.keep_job_args or holds_secrets(request.calls, request.execution.options)
-    with master.store.write() as store:
-        published = store.job_of_request(request.request_id, principal.uid)
-        if published is not None:
-            return published
-        if batch is None:
-            _refuse_crowded(selection, store)
-        master.refuse_when_full()
-        selection = still_accepted(selection, store)
-        _refuse_no_targets(master, principal, request, selection, store)
-        jid = _free_jid(store, master.clock.wall())
-        job = _signed_job(master, principal, request, selection, jid, batch)
-        store.put_job(job)
-        if loses_arguments:
-            store.mark_reducible(jid)
-        if request.returners:
-            # The returners' processes read it before any return.
-            data = {"jid": jid, "returners": list(request.returners)}
-            store.put_event(tag_job_returners(jid), data, job.created_at)
-        if batch is None:
-            return job, {*selection.minions, *selection.resources}
-        due, _moved = release(store, BatchJob(jid, job.created_at, job.deliver_ms, batch), job.created_at)
-        return job, due
 
 
 def _refuse_no_targets(
@@ -360,8 +333,47 @@ def _refuse_no_targets(
         raise NoTargetError(no_target_message(request.target, selection.unknown, store, states))
 
 
-def _refuse_crowded(selection: Selection, store: StoreReader) -> None:
-    """Raises RefusedError if the maximum number of jobs already waits for one of these minions."""
+# -- commit
+
+
+def _commit(
+    master: Master, principal: Principal, request: PublishRequest, selection: Selection
+) -> tuple[Job, Collection[TargetId]] | Jid:
+    """Store the job; returns it with the targets that get it now.
+
+    If the same request has published a job before, nothing is stored, and the jid of that job is returned (G2).
+    """
+    batch = batch_of(request.batch, len(selection.minions) + len(selection.resources))
+    arguments_are_removed = not master.config.keep_job_args or holds_secrets(request.calls, request.execution.options)
+    with master.store.write() as store:
+        earlier = store.job_of_request(request.request_id, principal.uid)
+        if earlier is not None:
+            return earlier
+        if batch is None:
+            # A batch waits on the master until it is the turn of a minion, and so does not lengthen any queue.
+            _refuse_full_queues(selection, store)
+        master.refuse_when_full()
+        # Keys may have been rejected or revoked since the target was resolved.
+        selection = still_accepted(selection, store)
+        _refuse_no_targets(master, principal, request, selection, store)
+        jid = _free_jid(store, master.clock.wall())
+        job = _signed_job(master, principal, request, selection, jid, batch)
+        store.put_job(job)
+        if arguments_are_removed:
+            # The arguments are deleted from the store when the job has ended.
+            store.mark_reducible(jid)
+        if request.returners:
+            # The returners' processes read events in order, so they know of the job before its first return.
+            data = {"jid": jid, "returners": list(request.returners)}
+            store.put_event(tag_job_returners(jid), data, job.created_at)
+        if batch is None:
+            return job, {*selection.minions, *selection.resources}
+        due, _moved = release(store, BatchJob(jid, job.created_at, job.deliver_ms, batch), job.created_at)
+        return job, due
+
+
+def _refuse_full_queues(selection: Selection, store: StoreReader) -> None:
+    """Raises RefusedError if the queue of one of these minions has no room for another job."""
     crowded = store.crowded(sorted({*selection.minions, *selection.resources.values()}), JOBS_QUEUED_PER_MINION)
     if crowded:
         others = f" (and for {len(crowded) - 1} more of the targets)" if len(crowded) > 1 else ""
@@ -372,8 +384,9 @@ def _refuse_crowded(selection: Selection, store: StoreReader) -> None:
         )
 
 
-def _free_jid(store: StoreWriter, wall: float) -> Jid:
-    jid = jid_at(int(wall * 1_000_000))
+def _free_jid(store: StoreWriter, wall_s: float) -> Jid:
+    """The jid of this wall-clock time, or the next one that no job has."""
+    jid = jid_at(int(wall_s * 1_000_000))
     while store.jid_taken(jid):
         jid = jid_after(jid)
     return jid
@@ -382,6 +395,7 @@ def _free_jid(store: StoreWriter, wall: float) -> Jid:
 def _signed_job(
     master: Master, principal: Principal, request: PublishRequest, selection: Selection, jid: Jid, batch: Batch | None
 ) -> Job:
+    # The signed body contains the audience, which is made from the targets in the job. So the job comes first.
     job = Job(
         jid=jid,
         request_id=request.request_id,
@@ -406,7 +420,7 @@ def _signed_job(
             user=job.user,
             audience=audience(job),
             run_ms=job.run_ms,
-            # The minion counts it from the jid, and in a batch a target's turn comes late.
+            # A minion counts this time from the jid. The turn of a target in a batch may come LASTS_MAX_MS later.
             deliver_ms=job.deliver_ms if batch is None else job.deliver_ms + LASTS_MAX_MS,
             executors=request.execution.executors,
             executor_opts=request.execution.options,
@@ -424,10 +438,11 @@ def _signed_job(
 # -- answer
 
 
-def _replayed(master: Master, principal: Principal, request: PublishRequest, jid: Jid) -> Answer:
-    """The answer about the job that this request has published before."""
+def _repeated_answer(master: Master, principal: Principal, request: PublishRequest, jid: Jid) -> Answer:
+    """The answer about the job that the same request has published before."""
     job = master.store.job(jid)
     if job is None:
+        # Old jobs are deleted. The answer still has the jid (G2).
         return _answer(master, request, jid, None, {}, "")
     owners = {srn: owner for owner, srns in job.resources.items() for srn in srns}
     outputter = outputter_for(request.functions, FunctionSupport(Selection(frozenset(job.minions), owners), master))
@@ -447,7 +462,9 @@ def _answer(
     fields = {
         "jid": jid,
         **target_fields(master, job),
+        # With --subset, a name that was not chosen would count as unknown.
         "unknown": unknown if request.subset is None else {},
+        # `_publish` fills it; nothing is stored about skipped resources for a repeated answer.
         "skipped": [],
         "timeout_s": master.config.timeout_s,
         "deliver_ms": job.deliver_ms if job is not None else 0,
@@ -455,3 +472,20 @@ def _answer(
     if request.consent is not None:
         fields["outputter"] = outputter
     return Answer(fields, follow=Follow(jid, 0, job=job, is_new=is_new) if request.follow else None)
+
+
+# -- describe
+
+
+def handle_describe(master: Master, principal: Principal, fields: Mapping[str, Any]) -> Answer:
+    """Describes functions on the targets of a job, so that a client can read arguments, warn of risks, or refuse.
+
+    Answers `count`, the number of targets; `resources`, how many of them are resources; `away`, how many have no
+    session now; and `functions`: name -> the fields of `functions.described`.
+    """
+    funs = [checked_function(fun) for fun in fields["funs"]]
+    if not 1 <= len(funs) <= CALLS_MAX:
+        raise UsageError(f"describe takes 1 to {CALLS_MAX} functions, not {len(funs)}")
+    actions = [Action("describe", Call(fun, kwargs=None)) for fun in funs]
+    selection = _resolve(master, principal, target_of(fields), actions).selection
+    return Answer(_description(master, funs, selection, FunctionSupport(selection, master)))
