@@ -260,6 +260,25 @@ def test_pruning_goes_in_steps_from_the_oldest_job_on_until_nothing_is_due(store
     assert store.prune_due(NOW + 100)
 
 
+def test_a_job_of_which_a_part_was_pruned_is_not_shown_and_goes_however_young_it_is(store: Store) -> None:
+    made = job(1, minions=(WEB1, WEB2), created_at=NOW)
+    publish(store, made)
+    commit(store, ret(made, WEB1), ret(made, WEB2), now=NOW)
+    with store.write() as tx:
+        tx.prune_oldest(1, 1)
+    assert store.job_summary(made.jid) is None
+    assert store.jobs(JobFilter(), 10) == []
+    for _ in range(10):
+        if not store.prune_due(1.0):
+            break
+        with store.write() as tx:
+            tx.prune(1.0, 1)
+    assert not store.prune_due(1.0)
+    assert store.returns(made.jid) == []
+    with store.write() as tx:
+        assert tx.prune_oldest(1) == 0
+
+
 def test_the_size_grows_with_what_is_stored_and_shrinks_with_what_is_pruned(store: Store) -> None:
     before = store.size()
     publish(store, job(1, minions=(WEB1,)))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import BIN, Fleet, Said, wait_until
+from tests.support.fleet import BIN, ORDINARY_COMMAND, Fleet, Said, wait_until
 
 pytestmark = [
     pytest.mark.e2e,
@@ -73,7 +73,7 @@ def said(fleet: Fleet, *words: str, password: str = PASSWORD, uid: int = 0, home
     """`saltlite words`, with the password on its standard input."""
     become = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"] if uid else []
     done = subprocess.run(
-        [*become, BIN / "saltlite", *words],
+        [*become, ORDINARY_COMMAND, *words],
         input=f"{password}\n",
         capture_output=True,
         text=True,

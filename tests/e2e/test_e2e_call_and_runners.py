@@ -91,7 +91,7 @@ def test_documentation_names_the_minions_that_lack_a_function(fleet: Fleet) -> N
     assert documented["providers"] == []
     text = fleet.cli("doc", "probe.loud").out
     assert "from a module that only minions have" in text
-    assert "lacking: lacks - why: saltlite -L lacks sys.providers probe" in text
+    assert "missing: lacks - why: saltlite -L lacks sys.providers probe" in text
     listed = fleet.cli("doc", "probe")
     assert (listed.code, "only on minions: saltlite MINION sys.doc probe.loud" in listed.out) == (0, True)
 

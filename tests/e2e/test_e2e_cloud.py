@@ -394,8 +394,8 @@ def test_cloud_check_finds_what_a_driver_does_wrong(lab: Lab) -> None:
     said = lab.fleet.cli("cloud-check", "scripted", "--out", "json")
     bad = {row["test"]: row["why"] for row in said.json()["tests"] if row["result"] == "bad"}
     assert said.code == 4
-    assert "one has extra" in bad["list_nodes returns the six fields, and no others"]
-    assert "id of one is 1, and no str" in bad["list_nodes_full answers the six fields among others"]
+    assert "one also has extra" in bad["list_nodes returns the six fields, and no others"]
+    assert "id of one is 1, and not a str" in bad["list_nodes_full returns the six fields among others"]
     good = {row["test"] for row in said.json()["tests"] if row["result"] == "good"}
     assert "show_instance refuses call='function', and names -a or --action" in good
     assert "list_nodes refuses call='action', and names -f or --function" in good

@@ -15,7 +15,7 @@ import pytest
 
 from saltlite.api.app import LASTS, self_signed
 from tests.e2e.served import serve
-from tests.support.fleet import BIN, Fleet, free_port, wait_until, write_config
+from tests.support.fleet import ORDINARY_COMMAND, Fleet, free_port, wait_until, write_config
 
 pytestmark = pytest.mark.e2e
 
@@ -25,7 +25,7 @@ FAILED = 4
 def doctor(fleet: Fleet, side: str, name: str, *, command: tuple[str, ...] = ()) -> tuple[int, list[dict[str, Any]]]:
     """Exit code, and the findings that are not ok."""
     done = subprocess.run(
-        [*command, BIN / "saltlite", "doctor", side, "-c", fleet.folder / name, "--out", "json"],
+        [*command, ORDINARY_COMMAND, "doctor", side, "-c", fleet.folder / name, "--out", "json"],
         capture_output=True,
         text=True,
         env=fleet.environment(),

@@ -146,12 +146,14 @@ def test_events_are_followed_through_a_restart_of_the_master_without_loss_or_rep
     with fleet.start_cli("events", "salt/job/*", "--since", "0", "--count", "6", "--out", "jsonl") as watching:
         for _ in range(2):
             assert fleet.cli("web1", "test.ping").code == 0
+        assert watching.stdout is not None
+        first = watching.stdout.readline()  # it is connected
         fleet.daemons["master"].kill_whole()
         fleet.restart_master()
         fleet.wait_up("web1")
         assert fleet.cli("web1", "test.ping").code == 0
-        out, err = watching.communicate(timeout=60)
-    assert watching.returncode == 0, err
+        out = first + watching.stdout.read()
+        assert watching.wait(60) == 0
     events = [json.loads(line) for line in out.splitlines()]
     assert [event["tag"].split("/")[3] for event in events] == ["new", "ret"] * 3
     seqs = [event["seq"] for event in events]

@@ -66,7 +66,7 @@ def test_an_empty_look_loses_nothing_also_over_a_restart_and_is_told_everywhere(
     (event,) = site.events("resource/missing/ma")
     assert (event["missing"]["dummy"]["count"], event["missing"]["dummy"]["looks"]) == (30, 1)
     assert "(stale since " in fleet.cli("runner", "resource.list").out
-    assert "30 of 1 minion not found any more" in fleet.cli("status").out
+    assert "30 of 1 minion no longer found" in fleet.cli("status").out
     assert "ma no longer finds 30 of type dummy" in " ".join(fleet.cli("doctor", "master").out.split())
 
     # The minion forgets all it knew, and the rule holds; the second look.

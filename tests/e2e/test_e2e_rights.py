@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import BIN, WAIT_S, Fleet, Said, alive, children_of, title, uid_of, wait_until
+from tests.support.fleet import ORDINARY_COMMAND, WAIT_S, Fleet, Said, alive, children_of, title, uid_of, wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -48,7 +48,7 @@ def cli_as(fleet: Fleet, uid: int, *words: str) -> Said:
     (fleet.folder / "master/master").chmod(0o644)
     become = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
     done = subprocess.run(
-        [*become, BIN / "saltlite", "-c", fleet.folder / "master", *words],
+        [*become, ORDINARY_COMMAND, "-c", fleet.folder / "master", *words],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -60,7 +60,7 @@ def test_a_shipped_function_is_documented_without_a_master(folder: Path) -> None
     code, out, err = doc(folder, "test.ping")
     assert code == 0
     assert out.startswith("test.ping()\n    from test, which comes with saltlite\n\n    Return True: the minion is up")
-    assert "        saltlite '*' test.ping\n" in out
+    assert "CLI Example: ``saltlite '*' test.ping``\n" in out
     assert "it is unknown which minions have it" in err
 
 

@@ -30,14 +30,14 @@ APPENDER = """
 import os, sys
 from saltlite.platform.files import PosixFolder
 from saltlite.minion.jobs.journal import DiskJournal
-from saltlite.minion.protocol.effects import Record, Step
+from saltlite.minion.protocol.effects import JournalStep, Record
 journal = DiskJournal(PosixFolder(sys.argv[1]), entropy=os.urandom)
 number = len(journal.open())
 while True:
     jid = f"{number:020d}"
     fields = {"body": os.urandom(2000), "sig": b"s", "proof": [], "wall_ms": 0, "deliver_ms": 0}
-    journal.append([Record(Step.RECEIVED, jid, fields)])
-    journal.append([Record(Step.STARTED, jid, {"pid": 1, "ticks": 1, "wall_ms": 1})])
+    journal.append([Record(JournalStep.RECEIVED, jid, fields)])
+    journal.append([Record(JournalStep.STARTED, jid, {"pid": 1, "ticks": 1, "wall_ms": 1})])
     journal.sync()
     os.write(1, (jid + "\\n").encode())
     if number % 20 == 0:

@@ -507,7 +507,7 @@ def test_hosts_of_the_pillar_are_discovered_and_a_wrong_one_says_so_when_it_is_c
     assert type_.ids() == ["web-1", "web-2", "3"]
     with pytest.raises(CommandExecutionError, match="'hots' is not known"):
         type_.on("web-2")("test.ping")
-    with pytest.raises(CommandExecutionError, match="no host name"):
+    with pytest.raises(CommandExecutionError, match="neither a host name nor an address"):
         type_.on("3")("test.ping")
     with pytest.raises(CommandExecutionError, match="no ssh host 'web-9'"):
         type_.on("web-9")("test.ping")

@@ -316,7 +316,7 @@ def test_an_interface_of_another_machine_is_a_sentence_with_the_way_out() -> Non
 
 
 def test_an_interface_that_is_no_address_is_a_sentence() -> None:
-    with pytest.raises(StartupError, match="interface not-an-address! is no address"):
+    with pytest.raises(StartupError, match="interface not-an-address! is not a network address"):
         listen_tcp("not-an-address!", 4515)
 
 

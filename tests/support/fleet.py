@@ -31,6 +31,9 @@ from saltlite.model.ids import parse_jid
 T = TypeVar("T")
 
 BIN = Path(sys.executable).parent
+ORDINARY_COMMAND = BIN / "saltlite-cli"
+"""`saltlite` without the shell script of that name. The kernel opens its interpreter with the rights that setpriv still
+has, which may be needed: an interpreter below /root is closed to the users that the tests become."""
 WAIT_S = 60.0
 """How long a condition may take: more than anything that works needs, on a machine with ten times the load too."""
 STOP_S = 8.0

@@ -18,7 +18,7 @@ import yaml
 
 from saltlite.client.local import LocalClient
 from tests.support.api import PASSWORD, Api, user_file
-from tests.support.fleet import BIN, Fleet, Said, wait_until
+from tests.support.fleet import ORDINARY_COMMAND, Fleet, Said, wait_until
 
 DATA = Path(__file__).parents[1] / "data/rights"
 LOCAL_USER = "daemon"
@@ -157,7 +157,7 @@ class RightsSite:
             (home / ".saltlite_token").touch(mode=0o600)
             (home / ".saltlite_token").write_text(json.dumps(kept))
         done = subprocess.run(
-            [*become, BIN / "saltlite", "-c", self.fleet.folder / "master", *login, *words],
+            [*become, ORDINARY_COMMAND, "-c", self.fleet.folder / "master", *login, *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

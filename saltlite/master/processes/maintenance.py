@@ -143,6 +143,8 @@ class Maintenance:
                 return True
             log.warning("the store fills %d%% of store_max with what cannot be deleted yet", self._filled())
         if self._freed:
+            if self._prune():  # the rest of a job of which a part was deleted
+                return True
             log.warning("the oldest %d jobs made room in the store, before keep_jobs: raise store_max", self._freed)
             self._freed = 0
         return False

@@ -75,7 +75,9 @@ _OUTCOME_OF_CODE = {code: outcome for outcome, code in OUTCOME_CODE.items()}
 
 _SUMMARY_COLUMNS = columns(JobSummary, "target", "counts", "outcomes")
 _SUMMARY = select((*_SUMMARY_COLUMNS, "tgt", "tgt_type"), "jobs")
-_SUMMARY_BY_JID = _SUMMARY + " WHERE jid = ?"
+_WHOLE = "created_at > 0"
+"""Of jobs: not one of which prune has deleted a part."""
+_SUMMARY_BY_JID = f"{_SUMMARY} WHERE jid = ? AND {_WHOLE}"
 _BAD = (
     "EXISTS (SELECT 1 FROM job_targets AS t INDEXED BY job_targets_bad"
     " WHERE t.outcome = ? AND t.outcome > 1 AND t.jid = l.jid)"
@@ -131,7 +133,7 @@ class HistoryReader:
         conditions, values = self._conditions(wanted)
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         jids = f"SELECT l.jid FROM jobs AS l INDEXED BY jobs_listing {where} ORDER BY l.jid DESC LIMIT ?"  # noqa: S608 - the parts are constants of this file
-        rows = self._queries.rows(f"{_SUMMARY} WHERE jid IN ({jids}) ORDER BY jid DESC", [*values, limit])
+        rows = self._queries.rows(f"{_SUMMARY} WHERE jid IN ({jids}) AND {_WHOLE} ORDER BY jid DESC", [*values, limit])
         return self._summaries(rows)
 
     def job_summary(self, jid: Jid) -> JobSummary | None:

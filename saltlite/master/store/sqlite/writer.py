@@ -435,7 +435,11 @@ class SqliteWriter(SqliteReader):
         return [created_at for _jid, created_at, _cost in found]
 
     def _prune_part(self, jid: Jid, most: int) -> None:
-        """Delete so much of a job: first its targets, so that no return of them is stored again."""
+        """Delete so much of a job: first its targets, so that no return of them is stored again.
+
+        The job is not shown from now on, and the next prune goes on with it, however young it is.
+        """
+        self._transaction.run("UPDATE jobs SET created_at = 0 WHERE jid = ?", (jid,))
         left = most - self._transaction.run(_SOME_TARGETS, (jid, jid, most))
 
         def is_last(row: tuple[int, int]) -> bool:
