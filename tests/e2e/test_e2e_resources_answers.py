@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from saltlite.cli import exitcodes
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, wait_until
 from tests.support.resource_fleet import DECLARED, MINIONS, PROBES, Site
 
 pytestmark = pytest.mark.e2e
@@ -164,7 +164,7 @@ def test_a_type_is_initialised_once_and_jobs_collect_no_grains(site: Site) -> No
     finally:
         site.declare("mc", DECLARED["mc"])
         site.refresh("mc")
-    assert notes.read_text().splitlines()[-1] == "shutdown"
+    wait_until(lambda: notes.read_text().splitlines()[-1] == "shutdown", "the type is shut down")
 
 
 def test_a_type_whose_init_fails_says_so_for_its_resources_and_others_work(site: Site) -> None:

@@ -153,7 +153,14 @@ def _surroundings(folder: Path, *, systemd: bool) -> str:
     # A folder of its own in the place of /etc: a file that is mounted over is laid bare again when somebody adds a user
     # to the machine, which replaces that file.
     etc = folder / "etc"
-    shutil.copytree("/etc", etc, symlinks=True, ignore=lambda at, names: files if at == "/etc" else ())
+    # What ends in a number or in .lock is a file of somebody who adds a user now, and is gone at any moment.
+    passing = shutil.ignore_patterns("*.[0-9]*", "*.lock")
+    shutil.copytree(
+        "/etc",
+        etc,
+        symlinks=True,
+        ignore=lambda at, names: {*files, *passing(at, names)} if at == "/etc" else set(),
+    )
     for name, text in files.items():
         path = etc / name
         path.write_text(text)

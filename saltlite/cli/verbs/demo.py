@@ -207,6 +207,9 @@ def run(argv: Sequence[str], console: Console) -> int:
     if parsed.words:
         raise UsageError(f"write the command for the demo fleet after --, as in: demo -- {' '.join(parsed.words)}")
     _check(job)
+    # A closed terminal or a `kill` cleans up, as Ctrl-C does. In the background of a script, SIGINT was ignored.
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.default_int_handler)
     console.note("starting a master and three minions in a temporary folder ...")
     with DemoFleet() as fleet:
         timings = fleet.timings
@@ -248,11 +251,8 @@ def _stay(fleet: DemoFleet, console: Console) -> int:
     for example in ("'*' test.ping", "'*' pkg.list_installed", "demo-1 cmd.run 'uname -a'", "key list"):
         console.note(f"  {command} {example}")
     console.note("")
-    console.note("Ctrl-C stops the fleet and removes it.")
-    # A closed terminal or a `kill` cleans up, too. In the background of a script, SIGINT was ignored.
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signum, signal.default_int_handler)
     try:
+        console.note("Ctrl-C stops the fleet and removes it.")
         signal.pause()
     except KeyboardInterrupt:
         console.note("stopping ...")

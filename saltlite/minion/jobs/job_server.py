@@ -70,12 +70,9 @@ from saltlite.wire.messages import Message, Sender, check
 
 log = logging.getLogger(__name__)
 
-
 Believe = Callable[[MasterCertificate, bytes, int], None]
-"""Verifies a master's certificate, and trusts its fleet from then on, or raises RemoteProtocolError.
-
-Takes the certificate, the encoded records by which fleets named their successors, and the time in seconds since 1970.
-"""
+"""Verifies a master's certificate with the encoded successions of fleets, at a time in seconds since 1970, and trusts
+its fleet from then on. Raises RemoteProtocolError."""
 
 MakeRuns = Callable[[RunCallbacks], ResourceRuns]
 """Creates what runs functions on resources."""
@@ -322,8 +319,7 @@ class JobServer:
     def _carry_out_one(self, effect: Effect) -> None:
         match effect:
             case Fork(jid) | Go(jid) | Tell(jid, TargetState.RECEIVED | TargetState.RUNNING) if self._jobs.refused(jid):
-                # The disk did not take the record that comes before this effect.
-                pass
+                pass  # the disk did not take the record that comes before this effect
             case Fork(jid, body, srns):
                 self._fork(JobSpec.of(jid, body), srns)
             case Go(jid):
@@ -393,9 +389,7 @@ class JobServer:
 
     def _watch(self, process: JobProcess) -> None:
         process.on_ask = lambda raw: self.rpc_server.on_request(process, raw)
-        self._children[process.pid] = Child(
-            self._reactor, process.pid, lambda status: self._process_ended(process, status)
-        )
+        self._children[process.pid] = Child(self._reactor, process.pid, lambda code: self._process_ended(process, code))
 
     def _watch_fork_server(self, server: ForkServer) -> None:
         def ready() -> None:
