@@ -214,6 +214,10 @@ def test_a_full_store_refuses_a_job_and_makes_room_from_the_oldest(fleet: Fleet)
     wait_until(lambda: fleet.cli("web1", "test.ping").code == 0, "there is room again")
     assert fleet.cli("job", "show", jids[0]).code == 2, "the oldest is gone"
     fleet.wait_log("master", "made room in the store")
+    with fleet.store() as store:
+        # A job of which only a part went to make room is not left behind.
+        assert not store.prune_due(1.0)
+        assert store.returns(jids[0]) == []
 
 
 def test_bad_input_is_one_sentence(shared: Fleet) -> None:

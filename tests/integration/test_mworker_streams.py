@@ -27,6 +27,7 @@ from saltlite.platform.daemon import SystemClock
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import listen_unix
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
+from saltlite.wire import codec
 from saltlite.wire.framing import pack
 from tests.support.files import no_files
 from tests.support.inventory import inventory
@@ -261,3 +262,29 @@ def test_connections_of_one_user_that_are_not_read_are_closed_above_the_limit(
             run_for(reactor, 0.05)
             assert sum(unread(serves)) <= 100_000 + 1_000
         assert 0 < len(serves._clients) < len(clients)
+
+
+def test_a_token_that_is_not_valid_does_not_make_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with user_of(tmp_path, monkeypatch) as (reactor, serves, path), connected(path) as sock:
+        run_for(reactor, mworker.LINK_WAIT_S + 0.1)
+        request = pack({"v": 1, "verb": "whoami", "token": "ab" * 32})
+        sock.send(len(request).to_bytes(4, "big") + request)
+        run_for(reactor, 0.1)
+        assert b"log in again" in sock.recv(65536)
+        (client,) = serves._clients
+        assert client.queue is not None
+        assert client.queue.user == os.geteuid()
+
+
+def test_a_request_of_a_user_has_a_limited_number_of_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with user_of(tmp_path, monkeypatch) as (reactor, _serves, path), connected(path) as sock:
+        run_for(reactor, mworker.LINK_WAIT_S + 0.1)
+        for count, problem in ((codec.USER.array, b"needs"), (codec.USER.array + 1, b"the request could not be read")):
+            request = pack({"v": 1, "verb": "describe", "funs": [1] * count})
+            frame = memoryview(len(request).to_bytes(4, "big") + request)
+            while frame:
+                with contextlib.suppress(BlockingIOError):
+                    frame = frame[sock.send(frame) :]
+                run_for(reactor, 0.02)
+            run_for(reactor, 0.1)
+            assert problem in sock.recv(65536)
