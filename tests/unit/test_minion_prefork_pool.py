@@ -71,19 +71,18 @@ class Server:
     pid = 0
     is_ready = True
 
-    def __init__(self, site: Site) -> None:
-        self.loader = site.loader
+    def __init__(self, loader: object) -> None:
+        self.loader = loader
         self.forks = 0
         self.closed = False
         self.ahead: list[str] = []
         self.fails = False
-        self._site = site
 
     def fork(self, count: int) -> list[Waiting]:
         if self.fails:
             raise TimeoutError
         self.forks += count
-        return [self._site.make() for _ in range(count)]
+        return [Waiting(self.loader) for _ in range(count)]  # with the modules that it was started with
 
     def load_ahead(self, module: str) -> None:
         self.ahead.append(module)
@@ -119,8 +118,7 @@ class Site:
         return self.made[-1]
 
     def _start(self) -> Server:
-        self.servers.append(Server(self))
-        self.servers[-1].loader = self._loader
+        self.servers.append(Server(self._loader))
         return self.servers[-1]
 
     def run(self, *, reusable: bool = True) -> JobProcess:
