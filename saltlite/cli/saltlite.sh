@@ -5,7 +5,7 @@
 # the path of modules.
 #
 # The installer of the package writes the right interpreter into the script `saltlite-cli` beside this one. Where that
-# is no plain path of a program, `saltlite-cli` is the command: it starts Python in the ordinary way.
+# is not a plain path of a program, `saltlite-cli` is the command: it starts Python in the ordinary way.
 case $0 in
 */*) command=$0 ;;
 *) command=./$0 ;;

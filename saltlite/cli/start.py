@@ -59,7 +59,7 @@ class OwnBytecode:
 
 
 def _spec(name: str, source: str) -> ModuleSpec | None:
-    """The module with that source file, None if there is no such file. Raises ValueError for bytecode of another."""
+    """The module with that source file, None if the file does not exist. Raises ValueError for stale bytecode."""
     try:
         status = os.stat(source)
     except FileNotFoundError:

@@ -17,6 +17,7 @@ import pytest
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from tests.support import sshd
+from tests.support.fleet import wait_until
 from tests.support.modules import TypeHere
 from tests.support.sshd import start_sshd
 
@@ -347,8 +348,11 @@ def test_units_of_systemd_are_listed_without_their_ending(machine: Machine) -> N
 
 @needs_root
 def test_scripts_of_init_d_are_services_too(on: Call) -> None:
-    scripts = sorted(path.name for path in Path("/etc/init.d").iterdir())
-    assert on("service.get_all") == scripts
+    def scripts() -> list[str]:
+        return sorted(path.name for path in Path("/etc/init.d").iterdir())
+
+    # Other tests add services to this machine meanwhile.
+    wait_until(lambda: on("service.get_all") == scripts(), "the scripts are the services")
     with pytest.raises(CommandExecutionError, match="There is no service no-such"):
         on("service.start", "no-such")
     assert on("service.status", "no-such") is False

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+from importlib.resources import files
 
 import pytest
 
 from saltlite.errors import JournalError
-from saltlite.minion.jobs.job_process import HELD_RESULT_MAX
-from saltlite.minion.jobs.results import HELD_BYTES, DelayedSync, ResultStore
+from saltlite.minion.jobs.job_process import HELD_RESULT_MAX, UNHEARD_S
+from saltlite.minion.jobs.results import HELD_BYTES, SYNC_S, DelayedSync, ResultStore
 from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.model.job import TargetState
 from saltlite.platform.reactor import Reactor
@@ -122,3 +123,9 @@ def test_a_result_is_synced_in_time_unless_the_master_has_confirmed_it_before(*,
     assert done.count("sync") == syncs
     assert it.results.is_synced(JID)
     reactor.close()
+
+
+def test_what_a_power_failure_may_take_is_what_is_promised() -> None:
+    promised = (files("saltlite") / "docs/guarantees.md").read_text(encoding="utf-8")
+    assert f"no power failure from {SYNC_S:g} s after the function has returned" in promised
+    assert f"({UNHEARD_S:g} s while the job server is stopped;" in promised
