@@ -7,12 +7,14 @@ import logging
 import os
 import resource
 import signal
+import stat
 import time
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import pytest
 from xdist.remote import Producer  # type: ignore[import-untyped]  # the package ships no type information
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # as above
@@ -22,6 +24,10 @@ from saltlite.loader import index
 from saltlite.loader.index import ModuleFile
 from saltlite.loader.search_path import SHIPPED
 
+hypothesis.settings.register_profile("no-deadline", hypothesis.settings.default, deadline=None)
+hypothesis.settings.load_profile("no-deadline")  # how long an example takes depends on what else the machine does
+
+ROOT = Path(__file__).parent.parent
 FLEETS = ("tests/e2e/", "tests/faults/", "tests/integration/", "tests/golden/", "tests/simulation/", "tests/fuzz/")
 """Folders whose tests start processes or take long: they run after all others."""
 SLOWEST = 50
@@ -61,7 +67,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Before the first test: what a killed run left of machines would be in the way of new ones."""
+    """Before the first test: a checkout that other users cannot reach is refused, because as root tests become other
+    users; and what a killed run left of machines is removed, because it would be in the way of new ones."""
+    hidden = [folder for folder in (ROOT, *ROOT.parents) if not folder.stat().st_mode & stat.S_IXOTH]
+    if os.geteuid() == 0 and hidden:
+        pytest.exit(f"tests run programs of {ROOT} as other users, who cannot enter {hidden[0]}: clone elsewhere", 4)
     if not hasattr(session.config, "workerinput") and any(name.startswith("slm") for name in _interfaces()):
         from tests.support.machine import end_stale_machines
 

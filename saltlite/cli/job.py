@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 ORIGIN_MAX = 200
 """Characters."""
+FUNCTIONS_WAIT_S = 2.0
+"""How long a command waits for minions that have just connected to report what their functions take and risk."""
+FUNCTIONS_POLL_S = 0.05
 
 
 def origin() -> str:
@@ -148,7 +151,8 @@ def publish(client: LocalClient, parsed: Parsed, console: Console) -> tuple[Publ
     """Publish the job that a command line asks for; and the outputter that its targets name for the function, or "".
 
     The master is asked once, unless it has a question first: whether the user accepts the risks of the functions, or
-    what these take, where that decides what the words mean. With `--test` it is always asked what they take.
+    what these take, where that decides what the words mean. It is asked again while minions that have just connected
+    report their functions. With `--test` it is always asked what they take.
 
     Raises UsageError for an invalid line, RefusedError for a risk that the user does not accept and for a function that
     `--test` must not run, NoTargetError.
@@ -170,12 +174,17 @@ def publish(client: LocalClient, parsed: Parsed, console: Console) -> tuple[Publ
     else:
         job = _job_call(parsed, target, tgt_type, calls)
         with _Sending(job):
-            answer = client.publish_or_ask(job, accepted, untyped=any(words for _fun, words in written), follow=follow)
+            answer = client.publish_or_ask(job, accepted, untyped=True, follow=follow)
+    give_up = time.monotonic() + FUNCTIONS_WAIT_S
     while isinstance(answer, dict):
         job = _job_call(parsed, target, tgt_type, _calls(written, answer["functions"]))
-        accept_risks(answer, min(answer["count"], parsed.options.get("subset", answer["count"])), accepted, console)
+        waits = answer["awaited"] > 0 and time.monotonic() < give_up
+        if waits:
+            time.sleep(FUNCTIONS_POLL_S)
+        else:
+            accept_risks(answer, min(answer["count"], parsed.options.get("subset", answer["count"])), accepted, console)
         with _Sending(job):
-            answer = client.publish_or_ask(job, accepted, follow=follow)
+            answer = client.publish_or_ask(job, accepted, untyped=waits, follow=follow)
     if not answer.count:
         raise NoTargetError(f"nothing matches {target!r}; nothing was published")
     return answer, answer.outputter

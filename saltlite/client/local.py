@@ -196,7 +196,8 @@ class LocalClient:
         """Publish a job as `publish` does, or answer the question that comes first: the fields of the verb `describe`.
 
         That is where a function carries a risk that is not in `consent`; and with `untyped`, which says that the
-        arguments were read from words without signatures, where the signatures could change them.
+        arguments were read from words without signatures, where the signatures could change them, or where minions
+        that have just connected are still reporting theirs (`awaited` counts them).
         """
         answer = self._publish(job, follow=follow, consent=sorted(consent), untyped=untyped)
         question: dict[str, Any] | None = answer.get("question")

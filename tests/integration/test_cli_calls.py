@@ -56,6 +56,18 @@ def test_where_the_job_comes_from_is_noted(tmp_path: Path, monkeypatch: pytest.M
     assert len(origin) == 200
 
 
+@pytest.mark.parametrize(("questions", "value"), [(2, "1.10"), (1000, 1.1)])
+def test_a_command_waits_a_while_for_the_reports_of_minions_that_have_just_connected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, questions: int, value: object
+) -> None:
+    monkeypatch.setattr("saltlite.cli.job.FUNCTIONS_WAIT_S", 0.5)
+    with FakeMaster(tmp_path, good_job) as master:
+        master.awaited = questions
+        master.functions = {"m.f": {"signatures": ["m.f(version:str)"]}} if questions < 1000 else {}
+        assert main(["-c", master.config_dir, "*", "m.f", "1.10"]) == 0
+        assert [request["calls"] for request in master.requests] == [[["m.f", [value], {}]]]
+
+
 def test_several_functions_have_arguments_parted_by_commas(tmp_path: Path) -> None:
     _, requests = asked(tmp_path, "*", "test.echo,test.ping,test.arg", "a", ",", ",1", "k=v")
     assert requests[0]["calls"] == [["test.echo", ["a"], {}], ["test.ping", [], {}], ["test.arg", [1], {"k": "v"}]]

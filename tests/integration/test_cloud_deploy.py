@@ -491,6 +491,21 @@ def test_a_minion_that_has_not_said_its_number_yet_is_ended_too(tmp_path: Path) 
     assert ended
 
 
+def test_a_rollback_removes_the_folders_after_the_last_process_of_the_minion_has_ended(tmp_path: Path) -> None:
+    conf, data = tmp_path / "conf", tmp_path / "data"
+    (conf / "cloud").mkdir(parents=True)
+    (tmp_path / "settings").write_text(f"CONFIG_DIR={conf}\nINSTALL_DIR={tmp_path}/venv\n")
+    (conf / "cloud/made").write_text(f"by /tmp/x\ntree {data}\nprocess {conf}/cloud/pid\n")
+    script = Path(bootstrap_module.__file__).parent / "deploy.sh"
+    # The first process ends at once, and another of its group still writes for a second.
+    other = f"for i in 1 2 3 4 5 6 7 8 9 10; do mkdir -p {data}/index; sleep 0.1; done; touch {tmp_path}/ended"
+    writes = f'({other}) & echo $$ >"$0"'
+    subprocess.run(["setsid", "sh", "-c", writes, conf / "cloud/pid", "saltlite-minion"], check=True)
+    subprocess.run(["sh", script, "-c", tmp_path, "undo"], check=True)
+    assert (tmp_path / "ended").exists()
+    assert not data.exists()
+
+
 @pytest.mark.parametrize("known", ["known", "/nowhere/known", "/tmp"])
 def test_a_file_of_host_keys_that_cannot_be_is_refused(target: Target, program: DeployingProgram, known: str) -> None:
     with pytest.raises(SaltCloudConfigError, match="ssh_known_hosts"):
@@ -521,7 +536,8 @@ def test_a_deployment_whose_command_died_holds_off_another_and_can_be_taken_back
     os.waitpid(dying, 0)
     with pytest.raises(DeployError, match="another deployment to this machine is under way"):
         bootstrap(dict(vm_), program.opts)
-    assert len(target.processes()) == 1
+    # A shell that is about to become the stand-in's next `sleep` looks like the stand-in.
+    wait_until(lambda: len(target.processes()) == 1, "one minion runs")
     assert retire({**vm_, "deployed": False}, program.opts) == ()
     assert target.processes() == []
     assert target.left() == before

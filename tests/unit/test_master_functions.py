@@ -87,6 +87,7 @@ def test_a_function_is_described_by_what_the_targeted_minions_reported() -> None
         "count": 4,
         "resources": 0,
         "away": 3,
+        "awaited": 0,
         "functions": {
             "pkg.install": {
                 "signatures": [INSTALL],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from saltlite.auth.acl import Granted, Principal, read_rules
 from saltlite.cli.arguments import parse_arguments
 from saltlite.errors import RefusedError, SaltliteError
-from saltlite.master.handlers.functions import FunctionSupport, depends_on_signature
+from saltlite.master.handlers.functions import AWAITED_S, FunctionSupport, depends_on_signature
 from saltlite.model.ids import MinionId
 from saltlite.model.signature import TYPES
+from saltlite.platform.daemon import ManualClock
 from saltlite.targeting.fleet import Selection
 from saltlite.wire.job_body import FunctionCall
 from tests.unit.test_master_functions import ROOT, Fleet
@@ -85,6 +86,26 @@ def test_words_that_signatures_could_change_are_a_question(arguments: list[Any],
     fleet = Fleet(a=[INSTALL], b=None)
     assert ("question" in publish(fleet, ["pkg.install", *arguments], untyped=True)) is asks
     assert fleet.link.published == ([] if asks else ["pkg.install"])
+
+
+@pytest.mark.parametrize("call", [["m.f", [1.1], {}], ["m.f", ["text"], {}], ["system.halt", [], {}]])
+def test_minions_that_have_just_connected_are_awaited_before_words_have_a_meaning_or_a_function_no_risk(
+    call: list[Any],
+) -> None:
+    fleet = Fleet(a=["m.f(a)", "system.halt()"], new=None)
+    fleet.master.present[MinionId("a")] = fleet.master.clock.wall()
+    fleet.master.present[MinionId("new")] = fleet.master.clock.wall()
+    assert publish(fleet, call, untyped=True)["question"]["awaited"] == 1
+    assert fleet.describe(call[0])["awaited"] == 1
+    assert "question" not in publish(fleet, call, untyped=True, tgt="a", request_id="1" * 32)
+    cast("ManualClock", fleet.master.clock).advance(AWAITED_S)
+    assert publish(fleet, call, untyped=True)["minions"]
+
+
+def test_a_client_that_does_not_want_to_wait_for_reports_publishes() -> None:
+    fleet = Fleet(new=None)
+    fleet.master.present[MinionId("new")] = fleet.master.clock.wall()
+    assert publish(fleet, ["m.f", [1.1], {}])["minions"] == ["new"]
 
 
 def test_arguments_that_are_values_are_no_question() -> None:

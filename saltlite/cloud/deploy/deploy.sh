@@ -84,16 +84,30 @@ end_process() {
         pause
     done
     pid=$(cat "$1" 2>/dev/null) || return 0
-    is_minion "$pid" || return 0
-    kill "$pid" 2>/dev/null
+    ! is_minion "$pid" || kill "$pid" 2>/dev/null
+    # Its other processes end a moment after it, and write to its folders until then.
     tries=0
-    while is_minion "$pid"; do
+    while running=$(minion_processes "$pid") && [ -n "$running" ]; do
         tries=$((tries + 1))
-        [ "$tries" -lt 50 ] || kill -9 "$pid" 2>/dev/null
+        # shellcheck disable=SC2086 # the numbers are words
+        [ "$tries" -lt 50 ] || kill -9 $running 2>/dev/null
         [ "$tries" -lt 60 ] || return 1
         pause
     done
 }
+
+# The numbers of the minion's processes: $1, and the others of the group that it leads.
+minion_processes() (
+    set +f
+    for folder in /proc/[0-9]*; do
+        read -r line 2>/dev/null <"$folder/stat" || continue
+        # shellcheck disable=SC2086 # after the name: state, parent, group
+        set -- "$1" ${line##*) }
+        if [ "$4" = "$1" ] || [ "${folder#/proc/}" = "$1" ]; then
+            ! is_minion "${folder#/proc/}" || printf '%s ' "${folder#/proc/}"
+        fi
+    done
+)
 
 # The kernel gives a number again: only a process that runs the minion is meant.
 is_minion() { tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline" | grep -q saltlite-minion; }

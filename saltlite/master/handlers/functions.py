@@ -15,7 +15,7 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import Any
 
 from saltlite.auth.acl import JOBS_OF_OTHERS, RIGHTS, RUNNER, Principal, may
@@ -38,6 +38,9 @@ SIGNATURES_MAX = 16
 """Different signatures of one function in an answer; minions with further ones count as unknown."""
 NAMES_MAX = 1000
 """Minions that one answer names; more are counted only."""
+
+AWAITED_S = 2.0
+"""How long after its connection a minion is expected to report functions that the master does not know."""
 
 _FUNCTION = re.compile(r"[A-Za-z][A-Za-z0-9_]*\.[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 _PARSED = 1024
@@ -147,6 +150,7 @@ class FunctionSupport:
         self._holders = master.store.function_digests(sorted(selection.minions)) if selection.minions else {}
         self._master = master
         self._groups = list(resource_groups(master, selection.resources))
+        self._minions = selection.minions
 
     def sets(self) -> Iterator[tuple[FunctionSet | None, int, TargetId]]:
         """Each set, None where nothing is known, with the number of targets and the first of them by id."""
@@ -169,6 +173,20 @@ class FunctionSupport:
             signature = _parsed(text)[1]
             if signature is not None:
                 yield signature, count
+
+    def awaited(self) -> int:
+        """The number of minions that connected less than AWAITED_S ago, and are about to report their functions."""
+        since = self._master.clock.wall() - AWAITED_S
+        newest_first = reversed(self._master.present.items())
+        recent = takewhile(lambda session: session[1] > since, newest_first)
+        minions = sorted(minion for minion, _at in recent if minion in self._minions)
+        holders = self._master.store.function_digests(minions) if minions else {}
+        known = self._master.functions
+        return sum(
+            count
+            for digest, (count, _first) in holders.items()
+            if not digest or known.of(digest, self._master.store) is None
+        )
 
 
 @functools.lru_cache(_PARSED)

@@ -99,10 +99,9 @@ def notice(master: Master, changes: list[PresenceChange], *, whole: bool) -> Non
     if whole:
         master.present.clear()
     for change in changes:
+        master.present.pop(change.id, None)
         if change.up:
             master.present[change.id] = master.clock.wall()
-        else:
-            master.present.pop(change.id, None)
 
 
 def record(master: Master, changes: list[PresenceChange], *, whole: bool) -> None:

@@ -124,7 +124,7 @@ class PublishRequest:
     """The risks that the user accepts. The answer is a question if a function has another one. None: never ask."""
     untyped: bool
     """Whether the client read the arguments from words without knowing the signatures. The answer is a question if a
-    signature could give an argument another value."""
+    signature could give an argument another value, or while minions that have just connected report theirs."""
 
     @classmethod
     def parse(cls, fields: Mapping[str, Any], deliver_s: float) -> PublishRequest:
@@ -185,7 +185,9 @@ def handle_publish(master: Master, principal: Principal, fields: Mapping[str, An
 
 def _publish(master: Master, principal: Principal, request: PublishRequest) -> Answer:
     # If a question may come first, the client may send other arguments afterwards. These are authorised then.
-    typed = request.consent is None or not request.untyped
+    typed = (
+        request.consent is None or not request.untyped or not any(call.args or call.kwargs for call in request.calls)
+    )
     supported = _resolve(master, principal, request.target, request.actions(master.budget, typed=typed))
     support = FunctionSupport(supported.selection, master)
     if request.consent is not None:
@@ -291,8 +293,10 @@ def _question(
     """The description of the functions, if the client needs it before it can publish; None otherwise."""
     description = _description(master, request.functions, selection, support)
     risks = {row["risk"] for function in description["functions"].values() for row in function["risks"]}
+    awaited = support.awaited() if request.untyped else 0
     needs_signatures = request.untyped and any(depends_on_signature(call, support) for call in request.calls)
-    return description if needs_signatures or risks - (request.consent or frozenset()) else None
+    needed = awaited or needs_signatures or risks - (request.consent or frozenset())
+    return {**description, "awaited": awaited} if needed else None
 
 
 def _description(master: Master, funs: Sequence[str], selection: Selection, support: FunctionSupport) -> dict[str, Any]:
@@ -481,11 +485,13 @@ def handle_describe(master: Master, principal: Principal, fields: Mapping[str, A
     """Describes functions on the targets of a job, so that a client can read arguments, warn of risks, or refuse.
 
     Answers `count`, the number of targets; `resources`, how many of them are resources; `away`, how many have no
-    session now; and `functions`: name -> the fields of `functions.described`.
+    session now; `awaited`, how many are about to report their functions; and `functions`: name -> the fields of
+    `functions.described`.
     """
     funs = [checked_function(fun) for fun in fields["funs"]]
     if not 1 <= len(funs) <= CALLS_MAX:
         raise UsageError(f"describe takes 1 to {CALLS_MAX} functions, not {len(funs)}")
     actions = [Action("describe", Call(fun, kwargs=None)) for fun in funs]
     selection = _resolve(master, principal, target_of(fields), actions).selection
-    return Answer(_description(master, funs, selection, FunctionSupport(selection, master)))
+    support = FunctionSupport(selection, master)
+    return Answer({**_description(master, funs, selection, support), "awaited": support.awaited()})

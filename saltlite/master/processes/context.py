@@ -223,7 +223,7 @@ class Master:
     pillar_guesses: RateLimiter | None = field(default_factory=guess_limiter)
     """Limits targets by wrong values of pillar; None where only operators choose targets."""
     present: dict[MinionId, float] = field(default_factory=dict)
-    """Minions with a session, and since when; updated by the link process."""
+    """Minions with a session, and since when, the newest last; updated by the link process."""
 
     def __post_init__(self) -> None:
         self.registrations = Registrations(self.banks)
