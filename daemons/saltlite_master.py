@@ -2,18 +2,18 @@
 
 import sys
 
-from saltlite.cli.daemon import options, reported
+from saltlite.cli.daemon import config_dir_of, reported
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the master until SIGTERM; the exit code."""
-    args = options("saltlite-master", "Run the saltlite master.", argv)
+    config_dir = config_dir_of("saltlite-master", "Run the saltlite master.", argv)
 
     def run() -> None:
         from saltlite.config.load import load_master  # noqa: PLC0415 - `--help` stays quick
         from saltlite.master.processes.app import run_master  # noqa: PLC0415 - as above
 
-        run_master(load_master(args.config_dir).config, args.config_dir)
+        run_master(load_master(config_dir).config, config_dir)
 
     return reported("saltlite-master", run)
 

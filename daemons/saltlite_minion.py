@@ -2,18 +2,20 @@
 
 import sys
 
-from saltlite.cli.daemon import options, reported
+from saltlite.cli.daemon import config_dir_of, reported
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the minion until SIGTERM; the exit code."""
-    args = options("saltlite-minion", "Run the saltlite minion.", argv)
+    config_dir = config_dir_of("saltlite-minion", "Run the saltlite minion.", argv)
 
     def run() -> None:
-        from saltlite.config.load import load_minion  # noqa: PLC0415 - `--help` stays quick
-        from saltlite.minion.processes.app import run_minion  # noqa: PLC0415 - as above
+        from saltlite.config.apart import begin_reading_minion  # noqa: PLC0415 - `--help` stays quick
 
-        run_minion(load_minion(args.config_dir).config)
+        configuration = begin_reading_minion(config_dir)
+        from saltlite.minion.processes.start import run_minion  # noqa: PLC0415 - while the child reads
+
+        run_minion(*configuration())
 
     return reported("saltlite-minion", run)
 

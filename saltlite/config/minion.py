@@ -27,10 +27,8 @@ from saltlite.model.execution import DIRECT
 from saltlite.model.files import MINION_TYPES
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import parse_fingerprint, parse_token
+from saltlite.model.resourcelook import RESOURCE_PILLAR_KEY
 from saltlite.wire.limits import JOBS_RUNNING_PER_MINION, RETURN_MAX
-
-RESOURCE_PILLAR_KEY = "resources"
-"""The key of the pillar that declares resources, when the configuration names no other one."""
 
 RETURN_MAX_LEAST = 64 * 1024
 """`return_max` leaves room for the notices of what was cut."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+RESOURCE_PILLAR_KEY = "resources"
+"""The key of the pillar that declares resources, when the configuration names no other one."""
 TEXT_MAX = 500
 """Characters of a text of a report; the rest is cut."""
 

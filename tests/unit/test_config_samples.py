@@ -92,17 +92,22 @@ def test_imports_stay_light(module: str, forbidden: set[str]) -> None:
 
 NEVER = ("asyncio", "concurrent.futures", "email", "http", "jinja2", "multiprocessing", "ssl", "tornado", "zipfile")
 """What no long-lived process of a daemon imports before it has something to do."""
-MINION = ("saltlite.config.load", "saltlite.config.minion", "saltlite.minion.processes.app")
+BEFORE_THE_LINK = ("saltlite.cli.daemon", "saltlite.config.apart", "saltlite.minion.processes.start")
+"""What the minion imports before it forks its link process."""
+MINION = (*BEFORE_THE_LINK, "saltlite.minion.processes.app")
 MASTER = ("saltlite.config.load", "saltlite.config.master", "saltlite.master.processes.app")
 PROCESSES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "job server, its job processes and the fork server": (
         (*MINION, "saltlite.minion.jobs.process_pool"),
-        (*NEVER, "zmq", "sqlite3", "saltlite.config.master", "saltlite.config.api", "saltlite.auth", "saltlite.hooks",
+        (*NEVER, "argparse", "yaml", "zmq", "sqlite3", "saltlite.config.load", "saltlite.config.options",
+         "saltlite.config.minion", "saltlite.config.master", "saltlite.config.api", "saltlite.auth", "saltlite.hooks",
          "saltlite.targeting", "saltlite.master", "saltlite.api", "saltlite.cli.commands"),
     ),
     "minion link": (
-        ("saltlite.minion.processes.network", "saltlite.minion.protocol.connection", "saltlite.platform.zmq_link"),
-        (*NEVER, "sqlite3", "yaml", "subprocess", "saltlite.config", "saltlite.loader", "saltlite.minion.jobs",
+        (*BEFORE_THE_LINK, "saltlite.minion.processes.network", "saltlite.minion.protocol.connection",
+         "saltlite.platform.zmq_link"),
+        (*NEVER, "argparse", "sqlite3", "yaml", "subprocess", "saltlite.config.load", "saltlite.config.options",
+         "saltlite.config.minion", "saltlite.loader", "saltlite.minion.jobs", "saltlite.minion.resources",
          "saltlite.pillar", "saltlite.plugins", "saltlite.resources", "saltlite.targeting", "saltlite.master"),
     ),
     "supervisor of the master": (

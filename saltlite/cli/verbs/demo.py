@@ -23,7 +23,8 @@ from saltlite.cli.commands import command_table
 from saltlite.cli.job_options import JOB, TARGET_AND_FUNCTION
 from saltlite.cli.main import split_command
 from saltlite.client.local import LocalClient
-from saltlite.config.load import load_master, load_minion
+from saltlite.config.apart import begin_reading_minion
+from saltlite.config.load import load_master
 from saltlite.config.paths import master_socket
 from saltlite.errors import SaltliteError, StartupError, UsageError
 from saltlite.platform.process import set_parent_death_signal
@@ -170,9 +171,9 @@ def _run_master(config_dir: str, on_ready: Callable[[], None]) -> None:
 
 
 def _run_minion(config_dir: str, on_ready: Callable[[], None]) -> None:
-    from saltlite.minion.processes.app import run_minion
+    from saltlite.minion.processes.start import run_minion
 
-    run_minion(load_minion(config_dir).config, on_ready)
+    run_minion(*begin_reading_minion(config_dir)(), on_ready)
 
 
 def _say(pipe: int, line: str) -> None:

@@ -13,12 +13,8 @@ import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from saltlite import __version__
-from saltlite.config.minion import MinionConfig
-from saltlite.config.options import opts_of
-from saltlite.config.values import parse_address
 from saltlite.errors import CommandExecutionError, JournalError, StartupError
 from saltlite.loader.contracts import with_interfaces
 from saltlite.loader.index import Index, build_index, cached_index, refreshed_index
@@ -32,26 +28,26 @@ from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.processes import identity
 from saltlite.minion.processes import ipc_messages as ipc
 from saltlite.minion.processes.identity import READY, STOPPED, Status, read_status, write_status
+from saltlite.minion.processes.start import NetworkChild, running_dir
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.resources.discovery import declared_by
 from saltlite.minion.resources.server import ResourceServer, RunCallbacks, ServerContext
 from saltlite.minion.sync import DocumentCallbacks, GrainFinder, JobGate, forget_pillar, inventory_grain, keep_pillar
 from saltlite.model import job
+from saltlite.model.clock import Clock
 from saltlite.model.execution import KNOWING
-from saltlite.model.keys import fingerprint
 from saltlite.model.resourcelook import TypeReport
 from saltlite.pillar.compiler import ERRORS
 from saltlite.platform import logs, supervision
-from saltlite.platform.daemon import InstanceLock, SystemClock
 from saltlite.platform.files import PosixFolder
-from saltlite.platform.privileges import UserAccount, account_of, drop_to, private_dir, start_log
 from saltlite.platform.process import freeze_heap, run_in_child
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel
-from saltlite.platform.supervision import Children, Spec
-from saltlite.plugins.grains.network import names
-from saltlite.wire.framing import IpcMessage
+from saltlite.wire.framing import IpcMessage, pack
 from saltlite.wire.messages import Message, functions_message
+
+if TYPE_CHECKING:
+    from saltlite.config.minion import MinionConfig
 
 log = logging.getLogger(__name__)
 
@@ -59,52 +55,43 @@ FILES_LOOK_S = 3.0
 """Seconds between two checks of the module folders; a check of a hundred files takes a millisecond."""
 
 
-def run_minion(config: MinionConfig, on_ready: Callable[[], None] = lambda: None) -> None:
-    """Run the minion until it is stopped. Raises StartupError when it cannot start."""
-    clock = SystemClock()
-    me, account = UserAccount("", os.geteuid(), os.getegid()), account_of(config.user)
-    for folder in (config.pki_dir, config.data_dir, config.cachedir):
-        private_dir(folder, me.uid, me.gid)
-    running_dir = os.path.join(config.data_dir, "running")
-    private_dir(running_dir, me.uid, me.gid)
-    start_log(config.log_level, config.log_file, account)
-    lock = InstanceLock(os.path.join(config.data_dir, "lock"), program="saltlite-minion", root_dir=config.root_dir)
-    minion = _Minion(config, clock, running_dir, on_ready)
-    minion.run()
-    lock.close()
+class MinionDaemon:
+    """The job server with all that it needs, from the moment when the network process was forked.
 
-
-class _Minion:
-    """The first process: job server, and parent of the network process."""
+    `opts` has all options but the id.
+    """
 
     def __init__(
         self,
+        reactor: Reactor,
+        network: NetworkChild,
         config: MinionConfig,
-        clock: SystemClock,
-        running_dir: str,
+        opts: dict[str, Any],
+        clock: Clock,
         on_ready: Callable[[], None],
     ) -> None:
         token = identity.join_token(config)
         self._config = config
         self._clock = clock
         self._on_ready = on_ready
-        self._id = identity.minion_id(config, str(names()["fqdn"]))
+        self._id = identity.minion_id(config, _full_host_name)
         logs.set_log_context(id=self._id)
         self._fleet = identity.PinnedFleet(config, token)
         self._fleet.keep()
         self._boot = clock.entropy(16).hex()
         # Made here; only the proof is passed on, so the network process never sees the secret of a token.
         self._proof = identity.join_proof(config.pki_dir, clock, token, self._id)
-        self._reactor = Reactor()
+        self._reactor = reactor
+        self._network = network
         self._problem = ""
         self._status = Status("", "", 0.0, types=_types_before(config.data_dir))
         self._withheld: list[str] = []
-        self._opts = opts_of(config, self._id)
+        self._opts = {**opts, "id": self._id}
         self._index = cached_index(search_layers(self._opts), config.cachedir, elsewhere=run_in_child)
         self._told = self._index
         spool_dir = os.path.join(config.data_dir, "spool")
         self._journal = DiskJournal(PosixFolder(config.data_dir), entropy=clock.entropy)
-        disk = JobStorage(self._journal, DiskSpool(PosixFolder(spool_dir)), running_dir, config.data_dir)
+        disk = JobStorage(self._journal, DiskSpool(PosixFolder(spool_dir)), running_dir(config), config.data_dir)
         kept_dir = os.path.join(config.data_dir, job.FOLDER)
         returns = Returns(self._id, config.return_max, kept_dir, config.kept_returns_max)
         context = JobContext(
@@ -128,13 +115,6 @@ class _Minion:
         self._found: dict[str, Any] = {}
         self._opening = JobGate(self._reactor, self._server.open)
         self._grains = GrainFinder(self._reactor, self._opts, self._grains_found)
-        self._pair: tuple[socket.socket, socket.socket] | None = None
-        self._children = Children(
-            self._reactor,
-            [Spec("minion link", self._run_network, self._network_keeps, self._make_pair, self._attach)],
-            on_ready=self._ready,
-            on_failed=self._fail,
-        )
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT. Raises StartupError."""
@@ -148,7 +128,7 @@ class _Minion:
         self._callers.start()
         for signum in (signal.SIGTERM, signal.SIGINT):
             self._reactor.on_signal(signum, self._stop)
-        self._children.start()
+        self._network.use(self._connect, on_ready=self._ready, on_failed=self._fail)
         self._reactor.call_later(FILES_LOOK_S, self._look_at_files)
         self._reactor.run()
         if self._problem:
@@ -285,19 +265,8 @@ class _Minion:
 
     # -- the network process
 
-    def _make_pair(self) -> None:
-        self._pair = socket.socketpair()
-
-    def _network_keeps(self) -> tuple[int, ...]:
-        # Above all not the journal, and not the sockets at which processes with all rights wait for their jobs.
-        return () if self._pair is None else (self._pair[1].fileno(),)
-
-    def _attach(self) -> None:
-        if self._pair is None:
-            return
-        ours, theirs = self._pair
-        theirs.close()
-        self._pair = None
+    def _connect(self, ours: socket.socket) -> None:
+        """Tell a new network process who this minion is, and serve it."""
         channel = Channel(
             self._reactor,
             ours,
@@ -306,54 +275,19 @@ class _Minion:
             message_max=ipc.MESSAGE_MAX,
             send_buffer_max=ipc.BUFFER_MAX,
         )
+        channel.send(
+            pack(
+                ipc.start(
+                    self._id,
+                    boot=self._boot,
+                    incarnation=self._journal.incarnation,
+                    proof=self._proof,
+                    fleet=self._fleet.raw(),
+                    functions=self._functions(),
+                )
+            )
+        )
         self._server.attach(channel)
-
-    def _run_network(self, ready: Callable[[], None]) -> None:
-        import encodings.idna  # noqa: F401, PLC0415 - for names of masters; `user` may not be able to read it later
-
-        from saltlite.minion.processes.network import NetworkProcess  # noqa: PLC0415 - as above
-        from saltlite.minion.protocol.connection import ConnectionMachine, MinionIdentity  # noqa: PLC0415 - as above
-        from saltlite.platform.zmq_link import DealerLink  # noqa: PLC0415 - only this process loads ZeroMQ
-        from saltlite.wire.noise import public_of  # noqa: PLC0415 - as above
-
-        if self._pair is None:
-            raise StartupError("the network process was started without a way to the job server")
-        ours, theirs = self._pair
-        ours.close()
-        functions = self._functions()
-        me = MinionIdentity(
-            id=self._id,
-            private=identity.minion_key(self._config.pki_dir, self._clock),
-            boot=self._boot,
-            incarnation=self._journal.incarnation,
-            version=__version__,
-            functions=functions["digest"],
-            token=self._proof,
-        )
-        drop_to(self._config.user)
-        reactor = Reactor()
-        connection = ConnectionMachine(me, masters_of(self._config), self._fleet.raw(), self._clock)
-        network = NetworkProcess(
-            reactor,
-            connection,
-            lambda owner: DealerLink(reactor, owner.on_up, owner.on_frame, owner.on_down),
-            functions,
-            key=fingerprint(public_of(me.private)),
-        )
-        channel = Channel(
-            reactor,
-            theirs,
-            network.on_batch,
-            network.on_closed,
-            message_max=ipc.MESSAGE_MAX,
-            send_buffer_max=ipc.BUFFER_MAX,
-        )
-        reactor.on_signal(signal.SIGTERM, network.stop)
-        # Ctrl-C reaches the whole group; the job server decides.
-        reactor.on_signal(signal.SIGINT, lambda: None)
-        ready()
-        network.start(channel)
-        reactor.run()
 
     # -- life and death
 
@@ -371,13 +305,13 @@ class _Minion:
         supervision.notify(["STOPPING=1"])
         self._write_status(phase=STOPPED, reason=self._problem, at=self._clock.wall())
         # Nothing may arrive while resource types shut down.
-        self._children.stop(lambda: self._resources.stop(self._reactor.stop))
+        self._network.stop(lambda: self._resources.stop(self._reactor.stop))
 
 
-def masters_of(config: MinionConfig) -> tuple[str, ...]:
-    """`host:port` of each configured master, in order."""
-    pairs = [parse_address(text, config.port) for text in config.master]
-    return tuple(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in pairs)
+def _full_host_name() -> str:
+    from saltlite.plugins.grains.network import names  # noqa: PLC0415 - only a minion without an id needs it
+
+    return str(names()["fqdn"])
 
 
 def _types_before(data_dir: str) -> Mapping[str, TypeReport]:

@@ -12,10 +12,10 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from saltlite.config.minion import MinionConfig
 from saltlite.errors import MisconfiguredError, RemoteProtocolError, StartupError, UsageError
 from saltlite.model.clock import Clock
 from saltlite.model.ids import MinionId, parse_minion_id
@@ -33,6 +33,9 @@ from saltlite.platform.privileges import read_secret, write_secret
 from saltlite.wire.certificates import MasterCertificate, successors
 from saltlite.wire.noise import public_of
 from saltlite.wire.signatures import prove
+
+if TYPE_CHECKING:
+    from saltlite.config.minion import MinionConfig
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +57,7 @@ def minion_key(pki_dir: str, clock: Clock) -> bytes:
     return key
 
 
-def minion_id(config: MinionConfig, fqdn: str) -> MinionId:
+def minion_id(config: MinionConfig, full_host_name: Callable[[], str]) -> MinionId:
     """The configured id, else the id of the first start, else the host name, which is stored."""
     if config.id:
         return parse_minion_id(config.id)
@@ -63,7 +66,7 @@ def minion_id(config: MinionConfig, fqdn: str) -> MinionId:
     try:
         if kept is not None:
             return parse_minion_id(kept.decode(errors="replace").strip())
-        found = parse_minion_id((fqdn or socket.gethostname()).lower())
+        found = parse_minion_id((full_host_name() or socket.gethostname()).lower())
     except UsageError as error:
         raise MisconfiguredError(f"this minion's id cannot be made from its host name: {error}; set `id`") from error
     write_secret(path, found.encode() + b"\n")

@@ -5,7 +5,7 @@ checked where it is run. The network process may die at any time and is started 
 
     network -> job server    ready, trust, phase; and what the master said, as it came: job, cancel, return_ack, grant,
                              fetch, response
-    job server -> network    state, result, body, status, functions, ask
+    job server -> network    start, once and first; state, result, body, status, functions, ask
 """
 
 from __future__ import annotations
@@ -47,6 +47,21 @@ def phase(name: str, reason: str) -> IpcMessage:
 
 
 # -- from the job server
+
+
+def start(
+    minion: str, *, boot: str, incarnation: str, proof: bytes, fleet: bytes | None, functions: Message
+) -> IpcMessage:
+    """Who this minion is, and what it has (`MinionIdentity`, without the key); `fleet` is the pinned fingerprint."""
+    return {
+        "t": "start",
+        "id": minion,
+        "boot": boot,
+        "incarnation": incarnation,
+        "proof": proof,
+        "fleet": fleet,
+        "functions": dict(functions),
+    }
 
 
 def state(jid: str, name: str, reason: str) -> IpcMessage:

@@ -9,11 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
-from saltlite.config.minion import RESOURCE_PILLAR_KEY, MinionConfig
 from saltlite.errors import UsageError
 from saltlite.loader.resource_types import ResourceType
 from saltlite.model.ids import (
@@ -23,8 +22,12 @@ from saltlite.model.ids import (
     check_resource_type,
     resource_index_srn_key,
 )
+from saltlite.model.resourcelook import RESOURCE_PILLAR_KEY
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.limits import RESOURCE_GRAINS_TOTAL_MAX
+
+if TYPE_CHECKING:
+    from saltlite.config.minion import MinionConfig
 
 log = logging.getLogger(__name__)
 

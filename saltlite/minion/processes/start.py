@@ -1,0 +1,175 @@
+"""The start of the minion: the network process is forked before the job server loads most of its code.
+
+A page that either of two processes writes to exists twice, and Python writes to an object whenever it is used. Forked
+this early, the network process has no page of the loader and of the jobs, and both processes load their own modules at
+the same time. It has no network socket, and reads no key, until the job server has told it who this minion is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from saltlite import __version__
+from saltlite.config.values import parse_address
+from saltlite.errors import StartupError
+from saltlite.minion.processes import identity
+from saltlite.minion.processes import ipc_messages as ipc
+from saltlite.model.clock import Clock
+from saltlite.model.keys import fingerprint
+from saltlite.platform import logs
+from saltlite.platform.daemon import InstanceLock, SystemClock
+from saltlite.platform.privileges import UserAccount, account_of, drop_to, private_dir, start_log
+from saltlite.platform.reactor import Reactor
+from saltlite.platform.stream import Channel
+from saltlite.platform.supervision import Children, Spec
+from saltlite.wire.framing import read_frame, unpack
+from saltlite.wire.noise import public_of
+
+if TYPE_CHECKING:
+    from saltlite.config.minion import MinionConfig
+
+
+def run_minion(config: MinionConfig, opts: dict[str, Any], on_ready: Callable[[], None] = lambda: None) -> None:
+    """Run the minion until it is stopped; `opts` are `opts_of` the configuration. Raises StartupError when it cannot
+    start."""
+    clock = SystemClock()
+    me, account = UserAccount("", os.geteuid(), os.getegid()), account_of(config.user)
+    for folder in (config.pki_dir, config.data_dir, config.cachedir, running_dir(config)):
+        private_dir(folder, me.uid, me.gid)
+    start_log(config.log_level, config.log_file, account)
+    lock = InstanceLock(os.path.join(config.data_dir, "lock"), program="saltlite-minion", root_dir=config.root_dir)
+    reactor = Reactor()
+    network = NetworkChild(reactor, config, clock)
+    network.start()
+    from saltlite.minion.processes.app import MinionDaemon  # noqa: PLC0415 - not before the fork
+
+    MinionDaemon(reactor, network, config, opts, clock, on_ready).run()
+    lock.close()
+
+
+def running_dir(config: MinionConfig) -> str:
+    """The folder with a file for each running job."""
+    return os.path.join(config.data_dir, "running")
+
+
+class NetworkChild:
+    """Keeps the network process running, and gives the job server the socket to each new one."""
+
+    def __init__(self, reactor: Reactor, config: MinionConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._pair: tuple[socket.socket, socket.socket] | None = None
+        self._connect: Callable[[socket.socket], None] | None = None
+        self._on_ready: Callable[[], None] = lambda: None
+        self._on_failed: Callable[[str], None] = lambda _sentence: None
+        self._children = Children(
+            reactor,
+            [Spec("minion link", self._run, self._keeps, self._make_pair, self._attach)],
+            on_ready=self._ready,
+            on_failed=self._failed,
+        )
+
+    def start(self) -> None:
+        """Fork it. It waits for the message `start`."""
+        self._children.start()
+
+    def use(
+        self,
+        connect: Callable[[socket.socket], None],
+        *,
+        on_ready: Callable[[], None],
+        on_failed: Callable[[str], None],
+    ) -> None:
+        """Call `connect` with the socket to the network process, now and after each restart.
+
+        `on_ready` is called once, when it has started; `on_failed(sentence)` if it cannot start before that.
+        """
+        self._connect, self._on_ready, self._on_failed = connect, on_ready, on_failed
+        self._attach()
+
+    def stop(self, done: Callable[[], None]) -> None:
+        """End it, then call `done()`."""
+        self._children.stop(done)
+
+    def _ready(self) -> None:
+        self._on_ready()
+
+    def _failed(self, sentence: str) -> None:
+        self._on_failed(sentence)
+
+    def _make_pair(self) -> None:
+        self._pair = socket.socketpair()
+
+    def _keeps(self) -> tuple[int, ...]:
+        # Above all not the journal, and not the sockets at which processes with all rights wait for their jobs.
+        return () if self._pair is None else (self._pair[1].fileno(),)
+
+    def _attach(self) -> None:
+        if self._pair is None or self._connect is None:
+            return
+        ours, theirs = self._pair
+        theirs.close()
+        self._pair = None
+        self._connect(ours)
+
+    def _run(self, ready: Callable[[], None]) -> None:
+        """The life of the network process."""
+        import encodings.idna  # noqa: F401, PLC0415 - for names of masters; `user` may not be able to read it later
+
+        from saltlite.minion.processes.network import NetworkProcess  # noqa: PLC0415 - as above
+        from saltlite.minion.protocol.connection import ConnectionMachine, MinionIdentity  # noqa: PLC0415 - as above
+        from saltlite.platform.zmq_link import DealerLink  # noqa: PLC0415 - only this process loads ZeroMQ
+
+        if self._pair is None:
+            raise StartupError("the network process was started without a way to the job server")
+        ours, theirs = self._pair
+        ours.close()
+        raw = read_frame(partial(os.read, theirs.fileno()))
+        if raw is None:
+            return  # the job server could not start, and has said why
+        told = unpack(raw)
+        logs.set_log_context(id=told["id"])
+        me = MinionIdentity(
+            id=told["id"],
+            private=identity.minion_key(self._config.pki_dir, self._clock),
+            boot=told["boot"],
+            incarnation=told["incarnation"],
+            version=__version__,
+            functions=told["functions"]["digest"],
+            token=told["proof"],
+        )
+        drop_to(self._config.user)
+        reactor = Reactor()
+        connection = ConnectionMachine(me, masters_of(self._config), told["fleet"], self._clock)
+        network = NetworkProcess(
+            reactor,
+            connection,
+            lambda owner: DealerLink(reactor, owner.on_up, owner.on_frame, owner.on_down),
+            told["functions"],
+            key=fingerprint(public_of(me.private)),
+        )
+        channel = Channel(
+            reactor,
+            theirs,
+            network.on_batch,
+            network.on_closed,
+            message_max=ipc.MESSAGE_MAX,
+            send_buffer_max=ipc.BUFFER_MAX,
+        )
+        reactor.on_signal(signal.SIGTERM, network.stop)
+        # Ctrl-C reaches the whole group; the job server decides.
+        reactor.on_signal(signal.SIGINT, lambda: None)
+        ready()
+        network.start(channel)
+        reactor.run()
+
+
+def masters_of(config: MinionConfig) -> tuple[str, ...]:
+    """`host:port` of each configured master, in order."""
+    pairs = [parse_address(text, config.port) for text in config.master]
+    return tuple(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in pairs)
