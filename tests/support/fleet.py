@@ -10,6 +10,7 @@ their minion included; only processes with that mark are ever signalled.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -38,35 +39,69 @@ WAIT_S = 60.0
 """How long a condition may take: more than anything that works needs, on a machine with ten times the load too."""
 STOP_S = 8.0
 POLL_S = 0.01
+POLL_SHARE, POLL_MAX_S = 4, 0.2
+"""A look that takes long, as one that starts a command, is repeated after so many times its own duration, and after
+POLL_MAX_S at the latest: what is waited for needs the processor more."""
 PORTS = range(17000, 32000)
 """Below the kernel's range for outgoing connections, one of which could take a port between two daemons."""
 MODULE_DIR = Path(__file__).parents[1] / "e2e"
 """Its folder `modules` has execution modules that every minion of a test fleet gets."""
+MODULE_INDEX = "var/cache/saltlite/minion/index/modules"
+"""Below a minion's root_dir: what its modules offer."""
 MARK = "SALTLITE_E2E"
 ME = pwd.getpwuid(os.geteuid()).pw_name
 
 _numbers = itertools.count(1)
 
 
+class _Ports:
+    """The ports that this process gives to its daemons: a part of PORTS that no other process of tests has.
+
+    A daemon that starts, or starts again, would else find its port taken by the daemon of a test beside it. The name
+    of an abstract socket is the lock: it is free again when this process has ended.
+    """
+
+    PARTS = 50
+
+    def __init__(self) -> None:
+        size = len(PORTS) // self.PARTS
+        self._lock = socket.socket(socket.AF_UNIX)
+        for part in range(self.PARTS):
+            with contextlib.suppress(OSError):
+                self._lock.bind(f"\0saltlite-test-ports-{part}")
+                break
+        else:
+            raise AssertionError(f"{self.PARTS} processes run tests with daemons")
+        self._next = itertools.cycle(PORTS[part * size : (part + 1) * size])
+
+    def take(self) -> int:
+        """One on which no process listens."""
+        while True:
+            port = next(self._next)
+            with socket.socket() as probe, contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                return port
+
+
+_ports = functools.cache(_Ports)
+
+
 def wait_until(look: Callable[[], T], what: str, within_s: float = WAIT_S) -> T:
     """The first true answer of `look`; the test fails with `what` when there is none in time."""
     deadline = time.monotonic() + within_s
     while True:
+        began = time.monotonic()
         found = look()
         if found:
             return found
-        assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}"
-        time.sleep(POLL_S)
+        now = time.monotonic()
+        assert now < deadline, f"not within {within_s:g} s: {what}"
+        time.sleep(min(max(POLL_S, POLL_SHARE * (now - began)), POLL_MAX_S))
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on; every call in this process gives another one."""
-    start = os.getpid() * 37
-    while True:
-        port = PORTS[(start + next(_numbers)) % len(PORTS)]
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
+    """A TCP port that nobody listens on, and that no other process of tests takes."""
+    return _ports().take()
 
 
 def write_config(folder: Path, kind: str, options: dict[str, Any]) -> None:
@@ -186,6 +221,9 @@ class Fleet:
 
     running: list[Fleet] = []  # noqa: RUF012 - all fleets of this process: whose logs a failed test shows
     """Fleets that are not closed."""
+    module_index = b""
+    """The cache file of a minion of an earlier fleet of this process, without which each minion parses all modules that
+    ship: more than half of the processor time of its start. The minions of the first fleet do."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -235,7 +273,23 @@ class Fleet:
             "log_level": "info",
         }
         write_config(folder, "minion", {k: v for k, v in (defaults | options).items() if v is not None})
+        if Fleet.module_index and not self.through and not options.keys() & {"user", "root_dir", "cachedir"}:
+            self._place_module_index(name)
         return self.restart_minion(name)
+
+    def _place_module_index(self, name: str) -> None:
+        path = self.root(name) / MODULE_INDEX
+        if not path.parent.parent.exists():
+            for folder, mode in ((path.parents[2], 0o755), (path.parents[1], 0o700), (path.parents[0], 0o700)):
+                folder.mkdir(mode, parents=True)
+            path.touch(0o600)
+            path.write_bytes(Fleet.module_index)
+
+    def _remember_module_index(self) -> None:
+        for name, daemon in self.daemons.items():
+            path = self.root(name) / MODULE_INDEX
+            if not Fleet.module_index and daemon.program == "saltlite-minion" and os.access(path, os.R_OK):
+                Fleet.module_index = path.read_bytes()
 
     def start_api(self, master: str = "master", **options: Any) -> str:
         """Write its configuration beside the master's and start it; its address, once it answers."""
@@ -273,8 +327,7 @@ class Fleet:
 
     def _ready_or_dead(self, daemon: Daemon, name: str) -> bool:
         assert daemon.process.poll() is None, f"{name} has ended: {daemon.log()}"
-        said = self.cli("key", "finger", "--out", "json", master=name)
-        return said.code == 0 and "is ready" in daemon.log()
+        return "is ready" in daemon.log() and self.cli("key", "finger", "--out", "json", master=name).code == 0
 
     # -- where things are
 
@@ -426,6 +479,7 @@ class Fleet:
         if self not in Fleet.running:
             return
         Fleet.running.remove(self)
+        self._remember_module_index()
         for daemon in reversed(self.daemons.values()):
             if daemon.process.poll() is None:
                 daemon.process.terminate()
