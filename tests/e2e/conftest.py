@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,15 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
         yield fleet
     finally:
         fleet.close()
+
+
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A folder that every user may enter. pytest's are root's only, and all that run at once have the one above them
+    in common: who opened it for a while would close it to others."""
+    with tempfile.TemporaryDirectory(prefix="saltlite-e2e-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 @pytest.hookimpl(wrapper=True)
