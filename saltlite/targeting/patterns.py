@@ -140,7 +140,7 @@ def regex_pattern(
                 f"the regular expression {pattern[:80]!r} could run forever: it has {read.hindrance} and repeats "
                 "that multiply; remove one of the two"
             )
-        return _made(pattern, read, budget, whole=whole)
+        return _made(pattern, pattern, read, budget, whole=whole)
     except (OverflowError, RecursionError):
         raise tree.too_deep(pattern) from None
 
@@ -156,15 +156,15 @@ def glob_pattern(pattern: str, budget: Budget | None = None) -> Pattern:
     budget = budget or Budget()
     budget.spend(len(pattern) * _STEPS_OF_A_CHARACTER)
     # Its atomic groups do not matter: a star that ends at the first match of what follows leaves most to later stars.
-    read = _read(translate(pattern), 0, whole=False)._replace(hindrance="")
+    text = translate(pattern)
+    read = _read(text, 0, whole=False)._replace(hindrance="")
     budget.spend(read.looked_at * _STEPS_OF_AN_ANALYSIS)
-    return _made(pattern, read, budget, whole=False)
+    return _made(pattern, text, read, budget, whole=False)
 
 
 class _Read(NamedTuple):
     """The analysis of a pattern. Python's engine runs on texts of up to `length` characters, at `rate` steps each."""
 
-    items: tree.Items
     flags: int
     native: Matches
     hindrance: str
@@ -175,11 +175,12 @@ class _Read(NamedTuple):
 
 @lru_cache(64)
 def _read(pattern: str, flags: int, whole: bool) -> _Read:
+    # The cache does not keep the tree, which takes fifty times the memory of the compiled pattern.
     items, flags = tree.parsed(pattern, flags)
     native = tree.native(items, flags)
     hindrance = tree.not_regular(items)
     fit = _fit(items, flags, CHEAP_PER_CHARACTER * TEXT_MAX if hindrance else BACKTRACKING_MAX, whole=whole)
-    return _Read(items, flags, native.fullmatch if whole else native.match, hindrance, *fit)
+    return _Read(flags, native.fullmatch if whole else native.match, hindrance, *fit)
 
 
 def _fit(items: tree.Items, flags: int, few: float, *, whole: bool) -> tuple[int, float, int]:
@@ -198,10 +199,12 @@ def _fit(items: tree.Items, flags: int, few: float, *, whole: bool) -> tuple[int
     return length, rate, looked_at
 
 
-def _made(pattern: str, read: _Read, budget: Budget, *, whole: bool) -> Pattern:
+def _made(pattern: str, text: str, read: _Read, budget: Budget, *, whole: bool) -> Pattern:
     automaton = None
     if read.length < TEXT_MAX and not read.hindrance:
-        automaton = Automaton(pattern, read.items, read.flags, whole=whole)
+        budget.spend(len(text) * _STEPS_OF_A_CHARACTER)
+        items, _flags = tree.parsed(text, read.flags)
+        automaton = Automaton(pattern, items, read.flags, whole=whole)
         budget.spend(automaton.size * _STEPS_OF_A_POSITION)
     return Pattern(pattern, read.flags, whole, read.native, read.length, read.rate, automaton)
 

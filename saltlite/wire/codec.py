@@ -38,7 +38,8 @@ from saltlite.wire.limits import (
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits of a value. `depth` counts nested maps and arrays (a bare number has 0); `map` and `array` limit the
-    entries of one, `containers` the number of all; `string`, `binary` and `total` are bytes."""
+    entries of one, `values` those of all together, `containers` the number of all; `string`, `binary` and `total` are
+    bytes, and limit the values where `values` is not given."""
 
     depth: int
     map: int
@@ -47,6 +48,7 @@ class Limits:
     binary: int
     containers: int
     total: int
+    values: int = 2**63
 
 
 PROTOCOL = Limits(
@@ -104,17 +106,20 @@ LOCAL = Limits(
 )
 """Messages on the Unix socket of one machine, which may carry whole returns."""
 
+USER_VALUES = 8 * KIB
+"""Entries of all maps and arrays of one request."""
+
 USER = Limits(
     depth=LOCAL.depth,
-    map=64 * KIB,
-    array=64 * KIB,
+    map=USER_VALUES,
+    array=USER_VALUES,
     string=MIB,
     binary=MIB,
-    containers=64 * KIB,
+    containers=USER_VALUES,
     total=MIB,
+    values=USER_VALUES,
 )
-"""Requests of users who are not operators: as many values as the arguments of a job may have, and no more, because a
-byte of a request may take a hundred bytes of the master's memory."""
+"""Requests of users who are not operators. A value of one byte takes up to 200 bytes of the master's memory."""
 
 _SMALL = 1024
 """Bytes up to which counting possible container headers is faster than counting containers."""
@@ -163,36 +168,40 @@ def decode(data: bytes, limits: Limits = PROTOCOL) -> Any:
     # then the exact count decides.
     if size <= _SMALL and len(data.translate(None, _NOT_CONTAINERS)) <= limits.depth <= limits.containers:
         return _unpack(data, limits, None)
-    value = _unpack(data, limits, _Budget(limits.containers, size))
+    value = _unpack(data, limits, _Budget(limits, size))
     _check_depth(value, limits.depth)
     return value
 
 
 class _Budget:
-    """Counts containers while they are built, so that decoding stops before too many fill the memory."""
+    """Counts containers and values while they are built, so that decoding stops before too many fill the memory."""
 
-    __slots__ = ("_left", "_long_keys")
+    __slots__ = ("_containers", "_long_keys", "_values")
 
-    def __init__(self, containers: int, size: int) -> None:
-        self._left = containers
+    def __init__(self, limits: Limits, size: int) -> None:
+        self._containers = limits.containers
+        self._values = limits.values
         self._long_keys = size > KEY_MAX
 
     def array(self, items: list[Any]) -> list[Any]:
-        self._spend()
+        self._spend(len(items))
         return items
 
     def map(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-        self._spend()
+        self._spend(len(pairs))
         if self._long_keys:
             for key, _ in pairs:
                 if type(key) is str and len(key) > KEY_MAX:
                     raise RemoteProtocolError("bad-key", f"a map key has at most {KEY_MAX} characters, not {len(key)}")
         return _map(pairs)
 
-    def _spend(self) -> None:
-        self._left -= 1
-        if self._left < 0:
+    def _spend(self, values: int) -> None:
+        self._containers -= 1
+        self._values -= values
+        if self._containers < 0:
             raise RemoteProtocolError("too-many", "the message has too many maps and arrays")
+        if self._values < 0:
+            raise RemoteProtocolError("too-many", "the maps and arrays of the message have too many entries together")
 
 
 def _unpack(data: bytes, limits: Limits, budget: _Budget | None) -> object:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -279,8 +280,13 @@ def test_a_token_that_is_not_valid_does_not_make_another_user(tmp_path: Path, mo
 def test_a_request_of_a_user_has_a_limited_number_of_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with user_of(tmp_path, monkeypatch) as (reactor, _serves, path), connected(path) as sock:
         run_for(reactor, mworker.LINK_WAIT_S + 0.1)
-        for count, problem in ((codec.USER.array, b"needs"), (codec.USER.array + 1, b"the request could not be read")):
-            request = pack({"v": 1, "verb": "describe", "funs": [1] * count})
+        unread = b"the request could not be read"
+        some = codec.USER_VALUES - 3  # three are those of the request itself
+        for value, problem in (
+            ([1] * some, b"needs"), ([1] * (some + 1), unread), ([[1] * (some // 2), [1] * (some // 2 + 2)], unread),
+            ({str(number): 1 for number in range(some + 1)}, unread), ([1] * (codec.USER.array + 1), unread),
+        ):  # fmt: skip
+            request = pack({"v": 1, "verb": "describe", "funs": value})
             frame = memoryview(len(request).to_bytes(4, "big") + request)
             while frame:
                 with contextlib.suppress(BlockingIOError):
@@ -288,3 +294,18 @@ def test_a_request_of_a_user_has_a_limited_number_of_values(tmp_path: Path, monk
                 run_for(reactor, 0.02)
             run_for(reactor, 0.1)
             assert problem in sock.recv(65536)
+
+
+def test_the_memory_of_a_large_request_of_a_user_can_be_returned_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected: list[int] = []
+    with user_of(tmp_path, monkeypatch) as (reactor, _serves, path), connected(path) as sock:
+        run_for(reactor, mworker.LINK_WAIT_S + 0.1)
+        monkeypatch.setattr(mworker, "gc", SimpleNamespace(collect=lambda: collected.append(1)))
+        for size, collections in ((mworker.USER_COLLECT_ABOVE // 2, 0), (mworker.USER_COLLECT_ABOVE + 1, 1)):
+            request = pack({"v": 1, "verb": "whoami", "more": "x" * size})
+            sock.send(len(request).to_bytes(4, "big") + request)
+            run_for(reactor, 0.2)
+            assert sock.recv(65536)
+            assert len(collected) == collections

@@ -216,7 +216,7 @@ def test_requests_wait_while_the_answers_of_their_connection_are_not_read(place:
     assert channel.reads
 
 
-def test_few_large_messages_of_one_user_are_received_at_once(place: Place) -> None:
+def test_few_large_messages_of_one_user_are_held_at_once(place: Place) -> None:
     lines = [place.line("quick") for _ in range(LARGE_PER_USER + 2)]
     channels = [cast("Channel", line.channel) for line in lines]
     for line in lines:
@@ -225,12 +225,15 @@ def test_few_large_messages_of_one_user_are_received_at_once(place: Place) -> No
     other = place.line("other")
     place.turns.large_began(other)
     assert cast("Channel", other.channel).reads  # another user has slots too
-    place.turns.left(lines[0])  # a connection that ends frees its slot, and so does a message that is whole
+    place.turns.left(lines[0])  # a connection that ends frees its slot, and so does a request that was carried out
     assert channels[-2].reads
     place.turns.arrived(lines[1], [b"x"])
-    assert channels[-1].reads
+    place.turns.large_began(lines[1])  # the next one came in the same turn, and takes over the slot
     place.run(5)
-    assert channels[1].reads
+    assert [channel.reads for channel in channels[1:]] == [True] * LARGE_PER_USER + [False]
+    place.turns.arrived(lines[1], [b"x"])
+    place.run(5)
+    assert all(channel.reads for channel in channels[1:])
 
 
 def test_a_large_message_that_waits_is_not_read_because_an_earlier_request_ended(place: Place) -> None:

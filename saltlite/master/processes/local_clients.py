@@ -4,7 +4,7 @@ Requests of operators run when they arrive. All others are queued by user, and t
 of this process comes next. A connection is read again only when all requests from it have run, so neither many
 requests nor slow ones of one user delay others by more than one request.
 
-What a user may fill of this process's memory is limited too: few of his large messages are received at once, and his
+What a user may fill of this process's memory is limited too: few of his large messages are held at once, and his
 requests wait while their connection has answers that its client does not read.
 """
 
@@ -34,7 +34,8 @@ BURST_S = 1.0
 USER_CONNECTIONS_MAX = CONNECTIONS_MAX - 64
 """Connections to one MWorker for all users together; the others are for operators."""
 LARGE_PER_USER = 4
-"""Large messages of one user that one MWorker receives at once; his other connections wait for their turn."""
+"""Connections of one user whose large messages one MWorker holds at once, until they are carried out; his other
+connections wait for their turn."""
 UNREAD_MAX = 1024 * 1024
 """Unsent bytes of a connection above which its requests wait, and its stream pauses."""
 UNREAD_S = 0.05
@@ -93,8 +94,12 @@ class ClientQueue:
     """Who pays for its next request: the uid of its last request's principal."""
     carry_out: Callable[[bytes], None]
     waiting: deque[bytes] = field(default_factory=deque)
+    receives_large: bool = False
+    """Whether a large message has begun and is not complete."""
+    holds_large: bool = False
+    """Whether it has one of the slots of LARGE_PER_USER."""
     awaits_large: bool = False
-    """Whether its large message waits until others of its user are whole."""
+    """Whether its large message waits for a slot."""
 
 
 class RequestScheduler:
@@ -112,13 +117,17 @@ class RequestScheduler:
 
     def large_began(self, queue: ClientQueue) -> None:
         """A large message of this connection begins; the rest is read when its user has a free slot."""
-        if not self._large.acquire(queue, str(queue.user)):
+        queue.receives_large = True
+        if queue.holds_large:
+            return
+        queue.holds_large = self._large.acquire(queue, str(queue.user))
+        if not queue.holds_large:
             queue.awaits_large = True
             queue.channel.pause_reading()
 
     def arrived(self, queue: ClientQueue, batch: list[bytes]) -> None:
-        """Add requests; the connection is not read again until they have run."""
-        self._large_ended(queue)
+        """Add requests, a large one that began included; the connection is not read again until they have run."""
+        queue.receives_large = False
         queue.channel.pause_reading()
         is_new = not queue.waiting
         queue.waiting.extend(batch)
@@ -128,7 +137,7 @@ class RequestScheduler:
 
     def left(self, queue: ClientQueue) -> None:
         """The connection ended: drop its requests."""
-        self._large_ended(queue)
+        self._release_large(queue)
         queue.waiting.clear()
 
     @contextmanager
@@ -144,9 +153,10 @@ class RequestScheduler:
         """Seconds until that user may use more CPU time here."""
         return self._shares.wait_s(user, self._reactor.now(), 0.0)
 
-    def _large_ended(self, queue: ClientQueue) -> None:
+    def _release_large(self, queue: ClientQueue) -> None:
+        queue.holds_large = False
         for other in self._large.release(queue):
-            other.awaits_large = False
+            other.holds_large, other.awaits_large = True, False
             self._read_on(other)
 
     @staticmethod
@@ -187,6 +197,8 @@ class RequestScheduler:
             if queue.waiting:
                 self._queues.setdefault(queue.user, deque()).append(queue)
             else:
+                if queue.holds_large and not queue.receives_large:
+                    self._release_large(queue)
                 self._read_on(queue)
         if self._queues and self._timer is None:
             self._next(0.0)

@@ -8,6 +8,7 @@ requests under the same request id, and the link process passes uncommitted batc
 from __future__ import annotations
 
 import functools
+import gc
 import logging
 import socket
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -194,6 +195,9 @@ USER_MESSAGE_MAX = 512 * 1024
 """The largest request of a user: a job with 64 KiB of arguments and a list of ten thousand targets."""
 RECHECK_S = 5.0
 """How often the tokens of open streams are checked."""
+USER_COLLECT_ABOVE = 4096
+"""Bytes of a user's request after which garbage is collected at once. A large request leaves parts of its values in
+Python's free lists, spread over memory that can only be returned without them."""
 USER_READ_TURN = 8 * 1024
 """Bytes of a user's connection that are read in one turn: requests wait in the kernel rather than in the MWorker."""
 USER_UNREAD_MAX = 32 * 1024 * 1024
@@ -489,6 +493,9 @@ class MWorker:
             return
         client.turn = turn_of_request(self._marks.board, client.principal, request)
         self._supervised(client, lambda: self._handle(client, request))
+        if client.queue is not None and len(data) > USER_COLLECT_ABOVE:
+            del request
+            gc.collect()
 
     def _handle(self, client: Client, request: object) -> None:
         refuse_ended(self._marks.board, client.turn)
