@@ -16,6 +16,7 @@ import pytest
 from saltlite.client.connection import Connection
 from saltlite.client.events import EventReader
 from saltlite.client.local import LocalClient
+from saltlite.master.handlers.jobs import JobFollower
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes import link_channel as linkchannel
 from saltlite.master.processes import local_clients, mworker
@@ -106,6 +107,34 @@ def test_a_stream_goes_on_though_the_bell_was_lost(tmp_path: Path) -> None:
             tx.put_event("tag/1", {}, NOW)
         within(mworker.LOOK_S + 5.0, lambda: seen.append(next(reader)["tag"]))
     assert seen == ["tag/1"]
+
+
+def test_a_commit_about_one_job_does_not_read_the_streams_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = MemoryStoreDisk()
+    store = MemoryStore(disk)
+    jobs = [job(number, (MinionId("web1"),)) for number in (1, 2)]
+    for one in jobs:
+        publish(store, one)
+    read: list[str] = []
+    news = JobFollower.news
+    monkeypatch.setattr(JobFollower, "news", lambda self: (read.append(self.jid), news(self))[1])
+    monkeypatch.setattr(mworker, "LOOK_S", 60.0)
+    with serving(tmp_path, disk) as path, LocalClient(path) as operator:
+        followers = []
+        for one in jobs:
+            followers.append(Connection(path))
+            followers[-1].send({"v": 1, "verb": "follow", "jid": one.jid, "after": 0})
+            assert followers[-1].receive(10.0)
+        operator.call("event_send", tag="tag/1", data={})
+        operator.call("job_kill", jid=jobs[0].jid)
+        ended = followers[0].receive(10.0)
+        for follower in followers:
+            follower.close()
+    assert ended is not None
+    assert ended["end"]
+    assert read.count(jobs[1].jid) == 1, "when its stream began"
 
 
 def test_what_was_left_out_of_results_is_told_though_nothing_more_is_reported(tmp_path: Path) -> None:

@@ -150,7 +150,13 @@ def test_a_terminal_state_that_changes_is_seen(monkeypatch: pytest.MonkeyPatch) 
 
 def test_news_that_nobody_looks_for_leave_a_client_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MWorker, "_tick", lambda self: None)
-    monkeypatch.setattr(LinkProcess, "_wake_others", lambda self: self._committers.clear())
+    monkeypatch.setattr(LinkProcess, "_wake_others", lambda self: self._committed.clear())
+    assert found("G7")
+
+
+def test_a_stream_that_takes_its_own_job_for_another_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MWorker, "_tick", lambda self: None)
+    monkeypatch.setattr(JobFollower, "may_have_news", lambda self, _jobs: False)
     assert found("G7")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from saltlite.master.processes import link_channel as ipc
-from saltlite.master.processes.link import REPORT_BYTES, STORE_RETRY_S, LinkProcess
+from saltlite.master.processes.link import REPORT_BYTES, STORE_RETRY_S, WAKE_UP_S, LinkProcess
 from saltlite.master.protocol.effects import Effect, MinionReport
 from saltlite.model.keys import Fingerprint
 from saltlite.wire.framing import IpcMessage, pack, unpack
@@ -142,3 +142,32 @@ def test_what_waits_while_the_store_fails_is_bounded_in_bytes_and_in_number() ->
         link.says({"t": "uncommitted", "n": batch["n"]})
     link.reactor.ring(STORE_RETRY_S)
     assert sum(len(batch["items"]) for batch in link.batches()) == most
+
+
+def test_an_mworker_learns_of_which_jobs_the_others_have_committed_something() -> None:
+    link = Link()
+    others: list[bytes] = []
+    hello, says = pack({"t": "hello", "role": ipc.MWORKER}), []
+
+    def second(on_batch: Callable[[list[bytes]], None], _on_close: Callable[[str], None]) -> Any:
+        says.append(on_batch)
+        channel = Nothing()
+        vars(channel)["send"] = others.append
+        return channel
+
+    link.process.add_mworker(second, lambda: None)
+    says[0]([hello])
+
+    def woken(*own: list[str] | None, theirs: list[list[str] | None]) -> tuple[list[IpcMessage], list[IpcMessage]]:
+        link.sent.clear()
+        others.clear()
+        for jobs in own:
+            link.says({"t": "wake_up", "jobs": jobs})
+        for jobs in theirs:
+            says[0]([pack({"t": "wake_up", "jobs": jobs})])
+        link.reactor.ring(WAKE_UP_S)
+        return [unpack(data) for data in link.sent], [unpack(data) for data in others]
+
+    assert woken(["1"], ["1", "2"], theirs=[]) == ([], [{"t": "wake_up", "jobs": ["1", "2"]}])
+    assert woken([], theirs=[["3"]]) == ([{"t": "wake_up", "jobs": ["3"]}], [{"t": "wake_up", "jobs": []}])
+    assert woken(["1"], None, ["2"], theirs=[]) == ([], [{"t": "wake_up", "jobs": None}])

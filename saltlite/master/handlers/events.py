@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from saltlite.auth.acl import ALL_EVENTS, RUNNER, Action, Principal, authorize, may, sees_jobs_of_others
@@ -27,7 +27,7 @@ from saltlite.model.events import (
     tag_run_return,
     tag_turn_ended,
 )
-from saltlite.model.ids import MinionId, parse_jid
+from saltlite.model.ids import Jid, MinionId, parse_jid
 from saltlite.model.job import split_part
 from saltlite.platform.shared_memory import Marks
 from saltlite.targeting.patterns import glob_pattern
@@ -94,6 +94,10 @@ class EventStream:
         """Events that cannot be read, for the next message."""
         self._owned: dict[str, bool] = {}
         """jid -> whether the job belongs to the user of this stream."""
+
+    def may_have_news(self, jobs: Collection[Jid]) -> bool:  # noqa: ARG002 - that of Stream
+        """True: every commit may have written an event."""
+        return True
 
     def news(self) -> dict[str, Any] | None:
         """The next message of the stream; None if no new event matches.
@@ -201,7 +205,7 @@ def handle_runner_event(master: Master, principal: Principal, request: Mapping[s
         data["success"] = request["retcode"] == 0
     with master.store.write() as store:
         store.put_event(tag, data, master.clock.wall())
-    return Answer(committed=True)
+    return Answer(committed=True, moved=())
 
 
 def checked_path(path: str) -> str:
@@ -228,7 +232,7 @@ def _refuse_large(data: Mapping[str, Any]) -> None:
 def _written(master: Master, principal: Principal, tag: str, data: Mapping[str, Any]) -> Answer:
     with master.store.write() as store:
         store.put_event(tag, {**data, "_user": principal.label}, master.clock.wall())
-    return Answer(committed=True)
+    return Answer(committed=True, moved=())
 
 
 def answer_event(master: Master, minion: MinionId, message: Message) -> Message:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -230,7 +230,7 @@ def handle_job_kill(master: Master, principal: Principal, request: Mapping[str, 
     left = [target for target in open_ids if target not in never]
     asked = [target for target in left if owners.get(target, target) in master.present]
     away = [target for target in left if owners.get(target, target) not in master.present]
-    return Answer({"ids": asked, "away": away, "cancelled": cancelled}, committed=bool(open_ids))
+    return Answer({"ids": asked, "away": away, "cancelled": cancelled}, committed=bool(open_ids), moved=(jid,))
 
 
 def _at_once(parts: Sequence[tuple[PartId, MinionId]]) -> list[tuple[str, str]]:
@@ -345,6 +345,10 @@ class JobFollower:
             self._counted_at = now
             if not self._master.store.open_targets(self.jid):
                 self._open = set()
+
+    def may_have_news(self, jobs: Collection[Jid]) -> bool:
+        """Whether this job is one of those."""
+        return self.jid in jobs
 
     def news(self) -> dict[str, Any] | None:
         """The next message of the stream; None if nothing is new.

@@ -215,7 +215,8 @@ def _publish(master: Master, principal: Principal, request: PublishRequest) -> A
     outputter = outputter_for(request.functions, support)
     answer = _answer(master, request, job.jid, job, unknown, outputter, is_new=True)
     answer.fields["skipped"] = [{"type": row.type, "fun": row.fun, "count": row.count} for row in supported.skipped]
-    return replace(answer, committed=True)
+    # No stream follows this job yet.
+    return replace(answer, committed=True, moved=())
 
 
 # -- parse

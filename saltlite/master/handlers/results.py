@@ -270,20 +270,20 @@ def _noted(transient: TransientStates, row: PartRow) -> list[PartRow]:
     return [row]
 
 
-def store_transient_states(master: Master, transient: TransientStates) -> bool:
-    """Store the states that no return has overtaken; whether any target changed state.
+def store_transient_states(master: Master, transient: TransientStates) -> frozenset[Jid]:
+    """Store the states that no return has overtaken; the jobs in which a target changed its state.
 
     A minion that starts a job which was ended is told again to end it: the cancel may have overtaken the job.
     """
     rows, transient.rows = transient.rows, {}
     if not rows:
-        return False
+        return frozenset()
     with master.store.write() as store:
-        moved = store.set_parts(rows.values())
-        cancelled = store.cancelled(sorted({jid for jid, _target in moved}))
+        moved = frozenset(jid for jid, _target in store.set_parts(rows.values()))
+        cancelled = store.cancelled(sorted(moved))
     if cancelled:
         master.link.cancel([(row.minion, row.part) for row in rows.values() if split_part(row.part)[0] in cancelled])
-    return bool(moved)
+    return moved
 
 
 def _put_functions(store: StoreWriter, minion: MinionId, known: FunctionSet) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -307,6 +307,10 @@ class Watch:
 class Stream(Protocol):
     """A stream of messages to a client; its cursor lets the client resume after a disconnect."""
 
+    def may_have_news(self, jobs: Collection[Jid]) -> bool:
+        """Whether there may be news after a commit in which targets of these jobs changed their states."""
+        ...
+
     def news(self) -> dict[str, Any] | None:
         """The next message, None if there is none; `end` is set on the last. Raises StoreError."""
         ...
@@ -353,7 +357,8 @@ class Later:
 class Answer:
     """A handler's answer: `fields` now, or later those of `question`, `login` or `later`.
 
-    `follow` opens a stream. `committed`: the store changed, so streams are to be read.
+    `follow` opens a stream. `committed`: the store changed, so streams are to be read; `moved` are the jobs in which a
+    target changed its state, None if it may be any.
     """
 
     fields: dict[str, Any] = field(default_factory=dict)
@@ -362,3 +367,4 @@ class Answer:
     login: LoginCheck | None = None
     later: Later | None = None
     committed: bool = False
+    moved: Collection[Jid] | None = None

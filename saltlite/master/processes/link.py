@@ -100,7 +100,7 @@ class LinkProcess:
         self._unstored: list[MinionReport] = []
         self._skipped = 0
         self._publishers: OrderedDict[str, MWorkerChannel] = OrderedDict()
-        self._committers: set[MWorkerChannel] = set()
+        self._committed: dict[MWorkerChannel, set[str] | None] = {}
         self._tick()
 
     # -- network
@@ -338,7 +338,7 @@ class LinkProcess:
             case "stats":
                 mworker.channel.send(pack({"t": "stats", "n": message["n"], "figures": self._figures()}))
             case "wake_up":
-                self._committed_by(mworker)
+                self._committed_by(mworker, message["jobs"])
             case _:
                 self._for_minions(mworker, message)
 
@@ -366,16 +366,18 @@ class LinkProcess:
         for minion, part, srns, proof in message["items"]:
             self._manager.push(minion, [ipc.delivery((part, body, signature, proof, left_ms, srns), now)])
 
-    def _committed_by(self, mworker: MWorkerChannel) -> None:
-        if not self._committers:
+    def _committed_by(self, mworker: MWorkerChannel, jobs: list[str] | None) -> None:
+        if not self._committed:
             self._reactor.call_later(WAKE_UP_S, self._wake_others)
-        self._committers.add(mworker)
+        known = self._committed.setdefault(mworker, set())
+        self._committed[mworker] = None if jobs is None or known is None else known.union(jobs)
 
     def _wake_others(self) -> None:
-        ringers, self._committers = self._committers, set()
+        committed, self._committed = self._committed, {}
         for mworker in list(self._mworkers):
-            if ringers != {mworker}:
-                mworker.channel.send(pack({"t": "wake_up"}))
+            others = [jobs for one, jobs in committed.items() if one is not mworker]
+            if others:
+                mworker.channel.send(pack(ipc.wake_up(others)))
 
     def _for_minions(self, mworker: MWorkerChannel, message: IpcMessage) -> None:
         match message["t"]:

@@ -11,7 +11,7 @@ checked against a schema; sizes are limited all the same, because data of minion
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -105,6 +105,13 @@ def delivery(row: Sequence[Any], now: float) -> Delivery:
     return Delivery(part, body, signature, proof, now + left_ms / 1000, srns)
 
 
+def wake_up(committed: Iterable[Collection[str] | None]) -> IpcMessage:
+    """Other processes have committed something, each what `LinkChannel.wake_up` says: streams are to be read."""
+    every = list(committed)
+    jobs = None if None in every else sorted({jid for some in every if some for jid in some})
+    return {"t": "wake_up", "jobs": jobs}
+
+
 # -- questions to the link process, for `LinkChannel.ask`
 
 
@@ -194,9 +201,10 @@ class LinkChannel:
         """The response to a request of a minion."""
         self._send({"t": "response", "session": session, "message": message})
 
-    def wake_up(self) -> None:
-        """Tell the other MWorkers that something was committed. If the message is lost, they notice a little later."""
-        self._send({"t": "wake_up"})
+    def wake_up(self, jobs: Collection[str] | None = None) -> None:
+        """Tell the other MWorkers that something was committed: `jobs` are those in which a target changed its state or
+        returned, None for any. If the message is lost, they notice a little later."""
+        self._send({"t": "wake_up", "jobs": None if jobs is None else list(jobs)})
 
     def ask(self, message: Callable[[int], IpcMessage], done: Callable[[IpcMessage | None], None]) -> None:
         """Ask the link process; `done` gets its answer, or None after QUESTION_S."""

@@ -11,7 +11,7 @@ import functools
 import gc
 import logging
 import socket
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -309,14 +309,14 @@ class MWorker:
                 self._take_clients()
                 if message["record"]:
                     self._logged(lambda: minions.record(self._master, changes, whole=message["whole"]))
-                    self._committed()
+                    self._committed(None)
             case "keys_done" | "last_seen" | "stats":
                 self._link.answered(message["n"], message)
             case "suspect":
                 self._logged(lambda: handle_suspect(self._master, message))
-                self._committed()
+                self._committed(None)
             case "wake_up":
-                self._wake_streams()
+                self._wake_streams(message["jobs"])
 
     def _ask(self, minion: MinionId, session: int, message: Message) -> None:
         """Handle a request of a minion."""
@@ -343,7 +343,7 @@ class MWorker:
             log_defect(f"the question {message['t']} of {minion}")
             say(response_message(message["n"], "refused", names=[DEFECT]))
         if message["t"] == "event":
-            self._committed()
+            self._committed(())
 
     def _answer_minion(self, minion: MinionId, session: int, question: Message, response: Message) -> None:
         # Signed here, so that the link process, which passes it on, cannot forge responses.
@@ -369,7 +369,7 @@ class MWorker:
         if settled.moved:
             if settled.batches:
                 self._logged(lambda: self._release(settled.batches))
-            self._committed()
+            self._committed(settled.moved | settled.batches)
         # Last, because clients wait for their streams, and nothing waits for an acknowledgement.
         for number in numbers[:-1]:
             self._link.committed(number, [])
@@ -393,25 +393,28 @@ class MWorker:
             log_defect("the states of jobs")
             return
         if moved:
-            self._committed()
+            self._committed(moved)
 
-    def _committed(self) -> None:
-        """Something was committed here: send news to our own clients, and wake up the other MWorkers."""
-        self._wake_streams()
-        self._link.wake_up()
+    def _committed(self, jobs: Collection[Jid] | None) -> None:
+        """Something was committed here: send news to our own clients, and wake up the other MWorkers.
+
+        `jobs` are those in which a target changed its state or returned; None for any.
+        """
+        self._wake_streams(jobs)
+        self._link.wake_up(jobs)
 
     def _report_rejected(self) -> None:
         if report_rejected(self._master):
-            self._committed()
+            self._committed(())
 
     def _tell_ended(self) -> None:
         if report_ended_turns(self._master, self._marks):
-            self._committed()
+            self._committed(())
 
     def _tick(self) -> None:
         self._logged(self._report_rejected)
         self._logged(self._tell_ended)
-        self._wake_streams()
+        self._wake_streams(None)
         self._reactor.call_later(LOOK_S, self._tick)
 
     def _check_tokens(self) -> None:
@@ -426,9 +429,10 @@ class MWorker:
                 log.error("tokens could not be looked at: %s", error)  # noqa: TRY400 - the sentence says it all
         self._reactor.call_later(RECHECK_S, self._check_tokens)
 
-    def _wake_streams(self) -> None:
+    def _wake_streams(self, jobs: Collection[Jid] | None) -> None:
         for client in list(self._clients):
-            if client.stream is None or client.news_due:
+            stream = client.stream
+            if stream is None or client.news_due or not (jobs is None or stream.may_have_news(jobs)):
                 continue
             wait_s = client.sent_at + NEWS_S - self._reactor.now()
             if wait_s <= 0:
@@ -532,7 +536,7 @@ class MWorker:
 
     def _answer(self, client: Client, answer: Answer) -> None:
         if answer.committed:
-            self._committed()
+            self._committed(answer.moved)
         question = answer.question
         if question is not None:
 
