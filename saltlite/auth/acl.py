@@ -33,6 +33,10 @@ TEXT_MAX = 4096
 """An argument with more characters matches no pattern."""
 RULES_MAX = 10_000
 """Rules of one user."""
+HOLDERS_KEPT = 100
+"""Principals whose rules are cached: finding them matches patterns of users, and a request needs them ten times."""
+ANSWERS_KEPT = 64
+"""Cached answers for one principal about runners and wheel functions; the names in a request may be of any number."""
 NAME_MAX = 255
 """Characters of a function or a user for which every pattern is run. Patterns that no automaton can match may deny
 longer texts, as they could take too long."""
@@ -449,6 +453,25 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleHolder:
+    """What the configuration says of one principal."""
+
+    rules: tuple[Rule, ...]
+    is_blacklisted: bool
+    _named: dict[tuple[str, tuple[str, ...]], bool] = field(default_factory=dict, compare=False, repr=False)
+    """Answers of `may_run_any`: the handlers ask for the same few names at every request."""
+
+    def may_run_any(self, kind: str, names: tuple[str, ...]) -> bool:
+        """Whether one of these names (of runners, wheel functions ...) is granted."""
+        found = self._named.get((kind, names))
+        if found is None:
+            found = not self.is_blacklisted and _names_any(self.rules, kind, names)
+            if len(self._named) < ANSWERS_KEPT:
+                self._named[kind, names] = found
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Granted:
     """The access rules of the configuration."""
 
@@ -459,11 +482,27 @@ class Granted:
     barred: frozenset[int] = frozenset()
     """The uids that the master's processes have, its link process included: nobody who has one of them is served,
     unless it is an operator's."""
+    _holders: dict[Principal, RuleHolder] = field(default_factory=dict, compare=False, repr=False)
+    """A cache. The configuration is read once, so what it says of a principal never changes."""
 
     def of(self, principal: Principal) -> tuple[Rule, ...]:
         """Every rule for this principal."""
-        rules = self.external.get(principal.backend, NO_RULES) if principal.backend else self.publisher
-        return rules.of(principal.user, principal.groups)
+        return self.holder(principal).rules
+
+    def bars(self, principal: Principal) -> bool:
+        """Whether `publisher_acl_blacklist` has this user."""
+        return self.holder(principal).is_blacklisted
+
+    def holder(self, principal: Principal) -> RuleHolder:
+        """What is granted to this principal."""
+        found = self._holders.get(principal)
+        if found is None:
+            rules = self.external.get(principal.backend, NO_RULES) if principal.backend else self.publisher
+            found = RuleHolder(rules.of(principal.user, principal.groups), self.blacklist.user(principal.user))
+            if len(self._holders) >= HOLDERS_KEPT:
+                self._holders.clear()
+            self._holders[principal] = found
+        return found
 
 
 class AccessConfig(Protocol):
@@ -499,7 +538,7 @@ def authorize(principal: Principal, action: Action, config: AccessConfig, select
     refuse_barred(principal, config)
     if action.verb in RIGHTS and is_operator(principal, config):
         return
-    rules = () if config.granted.blacklist.user(principal.user) else config.granted.of(principal)
+    rules = () if config.granted.bars(principal) else config.granted.of(principal)
     kind, names = RIGHTS.get(action.verb, ("", ()))
     if kind == JOBS and _may_publish(rules, names, action, config):
         if action.call is None:
@@ -532,11 +571,7 @@ def refuse_barred(principal: Principal, config: AccessConfig) -> None:
 
 def may(principal: Principal, kind: str, names: Sequence[str], config: AccessConfig) -> bool:
     """Whether one of these names (of runners, wheel functions ...) is granted."""
-    if is_operator(principal, config):
-        return True
-    if config.granted.blacklist.user(principal.user):
-        return False
-    return _names_any(config.granted.of(principal), kind, names)
+    return is_operator(principal, config) or config.granted.holder(principal).may_run_any(kind, tuple(names))
 
 
 def sees_jobs_of_others(principal: Principal, config: AccessConfig) -> bool:
@@ -549,8 +584,7 @@ def knows_pillars(principal: Principal, config: AccessConfig) -> bool:
     if may(principal, RUNNER, RIGHTS["pillar_show"][1], config):
         return True
     call = Call("pillar.items", kwargs=None)
-    blacklist = config.granted.blacklist
-    if blacklist.user(principal.user) or blacklist.function(call.fun):
+    if config.granted.bars(principal) or config.granted.blacklist.function(call.fun):
         return False
     return any(rule.allows(call, Budget()) and not rule.where for rule in config.granted.of(principal))
 
@@ -578,7 +612,7 @@ def _judge_one(
 ) -> AccessVerdict:
     targets = frozenset((*action.minions, *action.resources))
     blacklist = config.granted.blacklist
-    if blacklist.user(principal.user):
+    if config.granted.bars(principal):
         return AccessVerdict((), targets, f"{principal} may publish nothing: publisher_acl_blacklist has this user")
     if blacklist.function(call.fun):
         return AccessVerdict(
@@ -613,7 +647,7 @@ def _covered(rule: Rule, targets: frozenset[TargetId], selects: Selects | None) 
 
 def target_expressions(principal: Principal, config: AccessConfig) -> frozenset[str]:
     """The target expressions of all rules that let him run some function; "" among them stands for every target."""
-    if config.granted.blacklist.user(principal.user):
+    if config.granted.bars(principal):
         return frozenset()
     return frozenset(rule.where for rule in config.granted.of(principal) if not rule.kind)
 

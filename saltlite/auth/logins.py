@@ -24,6 +24,8 @@ NAME_MAX = 128
 GROUPS_MAX = 1000
 TOKENS_MAX = 1000
 """Tokens of one user; a further one revokes the oldest."""
+SEALED_KEPT = 256
+"""Tokens of the last requests whose seals a process does not check again."""
 WRONG_AT_ONCE = 10
 """Wrong guesses that one name may make at once ..."""
 WRONG_EVERY_S = 6.0
@@ -46,6 +48,8 @@ class Logins:
 
     def __init__(self, secret: bytes) -> None:
         self._key = hmac.digest(secret, b"saltlite: tokens of logins", "sha256")
+        self._sealed: dict[str, tuple[AuthToken, Principal]] = {}
+        """By the name of a row: the row whose seal was right, and its principal."""
 
     def make(self, secret: bytes, who: Principal, now: float, lasts_s: float) -> tuple[str, AuthToken]:
         """A token of SECRET_BYTES bytes by chance: its text, which is told once, and its row."""
@@ -61,12 +65,27 @@ class Logins:
         """Who holds this token. Raises LoginError when nobody does, any more or ever: which, is not told."""
         # The row is found by a digest, so the time of the search reveals nothing of the token.
         row = store.auth_token(self.id_of(text)) if _TOKEN.fullmatch(text) else None
-        if row is None or not self._is_good(row) or now >= row.expires_at:
+        principal = self._principal(row) if row is not None and now < row.expires_at else None
+        if principal is None:
             raise LoginError("the token is not valid, or not any more: log in again")
-        return external(row.backend, row.user, row.groups)
+        return principal
 
-    def _is_good(self, row: AuthToken) -> bool:
-        return hmac.compare_digest(row.seal, self._seal(row))
+    def _principal(self, row: AuthToken) -> Principal | None:
+        """Who logged in for this row; None if the seal is wrong.
+
+        The row is read for every request, because it may have been revoked. Its seal is checked once, as long as the
+        row stays the same.
+        """
+        known = self._sealed.get(row.token_id)
+        if known is not None and known[0] == row:
+            return known[1]
+        if not hmac.compare_digest(row.seal, self._seal(row)):
+            return None
+        if len(self._sealed) >= SEALED_KEPT:
+            self._sealed.clear()
+        principal = external(row.backend, row.user, row.groups)
+        self._sealed[row.token_id] = row, principal
+        return principal
 
     def _seal(self, row: AuthToken) -> str:
         parts = [row.token_id, row.backend, row.user, repr(row.created_at), repr(row.expires_at), *row.groups]

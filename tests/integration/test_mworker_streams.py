@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -119,7 +120,12 @@ def test_a_commit_about_one_job_does_not_read_the_streams_of_others(
         publish(store, one)
     read: list[str] = []
     news = JobFollower.news
-    monkeypatch.setattr(JobFollower, "news", lambda self: (read.append(self.jid), news(self))[1])
+
+    def noted(self: JobFollower) -> dict[str, Any] | None:
+        read.append(self.jid)
+        return news(self)
+
+    monkeypatch.setattr(JobFollower, "news", noted)
     monkeypatch.setattr(mworker, "LOOK_S", 60.0)
     with serving(tmp_path, disk) as path, LocalClient(path) as operator:
         followers = []

@@ -85,6 +85,28 @@ def may_run(principal: Principal, rules: Access, fun: str, *targets: str, **call
     return allowed(principal, Action("publish", wanted, minions, resources, **call), rules)
 
 
+def test_the_cache_of_rules_is_bounded_and_keeps_principals_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saltlite.auth.acl.HOLDERS_KEPT", 3)
+    monkeypatch.setattr("saltlite.auth.acl.ANSWERS_KEPT", 2)
+    rules = access(
+        {"fred": ["@runner"], "ops%": ["@wheel"]},
+        external={"pam": {"fred": ["test.*"]}},
+        blacklist={"users": ["mallory"]},
+    )
+    granted = rules.granted
+    fred_in_ops = Principal("fred", 1000, groups=frozenset({"ops"}))
+    for _ in range(2):
+        for uid in range(1, 6):
+            assert not may(Principal("mallory", uid), "runner", ("jobs.active",), rules)
+        for number in range(5):
+            assert may(FRED, "runner", (f"jobs.{number}",), rules)
+            assert not may(FRED, "wheel", (f"key.{number}",), rules)
+            assert may(fred_in_ops, "wheel", (f"key.{number}",), rules)
+            assert not may(PAM_FRED, "runner", (f"jobs.{number}",), rules)
+        assert len(granted._holders) <= 3
+        assert all(len(holder._named) <= 2 for holder in granted._holders.values())
+
+
 # --- without rules ----------------------------------------------------------------------------------
 
 OPEN_TO_ALL = {"login", "logout", "whoami", "acl_explain"}

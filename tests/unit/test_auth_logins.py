@@ -85,10 +85,30 @@ def test_neither_the_token_nor_what_the_store_has_of_it_leads_to_the_other() -> 
 def test_a_row_that_something_else_wrote_or_changed_is_no_token(forged: dict[str, object]) -> None:
     store = MemoryStore()
     text, row = logged_in(store)
+    assert holds(store, text), "so that the row is a known one"
     with store.write() as tx:
         tx.put_auth_token(replace(row, **forged), 10)  # type: ignore[arg-type]  # the fields are of the table above
     with pytest.raises(LoginError):
         MASTER.holder(store, text, NOW)
+
+
+def test_a_process_checks_the_seal_of_a_row_once_and_forgets_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saltlite.auth.logins.SEALED_KEPT", 3)
+    store, logins = MemoryStore(), Logins(b"k" * 32)
+    checked: list[str] = []
+    texts = [logged_in(store, secret=bytes([number]) * 32)[0] for number in range(5)]
+    seal = Logins._seal
+
+    def noted(self: Logins, row: AuthToken) -> str:
+        checked.append(row.token_id)
+        return seal(self, row)
+
+    monkeypatch.setattr(Logins, "_seal", noted)
+    for text in (*texts[:3], *texts[:3]):
+        assert holds(store, text, logins=logins)
+    assert len(checked) == 3
+    assert all(holds(store, text, logins=logins) for text in texts)
+    assert len(logins._sealed) <= 3
 
 
 def test_the_uid_of_a_login_is_no_users_and_its_own() -> None:

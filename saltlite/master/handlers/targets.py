@@ -39,6 +39,17 @@ from saltlite.targeting.matchers import listed
 EVERYWHERE = frozenset({"", "*"})
 """Target expressions of rules that hold for every target."""
 NOT_ACCEPTED = frozenset(KeyState) - {KeyState.ACCEPTED}
+_WITHOUT_PILLAR = frozenset(
+    {
+        TargetKind.GLOB,
+        TargetKind.LIST,
+        TargetKind.PCRE,
+        TargetKind.GRAIN,
+        TargetKind.GRAIN_PCRE,
+        TargetKind.IPCIDR,
+    }
+)
+"""Kinds of targets that never compare pillars."""
 
 
 def reach(master: Master, principal: Principal) -> frozenset[TargetId] | None:
@@ -103,7 +114,7 @@ def refuse_pillar_guesses(master: Master, principal: Principal, target: Target, 
     and wrong values are limited as wrong passwords are. `explained` is the minion or resource that the target is
     explained for.
     """
-    if knows_pillars(principal, master.config):
+    if target.kind in _WITHOUT_PILLAR or knows_pillars(principal, master.config):
         return
     word = pillar_pattern(target, master.fleet)
     if word:
