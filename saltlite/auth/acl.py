@@ -489,10 +489,6 @@ class Granted:
         """Every rule for this principal."""
         return self.holder(principal).rules
 
-    def bars(self, principal: Principal) -> bool:
-        """Whether `publisher_acl_blacklist` has this user."""
-        return self.holder(principal).is_blacklisted
-
     def holder(self, principal: Principal) -> RuleHolder:
         """What is granted to this principal."""
         found = self._holders.get(principal)
@@ -538,7 +534,8 @@ def authorize(principal: Principal, action: Action, config: AccessConfig, select
     refuse_barred(principal, config)
     if action.verb in RIGHTS and is_operator(principal, config):
         return
-    rules = () if config.granted.bars(principal) else config.granted.of(principal)
+    holder = config.granted.holder(principal)
+    rules = () if holder.is_blacklisted else holder.rules
     kind, names = RIGHTS.get(action.verb, ("", ()))
     if kind == JOBS and _may_publish(rules, names, action, config):
         if action.call is None:
@@ -584,9 +581,10 @@ def knows_pillars(principal: Principal, config: AccessConfig) -> bool:
     if may(principal, RUNNER, RIGHTS["pillar_show"][1], config):
         return True
     call = Call("pillar.items", kwargs=None)
-    if config.granted.bars(principal) or config.granted.blacklist.function(call.fun):
+    holder = config.granted.holder(principal)
+    if holder.is_blacklisted or config.granted.blacklist.function(call.fun):
         return False
-    return any(rule.allows(call, Budget()) and not rule.where for rule in config.granted.of(principal))
+    return any(rule.allows(call, Budget()) and not rule.where for rule in holder.rules)
 
 
 def judge(principal: Principal, action: Action, config: AccessConfig, selects: Selects | None = None) -> AccessVerdict:
@@ -611,18 +609,18 @@ def _judge_one(
     principal: Principal, call: Call, action: Action, config: AccessConfig, selects: Selects | None
 ) -> AccessVerdict:
     targets = frozenset((*action.minions, *action.resources))
-    blacklist = config.granted.blacklist
-    if config.granted.bars(principal):
+    blacklist, holder = config.granted.blacklist, config.granted.holder(principal)
+    if holder.is_blacklisted:
         return AccessVerdict((), targets, f"{principal} may publish nothing: publisher_acl_blacklist has this user")
     if blacklist.function(call.fun):
         return AccessVerdict(
             (), targets, f"{principal} may not run {call.fun}: publisher_acl_blacklist has this function"
         )
-    rules = config.granted.of(principal)
+    rules = holder.rules
     missing = _unnamed(rules, action)
     if missing:
         return AccessVerdict((), targets, f"{principal} may not have a job use {missing}: no rule grants it")
-    about = tuple(rule for rule in rules if rule.allows(call, action.budget))
+    about = tuple([rule for rule in rules if rule.allows(call, action.budget)])
     left, used = targets, []
     for rule in sorted(about, key=lambda one: one.where != ""):
         covered = _covered(rule, targets, selects)
@@ -647,9 +645,10 @@ def _covered(rule: Rule, targets: frozenset[TargetId], selects: Selects | None) 
 
 def target_expressions(principal: Principal, config: AccessConfig) -> frozenset[str]:
     """The target expressions of all rules that let him run some function; "" among them stands for every target."""
-    if config.granted.bars(principal):
+    holder = config.granted.holder(principal)
+    if holder.is_blacklisted:
         return frozenset()
-    return frozenset(rule.where for rule in config.granted.of(principal) if not rule.kind)
+    return frozenset(rule.where for rule in holder.rules if not rule.kind)
 
 
 def too_wide(principal: Principal, call: Call, config: AccessConfig) -> str:

@@ -31,7 +31,7 @@ from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import listen_unix
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
 from saltlite.wire import codec
-from saltlite.wire.framing import pack
+from saltlite.wire.framing import pack, take_frame, unpack
 from tests.support.files import no_files
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
@@ -207,6 +207,28 @@ def test_a_report_that_cannot_be_handled_is_left_out_and_costs_nobody_else(tmp_p
     assert [one.id for one in store.returns(made.jid)] == ["web2"]
     assert b"committed" in asked[0]
     assert b"uncommitted" not in asked[0]
+
+
+def test_commits_of_a_moment_wake_the_others_by_one_message(tmp_path: Path) -> None:
+    reactor = Reactor()
+    with socket.socket(socket.AF_UNIX) as link:
+        link.bind(str(tmp_path / "link.ipc"))
+        link.listen()
+        address = linkchannel.LinkAddress(str(tmp_path / "link.ipc"), os.geteuid())
+        channel = linkchannel.LinkChannel(reactor, address, ipc.MWORKER, lambda _batch: None)
+        for jobs in (("2",), (), ("1", "2")):
+            channel.wake_up(jobs)
+        reactor.call_later(ipc.WAKE_UP_S + 0.2, reactor.stop)
+        reactor.run()
+        other, _ = link.accept()
+        with other:
+            received = bytearray(other.recv(65536))
+        assert channel._channel is not None
+        channel._channel.close()
+    sent = []
+    while (payload := take_frame(received)) is not None:
+        sent.append(unpack(payload))
+    assert [message for message in sent if message["t"] == "wake_up"] == [{"t": "wake_up", "jobs": ["1", "2"]}]
 
 
 @contextmanager

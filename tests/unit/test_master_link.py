@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from saltlite.master.processes import link_channel as ipc
-from saltlite.master.processes.link import REPORT_BYTES, STORE_RETRY_S, WAKE_UP_S, LinkProcess
+from saltlite.master.processes.link import REPORT_BYTES, STORE_RETRY_S, LinkProcess
 from saltlite.master.protocol.effects import Effect, MinionReport
 from saltlite.model.keys import Fingerprint
 from saltlite.wire.framing import IpcMessage, pack, unpack
@@ -165,7 +165,7 @@ def test_an_mworker_learns_of_which_jobs_the_others_have_committed_something() -
             link.says({"t": "wake_up", "jobs": jobs})
         for jobs in theirs:
             says[0]([pack({"t": "wake_up", "jobs": jobs})])
-        link.reactor.ring(WAKE_UP_S)
+        link.reactor.ring(ipc.WAKE_UP_S)
         return [unpack(data) for data in link.sent], [unpack(data) for data in others]
 
     assert woken(["1"], ["1", "2"], theirs=[]) == ([], [{"t": "wake_up", "jobs": ["1", "2"]}])

@@ -53,8 +53,6 @@ STORE_RETRY_S = 1.0
 """After this time, reports that could not be stored are tried again."""
 PUBLISHERS_MAX = 10_000
 """Jobs whose publishing MWorker is remembered."""
-WAKE_UP_S = 0.02
-"""Wake-ups are batched for this time; they are for streams in other MWorkers."""
 WAITING_MAX = 20_000
 """Messages kept while there is no MWorker. More are dropped, and minions repeat them."""
 
@@ -368,7 +366,7 @@ class LinkProcess:
 
     def _committed_by(self, mworker: MWorkerChannel, jobs: list[str] | None) -> None:
         if not self._committed:
-            self._reactor.call_later(WAKE_UP_S, self._wake_others)
+            self._reactor.call_later(ipc.WAKE_UP_S, self._wake_others)
         known = self._committed.setdefault(mworker, set())
         self._committed[mworker] = None if jobs is None or known is None else known.union(jobs)
 

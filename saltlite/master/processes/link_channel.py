@@ -38,6 +38,8 @@ BATCH_BYTES = RETURN_MAX + 1024 * 1024
 LINK_RETRY_S = 0.05
 REFUSED_RETRY_S = 1.0
 """Seconds between two attempts to connect when the socket is not the link process's."""
+WAKE_UP_S = 0.01
+"""How long each process, and then the link process, collects commits before it wakes up the MWorkers."""
 QUESTION_S = 5.0
 """How long the answer to a client may wait for the link, above all until the sessions of a changed key have ended."""
 
@@ -106,7 +108,7 @@ def delivery(row: Sequence[Any], now: float) -> Delivery:
 
 
 def wake_up(committed: Iterable[Collection[str] | None]) -> IpcMessage:
-    """Other processes have committed something, each what `LinkChannel.wake_up` says: streams are to be read."""
+    """Something was committed, each time what `LinkChannel.wake_up` says: streams are to be read."""
     every = list(committed)
     jobs = None if None in every else sorted({jid for some in every if some for jid in some})
     return {"t": "wake_up", "jobs": jobs}
@@ -154,6 +156,7 @@ class LinkChannel:
         self._channel: Channel | None = None
         self._asked: dict[int, Callable[[IpcMessage | None], None]] = {}
         self._numbers = 0
+        self._committed: list[Collection[str] | None] = []
         self._connect()
 
     def decided(self, session: int, state: str, minion: str, gone: Sequence[str] = ()) -> None:
@@ -203,8 +206,17 @@ class LinkChannel:
 
     def wake_up(self, jobs: Collection[str] | None = None) -> None:
         """Tell the other MWorkers that something was committed: `jobs` are those in which a target changed its state or
-        returned, None for any. If the message is lost, they notice a little later."""
-        self._send({"t": "wake_up", "jobs": None if jobs is None else list(jobs)})
+        returned, None for any.
+
+        What is committed within WAKE_UP_S goes into one message. If it is lost, they notice a little later.
+        """
+        if not self._committed:
+            self._reactor.call_later(WAKE_UP_S, self._wake_up)
+        self._committed.append(jobs)
+
+    def _wake_up(self) -> None:
+        committed, self._committed = self._committed, []
+        self._send(wake_up(committed))
 
     def ask(self, message: Callable[[int], IpcMessage], done: Callable[[IpcMessage | None], None]) -> None:
         """Ask the link process; `done` gets its answer, or None after QUESTION_S."""
