@@ -84,9 +84,65 @@ def test_ignore_retcode_keeps_the_job_at_0() -> None:
     assert (outcome.retcode, outcome.value["retcode"]) == (0, 42)
 
 
+def test_the_shell_is_the_one_of_whoever_started_the_minion(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = {"shell": "/bin/sh"}
+    monkeypatch.setenv("SHELL", "/bin/bash")
+    assert typed("cmd.run", "echo $0").value == "/bin/bash"
+    assert typed("cmd.run", "echo $0", **other).value == "/bin/sh"
+    assert crossed("cmd.run", "[[ a == a ]]", python_shell=True).retcode == 0
+    monkeypatch.delenv("SHELL")
+    assert typed("cmd.run", "echo $0").value == "/bin/sh"
+
+
+def test_shell_obeys_python_shell() -> None:
+    assert typed("cmd.shell", "echo $HOME", python_shell=False).value == "$HOME"
+
+
+def test_a_terminal_is_what_the_output_goes_to_with_use_vt() -> None:
+    command = "test -t 1 && echo out; test -t 2 && printf 'a\\nb' >&2; exit 3"
+    assert typed("cmd.run", command).value == ""
+    outcome = typed("cmd.run_all", command, use_vt=True)
+    assert (outcome.value["stdout"], outcome.value["stderr"], outcome.retcode) == ("out", "a\nb", 3)
+    assert typed("cmd.run", command, use_vt=True).value == "out\na\nb"
+    assert typed("cmd.run", "stty size </dev/stdout", use_vt=True, timeout=20).value == "24 80"
+    assert "Timed out after 0.3 seconds" in typed("cmd.run", "echo begun; sleep 60", use_vt=True, timeout=0.3).value
+
+
+def test_a_password_is_taken_and_not_needed() -> None:
+    assert typed("cmd.run", "id -un", runas="nobody", password="any").value == "nobody"
+
+
+def test_tty_writes_to_a_terminal() -> None:
+    ours, theirs = os.openpty()
+    name = os.ttyname(theirs).removeprefix("/dev/")
+    assert typed("cmd.tty", name, "hello").value == {"Success": f"Message was successfully echoed to /dev/{name}"}
+    assert os.read(ours, 100) == b"hello"
+    assert typed("cmd.tty", name.replace("/", ""), "again").value["Success"]
+    os.close(ours)
+    os.close(theirs)
+
+
 @pytest.mark.parametrize(
-    "success", [{"success_retcodes": [7]}, {"success_retcodes": "6,7"}, {"success_stdout": ["fine"]}]
+    ("device", "error"),
+    [
+        ("sda", "The specified device is not a valid TTY"),
+        ("tty/../sda", "The specified device is not a valid TTY"),
+        ("pts/../../etc/passwd", "The specified device is not a valid TTY"),
+        ("ttyNONE9", "Echoing to /dev/ttyNONE9 returned error"),
+        ("pts99999", "Echoing to /dev/pts/99999 returned error"),
+    ],
 )
+def test_what_is_no_terminal_gets_nothing(device: str, error: str) -> None:
+    assert typed("cmd.tty", device, "x").value == {"Error": error}
+
+
+@pytest.mark.parametrize(
+    "success",
+    [
+        {"success_retcodes": [7]}, {"success_retcodes": "6, 7"}, {"success_stdout": ["fine"]},
+        {"success_stdout": "no,in"}, {"success_stdout": ["no", "in"]},
+    ],
+)  # fmt: skip
 def test_a_failure_may_be_declared_a_success(success: dict[str, Any]) -> None:
     outcome = typed("cmd.run_all", "echo fine; exit 7", **success)
     assert (outcome.retcode, outcome.value["retcode"]) == (0, 0)
@@ -94,6 +150,11 @@ def test_a_failure_may_be_declared_a_success(success: dict[str, Any]) -> None:
 
 def test_success_stderr_looks_at_error_output() -> None:
     assert typed("cmd.run_all", "echo ok >&2; exit 7", success_stderr=["ok"]).retcode == 0
+
+
+@pytest.mark.parametrize("texts", ["", ",", [""], ["wrong"], None])
+def test_a_text_that_is_not_in_the_output_or_is_empty_changes_nothing(texts: Any) -> None:
+    assert typed("cmd.run_all", "echo fine; exit 7", success_stdout=texts).retcode == 7
 
 
 def test_raise_err_turns_a_failure_into_an_error() -> None:

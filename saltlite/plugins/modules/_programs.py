@@ -8,12 +8,14 @@ that killing a job ends it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import selectors
 import signal
 import subprocess
 import tempfile
+import termios
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -28,6 +30,10 @@ Smaller than the maximum return, so that the note about dropped bytes fits.
 
 KILL_GRACE_S = 2.0
 """Seconds to read on after the time limit, from processes that left the tree and hold the pipe."""
+
+
+TERMINAL_SIZE = (24, 80)
+"""Rows and columns of a pseudoterminal."""
 
 
 class Output:
@@ -53,6 +59,8 @@ class CommandContext(NamedTuple):
     redirect_stderr: bool
     timeout_s: float | None
     identity: Mapping[str, Any]
+    terminal: bool = False
+    """Whether its output streams are pseudoterminals, for programs that look at that."""
 
 
 class Finished(NamedTuple):
@@ -76,9 +84,11 @@ def run_to_end(argv: Sequence[str], context: CommandContext) -> Finished:
             source = stack.enter_context(tempfile.TemporaryFile())
             source.write(context.stdin)
             source.seek(0)
+        if context.terminal:
+            return _watch(*_started_in_terminal(argv, context, source, stack), context.timeout_s)
         stderr = subprocess.STDOUT if context.redirect_stderr else subprocess.PIPE
-        process = _started(argv, context, stdin=source, stdout=subprocess.PIPE, stderr=stderr)
-        return _watch(stack.enter_context(process), context.timeout_s)
+        process = stack.enter_context(_started(argv, context, stdin=source, stdout=subprocess.PIPE, stderr=stderr))
+        return _watch(process, process.stdout, process.stderr, context.timeout_s)
 
 
 def start(argv: Sequence[str], context: CommandContext) -> int:
@@ -93,6 +103,29 @@ def start(argv: Sequence[str], context: CommandContext) -> int:
     return process.pid
 
 
+def _started_in_terminal(
+    argv: Sequence[str], context: CommandContext, source: Any, stack: contextlib.ExitStack
+) -> tuple[subprocess.Popen[bytes], Any, Any]:
+    """The process, and our ends of its output and error output; None for error output that is redirected."""
+    with contextlib.ExitStack() as started:
+        stdout, theirs = _terminal(stack, started)
+        stderr, errors = (None, subprocess.STDOUT) if context.redirect_stderr else _terminal(stack, started)
+        process = stack.enter_context(_started(argv, context, stdin=source, stdout=theirs, stderr=errors))
+    return process, stdout, stderr
+
+
+def _terminal(stack: contextlib.ExitStack, started: contextlib.ExitStack) -> tuple[Any, int]:
+    """Our end of a new pseudoterminal, and the descriptor of the other end, which `started` closes. Line breaks pass
+    unchanged."""
+    ours, theirs = os.openpty()
+    started.callback(os.close, theirs)
+    settings = termios.tcgetattr(theirs)
+    settings[1] &= ~termios.OPOST
+    termios.tcsetattr(theirs, termios.TCSANOW, settings)
+    termios.tcsetwinsize(theirs, TERMINAL_SIZE)
+    return stack.enter_context(open(ours, "rb", buffering=0)), theirs
+
+
 def _started(argv: Sequence[str], context: CommandContext, **streams: Any) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(list(argv), cwd=context.cwd, env=context.env, **streams, **context.identity)
@@ -103,8 +136,8 @@ def _started(argv: Sequence[str], context: CommandContext, **streams: Any) -> su
         raise CommandExecutionError(f"{argv[0]} cannot be started: {reason}.") from error
 
 
-def _watch(process: subprocess.Popen[bytes], limit_s: float | None) -> Finished:
-    outputs = {stream: Output() for stream in (process.stdout, process.stderr) if stream}
+def _watch(process: subprocess.Popen[bytes], stdout: Any, stderr: Any, limit_s: float | None) -> Finished:
+    outputs = {stream: Output() for stream in (stdout, stderr) if stream}
     deadline = None if limit_s is None else time.monotonic() + limit_s
     try:
         in_time = _read(outputs, deadline) and _wait(process, deadline)
@@ -119,8 +152,8 @@ def _watch(process: subprocess.Popen[bytes], limit_s: float | None) -> Finished:
     return Finished(
         pid=process.pid,
         retcode=process.returncode if in_time else 1,
-        stdout=outputs[process.stdout] if process.stdout else Output(),
-        stderr=outputs[process.stderr] if process.stderr else Output(),
+        stdout=outputs[stdout],
+        stderr=outputs[stderr] if stderr else Output(),
         timed_out=not in_time,
     )
 
@@ -135,12 +168,22 @@ def _read(outputs: Mapping[Any, Output], deadline: float | None) -> bool:
             if left_s is not None and left_s <= 0:
                 return False
             for key, _ in selector.select(left_s):
-                block = os.read(key.fd, 65536)
+                block = _block(key.fd)
                 if block:
                     outputs[key.fileobj].add(block)
                 else:
                     selector.unregister(key.fileobj)
     return True
+
+
+def _block(descriptor: int) -> bytes:
+    """What can be read now; nothing at the end."""
+    try:
+        return os.read(descriptor, 65536)
+    except OSError as error:
+        if error.errno == errno.EIO:  # a terminal whose other end is closed
+            return b""
+        raise
 
 
 def _wait(process: subprocess.Popen[bytes], deadline: float | None) -> bool:

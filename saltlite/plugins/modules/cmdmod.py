@@ -6,7 +6,7 @@ A command from the command line goes through the shell. A command from another m
 All functions that run a command take these further keyword arguments:
 
 =================== ====================================================================================
-``shell``           path of the shell; ``/bin/sh``
+``shell``           path of the shell; by default ``$SHELL`` of the minion, or ``/bin/sh`` without it
 ``python_shell``    True: the text goes through the shell. False: it is split into words, no shell runs
 ``env``             variables to set: a dict, or a list of dicts
 ``clean_env``       the command sees ``env`` and nothing else
@@ -23,7 +23,10 @@ All functions that run a command take these further keyword arguments:
 ``redirect_stderr`` False keeps error output out of the result of ``cmd.run``
 ``raise_err``       raise an error when the command fails
 ``success_retcodes``  return codes, as a list or ``1,2``, that count as 0
-``success_stdout``  output texts that make the return code 0; ``success_stderr`` likewise
+``success_stdout``  texts that make the return code 0 if one of them is in the output, as a list or ``ok,done``;
+                    ``success_stderr`` is the same for error output
+``use_vt``          True: output and error output are pseudoterminals
+``password``        ignored: the minion needs no password to run a command as another user
 =================== ====================================================================================
 
 :maintainer:    The saltlite authors
@@ -39,6 +42,7 @@ import grp
 import logging
 import os
 import pwd
+import re
 import shlex
 import shutil
 import tempfile
@@ -75,7 +79,7 @@ DEFAULT_SHELL = "/bin/sh"
 class Options:
     """The checked keyword arguments of the table above."""
 
-    shell: str = DEFAULT_SHELL
+    shell: str | None = None
     python_shell: bool = False
     env: Any = None
     clean_env: bool = False
@@ -92,6 +96,8 @@ class Options:
     success_retcodes: Any = None
     success_stdout: Any = None
     success_stderr: Any = None
+    use_vt: bool = False
+    password: str | None = None
     prepend_path: str | None = None
     template: str | None = None
     saltenv: str = "base"
@@ -180,13 +186,19 @@ def _argv(cmd: Any, options: Options) -> list[str]:
     if not text.strip():
         raise SaltInvocationError("There is no command to run: the text is empty.")
     if options.python_shell:
-        if not os.access(options.shell, os.X_OK):
-            raise CommandExecutionError(f"The shell {options.shell} is not available.")
-        return [options.shell, "-c", text]
+        return [_shell(options.shell), "-c", text]
     try:
         return words or shlex.split(text)
     except ValueError as error:
         raise SaltInvocationError(f"The command cannot be split into words: {error}.") from error
+
+
+def _shell(given: str | None) -> str:
+    """Return the shell: the given one, or the default of Salt, which is the shell of whoever started the minion."""
+    shell = str(given or os.environ.get("SHELL") or DEFAULT_SHELL)
+    if not (os.path.isfile(shell) and os.access(shell, os.X_OK)):
+        raise CommandExecutionError(f"The shell {shell} is not available.")
+    return shell
 
 
 def _run_as(cwd: str | None, runas: str | None, group: str | None) -> RunAs:
@@ -255,6 +267,7 @@ def _command_context(stdin: str | None, who: RunAs, options: Options) -> Command
         redirect_stderr=options.redirect_stderr,
         timeout_s=options.timeout or None,
         identity=_identity(who, options),
+        terminal=options.use_vt,
     )
 
 
@@ -281,20 +294,18 @@ def _text(output: Output, options: Options) -> str:
 
 
 def _counts_as_success(result: dict[str, Any], options: Options) -> bool:
-    codes = {str(code).strip() for code in _several(options.success_retcodes)}
     return (
-        str(result["retcode"]) in codes
-        or result["stdout"] in {str(text) for text in _several(options.success_stdout)}
-        or result["stderr"] in {str(text) for text in _several(options.success_stderr)}
+        str(result["retcode"]) in _several(options.success_retcodes)
+        or any(text in result["stdout"] for text in _several(options.success_stdout))
+        or any(text in result["stderr"] for text in _several(options.success_stderr))
     )
 
 
-def _several(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    if isinstance(value, list | tuple):
-        return list(value)
-    return value.split(",") if isinstance(value, str) else [value]
+def _several(value: Any) -> list[str]:
+    """Return the texts in a list, or in a text that separates them with commas; empty ones would be in every output."""
+    values = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else [value]
+    texts = ("" if one is None else str(one) for one in values)
+    return [text.strip() if isinstance(value, str) else text for text in texts if text.strip()]
 
 
 @contextlib.contextmanager
@@ -316,6 +327,7 @@ def _private_copy(body: bytes, who: RunAs) -> Iterator[str]:
 # --- Programs and shells ---
 
 _SHELLS = "/etc/shells"
+_TTY = re.compile(r"pts/?(?P<pts>[0-9]+)|tty[A-Za-z0-9]*")
 
 
 def which(cmd: str) -> str | None:
@@ -340,6 +352,27 @@ def has_exec(cmd: str) -> bool:
     CLI Example: ``saltlite '*' cmd.has_exec cat``
     """
     return which(cmd) is not None
+
+
+def tty(device: str, echo: str = "") -> dict[str, str]:
+    """Write a text to a terminal of this machine. Return ``Success`` or ``Error``, with a sentence.
+
+    CLI Example::
+
+        saltlite '*' cmd.tty tty0 'This is a test'
+        saltlite '*' cmd.tty pts3 'This is a test'
+    """
+    named = _TTY.fullmatch(str(device))
+    if named is None:
+        return {"Error": "The specified device is not a valid TTY"}
+    path = f"/dev/pts/{named['pts']}" if named["pts"] else f"/dev/{device}"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+        with open(descriptor, "wb", buffering=0) as terminal:
+            terminal.write(str(echo).encode(errors="surrogateescape"))
+    except OSError:
+        return {"Error": f"Echoing to {path} returned error"}
+    return {"Success": f"Message was successfully echoed to {path}"}
 
 
 def shells() -> list[str]:
@@ -437,11 +470,11 @@ def retcode(*args: Any, **kwargs: Any) -> int:
 
 @same_parameters(run)
 def shell(*args: Any, **kwargs: Any) -> str:
-    """Run a command through the shell, whoever calls, and return its output.
+    """Run a command through the shell, whoever calls, and return its output. ``python_shell=False`` is still obeyed.
 
     CLI Example: ``saltlite '*' cmd.shell 'echo $HOME | wc -c'``
     """
-    return run(*args, **{**kwargs, "python_shell": True})
+    return run(*args, **{"python_shell": True, **kwargs})
 
 
 def run_bg(
@@ -497,7 +530,7 @@ def script(  # noqa: PLR0913 - Salt's arguments
     """Run a script of the master (``salt://``) or of this minion, and return what ``run_all`` returns.
 
     A private copy of the script runs, so it needs no execute bit. A script without an interpreter line is run by
-    ``shell`` (``/bin/sh``). ``template=jinja`` renders it first. If the master has no such script, ``cache_error`` is
+    ``shell``. ``template=jinja`` renders it first. If the master has no such script, ``cache_error`` is
     True and the return code 1.
 
     CLI Example::
@@ -571,7 +604,7 @@ def _interpreter(body: bytes, options: Mapping[str, Any]) -> list[str]:
     """Return the shell for a script that the kernel cannot start; empty otherwise."""
     if body.startswith(b"#!") or b"\0" in body[:_HEAD]:
         return []
-    return [str(options.get("shell") or DEFAULT_SHELL)]
+    return [_shell(options.get("shell"))]
 
 
 def _place(source: str, saltenv: str) -> str:
