@@ -156,6 +156,11 @@ class MinionConfig:
         "call`. Pillars often contain secrets.",
         FlagKind(),
     )
+    pillar_raise_on_missing: bool = option(
+        False,
+        "Whether pillar.get fails for a missing key without a default. Otherwise it returns an empty text.",
+        FlagKind(),
+    )
     clean_dynamic_modules: bool = option(
         True,
         "Whether a sync removes plug-ins from extension_modules that the master no longer has.",

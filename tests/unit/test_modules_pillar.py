@@ -50,6 +50,15 @@ def test_another_default_and_delimiter_may_be_given() -> None:
     assert run("pillar.get", "gone", default="x").value == "x"
 
 
+def test_a_missing_key_is_an_error_where_the_minion_says_so_and_no_default_is_given() -> None:
+    loader = Loader(INDEX, {"pillar_raise_on_missing": True}, {}, PILLAR)
+    failed = call(loader, "pillar.get", ["gone"], {})
+    assert (failed.retcode, "Pillar key not found: gone" in failed.value) == (1, True)
+    assert call(loader, "pillar.get", ["gone", ""], {}).value == ""
+    assert call(loader, "pillar.get", ["port"], {}).value == 80
+    assert call(loader, "pillar.item", ["gone"], {}).value == {"gone": ""}
+
+
 def test_a_default_is_completed_by_the_pillar() -> None:
     assert run("pillar.get", "users", {"ann": {"gid": 9}, "eve": {}}, merge=True).value == {
         "ann": {"gid": 9, "uid": 1},

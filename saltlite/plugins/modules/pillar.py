@@ -17,15 +17,17 @@ from saltlite.errors import CommandExecutionError
 from saltlite.plugins.modules import _nested
 
 if TYPE_CHECKING:
-    from saltlite.loader.hints import __pillar__
+    from saltlite.loader.hints import __opts__, __pillar__
 
 _MASK = "**********"
 """Salt's mask of hidden values."""
+_UNSET = "__unset__"
+"""Salt's word for a default that was not given."""
 
 
 def get(
     key: str,
-    default: Any = "",
+    default: Any = _UNSET,
     merge: bool = False,  # noqa: FBT001, FBT002, RUF100 - Salt's signature
     merge_nested_lists: bool = False,  # noqa: FBT001, FBT002, RUF100 - as above
     *,
@@ -34,8 +36,9 @@ def get(
 ) -> Any:
     """Return a value of the pillar; ``delimiter`` separates the parts of the key, and a number is an index into a list.
 
-    A missing key gives ``default``. ``merge`` merges the pillar over a default that is a map, or appends it to a list;
-    ``merge_nested_lists`` also joins nested lists. ``unmask=False`` replaces values by asterisks.
+    A missing key gives ``default``. Without a default it gives an empty text, or is an error if the minion's option
+    ``pillar_raise_on_missing`` is true. ``merge`` merges the pillar over a default that is a map, or appends it to a
+    list; ``merge_nested_lists`` also joins nested lists. ``unmask=False`` replaces values by asterisks.
 
     CLI Example::
 
@@ -46,7 +49,9 @@ def get(
     """
     value = _find(key, delimiter)
     if value is _nested.MISSING:
-        found = default
+        if default == _UNSET and __opts__.get("pillar_raise_on_missing"):
+            raise KeyError(f"Pillar key not found: {key}")
+        found = "" if default == _UNSET else default
     elif merge and isinstance(default, Mapping) and isinstance(value, Mapping):
         found = _nested.laid_over(default, value, lists=merge_nested_lists)
     elif merge and isinstance(default, list) and isinstance(value, list):
