@@ -200,8 +200,9 @@ class Loader(Mapping[str, Callable[..., Any]]):
         self._registry.provide(dunder, value)
 
     def load_ahead(self, module: str) -> None:
-        """Load a shipped module before its first use; others are compiled."""
+        """Load a shipped module before its first use; others are compiled. Find the files of interfaces."""
         self._registry.load_ahead(module)
+        self._contracts.names()
 
     def refresh(self, grains: Mapping[str, Any], pillar: Mapping[str, Any]) -> None:
         """Update the grains and the pillar that every module sees."""

@@ -163,6 +163,9 @@ class PosixFolder:
     def sync(self) -> None:
         os.fsync(self._fd)
 
+    def close(self) -> None:
+        os.close(self._fd)
+
     def _open(self, name: str, flags: int) -> int:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._fd)
 

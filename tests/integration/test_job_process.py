@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -26,7 +27,7 @@ from saltlite.minion.jobs.job_process import (
     fork_waiting,
     read_report,
 )
-from saltlite.minion.jobs.process_pool import ForkServer, PreforkPool, start_fork_server
+from saltlite.minion.jobs.process_pool import SPARES_MAX, ForkServer, PreforkPool, start_fork_server
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.model.job import TargetState
@@ -284,7 +285,7 @@ def test_a_process_that_looked_up_a_function_with_its_own_process_runs_no_other_
 # -- The fork server
 
 TELL = """
-import os, signal
+import os, resource, signal, sys
 with open(os.path.join(os.path.dirname(__file__), "bodies"), "a") as file:
     file.write(f"{os.getpid()}\\n")
 def state():
@@ -295,6 +296,10 @@ def state():
         "descriptors": sorted(os.readlink(f"/proc/self/fd/{n}").split(":")[0] for n in os.listdir("/proc/self/fd")
                               if int(n) > 2 and os.path.exists(f"/proc/self/fd/{n}")),
     }
+def loaded():
+    return [name for name in sys.modules if name.startswith("saltlite.loaded.")]
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 """
 
 
@@ -338,6 +343,53 @@ def test_the_fork_server_runs_no_code_of_a_custom_module(
     bodies = (tmp_path / "modules/bodies").read_text().split()
     assert len(set(bodies)) == 3
     assert str(fork_server.pid) not in bodies
+
+
+def test_a_rehearsal_leaves_nothing_but_faster_code(surroundings: JobContext, fork_server: ForkServer) -> None:
+    assert not os.listdir(surroundings.spool_dir)
+    fork_server.load_ahead("tell")
+    rehearsed, other = fork_server.fork(2)
+    assert returned(surroundings, rehearsed, "tell.loaded") == ["saltlite.loaded.dir0.modules.tell"]
+    DiskSpool(PosixFolder(surroundings.spool_dir)).remove(JID)
+    faults = returned(surroundings, other, "tell.faults")
+    DiskSpool(PosixFolder(surroundings.spool_dir)).remove(JID)
+    of_the_job_server = returned(surroundings, fork_waiting(surroundings), "tell.faults")
+    assert isinstance(faults, int)
+    assert isinstance(of_the_job_server, int)
+    assert faults < of_the_job_server * 0.85
+
+
+def test_a_rehearsal_is_not_missed_where_the_disk_takes_no_file(
+    surroundings: JobContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_args: object, **_options: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    (tmp_path / "modules/tell.py").write_text(TELL)
+    index = build_index(search_layers(surroundings.opts))
+    surroundings.index = lambda: index
+    surroundings.loader()
+    monkeypatch.setattr("os.makedirs", refuse)
+    server = start_fork_server(surroundings)
+    assert server.hear()
+    assert returned(surroundings, server.fork(1)[0], "test.echo", "text") == "text"
+    server.close()
+    os.waitpid(server.pid, 0)
+
+
+def test_processes_that_end_at_once_do_not_end_their_fork_server(
+    surroundings: JobContext, fork_server: ForkServer
+) -> None:
+    for _ in range(12):
+        for process in fork_server.fork(SPARES_MAX):
+            process.close()
+    assert returned(surroundings, fork_server.fork(1)[0], "test.echo", "text") == "text"
+
+
+def test_a_fork_server_reaps_its_processes_while_nothing_is_asked_of_it(fork_server: ForkServer) -> None:
+    (process,) = fork_server.fork(1)
+    process.close()
+    wait_until(lambda: not os.path.exists(f"/proc/{process.pid}"), "the process is reaped")
 
 
 def test_a_module_that_changes_after_it_was_compiled_ahead_runs_as_it_is_now(

@@ -52,7 +52,6 @@ HELD_RESULT_MAX = CHUNK
 """Bytes of a result that can be passed on without a disk: it travels in one message."""
 
 TITLE = "saltlite-job"
-REHEARSAL = "test.ping"
 DONE = b"."
 """The report that the result is on disk."""
 WRITTEN = b","
@@ -298,7 +297,8 @@ class JobRunner:
         self.loader = context.last_loader()
         self._context = context
         self._waiting = waiting
-        self._spool = DiskSpool(PosixFolder(context.spool_dir))
+        self.folder = PosixFolder(context.spool_dir)
+        self._spool = DiskSpool(self.folder)
         self._rpc = RpcClient(waiting)
         self._events = RpcEventSender(self._rpc)
         self.loader.provide("__file_client__", _file_client(context.opts, self._rpc))
@@ -334,19 +334,6 @@ class JobRunner:
                 self._spool.sync_in_place(job.jid)
             if is_last:
                 break
-
-    def rehearse(self) -> None:
-        """Do all that a job of `test.ping` does but write its result, so that processes that are forked from this one
-        have it in memory. Nothing is done where `test.ping` is not the shipped one."""
-        if not is_shipped(self.loader.index, REHEARSAL):
-            return
-        job = JobSpec("0" * 20, [(REHEARSAL, [], {})], "")
-        message = msgpack.packb([job.jid, list(job.calls), job.user, [], {}, True])
-        msgpack.unpackb(message, strict_map_key=False)
-        with logs.log_context(jid=job.jid):
-            outcome = _outcome(job, self.loader, None)
-            encode(job.jid, _entry(job, outcome, self._context.returns, time.time(), 0))
-        self.loader.context.clear()
 
 
 def is_shipped(index: Index, fun: str) -> bool:

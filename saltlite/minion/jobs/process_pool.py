@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import select
 import signal
 import socket
 import struct
@@ -28,6 +29,7 @@ from saltlite.minion.jobs.job_process import (
     lead_session,
     stand_alone,
 )
+from saltlite.minion.jobs.rehearsal import rehearse
 from saltlite.platform.process import freeze_heap, set_title
 from saltlite.platform.reactor import Reactor
 
@@ -52,6 +54,8 @@ FORK_SERVER_IDLE_S = 30.0
 FORK_SERVER_ANSWER_S = 2.0
 """A fork server that does not fork within this time is killed, and the job server forks."""
 FORK_SERVER_TITLE = "job fork server"
+REAP_S = 1.0
+"""Seconds until the fork server reaps its processes while nothing is asked of it."""
 MESSAGE_MAX = 1024
 """Bytes of a message to the fork server."""
 
@@ -97,7 +101,10 @@ class _Forking:
     """The fork server's own side."""
 
     def __init__(self, context: JobContext, control: socket.socket) -> None:
+        self._context = context
         self._control = control
+        self._children = 0
+        """Processes that it has not reaped yet."""
         self._statuses: dict[int, int] = {}
         # Each process finds its socket under this number, so that what uses it is made once.
         self._place = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -105,11 +112,13 @@ class _Forking:
 
     def serve(self) -> None:
         """Fork until the job server is gone or needs no more."""
-        self._runner.rehearse()
+        rehearse(self._context, self._place)
         freeze_heap()
-        signal.signal(signal.SIGCHLD, lambda _number, _frame: self._reap())
         self._control.send(_READY)
         while True:
+            # A signal handler would reap at once, but every process would have to remove it.
+            while self._children and not select.select([self._control], [], [], REAP_S)[0]:
+                self._reap()
             data, sockets, _flags, _from = socket.recv_fds(
                 self._control, MESSAGE_MAX, SPARES_MAX, socket.MSG_CMSG_CLOEXEC
             )
@@ -127,6 +136,7 @@ class _Forking:
 
     def _fork(self, sockets: Sequence[int]) -> list[int]:
         """The pids of the new processes; fewer than sockets where the machine has no room for more."""
+        self._reap()
         pids: list[int] = []
         try:
             for number, fd in enumerate(sockets):
@@ -139,13 +149,13 @@ class _Forking:
             log.warning("no process can be made for a job: %s", error.strerror)
             for fd in sockets[len(pids) :]:
                 os.close(fd)
+        self._children += len(pids)
         return pids
 
     def _become(self, fd: int, sockets: Sequence[int]) -> NoReturn:
         """The life of a process for a job."""
 
         def live() -> None:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             lead_session()
             set_title(TITLE)
             os.dup2(fd, self._place, inheritable=False)
@@ -157,14 +167,12 @@ class _Forking:
         end_after(live)
 
     def _reap(self) -> None:
-        """Take the exit status of processes that ended. That of one that ended well is not kept."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
+        """Take the exit status of processes that have ended, and keep the latest ones."""
+        while self._children:
+            pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
+            self._children -= 1
             self._statuses[pid] = os.waitstatus_to_exitcode(status)
             if len(self._statuses) > _STATUSES_MAX:
                 del self._statuses[next(iter(self._statuses))]
