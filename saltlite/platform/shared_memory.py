@@ -12,8 +12,7 @@ import mmap
 import os
 import struct
 import time
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import NamedTuple
 
 TEXT_BYTES = 120
@@ -188,7 +187,7 @@ class Marks:
 
     def begin(self) -> None:
         """Begin a turn whose name is not known yet."""
-        self._put(NAMELESS)
+        self.put(NAMELESS)
 
     def idle(self) -> None:
         """Mark this process as idle."""
@@ -199,21 +198,33 @@ class Marks:
         """The current turn of this process."""
         return self._turn
 
-    @contextmanager
-    def named(self, turn: TurnLabel) -> Iterator[None]:
+    def named(self, turn: TurnLabel) -> NamedTurn:
         """Name the work in this block, which gets a separate deadline."""
-        outer = self._turn
-        self._put(turn)
-        try:
-            yield
-        finally:
-            self._put(outer)
+        return NamedTurn(self, turn)
 
-    def _put(self, turn: TurnLabel) -> None:
+    def put(self, turn: TurnLabel) -> None:
+        """Begin a turn of this name, with a separate deadline."""
         self._turn = turn
         self._number += 1
         text, digest, is_reports = turn
         _SLOT.pack_into(self._memory, self._slot, self._number, is_reports, digest, _bytes(text))
+
+
+class NamedTurn:
+    """The context of `Marks.named`. It is a class, because an MWorker enters several for each request."""
+
+    __slots__ = ("_marks", "_outer", "_turn")
+
+    def __init__(self, marks: Marks, turn: TurnLabel) -> None:
+        self._marks = marks
+        self._turn = turn
+
+    def __enter__(self) -> None:
+        self._outer = self._marks.now
+        self._marks.put(self._turn)
+
+    def __exit__(self, *_raised: object) -> None:
+        self._marks.put(self._outer)
 
 
 def _bytes(text: str) -> bytes:

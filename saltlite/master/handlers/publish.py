@@ -204,7 +204,9 @@ def _publish(master: Master, principal: Principal, request: PublishRequest) -> A
 
     selection = subset_of(master, supported.selection, request.subset)
     calls = _checked_calls(master, principal, request, selection, support)
-    committed = _commit(master, principal, replace(request, calls=calls), selection)
+    if calls != request.calls:
+        request = replace(request, calls=calls)
+    committed = _commit(master, principal, request, selection)
     if isinstance(committed, str):
         # It is the jid of the job that the same request published before.
         return _repeated_answer(master, principal, request, committed)
@@ -215,8 +217,7 @@ def _publish(master: Master, principal: Principal, request: PublishRequest) -> A
     outputter = outputter_for(request.functions, support)
     answer = _answer(master, request, job.jid, job, unknown, outputter, is_new=True)
     answer.fields["skipped"] = [{"type": row.type, "fun": row.fun, "count": row.count} for row in supported.skipped]
-    # No stream follows this job yet.
-    return replace(answer, committed=True, moved=())
+    return answer
 
 
 # -- parse
@@ -476,7 +477,9 @@ def _answer(
     }
     if request.consent is not None:
         fields["outputter"] = outputter
-    return Answer(fields, follow=Follow(jid, 0, job=job, is_new=is_new) if request.follow else None)
+    follow = Follow(jid, 0, job=job, is_new=is_new) if request.follow else None
+    # Nothing was moved: no other stream follows a new job yet.
+    return Answer(fields, follow=follow, committed=is_new, moved=())
 
 
 # -- describe
