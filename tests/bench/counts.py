@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -38,6 +39,7 @@ SLACK = 0.3
 """Absolute difference that no small count fails for."""
 ROUNDS = 3
 JOBS = 40
+CLIENTS = 8
 SETTLE_S = 3.0
 REALISTIC: dict[str, Any] = {
     "publisher_acl": {"web*": ["test.*", "@wheel"], "daemon": [{"G@os:Debian": ["pkg.*"]}]},
@@ -124,6 +126,23 @@ def of_jobs(fleet: BenchFleet, client: LocalClient, pids: list[int]) -> dict[str
     }
 
 
+def statements_of_many(fleet: BenchFleet) -> float:
+    """SQL statements of one `test.ping` while CLIENTS clients wait for theirs."""
+    before = read(fleet.statements)
+
+    def work() -> None:
+        with fleet.client() as client:
+            for _ in range(JOBS):
+                ping(client)
+
+    threads = [threading.Thread(target=work) for _ in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return (read(fleet.statements) - before) / JOBS / CLIENTS
+
+
 def ping(client: LocalClient) -> None:
     """One job, to its end."""
     progress = Progress(client.publish(JobCall("min", "test.ping"), follow=True), now=time.monotonic())
@@ -164,6 +183,7 @@ def measured() -> dict[str, float]:
                     note(f"{name}: page faults", faults_of(command()))
                 for name, count in of_jobs(fleet, client, [*fleet.pids("master"), *fleet.pids("min")]).items():
                     note(f"a job: {name}", count)
+                note(f"a job of {CLIENTS} clients: SQL statements", statements_of_many(fleet))
     return lowest
 
 
