@@ -25,9 +25,11 @@ from tests.simulation.story import play
 SEEDS = 40
 
 
-def found(*guarantees: str) -> bool:
-    """Whether one of the first seeds sees one of these guarantees broken."""
-    return any(violation.guarantee in guarantees for seed in range(SEEDS) for violation in play(seed).violations)
+def found(*guarantees: str, first: int = 0) -> bool:
+    """Whether one of the first seeds sees one of these guarantees broken. `first` is tried before the others: the one
+    that is known to see it, where that takes many."""
+    seeds = [first, *(seed for seed in range(SEEDS) if seed != first)]
+    return any(violation.guarantee in guarantees for seed in seeds for violation in play(seed).violations)
 
 
 def test_a_journal_that_is_not_synced_lets_a_function_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +46,7 @@ def test_a_minion_that_starts_again_what_was_started_is_seen(monkeypatch: pytest
         return []
 
     monkeypatch.setattr(DiskJournal, "open", forgets)
-    assert found("G4")
+    assert found("G4", first=18)
 
 
 def test_a_return_that_is_acknowledged_before_its_commit_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +60,7 @@ def test_a_return_that_is_acknowledged_before_its_commit_is_lost(monkeypatch: py
         self._schedule()
 
     monkeypatch.setattr(LinkProcess, "_send_batch", hasty)
-    assert found("G6")
+    assert found("G6", first=12)
 
 
 def test_a_result_that_is_forgotten_when_it_is_offered_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +171,7 @@ def test_a_segment_that_is_acknowledged_as_the_whole_part_is_seen(monkeypatch: p
         acknowledged(self, jid)
 
     monkeypatch.setattr(JobMachine, "acknowledged", hasty)
-    assert found("G5", "G6", "G7")
+    assert found("G5", "G6", "G7", first=21)
 
 
 def test_an_ending_that_is_offered_before_the_segments_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,4 +183,4 @@ def test_an_ending_that_is_offered_before_the_segments_is_seen(monkeypatch: pyte
         self._of = segments
 
     monkeypatch.setattr(PartSegments, "settle", impatient)
-    assert found("G5")
+    assert found("G5", first=12)
