@@ -18,10 +18,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar, cast
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
+from saltlite.model.dataclass import dataclass
 
 # --- Notes: sentences for the caller that are not part of the return ---
 

@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Any
 
 from saltlite.errors import RefusedError, UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.events import MISSING, SENT_BY, field_of, matches, text_of
 from saltlite.model.job import BY_RUNNER
 

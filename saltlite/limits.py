@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Generic, Protocol, TypeVar
+
+from saltlite.model.dataclass import dataclass
 
 # -- The networks by which connections, handshakes and keys are limited. An IPv6 host has its whole /64, so that is one
 # network; an IPv4 address is one network. An IPv4-mapped IPv6 address (::ffff:192.0.2.1) counts as the IPv4 address

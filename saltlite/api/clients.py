@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from saltlite.api import link
@@ -27,6 +27,7 @@ from saltlite.config.written import resolve, value_of
 from saltlite.config.yamlfile import PlacedError, parse
 from saltlite.errors import LoginError, NoTargetError, RefusedError, SaltliteError, UnreachableError, UsageError
 from saltlite.model import keys
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import jid_at
 from saltlite.wire.framing import pack
 

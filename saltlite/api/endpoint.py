@@ -9,7 +9,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tornado.web import HTTPError, RequestHandler
@@ -27,6 +27,7 @@ from saltlite.errors import (
     UsageError,
 )
 from saltlite.limits import ConnectionLimiter, RateLimiter, network_of
+from saltlite.model.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

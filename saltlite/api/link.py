@@ -18,7 +18,6 @@ import struct
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -40,6 +39,7 @@ from saltlite.client.follower import (
 from saltlite.client.local import PROTOCOL_VERSION, JobCall, error_of
 from saltlite.errors import LoginError, RefusedError, RemoteProtocolError, SaltliteError, UnreachableError, UsageError
 from saltlite.limits import FairSemaphore
+from saltlite.model.dataclass import dataclass
 from saltlite.wire.framing import LENGTH, framed, next_end, take_frame
 
 log = logging.getLogger(__name__)

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
 from saltlite.errors import CostlyRuleError, RefusedError, UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.targeting.fleet import Budget, BudgetError
 from saltlite.targeting.patterns import Pattern, glob_pattern, regex_pattern

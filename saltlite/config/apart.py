@@ -6,6 +6,7 @@ share or copy, and nothing uses them after the start.
 
 from __future__ import annotations
 
+import importlib
 import marshal
 import os
 import sys
@@ -22,6 +23,19 @@ if TYPE_CHECKING:
 
     from saltlite.config.minion import MinionConfig
 
+BOTH_NEED = (
+    "dataclasses",
+    "json",
+    "saltlite.config.values",
+    "saltlite.model.execution",
+    "saltlite.model.files",
+    "saltlite.model.ids",
+    "saltlite.model.keys",
+    "saltlite.model.resourcelook",
+    "saltlite.wire.limits",
+)
+"""What the child needs, and the minion in any case: imported once, before the fork."""
+
 
 def begin_reading_minion(config_dir: str) -> Callable[[], tuple[MinionConfig, dict[str, Any]]]:
     """Start to read the minion's configuration. The returned function waits for it.
@@ -29,6 +43,8 @@ def begin_reading_minion(config_dir: str) -> Callable[[], tuple[MinionConfig, di
     It returns an object with the attributes of a MinionConfig, and `opts_of` that configuration with an empty id. It
     raises what `load_minion` raises.
     """
+    for name in BOTH_NEED:
+        importlib.import_module(name)
     reading, writing = os.pipe()
     try:
         pid = os.fork()

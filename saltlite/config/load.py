@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from saltlite.config.options import MisfitError, Option, assemble, options_of
@@ -26,6 +25,7 @@ from saltlite.config.paths import (
 from saltlite.config.written import Map, Scalar, Where, Written, describe, is_empty, value_of
 from saltlite.config.yamlfile import PlacedError, parse
 from saltlite.errors import ConfigError, UsageError, nearest
+from saltlite.model.dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

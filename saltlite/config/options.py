@@ -10,7 +10,7 @@ import copy
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from saltlite.config.paths import DEFAULT_ROOT_DIR, default_under, given_under, require_path
@@ -24,6 +24,7 @@ from saltlite.config.values import (
 )
 from saltlite.config.written import Map, Scalar, Sequence, Written, resolve, value_of
 from saltlite.errors import ConfigError, UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.files import EXAMPLE, checked_globs, known_type, parse_env
 
 if TYPE_CHECKING:

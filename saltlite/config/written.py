@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from saltlite.model.dataclass import dataclass
 
 _SHOWN_CHARS = 60
 

@@ -7,13 +7,14 @@ later keys replace earlier ones. Aliases are allowed up to a limit; tags, merge 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import yaml
 
 from saltlite.config.written import Map, Scalar, Sequence, Where, Written
 from saltlite.errors import ConfigError
+from saltlite.model.dataclass import dataclass
 
 try:
     from yaml import CSafeLoader as _Loader

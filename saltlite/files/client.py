@@ -14,18 +14,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import BufferedRandom
 from stat import S_ISREG
 from typing import Any, BinaryIO, Protocol
 
 from saltlite.errors import CommandExecutionError, UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.files import FileAddress, FileStat, SyncRules, names_text, parse_env, parse_path
 from saltlite.platform.files import digest_of
 from saltlite.wire.limits import CHUNK
@@ -319,6 +319,8 @@ class FileClient:
 
         Raises OSError when the file cannot be read.
         """
+        import hashlib  # noqa: PLC0415 - it loads OpenSSL, 4 MiB that few processes need
+
         for _ in range(ATTEMPTS):
             with open(path, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
@@ -373,6 +375,8 @@ class FileClient:
 
     def _receive(self, address: FileAddress, stat: FileStat, file: BufferedRandom) -> bool:
         """Append the missing part to `file`; whether the file then matches its digest."""
+        import hashlib  # noqa: PLC0415 - as above
+
         digest = hashlib.file_digest(file, "sha256")
         start = min(file.seek(0, os.SEEK_END), stat.size)
         asked = (_question("read", address.env, address.path, offset=at) for at in range(start, stat.size, CHUNK))
@@ -417,6 +421,8 @@ def _digest_at(name: str, at: int) -> bytes:
         if error.errno in _NO_FILE:
             return b""
         raise
+    import hashlib  # noqa: PLC0415 - as above
+
     with open(fd, "rb") as file:
         regular = S_ISREG(os.fstat(fd).st_mode)
         return hashlib.file_digest(file, "sha256").digest() if regular else b""

@@ -27,7 +27,7 @@ import inspect
 import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FunctionType
 from typing import Any, TypeGuard, Unpack, get_origin
 
@@ -38,6 +38,7 @@ from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.loader import Loader
 from saltlite.loader.module_builder import PREFIX
 from saltlite.loader.search_path import SHIPPED
+from saltlite.model.dataclass import dataclass
 from saltlite.model.execution import CallEnded
 
 _PLAIN = {"str": "text", "int": "a number", "float": "a number", "bool": "true or false", "None": ""}

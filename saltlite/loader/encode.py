@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, KeysView, Mapping, Sequence, Set, ValuesView
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.errors import RemoteProtocolError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.plain import INT_MAX, INT_MIN, KEY_MAX, digits, free_key, is_plain_key, key_of
 
 RETURN_MAX = 16 * 1024 * 1024

@@ -15,7 +15,6 @@ result. All executors are checked before the first one is called.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from saltlite.decorators import note
@@ -24,6 +23,7 @@ from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
+from saltlite.model.dataclass import dataclass
 from saltlite.model.execution import DIRECT, RETURNED_NONE, SUDO, Execution
 
 EXECUTORS = "executors"

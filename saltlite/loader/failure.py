@@ -11,12 +11,12 @@ import os
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from types import FrameType, TracebackType
 
 from saltlite.errors import CommandExecutionError
 from saltlite.loader.formats import ArchiveError, CompileError
+from saltlite.model.dataclass import dataclass
 
 LOAD_SECONDS = 30.0
 """Time limit for each of a module's body, `__init__` and `__virtual__`."""

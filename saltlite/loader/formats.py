@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import importlib.util
 import os
 import shutil
@@ -26,6 +25,8 @@ from collections.abc import Callable, Iterator
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from saltlite.model.sha256 import sha256
 
 if TYPE_CHECKING:
     import zipfile
@@ -191,7 +192,7 @@ def compiled_path(path: str, stem: str, cachedir: str) -> str:
 
 def _digest(text: bytes) -> str:
     decides = f"{sys.version}\0{sysconfig.get_platform()}\0".encode()
-    return hashlib.sha256(decides + text).hexdigest()[:32]
+    return sha256(decides + text).hex()[:32]
 
 
 def _private_folder(cachedir: str) -> str:

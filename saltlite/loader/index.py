@@ -15,7 +15,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, fields, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,6 +27,7 @@ from saltlite.loader.failure import Failure, FailureKind, failure_of
 from saltlite.loader.formats import ArchiveError, read_main
 from saltlite.loader.scan import MODULE_BYTES_MAX, joined_tree, parse_module, part_text, scan_module
 from saltlite.loader.search_path import MODULES, SHIPPED, Form, Layer, module_files
+from saltlite.model.dataclass import dataclass
 from saltlite.model.signature import (
     FUNCTION_TEXT_MAX,
     OMITTED,

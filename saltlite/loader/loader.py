@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import difflib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from saltlite.decorators import note
@@ -34,6 +32,7 @@ from saltlite.loader.index import (
 from saltlite.loader.registry import LoadedModule, ModuleRegistry
 from saltlite.loader.scan import module_constants, shown_names, top_functions
 from saltlite.loader.search_path import MODULES, Form, search_layers
+from saltlite.model.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,6 +426,8 @@ class Loader(Mapping[str, Callable[..., Any]]):
         salt_files = self.index.salt_files
         # The index also has the functions of providers for other kinds of machines.
         known = {*self.index.function_names(), *(salt_files.function_names() if salt_files else ())} - {name}
+        import difflib  # noqa: PLC0415 - only an error needs it
+
         suggestions = difflib.get_close_matches(name, sorted(known), SUGGESTIONS_MAX, cutoff=0.7)
         if self._registry.is_disabled(module):
             return FunctionUnavailable(f"'{name}' is not available.", suggestions)

@@ -28,17 +28,22 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from saltlite.loader.dunders import Injected
 from saltlite.loader.formats import compiled_path, load_extension, read_all
 from saltlite.loader.index import Index, ModuleFile
 from saltlite.loader.search_path import SHIPPED, Form, salt_is_installed
+from saltlite.model.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader, MetaPathFinder
+else:
+    # The import system asks for methods, not for these classes, which load pathlib and urllib, 0.6 MiB.
+    Loader = MetaPathFinder = object
 
 _CLOUD = "saltlite.cloud.api.cloud"
 _CLOUD_ERRORS = "saltlite.cloud.api.exceptions"
@@ -231,7 +236,7 @@ class ModuleSource(Protocol):
         ...
 
 
-class SubmoduleLoader(InspectLoader):
+class SubmoduleLoader(Loader):
     """Loads the submodules of one module; `fill` adds the dunder names and builtins to each namespace."""
 
     def __init__(self, root: str, source: ModuleSource, fill: Callable[[dict[str, Any]], None]) -> None:

@@ -38,7 +38,6 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -48,6 +47,7 @@ from saltlite.loader.failure import DeadlineError, Failure, FailureKind, failure
 from saltlite.loader.index import Index, ModuleFile
 from saltlite.loader.module_builder import Interfaces, SubmoduleLoader, build_module, compile_ahead
 from saltlite.loader.search_path import GRAINS, MODULES, SHIPPED, Form, salt_is_installed
+from saltlite.model.dataclass import dataclass
 
 Function = Callable[..., Any]
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from saltlite.errors import SaltliteError, UsageError
@@ -34,6 +34,7 @@ from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import Form, search_layers
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import check_resource_type
 
 RESOURCES = "resources"

@@ -19,10 +19,10 @@ import copy
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import saltlite
 from saltlite.errors import RemoteProtocolError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.signature import (
     OMITTED,
     Parameter,

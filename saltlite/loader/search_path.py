@@ -34,7 +34,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from importlib.machinery import EXTENSION_SUFFIXES
 from types import ModuleType
@@ -43,6 +43,7 @@ from typing import Any
 import saltlite
 from saltlite.loader.failure import DeadlineError, load_deadline
 from saltlite.loader.formats import cython_is_installed
+from saltlite.model.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

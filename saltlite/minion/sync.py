@@ -11,12 +11,11 @@ Nothing here blocks, and one piece is in flight at a time: a document of a few K
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol
 
 import msgpack  # type: ignore[import-untyped]  # msgpack ships no types
@@ -24,6 +23,8 @@ import msgpack  # type: ignore[import-untyped]  # msgpack ships no types
 from saltlite.errors import CommandExecutionError, LocalProtocolError, ProtocolError, RemoteProtocolError
 from saltlite.minion.custom_grains import custom_grains
 from saltlite.minion.processes.ipc_messages import FORGED
+from saltlite.model.dataclass import dataclass
+from saltlite.model.sha256 import sha256
 from saltlite.platform import logs
 from saltlite.platform.process import Child, keep_only, set_parent_death_signal
 from saltlite.platform.reactor import Reactor
@@ -214,7 +215,7 @@ class DocumentSync:
             "n": 0,
             "kind": what,
             "size": len(data),
-            "sha256": hashlib.sha256(data).digest(),
+            "sha256": sha256(data),
             "offset": offset,
             "data": data[offset : offset + CHUNK],
         }
@@ -309,7 +310,7 @@ class DocumentSync:
 
     def _whole_pillar(self) -> None:
         pillar = self._pillar
-        if hashlib.sha256(pillar.data).digest() != pillar.sha256:
+        if sha256(bytes(pillar.data)) != pillar.sha256:
             self._pillar_later("its pieces do not fit together")
             return
         try:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
-from saltlite.errors import UsageError
+from saltlite.errors import UsageError, nearest
+from saltlite.model.dataclass import dataclass
 
 SCHEME = "salt://"
 BASE_ENV = "base"
@@ -180,8 +179,8 @@ def known_type(name: object, types: tuple[str, ...]) -> str:
     """`name`, if it is one of these types. Raises UsageError."""
     if isinstance(name, str) and name in types:
         return name
-    near = get_close_matches(str(name)[:40], types, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(types)}"
+    near = nearest(str(name)[:40], types)
+    hint = f"did you mean {near}?" if near else f"there are {', '.join(types)}"
     raise UsageError(f"{str(name)[:40]!r} is not a type of plug-ins that is synced here; {hint}")
 
 

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from saltlite.errors import UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId
 
 

@@ -14,16 +14,16 @@ Any state ends by `delete`.
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, NewType
 
 from saltlite.errors import UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import MinionId
+from saltlite.model.sha256 import sha256
 
 Fingerprint = NewType("Fingerprint", str)
 """Forty base32 letters in eight groups of five: the first 200 bits of SHA-256 over a public key."""
@@ -69,7 +69,7 @@ class KeyRecord:
 
 def fingerprint_bytes(public: bytes) -> bytes:
     """The 25 bytes that a fingerprint spells: what the wire carries and minions pin."""
-    return hashlib.sha256(public).digest()[:FINGERPRINT_BYTES]
+    return sha256(public)[:FINGERPRINT_BYTES]
 
 
 def fingerprint(public: bytes) -> Fingerprint:

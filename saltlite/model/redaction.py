@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
@@ -230,6 +229,8 @@ def _is_a_path(value: object, under: str, is_there: Callable[[str], bool]) -> bo
 
 def _forms(text: str) -> set[str]:
     """The text as it looks in URLs, JSON, Python, shells and base64."""
+    import urllib.parse  # noqa: PLC0415 - every job process has this file in memory, and few look for secrets
+
     return {
         text,
         urllib.parse.quote(text, safe=""),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
+
+from saltlite.model.dataclass import dataclass
 
 RESOURCE_PILLAR_KEY = "resources"
 """The key of the pillar that declares resources, when the configuration names no other one."""

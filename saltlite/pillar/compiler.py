@@ -19,10 +19,11 @@ from __future__ import annotations
 import copy
 import fnmatch
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from saltlite.errors import RenderError, SaltliteError, UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.files import BASE_ENV
 from saltlite.model.ids import MinionId
 from saltlite.model.job import Target, TargetKind

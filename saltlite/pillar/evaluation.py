@@ -16,10 +16,11 @@ import socket
 import struct
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from saltlite.errors import LocalProtocolError, SaltliteError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import MinionId
 from saltlite.pillar.compiler import ERRORS, MemoryPillarFiles, Nodegroups, PillarFiles, has_top, names_of, pillar_of
 from saltlite.platform.logs import DEFECT, log_defect

@@ -13,7 +13,6 @@ import copy
 import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from saltlite.config.written import Map, Scalar, Written, resolve
@@ -21,6 +20,7 @@ from saltlite.config.written import Sequence as ListNode
 from saltlite.config.yamlfile import PlacedError, parse
 from saltlite.errors import RenderError, UsageError
 from saltlite.files.roots import FileRoots
+from saltlite.model.dataclass import dataclass
 from saltlite.model.files import parse_path
 from saltlite.pillar.jinja_templates import Source, Templates, has_markup
 

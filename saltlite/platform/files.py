@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import stat
@@ -186,6 +185,8 @@ def _make(path: str) -> None:
 
 def digest_of(path: str) -> bytes:
     """The SHA-256 of a file; b"" if it does not exist. Raises OSError if it cannot be read."""
+    import hashlib  # noqa: PLC0415 - it loads OpenSSL, 4 MiB that few processes need
+
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").digest()

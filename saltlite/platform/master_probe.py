@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 
 from saltlite.errors import LinkError, RemoteProtocolError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.keys import Fingerprint, fingerprint, fingerprint_bytes, unspell_fingerprint
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.zmq_link import DealerLink

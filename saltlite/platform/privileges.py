@@ -10,13 +10,12 @@ import errno
 import grp
 import os
 import pwd
-import secrets
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from saltlite.errors import MisconfiguredError, RefusedError, StartupError
+from saltlite.model.dataclass import dataclass
 from saltlite.platform import logs
 from saltlite.platform.process import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, prctl
 
@@ -207,7 +206,7 @@ def write_secret(path: str, data: bytes) -> None:
     Raises StartupError if it cannot be written; an existing file is then unchanged.
     """
     folder = os.path.dirname(path) or "."
-    temporary = f"{path}.{secrets.token_hex(8)}"
+    temporary = f"{path}.{os.urandom(8).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         fd = os.open(temporary, flags, 0o600)

@@ -128,6 +128,14 @@ def freeze_heap() -> None:
     """Before forks: collect garbage once, then exempt all objects from it, so that children share their pages."""
     gc.collect()
     gc.freeze()
+    trim_heap()
+
+
+def trim_heap() -> None:
+    """Give free memory between blocks back to the kernel: 1.3 MiB after the imports of a daemon. Other C libraries than
+    glibc are left alone."""
+    with contextlib.suppress(AttributeError):
+        _libc.malloc_trim(0)
 
 
 def write_no_files() -> None:

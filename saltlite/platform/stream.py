@@ -15,12 +15,12 @@ import stat
 import struct
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
 
 from saltlite.errors import LocalProtocolError, RefusedError, StartupError, UnreachableError
+from saltlite.model.dataclass import dataclass
 from saltlite.platform.logs import supervised
 from saltlite.platform.reactor import Reactor, Timer
 from saltlite.wire.framing import LENGTH, IpcMessage, pack, unpack

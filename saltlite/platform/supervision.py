@@ -14,9 +14,9 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 from saltlite.errors import SaltliteError
+from saltlite.model.dataclass import dataclass
 from saltlite.platform import logs
 from saltlite.platform.process import Child, freeze_heap, keep_only, set_parent_death_signal, set_title
 from saltlite.platform.reactor import Reactor

@@ -15,11 +15,11 @@ Any process of the master may write and read. Readers follow changes by a cursor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError, UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.wire.codec import Limits, decode, encode_checked
 from saltlite.wire.limits import DOC_MAX, RESOURCE_GRAINS_TOTAL_MAX
 

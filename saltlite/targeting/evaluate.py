@@ -14,11 +14,11 @@ the terms that are expected to match the fewest resources, and the expression is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
 from saltlite.errors import UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.targeting.expression import (
     And,

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import TypeAlias
 
 from saltlite.errors import UsageError
+from saltlite.model.dataclass import dataclass
 
 
 class Engine(StrEnum):

@@ -7,10 +7,11 @@ minion that matches alone uses `memory_fleet` (`saltlite call -r`, the top file 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from saltlite.errors import UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import MinionId, TargetId
 
 STEPS_MAX = 30_000_000

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import compress
 from typing import NamedTuple, TypeAlias, TypeVar
 
+from saltlite.model.dataclass import dataclass
 from saltlite.targeting.banks import NAMES, RESOURCE_GRAINS, Bank, Value, limits_of
 from saltlite.targeting.fleet import Budget, DataQuery
 from saltlite.targeting.patterns import has_wildcard

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import MinionId, TargetId, parse_srn
 from saltlite.targeting.fleet import Budget, DataQuery, Fleet
 from saltlite.targeting.matchers import has_address, parse_network

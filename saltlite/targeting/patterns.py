@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import translate
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from saltlite.errors import UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.targeting import regex as tree
 from saltlite.targeting.fleet import Budget, BudgetError
 from saltlite.targeting.regex import Automaton, steps_bound

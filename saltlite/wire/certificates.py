@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.keys import fingerprint_bytes
 from saltlite.wire.limits import SUCCESSION_BYTES
 

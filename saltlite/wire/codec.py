@@ -9,16 +9,16 @@ same bytes on both sides, so a digest identifies it. It travels in pieces and is
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.plain import DEPTH_MAX, INT_MAX, INT_MIN, KEY_MAX, digits, free_key, key_of
+from saltlite.model.sha256 import sha256
 from saltlite.wire.framing import PACK_BYTES
 from saltlite.wire.limits import (
     DOC_MAX,
@@ -300,7 +300,7 @@ def decode_document(data: bytes) -> dict[Any, Any]:
 
 def document_digest(data: bytes) -> str:
     """The digest of a document in `digest` messages: 32 hexadecimal digits."""
-    return hashlib.sha256(data).hexdigest()[:DIGEST_DIGITS]
+    return sha256(data).hex()[:DIGEST_DIGITS]
 
 
 def _ordered(value: object, levels: int) -> object:

@@ -18,17 +18,16 @@ price of two hashes.
 from __future__ import annotations
 
 import functools
-import hashlib
-import hmac
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidTag
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.keys import FINGERPRINT_BYTES
+from saltlite.model.sha256 import compare_digest, hmac_sha256, sha256
 from saltlite.wire.limits import FLEET_CHAIN_RECORDS, FRAME_MAX, FRAME_MAX_BEFORE_AUTH, REPLY_MAX, SESSION_MAX_FRAMES
 from saltlite.wire.noise import KEY_BYTES, TAG_BYTES, Handshake, nonce_of
 
@@ -135,7 +134,7 @@ def hello(message: bytes, fleet: bytes) -> bytes:
 
 def hello_is_for(received: HelloFrame, fleet: bytes) -> bool:
     """Whether the sender knows the fleet with this 25-byte fingerprint. Constant time."""
-    return hmac.compare_digest(received.mac1, _mac1(received.message, fleet))
+    return compare_digest(received.mac1, _mac1(received.message, fleet))
 
 
 def reply(message: bytes) -> bytes:
@@ -221,13 +220,13 @@ def _frame(kind: FrameType, body: bytes) -> bytes:
 
 
 def _mac1(message: bytes, fleet: bytes) -> bytes:
-    return hmac.digest(_mac1_key(fleet), message, "sha256")[:MAC1_BYTES]
+    return hmac_sha256(_mac1_key(fleet), message)[:MAC1_BYTES]
 
 
 @functools.lru_cache(maxsize=FLEET_CHAIN_RECORDS + 1)
 def _mac1_key(fleet: bytes) -> bytes:
     """Cached: a master with former fleet keys tries one for each of them on every HELLO."""
-    return hashlib.sha256(b"mac1" + _checked_fleet(fleet)).digest()
+    return sha256(b"mac1" + _checked_fleet(fleet))
 
 
 def _checked_fleet(fleet: bytes) -> bytes:
@@ -259,7 +258,7 @@ class SecureSession:
         sending, receiving = handshake.split()
         self._encrypt = sending.aead.encrypt
         self._decrypt = receiving.aead.decrypt
-        self.id = int.from_bytes(hashlib.sha256(b"session" + handshake.hash).digest()[:8], "big")
+        self.id = int.from_bytes(sha256(b"session" + handshake.hash)[:8], "big")
         self.peer = handshake.remote_static
         self._prefix = data_prefix(self.id)
         self._sent = 0

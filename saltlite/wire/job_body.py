@@ -18,11 +18,12 @@ arguments, after one byte that says which were withheld. No message starts with 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError, UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.execution import checked_executors, checked_options
 from saltlite.model.ids import Jid, parse_jid
 from saltlite.model.redaction import HIDDEN, without_secrets

@@ -7,13 +7,13 @@ unchanged. Members are sorted and unique, so the root depends on the set alone.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from saltlite.errors import LocalProtocolError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import MinionId, PartId, TargetId
 from saltlite.model.job import PART_RESOURCES, Job, part_id, resource_parts
+from saltlite.model.sha256 import sha256
 
 HASH_BYTES = 32
 
@@ -28,7 +28,7 @@ def member(minion: str, number: int, srns: Sequence[str]) -> str:
     """
     if number == 0:
         return minion
-    return f"{minion}\n{number}\n{hashlib.sha256(chr(10).join(srns).encode()).hexdigest()}"
+    return f"{minion}\n{number}\n{sha256(chr(10).join(srns).encode()).hex()}"
 
 
 def root(members: Iterable[str]) -> bytes:
@@ -86,12 +86,12 @@ def _levels(ordered: list[str]) -> list[list[bytes]]:
 
 
 def _leaf(name: str) -> bytes:
-    return hashlib.sha256(b"\x00" + name.encode()).digest()
+    return sha256(b"\x00" + name.encode())
 
 
 def _inner(one: bytes, other: bytes) -> bytes:
     pair = one + other if one < other else other + one
-    return hashlib.sha256(b"\x01" + pair).digest()
+    return sha256(b"\x01" + pair)
 
 
 # -- The parts of a job with their proofs

@@ -7,16 +7,16 @@ sender, and there are no operator verbs (R1, R2).
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from saltlite.errors import RemoteProtocolError, UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.files import ENV_MAX, PATH_BYTES_MAX
 from saltlite.model.ids import TargetId, check_resource_id, check_resource_type, parse_minion_id
 from saltlite.model.job import PART_RESOURCES, TargetState, is_segment_id, parse_part_id
+from saltlite.model.sha256 import sha256
 from saltlite.model.signature import (
     format_signature,
     function_of,
@@ -328,7 +328,7 @@ def functions_digest(texts: Iterable[str], *, whole: bool) -> str:
     all, so the digest covers everything in it.
     """
     lines = [*sorted(set(texts)), "" if whole else "..."]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:DIGEST_DIGITS]
+    return sha256("\n".join(lines).encode()).hex()[:DIGEST_DIGITS]
 
 
 def functions_message(texts: Sequence[str], *, whole: bool) -> Message:

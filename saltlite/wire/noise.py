@@ -6,8 +6,6 @@ is one suite and no negotiation: another suite is another protocol version.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import struct
 from enum import Enum
 
@@ -16,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
+from saltlite.model.sha256 import hmac_sha256, sha256
 from saltlite.wire.limits import REPLY_MAX
 
 PROTOCOL_NAME = b"Noise_XX_25519_ChaChaPoly_SHA256"
@@ -265,7 +264,7 @@ class _Symmetric:
         self.mix_hash(prologue)
 
     def mix_hash(self, data: bytes) -> None:
-        self.hash = hashlib.sha256(self.hash + data).digest()
+        self.hash = sha256(self.hash + data)
 
     def mix_key(self, material: bytes) -> None:
         self._chaining, key = _hkdf(self._chaining, material)
@@ -287,9 +286,9 @@ class _Symmetric:
 
 
 def _hkdf(chaining: bytes, material: bytes) -> tuple[bytes, bytes]:
-    secret = hmac.digest(chaining, material, "sha256")
-    first = hmac.digest(secret, b"\x01", "sha256")
-    return first, hmac.digest(secret, first + b"\x02", "sha256")
+    secret = hmac_sha256(chaining, material)
+    first = hmac_sha256(secret, b"\x01")
+    return first, hmac_sha256(secret, first + b"\x02")
 
 
 def _private_key(raw: bytes) -> X25519PrivateKey:

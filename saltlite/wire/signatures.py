@@ -7,7 +7,6 @@ valid for another.
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from saltlite.errors import LocalProtocolError
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import JoinToken, unspell_fingerprint
+from saltlite.model.sha256 import sha256
 from saltlite.wire import codec
 from saltlite.wire.limits import PROOF_BYTES
 from saltlite.wire.messages import NONCE_BYTES, Message
@@ -102,7 +102,7 @@ def proves(public: bytes, proof: bytes, minion: MinionId, static_public: bytes) 
 
 def _private(token: JoinToken) -> Ed25519PrivateKey:
     parts = unspell_fingerprint(token.fleet) + token.token_id.encode("ascii") + b"\0" + token.secret.encode("ascii")
-    return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(_SEED_DOMAIN + parts).digest())
+    return Ed25519PrivateKey.from_private_bytes(sha256(_SEED_DOMAIN + parts))
 
 
 def _claim(minion: MinionId, static_public: bytes) -> bytes:
@@ -172,4 +172,4 @@ def _statement(minion: str, question: Message, answer: Message) -> bytes:
 
 def _fields(message: Message) -> list[Any]:
     fields = [[name, message[name]] for name in sorted(message) if name not in _BESIDE]
-    return [[name, hashlib.sha256(value).digest() if name == "data" else value] for name, value in fields]
+    return [[name, sha256(value) if name == "data" else value] for name, value in fields]

@@ -90,6 +90,8 @@ def test_imports_stay_light(module: str, forbidden: set[str]) -> None:
     assert forbidden.isdisjoint(done.stdout.split())
 
 
+OPENSSL = ("hashlib", "hmac", "secrets")
+"""Modules that load a second OpenSSL, beside that of the cryptography package."""
 NEVER = ("asyncio", "concurrent.futures", "email", "http", "jinja2", "multiprocessing", "ssl", "tornado", "zipfile")
 """What no long-lived process of a daemon imports before it has something to do."""
 BEFORE_THE_LINK = ("saltlite.cli.daemon", "saltlite.config.apart", "saltlite.minion.processes.start")
@@ -99,14 +101,16 @@ MASTER = ("saltlite.config.load", "saltlite.config.master", "saltlite.master.pro
 PROCESSES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "job server, its job processes and the fork server": (
         (*MINION, "saltlite.minion.jobs.process_pool"),
-        (*NEVER, "argparse", "yaml", "zmq", "sqlite3", "saltlite.config.load", "saltlite.config.options",
+        (*NEVER, *OPENSSL, "argparse", "difflib", "pathlib", "urllib", "yaml", "zmq", "sqlite3",
+         "saltlite.config.load", "saltlite.config.options",
          "saltlite.config.minion", "saltlite.config.master", "saltlite.config.api", "saltlite.auth", "saltlite.hooks",
          "saltlite.targeting", "saltlite.master", "saltlite.api", "saltlite.cli.commands"),
     ),
     "minion link": (
         (*BEFORE_THE_LINK, "saltlite.minion.processes.network", "saltlite.minion.protocol.connection",
          "saltlite.platform.zmq_link"),
-        (*NEVER, "argparse", "sqlite3", "yaml", "subprocess", "saltlite.config.load", "saltlite.config.options",
+        (*NEVER, *OPENSSL, "argparse", "difflib", "pathlib", "urllib", "sqlite3", "yaml", "subprocess",
+         "saltlite.config.load", "saltlite.config.options",
          "saltlite.config.minion", "saltlite.loader", "saltlite.minion.jobs", "saltlite.minion.resources",
          "saltlite.pillar", "saltlite.plugins", "saltlite.resources", "saltlite.targeting", "saltlite.master"),
     ),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli.arguments import parse_arguments, split_calls
@@ -13,6 +12,7 @@ from saltlite.loader.call import ERROR_OUTPUTTER, Outcome
 from saltlite.loader.encode import decode_return
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.resources.calls import LocalContext, LocalType, Work, chain_timing, local_types
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import MinionId, TargetId, parse_srn
 from saltlite.model.job import Target, TargetState
 from saltlite.model.plain import labels

@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from saltlite.cli import exitcodes
@@ -27,6 +26,7 @@ from saltlite.config.apart import begin_reading_minion
 from saltlite.config.load import load_master
 from saltlite.config.paths import master_socket
 from saltlite.errors import SaltliteError, StartupError, UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.platform.process import set_parent_death_signal
 
 if TYPE_CHECKING:

@@ -26,7 +26,6 @@ import inspect
 import logging
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -40,6 +39,7 @@ from saltlite.errors import (
 )
 from saltlite.interfaces import NOT_APPLICABLE, RETURNS, SUPPORTED, Interface, Platforms, is_declaration
 from saltlite.interfaces.smi.schema import Mismatch, Schema, mismatches_of, schema_of
+from saltlite.model.dataclass import dataclass
 
 REDUCED = {
     "str": "str", "int": "int", "float": "float", "bool": "bool", "None": "None", "NoneType": "None",

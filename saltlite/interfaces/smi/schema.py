@@ -12,8 +12,9 @@ import itertools
 import types
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from saltlite.model.dataclass import dataclass
 
 ENTRIES_MAX = 50
 """Entries of one list or dict that are checked."""

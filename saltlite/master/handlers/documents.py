@@ -18,7 +18,7 @@ import hashlib
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from saltlite.auth.acl import Principal
@@ -27,6 +27,7 @@ from saltlite.master.handlers.events import answer_event
 from saltlite.master.handlers.registration import Taken, register
 from saltlite.master.processes.context import Answer, Later, Master
 from saltlite.model.clock import Clock
+from saltlite.model.dataclass import dataclass
 from saltlite.model.events import tag_pillar_ended
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.pillar.evaluation import Evaluation, EvaluationRequest

@@ -8,8 +8,9 @@ that are only passed on, such as the arguments of a job, are checked by the code
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from saltlite.model.dataclass import dataclass
 
 TEXT_MAX: Final = 1024 * 1024
 """Characters of a text that has no shorter limit, such as a target that lists thousands of names."""

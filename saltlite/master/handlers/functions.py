@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice, takewhile
 from typing import Any
 
@@ -23,6 +23,7 @@ from saltlite.errors import UsageError, nearest
 from saltlite.master.handlers.targets import reach
 from saltlite.master.processes.context import Answer, Master
 from saltlite.master.store.ports import FunctionSet
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import Jid, MinionId, TargetId, parse_srn
 from saltlite.model.job import JobFilter
 from saltlite.model.keys import KeyState

@@ -6,7 +6,7 @@ The link process reports which minions are connected; MWorkers read the rest fro
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from saltlite import __version__
@@ -17,6 +17,7 @@ from saltlite.master.handlers.targets import reach, refuse_pillar_guesses, shown
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Answer, Master, Question
 from saltlite.master.store.ports import MinionRow, PartRow
+from saltlite.model.dataclass import dataclass
 from saltlite.model.events import tag_minion_start, tag_presence_change
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetState

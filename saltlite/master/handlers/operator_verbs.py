@@ -8,7 +8,7 @@ required. Requests that do not match the table are refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from saltlite.auth.acl import Action, Principal, authorize, refuse_barred
@@ -40,6 +40,7 @@ from saltlite.master.handlers.fields import (
     TextField,
 )
 from saltlite.master.processes.context import Answer, Master
+from saltlite.model.dataclass import dataclass
 
 PROTOCOL_VERSION = 1
 SHOWN_MAX = 80

@@ -16,7 +16,7 @@ request id gives the same jid. G3: the job is committed for targets that were au
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from saltlite.auth.acl import OPTIONS_ALONE, Action, Call, Principal, authorize
@@ -58,6 +58,7 @@ from saltlite.master.handlers.targets import (
 )
 from saltlite.master.processes.context import Answer, Follow, Master
 from saltlite.master.store.ports import BatchJob, StoreReader, StoreWriter
+from saltlite.model.dataclass import dataclass
 from saltlite.model.events import tag_job_returners
 from saltlite.model.execution import KNOWING, Execution, checked_executors, checked_options
 from saltlite.model.ids import Jid, RequestId, TargetId, jid_after, jid_at, parse_jid, parse_request_id

@@ -16,13 +16,14 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from saltlite.errors import RefusedError, RemoteProtocolError, StoreError, UsageError
 from saltlite.master.processes.context import Master
 from saltlite.master.processes.fleet import Registered, ask_claimants
 from saltlite.master.store.ports import StoreReader, StoreWriter
+from saltlite.model.dataclass import dataclass
 from saltlite.model.events import (
     tag_resource_conflict,
     tag_resource_id_collision,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from saltlite.errors import RemoteProtocolError, StoreError
 from saltlite.master.handlers.documents import handle_digests
 from saltlite.master.processes.context import Master, Refused
 from saltlite.master.store.ports import FunctionSet, PartRow, ReturnCommit, Stored, StoreReader, StoreWriter
+from saltlite.model.dataclass import dataclass
 from saltlite.model.events import tag_resource_refused
 from saltlite.model.ids import Jid, MinionId, PartId, TargetId
 from saltlite.model.job import Return, TargetState, is_segment_id, part_id, part_of_segment, split_part

@@ -15,7 +15,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from saltlite.auth.acl import Granted, read_blacklist, read_rules
@@ -41,6 +40,7 @@ from saltlite.master.processes.supervisor import (
 from saltlite.master.protocol.handshakes import Handshakes
 from saltlite.master.protocol.session_manager import SessionManager
 from saltlite.master.store.ports import Store
+from saltlite.model.dataclass import dataclass
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.platform.daemon import InstanceLock, SystemClock
 from saltlite.platform.files import CursorFile

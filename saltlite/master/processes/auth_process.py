@@ -13,12 +13,13 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
 from saltlite.auth.logins import guess_limiter
 from saltlite.errors import SaltliteError
+from saltlite.model.dataclass import dataclass
 from saltlite.platform.logs import supervised
 from saltlite.platform.process import Child, close_all_but, expect_large, freeze_heap, watch_exit
 from saltlite.platform.reactor import Reactor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from saltlite.auth.acl import Granted, Principal
@@ -14,6 +14,7 @@ from saltlite.limits import RateLimiter
 from saltlite.master.processes.fleet import Indexes, MasterFleet, Nodegroups, Registrations, indexes_of
 from saltlite.master.store.ports import FunctionSet, OpenJob, Store, StoreReader
 from saltlite.model.clock import Clock
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import Job, Target, TargetKind
 from saltlite.model.keys import Fingerprint

@@ -15,10 +15,11 @@ import signal
 import socket
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from functools import partial
 
 from saltlite.errors import LocalProtocolError
+from saltlite.model.dataclass import dataclass
 from saltlite.pillar import evaluation
 from saltlite.pillar.compiler import Nodegroups, PillarFiles
 from saltlite.pillar.evaluation import (

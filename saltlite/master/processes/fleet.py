@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from saltlite.errors import UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import MinionId, TargetId, parse_srn, resource_index_srn_key
 from saltlite.model.resourcelook import TypeReport, read_report
 from saltlite.model.signature import by_name

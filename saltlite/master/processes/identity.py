@@ -24,10 +24,10 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 from saltlite.config.master import MasterConfig
 from saltlite.errors import MisconfiguredError, ProtocolError, SaltliteError, StartupError, UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.keys import Fingerprint, fingerprint, parse_fingerprint
 from saltlite.platform.privileges import SECRET_MAX, read_secret, write_secret
 from saltlite.wire.certificates import (

@@ -11,7 +11,7 @@ import logging
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from saltlite.master.processes import link_channel as ipc
@@ -26,6 +26,7 @@ from saltlite.master.protocol.effects import (
     Suspect,
 )
 from saltlite.master.protocol.session_manager import BLOCKED_RETRY_S, TICK_S, SessionManager
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import JID_DIGITS
 from saltlite.model.keys import Fingerprint
 from saltlite.platform.link import SendResult, ServerLink

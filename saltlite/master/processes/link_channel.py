@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from saltlite.errors import RefusedError, UnreachableError
 from saltlite.master.protocol.effects import Decide, MinionReport, MinionRequest, Presence, Suspect
 from saltlite.master.protocol.sessions import Delivery
 from saltlite.master.store.ports import OpenJob
+from saltlite.model.dataclass import dataclass
 from saltlite.model.job import Job
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel, connect_unix

@@ -16,11 +16,12 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from saltlite.auth.acl import Principal
 from saltlite.limits import FairSemaphore, RateLimiter
+from saltlite.model.dataclass import dataclass
 from saltlite.platform.privileges import groups_of, name_of
 from saltlite.platform.reactor import Reactor, Timer
 from saltlite.platform.stream import CONNECTIONS_MAX

@@ -12,7 +12,7 @@ import gc
 import logging
 import socket
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from saltlite.auth.acl import Principal
@@ -39,6 +39,7 @@ from saltlite.master.processes.auth_process import Backends, PasswordVerdict
 from saltlite.master.processes.context import Answer, Follow, LoginCheck, Master, Stream, Watch
 from saltlite.master.processes.link_channel import LinkAddress, LinkChannel
 from saltlite.master.processes.local_clients import UNREAD_MAX, ClientQueue, LocalClients, RequestScheduler
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint
 from saltlite.platform.logs import DEFECT, log_defect, supervised

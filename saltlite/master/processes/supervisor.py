@@ -16,9 +16,10 @@ import functools
 import logging
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
+from saltlite.model.dataclass import dataclass
 from saltlite.platform import supervision
 from saltlite.platform.process import cpu_seconds, state_of
 from saltlite.platform.reactor import Reactor

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from saltlite.model.dataclass import dataclass
 from saltlite.model.keys import Fingerprint
 from saltlite.wire.messages import Message
 

@@ -17,12 +17,12 @@ fixed size; nothing that a stranger sends costs more than one handshake.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 
 from saltlite.errors import RemoteProtocolError
 from saltlite.limits import ConnectionLimiter, RateLimiter, network_of
 from saltlite.master.protocol.effects import CloseConnection
 from saltlite.model.clock import Clock
+from saltlite.model.dataclass import dataclass
 from saltlite.model.keys import fingerprint_bytes
 from saltlite.wire import codec, frames
 from saltlite.wire.certificates import decode_chain, encode_chain

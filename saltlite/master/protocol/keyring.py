@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from saltlite.limits import network_of, site_of
 from saltlite.master.store.ports import PendingKey, StoreReader, TokenRecord
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import TRANSITIONS, Fingerprint, KeyRecord, KeyState
 from saltlite.wire.limits import PENDING_KEYS, PENDING_KEYS_PER_NETWORK, SESSION_MAX_AGE_S

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from saltlite.errors import RemoteProtocolError
 from saltlite.limits import RateLimiter
 from saltlite.master.protocol.effects import MinionRequest, Presence, Pull, Send
+from saltlite.model.dataclass import dataclass
 from saltlite.model.job import is_resource_part, split_part
 from saltlite.model.keys import Fingerprint, KeyState
 from saltlite.wire import codec

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Protocol, TypeVar
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError, StoreError, UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.events import Event, tag_job_new, tag_job_return
 from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId, parse_srn
 from saltlite.model.job import (

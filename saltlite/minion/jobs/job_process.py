@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, NoReturn
 
@@ -36,6 +36,7 @@ from saltlite.minion.jobs.rpc_client import ASK, RpcClient, RpcEventSender
 from saltlite.minion.jobs.spool import DiskSpool, decode, encode
 from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.minion.sync import DocumentCallbacks
+from saltlite.model.dataclass import dataclass
 from saltlite.model.execution import DIRECTLY, Execution, is_direct
 from saltlite.model.job import TargetState
 from saltlite.platform import logs

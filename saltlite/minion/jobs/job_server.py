@@ -12,7 +12,6 @@ import logging
 import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from saltlite.errors import JournalError, ProtocolError, UnwrittenError
@@ -56,6 +55,7 @@ from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.resources.server import ResourceRuns, RunCallbacks
 from saltlite.minion.sync import DocumentSync
 from saltlite.model.clock import Clock
+from saltlite.model.dataclass import dataclass
 from saltlite.model.execution import is_direct
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.job import CLAIMED, TargetState, is_resource_part

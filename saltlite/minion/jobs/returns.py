@@ -10,16 +10,16 @@ reason of the return begins with `truncated:`.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from saltlite.errors import JournalError
 from saltlite.loader.encode import NOTICES_BYTES, encode_return, encode_whole
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import parse_jid
 from saltlite.model.job import HEADER_BYTES, SUFFIX, TRUNCATED, TRUNCATED_NOTE, header
+from saltlite.model.sha256 import sha256
 from saltlite.platform.files import Folder, PosixFolder
 
 # -- Oversized returns: one file each, the oldest is deleted first
@@ -48,7 +48,7 @@ class OversizedReturns:
         name = parse_jid(jid) + SUFFIX
         try:
             self._make_room(size)
-            self._write(name, header(hashlib.sha256(whole).digest()), whole)
+            self._write(name, header(sha256(whole)), whole)
         except OSError as error:
             log.warning("the whole return is not kept in %s: %s; make room there", self._folder.path, error.strerror)
             for leftover in (name, name + UNFINISHED):

@@ -13,12 +13,13 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from saltlite.errors import ProtocolError, StartupError
 from saltlite.minion.jobs.job_process import JobProcess
 from saltlite.minion.processes import ipc_messages as ipc
 from saltlite.minion.processes.ipc_messages import FORGED
+from saltlite.model.dataclass import dataclass
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Acceptor, Channel, Peer, listen_unix
 from saltlite.wire.framing import IpcMessage, pack, unpack

@@ -40,7 +40,7 @@ from saltlite.model.resourcelook import TypeReport
 from saltlite.pillar.compiler import ERRORS
 from saltlite.platform import logs, supervision
 from saltlite.platform.files import PosixFolder
-from saltlite.platform.process import freeze_heap, run_in_child
+from saltlite.platform.process import freeze_heap, run_in_child, trim_heap
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel
 from saltlite.wire.framing import IpcMessage, pack
@@ -293,6 +293,7 @@ class MinionDaemon:
 
     def _ready(self) -> None:
         log.info("minion %s is ready", self._id)
+        trim_heap()
         supervision.notify(["READY=1"])
         self._on_ready()
         supervision.feed_watchdog(self._reactor)

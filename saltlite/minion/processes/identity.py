@@ -13,11 +13,12 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from saltlite.errors import MisconfiguredError, RemoteProtocolError, StartupError, UsageError
 from saltlite.model.clock import Clock
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.model.keys import (
     Fingerprint,

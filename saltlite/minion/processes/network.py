@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from saltlite.errors import LinkError
 from saltlite.minion.processes import ipc_messages as ipc
@@ -23,6 +22,7 @@ from saltlite.minion.protocol.connection import (
     SendFrame,
     Trust,
 )
+from saltlite.model.dataclass import dataclass
 from saltlite.model.keys import Fingerprint
 from saltlite.platform.link import ClientLink, SendResult
 from saltlite.platform.reactor import Reactor, Timer

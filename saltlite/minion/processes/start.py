@@ -24,6 +24,7 @@ from saltlite.model.keys import fingerprint
 from saltlite.platform import logs
 from saltlite.platform.daemon import InstanceLock, SystemClock
 from saltlite.platform.privileges import UserAccount, account_of, drop_to, private_dir, start_log
+from saltlite.platform.process import trim_heap
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel
 from saltlite.platform.supervision import Children, Spec
@@ -165,6 +166,7 @@ class NetworkChild:
         # Ctrl-C reaches the whole group; the job server decides.
         reactor.on_signal(signal.SIGINT, lambda: None)
         ready()
+        trim_heap()
         network.start(channel)
         reactor.run()
 

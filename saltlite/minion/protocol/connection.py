@@ -25,12 +25,13 @@ not list for a state is a bad frame.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.model.clock import Clock
+from saltlite.model.dataclass import dataclass
 from saltlite.model.keys import fingerprint_bytes
 from saltlite.wire import codec, frames
 from saltlite.wire.certificates import BUILD_DATE_S, MasterCertificate, successors

@@ -8,10 +8,11 @@ whole milliseconds since 1970.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import PartId
 from saltlite.model.job import TargetState, is_resource_part
 from saltlite.wire.messages import REASON_MAX

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
 from saltlite.errors import RemoteProtocolError
@@ -55,6 +55,7 @@ from saltlite.minion.protocol.effects import (
 from saltlite.minion.protocol.journal_format import CLOCK_SLACK_S, ENDED
 from saltlite.minion.protocol.resend import Offers, PartSegments
 from saltlite.model.clock import Clock
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import jid_at
 from saltlite.model.job import TargetState, is_resource_part, is_segment_id, part_of_segment, split_part
 from saltlite.wire.job_body import JobBody, decode_body, verify

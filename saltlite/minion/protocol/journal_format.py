@@ -21,7 +21,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NoReturn
 
 from saltlite.errors import JournalError, UsageError
@@ -34,6 +34,7 @@ from saltlite.minion.protocol.effects import (
     JournalStep,
     Record,
 )
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import PartId, jid_at
 from saltlite.model.job import parse_part_id
 from saltlite.wire.framing import pack, unpack

@@ -15,7 +15,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Generic, TypeVar
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
@@ -28,6 +28,7 @@ from saltlite.loader.resource_types import ResourceType, TypeUnavailableError, f
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.resources.device_queue import AbandonedCall, DeviceCall, DeviceQueue
 from saltlite.minion.resources.discovery import Declared, good_ids
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import PartId, TargetId, resource_index_srn_key
 from saltlite.model.job import TargetState
 from saltlite.platform.logs import log_context

@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 from collections import OrderedDict, deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import PartId, TargetId
 
 HUNG_MOST = 200

@@ -8,13 +8,14 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.errors import UsageError
 from saltlite.loader.resource_types import ResourceType
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import (
     TargetId,
     check_resource_id,

@@ -19,7 +19,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol
 
 from saltlite.errors import JournalError, UnwrittenError
@@ -50,6 +50,7 @@ from saltlite.minion.resources.calls import (
 )
 from saltlite.minion.resources.device_queue import AbandonedCall, DeviceCall, DeviceQueue
 from saltlite.minion.resources.discovery import Discovery, DiscoveryContext
+from saltlite.model.dataclass import dataclass
 from saltlite.model.execution import Execution, is_direct
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.job import TargetState, segment_id, split_part

@@ -14,7 +14,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol
 
 from saltlite.errors import JournalError, LocalProtocolError
@@ -23,6 +23,7 @@ from saltlite.minion.jobs.rpc_server import RpcServer
 from saltlite.minion.protocol.effects import Spool, SpoolEntry
 from saltlite.minion.resources.discovery import Declared
 from saltlite.minion.resources.process import SHUTDOWN_S, Start, TypeProcess, fork_type
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import PartId, TargetId, parse_srn, resource_index_srn_key
 from saltlite.model.job import TargetState, segment_id
 from saltlite.model.resourcelook import TypeReport

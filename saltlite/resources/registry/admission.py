@@ -13,12 +13,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase, translate
 from itertools import islice
 from typing import Any
 
 from saltlite.errors import RefusedError, RemoteProtocolError, UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import MinionId, TargetId, check_resource_ids, check_resource_type, resource_index_srn_key
 from saltlite.model.resourcelook import TypeReport, read_report
 from saltlite.model.signature import by_name, is_absent, is_function_name, parse_signature

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
@@ -22,6 +21,7 @@ from typing import Protocol
 from zlib import crc32
 
 from saltlite.errors import DamagedError, StoreError
+from saltlite.model.dataclass import dataclass
 
 # -- Records of the log: one row each, checked by a CRC, immutable after the commit
 #

@@ -18,11 +18,12 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, islice
 from typing import Any
 
 from saltlite.errors import DamagedError, StoreError
+from saltlite.model.dataclass import dataclass
 from saltlite.platform.files import WriteLock
 from saltlite.resources.registry.layout import (
     CAPACITY_MAX,

@@ -12,12 +12,13 @@ import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, compress
 from operator import itemgetter
 from zlib import crc32
 
 from saltlite.errors import DamagedError
+from saltlite.model.dataclass import dataclass
 from saltlite.resources.registry import layout
 from saltlite.resources.registry.layout import (
     COMMITTED,

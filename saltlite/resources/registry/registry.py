@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
 from saltlite.errors import DamagedError, StoreError, UsageError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import (
     check_resource_id,
     check_resource_ids,

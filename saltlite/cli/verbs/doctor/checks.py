@@ -6,13 +6,13 @@ import shlex
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from saltlite.cli.options import format_duration
 from saltlite.cli.verbs.doctor.host import HostEvidence, PathSeen, Sort
 from saltlite.config.paths import DEFAULT_CONFIG_DIR
+from saltlite.model.dataclass import dataclass
 from saltlite.model.plain import printable
 from saltlite.wire.certificates import BUILD_DATE_S
 

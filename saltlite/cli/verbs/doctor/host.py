@@ -13,7 +13,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
 from saltlite.config.paths import DEFAULT_CONFIG_DIR, config_files
 from saltlite.errors import ConfigError
+from saltlite.model.dataclass import dataclass
 from saltlite.model.resourcelook import TypeReport
 from saltlite.platform.master_probe import MasterProof
 
