@@ -326,11 +326,14 @@ def pure_files() -> list[Path]:
 @for_each(pure_files())
 def test_what_is_pure_opens_no_file_and_reads_no_clock(path: Path) -> None:
     """What needs no import, and so no import contract can see."""
+    forbidden = {"open", "print", "input", "exec", "eval", "__import__"}
+    if name_of(path) == "model/dataclass.py":
+        forbidden.remove("exec")  # it compiles methods from the names of fields, as `dataclasses` does
     for item in ast.walk(parsed(path)):
         if isinstance(item, ast.Call):
             match item.func:
                 case ast.Name(id=name):
-                    assert name not in {"open", "print", "input", "exec", "eval", "__import__"}
+                    assert name not in forbidden
                 case ast.Attribute(value=ast.Name(id="datetime" | "date"), attr=name):
                     assert name not in {"now", "utcnow", "today"}
 
