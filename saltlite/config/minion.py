@@ -156,6 +156,15 @@ class MinionConfig:
         "call`. Pillars often contain secrets.",
         FlagKind(),
     )
+    proxy_host: str = option(
+        "", "The HTTP proxy of requests and downloads of this minion's modules; with proxy_port.", TextKind()
+    )
+    proxy_port: int = option(0, "The port of the HTTP proxy; 0 for no proxy.", IntegerKind(0, PORT_MAX))
+    proxy_username: str = option("", "The name for the HTTP proxy, if it asks for one.", TextKind())
+    proxy_password: str = option("", "The password for the HTTP proxy.", TextKind())
+    no_proxy: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        [], "The hosts that are asked without the HTTP proxy.", Texts()
+    )
     pillar_raise_on_missing: bool = option(
         False,
         "Whether pillar.get fails for a missing key without a default. Otherwise it returns an empty text.",

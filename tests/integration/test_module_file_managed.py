@@ -84,8 +84,8 @@ def minion(tmp_path: Path) -> Minion:
 # --- arguments that ask for what is not done here
 
 UNSERVED: dict[str, Any] = {
-    "seuser": "system_u", "serole": "object_r", "setype": "etc_t", "serange": "s0", "verify_ssl": "ca.pem",
-    "use_etag": True, "signature": "a.sig", "source_hash_sig": "a.sig", "signed_by_any": "key",
+    "seuser": "system_u", "serole": "object_r", "setype": "etc_t", "serange": "s0",
+    "signature": "a.sig", "source_hash_sig": "a.sig", "signed_by_any": "key",
     "signed_by_all": ["key"], "keyring": "ring", "gnupghome": "/root/.gnupg", "sig_backend": "asymmetric",
     "ignore_ordering": True, "ignore_whitespace": True, "ignore_comment_characters": "#",
 }  # fmt: skip
@@ -287,7 +287,8 @@ def test_another_format_of_templates_is_refused(minion: Minion) -> None:
     [
         ("salt://no", {}, "Source file salt://no not found in saltenv 'base'"),
         ("/no/such", {}, "Local file source /no/such does not exist"),
-        ("https://example.com/a", {"source_hash": "0" * 32}, "is on another machine"),
+        ("ftp://example.com/a", {"source_hash": "0" * 32}, "none of the schemes salt, file, http and https"),
+        ("https://example.com/a", {}, "please set source_hash"),
         ("/etc/hostname", {"source_hash": "xyz"}, "Unable to manage file: Source hash xyz format is invalid"),
         ("salt://app/conf.jinja", {"template": "jinja"}, "'extra' is undefined"),
     ],

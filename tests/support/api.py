@@ -243,9 +243,10 @@ def answering(planned: Sequence[Mapping[str, Any]], certificate: Path | None = N
             for name, value in {**headers, **answer.get("headers", {})}.items():
                 self.send_header(name, str(value))
             self.end_headers()
-            self.wfile.write(data)
+            if self.command != "HEAD":
+                self.wfile.write(data)
 
-        do_GET = do_POST = do_DELETE = do_PUT = _answer  # noqa: N815 - names of http.server
+        do_GET = do_HEAD = do_POST = do_DELETE = do_PUT = _answer  # noqa: N815 - names of http.server
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as above
             pass

@@ -1,4 +1,4 @@
-"""One HTTP request with limits of time and size, for `http`.
+"""One HTTP request with limits of time and size, for `http` and `cp`.
 
 Redirects carry no password to another server, and only HTTP and HTTPS are used. Imported on the first request (40 ms).
 urllib3 would not shorten it: it replaces about 60 of these lines, has no limit for the total time or for unpacked size,
@@ -7,6 +7,7 @@ and forwards unknown headers on redirects.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
 import socket
@@ -18,13 +19,14 @@ import urllib.request
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from saltlite.errors import SaltInvocationError
 
 REDIRECTS_MAX = 5
 
 _BLOCK = 65_536
+_WITHOUT_BODY = frozenset({204, 304})
 _OF_THE_BODY = frozenset({"host", "content-length", "content-type"})
 _FOR_ALL = frozenset({"accept", "accept-charset", "accept-encoding", "accept-language", "user-agent"})
 """Headers for other servers; any other may be a secret, such as `X-Api-Key`."""
@@ -52,6 +54,15 @@ class Answer(NamedTuple):
     body: bytes
 
 
+class Download(NamedTuple):
+    """The begin of an answer, whose body is an iterator; header names are as in `Answer`."""
+
+    status: int
+    reason: str
+    headers: dict[str, str]
+    blocks: Iterator[bytes]
+
+
 class Transport(NamedTuple):
     """How to reach a server: a factory of the TLS context (loading authorities takes 20 ms), the proxy (a URL or
     empty), and handlers of cookies."""
@@ -68,6 +79,38 @@ def send(
 
     Raises SaltInvocationError for an invalid request, NoAnswerError without a complete answer.
     """
+    with _exchange(url, method, data, headers, transport=transport, limits=limits) as exchange:
+        return _answer(exchange)
+
+
+@contextlib.contextmanager
+def download(url: str, headers: Mapping[str, str], *, transport: Transport, limits: Limits) -> Iterator[Download]:
+    """Request a file; its blocks are read within the context. Raises as `send` does, also while blocks are read."""
+    with _exchange(url, "GET", None, headers, transport=transport, limits=limits) as exchange:
+        stream = exchange.stream
+        yield Download(_status(stream), str(stream.reason), _joined(stream.headers), _blocks(exchange))
+
+
+class _Exchange(NamedTuple):
+    """An answer that is being read."""
+
+    method: str
+    stream: Any
+    limits: Limits
+    is_over: Callable[[], bool]
+
+    def length(self) -> int | None:
+        """The announced bytes of the body; None if they are unknown."""
+        if self.method == "HEAD" or _status(self.stream) in _WITHOUT_BODY:
+            return 0  # a length is that of the body of another answer
+        text = self.stream.headers.get("Content-Length", "")
+        return int(text) if text.isdecimal() else None
+
+
+@contextlib.contextmanager
+def _exchange(
+    url: str, method: str, data: bytes | None, headers: Mapping[str, str], *, transport: Transport, limits: Limits
+) -> Iterator[_Exchange]:
     until = time.monotonic() + limits.whole_s
     connections: list[http.client.HTTPConnection] = []
     over = threading.Event()
@@ -79,28 +122,78 @@ def send(
                 if connection.sock:
                     connection.sock.shutdown(socket.SHUT_RDWR)
 
+    def is_over() -> bool:
+        return over.is_set() or time.monotonic() > until
+
     timer = threading.Timer(limits.whole_s, cut)
     timer.daemon = True
     timer.start()
     try:
-        request = urllib.request.Request(url, data=data, method=method)  # noqa: S310 - the opener has no other scheme
-        for name, value in headers.items():
-            request.add_unredirected_header(name, value)
-        with _opened(request, transport, connections, min(limits.connect_s, limits.whole_s)) as stream:
-            found = _answer(stream, limits.body_bytes, lambda: over.is_set() or time.monotonic() > until)
-        _raise_if(over.is_set())  # an answer that was cut off in its headers looks like an empty one
+        with _reasons(is_over, limits):
+            request = urllib.request.Request(url, data=data, method=method)  # noqa: S310 - the opener has no other scheme
+            for name, value in headers.items():
+                request.add_unredirected_header(name, value)
+            with _opened(request, transport, connections, min(limits.connect_s, limits.whole_s)) as stream:
+                _raise_if(over.is_set())  # an answer that was cut off in its headers looks like an empty one
+                yield _Exchange(method, stream, limits, is_over)
+                _raise_if(over.is_set())
+    finally:
+        timer.cancel()
+
+
+@contextlib.contextmanager
+def _reasons(is_over: Callable[[], bool], limits: Limits) -> Iterator[None]:
+    """Turn errors of the connection into sentences."""
+    try:
+        yield
     except (http.client.InvalidURL, UnicodeError, ValueError) as error:
         if isinstance(error, SaltInvocationError):
             raise
         raise SaltInvocationError(f"This is not a valid HTTP request: {error}") from error
     except (OSError, http.client.HTTPException, EOFError) as error:
-        if over.is_set() or time.monotonic() > until:
+        if is_over():
             raise NoAnswerError(f"There was no whole answer within {limits.whole_s:g} s.") from error
         raise NoAnswerError(_reason(error)) from error
-    else:
-        return found
-    finally:
-        timer.cancel()
+
+
+def tls_context(ca_bundle: Any, verify: Any, cert: Any) -> ssl.SSLContext:
+    """How servers are verified: with `verify` False not at all. Raises SaltInvocationError."""
+    try:
+        context = ssl.create_default_context(cafile=str(ca_bundle) if ca_bundle else None)
+        if verify is False:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if cert:
+            context.load_cert_chain(*([str(each) for each in cert] if isinstance(cert, list | tuple) else [str(cert)]))
+    except (OSError, ValueError) as error:
+        raise SaltInvocationError(f"ca_bundle or cert cannot be used: {error}") from error
+    return context
+
+
+def proxy_for(url: str, options: Mapping[str, Any]) -> str:
+    """The URL of the proxy that the minion's options name for this server, or an empty text."""
+    host, port = options.get("proxy_host"), options.get("proxy_port")
+    if not host or not port or urlsplit(url).hostname in (options.get("no_proxy") or ()):
+        return ""
+    login = ""
+    if options.get("proxy_username") and options.get("proxy_password"):
+        login = f"{quote(str(options['proxy_username']), '')}:{quote(str(options['proxy_password']), '')}@"
+    return f"http://{login}{host}:{port}"
+
+
+def without_login(url: str) -> tuple[str, str, str]:
+    """The URL without credentials, and these: the name and the password, decoded."""
+    scheme, mark, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    login, at, host = place.rpartition("@")
+    if not (mark and at):
+        return url, "", ""
+    name, _, secret = login.partition(":")
+    return f"{scheme}{mark}{host}{slash}{path}", unquote(name), unquote(secret)
+
+
+def basic_login(name: str, secret: str) -> str:
+    """The header `Authorization` of a name and a password."""
+    return f"Basic {base64.b64encode(f'{name}:{secret}'.encode()).decode()}"
 
 
 def _raise_if(late: bool) -> None:
@@ -128,27 +221,45 @@ def _opened(
         yield stream
 
 
-def _answer(stream: Any, most: int, is_over: Any) -> Answer:
-    length = stream.headers.get("Content-Length", "")
-    if length.isdecimal() and int(length) > most:
-        raise NoAnswerError(f"The answer has {length} bytes, and {most} are the limit.")
-    body = bytearray()
-    while block := stream.read1(_BLOCK) if hasattr(stream, "read1") else stream.read(_BLOCK):
-        body += block
-        if len(body) > most:
-            raise NoAnswerError(f"The answer has more than {most} bytes.")
-        _raise_if(is_over())
-    if length.isdecimal() and len(body) < int(length):
-        raise NoAnswerError(f"The answer broke off after {len(body)} of {length} bytes.")
-    headers: dict[str, str] = {}
-    for name, value in stream.headers.items():
-        key = name.lower()
-        headers[key] = f"{headers[key]}, {value}" if key in headers else value
+def _answer(exchange: _Exchange) -> Answer:
+    stream, most = exchange.stream, exchange.limits.body_bytes
+    body = b"".join(_blocks(exchange))
+    headers = _joined(stream.headers)
     charset = stream.headers.get_content_charset() or "utf-8"
     return Answer(
-        stream.status if hasattr(stream, "status") else stream.code,
-        str(stream.reason), headers, charset, _unpacked(bytes(body), headers.get("content-encoding", ""), most),
+        _status(stream), str(stream.reason), headers, charset,
+        _unpacked(body, headers.get("content-encoding", ""), most),
     )  # fmt: skip
+
+
+def _blocks(exchange: _Exchange) -> Iterator[bytes]:
+    """The body, as it is sent. Raises NoAnswerError, never OSError: whoever writes the blocks has errors of his own."""
+    stream, most = exchange.stream, exchange.limits.body_bytes
+    with _reasons(exchange.is_over, exchange.limits):
+        length = exchange.length()
+        if length is not None and length > most:
+            raise NoAnswerError(f"The answer has {length} bytes, and {most} are the limit.")
+        size = 0
+        while block := stream.read1(_BLOCK) if hasattr(stream, "read1") else stream.read(_BLOCK):
+            size += len(block)
+            if size > most:
+                raise NoAnswerError(f"The answer has more than {most} bytes.")
+            _raise_if(exchange.is_over())
+            yield block
+        if length is not None and size < length:
+            raise NoAnswerError(f"The answer broke off after {size} of {length} bytes.")
+
+
+def _status(stream: Any) -> int:
+    return int(stream.status if hasattr(stream, "status") else stream.code)
+
+
+def _joined(given: Any) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in given.items():
+        key = name.lower()
+        headers[key] = f"{headers[key]}, {value}" if key in headers else value
+    return headers
 
 
 def _unpacked(body: bytes, coding: str, most: int) -> bytes:

@@ -3,6 +3,10 @@
 Paths are ``salt://path``, or ``salt://path?saltenv=name`` for another environment than ``saltenv``. Files are verified
 by SHA-256 and replaced atomically; interrupted transfers resume. The cache is ``<cachedir>/files/<saltenv>``.
 
+``get_url``, ``cache_file``, ``cache_files``, ``cache_dest``, ``is_cached``, ``get_file_str`` and ``hash_file`` take
+``http://`` and ``https://`` too. The minion then downloads the file to ``<cachedir>/extrn_files/<saltenv>``, through
+the proxy of its options ``proxy_host`` and ``proxy_port``. A file is limited to 16 GiB and an hour.
+
 :maintainer:    The saltlite authors
 :maturity:      new
 :platform:      Linux
@@ -154,30 +158,48 @@ def get_dir(
     return fetched
 
 
-def get_url(path: str, dest: str | None = "", saltenv: str = "base", makedirs: bool = False) -> str | bool:
-    """Copy a ``salt://`` file like ``get_file``, or return the path of a local file.
+def get_url(
+    path: str, dest: str | None = "", saltenv: str = "base", makedirs: bool = False, source_hash: str | None = None,
+    verify_ssl: bool = True, use_etag: bool = False,
+) -> str | bool:  # fmt: skip
+    """Copy a file of the master or of an HTTP server like ``get_file``, or return the path of a local file.
 
-    Without ``dest`` the file goes to the cache; with ``dest=None`` its content is returned. Files of other servers are
-    not fetched: put them below the master's ``file_roots``.
+    Without ``dest`` the file goes to the cache; with ``dest=None`` its content is returned. The other arguments are
+    those of ``cache_file``.
 
-    CLI Example: ``saltlite '*' cp.get_url salt://my/file /tmp/mine``
+    CLI Example::
+
+        saltlite '*' cp.get_url salt://my/file /tmp/mine
+        saltlite '*' cp.get_url https://example.org/app.tar.gz /srv/app.tar.gz source_hash=sha256=0123...
     """
-    if not is_address(path):
+    how: dict[str, Any] = {"verify_ssl": verify_ssl, "use_etag": use_etag}
+    if not is_address(path) and not _is_url(path):
         local = str(path).removeprefix("file://")
         if not local.startswith("/"):
-            raise SaltInvocationError(f"{path!r} is neither salt://path nor a path on this minion.")
+            raise SaltInvocationError(f"{path!r} is neither salt://path, a URL of HTTP, nor a path on this minion.")
         return local if os.path.isfile(local) else ""
     if dest is None:
-        return get_file_str(path, saltenv)
-    return get_file(path, dest, saltenv, makedirs) if dest else cache_file(path, saltenv)
+        return _text_of(path, cache_file(path, saltenv, source_hash, **how))
+    if not dest:
+        return cache_file(path, saltenv, source_hash, **how)
+    if is_address(path):
+        return get_file(path, dest, saltenv, makedirs)
+    copy = str(cache_file(path, saltenv, source_hash, **how))
+    place = _destination(dest, os.path.basename(copy))
+    _need_folder(os.path.dirname(place), makedirs=makedirs)
+    _safe_files.write_whole(place, _safe_files.blocks(copy))
+    return place
 
 
 def get_file_str(path: str, saltenv: str = "base") -> str | bool:
-    """Return the content of a file of the master, or False.
+    """Return the content of a file of the master or of an HTTP server, or False if the master has no such file.
 
     CLI Example: ``saltlite '*' cp.get_file_str salt://my/file``
     """
-    copy = cache_file(path, saltenv)
+    return _text_of(path, cache_file(path, saltenv))
+
+
+def _text_of(path: str, copy: str | bool) -> str | bool:
     if not isinstance(copy, str):
         return False
     if os.path.getsize(copy) > _TEXT_MAX:
@@ -186,13 +208,25 @@ def get_file_str(path: str, saltenv: str = "base") -> str | bool:
         return file.read()
 
 
-def cache_file(path: str, saltenv: str = "base") -> str | bool:
-    """Cache a file of the master; return its local path, or False if the master has no such file.
+def cache_file(
+    path: str, saltenv: str = "base", source_hash: str | None = None, verify_ssl: bool = True, use_etag: bool = False
+) -> str | bool:
+    """Cache a file of the master or of an HTTP server; return its local path, or False if the master has no such file.
 
-    CLI Example: ``saltlite '*' cp.cache_file salt://path/to/file``
+    The other arguments are for HTTP servers. A file with another digest than ``source_hash``, which is as in
+    ``file.get_source_sum``, is an error, and one that is here with this digest is not downloaded again.
+    ``verify_ssl=False`` accepts any certificate. ``use_etag`` keeps a copy of which the server says that it has not
+    changed.
+
+    CLI Example::
+
+        saltlite '*' cp.cache_file salt://path/to/file
+        saltlite '*' cp.cache_file https://example.org/app.tar.gz source_hash=https://example.org/SHA256SUMS
     """
     if str(path).startswith("/"):
         return str(path) if os.path.isfile(path) else False
+    if _is_url(path):
+        return _downloaded(path, saltenv, source_hash, verify_ssl=verify_ssl, use_etag=use_etag)
     address = _address(path, saltenv)
     try:
         copy: str = _client().cache(address)
@@ -201,11 +235,33 @@ def cache_file(path: str, saltenv: str = "base") -> str | bool:
     return copy or False
 
 
+def _is_url(path: str) -> bool:
+    return str(path).lower().startswith(("http://", "https://"))
+
+
+def _downloaded(url: str, saltenv: str, source_hash: str | None, *, verify_ssl: bool, use_etag: bool) -> str:
+    from saltlite.plugins.modules import _downloads
+
+    place = _downloads.cached_path(_cachedir(), url, _env(saltenv))
+    expected: Mapping[str, str] = {}
+    if source_hash:
+        get_source_sum = __salt__["file.get_source_sum"]
+        expected = get_source_sum(source=url, source_hash=source_hash, saltenv=saltenv, verify_ssl=verify_ssl)
+        if os.path.isfile(place) and __salt__["file.get_hash"](place, expected["hash_type"]) == expected["hsum"]:
+            return place
+    _downloads.fetch(url, place, __opts__, _downloads.Wanted(expected, verify_ssl=verify_ssl, use_etag=use_etag))
+    return place
+
+
 def cache_dest(path: str, saltenv: str = "base") -> str:
-    """Return the cache path of a file of the master, whether it exists or not.
+    """Return the cache path of a file, whether it exists or not.
 
     CLI Example: ``saltlite '*' cp.cache_dest salt://path/to/file``
     """
+    if _is_url(path):
+        from saltlite.plugins.modules import _downloads
+
+        return _downloads.cached_path(_cachedir(), path, _env(saltenv))
     place: str = _client().cached_path(_address(path, saltenv))
     return place
 
@@ -231,7 +287,7 @@ def cache_local_file(path: str) -> str:
 
 
 def cache_files(paths: list[str] | str, saltenv: str = "base") -> list[str | bool]:
-    """Cache several files of the master, given as a list or with commas; return their local paths, and False for
+    """Cache several files, given as a list or with commas; return their local paths, and False for
     missing files.
 
     CLI Example: ``saltlite '*' cp.cache_files salt://pathto/file1,salt://pathto/file1``
@@ -282,11 +338,11 @@ def cache_master(saltenv: str = "base") -> list[str]:
 
 
 def is_cached(path: str, saltenv: str = "base") -> str:
-    """Return the path of the cached copy of a file of the master, or an empty text. The master is not asked.
+    """Return the path of the cached copy of a file, or an empty text. No server is asked.
 
     CLI Example: ``saltlite '*' cp.is_cached salt://path/to/file``
     """
-    copy: str = _client().cached_path(_address(path, saltenv))
+    copy = cache_dest(path, saltenv)
     return copy if os.path.isfile(copy) else ""
 
 
@@ -328,11 +384,14 @@ def list_minion(saltenv: str = "base") -> list[str]:
 
 
 def hash_file(path: str, saltenv: str = "base") -> dict[str, str] | str:
-    """Return the digest of a file of the master or of this minion as ``hsum`` and ``hash_type``; an empty text if the
-    master has no such file.
+    """Return the digest of a file as ``hsum`` and ``hash_type``; an empty text if the master has no such file.
+
+    A file of an HTTP server is downloaded for that.
 
     CLI Example: ``saltlite '*' cp.hash_file salt://path/to/file``
     """
+    if _is_url(path):
+        path = str(cache_file(path, saltenv))
     if str(path).startswith("/"):
         if not os.path.isfile(path):
             return {}

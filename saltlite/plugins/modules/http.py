@@ -145,13 +145,13 @@ def _send(url: str, method: str, options: Options, found: dict[str, Any]) -> _we
     headers, data = _headers(options), _data(options)
     if isinstance(data, tuple):
         data, headers["Content-Type"] = data
-    own = options.get("opts") or {}
+    own = options.get("opts") or __opts__
     limits = _web.Limits(
         _seconds(own.get("http_connect_timeout", CONNECT_S)), _seconds(own.get("http_request_timeout", WHOLE_S)),
         int(own.get("http_max_body", BODY_BYTES_MAX)),
     )  # fmt: skip
     jar = _cookie_jar(options)
-    transport = _web.Transport(partial(_tls, options), _proxy(whole, own), _cookie_handlers(jar))
+    transport = _web.Transport(partial(_tls, options, own), _web.proxy_for(whole, own), _cookie_handlers(jar))
     try:
         answer = _web.send(whole, method, data, headers, transport=transport, limits=limits)
     except _web.NoAnswerError as error:
@@ -274,7 +274,7 @@ def _with_params(url: str, params: Any) -> str:
 
 
 def _headers(options: Options) -> dict[str, str]:
-    import base64
+    from saltlite.plugins.modules import _web
 
     given = options.get("header_dict") or {}
     if not isinstance(given, Mapping):
@@ -290,24 +290,18 @@ def _headers(options: Options) -> dict[str, str]:
             headers[name.strip()] = value.strip()
     login = options.get("auth") or (options.get("username"), options.get("password"))
     if login[0] and login[1]:
-        secret = base64.b64encode(f"{login[0]}:{login[1]}".encode()).decode()
-        headers["Authorization"] = f"Basic {secret}"
+        headers["Authorization"] = _web.basic_login(login[0], login[1])
     return headers
 
 
 def _without_login(url: str, options: Options) -> tuple[str, Options]:
     """Return the URL without credentials, which become the login unless there is one."""
-    from urllib.parse import unquote
+    from saltlite.plugins.modules import _web
 
-    scheme, mark, rest = url.partition("://")
-    place, slash, path = rest.partition("/")
-    login, at, host = place.rpartition("@")
-    if not (mark and at):
-        return url, options
-    name, _, secret = login.partition(":")
-    if not (options.get("username") or options.get("auth")):
-        options = {**options, "username": unquote(name), "password": unquote(secret)}
-    return f"{scheme}{mark}{host}{slash}{path}", options
+    plain, name, secret = _web.without_login(url)
+    if plain != url and not (options.get("username") or options.get("auth")):
+        options = {**options, "username": name, "password": secret}
+    return plain, options
 
 
 def _data(options: Options) -> Any:
@@ -345,34 +339,15 @@ def _content(path: str) -> bytes:
     return data
 
 
-def _tls(options: Options) -> Any:
-    import ssl
+def _tls(options: Options, own: Mapping[str, Any]) -> Any:
+    from saltlite.plugins.modules import _web
 
-    own = options.get("opts") or {}
-    bundle, verify, cert = (
-        options.get(name) if options.get(name) is not None else own.get(name)
-        for name in ("ca_bundle", "verify_ssl", "cert")
+    return _web.tls_context(
+        *(
+            options.get(name) if options.get(name) is not None else own.get(name)
+            for name in ("ca_bundle", "verify_ssl", "cert")
+        )
     )
-    try:
-        context = ssl.create_default_context(cafile=str(bundle) if bundle else None)
-        if verify is False:
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        if cert:
-            context.load_cert_chain(*([str(each) for each in cert] if isinstance(cert, list | tuple) else [str(cert)]))
-    except (OSError, ValueError) as error:
-        raise SaltInvocationError(f"ca_bundle or cert cannot be used: {error}") from error
-    return context
-
-
-def _proxy(url: str, own: Mapping[str, Any]) -> str:
-    from urllib.parse import quote, urlsplit
-
-    if not own.get("proxy_host") or not own.get("proxy_port") or urlsplit(url).hostname in (own.get("no_proxy") or ()):
-        return ""
-    login = ""
-    if own.get("proxy_username") and own.get("proxy_password"):
-        login = f"{quote(str(own['proxy_username']), '')}:{quote(str(own['proxy_password']), '')}@"
-    return f"http://{login}{own['proxy_host']}:{own['proxy_port']}"
 
 
 def _cookie_jar(options: Options) -> Any:

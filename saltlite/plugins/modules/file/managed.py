@@ -111,8 +111,9 @@ def drop_rendered(path: str) -> None:
 
 
 def content_of(
-    sfn: str, source: str | None, source_sum: Mapping[str, str], saltenv: str, present: str, *, verify: bool = True
-) -> Content | None:
+    sfn: str, source: str | None, source_sum: Mapping[str, str], saltenv: str, present: str, *, verify: bool = True,
+    verify_ssl: bool = True,
+) -> Content | None:  # fmt: skip
     """Return the content of a source, fetched if needed; None if the file at `present` has its digest.
 
     `sfn` is the local file if it has been fetched. Raises CommandExecutionError when the source is missing or has
@@ -121,7 +122,9 @@ def content_of(
     digest, kind = source_sum.get("hsum", "").lower(), source_sum.get("hash_type", "sha256")
     if digest and present and get_hash(present, kind) == digest:
         return None
-    path = sfn or (__salt__["cp.cache_file"](source, saltenv) if source else "")
+    path = sfn
+    if not path and source:
+        path = __salt__["cp.cache_file"](source, saltenv, verify_ssl=verify_ssl)
     if not path:
         raise CommandExecutionError(f"Source file '{source}' not found")
     # Files of the master are verified when they are fetched.
@@ -136,6 +139,8 @@ def mode_of(source: str, saltenv: str) -> str:
     """Return the mode of a source in octal digits. Raises CommandExecutionError."""
     if source.startswith("salt://"):
         return str(__salt__["cp.stat_file"](source, saltenv) or "0644")
+    if "://" in source and not source.startswith("file://"):
+        raise CommandExecutionError(f"mode=keep does not apply to {source}: an HTTP server tells no mode.")
     return get_mode(source.removeprefix("file://"))
 
 
@@ -203,7 +208,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-_NO_HTTP = "is on another machine: files are fetched from the master only. Put it below the master's file_roots."
+_SERVERS = ("http", "https")
 
 
 def source_list(source: Any, source_hash: Any, saltenv: str) -> tuple[Any, Any]:
@@ -260,24 +265,25 @@ def get_managed(  # noqa: PLR0913, PLR0917 - Salt's arguments
         return "", {}, ""
     scheme = source.partition("://")[0] if "://" in source else "file"
     local = source.removeprefix("file://")
-    if scheme not in {"salt", "file"}:
-        return "", {}, f"Source file {source} {_NO_HTTP}"
-    if scheme == "file" and not os.path.exists(local):
-        return "", {}, f"Local file source {shown(local)} does not exist"
+    if problem := _unusable_source(source, scheme, is_checked=bool(source_hash or skip_verify)):
+        return "", {}, problem
     try:
         if scheme == "salt":
             found = __salt__["cp.hash_file"](source, saltenv)
-        elif source_hash and not skip_verify:
-            found = get_source_sum(name, source, source_hash, source_hash_name, saltenv)
         else:
-            found = {"hsum": get_hash(local), "hash_type": "sha256"}
+            wanted = None if skip_verify else source_hash
+            found = get_source_sum(name, source, wanted, source_hash_name, saltenv, verify_ssl) if wanted else {}
+        if scheme in _SERVERS:
+            local = _downloaded(source, saltenv, found, verify_ssl=verify_ssl, use_etag=use_etag)
+        if scheme != "salt":
+            found = found or {"hsum": get_hash(local), "hash_type": "sha256"}
     except (CommandExecutionError, SaltInvocationError) as error:
         return "", {}, f"Unable to manage file: {error}"
     if not found:
         return "", {}, f"Source file {source} not found in saltenv '{saltenv}'"
     if scheme == "file" and os.path.exists(name) and os.path.samefile(local, name):
         raise SaltInvocationError("Source file cannot be the same as destination")
-    here = local if scheme == "file" else ""
+    here = "" if scheme == "salt" else local
     if not template:
         return here, found, ""
     known = {"name": name, "source": source, "user": user, "group": group, "mode": mode, "attrs": attrs}
@@ -370,7 +376,7 @@ def check_file_meta(  # noqa: PLR0913, PLR0917 - Salt's arguments
     present = path if os.path.isfile(path) else ""
     content = of_text(contents) if contents is not None else None
     if content is None and (sfn or source):
-        content = content_of(sfn, source, source_sum or {}, saltenv, present)
+        content = content_of(sfn, source, source_sum or {}, saltenv, present, verify_ssl=verify_ssl)
     if content is not None and not (present and content.is_in(present)):
         changes["diff"] = difference(present or None, content)
     if not there:
@@ -391,8 +397,29 @@ def _is_there(source: str, saltenv: str) -> bool:
     if source.startswith("salt://"):
         folder = source.removeprefix("salt://").partition("?")[0].rstrip("/")
         return bool(__salt__["cp.hash_file"](source, saltenv)) or folder in __salt__["cp.list_master_dirs"](saltenv)
+    if source.lower().startswith(("http://", "https://")):
+        return "error" not in __salt__["http.query"](source, method="HEAD")
     local = source.removeprefix("file://")
     return os.path.isabs(local) and os.path.exists(local)
+
+
+def _unusable_source(source: str, scheme: str, *, is_checked: bool) -> str:
+    """Why the source cannot be used; empty if it can. `is_checked`: its digest is given, or need not be checked."""
+    if scheme not in {"salt", "file", *_SERVERS}:
+        return f"Source file {source} has none of the schemes salt, file, http and https."
+    if scheme in _SERVERS and not is_checked:
+        reason = "please set source_hash or set skip_verify to True"
+        return f"Unable to verify upstream hash of source file {source}, {reason}"
+    local = source.removeprefix("file://")
+    if scheme == "file" and not os.path.exists(local):
+        return f"Local file source {shown(local)} does not exist"
+    return ""
+
+
+def _downloaded(source: str, saltenv: str, digest: Mapping[str, str], *, verify_ssl: bool, use_etag: bool) -> str:
+    wanted = f"{digest['hash_type']}={digest['hsum']}" if digest else None
+    path: str = __salt__["cp.cache_file"](source, saltenv, wanted, verify_ssl=verify_ssl, use_etag=use_etag)
+    return path
 
 
 def _rendered(place: str, template: str, saltenv: str, context: dict[str, Any]) -> tuple[str, dict[str, str], str]:
@@ -462,7 +489,9 @@ def manage_file(  # noqa: PLR0913, PLR0917 - Salt's arguments
     try:
         content = _new_content(contents, encoding, encoding_errors)
         if content is None and (source or sfn):
-            content = content_of(sfn, source, source_sum or {}, saltenv, present, verify=not skip_verify)
+            content = content_of(
+                sfn, source, source_sum or {}, saltenv, present, verify=not skip_verify, verify_ssl=verify_ssl
+            )
             if keep_mode and source:
                 mode = mode_of(source, saltenv)
         wanted = _Wanted(

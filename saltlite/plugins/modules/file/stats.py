@@ -21,14 +21,11 @@ if TYPE_CHECKING:
 # --- Arguments of Salt's functions that are not supported ---
 
 _SELINUX = "labels of SELinux are kept, and not set: run chcon or semanage"
-_WEB = "it is for files from the web, which are not fetched here"
 _SIGNED = "signatures are not checked here: give a source_hash"
 _ALIKE = "files are managed to the last byte here: file.get_diff compares in this way"
 
 _UNSERVED: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(("seuser", "serole", "setype", "serange"), (None, _SELINUX)),
-    "verify_ssl": (True, _WEB),
-    "use_etag": (False, _WEB),
     **dict.fromkeys(
         ("signature", "source_hash_sig", "signed_by_any", "signed_by_all", "keyring", "gnupghome"), (None, _SIGNED)
     ),
@@ -54,7 +51,7 @@ _BY_LENGTH = {length: name for name, length in HASHES.items()}
 
 _SUPPORTED = ", ".join(f"{name} ({length} digits)" for name, length in HASHES.items())
 
-_REMOTE = ("salt", "http", "https", "ftp")
+_REMOTE = ("salt", "http", "https")
 
 
 def get_hash(path: str, form: str = "sha256", chunk_size: int = 65536) -> str:
@@ -130,7 +127,7 @@ def get_source_sum(  # noqa: PLR0913, PLR0917 - Salt's arguments
     """
     refuse_unserved(locals())
     value = str(source_hash or "").strip()
-    listing = _listing(value, saltenv)
+    listing = _listing(value, saltenv, verify_ssl=verify_ssl)
     if not listing:
         return _expression(value)
     found = extract_hash(listing, "", file_name, source, source_hash_name)
@@ -172,7 +169,7 @@ def extract_hash(
     return found[min(found)] if found else None
 
 
-def _listing(value: str, saltenv: str) -> str:
+def _listing(value: str, saltenv: str, *, verify_ssl: bool) -> str:
     """Return the local path of the sum file in `source_hash`; empty when it names none."""
     if os.path.isabs(value):
         return value
@@ -183,7 +180,7 @@ def _listing(value: str, saltenv: str) -> str:
         return path
     if scheme not in _REMOTE:
         raise _unusable(value)
-    kept: str = __salt__["cp.cache_file"](value, saltenv)
+    kept: str = __salt__["cp.cache_file"](value, saltenv, verify_ssl=verify_ssl)
     if not kept:
         raise CommandExecutionError(f"Source hash file {value} not found")
     return kept
