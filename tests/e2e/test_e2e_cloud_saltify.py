@@ -19,7 +19,7 @@ from saltlite.cloud.api import port
 from saltlite.cloud.api.exceptions import SaltCloudException, SaltCloudNotFound
 from tests.support import sshd
 from tests.support.cloud import DeployingProgram, assert_six, injected
-from tests.support.fleet import ME, Fleet, Said, wait_until
+from tests.support.fleet import ME, Fleet, Said, slower, wait_until
 from tests.support.sshd import Sshd, start_sshd
 
 pytestmark = [
@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 READY_S = 8.0
-"""From the command to a minion that answers, with a virtualenv that is there already."""
+"""From the command to a minion that answers, with a virtualenv that is there already, on an idle host."""
 
 
 class Lab:
@@ -91,7 +91,7 @@ def test_a_machine_becomes_a_minion_and_stops_being_one(lab: Lab) -> None:
     assert lab.fleet.cli("web1", "test.ping", "--out", "json").json() == {"web1": True}
     took = time.monotonic() - began
     print(f"saltify: {took:.2f} s to an answer")
-    assert took < READY_S
+    assert took < READY_S * slower()
     assert lab.server.logins() == 1
     assert lab.fleet.keys() == {"web1": ["accepted"]}
     assert done["deployed"]
@@ -179,7 +179,7 @@ def test_the_command_makes_a_minion_and_destroys_it(lab: Lab) -> None:
     assert lab.fleet.cli("web1", "test.ping", "--out", "json").json() == {"web1": True}
     took = time.monotonic() - began
     print(f"saltlite cloud -p: {took:.2f} s to an answer")
-    assert took < READY_S
+    assert took < READY_S * slower()
     assert lab.server.logins() == 1
     assert [tag.rpartition("/")[2] for tag, _ in events(lab)] == ["creating", "requesting", "deploying", "created"]
     listed = cloud(lab, "-Q").json()

@@ -62,7 +62,7 @@ def test_the_run_time_limit_is_enforced_on_the_minion(shared: Fleet) -> None:
     said = shared.cli("a", "cmd.run", "sleep 1000", "--run-timeout", "0.3")
     assert said.code == 4
     assert "run time limit" in said.err
-    assert shared.running_jobs("a") == {}
+    wait_until(lambda: shared.running_jobs("a") == {}, "the note of the job is gone")
 
 
 def test_a_limit_of_the_minion_wins_over_a_longer_one_of_the_caller(fleet: Fleet) -> None:

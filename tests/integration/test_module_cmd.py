@@ -223,11 +223,11 @@ def test_children_stay_in_the_process_group_of_the_job() -> None:
 def test_a_time_limit_kills_the_whole_tree_and_keeps_the_output(tmp_path: Path) -> None:
     marker = tmp_path / "pid"
     began = time.monotonic()
-    outcome = typed("cmd.run", f"echo begun; sh -c 'echo $$ > {marker}; sleep 300'; true", timeout=0.5)
+    outcome = typed("cmd.run", f"echo begun; sh -c 'echo $$ > {marker}; sleep 300'; true", timeout=2)
     assert time.monotonic() - began < 30
     assert outcome.retcode == 1
     assert outcome.value.startswith("begun\n")
-    assert outcome.value.endswith(" : Timed out after 0.5 seconds")
+    assert outcome.value.endswith(" : Timed out after 2 seconds")
     grandchild = marker.read_text().strip()
     assert wait_for(
         lambda: not Path(f"/proc/{grandchild}").exists() or "Z" in Path(f"/proc/{grandchild}/stat").read_text()

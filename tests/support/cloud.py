@@ -150,6 +150,7 @@ class Lab:
         self.folder = fleet.folder / "master"
         self.machines = fleet.folder / "machines"
         self.machines.mkdir(exist_ok=True)
+        Fleet.write_module_index(self.machines / "index")
         drivers = fleet.folder / "drivers"
         drivers.mkdir(mode=0o755, exist_ok=True)
         shutil.copy(DRIVER, drivers)

@@ -104,6 +104,11 @@ def free_port() -> int:
     return _ports().take()
 
 
+def slower() -> float:
+    """How many times as long as on an idle host something may take here: tests run beside each other."""
+    return max(3.0, 2 * os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 def write_config(folder: Path, kind: str, options: dict[str, Any]) -> None:
     """Write `folder/kind`; JSON values are YAML."""
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -222,8 +227,8 @@ class Fleet:
     running: list[Fleet] = []  # noqa: RUF012 - all fleets of this process: whose logs a failed test shows
     """Fleets that are not closed."""
     module_index = b""
-    """The cache file of a minion of an earlier fleet of this process, without which each minion parses all modules that
-    ship: more than half of the processor time of its start. The minions of the first fleet do."""
+    """The cache file of the first minion that this process has started, without which each minion parses all modules
+    that ship: more than half of the processor time of its start."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -282,6 +287,12 @@ class Fleet:
         if not path.parent.parent.exists():
             for folder, mode in ((path.parents[2], 0o755), (path.parents[1], 0o700), (path.parents[0], 0o700)):
                 folder.mkdir(mode, parents=True)
+            Fleet.write_module_index(path)
+
+    @staticmethod
+    def write_module_index(path: Path) -> None:
+        """Write `module_index`, if it is known, to a file that a minion believes."""
+        if Fleet.module_index:
             path.touch(0o600)
             path.write_bytes(Fleet.module_index)
 
@@ -318,6 +329,7 @@ class Fleet:
         for name in names:
             self.start_minion(name, join_token=token, **options)
         self.wait_up(*names)
+        self._remember_module_index()
 
     def _launch(self, program: str, name: str, *, as_name: str = "") -> Daemon:
         through = () if program == "saltlite-api" else self.through
@@ -479,7 +491,6 @@ class Fleet:
         if self not in Fleet.running:
             return
         Fleet.running.remove(self)
-        self._remember_module_index()
         for daemon in reversed(self.daemons.values()):
             if daemon.process.poll() is None:
                 daemon.process.terminate()

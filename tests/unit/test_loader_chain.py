@@ -282,7 +282,7 @@ def test_waiting_and_limits_are_left_to_the_process_of_a_type(minion: Minion) ->
         call(minion.loader, "m.note", ["x"], {}, pub={"jid": "1", "fun": "m.note", "user": "u"}, chain=chain).value
         == "x"
     )
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 5.0
 
 
 # --- names and options

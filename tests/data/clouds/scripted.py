@@ -9,6 +9,7 @@ import fcntl
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -125,6 +126,11 @@ def create(vm_):
 def _start_minion(vm_):
     folder = os.path.join(_setting("folder"), vm_["name"])
     os.makedirs(folder, exist_ok=True)
+    index = os.path.join(_setting("folder"), "index")
+    cache = os.path.join(folder, "var/cache/saltlite/minion/index")
+    if os.path.exists(index) and not os.path.exists(cache):
+        os.makedirs(cache, mode=0o700)
+        shutil.copy2(index, os.path.join(cache, "modules"))
     conf = salt.utils.cloud.minion_config(__opts__, vm_)
     conf.update(root_dir=folder, user="root" if os.geteuid() == 0 else str(os.geteuid()))
     token = os.path.join(folder, "token")
