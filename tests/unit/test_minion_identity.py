@@ -126,3 +126,18 @@ def test_a_damaged_pin_is_a_sentence(joined: Path, content: str) -> None:
     (joined / "fleet.pin").write_text(content)
     with pytest.raises(StartupError, match="is damaged"):
         fleet_of(joined)
+
+
+def test_the_host_name_is_looked_up_for_the_first_start_without_an_id_only(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def full_host_name() -> str:
+        asked.append("asked")
+        return "Web1.Example.org"
+
+    with_id = MinionConfig(pki_dir=str(tmp_path), id="db1")
+    assert identity.minion_id(with_id, full_host_name) == "db1"
+    assert asked == []
+    without = MinionConfig(pki_dir=str(tmp_path))
+    assert [identity.minion_id(without, full_host_name) for _ in range(2)] == ["web1.example.org"] * 2
+    assert asked == ["asked"]

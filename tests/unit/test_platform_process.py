@@ -119,6 +119,22 @@ def test_a_frozen_heap_is_not_looked_at_by_the_collector() -> None:
     assert in_child(work) == "True"
 
 
+def test_a_trimmed_heap_gives_free_memory_between_blocks_back() -> None:
+    script = (
+        "import sys\n"
+        "from saltlite.platform.process import trim_heap\n"
+        "blocks = [bytes([1]) * 6000 for _ in range(5000)]\n"
+        "kept = blocks[::100]; del blocks\n"
+        "if sys.argv[1] == 'trimmed': trim_heap()\n"
+        "print(next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmRSS')))\n"
+    )
+    sizes = {
+        way: int(subprocess.run([sys.executable, "-c", script, way], capture_output=True, check=True, text=True).stdout)
+        for way in ("trimmed", "default")
+    }
+    assert sizes["trimmed"] + 20_000 < sizes["default"]
+
+
 def test_freed_large_blocks_return_to_the_kernel() -> None:
     # Without the call glibc raises its threshold with the first freed block, and what follows stays in the heap.
     script = (
