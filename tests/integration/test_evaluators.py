@@ -91,7 +91,7 @@ class Site:
 
         self.mworker.evaluate(wanted, done)
 
-    def until(self, look: Callable[[], object], seconds: float = 60.0) -> None:
+    def until(self, look: Callable[[], object], seconds: float = 125.0) -> None:
         deadline = self.reactor.now() + seconds
 
         def check() -> None:
@@ -121,6 +121,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr(evaluators, "BAD_FILE_CPU_S", 0.3)
     # A busy machine gives an evaluation a small share of a CPU: what ends it here is what it used.
     monkeypatch.setattr(evaluators, "EVALUATION_S", 120.0)
+    monkeypatch.setattr(evaluators, "ANSWER_S", 125.0)
     made = Site(tmp_path)
     yield made
     made.close()
