@@ -169,10 +169,15 @@ TAKES_DOTS = frozenset({"acl", "auth", "call", "cloud", "cp", "doc", "explain", 
 COMPLETE = "__complete"
 """What the shells' completion scripts call; no help text shows it. Its words are those of another command line."""
 
+SALT_KEY = "__key"
+"""What `saltlite-key` runs: a verb of `key`, or the options of salt-key. No help text shows it."""
+
 KEY_STATES = ("pending", "accepted", "rejected", "revoked", "conflict")
 """The names of `saltlite.model.keys.KeyState`, which takes longer to import than a list of keys takes."""
 
-WITHOUT_PLUGINS = frozenset({"acl", "auth", "completion", "events", "help", "job", "key", "match", "status", COMPLETE})
+WITHOUT_PLUGINS = frozenset(
+    {"acl", "auth", "completion", "events", "help", "job", "key", "match", "status", COMPLETE, SALT_KEY}
+)
 """Commands that load no plug-in before `saltlite.cli.custom_output`: they do not need every folder of packages."""
 
 _FILES = {"acl": "auth", "explain": "doc", "key fleet": "key_fleet", "lint": "interface"}
@@ -189,12 +194,18 @@ def load(name: str) -> Command:
         from saltlite.cli.completion import run_complete
 
         return run_complete
+    if name == SALT_KEY:
+        return _function("salt_key", "run")
     noun = next((words for words in _FILES if name.startswith(f"{words} ")), name.replace("-", " ").partition(" ")[0])
     verb = name[len(noun) + 1 :].replace(" ", "_")
-    file = f"saltlite.cli.verbs.{_FILES.get(noun, noun)}"
-    __import__(file)  # importlib is slow to import
     verb = verb or (noun if noun in _FILES else "")
-    function: Command = getattr(sys.modules[file], f"run_{verb}" if verb else "run")
+    return _function(_FILES.get(noun, noun), f"run_{verb}" if verb else "run")
+
+
+def _function(file: str, name: str) -> Command:
+    module = f"saltlite.cli.verbs.{file}"
+    __import__(module)  # importlib is slow to import
+    function: Command = getattr(sys.modules[module], name)
     return function
 
 

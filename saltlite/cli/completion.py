@@ -33,13 +33,22 @@ NO_IDS = frozenset(name for option in TARGET_OPTIONS for name in option.names).d
 """With these options the target is not an id."""
 
 _BY_OPTION = {"--fun": "function", "--minion": "minion", "--id": "minion", "--explain": "target"}
-_BY_METAVAR = {"JID": "jid", "DIR": "folders", "FILE": "files", "PATH": "files", "ID": "minion", "MINION": "minion"}
+_BY_METAVAR = {
+    "JID": "jid",
+    "IDS": "key",
+    "DIR": "folders",
+    "FILE": "files",
+    "PATH": "files",
+    "ID": "minion",
+    "MINION": "minion",
+}
 _BY_METAVAR |= {"TOPIC": "topic", "MODULE.FUNCTION": "function", "MODULE|MODULE.FUNCTION": "function"}
 _BY_KEY_COMMAND = {
     "key accept": ("pending", "rejected", "conflict"),
     "key reject": ("pending", "conflict"),
     "key revoke": ("accepted",),
 }
+_BY_KEY_OPTION = {"--accept": ("pending",), "--reject": ("pending",)}
 
 
 class Place:
@@ -89,7 +98,8 @@ class Line:
 
     def table(self) -> Table | None:
         """The options that may stand here. It imports a command, so call it only for an option."""
-        return self._table_of(self.name) if self.name in commands.COMMANDS and self.name else self._job
+        own = self.name == commands.SALT_KEY or (self.name in commands.COMMANDS and self.name)
+        return self._table_of(self.name) if own and self.name else self._job
 
 
 def read_line(words: Sequence[str], job: Table, table_of: Callable[[str], Table | None]) -> Line:
@@ -124,6 +134,10 @@ def _read_word(line: Line, word: str) -> None:
         line.own.append(word)
     elif line.name in commands.COMMANDS:
         _read_command_word(line, word)
+    elif word == commands.SALT_KEY and not line.name:
+        line.name = word
+    elif line.name == commands.SALT_KEY:
+        line.name = f"key {word}" if word in commands.members("key") else line.name
     elif word == RUN and not line.name:
         line.name = RUN
     elif word in commands.members(line.name or ""):
@@ -154,7 +168,8 @@ def place_of(line: Line) -> Place:
         return _job_word(line)
     if line.name in commands.COMMANDS:
         return _command_word(line)
-    words = [(word, _summary(line.name, word)) for word in commands.members(line.name)]
+    group = "key" if line.name == commands.SALT_KEY else line.name
+    words = [(word, _summary(group, word)) for word in commands.members(group)]
     if line.name:
         return Place("words", line.begun, words=words)
     target = _target(line)
@@ -189,6 +204,10 @@ def _option(line: Line) -> Place:
 def _value(option: Option, begun: str, *, head: str) -> Place:
     names: Sequence[str] = getattr(option.convert, "names", ())
     kind = _BY_OPTION.get(option.names[-1]) or _BY_METAVAR.get(option.metavar, "words")
+    if kind == "key":
+        before, comma, begun = begun.rpartition(",")
+        states = _BY_KEY_OPTION.get(option.names[-1], commands.KEY_STATES)
+        return Place(kind, begun, head=head + before + comma, states=states)
     return Place(kind, begun, head=head, words=[(name, "") for name in names])
 
 

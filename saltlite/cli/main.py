@@ -25,6 +25,8 @@ TYPE_CHECKING = False  # importing typing takes as long as the rest of the comma
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from saltlite.cli.options import Table
+
 RUN = "run"
 
 
@@ -34,8 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def main_key(argv: Sequence[str] | None = None) -> int:
-    """`saltlite-key …` is `saltlite key …`."""
-    return main(["key", *(_own_words() if argv is None else argv)])
+    """`saltlite-key …` is `saltlite key …`, or takes the options of salt-key in place of a verb."""
+    return main([commands.SALT_KEY, *(_own_words() if argv is None else argv)])
 
 
 def main_call(argv: Sequence[str] | None = None) -> int:
@@ -126,19 +128,19 @@ def split_command(argv: Sequence[str]) -> tuple[str | None, list[str]]:
     Raises UsageError for a group without its second word, HelpAsked for the help of a group.
     """
     rest = list(argv)
-    if rest[:1] == [commands.COMPLETE]:
-        return commands.COMPLETE, rest[1:]
-    first = _next_word(rest, 0)
+    if rest[:1] in ([commands.COMPLETE], [commands.SALT_KEY]):
+        return rest[0], rest[1:]
+    first = next_word(rest, 0)
     if first is None:
         return None, rest
-    second = _next_word(rest, first + 1)
+    second = next_word(rest, first + 1)
     if second is not None and makes_job(rest[first], rest[second]):
         return None, rest
     if rest[first] == RUN:
         return None, _job_of_run(rest, first)
     if rest[first] not in commands.members(""):
         return None, rest
-    return _full_name(rest)
+    return full_name(rest)
 
 
 def makes_job(first: str, second: str) -> bool:
@@ -149,16 +151,17 @@ def makes_job(first: str, second: str) -> bool:
 def _job_of_run(line: list[str], run: int) -> list[str]:
     """The line of a job without `run`, and without the `--` before its target."""
     rest = [*line[:run], *line[run + 1 :]]
-    if "--" in rest and _next_word(rest, run) is None:
+    if "--" in rest and next_word(rest, run) is None:
         rest.remove("--")
     return rest
 
 
-def _full_name(rest: list[str]) -> tuple[str, list[str]]:
+def full_name(rest: list[str]) -> tuple[str, list[str]]:
+    """The full name of the command that a line names, and the line without it. It raises what `split_command` does."""
     name = ""
     while name not in commands.COMMANDS:
         known = commands.members(name)
-        index = _next_word(rest, 0)
+        index = next_word(rest, 0)
         if index is None:
             if not set(HELP.names).isdisjoint(rest):
                 raise HelpAsked(f"usage: saltlite {name} COMMAND\n\n{commands.command_lines(name)}")
@@ -170,14 +173,14 @@ def _full_name(rest: list[str]) -> tuple[str, list[str]]:
     return name, rest
 
 
-def _next_word(argv: Sequence[str], start: int) -> int | None:
-    """The index of the first word at or after `start`, or None; the search ends at `--`."""
+def next_word(argv: Sequence[str], start: int, table: Table = JOB) -> int | None:
+    """The index of the first word at or after `start` that is no option's value, or None; the search ends at `--`."""
     index = start
     while index < len(argv) and argv[index] != "--":
         token = argv[index]
         if not is_option(token):
             return index
-        found = JOB.find(token)
+        found = table.find(token)
         takes_next = found is not None and found[0].metavar and found[1] is None
         index += 2 if takes_next else 1
     return None

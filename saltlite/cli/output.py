@@ -123,21 +123,39 @@ def _indent(text: str) -> int:
 
 
 _STYLE_OPTIONS = (
-    Option("--out-indent", metavar="N", convert=_indent, help="spaces per level; -1: one line, if it can"),
     Option(
-        "--out-file", metavar="PATH", convert=require_path, help="write the output to this file, whole or not at all"
+        "--output-indent",
+        "--out-indent",
+        metavar="N",
+        convert=_indent,
+        help="spaces per level; -1: one line, if it can",
     ),
-    Option("--out-file-append", help="with --out-file: append to the file"),
-    Option("--no-color", help="no colours"),
-    Option("--force-color", help="colours, whatever reads the output"),
+    Option(
+        "--output-file",
+        "--out-file",
+        metavar="PATH",
+        convert=require_path,
+        help="write the output to this file, whole or not at all",
+    ),
+    Option("--output-file-append", "--out-file-append", help="with --out-file: append to the file"),
+    Option("--no-colour", "--no-color", help="no colours"),
+    Option("--force-colour", "--force-color", help="colours, whatever reads the output"),
 )
 OUTPUT_OPTIONS = (
-    Option("--out", metavar="FORMAT", convert=outputter(), help="nested, json, yaml, txt, table, quiet ..."),
+    Option(
+        "--output", "--out", metavar="FORMAT", convert=outputter(), help="nested, json, yaml, txt, table, quiet ..."
+    ),
     *_STYLE_OPTIONS,
 )
 """Of commands that print one value."""
 JOB_OUTPUT_OPTIONS = (
-    Option("--out", metavar="FORMAT", convert=outputter(*STREAMS), help="nested, json, jsonl, yaml, txt, quiet ..."),
+    Option(
+        "--output",
+        "--out",
+        metavar="FORMAT",
+        convert=outputter(*STREAMS),
+        help="nested, json, jsonl, yaml, txt, quiet ...",
+    ),
     *_STYLE_OPTIONS,
 )
 """Of commands that follow a job."""

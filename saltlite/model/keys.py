@@ -77,6 +77,16 @@ def fingerprint(public: bytes) -> Fingerprint:
     return format_fingerprint(fingerprint_bytes(public))
 
 
+_X25519 = bytes.fromhex("302a300506032b656e032100")
+"""What precedes the 32 bytes of an X25519 key in its standard form (RFC 8410)."""
+
+
+def public_pem(public: bytes) -> str:
+    """The public key of a minion in PEM, which ends with a newline."""
+    text = base64.b64encode(_X25519 + public).decode("ascii")
+    return f"-----BEGIN PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n"
+
+
 def format_fingerprint(raw: bytes) -> Fingerprint:
     """Spell the 25 bytes of a fingerprint."""
     text = base64.b32encode(raw).decode("ascii")
@@ -146,11 +156,12 @@ LISTS = {
     "minions_revoked": "revoked",
 }
 """Salt's names of the lists of keys -> our states. The last one Salt does not have."""
+REVOKED = "minions_revoked"
 LOCAL = "local"
 """The list of the master's own keys."""
 LOCAL_KEY = "master.pub"
 
-_SHORT = {
+SHORT_NAMES = {
     "acc": "minions",
     "accepted": "minions",
     "pre": "minions_pre",
@@ -167,6 +178,11 @@ _SHORT = {
 Row = Mapping[str, Any]
 
 
+def fits(minion: str, match: str) -> bool:
+    """Whether the id fits the glob, or one of several globs with commas between."""
+    return any(fnmatchcase(minion, glob) for glob in match.split(","))
+
+
 def all_lists(rows: Iterable[Row]) -> dict[str, list[str]]:
     """Ids by list; each list is there, and that of the master."""
     found: dict[str, list[str]] = {name: [] for name in LISTS}
@@ -181,31 +197,37 @@ def some_lists(rows: Iterable[Row], match: str) -> dict[str, list[str]]:
     everything = all_lists(rows)
     if match == "all":
         return everything
-    name = _SHORT.get(match, match)
+    name = SHORT_NAMES.get(match, match)
     return {name: everything[name]} if name in LISTS else matching(everything, match)
 
 
 def matching(lists: Mapping[str, Sequence[str]], match: str) -> dict[str, list[str]]:
-    """What fits the glob; lists in which nothing does are left out."""
-    found = {name: [one for one in ids if fnmatchcase(one, match)] for name, ids in lists.items()}
+    """What fits the globs; lists in which nothing does are left out."""
+    found = {name: [one for one in ids if fits(one, match)] for name, ids in lists.items()}
     return {name: ids for name, ids in found.items() if ids}
 
 
 def fingerprints(rows: Iterable[Row], match: str, own: str = "") -> dict[str, dict[str, str]]:
-    """Fingerprints by list and id, of the ids that fit the glob. `own` is the master's; "" leaves it out."""
-    found: dict[str, dict[str, str]] = {LOCAL: {LOCAL_KEY: own}} if own else {}
+    """Fingerprints by list and id, of the ids that fit the globs. `own` is the master's; "" leaves it out."""
+    local = {LOCAL: {LOCAL_KEY: own}} if own else {}
+    return {**local, **by_id(rows, match, "fingerprint")}
+
+
+def by_id(rows: Iterable[Row], match: str, field: str) -> dict[str, dict[str, str]]:
+    """One field of each row by list and id, of the ids that fit the globs."""
+    found: dict[str, dict[str, str]] = {}
     for row in rows:
         for name in _lists_of(row):
-            if fnmatchcase(row["id"], match):
-                found.setdefault(name, {})[row["id"]] = row["fingerprint"]
+            if fits(row["id"], match):
+                found.setdefault(name, {})[row["id"]] = row[field]
     return found
 
 
 def chosen(rows: Iterable[Row], match: object, states: Collection[str]) -> list[Row]:
-    """The keys in these states whose ids fit the glob. Raises UsageError for an invalid glob."""
+    """The keys in these states whose ids fit the globs. Raises UsageError for an invalid glob."""
     if not isinstance(match, str):
         raise UsageError("`match` is a glob on ids")
-    return [row for row in rows if row["state"] in states and fnmatchcase(row["id"], match)]
+    return [row for row in rows if row["state"] in states and fits(row["id"], match)]
 
 
 def chosen_by_name(rows: Iterable[Row], match: object) -> list[Row]:

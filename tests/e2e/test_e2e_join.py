@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from saltlite.model.keys import fingerprint
 from saltlite.wire.noise import public_of
-from tests.support.fleet import ME, Fleet, run_daemon, wait_until, write_config
+from tests.support.fleet import BIN, ME, WAIT_S, Fleet, run_daemon, wait_until, write_config
 
 pytestmark = pytest.mark.e2e
 
@@ -34,6 +39,30 @@ def test_the_minion_shows_the_fingerprint_that_key_list_shows(fleet: Fleet) -> N
     shown = fingerprint(public_of(key))
     assert [row["fingerprint"] for row in fleet.key_rows()] == [shown]
     fleet.wait_log("a", shown)
+
+
+def test_saltlite_key_takes_the_options_of_salt_key(fleet: Fleet) -> None:
+    fleet.start_master()
+    fleet.start_minion("a", fleet=fleet.fleet_id())
+    fleet.wait_key("a", "pending")
+
+    def typed(*words: str) -> tuple[int, Any]:
+        line = [str(BIN / "saltlite-key"), "-c", str(fleet.folder / "master"), *words, "--out", "json"]
+        done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=WAIT_S)
+        assert done.stderr == ""
+        return done.returncode, json.loads(done.stdout)
+
+    others: dict[str, list[str]] = {"minions_denied": [], "minions_rejected": []}
+    assert typed("-L") == (0, others | {"minions": [], "minions_pre": ["a"]})
+    assert typed("-a", "a", "-y") == (0, {"minions_pre": ["a"]})
+    fleet.wait_up("a")
+    assert typed("-L") == (0, others | {"minions": ["a"], "minions_pre": []})
+    shown = load_pem_public_key(typed("-p", "a")[1]["minions"]["a"].encode())
+    assert isinstance(shown, X25519PublicKey)
+    key = (fleet.root("a") / "etc/saltlite/pki/minion/minion.key").read_bytes()
+    assert shown.public_bytes_raw() == public_of(key)
+    assert typed("-f", "a") == (0, {"minions": {"a": str(fingerprint(public_of(key)))}})
+    assert typed("-d", "a", "-y") == (0, {"minions": ["a"]})
 
 
 def test_a_join_token_in_the_configuration_or_in_a_file_lets_in(fleet: Fleet, tmp_path: Path) -> None:

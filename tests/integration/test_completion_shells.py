@@ -144,6 +144,10 @@ CASES = [
     ("saltlite web1 pkg.install re", ["refresh="]),
     ("saltlite key accept web", ["web3"]),
     ("saltlite-key accept web", ["web3"]),
+    ("saltlite-key acc", ["accept"]),
+    ("saltlite-key --accept-", ["--accept-all"]),
+    ("saltlite-key -a web", ["web3"]),
+    ("saltlite-key -y -d db1,web", ["db1,web3"]),
     ("saltlite job kill 2026", ["20260131235959123456"]),
     ("saltlite -q 'web", ["web1", "web2"]),
 ]

@@ -190,5 +190,10 @@ def test_keys_stand_under_the_words_of_their_state() -> None:
     assert text == "Accepted Keys:\na:  fin:ger\nUnaccepted Keys:\nb\n"
 
 
+def test_the_lines_of_a_public_key_stay_lines_and_controls_do_nothing() -> None:
+    text = render("key", {"minions": {"a": "-----\nM\x1b[2J\n-----\n"}})
+    assert text == "Accepted Keys:\na:  -----\nM?[2J\n-----\n"
+
+
 def test_who_did_not_return_stands_with_the_reason() -> None:
     assert render("no_return", {"web1": "Minion did not return."}) == "web1:\n    Minion did not return.\n"

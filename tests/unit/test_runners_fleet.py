@@ -102,10 +102,12 @@ def test_no_key_is_removed_by_a_word_that_is_not_true(given: Any) -> None:
         ("list", ["un"], {"minions_pre": ["new1", "new2"]}),
         ("list", ["den"], {"minions_denied": ["c"]}),
         ("list", ["new*"], {"minions_pre": ["new1", "new2"]}),
+        ("list", ["a,new2"], {"minions": ["a"], "minions_pre": ["new2"]}),
         ("list", ["nosuch"], {}),
         ("glob_match", ["c"], {"minions": ["c"], "minions_denied": ["c"]}),
         ("name_match", ["old"], {"minions_rejected": ["old"]}),
         ("finger", ["new1"], {"minions_pre": {"new1": "SHA256:n1"}}),
+        ("finger", ["new1,o*"], {"minions_pre": {"new1": "SHA256:n1"}, "minions_rejected": {"old": "SHA256:o"}}),
         ("finger_master", [], {"local": {"master.pub": "SHA256:own"}}),
     ],
 )
@@ -132,6 +134,7 @@ def test_all_keys_are_listed_with_empty_lists_and_the_master() -> None:
     ("fun", "given", "asked", "told"),
     [
         ("accept", {"match": "new*"}, ("accept", ["n1", "n2"]), {"minions": ["new1", "new2"]}),
+        ("accept", {"match": "new1,new2,old"}, ("accept", ["n1", "n2"]), {"minions": ["new1", "new2"]}),
         ("accept", {"match": "*", "include_rejected": True}, ("accept", ["n1", "n2", "o"]), None),
         ("accept", {"match": "c", "include_denied": True}, ("accept", ["c2"]), {"minions": ["c"]}),
         ("accept_dict", {"match": {"minions_pre": ["new1"]}}, ("accept", ["n1"]), {"minions": ["new1"]}),

@@ -41,7 +41,7 @@ _saltlite() {
     asked=("${asked[@]:1}")
     if [[ ${program##*/} == saltlite-key ]]; then
         program=${program%-key}
-        asked=(key "${asked[@]}")
+        asked=(__key "${asked[@]}")
     fi
     COMPREPLY=()
     while IFS= read -r line; do
@@ -68,7 +68,7 @@ _saltlite() {
     asked=("${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}")
     if [[ ${program:t} == saltlite-key ]]; then
         program=${program%-key}
-        asked=(key "${asked[@]}")
+        asked=(__key "${asked[@]}")
     fi
     while IFS= read -r line; do
         case $line in
@@ -102,7 +102,7 @@ function __saltlite_complete
     set -e asked[1]
     if string match -q -- '*saltlite-key' $program
         set program (string replace -r -- '-key$' '' $program)
-        set -p asked key
+        set -p asked __key
     end
     for line in (command $program __complete -- $asked 2>/dev/null)
         switch $line

@@ -17,14 +17,14 @@ from saltlite.model.plain import printable
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from saltlite.cli.console import Console
     from saltlite.cli.options import Parsed
     from saltlite.client.local import LocalClient
 
-    Row = dict[str, Any]
+    Row = Mapping[str, Any]
     """One key as the master lists it: id, fingerprint, state, address, first_seen, changed_at, how."""
 
 PENDING, ACCEPTED, REJECTED, _REVOKED, CONFLICT = KEY_STATES
@@ -69,7 +69,7 @@ def run_change(argv: Sequence[str], console: Console, change: Change) -> int:
     console.quiet = parsed.on("quiet")
     with open_client(parsed) as client:
         rows = select(client.call("key_list")["keys"], parsed.words, change, parsed.options.get("fingerprint"))
-        if not parsed.on("yes") and not _agreed(rows, change.action, console):
+        if not parsed.on("yes") and not agreed(rows, change.action, console):
             console.error("saltlite: nothing was changed")
             return exitcodes.INTERRUPTED
         answer = client.call("key_change", action=change.action, fingerprints=[row["fingerprint"] for row in rows])
@@ -88,11 +88,20 @@ def select(rows: Sequence[Row], patterns: Sequence[str], change: Change, fingerp
             others = ", ".join(f"{row['id']} has {row['fingerprint']}" for row in chosen.values())
             raise RefusedError(f"no key here has the fingerprint {fingerprint} ({others}): find out why first")
         return [chosen[fingerprint]]
-    ids = [row["id"] for row in chosen.values()]
-    doubled = sorted({minion for minion in ids if ids.count(minion) > 1}) if change.one_key_an_id else []
-    if doubled:
-        raise UsageError(f"{', '.join(doubled)}: more than one key has this id; choose one with --fingerprint")
+    if change.one_key_an_id:
+        refuse_doubled(chosen.values())
     return [row for row in rows if row["fingerprint"] in chosen]
+
+
+def refuse_doubled(rows: Iterable[Row]) -> None:
+    """Raise UsageError when two of these keys have one id."""
+    ids = [row["id"] for row in rows]
+    doubled = sorted({minion for minion in ids if ids.count(minion) > 1})
+    if doubled:
+        raise UsageError(
+            f"{', '.join(doubled)}: more than one key has this id; choose one with --fingerprint of "
+            "`saltlite key accept`"
+        )
 
 
 def matching(rows: Sequence[Row], pattern: str) -> list[Row]:
@@ -131,7 +140,8 @@ def count(rows: Sequence[Row]) -> str:
     return f"{len(rows)} key{'' if len(rows) == 1 else 's'}"
 
 
-def _agreed(rows: Sequence[Row], action: str, console: Console) -> bool:
+def agreed(rows: Sequence[Row], action: str, console: Console) -> bool:
+    """Whether a person agrees to change these keys. Raises UsageError when there is no terminal to ask at."""
     if not console.can_ask():
         raise UsageError(f"this would {action} {count(rows)}, and there is no terminal to ask at: add -y to do it")
     console.error(table(rows, console.now()).rstrip("\n"))

@@ -22,7 +22,7 @@ from saltlite.master.store.ports import PartRow, StoreWriter, TokenRecord
 from saltlite.model.events import tag_auth, tag_key
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.model.job import TargetState
-from saltlite.model.keys import JoinToken, KeyRecord, KeyState, fingerprint, parse_fingerprint
+from saltlite.model.keys import JoinToken, KeyRecord, KeyState, fingerprint, parse_fingerprint, public_pem
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.signatures import token_public
 
@@ -37,9 +37,10 @@ ACTIONS: dict[str, KeyState | None] = {
 DELETED = "deleted"
 
 
-def handle_key_list(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
-    """Every key, sorted by id."""
+def handle_key_list(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Every key, sorted by id; with a true field `public` each public key in PEM, too."""
     records = master.store.keys()
+    with_public = request.get("public", False)
     rows = [
         {
             "id": key.id,
@@ -49,6 +50,7 @@ def handle_key_list(master: Master, _principal: Principal, _request: Mapping[str
             "first_seen": key.first_seen,
             "changed_at": key.changed_at,
             "how": key.how,
+            **({"public": public_pem(key.public)} if with_public else {}),
         }
         for key in records
     ]

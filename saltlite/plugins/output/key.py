@@ -24,6 +24,11 @@ def _are_keys(data: dict[str, Any]) -> bool:
     return all(isinstance(keys, dict | list | tuple) for keys in data.values())
 
 
+def _lines(value: Any) -> str:
+    """A fingerprint, or the lines of a public key."""
+    return "\n".join(printable(line) for line in str(value).rstrip("\n").split("\n"))
+
+
 def output(data: Any, color: bool = False, **kwargs: Any) -> str:
     """Return the ids, or the fingerprints by id, under Salt's headings; other data as `nested` prints it."""
     if not isinstance(data, dict) or not data or not set(data) <= set(_HEADINGS) or not _are_keys(data):
@@ -36,5 +41,5 @@ def output(data: Any, color: bool = False, **kwargs: Any) -> str:
         keys = data[name]
         for key in sorted(keys, key=str):
             shown = paint(code, printable(str(key)))
-            text += f"{shown}:  {printable(str(keys[key]))}\n" if isinstance(keys, dict) else f"{shown}\n"
+            text += f"{shown}:  {_lines(keys[key])}\n" if isinstance(keys, dict) else f"{shown}\n"
     return text

@@ -12,7 +12,7 @@ import pytest
 
 from saltlite.cli import commands
 from saltlite.cli.console import Console
-from saltlite.cli.main import main, run
+from saltlite.cli.main import main, main_key, run
 from saltlite.cli.output import SHIPPED, OutputStyle, Outputters, render
 from tests.integration.fakemaster import FakeMaster, Step, end, fixed, published, returned, state
 
@@ -43,6 +43,11 @@ def test_help(words: str, golden: Golden, capsys: pytest.CaptureFixture[str]) ->
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= 80
     golden("-".join(["help", *words.split()]), text)
+
+
+def test_help_of_saltlite_key(golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main_key(["--help"]) == 0
+    golden("help-saltlite-key", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("out", SHIPPED)
