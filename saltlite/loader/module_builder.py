@@ -214,6 +214,8 @@ may change more often than its modification time."""
 _builtins_ahead: dict[str, tuple[Interfaces, dict[str, Any]]] = {}
 """Name -> builtins of the one module of that name that is built next, and what they were made with."""
 
+READ_BYTES = 64 * 1024
+
 PREFIX = "saltlite.loaded."
 """Prefix of the names of all modules that a loader builds."""
 
@@ -399,8 +401,11 @@ def _compile(text: bytes, path: str) -> CodeType:
 
 
 def _read(path: str) -> bytes:
-    with open(path, "rb") as stream:
-        return stream.read()
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # `open` asks the kernel six times more
+    try:
+        return b"".join(iter(partial(os.read, fd, READ_BYTES), b""))
+    finally:
+        os.close(fd)
 
 
 def _belongs(other: str, name: str) -> bool:

@@ -294,6 +294,7 @@ class ModuleRegistry:
         for file in self._candidates(name):
             if file.layer != SHIPPED:
                 compile_ahead(file, self.index.kind, self._interfaces)
+                _ = self._is_salt_installed
             elif not (file.checked or file.undetermined):
                 self._load_for(file, name)
             return
@@ -390,9 +391,14 @@ class ModuleRegistry:
             log.log(level, "%s", loaded.sentence(file.stem))
         return loaded
 
+    @functools.cached_property
+    def _is_salt_installed(self) -> bool:
+        """Looked for once: with other layers, such as Salt's, a daemon has another index and so another loader."""
+        return salt_is_installed()
+
     def _names_of(self, file: ModuleFile) -> Mapping[str, Any]:
         """The dunder names for the file; one that may be written for Salt gets compatible wrappers."""
-        if file.layer == SHIPPED or not (file.is_salt_file or salt_is_installed()):
+        if file.layer == SHIPPED or not (file.is_salt_file or self._is_salt_installed):
             return self._names
         from saltlite.loader.salt_compat import CompatFunctions, CompatOpts  # noqa: PLC0415 - most minions have no Salt
 

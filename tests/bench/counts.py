@@ -29,6 +29,8 @@ from typing import Any
 
 from saltlite.client.follower import Progress, WaitPolicy
 from saltlite.client.local import JobCall, LocalClient
+from saltlite.minion.jobs.process_pool import REAP_S
+from tests.bench.bench_fleet import CUSTOM_MODULE
 from tests.bench.fleet import BenchFleet
 from tests.bench.statements import read
 
@@ -39,6 +41,8 @@ SLACK = 0.3
 """Absolute difference that no small count fails for."""
 ROUNDS = 3
 JOBS = 40
+"""A multiple of the processes that a minion forks at once."""
+CUSTOM = "custom.ping"
 CLIENTS = 8
 SETTLE_S = 3.0
 REALISTIC: dict[str, Any] = {
@@ -143,9 +147,49 @@ def statements_of_many(fleet: BenchFleet) -> float:
     return (read(fleet.statements) - before) / JOBS / CLIENTS
 
 
-def ping(client: LocalClient) -> None:
+def of_custom_jobs(fleet: BenchFleet, client: LocalClient) -> dict[str, float]:
+    """Counts of one job of a custom module on the minion `own`, whose fork server runs already: of all processes, and
+    the page faults of the minion's."""
+    ping(client, "own", CUSTOM)
+    time.sleep(2 * REAP_S)  # processes that have ended are counted when they are reaped
+    faults = sum(map(minor_faults, fleet.pids("own")))
+    for _ in range(JOBS):
+        ping(client, "own", CUSTOM)
+    time.sleep(2 * REAP_S)
+    faults = sum(map(minor_faults, fleet.pids("own"))) - faults
+    pids = [*fleet.pids("master"), *fleet.pids("own")]
+    with tempfile.TemporaryDirectory() as folder, counted(pids, Path(folder, "out")) as calls:
+        for _ in range(JOBS):
+            ping(client, "own", CUSTOM)
+    return {
+        "page faults of the minion": faults / JOBS,
+        "system calls": calls.total() / JOBS,
+        "new processes": sum(calls[name] for name in FORKS) / JOBS,
+    }
+
+
+def minor_faults(pid: int) -> int:
+    """Page faults without a disk, of a process and of the children that it has waited for; 0 once it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return int(fields[7]) + int(fields[8])
+
+
+def join_with_custom_module(fleet: BenchFleet, client: LocalClient) -> None:
+    """Start the minion `own`, and run jobs of its module until its fork server is at work."""
+    modules = fleet.folder / "plugins/modules"
+    modules.mkdir(parents=True)
+    (modules / "custom.py").write_text(CUSTOM_MODULE)
+    fleet.join(["own"], module_dirs=[str(modules.parent)])
+    for _ in range(JOBS):
+        ping(client, "own", CUSTOM)
+
+
+def ping(client: LocalClient, minion: str = "min", fun: str = "test.ping") -> None:
     """One job, to its end."""
-    progress = Progress(client.publish(JobCall("min", "test.ping"), follow=True), now=time.monotonic())
+    progress = Progress(client.publish(JobCall(minion, fun), follow=True), now=time.monotonic())
     if [reply.value for reply in client.watch(progress, WaitPolicy(30, away_s=30))] != [True]:
         raise RuntimeError("the minion did not answer")
 

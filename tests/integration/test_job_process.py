@@ -298,7 +298,7 @@ def state():
                               if int(n) > 2 and os.path.exists(f"/proc/self/fd/{n}")),
     }
 def loaded():
-    return [name for name in sys.modules if name.startswith("saltlite.loaded.")]
+    return [name for name in sys.modules if name.startswith(("saltlite.loaded.rehearsal", "saltlite.loaded.dir"))]
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 """

@@ -437,6 +437,24 @@ def test_only_a_shipped_module_that_asks_nothing_of_this_machine_is_loaded_ahead
     assert loader["early.read"]() == (read, "seen")
 
 
+def test_what_was_looked_for_ahead_is_not_looked_for_by_the_first_call(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = make({"m": "def f(): return 1"})
+    asked: list[str] = []
+
+    def look(*_args: object) -> tuple[()]:
+        asked.append("")
+        return ()
+
+    monkeypatch.setattr("saltlite.loader.registry.salt_is_installed", look)
+    monkeypatch.setattr("saltlite.loader.contracts.search_layers", look)
+    loader.load_ahead("m")
+    assert len(asked) == 2
+    assert loader["m.f"]() == 1
+    assert len(asked) == 2
+
+
 def test_loading_ahead_what_is_not_there_does_nothing(make: Any) -> None:
     loader = make({"m": "def f(): return 1"})
     loader.load_ahead("n")
