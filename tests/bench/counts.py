@@ -228,6 +228,10 @@ def measured() -> dict[str, float]:
                 for name, count in of_jobs(fleet, client, [*fleet.pids("master"), *fleet.pids("min")]).items():
                     note(f"a job: {name}", count)
                 note(f"a job of {CLIENTS} clients: SQL statements", statements_of_many(fleet))
+            join_with_custom_module(fleet, client)
+            for _ in range(ROUNDS):
+                for name, count in of_custom_jobs(fleet, client).items():
+                    note(f"a job of a custom module: {name}", count)
     return lowest
 
 
