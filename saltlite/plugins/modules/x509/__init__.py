@@ -1,8 +1,10 @@
-"""Read certificates, requests, revocation lists and keys.
+"""Create, read and verify certificates, requests, revocation lists and keys.
 
 Input is the path of a file on this minion or its content: PEM, DER, or either in hexadecimal or base64 (after
-``b64:``). Of several certificates in a file the first is used. Nothing is created or signed, and private keys stay
-hidden.
+``b64:``), for certificates and private keys also PKCS #12 and PKCS #7. Of several certificates in a file the first is
+used. Certificates are signed with a key of this minion: signing by another minion (``ca_server``) does not exist.
+Private keys are returned only by ``create_private_key`` and ``encode_private_key`` without ``path``, by
+``encode_certificate`` to PKCS #12, and by ``get_pem_entry`` on request.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -11,178 +13,26 @@ hidden.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import glob
 import os
-import re
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from saltlite.decorators import note
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 
-if TYPE_CHECKING:
-    from cryptography import x509
+from .loading import content, entries, load_certificate, load_crl, load_private_key, load_public_key, load_request
 
+from .writing import (  # isort: skip
+    create_certificate, create_crl, create_csr, create_private_key, encode_certificate, encode_crl, encode_csr,
+    encode_private_key, get_signing_policy, write_pem,
+)  # fmt: skip
 
-# --- Input: `cryptography` is imported when it is needed (40 ms) ---
-
-FILE_BYTES_MAX = 16 * 1024 * 1024
-"""Maximum file size; the largest revocation lists have a few MiB."""
-
-_ENTRY = re.compile(
-    rb"-----BEGIN (?P<kind>[0-9A-Z ]+)-----\s++"
-    rb"(?P<headers>(?:[A-Za-z-]++: [^\r\n]*+\r?\n)*+)"
-    rb"(?P<body>[A-Za-z0-9+/=\s]++)-----END (?P=kind)-----"
-)
-"""The quantifiers are possessive, so that a hostile file cannot cause quadratic time."""
-
-
-def _content(given: Any) -> bytes:
-    """Return the bytes of a file or of the given content. Raises SaltInvocationError and CommandExecutionError."""
-    if isinstance(given, bytes):
-        return given
-    text = str(given)
-    if "-----BEGIN" in text:
-        return text.replace("\\n", "\n").encode()
-    if "\0" not in text and os.path.isfile(text):
-        return _file(text)
-    try:
-        if text.startswith("b64:"):
-            return base64.b64decode(text[4:], validate=True)
-        return bytes.fromhex(text) or base64.b64decode(text, validate=True)
-    except ValueError:
-        pass
-    try:
-        if len(text) > 64:
-            return base64.b64decode("".join(text.split()), validate=True)
-    except binascii.Error:
-        pass
-    raise SaltInvocationError(
-        f"{text[:80]!r} is neither a file on this minion nor PEM, nor hexadecimal digits or base64 of anything."
-    )
-
-
-def _file(path: str) -> bytes:
-    try:
-        with open(path, "rb") as stream:
-            data = stream.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise CommandExecutionError(f"{path} cannot be read: {error.strerror}.") from error
-    if len(data) > FILE_BYTES_MAX:
-        raise CommandExecutionError(
-            f"{path} has more than {FILE_BYTES_MAX} bytes, which is too large for a certificate."
-        )
-    return data
-
-
-def _entries(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Iterate over the PEM entries: kind and text, with lines of 64 characters."""
-    # The input may be a single line.
-    spread = re.sub(rb"(-----(?:BEGIN|END) [0-9A-Z ]+-----)", rb"\n\1\n", data)
-    for match in _ENTRY.finditer(spread):
-        body = b"".join(match["body"].split())
-        headers = match["headers"] and match["headers"].replace(b"\r\n", b"\n") + b"\n"
-        lines = b"".join(body[at : at + 64] + b"\n" for at in range(0, len(body), 64))
-        kind = match["kind"]
-        yield kind.decode(), b"-----BEGIN %b-----\n%b%b-----END %b-----\n" % (kind, headers, lines, kind)
-
-
-def _certificate(given: Any) -> x509.Certificate:
-    """Load a certificate. Raises SaltInvocationError."""
-    from cryptography import x509
-
-    found: x509.Certificate = _loaded(
-        given, "certificate", ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"),
-        x509.load_pem_x509_certificate, x509.load_der_x509_certificate,
-    )  # fmt: skip
-    return found
-
-
-def _request(given: Any) -> x509.CertificateSigningRequest:
-    """Load a certificate request. Raises SaltInvocationError."""
-    from cryptography import x509
-
-    kinds = ("CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST")
-    pem, der = x509.load_pem_x509_csr, x509.load_der_x509_csr
-    found: x509.CertificateSigningRequest = _loaded(given, "certificate request", kinds, pem, der)
-    return found
-
-
-def _revocations(given: Any) -> x509.CertificateRevocationList:
-    """Load a revocation list. Raises SaltInvocationError."""
-    from cryptography import x509
-
-    pem, der = x509.load_pem_x509_crl, x509.load_der_x509_crl
-    found: x509.CertificateRevocationList = _loaded(given, "revocation list", ("X509 CRL",), pem, der)
-    return found
-
-
-def _private_key(given: Any, passphrase: str | None) -> Any:
-    """Load a private key. Raises SaltInvocationError, or CommandExecutionError for a wrong passphrase."""
-    from cryptography.hazmat.primitives import serialization
-
-    secret = None if passphrase is None else str(passphrase).encode()
-
-    def load(how: Callable[..., Any], data: bytes) -> Any:
-        try:
-            return how(data, secret)
-        except TypeError as error:
-            wants = "has a passphrase, and none" if passphrase is None else "has no passphrase, but one"
-            raise CommandExecutionError(f"The private key {wants} was given.") from error
-
-    pem, der = serialization.load_pem_private_key, serialization.load_der_private_key
-    return _loaded(given, "private key", ("PRIVATE KEY",), partial(load, pem), partial(load, der))
-
-
-def _public_key(given: Any, passphrase: str | None = None) -> Any:
-    """Load a public key, or take it from a certificate, a request or a private key.
-
-    Raises CommandExecutionError.
-    """
-    from cryptography.hazmat.primitives import serialization
-
-    data = _content(given)
-    kinds = {kind for kind, _entry in _entries(data)}
-    if any(kind.endswith("PRIVATE KEY") for kind in kinds):
-        return _private_key(data, passphrase).public_key()
-    ways: list[Callable[[], Any]] = [
-        lambda: _loaded(
-            data, "public key", ("PUBLIC KEY",), serialization.load_pem_public_key, serialization.load_der_public_key
-        ),
-        lambda: _certificate(data).public_key(),
-        lambda: _private_key(data, passphrase).public_key(),
-        lambda: _request(data).public_key(),
-    ]
-    for way in ways:
-        try:
-            return way()
-        except SaltInvocationError:
-            continue
-    raise CommandExecutionError("Could not load key as certificate, public key, private key or CSR")
-
-
-def _loaded(
-    given: Any, what: str, kinds: tuple[str, ...], pem: Callable[[bytes], Any], der: Callable[[bytes], Any]
-) -> Any:
-    """Load the first PEM entry of these kinds, or DER bytes."""
-    from cryptography.exceptions import UnsupportedAlgorithm
-
-    data = _content(given)
-    found = list(_entries(data))
-    mine = next((entry for kind, entry in found if kind in kinds or kind.endswith(" " + kinds[0])), None)
-    if found and mine is None:
-        others = ", ".join(sorted({kind.lower() for kind, _entry in found}))
-        raise SaltInvocationError(f"A {what} is needed, and this is a {others}.")
-    try:
-        return der(data) if mine is None else pem(mine)
-    except (ValueError, UnsupportedAlgorithm) as error:
-        reason = str(error).split(". ")[0].rstrip(".")[:200]
-        raise SaltInvocationError(f"This is not a readable {what}: {reason}.") from error
-
-
-# --- Public functions ---
+__all__ = [
+    "create_certificate", "create_crl", "create_csr", "create_private_key", "encode_certificate", "encode_crl",
+    "encode_csr", "encode_private_key", "expired", "expires", "get_pem_entries", "get_pem_entry",
+    "get_private_key_size", "get_public_key", "get_signing_policy", "read_certificate", "read_certificates",
+    "read_crl", "read_csr", "verify_crl", "verify_private_key", "verify_signature", "will_expire", "write_pem",
+]  # fmt: skip
 
 
 def read_certificate(certificate: str) -> dict[str, Any]:
@@ -195,7 +45,7 @@ def read_certificate(certificate: str) -> dict[str, Any]:
 
     from . import extensions
 
-    cert = _certificate(certificate)
+    cert = load_certificate(certificate)
     key = cert.public_key()
     return {
         "version": cert.version.value + 1,
@@ -242,7 +92,7 @@ def read_csr(csr: str) -> dict[str, Any]:
 
     from . import extensions
 
-    asked = _request(csr)
+    asked = load_request(csr)
     key = asked.public_key()
     return {
         **_key_size(key),
@@ -262,7 +112,7 @@ def read_crl(crl: str) -> dict[str, Any]:
 
     from . import extensions
 
-    read = _revocations(crl)
+    read = load_crl(crl)
     revoked = {
         extensions.pairs(one.serial_number).replace(":", ""): {
             "revocation_date": one.revocation_date_utc.strftime(extensions.TIME),
@@ -281,12 +131,14 @@ def read_crl(crl: str) -> dict[str, Any]:
     }
 
 
-def get_public_key(key: str, passphrase: str | None = None, asObj: Any = None) -> str:  # noqa: ARG001, N803 - Salt's name
+def get_public_key(key: str, passphrase: str | None = None, asObj: Any = None) -> str:  # noqa: N803 - Salt's name
     """Return the public key of a certificate, a request or a private key, as PEM.
 
     CLI Example: ``saltlite '*' x509.get_public_key /etc/pki/web.key``
     """
-    return _pem(_public_key(key, passphrase))
+    if asObj is not None:
+        note("The argument asObj has no effect.")
+    return _pem(load_public_key(key, passphrase))
 
 
 def get_private_key_size(private_key: str, passphrase: str | None = None) -> int | None:
@@ -294,7 +146,7 @@ def get_private_key_size(private_key: str, passphrase: str | None = None) -> int
 
     CLI Example: ``saltlite '*' x509.get_private_key_size /etc/pki/web.key``
     """
-    size: int | None = getattr(_private_key(private_key, passphrase), "key_size", None)
+    size: int | None = getattr(load_private_key(private_key, passphrase), "key_size", None)
     return size
 
 
@@ -303,8 +155,8 @@ def verify_private_key(private_key: str, public_key: str, passphrase: str | None
 
     CLI Example: ``saltlite '*' x509.verify_private_key /etc/pki/web.key /etc/pki/web.crt``
     """
-    mine = _private_key(private_key, passphrase).public_key()
-    return _pem(mine) == _pem(_public_key(public_key))
+    mine = load_private_key(private_key, passphrase).public_key()
+    return _pem(mine) == _pem(load_public_key(public_key))
 
 
 def verify_signature(
@@ -319,8 +171,8 @@ def verify_signature(
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-    cert = _certificate(certificate)
-    key = _public_key(signing_pub_key or certificate, signing_pub_key_passphrase)
+    cert = load_certificate(certificate)
+    key = load_public_key(signing_pub_key or certificate, signing_pub_key_passphrase)
     signed = (cert.signature, cert.tbs_certificate_bytes)
     try:
         how: Any = cert.signature_algorithm_parameters
@@ -345,7 +197,7 @@ def verify_crl(crl: str, cert: str) -> bool:
 
     CLI Example: ``saltlite '*' x509.verify_crl /etc/pki/ca.crl /etc/pki/ca.crt``
     """
-    listed, key = _revocations(crl), _public_key(cert)
+    listed, key = load_crl(crl), load_public_key(cert)
     try:
         return bool(listed.is_signature_valid(key))
     except TypeError:
@@ -360,7 +212,7 @@ def expires(certificate: str, days: int = 0) -> bool:
     import datetime
 
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=_days(days))
-    return _certificate(certificate).not_valid_after_utc <= later
+    return load_certificate(certificate).not_valid_after_utc <= later
 
 
 def expired(certificate: str) -> dict[str, Any]:
@@ -387,7 +239,7 @@ def get_pem_entry(text: str, pem_type: str | None = None) -> bytes:
 
     CLI Example: ``saltlite '*' x509.get_pem_entry /etc/pki/web.pem pem_type=CERTIFICATE``
     """
-    for kind, entry in _entries(_content(text)):
+    for kind, entry in entries(content(text)):
         if kind == pem_type or (pem_type is None and "PRIVATE KEY" not in kind):
             return entry
     wanted = f"of type {pem_type}" if pem_type else "but for private keys, whose type has to be named"
@@ -419,7 +271,7 @@ def _who(certificate: str) -> dict[str, Any]:
     found = {}
     if "\0" not in str(certificate) and os.path.isfile(str(certificate)):
         found["path"] = certificate
-    subject = extensions.name(_certificate(certificate).subject)
+    subject = extensions.name(load_certificate(certificate).subject)
     return {**found, "cn": subject["CN"]} if "CN" in subject else found
 
 

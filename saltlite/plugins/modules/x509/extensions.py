@@ -11,7 +11,7 @@ from cryptography.x509.oid import CRLEntryExtensionOID, ExtensionOID, NameOID
 
 TIME = "%Y-%m-%d %H:%M:%S"
 
-_ATTRIBUTES = {
+ATTRIBUTES = {
     "C": NameOID.COUNTRY_NAME,
     "ST": NameOID.STATE_OR_PROVINCE_NAME,
     "L": NameOID.LOCALITY_NAME,
@@ -25,8 +25,9 @@ _ATTRIBUTES = {
     "UID": NameOID.USER_ID,
     "SERIALNUMBER": NameOID.SERIAL_NUMBER,
 }
+"""Salt's names, in the order in which they stand in a subject."""
 
-_EXTENSIONS = {
+EXTENSIONS = {
     "basicConstraints": ExtensionOID.BASIC_CONSTRAINTS,
     "keyUsage": ExtensionOID.KEY_USAGE,
     "extendedKeyUsage": ExtensionOID.EXTENDED_KEY_USAGE,
@@ -55,7 +56,7 @@ _EXTENSIONS = {
 def name(given: x509.Name) -> dict[str, Any]:
     """Return the first value of each attribute that Salt knows, by short name."""
     found = {}
-    for short, oid in _ATTRIBUTES.items():
+    for short, oid in ATTRIBUTES.items():
         values = given.get_attributes_for_oid(oid)
         if values:
             found[short] = values[0].value
@@ -77,7 +78,7 @@ def pairs(value: bytes | int) -> str:
 
 def described(given: x509.Extensions) -> dict[str, dict[str, Any]]:
     """Return the extensions by name, each with `critical` and its values; unknown ones are skipped."""
-    names = {oid: short for short, oid in _EXTENSIONS.items()}
+    names = {oid: short for short, oid in EXTENSIONS.items()}
     found = {}
     for extension in given:
         if extension.oid in names:
@@ -181,6 +182,11 @@ def _general_name(given: x509.GeneralName) -> str:
     return str(given)
 
 
+def _location(given: x509.GeneralName) -> str:
+    """Return an address without its type, as Salt does for the extension `authorityInfoAccess`."""
+    return given.value if isinstance(given.value, str) else _general_name(given)
+
+
 def _oid(oid: x509.ObjectIdentifier) -> str:
     known: str = getattr(oid, "_name", "Unknown OID")
     return oid.dotted_string if known == "Unknown OID" else known
@@ -196,7 +202,7 @@ _SHAPES: dict[type, Callable[[Any], dict[str, Any]]] = {
     x509.IssuerAlternativeName: lambda value: {"value": _general(value)},
     x509.CertificateIssuer: lambda value: {"value": _general(value)},
     x509.AuthorityInformationAccess: lambda value: {
-        "value": [{_oid(each.access_method): _general_name(each.access_location)} for each in value]
+        "value": [{_oid(each.access_method): _location(each.access_location)} for each in value]
     },
     x509.CRLDistributionPoints: _points,
     x509.FreshestCRL: _points,
