@@ -437,6 +437,13 @@ def test_a_signing_policy_is_shown_without_its_key() -> None:
     assert made("get_signing_policy", "nosuch") == {}
 
 
+def test_signing_policies_are_in_the_pillar_else_in_the_grains() -> None:
+    grains = {"x509_signing_policies": {"www": {"CN": "of the grains"}, "other": {"O": "of the grains"}}}
+    loader = Loader(INDEX, {}, grains, {"x509_signing_policies": POLICIES})
+    assert call(loader, "x509.get_signing_policy", ("www",), {}).value["CN"] == "of the policy"
+    assert call(loader, "x509.get_signing_policy", ("other",), {}).value == {"O": "of the grains"}
+
+
 def test_former_names_work_with_a_note(pki: Path) -> None:
     key = str(pki / "ca.key")
     former = {"commonName": "old", "X509v3 Basic Constraints": "critical CA:TRUE", "algorithm": "sha512", "text": True}
