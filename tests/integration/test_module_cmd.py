@@ -90,6 +90,8 @@ def test_the_shell_is_the_one_of_whoever_started_the_minion(monkeypatch: pytest.
     assert typed("cmd.run", "echo $0").value == "/bin/bash"
     assert typed("cmd.run", "echo $0", **other).value == "/bin/sh"
     assert crossed("cmd.run", "[[ a == a ]]", python_shell=True).retcode == 0
+    monkeypatch.setenv("SHELL", "/usr/sbin/nologin")
+    assert typed("cmd.run", "echo $0").value == "/bin/sh"
     monkeypatch.delenv("SHELL")
     assert typed("cmd.run", "echo $0").value == "/bin/sh"
 

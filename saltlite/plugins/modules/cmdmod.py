@@ -6,7 +6,7 @@ A command from the command line goes through the shell. A command from another m
 All functions that run a command take these further keyword arguments:
 
 =================== ====================================================================================
-``shell``           path of the shell; by default ``$SHELL`` of the minion, or ``/bin/sh`` without it
+``shell``           path of the shell; by default ``$SHELL`` of the minion if /etc/shells has it, or ``/bin/sh``
 ``python_shell``    True: the text goes through the shell. False: it is split into words, no shell runs
 ``env``             variables to set: a dict, or a list of dicts
 ``clean_env``       the command sees ``env`` and nothing else
@@ -194,8 +194,12 @@ def _argv(cmd: Any, options: Options) -> list[str]:
 
 
 def _shell(given: str | None) -> str:
-    """Return the shell: the given one, or the default of Salt, which is the shell of whoever started the minion."""
-    shell = str(given or os.environ.get("SHELL") or DEFAULT_SHELL)
+    """Return the shell: the given one, or the default of Salt, which is the shell of whoever started the minion.
+
+    Of a user who may not log in, as whom sudo may run this, it is a program that only refuses; /etc/shells lacks it.
+    """
+    own = os.environ.get("SHELL")
+    shell = str(given or (own if own in shells() else DEFAULT_SHELL))
     if not (os.path.isfile(shell) and os.access(shell, os.X_OK)):
         raise CommandExecutionError(f"The shell {shell} is not available.")
     return shell
