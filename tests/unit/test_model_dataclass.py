@@ -174,8 +174,10 @@ def test_nothing_is_compiled_before_the_first_use() -> None:
         "import builtins\n"
         "import saltlite.model.dataclass as own\n"
         # Python 3.13 compiles a text without methods.
-        "def refuse(text, *_):\n"
+        "real = exec\n"
+        "def refuse(text, *names):\n"
         "    if 'self' in text: raise SystemExit('compiled')\n"
+        "    real(text, *names)\n"
         "builtins.exec = refuse\n"
         "@own.dataclass(frozen=True, slots=True)\n"
         "class C:\n"
