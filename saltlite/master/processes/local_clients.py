@@ -34,7 +34,7 @@ BURST_S = 1.0
 """CPU seconds that such a user may use at once after a quiet time."""
 USER_CONNECTIONS_MAX = CONNECTIONS_MAX - 64
 """Connections to one MWorker for all users together; the others are for operators."""
-LARGE_PER_USER = 4
+LARGE_PER_USER = 2
 """Connections of one user whose large messages one MWorker holds at once, until they are carried out; his other
 connections wait for their turn."""
 UNREAD_MAX = 1024 * 1024

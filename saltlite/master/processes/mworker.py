@@ -11,6 +11,7 @@ import functools
 import gc
 import logging
 import socket
+import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -43,6 +44,7 @@ from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint
 from saltlite.platform.logs import DEFECT, log_defect, supervised
+from saltlite.platform.process import trim_heap
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.shared_memory import NAMELESS, REFUSED_S, EndedTurn, Marks, TurnBoard, TurnLabel
 from saltlite.platform.stream import Acceptor, Channel, Peer
@@ -199,6 +201,8 @@ RECHECK_S = 5.0
 USER_COLLECT_ABOVE = 4096
 """Bytes of a user's request after which garbage is collected at once. A large request leaves parts of its values in
 Python's free lists, spread over memory that can only be returned without them."""
+USER_COLLECT_CPU_S = 0.01
+"""CPU seconds of a user's request with the same effect: the automaton of a costly pattern is garbage in cycles."""
 USER_READ_TURN = 8 * 1024
 """Bytes of a user's connection that are read in one turn: requests wait in the kernel rather than in the MWorker."""
 USER_UNREAD_MAX = 32 * 1024 * 1024
@@ -497,10 +501,14 @@ class MWorker:
             self._send(client, {"ok": False, "exit": 2, "error": f"the request could not be read: {error}"})
             return
         client.turn = turn_of_request(self._marks.board, client.principal, request)
+        began = time.process_time()
         self._supervised(client, lambda: self._handle(client, request))
-        if client.queue is not None and len(data) > USER_COLLECT_ABOVE:
+        if client.queue is not None and (
+            len(data) > USER_COLLECT_ABOVE or time.process_time() - began > USER_COLLECT_CPU_S
+        ):
             del request
             gc.collect()
+            trim_heap()
 
     def _handle(self, client: Client, request: object) -> None:
         refuse_ended(self._marks.board, client.turn)
