@@ -12,7 +12,6 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Awaitable
 from typing import Any
 
 from cryptography import x509
@@ -20,8 +19,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tornado.httpserver import HTTPServer
-from tornado.httputil import HTTPHeaders, HTTPMessageDelegate
-from tornado.iostream import IOStream
 from tornado.netutil import bind_sockets
 from tornado.web import Application
 
@@ -106,80 +103,12 @@ STOP_S = 5.0
 WS_MESSAGE_MAX = 1024
 
 
-class SlowPeers:
-    """Closes the connections whose next headers, or whose body, are not complete after `timeout_s` seconds.
-
-    Tornado's own timeouts set and cancel two timers a request. Here one timer rings for the connection that has waited
-    longest.
-    """
-
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
-        self._since: dict[IOStream, float] = {}
-        """Since when each connection has been waited for, the longest first."""
-        self._timer: asyncio.TimerHandle | None = None
-
-    def wait_for(self, stream: IOStream) -> None:
-        """From now on this connection owes its headers or its body."""
-        loop = asyncio.get_running_loop()
-        self._since.pop(stream, None)
-        self._since[stream] = loop.time()
-        if self._timer is None:
-            self._timer = loop.call_later(self._timeout_s, self._ring, loop)
-
-    def complete(self, stream: IOStream) -> None:
-        """The request is complete, or the connection has ended."""
-        self._since.pop(stream, None)
-
-    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
-        late = loop.time() - self._timeout_s
-        for stream in [stream for stream, since in self._since.items() if since <= late]:
-            del self._since[stream]
-            stream.close()
-        if self._since:
-            self._timer = loop.call_at(next(iter(self._since.values())) + self._timeout_s, self._ring, loop)
-
-
-class WatchedRequest(HTTPMessageDelegate):
-    """Reports to SlowPeers how far a request has come; all else is up to `delegate`."""
-
-    def __init__(self, delegate: HTTPMessageDelegate, slow: SlowPeers, stream: IOStream) -> None:
-        self._delegate = delegate
-        self._slow = slow
-        self._stream = stream
-        slow.wait_for(stream)
-
-    def headers_received(self, start_line: Any, headers: HTTPHeaders) -> Awaitable[None] | None:
-        """Called by tornado: the body is next."""
-        self._slow.wait_for(self._stream)
-        return self._delegate.headers_received(start_line, headers)
-
-    def data_received(self, chunk: bytes) -> Awaitable[None] | None:
-        """Called by tornado with a part of the body."""
-        return self._delegate.data_received(chunk)
-
-    def on_connection_close(self) -> None:
-        """Called by tornado when the connection ends before the request is complete."""
-        self._delegate.on_connection_close()
-
-    def finish(self) -> None:
-        """Called by tornado: the request is complete."""
-        self._slow.complete(self._stream)
-        self._delegate.finish()
-
-
 class Server(HTTPServer):
-    """An HTTP server that limits connections, and how long they may be silent."""
+    """An HTTP server that limits connections."""
 
-    def bound(self, limiter: ConnectionLimiter[Any], slow: SlowPeers) -> None:
-        """Set the limits."""
+    def bound(self, limiter: ConnectionLimiter[Any]) -> None:
+        """Set the limiter of connections."""
         self._limiter = limiter
-        self._slow = slow
-
-    def start_request(self, server_conn: Any, request_conn: Any) -> HTTPMessageDelegate:
-        """Called by tornado when a connection may send its next request."""
-        return WatchedRequest(super().start_request(server_conn, request_conn), self._slow, server_conn.stream)
 
     def handle_stream(self, stream: Any, address: Any) -> None:
         """Called by tornado for each connection."""
@@ -191,7 +120,6 @@ class Server(HTTPServer):
     def on_close(self, server_conn: Any) -> None:
         """Called by tornado when HTTP ends on a connection."""
         super().on_close(server_conn)
-        self._slow.complete(server_conn.stream)
         # A WebSocket is still open, and is removed when it ends.
         if server_conn.stream.closed():
             self._limiter.remove(server_conn.stream)
@@ -247,13 +175,14 @@ def make_server(context: AppContext, tls: Any) -> Server:
     server = Server(
         application,
         ssl_options=tls,
+        idle_connection_timeout=config.request_timeout,
+        body_timeout=config.request_timeout,
         max_body_size=config.max_request_body_size,
         max_buffer_size=config.max_request_body_size + HEADERS_MAX,
         max_header_size=HEADERS_MAX,
         chunk_size=16 * 1024,
     )
-    server.conn_params.header_timeout = None  # SlowPeers has all timeouts
-    server.bound(context.connections, SlowPeers(config.request_timeout))
+    server.bound(context.connections)
     return server
 
 

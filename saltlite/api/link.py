@@ -77,10 +77,6 @@ class PooledConnection(asyncio.Protocol):
         self._received = bytearray()
         self._arrival: asyncio.Future[bool] | None = None
         """Of the `receive` that waits: whether something arrived, before the timeout."""
-        self._give_up_at: float | None = None
-        """When that `receive` ends without a frame, by the loop's clock."""
-        self._timer: asyncio.TimerHandle | None = None
-        """Rings at `_give_up_at` at the latest. It outlives the waits, because setting one for each is expensive."""
         self._ended = False
         self.clean = True
         """Whether the next frame will be the answer to the next request."""
@@ -136,36 +132,22 @@ class PooledConnection(asyncio.Protocol):
         Raises ConnectionLostError at the end of the stream, RemoteProtocolError for a malformed frame.
         """
         loop = asyncio.get_running_loop()
+        timer = None
         try:
             while (payload := self._frame()) is None:
                 if self._ended:
                     raise ConnectionLostError("the master closed the connection before it answered")
-                if self._give_up_at is None and timeout_s is not None:
-                    self._give_up_at = loop.time() + timeout_s
-                    self._set_timer(loop, self._give_up_at)
+                if timer is None and timeout_s is not None:
+                    timer = loop.call_later(timeout_s, self._wake, False)
                 self._transport.resume_reading()
                 self._arrival = loop.create_future()
                 if not await self._arrival:
                     return None
         finally:
-            self._arrival = self._give_up_at = None
+            self._arrival = None
+            if timer is not None:
+                timer.cancel()
         return decode_message(payload)
-
-    def _set_timer(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
-        if self._timer is not None:
-            if self._timer.when() <= when:
-                return
-            self._timer.cancel()
-        self._timer = loop.call_at(when, self._ring, loop)
-
-    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
-        if self._give_up_at is None:
-            return
-        if loop.time() >= self._give_up_at:
-            self._wake(False)
-        else:
-            self._set_timer(loop, self._give_up_at)
 
     def _frame(self) -> bytes | None:
         end = next_end(self._received)
@@ -180,9 +162,6 @@ class PooledConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close the connection; may be called twice."""
         self._transport.close()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 class FollowSlots:
@@ -193,15 +172,22 @@ class FollowSlots:
         self._slots: FairSemaphore[asyncio.Future[None]] = FairSemaphore(total, per_token)
         self._wait_s = wait_s
 
-    def take(self, token: str) -> FollowSlot:
-        """Hold a slot while in its context. Entering raises UnreachableError if none became free in time."""
-        return FollowSlot(self, token)
-
-    async def acquire(self, granted: asyncio.Future[None], token: str) -> None:
-        """Come back when there is a slot. `release` it in any case."""
+    @contextlib.asynccontextmanager
+    async def take(self, token: str) -> AsyncIterator[None]:
+        """Hold a slot. Raises UnreachableError if none became free in time."""
+        granted = asyncio.get_running_loop().create_future()
         if self._slots.acquire(granted, token):
             granted.set_result(None)
-            return
+        try:
+            if not granted.done():
+                await self._wait(granted)
+            yield
+        finally:
+            for other in self._slots.release(granted):
+                if not other.done():  # one that was cancelled gives its slot back by itself
+                    other.set_result(None)
+
+    async def _wait(self, granted: asyncio.Future[None]) -> None:
         try:
             async with asyncio.timeout(self._wait_s):
                 await granted
@@ -210,52 +196,6 @@ class FollowSlots:
                 f"as many jobs are waited for as there may be, and none ended in {self._wait_s:g}s: "
                 "publish with local_async, and read /jobs or /events"
             ) from None
-
-    def release(self, granted: asyncio.Future[None]) -> None:
-        """Give a slot back, or stop waiting for one."""
-        for other in self._slots.release(granted):
-            if not other.done():  # one that was cancelled gives its slot back by itself
-                other.set_result(None)
-
-
-# Contexts of every request are classes: `contextlib.asynccontextmanager` costs several times as much.
-
-
-class FollowSlot:
-    """A slot of `FollowSlots`, held in a context."""
-
-    __slots__ = ("_granted", "_slots", "_token")
-
-    def __init__(self, slots: FollowSlots, token: str) -> None:
-        self._slots = slots
-        self._token = token
-
-    async def __aenter__(self) -> None:
-        self._granted = asyncio.get_running_loop().create_future()
-        try:
-            await self._slots.acquire(self._granted, self._token)
-        except BaseException:
-            self._slots.release(self._granted)
-            raise
-
-    async def __aexit__(self, *_raised: object) -> None:
-        self._slots.release(self._granted)
-
-
-class ConnectionLease:
-    """A connection of the pool, held in a context."""
-
-    __slots__ = ("_connection", "_link")
-
-    def __init__(self, link: MasterLink) -> None:
-        self._link = link
-
-    async def __aenter__(self) -> PooledConnection:
-        self._connection = await self._link.acquire()
-        return self._connection
-
-    async def __aexit__(self, *_raised: object) -> None:
-        self._link.release(self._connection)
 
 
 class MasterLink:
@@ -277,33 +217,23 @@ class MasterLink:
         async with self.connection() as connection:
             return await connection.ask(token, verb, fields)
 
-    def connection(self) -> ConnectionLease:
-        """A connection for one request and its stream, held while in its context. Entering raises as `acquire`."""
-        return ConnectionLease(self)
-
-    async def acquire(self) -> PooledConnection:
-        """A connection of the pool, to be released. Raises UnreachableError and RefusedError."""
-        if self._permits.locked():  # only what waits needs a timer
-            try:
-                async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                    await self._permits.acquire()
-            except TimeoutError:
-                raise UnreachableError(f"{CONNECTIONS_MAX} requests are with the master already; try again") from None
-        else:
-            await self._permits.acquire()
+    @contextlib.asynccontextmanager
+    async def connection(self) -> AsyncIterator[PooledConnection]:
+        """A connection for one request and its stream. It returns to the pool if it is clean afterwards."""
         try:
-            return self._take() or await self.connect()
-        except BaseException:
+            # Only what waits needs a timer.
+            async with asyncio.timeout(ANSWER_TIMEOUT_S) if self._permits.locked() else contextlib.nullcontext():
+                await self._permits.acquire()
+        except TimeoutError:
+            raise UnreachableError(f"{CONNECTIONS_MAX} requests are with the master already; try again") from None
+        try:
+            connection = self._take() or await self.connect()
+            try:
+                yield connection
+            finally:
+                self._put_back(connection)
+        finally:
             self._permits.release()
-            raise
-
-    def release(self, connection: PooledConnection) -> None:
-        """Put the connection back if it is clean; close it otherwise."""
-        if connection.usable() and len(self._idle) < IDLE_MAX:
-            self._idle.append(connection)
-        else:
-            connection.close()
-        self._permits.release()
 
     async def connect(self) -> PooledConnection:
         """A new connection, which the caller closes. Raises UnreachableError, RefusedError."""
@@ -337,6 +267,12 @@ class MasterLink:
                 return connection
             connection.close()
         return None
+
+    def _put_back(self, connection: PooledConnection) -> None:
+        if connection.usable() and len(self._idle) < IDLE_MAX:
+            self._idle.append(connection)
+        else:
+            connection.close()
 
 
 async def publish(link: MasterLink, token: str, job: JobCall) -> Published:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 import json
 from pathlib import Path
-from typing import Any, cast
 
 from cryptography import x509
 
 from saltlite.api import endpoints, openapi
-from saltlite.api.app import SlowPeers, self_signed
+from saltlite.api.app import self_signed
 from saltlite.api.endpoint import Metrics
 
 ROOT = Path(__file__).parents[2]
@@ -45,37 +43,3 @@ def test_a_self_signed_certificate_is_for_this_host_and_loopback() -> None:
     names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["box", "localhost"]
     assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1", "::1"]
-
-
-class Stream:
-    """A connection that notes when it is closed."""
-
-    def __init__(self) -> None:
-        self.closed_at: float | None = None
-
-    def close(self) -> None:
-        self.closed_at = asyncio.get_running_loop().time()
-
-
-def test_a_connection_is_closed_when_its_request_stays_incomplete_for_the_whole_timeout() -> None:
-    async def story() -> None:
-        loop, slow = asyncio.get_running_loop(), SlowPeers(0.5)
-        began = loop.time()
-        silent, stuck, done, gone = streams = [Stream() for _ in range(4)]
-        for stream in streams:
-            slow.wait_for(cast("Any", stream))
-        await asyncio.sleep(0.1)
-        slow.wait_for(cast("Any", stuck))  # its headers are there; the body has the whole timeout again
-        for stream in (done, gone):
-            slow.complete(cast("Any", stream))
-        await asyncio.sleep(1.0)
-        assert done.closed_at is None
-        assert gone.closed_at is None
-        assert silent.closed_at is not None
-        assert stuck.closed_at is not None
-        assert 0.5 <= silent.closed_at - began < 0.6 <= stuck.closed_at - began
-        slow.wait_for(cast("Any", done))  # its next request
-        await asyncio.sleep(0.7)
-        assert done.closed_at is not None
-
-    asyncio.run(story())
