@@ -23,7 +23,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -147,15 +147,31 @@ def statements_of_many(fleet: BenchFleet) -> float:
     return (read(fleet.statements) - before) / JOBS / CLIENTS
 
 
+def wait_until_reaped(parents: list[int]) -> None:
+    """Wait for the end of the children that have ended: their page faults are counted when their parent reaps them."""
+    give_up = time.monotonic() + 10 * REAP_S
+    while time.monotonic() < give_up and any(zombies_of(set(parents))):
+        time.sleep(REAP_S / 20)
+
+
+def zombies_of(parents: set[int]) -> Iterator[int]:
+    """The ended children of these processes that nobody has waited for."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            if state == "Z" and int(parent) in parents:
+                yield int(stat.parent.name)
+
+
 def of_custom_jobs(fleet: BenchFleet, client: LocalClient) -> dict[str, float]:
     """Counts of one job of a custom module on the minion `own`, whose fork server runs already: of all processes, and
     the page faults of the minion's."""
     ping(client, "own", CUSTOM)
-    time.sleep(2 * REAP_S)  # processes that have ended are counted when they are reaped
+    wait_until_reaped(fleet.pids("own"))
     faults = sum(map(minor_faults, fleet.pids("own")))
     for _ in range(JOBS):
         ping(client, "own", CUSTOM)
-    time.sleep(2 * REAP_S)
+    wait_until_reaped(fleet.pids("own"))
     faults = sum(map(minor_faults, fleet.pids("own"))) - faults
     pids = [*fleet.pids("master"), *fleet.pids("own")]
     with tempfile.TemporaryDirectory() as folder, counted(pids, Path(folder, "out")) as calls:

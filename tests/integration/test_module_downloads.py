@@ -7,7 +7,6 @@ import hashlib
 import logging
 import os
 import stat
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
 from saltlite.plugins.modules import _downloads
-from tests.support.api import answering
+from tests.support.api import answering, loopback_certificate
 from tests.support.files import Served
 
 INDEX = build_index(search_layers({}))
@@ -152,12 +151,7 @@ def test_an_invalid_url_is_refused(caller: Caller, url: str) -> None:
 
 
 def test_an_unknown_certificate_is_refused_unless_told_otherwise(caller: Caller, tmp_path: Path) -> None:
-    pem = tmp_path / "tls.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1",
-         "-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(pem), "-out", str(pem)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    pem = loopback_certificate(tmp_path)
     with answering([{"body": BODY}], pem) as server:
         url = f"{server.address}/x"
         assert "certificate of the server is not accepted" in caller.run("cp.cache_file", url).value

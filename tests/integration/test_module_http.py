@@ -20,7 +20,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from tests.support.api import answering
+from tests.support.api import answering, loopback_certificate
 
 INDEX = build_index(search_layers({}))
 SECRET = "sesame-http"
@@ -207,14 +207,7 @@ def test_redirects_come_to_an_end() -> None:
 
 
 def test_a_certificate_that_nobody_knows_is_refused_unless_told_otherwise(tmp_path: Path) -> None:
-    import subprocess
-
-    pem = tmp_path / "tls.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1",
-         "-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(pem), "-out", str(pem)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    pem = loopback_certificate(tmp_path)
     with answering([{"body": "secret", "again": True}], pem) as server:
         assert "certificate of the server is not accepted" in run("query", server.address).value["error"]
         assert run("query", server.address, ca_bundle=str(pem)).value["body"] == "secret"

@@ -234,7 +234,6 @@ def test_names_of_hosts_are_written_in_ascii(pki: Path, monkeypatch: pytest.Monk
     refused = run("create_certificate", **signed(pki, subjectAltName="DNS:bücher.example"))
     assert "needs the Python package idna" in refused.value
     monkeypatch.undo()
-    pytest.importorskip("idna")
     for given, written in (
         ("DNS:bücher.example", "DNS:xn--bcher-kva.example"),
         ("email:me@bücher.example", "mail:me@xn--bcher-kva.example"),
@@ -491,7 +490,7 @@ def test_former_names_work_with_a_note(pki: Path) -> None:
         ({"signing_policy": "nosuch"}, "no signing policy 'nosuch'"),
         ({"keyUsages": "cRLSign"}, "Unknown arguments: keyUsages"),
         ({"nsComment": "hello"}, "nsComment and nsCertType are not supported"),
-        ({"keyUsage": "sign"}, "no usage 'sign'"),
+        ({"keyUsage": "sign"}, "'sign' is not a key usage"),
         ({"basicConstraints": "pathlen:1"}, "'ca' is missing"),
         ({"basicConstraints": 7}, "basicConstraints cannot be used"),
         ({"extendedKeyUsage": "serverAuthentication"}, "not an object identifier"),
@@ -503,8 +502,8 @@ def test_former_names_work_with_a_note(pki: Path) -> None:
         ({"subjectAltName": "DNS:a..b"}, "not a domain name"),
         ({"subjectAltName": "IP:192.0.2.0/24"}, "subjectAltName cannot be used"),
         ({"subjectAltName": "otherName:a"}, "otherName are not supported"),
-        ({"subjectAltName": "host:a"}, "no type 'host'"),
-        ({"crlDistributionPoints": [{"fullname": "URI:http://a", "reasons": ["mood"]}]}, "no reason 'mood'"),
+        ({"subjectAltName": "host:a"}, "'host' is not a type of names"),
+        ({"crlDistributionPoints": [{"fullname": "URI:http://a", "reasons": ["mood"]}]}, "'mood' is not a reason"),
         ({"nameConstraints": "allowed;DNS:a"}, "'allowed' is missing"),
         ({"nameConstraints": {}}, "nameConstraints cannot be used"),
         ({"tlsfeature": "speed"}, "tlsfeature cannot be used"),

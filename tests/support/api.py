@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import ssl
+import subprocess
 import threading
 import urllib.error
 import urllib.parse
@@ -214,6 +215,17 @@ def recorded(path: Path) -> list[Mapping[str, Any]]:
     """The answers in a file."""
     answers: list[Mapping[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
     return answers
+
+
+def loopback_certificate(folder: Path) -> Path:
+    """A new file with a certificate for 127.0.0.1, which no authority signed, and its key."""
+    pem = folder / "tls.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1",
+         "-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(pem), "-out", str(pem)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return pem
 
 
 @contextmanager

@@ -12,7 +12,9 @@ from saltlite.auth.acl import Granted, Principal, read_rules
 from saltlite.cli.arguments import parse_arguments
 from saltlite.errors import RefusedError, SaltliteError
 from saltlite.master.handlers.functions import AWAITED_S, FunctionSupport, depends_on_signature
+from saltlite.master.handlers.minions import PresenceChange, notice
 from saltlite.model.ids import MinionId
+from saltlite.model.keys import fingerprint
 from saltlite.model.signature import TYPES
 from saltlite.platform.daemon import ManualClock
 from saltlite.targeting.fleet import Selection
@@ -100,6 +102,19 @@ def test_minions_that_have_just_connected_are_awaited_before_words_have_a_meanin
     assert "question" not in publish(fleet, call, untyped=True, tgt="a", request_id="1" * 32)
     cast("ManualClock", fleet.master.clock).advance(AWAITED_S)
     assert publish(fleet, call, untyped=True)["minions"]
+
+
+def test_a_minion_that_connects_again_is_the_newest() -> None:
+    fleet = Fleet(a=None, b=None)
+
+    def connects(name: str) -> None:
+        session = PresenceChange(MinionId(name), fingerprint(b"x" * 32), True, "1.2.3.4", "1", "b", "i", "")
+        notice(fleet.master, [session], whole=False)
+        cast("ManualClock", fleet.master.clock).advance(AWAITED_S)
+
+    for name in ("a", "b", "a"):
+        connects(name)
+    assert list(fleet.master.present) == ["b", "a"]
 
 
 def test_a_client_that_does_not_want_to_wait_for_reports_publishes() -> None:
