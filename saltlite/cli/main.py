@@ -174,7 +174,7 @@ def full_name(rest: list[str]) -> tuple[str, list[str]]:
 
 
 def next_word(argv: Sequence[str], start: int, table: Table = JOB) -> int | None:
-    """The index of the first word at or after `start` that is no option's value, or None; the search ends at `--`."""
+    """The index of the first word from `start` on that is not the value of an option, or None; `--` ends the search."""
     index = start
     while index < len(argv) and argv[index] != "--":
         token = argv[index]

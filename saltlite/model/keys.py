@@ -202,7 +202,7 @@ def some_lists(rows: Iterable[Row], match: str) -> dict[str, list[str]]:
 
 
 def matching(lists: Mapping[str, Sequence[str]], match: str) -> dict[str, list[str]]:
-    """What fits the globs; lists in which nothing does are left out."""
+    """The keys that match the globs, without empty lists."""
     found = {name: [one for one in ids if fits(one, match)] for name, ids in lists.items()}
     return {name: ids for name, ids in found.items() if ids}
 

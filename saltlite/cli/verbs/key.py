@@ -141,7 +141,7 @@ def count(rows: Sequence[Row]) -> str:
 
 
 def agreed(rows: Sequence[Row], action: str, console: Console) -> bool:
-    """Whether a person agrees to change these keys. Raises UsageError when there is no terminal to ask at."""
+    """Whether the user agrees to change these keys. Raises UsageError without a terminal to ask at."""
     if not console.can_ask():
         raise UsageError(f"this would {action} {count(rows)}, and there is no terminal to ask at: add -y to do it")
     console.error(table(rows, console.now()).rstrip("\n"))

@@ -26,7 +26,7 @@ BYTES_MAX = 16 * 1024**3
 """Bytes of one file."""
 
 _NAME_MAX = 200
-"""Characters of one name in the cache; a longer one, and one that is no name of a file, becomes its digest."""
+"""Characters of one name in the cache. A longer name is replaced by its digest, as is one that cannot name a file."""
 _OK = 200
 _NOT_MODIFIED = 304
 _CALLED = "saltlite cp"

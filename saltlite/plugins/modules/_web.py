@@ -233,7 +233,7 @@ def _answer(exchange: _Exchange) -> Answer:
 
 
 def _blocks(exchange: _Exchange) -> Iterator[bytes]:
-    """The body, as it is sent. Raises NoAnswerError, never OSError: whoever writes the blocks has errors of his own."""
+    """The body, as it is sent. Raises NoAnswerError, never OSError, which the writer of the blocks raises itself."""
     stream, most = exchange.stream, exchange.limits.body_bytes
     with _reasons(exchange.is_over, exchange.limits):
         length = exchange.length()

@@ -194,9 +194,9 @@ def _argv(cmd: Any, options: Options) -> list[str]:
 
 
 def _shell(given: str | None) -> str:
-    """Return the shell: the given one, or the default of Salt, which is the shell of whoever started the minion.
+    """Return the shell: the given one, or Salt's default, the shell of the user who started the minion.
 
-    Of a user who may not log in, as whom sudo may run this, it is a program that only refuses; /etc/shells lacks it.
+    sudo sets it to that of another user. If that user may not log in, it is a program that /etc/shells does not list.
     """
     own = os.environ.get("SHELL")
     shell = str(given or (own if own in shells() else DEFAULT_SHELL))
@@ -474,7 +474,7 @@ def retcode(*args: Any, **kwargs: Any) -> int:
 
 @same_parameters(run)
 def shell(*args: Any, **kwargs: Any) -> str:
-    """Run a command through the shell, whoever calls, and return its output. ``python_shell=False`` is still obeyed.
+    """Run a command through the shell, also for another module, and return its output. ``python_shell=False`` applies.
 
     CLI Example: ``saltlite '*' cmd.shell 'echo $HOME | wc -c'``
     """

@@ -214,7 +214,7 @@ def _general_name(kind: str, value: Any, *, constraint: bool = False) -> x509.Ge
             return x509.DirectoryName(distinguished_name(value))
         case "othername":
             raise ValueError("names of the type otherName are not supported")
-    raise ValueError(f"there is no type {kind!r:.40} of names, only DNS, email, URI, IP, RID and dirName")
+    raise ValueError(f"{kind!r:.40} is not a type of names: use DNS, email, URI, IP, RID or dirName")
 
 
 def _domain(text: str, *, prefix: str = "") -> str:
@@ -260,7 +260,7 @@ def _key_usage(value: Any, _parties: Parties) -> x509.KeyUsage:
     usages = re.split(r"[\s,]+", value) if isinstance(value, str) else _listed(value)
     unknown = [each for each in usages if each not in _USAGES]
     if unknown:
-        raise ValueError(f"there is no usage {unknown[0]!r:.40}, only {', '.join(_USAGES)}")
+        raise ValueError(f"{unknown[0]!r:.40} is not a key usage: use {', '.join(_USAGES)}")
     return x509.KeyUsage(**{argument: name in usages for name, argument in _USAGES.items()})
 
 
@@ -350,7 +350,7 @@ def _reasons(value: Any) -> frozenset[x509.ReasonFlags]:
 def _reason(given: Any) -> x509.ReasonFlags:
     found = _REASONS.get(str(given).strip().lower())
     if found is None:
-        raise ValueError(f"there is no reason {given!r:.40}, only {', '.join(each.value for each in x509.ReasonFlags)}")
+        raise ValueError(f"{given!r:.40} is not a reason: use {', '.join(each.value for each in x509.ReasonFlags)}")
     return found
 
 
