@@ -68,10 +68,11 @@ def drop_to(user: str) -> UserAccount:
     if os.geteuid() != 0 or account.uid == 0:
         return account
     try:
+        # Before the change: the process is never the user with a way back.
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
         os.setgroups(os.getgrouplist(account.name, account.gid))
         os.setresgid(account.gid, account.gid, account.gid)
         os.setresuid(account.uid, account.uid, account.uid)
-        prctl(PR_SET_NO_NEW_PRIVS, 1)
         prctl(PR_SET_DUMPABLE, 0)
     except OSError as error:
         raise StartupError(f"the process cannot become user {user}: {error.strerror}") from error

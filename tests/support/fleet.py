@@ -118,9 +118,21 @@ def write_config(folder: Path, kind: str, options: dict[str, Any]) -> None:
 
 
 def answers(port: int) -> bool:
-    """Whether somebody listens on that port of loopback."""
+    """Whether a program reads what is sent to that port of loopback.
+
+    It takes more than a port that listens: the API listens while it is root, and serves as its own user.
+    """
     with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        probe.settimeout(1)
+        try:
+            probe.connect(("127.0.0.1", port))
+            probe.sendall(b"neither TLS nor HTTP\r\n\r\n")
+            probe.recv(1)
+        except ConnectionResetError:
+            return True
+        except OSError:
+            return False
+        return True
 
 
 def alive(pid: int) -> bool:
