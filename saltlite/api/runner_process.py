@@ -47,14 +47,14 @@ def main() -> int:
     # Otherwise it would outlive its parent.
     set_parent_death_signal(signal.SIGKILL, os.getppid())
     wanted = unpack(sys.stdin.buffer.read(INPUT_MAX))
-    said = os.dup(1)
+    stdout = os.dup(1)
     os.dup2(2, 1)
     logs.configure("warning")
     try:
         found = run(wanted)
     except SaltliteError as error:
         found = {"value": str(error), "retcode": 1}
-    with os.fdopen(said, "wb") as out:
+    with os.fdopen(stdout, "wb") as out:
         out.write(rendered(found, "application/json"))
     return 0
 

@@ -266,10 +266,10 @@ class FileClient:
 
     def stat(self, address: FileAddress) -> FileStat | None:
         """The metadata of a served file, None if there is none."""
-        said = self._one(_question("find", address.env, address.path))
-        if said["state"] != "ok":
+        response = self._one(_question("find", address.env, address.path))
+        if response["state"] != "ok":
             return None
-        return FileStat(said["size"], said["sha256"], said["mode"], said["mtime"])
+        return FileStat(response["size"], response["sha256"], response["mode"], response["mtime"])
 
     def cached_path(self, address: FileAddress) -> str:
         """The path of the cached copy of a file, whether or not it exists."""
@@ -330,10 +330,10 @@ class FileClient:
                 # A few more than the file has pieces: the first answer may say that some have arrived already.
                 for _piece in range(size // CHUNK + 3):
                     data = os.pread(file.fileno(), min(CHUNK, size - offset), offset)
-                    said = self._one({**fields, "offset": offset, "data": data})
-                    if said["state"] != "ok" or said["sha256"] == sha256:
-                        return bool(said["state"] == "ok")
-                    offset = min(said["size"], size)
+                    response = self._one({**fields, "offset": offset, "data": data})
+                    if response["state"] != "ok" or response["sha256"] == sha256:
+                        return bool(response["state"] == "ok")
+                    offset = min(response["size"], size)
         raise CommandExecutionError(f"{path} changed while it was sent: send it again when nothing writes to it.")
 
     def sync(self, kind: str, envs: list[str], rules: SyncRules) -> SyncReport:
@@ -345,15 +345,15 @@ class FileClient:
     def _names(self, act: str, env: str, prefix: str) -> Iterator[str]:
         after = ""
         while True:
-            said = self._one(_question(act, env, prefix, after=after))
-            yield from said["names"]
-            if not said["more"] or not said["names"]:
+            response = self._one(_question(act, env, prefix, after=after))
+            yield from response["names"]
+            if not response["more"] or not response["names"]:
                 return
-            after = said["names"][-1]
+            after = response["names"][-1]
 
     def _one(self, question: Message) -> Message:
-        (said,) = self._asker.ask([question])
-        return said
+        (response,) = self._asker.ask([question])
+        return response
 
     def _fetch(self, address: FileAddress, stat: FileStat, dest: str, at: int | None = None) -> None:
         """Fetch into `arriving`, and move it to `dest`."""
@@ -380,11 +380,11 @@ class FileClient:
         digest = hashlib.file_digest(file, "sha256")
         start = min(file.seek(0, os.SEEK_END), stat.size)
         asked = (_question("read", address.env, address.path, offset=at) for at in range(start, stat.size, CHUNK))
-        for said in self._asker.ask(asked):
-            if said["state"] != "ok" or not said["data"]:
+        for response in self._asker.ask(asked):
+            if response["state"] != "ok" or not response["data"]:
                 return False
-            digest.update(said["data"])
-            file.write(said["data"])
+            digest.update(response["data"])
+            file.write(response["data"])
         file.flush()
         return digest.digest() == stat.sha256
 

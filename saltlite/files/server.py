@@ -210,12 +210,12 @@ class FileService:
         if names is None:
             env, prefix, folders = key
             names = self._roots.names(env, prefix, folders=folders)
-        said = self._names(n, names, after)
-        if said["more"]:
+        response = self._names(n, names, after)
+        if response["more"]:
             self._listings[key] = names
             if len(self._listings) > LISTINGS_MAX:
                 self._listings.popitem(last=False)
-        return said
+        return response
 
     def _names(self, n: int, names: Sequence[str], after: str) -> Message:
         start = bisect_right(names, after) if after else 0
@@ -373,9 +373,9 @@ class FileServer:
 
     def _work(self, work: Finding | Arrival, say: Say) -> None:
         """Hash the first slice now, which is enough for most files; further slices take turns with other files."""
-        said = work.step()
-        if said is not None:
-            say(said)
+        response = work.step()
+        if response is not None:
+            say(response)
             return
         if not self._hashing:
             self._reactor.call_soon(self._next_slice)
@@ -384,10 +384,10 @@ class FileServer:
     def _next_slice(self) -> None:
         work, say, turn = self._hashing.popleft()
         with self._marks.named(turn):
-            said = work.step()
-        if said is None:
+            response = work.step()
+        if response is None:
             self._hashing.append((work, say, turn))
         if self._hashing:
             self._reactor.call_soon(self._next_slice)
-        if said is not None:
-            say(said)
+        if response is not None:
+            say(response)

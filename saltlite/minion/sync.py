@@ -219,23 +219,23 @@ class DocumentSync:
             "offset": offset,
             "data": data[offset : offset + CHUNK],
         }
-        self._ask(message, lambda said: self._piece_answered(what, data, said))
+        self._ask(message, lambda response: self._piece_answered(what, data, response))
 
-    def _piece_answered(self, what: str, data: bytes, said: Message) -> None:
+    def _piece_answered(self, what: str, data: bytes, response: Message) -> None:
         document = self._documents[what]
         if data is not document.data:
             self._piece(what, document.data, 0)
-        elif said["state"] == "busy":
+        elif response["state"] == "busy":
             self._in_session(document.wait_s, lambda: self._piece(what, document.data, 0))
             document.wait_s = min(2 * document.wait_s, AGAIN_MAX_S)
-        elif said["state"] != "ok":
-            self._answered(what, document, said["names"], ok=False)
-        elif said["sha256"]:
-            self._answered(what, document, said["names"], ok=True)
-            if what == "resources" and said["more"]:
+        elif response["state"] != "ok":
+            self._answered(what, document, response["names"], ok=False)
+        elif response["sha256"]:
+            self._answered(what, document, response["names"], ok=True)
+            if what == "resources" and response["more"]:
                 self._hooks.look_again()
         else:
-            self._piece(what, data, min(said["size"], len(data)))
+            self._piece(what, data, min(response["size"], len(data)))
 
     def _answered(self, what: str, document: _Document, reasons: Sequence[str], *, ok: bool) -> None:
         document.sending, document.wait_s = False, AGAIN_S
@@ -250,8 +250,8 @@ class DocumentSync:
 
     def _registered(self, digest: str, reasons: Sequence[str], *, ok: bool) -> None:
         if reasons and self._logged != (digest, tuple(reasons)):
-            said = "did not take all resources" if ok else "refuses the resources"
-            log.error("the master %s of this minion: %s", said, "; ".join(reasons))
+            verdict = "did not take all resources" if ok else "refuses the resources"
+            log.error("the master %s of this minion: %s", verdict, "; ".join(reasons))
         self._logged = (digest, tuple(reasons))
         self._hooks.registered(ok, reasons)
 
@@ -277,22 +277,22 @@ class DocumentSync:
         message = {"t": "doc_get", "n": 0, "kind": "pillar", "sha256": pillar.sha256, "offset": len(pillar.data)}
         self._ask({**message, "nonce": b""}, self._pillar_answered)
 
-    def _pillar_answered(self, said: Message) -> None:
+    def _pillar_answered(self, response: Message) -> None:
         pillar = self._pillar
-        if said["state"] == FORGED:
+        if response["state"] == FORGED:
             self._pillar_later("no master of this minion signed what came")
             return
-        if said["state"] != "ok" or said["size"] > DOC_MAX:
-            self._pillar_later("; ".join(said["names"]))
+        if response["state"] != "ok" or response["size"] > DOC_MAX:
+            self._pillar_later("; ".join(response["names"]))
             return
         if not pillar.sha256:
-            if self._was_made_without(said["names"]):
+            if self._was_made_without(response["names"]):
                 return
-            pillar.sha256, pillar.size = said["sha256"], said["size"]
-        pillar.data += said["data"]
+            pillar.sha256, pillar.size = response["sha256"], response["size"]
+        pillar.data += response["data"]
         if len(pillar.data) >= pillar.size:
             self._whole_pillar()
-        elif said["data"]:
+        elif response["data"]:
             self._rest()
         else:
             self._pillar_later("it came to an end too early")
@@ -340,7 +340,7 @@ class DocumentSync:
 
     def _ask(self, message: Message, answered: Callable[[Message], None]) -> None:
         session = self._session
-        self._put_question(message, lambda said: answered(said) if session == self._session else None)
+        self._put_question(message, lambda response: answered(response) if session == self._session else None)
 
     def _in_session(self, seconds: float, callback: Done) -> None:
         """Call back later, unless this session has ended by then."""

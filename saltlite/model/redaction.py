@@ -139,45 +139,45 @@ class Secrets:
         for value in secret_values(settings, self._is_there):
             self.add(value)
 
-    def text(self, said: str) -> str:
+    def text(self, content: str) -> str:
         """The text without secrets."""
         if self._pattern is None and self._known:
             longest_first = sorted(self._known, key=len, reverse=True)
             self._pattern = re.compile("|".join(map(re.escape, longest_first)))
         for pattern in (self._pattern, _KEY_BLOCK, _PUBLIC_KEY, _JOIN_TOKEN, _LOGIN_IN_URL):
             if pattern is not None:
-                said = pattern.sub(HIDDEN, said)
-        return said
+                content = pattern.sub(HIDDEN, content)
+        return content
 
-    def value(self, said: Any) -> Any:
+    def value(self, content: Any) -> Any:
         """Data without secrets: keys that name one are left out, and known ones replaced in all texts and keys."""
-        match said:
+        match content:
             case str():
-                return self.text(said)
+                return self.text(content)
             case bytes():
-                return self.text(said.decode("utf-8", "replace"))
+                return self.text(content.decode("utf-8", "replace"))
             case Mapping():
                 return {
                     self.text(str(key)): self.value(value)
-                    for key, value in said.items()
+                    for key, value in content.items()
                     if not is_secret_name(str(key))
                 }
             case list() | tuple() | set() | frozenset():
-                return [self.value(one) for one in said]
+                return [self.value(one) for one in content]
             case bool() | None:
-                return said
+                return content
             case int() | float():
-                return HIDDEN if str(said) in self._known else said
+                return HIDDEN if str(content) in self._known else content
             case _:
-                return self.text(str(said))
+                return self.text(str(content))
 
-    def event(self, what: str, said: Mapping[str, Any], more: Collection[str] = ()) -> dict[str, Any]:
+    def event(self, what: str, content: Mapping[str, Any], more: Collection[str] = ()) -> dict[str, Any]:
         """The data of an event whose tag ends with `what`; `more` are fields that it may have besides."""
-        fields = dict(said)
+        fields = dict(content)
         if what in ALLOWED:
             allowed = ALLOWED[what].union(more)
-            fields = {key: value for key, value in said.items() if key in allowed}
-            inner = said.get("kwargs")
+            fields = {key: value for key, value in content.items() if key in allowed}
+            inner = content.get("kwargs")
             if isinstance(inner, Mapping):  # so drivers hand over what they deploy with
                 fields["kwargs"] = {key: value for key, value in inner.items() if key in allowed}
         redacted: dict[str, Any] = self.value(fields)

@@ -99,6 +99,6 @@ def test_the_events_of_a_create_are_each_fired_once_and_in_order(said: list[str]
     announcer = Announcer({"name": "a"}, order)
     fired = [what for what, _ in announcer.begun({})]
     for what in said:
-        fired += [one for one, _ in announcer.said(what, {})]
+        fired += [one for one, _ in announcer.continued(what, {})]
     fired += [one for one, _ in announcer.made({})]
     assert [what for what in fired if what != "querying"] == list(order)

@@ -363,10 +363,10 @@ BASICS = {"name": "a", "profile": "p", "provider": "l:d", "driver": "d"}
 def test_events_that_a_driver_forgets_are_fired_before_the_next() -> None:
     announcer = Announcer(BASICS, order_of_create(deploys=True))
     assert [what for what, _ in announcer.begun({})] == ["creating"]
-    assert announcer.said("creating", {}) == []
-    assert [what for what, _ in announcer.said("deploying", {"x": 1})] == ["requesting", "deploying"]
-    assert announcer.said("requesting", {}) == []
-    assert announcer.said("created", {"id": 7}) == []
+    assert announcer.continued("creating", {}) == []
+    assert [what for what, _ in announcer.continued("deploying", {"x": 1})] == ["requesting", "deploying"]
+    assert announcer.continued("requesting", {}) == []
+    assert announcer.continued("created", {"id": 7}) == []
     [(what, data)] = announcer.made({"state": "running"})
     assert (what, data["id"], data["state"], data["event"]) == ("created", 7, "running", "created instance")
 
@@ -374,25 +374,25 @@ def test_events_that_a_driver_forgets_are_fired_before_the_next() -> None:
 def test_without_a_deployment_nobody_deploys() -> None:
     announcer = Announcer(BASICS, order_of_create(deploys=False))
     announcer.begun({})
-    assert announcer.said("deploying", {}) == []
+    assert announcer.continued("deploying", {}) == []
     assert [what for what, _ in announcer.made({})] == ["requesting", "created"]
 
 
 def test_a_driver_cannot_say_that_an_event_is_about_another_machine() -> None:
     announcer = Announcer(BASICS, order_of_create(deploys=True))
-    [(_, data)] = announcer.said("creating", {"name": "other", "provider": "x"})
+    [(_, data)] = announcer.continued("creating", {"name": "other", "provider": "x"})
     assert (data["name"], data["provider"]) == ("a", "l:d")
 
 
 def test_events_of_a_drivers_own_pass_as_they_come() -> None:
     announcer = Announcer(BASICS, order_of_create(deploys=True))
     announcer.begun({})
-    assert [what for what, _ in announcer.said("querying", {})] == ["querying"]
-    assert [what for what, _ in announcer.said("querying", {})] == ["querying"]
+    assert [what for what, _ in announcer.continued("querying", {})] == ["querying"]
+    assert [what for what, _ in announcer.continued("querying", {})] == ["querying"]
 
 
 def test_destroyed_is_said_when_it_is_true() -> None:
     announcer = Announcer(BASICS, DESTROYING)
     assert [what for what, _ in announcer.begun({})] == ["destroying"]
-    assert announcer.said("destroyed", {}) == []
+    assert announcer.continued("destroyed", {}) == []
     assert [what for what, _ in announcer.made({})] == ["destroyed"]

@@ -56,16 +56,18 @@ def asking(conn: Any, what: str) -> Iterator[None]:
     try:
         yield
     except kinds.InvalidCredsError as error:
-        said = f"{provider} rejects these credentials, asked to {what}: {_line(error)}"
-        raise SaltCloudExecutionFailure(said) from None
+        sentence = f"{provider} rejects these credentials, asked to {what}: {_line(error)}"
+        raise SaltCloudExecutionFailure(sentence) from None
     except kinds.MalformedResponseError:
-        said = f"{provider} answers nonsense, asked to {what}: is its address right?"
-        raise _unclear(said) from None
+        sentence = f"{provider} answers nonsense, asked to {what}: is its address right?"
+        raise _unclear(sentence) from None
     except faults.RateLimitReachedError:
         raise SaltCloudExecutionFailure(f"{provider} limits the rate of requests to {what}: try again later") from None
     except (faults.BaseHTTPError, kinds.LibcloudError) as error:
-        said = f"{provider} refuses to {what}: {_line(error)}"
-        raise (_unclear(said) if (getattr(error, "code", 0) or 0) >= 500 else SaltCloudExecutionFailure(said)) from None
+        sentence = f"{provider} refuses to {what}: {_line(error)}"
+        raise (
+            _unclear(sentence) if (getattr(error, "code", 0) or 0) >= 500 else SaltCloudExecutionFailure(sentence)
+        ) from None
     except (requests.exceptions.RequestException, ssl.SSLError, OSError) as error:
         raise _unclear(f"{provider} cannot be reached to {what}: {_line(error)}") from None
     except NotImplementedError:

@@ -304,15 +304,15 @@ class Rest:
         """The error of an answer with an error status."""
         status = error.code
         try:
-            said = _message(self._read(error))
+            detail = _message(self._read(error))
         except (_TooMuchError, PastDeadlineError, OSError, http.client.HTTPException):
-            said = ""
+            detail = ""
         wait_s = _retry_after(error.headers.get("Retry-After"))
         sentence = _MEANINGS.get(status, "refuses" if status < 500 else "has an internal error").format(
             wait=f", for {wait_s:g} s more" if wait_s else ""
         )
         return _Fault(
-            f"{self._provider} {sentence} (HTTP {status})" + (f": {said}" if said else ""),
+            f"{self._provider} {sentence} (HTTP {status})" + (f": {detail}" if detail else ""),
             status=status,
             passing=status in _PASSING,
             carried_out=status >= 500 or status == 408,
@@ -346,14 +346,14 @@ _MEANINGS: Mapping[int, str] = {
 def _message(body: bytes) -> str:
     """The message in the body of an error: under `message`, `error` or `detail`, possibly nested."""
     try:
-        said = json.loads(body)
+        detail = json.loads(body)
     except (ValueError, RecursionError):
         return ""
-    while isinstance(said, dict):
-        said = next((said[key] for key in ("message", "error", "detail") if said.get(key)), None)
-    if not isinstance(said, str):
+    while isinstance(detail, dict):
+        detail = next((detail[key] for key in ("message", "error", "detail") if detail.get(key)), None)
+    if not isinstance(detail, str):
         return ""
-    text = "".join(letter if letter.isprintable() else " " for letter in said).strip()
+    text = "".join(letter if letter.isprintable() else " " for letter in detail).strip()
     return text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX] + "…"
 
 

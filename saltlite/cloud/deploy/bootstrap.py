@@ -146,13 +146,13 @@ class Session:
         done = until_let_in(self._look, within_s=login.within_s, denials=login.denials * len(login.users))
         if done.retcode != 0 or b"folder=" not in done.stdout:
             self._no_folder(done)
-        said: dict[str, list[str]] = {}
+        fields: dict[str, list[str]] = {}
         for line in done.stdout.decode(errors="replace").splitlines():
             name, _, value = line.partition("=")
-            said.setdefault(name, []).append(value)
-        python, abi, libc = (*said.get("python", []), "", "", "")[:3]
+            fields.setdefault(name, []).append(value)
+        python, abi, libc = (*fields.get("python", []), "", "", "")[:3]
         return Machine(
-            said["folder"][0], int(said["uid"][0]), python, Kind(abi, version_of(libc)), said["installed"][0]
+            fields["folder"][0], int(fields["uid"][0]), python, Kind(abi, version_of(libc)), fields["installed"][0]
         )
 
     def run(self, script: str, *words: str, stdin: bytes = b"", within_s: float) -> Outcome:
@@ -198,13 +198,13 @@ class Session:
     def _no_folder(self, done: Outcome) -> NoReturn:
         """The error of the first inspection: sudo, or no space."""
         lines = done.stderr.decode(errors="replace").split("\n")
-        said = next((line.strip() for line in reversed(lines) if line.strip()), f"exit code {done.retcode}")
+        output = next((line.strip() for line in reversed(lines) if line.strip()), f"exit code {done.retcode}")
         name, user = self._deployment.name, self._login.host.user
-        if "sudo" in said or "password" in said:
+        if "sudo" in output or "password" in output:
             hint = "set sudo_password to the right one" if self._login.sudo_password else "set sudo_password"
-            raise SaltCloudExecutionFailure(f"{name}: sudo does not let {user} become root ({said}); {hint}")
+            raise SaltCloudExecutionFailure(f"{name}: sudo does not let {user} become root ({output}); {hint}")
         raise SaltCloudExecutionFailure(
-            f"{name}: no folder can be made in {self._deployment.tmp_dir} at {self.place}: {said}"
+            f"{name}: no folder can be made in {self._deployment.tmp_dir} at {self.place}: {output}"
         )
 
     def _pin(self) -> None:
@@ -230,7 +230,7 @@ def _with(script: str, words: tuple[str, ...]) -> str:
 CLEAN_UP_S = 60.0
 """Seconds for a rollback, including the end of running programs."""
 
-SAID_MAX = 400
+OUTPUT_MAX = 400
 """Characters of a program's output in a message."""
 
 _FULL = "No space left on device"
@@ -290,7 +290,7 @@ def bootstrap(vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
     with Session(deployment) as session:
         machine = session.enter()
         try:
-            said = _carry_out(deployment, session, machine, program)
+            result = _carry_out(deployment, session, machine, program)
         except SaltCloudException as error:
             left = _roll_back(deployment, session, machine)
             # A machine that was made for this is destroyed next, with everything on it.
@@ -301,7 +301,7 @@ def bootstrap(vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
                 log.warning("%s: what the deployment made is left at %s: %s", deployment.name, session.place, left)
             raise
         _clean_up(session, machine, "leave", keep=deployment.keep_tmp)
-    return {"deployed": deployment.deploy, "deploy_host": deployment.login.host.host, **said}
+    return {"deployed": deployment.deploy, "deploy_host": deployment.login.host.host, **result}
 
 
 def retire(vm_: dict[str, Any], opts: Mapping[str, Any]) -> tuple[str, ...]:
@@ -343,16 +343,18 @@ def _carry_out(deployment: Deployment, session: Session, machine: upload.Machine
     program.progress(deployment.name, "uploads")
     archive, steps = upload.files_of(deployment, machine)
     _unpack(session, machine, archive, deployment)
-    said: dict[str, str] = {"started": "script"} if deployment.steps.script else {}
+    result: dict[str, str] = {"started": "script"} if deployment.steps.script else {}
     for step in steps:
         program.progress(deployment.name, f"runs {step.what}")
         done = session.run(_STEP, machine.folder, step.file, within_s=deployment.step_s)
-        log.debug("%s: %s said: %r %r", deployment.name, step.what, done.stdout[-SAID_MAX:], done.stderr[-SAID_MAX:])
+        log.debug(
+            "%s: %s wrote: %r %r", deployment.name, step.what, done.stdout[-OUTPUT_MAX:], done.stderr[-OUTPUT_MAX:]
+        )
         if done.retcode != 0:
             raise SaltCloudExecutionFailure(f"{deployment.name}: {step.what} failed at {session.place}: {_why(done)}")
         if step == upload.DEPLOY and not deployment.steps.script:
-            said["started"] = next(iter(_values(done, "started")), "")
-    return said
+            result["started"] = next(iter(_values(done, "started")), "")
+    return result
 
 
 def _unpack(session: Session, machine: upload.Machine, archive: bytes, deployment: Deployment) -> None:
@@ -392,6 +394,6 @@ def _why(done: Outcome) -> str:
     lines = [line.strip() for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
     full = next((line for line in lines if _FULL in line), "")
     if full:
-        return f"its disk is full ({full[-SAID_MAX:]})"
-    said = lines or [line.strip() for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
-    return f"{said[-1][-SAID_MAX:]} (exit code {done.retcode})" if said else f"exit code {done.retcode}"
+        return f"its disk is full ({full[-OUTPUT_MAX:]})"
+    lines = lines or [line.strip() for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
+    return f"{lines[-1][-OUTPUT_MAX:]} (exit code {done.retcode})" if lines else f"exit code {done.retcode}"

@@ -250,8 +250,8 @@ def _installed(name: str) -> Wheel | None:
         found = importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-    said, listed = found.read_text("WHEEL"), found.files
-    if said is None or listed is None or (found.read_text("direct_url.json") or "").find('"editable"') >= 0:
+    wheel, listed = found.read_text("WHEEL"), found.files
+    if wheel is None or listed is None or (found.read_text("direct_url.json") or "").find('"editable"') >= 0:
         return None
     files: dict[str, bytes] = {}
     info = ""
@@ -267,7 +267,7 @@ def _installed(name: str) -> Wheel | None:
             files[path] = _content(str(each.locate()))
         except OSError:
             return None
-    tags = re.findall(r"(?m)^Tag: *(\S+)$", said)
+    tags = re.findall(r"(?m)^Tag: *(\S+)$", wheel)
     if not info or not tags:
         return None
     # A file name with several tags is the product of their parts.

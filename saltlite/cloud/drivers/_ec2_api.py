@@ -118,9 +118,9 @@ class _Translated:
                 text = f"EC2 in {self._location} answers {self._operation} with nonsense"
                 raise Ec2Error(f"{text}: is `endpoint` the address of its API?", unclear=True) from None
 
-    def _refused(self, said: Mapping[str, Any], error: Any) -> Ec2Error:
-        code = str(said.get("Code") or "")
-        text = str(said.get("Message") or "").strip().rstrip(".")
+    def _refused(self, error_fields: Mapping[str, Any], error: Any) -> Ec2Error:
+        code = str(error_fields.get("Code") or "")
+        text = str(error_fields.get("Message") or "").strip().rstrip(".")
         status = (error.response.get("ResponseMetadata") or {}).get("HTTPStatusCode", 0)
         if not code or code.isdigit():
             said_so = f"{text or 'an answer that is not from EC2'} (HTTP {status or code})"
@@ -442,8 +442,8 @@ def image_of(name: str, setting: Setting, ec2: Ec2, owners: Sequence[str]) -> di
 
 def username_of(image: Mapping[str, Any]) -> str:
     """The login user of machines with this image, guessed from its name and description."""
-    said = f"{image.get('Name')} {image.get('Description')}".lower()
-    return next((username for word, username in USERNAMES if word in said), USERNAME)
+    description = f"{image.get('Name')} {image.get('Description')}".lower()
+    return next((username for word, username in USERNAMES if word in description), USERNAME)
 
 
 def _must(name: str, setting: Setting, key: str) -> Any:

@@ -163,20 +163,20 @@ def connect(pid: int, label: str, cables: Iterator[Cable]) -> Cable:
     for cable in cables:
         if _exists(cable):
             continue
-        said = _ip(
+        output = _ip(
             f"link add {cable.interface} type veth peer name eth0 netns {pid}",
             f"link set {cable.interface} alias {label}",
         )
-        if not said:
+        if not output:
             _take_no_routes(cable)
-            said = _ip(
+            output = _ip(
                 f"addr add {cable.gateway}/{PREFIX} dev {cable.interface}",
                 f"link set {cable.interface} up",
             )
-        if not said:
+        if not output:
             return cable
-        if "File exists" not in said:
-            raise MachineError(f"the machine cannot be connected: {said}")
+        if "File exists" not in output:
+            raise MachineError(f"the machine cannot be connected: {output}")
     raise MachineError("every network of the range is taken: set `network` of the provider to a larger one")
 
 
@@ -194,11 +194,11 @@ def disconnect(network: str, label: str) -> None:
     cable = cable_of(network)
     if _label(cable) != label:
         return
-    said = _ip(f"link del {cable.interface}")
+    output = _ip(f"link del {cable.interface}")
     deadline = time.monotonic() + GONE_S
     while _exists(cable) and _label(cable) == label:
         if time.monotonic() > deadline:
-            raise MachineError(f"the interface {cable.interface} cannot be removed: {said or 'it stays'}")
+            raise MachineError(f"the interface {cable.interface} cannot be removed: {output or 'it stays'}")
         time.sleep(0.005)
 
 
@@ -404,8 +404,8 @@ class Machines:
         ]
         done = self._inside(name, "put", (), json.dumps(rows).encode() + b"\n", PUT_S)
         if done.returncode != 0:
-            said = (done.stdout or done.stderr).decode(errors="replace").strip()
-            raise MachineError(f"{name} does not take files: {said.rpartition(chr(10))[2]}")
+            output = (done.stdout or done.stderr).decode(errors="replace").strip()
+            raise MachineError(f"{name} does not take files: {output.rpartition(chr(10))[2]}")
 
     def run(
         self, name: str, argv: Sequence[str], *, stdin: bytes = b"", within_s: float = 60.0
@@ -466,9 +466,9 @@ class Machines:
             cable = connect(pid, _group(record["uid"]), free)
             self._write(name, _RECORD, {**record, "network": str(cable.network)})
             _say(starter, {"address": cable.address, "prefix": PREFIX, "gateway": cable.gateway})
-            said = _answer(starter, deadline)
-            if said != "up":
-                raise MachineError(f"{name} does not start: {said}")
+            output = _answer(starter, deadline)
+            if output != "up":
+                raise MachineError(f"{name} does not start: {output}")
 
     def _end(self, machine: Machine, signum: int, within_s: float) -> None:
         """End its processes and remove its cable."""
@@ -577,8 +577,10 @@ def _answer(starter: subprocess.Popen[bytes], deadline: float) -> str:
         raise MachineError(f"the machine has not started in {BOOT_S:g} s")
     line = os.read(starter.stdout.fileno(), 4096).decode(errors="replace").rstrip("\n")
     if not line:
-        said = starter.stderr.read().decode(errors="replace").strip()
-        raise MachineError(f"the machine does not start: {said.rpartition(chr(10))[2] or 'it ended without a message'}")
+        output = starter.stderr.read().decode(errors="replace").strip()
+        raise MachineError(
+            f"the machine does not start: {output.rpartition(chr(10))[2] or 'it ended without a message'}"
+        )
     return line
 
 

@@ -324,15 +324,15 @@ def boot() -> int:
         os.umask(0o022)
         furnish(spec, enter_root(spec, spec["disk"]))
         give_up_capabilities()
-        said = "up"
+        status = "up"
     except subprocess.CalledProcessError as error:
-        said = f"ip: {error.stderr.strip()}"
+        status = f"ip: {error.stderr.strip()}"
     except OSError as error:
-        said = f"{error.filename or 'system'}: {error.strerror}"
+        status = f"{error.filename or 'system'}: {error.strerror}"
     # The machine stays even if its starter is gone.
     with contextlib.suppress(BrokenPipeError):
-        os.write(1, f"{said}\n".encode())
-    if said != "up":
+        os.write(1, f"{status}\n".encode())
+    if status != "up":
         return 1
     detach()
     be_process_one()

@@ -222,9 +222,9 @@ def _run(paths: Iterable[str], machines: Machines, name: str) -> None:
         port.cloud().progress(name, f"runs {os.path.basename(path)}")
         code, out, err = machines.run(name, ["sh", path], within_s=STEP_S)
         if code != 0:
-            said = (err.strip() or out.strip()).rpartition("\n")[2]
+            output = (err.strip() or out.strip()).rpartition("\n")[2]
             raise SaltCloudExecutionFailure(
-                f"{name}: {os.path.basename(path)} failed with exit code {code}: {said or 'it said nothing'}"
+                f"{name}: {os.path.basename(path)} failed with exit code {code}: {output or 'it output nothing'}"
             )
 
 

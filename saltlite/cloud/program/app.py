@@ -157,8 +157,8 @@ class _Crew:
                 text = f"{child.name}: {how}; `saltlite cloud --clean` rolls back what it may have made"
                 self._done.errors[child.name] = ForwardedError(text, SaltCloudException.exit_code)
 
-    def _hear(self, child: _Child, said: dict[str, Any]) -> None:
-        match said:
+    def _hear(self, child: _Child, report: dict[str, Any]) -> None:
+        match report:
             case {"progress": text}:
                 self._program.progress(child.name, text)
             case {"answer": answer}:
@@ -180,8 +180,8 @@ class _Crew:
 def _child(name: str, work: Work, program: Program, writes: int) -> None:
     """The main function of a child; it never returns."""
 
-    def say(said: dict[str, Any]) -> None:
-        data = json.dumps(said, default=str).encode() + b"\n"
+    def say(report: dict[str, Any]) -> None:
+        data = json.dumps(report, default=str).encode() + b"\n"
         while data:
             data = data[os.write(writes, data) :]
 

@@ -120,7 +120,7 @@ class Driver:
         """The id of each machine, "" if the provider has none; by `list_nodes_min` if the driver has it."""
         if self.has("list_nodes_min"):
             answer = self._listed(
-                "list_nodes_min", lambda said: {str(name): dict(one or {}) for name, one in said.items()}
+                "list_nodes_min", lambda machines: {str(name): dict(one or {}) for name, one in machines.items()}
             )
             return {name: str(one.get("id") or "") for name, one in answer.items() if not is_gone(one)}
         return {name: str(one["id"]) for name, one in self.machines().items()}

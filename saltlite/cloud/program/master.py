@@ -84,15 +84,15 @@ class CloudEvents:
             log.info("The event %s is not fired: drivers fire salt/cloud/<machine>/<what>.", tag)
             return
         announcer = self._announcers.get(machine)
-        self._all(machine, [(what, dict(data))] if announcer is None else announcer.said(what, data))
+        self._all(machine, [(what, dict(data))] if announcer is None else announcer.continued(what, data))
 
     def _all(self, machine: str, events: list[tuple[str, dict[str, Any]]]) -> None:
         for what, data in events:
             self._send(machine, what, self._secrets.event(what, data, self._more_fields.get(what, frozenset())))
 
-    def _send(self, machine: str, what: str, said: dict[str, Any]) -> None:
+    def _send(self, machine: str, what: str, data: dict[str, Any]) -> None:
         try:
-            self._ask("cloud_event", machine=name_in_tag(self._secrets.text(machine)), what=what, data=said)
+            self._ask("cloud_event", machine=name_in_tag(self._secrets.text(machine)), what=what, data=data)
         except UnreachableError as error:
             # Machines can be listed and destroyed without a master, perhaps because it is gone.
             if not self._silent:

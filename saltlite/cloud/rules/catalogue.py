@@ -87,12 +87,12 @@ def explained(levels: Sequence[Level]) -> list[Explained]:
     holds = flattened(levels)
     rows = []
     for path, value in _leaves(holds):
-        said = [_said(level, path) for level in levels if _has(level.settings.values, path)]
-        rows.append(Explained(path, value, tuple(said)))
+        origins = [_origin(level, path) for level in levels if _has(level.settings.values, path)]
+        rows.append(Explained(path, value, tuple(origins)))
     return sorted(rows, key=lambda row: row.path)
 
 
-def _said(level: Level, path: Path) -> str:
+def _origin(level: Level, path: Path) -> str:
     origin = level.settings.origin(path[0])
     return f"{level.label} ({origin})" if origin else level.label
 
@@ -409,8 +409,8 @@ def machines_of(written: Mapping[str, Any], where: Mapping[str, str], path: str)
         if profile == INCLUDE:
             continue
         place = where.get(profile, path)
-        for name, said in _entries(profile, entries, place):
-            found.append(_machine(name, profile, said, place))
+        for name, entry in _entries(profile, entries, place):
+            found.append(_machine(name, profile, entry, place))
     return found
 
 
@@ -483,18 +483,18 @@ def _entries(profile: str, entries: object, place: str) -> Iterator[tuple[str, o
             raise ConfigError(f"{place}: a machine of a map is a name, or one name with its settings as a map")
 
 
-def _machine(name: str, profile: str, said: object, place: str) -> MapMachine:
+def _machine(name: str, profile: str, entry: object, place: str) -> MapMachine:
     check_machine_name(name)
-    if said is None:
-        said = {}
-    if not isinstance(said, Mapping):
+    if entry is None:
+        entry = {}
+    if not isinstance(entry, Mapping):
         raise ConfigError(f"{place}: the settings of {name} must be a map")
-    requires = said.get("requires") or ()
+    requires = entry.get("requires") or ()
     if isinstance(requires, str):
         requires = (requires,)
     if not isinstance(requires, Sequence) or not all(isinstance(one, str) for one in requires):
         raise ConfigError(f"{place}: requires of {name} must be a list of names")
-    settings = Settings({key: one for key, one in said.items() if key != "requires"}, where=place)
+    settings = Settings({key: one for key, one in entry.items() if key != "requires"}, where=place)
     return MapMachine(name, profile, settings, tuple(requires))
 
 

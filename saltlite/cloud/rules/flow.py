@@ -267,9 +267,9 @@ class Announcer:
 
     def begun(self, data: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         """The driver is about to be called; `data` are further fields of the first event."""
-        return self.said(self.order[0], data)
+        return self.continued(self.order[0], data)
 
-    def said(self, what: str, data: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    def continued(self, what: str, data: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         """The driver or the deployment fires an event."""
         if what not in TEXTS:
             return [(what, {**data, **self.basics})]

@@ -73,8 +73,8 @@ class AuthProcess:
         holder.append(make_channel(on_batch, lambda _reason: None))
 
     def _received(self, channel: Channel, data: bytes) -> None:
-        said = unpack(data)
-        self._take(_Check(channel, said["n"], said["backend"], said["user"], said["password"]))
+        outcome = unpack(data)
+        self._take(_Check(channel, outcome["n"], outcome["backend"], outcome["user"], outcome["password"]))
 
     def _take(self, check: _Check) -> None:
         wait_s = self._guesses.wait_s((check.backend, check.user), self._reactor.now())
@@ -109,15 +109,15 @@ class AuthProcess:
         raw = os.read(reading, _ANSWER_MAX)
         os.close(reading)
         self._running -= 1
-        said: dict[str, Any] = {"ok": False, "groups": [], "problem": "its process was killed, or died"}
+        outcome: dict[str, Any] = {"ok": False, "groups": [], "problem": "its process was killed, or died"}
         if raw:
-            said = unpack(raw)
-        if said.get("problem"):
-            log.error("the backend %s could not check a password: %s", check.backend, said["problem"])
-        if not said["ok"]:
+            outcome = unpack(raw)
+        if outcome.get("problem"):
+            log.error("the backend %s could not check a password: %s", check.backend, outcome["problem"])
+        if not outcome["ok"]:
             self._guesses.spend((check.backend, check.user), self._reactor.now())
             log.warning("%s:%s was not let in", check.backend, check.user)
-        self._say(check, ok=said["ok"], groups=said["groups"])
+        self._say(check, ok=outcome["ok"], groups=outcome["groups"])
         self._next()
 
     def _say(self, check: _Check, *, ok: bool = False, groups: list[str] | None = None, reason: str = "") -> None:
@@ -132,18 +132,18 @@ def _checked(functions: Functions, check: _Check, writing: int) -> None:
     """The child process of one check: ask the backend, write its answer, and exit."""
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, signal.SIG_DFL)
-    said: dict[str, Any] = {"ok": False, "groups": [], "problem": ""}
+    outcome: dict[str, Any] = {"ok": False, "groups": [], "problem": ""}
     try:
         close_all_but((0, 1, 2, writing))
         expect_large()
-        said |= _asked(functions, check)
+        outcome |= _asked(functions, check)
     except SaltliteError as error:
-        said["problem"] = str(error)[:1000]
+        outcome["problem"] = str(error)[:1000]
     except BaseException as error:  # noqa: BLE001 - supervision point: a plug-in may raise anything, and its text may hold the password
-        said["problem"] = f"it raised {type(error).__name__}"
+        outcome["problem"] = f"it raised {type(error).__name__}"
     finally:
-        raw = pack(said)
-        os.write(writing, raw if len(raw) <= _ANSWER_MAX else pack(said | {"ok": False, "groups": []}))
+        raw = pack(outcome)
+        os.write(writing, raw if len(raw) <= _ANSWER_MAX else pack(outcome | {"ok": False, "groups": []}))
         os._exit(0)
 
 

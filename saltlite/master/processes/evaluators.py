@@ -162,8 +162,8 @@ class Evaluators:
     def _say(self, question: _Question, evaluation: Evaluation) -> None:
         self._pass_on(question, pack(asdict(evaluation)))
 
-    def _pass_on(self, question: _Question, said: bytes) -> None:
-        question.channel.send(pack({"n": question.number, "response": said}))
+    def _pass_on(self, question: _Question, response: bytes) -> None:
+        question.channel.send(pack({"n": question.number, "response": response}))
 
     # -- processes
 

@@ -274,8 +274,8 @@ class HookRunners:
 
     def _received(self, batch: list[bytes]) -> None:
         for data in batch:
-            said = unpack(data)
-            self._open.pop(said["n"])(said["retcode"])
+            response = unpack(data)
+            self._open.pop(response["n"])(response["retcode"])
 
 
 class Starter:
@@ -303,9 +303,9 @@ class Starter:
             except (OSError, KeyError, TypeError, ValueError) as error:
                 log.error("the runner of hook %s was not run: %s", message["hook"], error)  # noqa: TRY400 - a sentence
                 retcode = FAILED
-        said = pack({"n": message["n"], "retcode": retcode})
+        response = pack({"n": message["n"], "retcode": retcode})
         with self._saying, suppress(OSError):
-            self._socket.sendall(framed(said))
+            self._socket.sendall(framed(response))
 
     def _run(self, hook: Hook, message: dict[str, Any]) -> int:
         wanted = {
@@ -334,7 +334,7 @@ class Starter:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
         if err:
-            log.warning("the runner of hook %s said: %s", hook.name, err.decode("utf-8", "backslashreplace")[-1000:])
+            log.warning("the runner of hook %s wrote: %s", hook.name, err.decode("utf-8", "backslashreplace")[-1000:])
         found = json.loads(out)
         if found["retcode"]:
             log.warning("the runner of hook %s failed: %s", hook.name, str(found["value"])[:1000])

@@ -239,9 +239,9 @@ def read_status(data_dir: str) -> Status | None:
     """The content of the file; None if there is none, or it cannot be read."""
     try:
         with open(os.path.join(data_dir, NAME), encoding="utf-8") as file:
-            said = json.loads(file.read(_FILE_MAX))
-        types = {str(name): read_report(one) for name, one in said.get("types", {}).items()}
-        texts = {name: str(said.get(name, "")) for name in ("phase", "reason", "resources", "looked_at")}
-        return Status(**texts, at=float(said["at"]), refused=int(said.get("refused", 0)), types=types)
+            document = json.loads(file.read(_FILE_MAX))
+        types = {str(name): read_report(one) for name, one in document.get("types", {}).items()}
+        texts = {name: str(document.get(name, "")) for name in ("phase", "reason", "resources", "looked_at")}
+        return Status(**texts, at=float(document["at"]), refused=int(document.get("refused", 0)), types=types)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

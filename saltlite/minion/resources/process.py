@@ -332,15 +332,15 @@ def fork_type(start: Start) -> TypeProcess:
     return TypeProcess(pid, ours, JobProcess(pid, our_errands))
 
 
-def _become(start: Start, said: int, rpc: int, parent: int) -> None:
+def _become(start: Start, reports: int, rpc: int, parent: int) -> None:
     """The life of the process; it never returns."""
     status = 1
     try:
         # It gets calls from the job server only, and without it there is no receiver for results.
         set_parent_death_signal(signal.SIGKILL, parent)
-        stand_alone(said, rpc)
+        stand_alone(reports, rpc)
         set_title(f"salt-{start.name}")
-        _Life(start, said, rpc).live()
+        _Life(start, reports, rpc).live()
         logs.report_repeats()
         status = 0
     except (BrokenPipeError, ConnectionResetError):
@@ -355,11 +355,11 @@ def _become(start: Start, said: int, rpc: int, parent: int) -> None:
 class _Life:
     """The process itself."""
 
-    def __init__(self, start: Start, said: int, rpc: int) -> None:
+    def __init__(self, start: Start, reports: int, rpc: int) -> None:
         self._start = start
         self._grains = start.context.grains
         self._pillar = start.pillar
-        self._fd = said
+        self._fd = reports
         self._saying = threading.Lock()
         self._posted: deque[Callable[[], None]] = deque()
         self._wake_out, self._wake_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)

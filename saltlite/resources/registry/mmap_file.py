@@ -369,12 +369,12 @@ def salvage(file: RegistryFile) -> Salvaged:
     newest: dict[bytes, tuple[int, bytes | None]] = {}
     for at, _, key, value in whole_records(file.log, file.header.log_start, min(end, len(file.log))):
         newest[key] = at, value
-    said = set(zip(*_slots(file), strict=True))
+    stored = set(zip(*_slots(file), strict=True))
     salt = file.header.hash_key
     rows: list[Change] = [
         (key, value)
         for key, (at, value) in newest.items()
-        if value is not None and (fingerprint(salt, key), at) in said and is_possible(key, value)
+        if value is not None and (fingerprint(salt, key), at) in stored and is_possible(key, value)
     ]
     return Salvaged(rows, commit)
 

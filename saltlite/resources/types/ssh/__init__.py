@@ -279,8 +279,13 @@ def run(
     host = _host()
     connections: Connections = __context__[_CONNECTIONS]
     done = connections.run(host, script, stdin=stdin, timeout_s=timeout, runas=runas, shell=shell)
-    said = (done.stdout + done.stderr if host.tty else done.stderr).strip()
-    if done.retcode == 1 and (runas or host.sudo) and said.startswith(b"sudo: ") and b"password is required" in said:
+    output = (done.stdout + done.stderr if host.tty else done.stderr).strip()
+    if (
+        done.retcode == 1
+        and (runas or host.sudo)
+        and output.startswith(b"sudo: ")
+        and b"password is required" in output
+    ):
         raise CommandExecutionError(
             f"{host.resource_id}: sudo wants a password of {host.user}: allow it in sudoers with NOPASSWD"
         )
@@ -291,8 +296,8 @@ def checked(script: str, **surroundings: Any) -> bytes:
     """The output of a script that has to succeed; arguments of `run`. Raises CommandExecutionError if it does not."""
     done = run(script, **surroundings)
     if done.retcode:
-        said = (done.stderr.strip() or done.stdout.strip()).decode(errors="replace")[-1000:]
-        raise CommandExecutionError(said or f"The command returned {done.retcode} and said nothing.")
+        output = (done.stderr.strip() or done.stdout.strip()).decode(errors="replace")[-1000:]
+        raise CommandExecutionError(output or f"The command returned {done.retcode} and wrote nothing.")
     if done.dropped:
         raise CommandExecutionError(f"There is more output than the {OUTPUT_BYTES_MAX} bytes that are kept.")
     return done.stdout

@@ -229,11 +229,11 @@ def fault_of(host: Host, log: str) -> NotReachedError:
 def sentence_of(host: Host, log: str) -> str:
     """Why a host was not reached, from what ssh wrote to its log; the resource is named first."""
     lines = [line.strip() for line in log.splitlines() if not _NOISE.match(line)]
-    said = "\n".join(lines)
+    output = "\n".join(lines)
     for pattern, sentence in _PATTERNS:
-        if pattern.search(said):
+        if pattern.search(output):
             if not isinstance(sentence, str):
-                return f"{host.resource_id}: {sentence(host, said)}."
+                return f"{host.resource_id}: {sentence(host, output)}."
             text = sentence.format(place=host.place, host=host.host, timeout=host.timeout, last=lines[-1])
             return f"{host.resource_id}: {text}."
     if lines:
@@ -459,11 +459,11 @@ class Connections:
         with self._answers(host) as (env, log):
             argv = self._argv(host, log, tty=tty)
             done = run_to_end([*argv, "--", host.host, remote], env, stdin, limit_s)
-            said = _text_of(log)
+            output = _text_of(log)
         if done.late:
             self._end(host)
             raise NotReachedError(f"{host.resource_id}: timed out after {limit_s:g} s at {host.place}.")
-        return _outcome(host, done, said, tty=tty)
+        return _outcome(host, done, output, tty=tty)
 
     def close(self) -> None:
         """End all kept connections."""
@@ -572,9 +572,9 @@ def _outcome(host: Host, done: Finished, log: str, *, tty: bool) -> Outcome:
         raise CommandExecutionError(f"{host.resource_id}: ssh was killed by signal {-done.retcode}.")
     before, begun, stdout = stdout.partition(_BEGIN)
     if not begun:
-        said = (before.strip() or stderr.strip()).decode(errors="replace")[:300]
+        output = (before.strip() or stderr.strip()).decode(errors="replace")[:300]
         raise CommandExecutionError(
-            f"{host.resource_id}: {host.place} runs something else than the command that it is given: {said}"
+            f"{host.resource_id}: {host.place} runs something else than the command that it is given: {output}"
         )
     return Outcome(done.retcode, stdout, stderr, done.dropped)
 
