@@ -149,7 +149,7 @@ def _schemas() -> dict[str, Any]:
             "required": ["mid"],
             "additionalProperties": False,
             "properties": {
-                "mid": {"type": "string", "pattern": "^[a-z0-9_][a-z0-9._-]{0,127}$"},
+                "mid": {"type": "string", "pattern": "^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"},
                 "eauth": text,
                 "username": text,
                 "password": text,

@@ -63,7 +63,8 @@ class MinionConfig:
     )
     id: str = option(
         "",
-        "The id of this minion: a-z, 0-9, '.', '_' and '-'. Empty means the full host name in lower case.",
+        "The id of this minion: A-Z, a-z, 0-9, '.', '_' and '-'. A master never accepts two ids that differ by case "
+        "only. Empty means the full host name in lower case.",
         TextKind(check=parse_minion_id),
     )
     fleet: str = option(

@@ -26,21 +26,21 @@ RequestId = NewType("RequestId", str)
 MINION_ID_MAX = 128
 JID_DIGITS = 20
 
-_MINION_ID = re.compile(r"[a-z0-9_][a-z0-9._-]{0,127}", re.ASCII)
+_MINION_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
 _JID = re.compile(r"[0-9]{20}", re.ASCII)
 _REQUEST_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
 def parse_minion_id(text: object) -> MinionId:
-    """The minion id in `text`: 1 to 128 of `a-z 0-9 . _ -`, not starting with a dot or a hyphen.
+    """The minion id in `text`: 1 to 128 of `A-Z a-z 0-9 . _ -`, not starting with a dot or a hyphen.
 
-    Raises UsageError for anything else, upper case included: two ids that differ by case only would be
-    two machines to the master and one to a person.
+    Two ids that differ by case only are never both accepted: see `saltlite.master.protocol.keyring`.
+    Raises UsageError.
     """
     if isinstance(text, str) and _MINION_ID.fullmatch(text):
         return MinionId(text)
     raise UsageError(
-        f"{str(text)[:MINION_ID_MAX]!r} is not a minion id: use 1 to {MINION_ID_MAX} of a-z 0-9 . _ - "
+        f"{str(text)[:MINION_ID_MAX]!r} is not a minion id: use 1 to {MINION_ID_MAX} of A-Z a-z 0-9 . _ - "
         "and start with a letter, a digit or _"
     )
 

@@ -361,9 +361,10 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
         found = [key for key in self._tables.keys.values() if key.state in states]
         return sorted(found, key=lambda key: (key.id, key.first_seen, key.fingerprint))
 
-    def holder(self, minion: MinionId) -> KeyRecord | None:
-        accepted = (key for key in self._tables.keys.values() if key.state is KeyState.ACCEPTED)
-        return next((key for key in accepted if key.id == minion), None)
+    def holder(self, minion: MinionId, *, any_case: bool = False) -> KeyRecord | None:
+        accepted = [key for key in self._tables.keys.values() if key.state is KeyState.ACCEPTED]
+        alike = (key for key in accepted if key.id == minion or (any_case and key.id.lower() == minion.lower()))
+        return next(alike, None)
 
     def accepted_ids(self) -> list[MinionId]:
         return [key.id for key in self.keys(frozenset({KeyState.ACCEPTED}))]
@@ -531,9 +532,9 @@ class _MemoryWriter(_MemoryReader):
         return self._tables.returns[jid]
 
     def put_key(self, record: KeyRecord) -> None:
-        holder = self.holder(record.id) if record.state is KeyState.ACCEPTED else None
+        holder = self.holder(record.id, any_case=True) if record.state is KeyState.ACCEPTED else None
         if holder is not None and holder.fingerprint != record.fingerprint:
-            raise StoreError(f"{record.id} already has an accepted key; revoke or delete that one first")
+            raise StoreError(f"{holder.id} already has an accepted key; revoke or delete that one first")
         self._tables.keys[record.fingerprint] = record
 
     def delete_key(self, fingerprint: Fingerprint) -> None:

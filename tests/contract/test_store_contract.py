@@ -143,6 +143,23 @@ def test_a_second_accepted_key_for_an_id_is_refused_and_the_rest_is_kept(store: 
     assert store.holder(WEB1) == key(WEB1)
 
 
+def test_ids_that_differ_by_case_only_are_never_both_accepted_and_are_told_apart(store: Store) -> None:
+    capital = MinionId("Web1")
+    with store.write() as tx:
+        tx.put_key(key(capital))
+        with pytest.raises(StoreError, match=r"^Web1 already has an accepted key"):
+            tx.put_key(key(WEB1, n=1))
+        tx.put_key(key(WEB1, KeyState.PENDING, n=1))
+    assert store.holder(WEB1) is None
+    assert (store.holder(capital), store.holder(WEB1, any_case=True), store.holder(capital, any_case=True)) == (
+        key(capital),
+    ) * 3
+    with store.write() as tx:
+        tx.delete_key(key(capital).fingerprint)
+        tx.put_key(key(WEB1, n=1))
+    assert store.accepted_ids() == [WEB1]
+
+
 def test_an_id_can_change_hands_in_one_transaction(store: Store) -> None:
     with store.write() as tx:
         tx.put_key(key(WEB1))

@@ -108,7 +108,7 @@ def test_a_minion_that_is_well_has_only_good_findings() -> None:
 AT = "master m.example:4515"
 PROBLEMS: list[tuple[MinionEvidence, str, str, str]] = [
     (around(pid=None), "minion", "does not run here", "saltlite-minion &"),
-    (replace(WELL, id="Web1"), "id", "not a minion id", "echo 'id: web1'"),
+    (replace(WELL, id="web 1"), "id", "not a minion id", "echo 'id: web1'"),
     (replace(WELL, phase="pending"), "minion", "waits to be accepted, for 1m", "saltlite key accept web1"),
     (replace(WELL, phase="refused", reason="its key is revoked"), "minion", "revoked", "saltlite key delete web1"),
     (replace(WELL, phase="backoff", reason="no route"), "minion", "no route", ""),

@@ -281,8 +281,9 @@ def test_an_id_that_is_a_number_is_taken_as_written(tmp_path: Path) -> None:
 
 
 def test_an_id_is_checked_at_its_line(tmp_path: Path) -> None:
-    (line,) = minion_error(tmp_path, "id: Web1")
-    assert line.startswith("minion:1:5: 'id': 'Web1' is not a minion id")
+    assert load_minion_text(tmp_path, "id: Web1").id == "Web1"
+    (line,) = minion_error(tmp_path, "id: Web,1")
+    assert line.startswith("minion:1:5: 'id': 'Web,1' is not a minion id")
 
 
 def test_a_fingerprint_is_brought_to_its_usual_form(tmp_path: Path) -> None:

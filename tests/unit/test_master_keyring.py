@@ -331,3 +331,32 @@ def test_a_key_is_not_accepted_while_another_holds_the_id(before: KeyState) -> N
     with it.write() as writer:
         writer.put_key(record("web1", KeyState.REVOKED))
     assert refusal(row, KeyState.ACCEPTED, it) == ""
+
+
+# -- ids that differ by case only
+
+
+def test_a_key_for_an_id_that_differs_by_case_only_is_a_conflict_and_names_the_holder() -> None:
+    it = store(record("Web1", KeyState.ACCEPTED))
+    verdict = apply(it, presented("web1", key="other", proof=proof("web1", key="other")))
+    assert (verdict.state, verdict.use_token) == (KeyState.CONFLICT, "")
+    assert verdict.put is not None
+    assert verdict.put.how == "another key holds this id as Web1"
+    assert refusal(verdict.put, KeyState.ACCEPTED, it).startswith("Web1 has an accepted key already")
+    assert "ids that differ by case only are one id: web1" in refusal(verdict.put, KeyState.ACCEPTED, it)
+
+
+def test_of_two_pending_ids_that_differ_by_case_only_one_can_be_accepted() -> None:
+    it = store(record("Web1", KeyState.PENDING), record("web1", KeyState.PENDING))
+    first, second = it.keys()
+    assert refusal(first, KeyState.ACCEPTED, it) == ""
+    with it.write() as writer:
+        writer.put_key(replace(first, state=KeyState.ACCEPTED))
+    assert refusal(second, KeyState.ACCEPTED, it).startswith("Web1 has an accepted key already")
+
+
+def test_conflicts_of_one_id_in_any_case_are_limited_together() -> None:
+    it = store(record("web1", KeyState.ACCEPTED))
+    for number, name in enumerate(("Web1", "wEb1", "weB1", "WEb1", "wEB1", "WEB1")):
+        apply(it, presented(name, key=f"other{number}"))
+    assert len(it.keys(frozenset({KeyState.CONFLICT}))) == CONFLICTS_KEPT

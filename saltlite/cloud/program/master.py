@@ -118,11 +118,14 @@ class MinionKeys:
 
     def make_token(self, minion_id: str, expires_s: float) -> str:
         """A join token for one minion of this id. Raises SaltCloudSystemExit if the id is taken."""
-        holder = next((row for row in self._keys(minion_id) if row["state"] == KeyState.ACCEPTED), None)
+        keys = self._ask("key_list")["keys"]
+        # The master never accepts two ids that differ by case only.
+        held = (row for row in keys if row["id"].lower() == minion_id.lower() and row["state"] == KeyState.ACCEPTED)
+        holder = next(held, None)
         if holder is not None:
             raise SaltCloudSystemExit(
-                f"the master has accepted a key for {minion_id} already ({holder['how']}): take another name, or "
-                f"`saltlite key delete {minion_id}` if that minion is no more"
+                f"the master has accepted a key for {holder['id']} already ({holder['how']}): take another name, or "
+                f"`saltlite key delete {holder['id']}` if that minion is no more"
             )
         answer = self._ask("token_create", uses=1, expires_s=expires_s, id_glob=minion_id)
         return str(answer["token"])

@@ -1,7 +1,8 @@
 """The verdict about a key that a minion presents, and which changes of keys an operator may make.
 
 Invariants: a key keeps its id, and an id has at most one accepted key; a second key for an accepted id never displaces
-the first (state `conflict`); only a join token, a pre-accepted fingerprint or an operator accepts a key.
+the first (state `conflict`); ids that differ by case only count as one; only a join token, a pre-accepted fingerprint
+or an operator accepts a key.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ def decide(presented: Presented, store: StoreReader, now: float) -> KeyVerdict:
         return KeyVerdict(KeyState.CONFLICT)
     if known is not None and known.state not in (KeyState.PENDING, KeyState.CONFLICT):
         return KeyVerdict(known.state)
-    holder = store.holder(presented.id)
+    holder = store.holder(presented.id, any_case=True)
     if holder is not None:
-        return _conflict(presented, known, store, now)
+        return _conflict(presented, known, holder, store, now)
     if store.preaccepted(presented.id) == presented.fingerprint:
         return KeyVerdict(KeyState.ACCEPTED, _record(presented, known, KeyState.ACCEPTED, "pre-accepted", now))
     token = _good_token(presented, store, now)
@@ -82,9 +83,12 @@ def refusal(record: KeyRecord, wanted: KeyState, store: StoreReader) -> str:
     if wanted not in TRANSITIONS[record.state]:
         return f"a key that is {record.state} cannot become {wanted}; delete it, and its minion presents it anew"
     if wanted is KeyState.ACCEPTED:
-        holder = store.holder(record.id)
+        holder = store.holder(record.id, any_case=True)
         if holder is not None:
-            return f"{record.id} has an accepted key already ({holder.fingerprint}); revoke or delete that one first"
+            case = "" if holder.id == record.id else f", and ids that differ by case only are one id: {record.id}"
+            return (
+                f"{holder.id} has an accepted key already ({holder.fingerprint}){case}; revoke or delete that one first"
+            )
     return ""
 
 
@@ -126,16 +130,22 @@ def _with_most(waiting: Sequence[PendingKey], place_of: Callable[[str], str]) ->
     return [key for key in waiting if count[place_of(key.address)] == most]
 
 
-def _conflict(presented: Presented, known: KeyRecord | None, store: StoreReader, now: float) -> KeyVerdict:
+def _conflict(
+    presented: Presented, known: KeyRecord | None, holder: KeyRecord, store: StoreReader, now: float
+) -> KeyVerdict:
     if known is not None and known.state is KeyState.CONFLICT:
         return KeyVerdict(KeyState.CONFLICT)
-    others = [record for record in store.keys(frozenset({KeyState.CONFLICT})) if record.id == presented.id]
+    conflicts = store.keys(frozenset({KeyState.CONFLICT}))
+    others = [record for record in conflicts if record.id.lower() == presented.id.lower()]
     others.sort(key=lambda record: record.changed_at, reverse=True)
     if len(others) >= CONFLICTS_KEPT and now - others[0].changed_at < CONFLICT_EVERY_S:
         # Keys are made faster than an operator can look at them; they are not stored.
         return KeyVerdict(KeyState.CONFLICT)
     drop = tuple(record.fingerprint for record in others[CONFLICTS_KEPT - 1 :])
-    record = _record(presented, known, KeyState.CONFLICT, "another key holds this id", now)
+    how = "another key holds this id"
+    if holder.id != presented.id:
+        how += f" as {holder.id}"
+    record = _record(presented, known, KeyState.CONFLICT, how, now)
     return KeyVerdict(KeyState.CONFLICT, record, drop=drop)
 
 

@@ -219,8 +219,8 @@ class StoreReader(Protocol):
         """Keys in these states, sorted by id, then by first_seen."""
         ...
 
-    def holder(self, minion: MinionId) -> KeyRecord | None:
-        """The accepted key of that id."""
+    def holder(self, minion: MinionId, *, any_case: bool = False) -> KeyRecord | None:
+        """The accepted key of that id, or of one that differs by case only: no two such keys are accepted."""
         ...
 
     def accepted_ids(self) -> list[MinionId]:

@@ -540,6 +540,7 @@ _KEY = select(KEY_COLUMNS, "keys")
 _MINION = select(_MINION_COLUMNS, "minions")
 _KEY_BY_FINGERPRINT = _KEY + " WHERE fingerprint = ?"
 _KEY_HOLDER = _KEY + " WHERE id = ? AND state = 'accepted'"
+_KEY_HOLDER_ANY_CASE = _KEY + " WHERE id = ? COLLATE NOCASE AND state = 'accepted'"
 _KEYS_IN_STATES = _KEY + " WHERE state IN (?, ?, ?, ?, ?) ORDER BY id, first_seen, fingerprint"
 _MINION_BY_ID = _MINION + " WHERE id = ?"
 _MINIONS_ACCEPTED = (
@@ -620,12 +621,11 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         return _key_record(rows[0]) if rows else None
 
     def keys(self, states: frozenset[KeyState] = frozenset(KeyState)) -> list[KeyRecord]:
-        wanted = [str(state) for state in states]
-        wanted += [""] * (len(KeyState) - len(wanted))
+        wanted = [*map(str, states), *[""] * (len(KeyState) - len(states))]
         return readable(self._queries.rows(_KEYS_IN_STATES, wanted), _key_record, lambda row: f"the key of {row[0]}")
 
-    def holder(self, minion: MinionId) -> KeyRecord | None:
-        rows = self._queries.rows(_KEY_HOLDER, (minion,))
+    def holder(self, minion: MinionId, *, any_case: bool = False) -> KeyRecord | None:
+        rows = self._queries.rows(_KEY_HOLDER_ANY_CASE if any_case else _KEY_HOLDER, (minion,))
         return _key_record(rows[0]) if rows else None
 
     def accepted_ids(self) -> list[MinionId]:

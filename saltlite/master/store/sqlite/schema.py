@@ -7,7 +7,7 @@
                  state,
                  outcome is history.OUTCOME_CODE of what became of it
     returns      at most one row a (jid, target); seq is the seq of its event
-    keys         one row a fingerprint; at most one accepted an id
+    keys         one row a fingerprint; at most one accepted an id, in whatever case
     minions      the last session of each id
     functions    what each digest of a function set stands for
     store        one row: the id of the store, the number of the last change of a key, the version of the accepted ids
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 APPLICATION_ID = 0x534C5453
 """`SLTS` in the file header: how a saltlite store is told from any other SQLite file."""
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 _TOKENS_PROVE_SINCE = 5
 """In this format the store keeps the public key of a join token; in earlier ones the hash of its secret."""
 
@@ -64,6 +64,8 @@ _TARGETS_MOVED = "CREATE INDEX job_targets_moved ON job_targets (jid, target) WH
 # Grows with each change of the set of accepted keys, so that a reader knows whether the ids that it remembers hold.
 _ACCEPTED_VERSION = "ALTER TABLE store ADD COLUMN accepted_version INTEGER NOT NULL DEFAULT 0"
 
+_KEYS_HOLDER_ANY_CASE = "CREATE UNIQUE INDEX keys_holder_any_case ON keys (id COLLATE NOCASE) WHERE state = 'accepted'"
+
 _FUNCTIONS = """CREATE TABLE functions (
         digest TEXT NOT NULL PRIMARY KEY, whole INTEGER NOT NULL, texts BLOB NOT NULL)"""
 
@@ -90,6 +92,7 @@ _SCHEMA = (
         how TEXT NOT NULL) WITHOUT ROWID""",
     # `state` says nothing here, but without it a query that names it has to look into the table for each id.
     "CREATE UNIQUE INDEX keys_holder ON keys (id, state) WHERE state = 'accepted'",
+    _KEYS_HOLDER_ANY_CASE,
     "CREATE INDEX keys_by_state ON keys (state, address)",
     _JOIN_TOKENS,
     """CREATE TABLE preaccepts (
@@ -167,6 +170,8 @@ _STEPS: dict[int, tuple[str, ...]] = {
     # Every job is looked at once: what they were called with was never taken away before.
     5: (_JOB_ARGUMENTS, "INSERT INTO job_arguments SELECT jid FROM jobs"),
     6: (_TARGETS_MOVED, _ACCEPTED_VERSION),
+    # Ids had no capitals before, so no two accepted ones can differ by case only.
+    7: (_KEYS_HOLDER_ANY_CASE,),
 }
 """What makes a file of format N one of format N + 1; all steps of one opening are one transaction."""
 

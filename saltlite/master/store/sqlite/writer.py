@@ -159,9 +159,9 @@ class SqliteWriter(SqliteReader):
 
     def put_key(self, record: KeyRecord) -> None:
         if record.state is KeyState.ACCEPTED:
-            holder = self.holder(record.id)
+            holder = self.holder(record.id, any_case=True)
             if holder is not None and holder.fingerprint != record.fingerprint:
-                raise StoreError(f"{record.id} already has an accepted key; revoke or delete that one first")
+                raise StoreError(f"{holder.id} already has an accepted key; revoke or delete that one first")
         self._note_accepted(record.fingerprint, record.state)
         self._transaction.run(_PUT_KEY, row_of(record, KEY_COLUMNS))
 
