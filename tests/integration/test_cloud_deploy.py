@@ -6,17 +6,13 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from saltlite import __version__
-from saltlite.cloud.api import port
 from saltlite.cloud.api.exceptions import (
     SaltCloudConfigError,
     SaltCloudExecutionFailure,
@@ -28,121 +24,29 @@ from saltlite.cloud.deploy.bootstrap import DeployError, bootstrap, retire
 from saltlite.model.redaction import Secrets
 from tests.support import sshd
 from tests.support.cloud import DeployingProgram
+from tests.support.deploy_target import MINION, TOKEN, Target, program_in, sshd_running, target_of
 from tests.support.fleet import free_port, wait_until
 from tests.support.sshd import PASSWORD, USER, Sshd, start_sshd
 
 pytestmark = pytest.mark.skipif(sshd.SSHD is None, reason="there is no sshd: install openssh-server")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="other users need an sshd that was started by root")
 
-TOKEN = "slj1.abcdefgh.tokenid.aaaabbbbccccdddd"
-
-# What a deployment sees of a minion: its version, a process under this name, and the file that says `ready`.
-MINION = f"""#!/bin/sh
-[ "$1" != --version ] || {{ echo "saltlite-minion {__version__}"; exit 0; }}
-data=$(sed -n 's/^"data_dir": "\\(.*\\)"$/\\1/p' "$2/minion.d/90-cloud.conf")
-mkdir -p "$data"
-echo '{{"phase": "ready", "reason": ""}}' >"$data/status.json"
-while :; do sleep 1; done
-"""
-
-
-@dataclass
-class Target:
-    """The machine: the sshd, and folders that are its own."""
-
-    server: Sshd
-    folder: Path
-
-    @property
-    def conf(self) -> Path:
-        return self.folder / "etc"
-
-    def vm(self, **more: Any) -> dict[str, Any]:
-        """Settings that work, and these."""
-        return {
-            "name": "web1",
-            "profile": "shop",
-            "provider": "lab:saltify",
-            "driver": "saltify",
-            "ssh_host": "127.0.0.1",
-            "ssh_port": self.server.port,
-            "key_filename": str(self.server.key),
-            "ssh_timeout": 5,
-            "wait_for_passwd_maxtries": 1,
-            "install": "none",
-            "install_dir": str(self.folder / "venv"),
-            "minion_dir": str(self.conf),
-            "tmp_dir": str(self.folder / "tmp"),
-            "start_timeout": 5,
-            "join_token": TOKEN,
-            "minion": {
-                "user": "root",
-                "pki_dir": str(self.folder / "var/pki"),
-                "data_dir": str(self.folder / "var/data"),
-                "cachedir": str(self.folder / "var/cache"),
-                "log_file": "",
-            },
-            **more,
-        }
-
-    def put_minion(self, text: str = MINION) -> None:
-        path = self.folder / "venv/bin/saltlite-minion"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
-
-    def processes(self) -> list[int]:
-        """Minions of this machine that run."""
-        wanted = str(self.folder / "venv/bin/saltlite-minion").encode()
-        found = []
-        for entry in os.listdir("/proc"):
-            if entry.isdecimal():
-                try:
-                    if wanted in Path(f"/proc/{entry}/cmdline").read_bytes().split(b"\0"):
-                        found.append(int(entry))
-                except OSError:
-                    continue
-        return found
-
-    def left(self) -> set[str]:
-        """Everything below its folder but what was there before."""
-        return {
-            str(path.relative_to(self.folder))
-            for path in self.folder.rglob("*")
-            if path.relative_to(self.folder).parts[0] not in {"venv", "tmp"} or path.parent.name == "tmp"
-        }
-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Sshd]:
-    with tempfile.TemporaryDirectory(prefix="sshd-") as folder:
-        Path(folder).chmod(0o711)
-        running = start_sshd(Path(folder) / "sshd")
+    with sshd_running() as running:
         yield running
-        running.stop()
 
 
 @pytest.fixture
 def target(server: Sshd) -> Iterator[Target]:
-    with tempfile.TemporaryDirectory(prefix="saltlite-target-") as name:
-        folder = Path(name)
-        folder.chmod(0o711)
-        (folder / "tmp").mkdir(mode=0o777)
-        (folder / "tmp").chmod(0o1777)
-        made = Target(server, folder)
-        made.put_minion()
+    with target_of(server) as made:
         yield made
-        for pid in made.processes():
-            os.kill(pid, 9)
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[DeployingProgram]:
-    (tmp_path / "config/cloud.deploy.d").mkdir(parents=True)
-    made = DeployingProgram(
-        {"cachedir": str(tmp_path / "cache"), "config_dir": str(tmp_path / "config"), "providers": {}}
-    )
-    with port.running(made):
+    with program_in(tmp_path) as made:
         yield made
 
 

@@ -18,6 +18,7 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudExecutionTimeout,
     SaltCloudSystemExit,
 )
+from saltlite.cloud.api.libcloud_calls import ScriptText
 from saltlite.cloud.api.port import Capabilities
 from saltlite.cloud.program.drivers import Drivers
 from saltlite.cloud.rules.catalogue import Provider, Settings
@@ -149,8 +150,36 @@ def test_errors_of_what_is_waited_for_are_not_yet(monkeypatch: pytest.MonkeyPatc
 def test_older_drivers_deploy_by_single_settings(program: Program) -> None:
     assert cloud.deploy_script("10.0.0.9", port=2222, name="a", username="me", key_filename="/k", script=None) is True
     assert program.deployed == [
-        {"name": "a", "ssh_username": "me", "private_key": "/k", "ssh_host": "10.0.0.9", "ssh_port": 2222}
+        {"name": "a", "ssh_username": "me", "key_filename": "/k", "ssh_host": "10.0.0.9", "ssh_port": 2222}
     ]
+
+
+def test_the_text_that_os_script_returned_stands_for_the_setting_it_was_read_from(program: Program) -> None:
+    vm_ = {"name": "a", "script": "mine"}
+    for given in (cloud.os_script("mine", vm_), ScriptText(cloud.os_script("mine", vm_)), "#!/bin/sh\n# another\n"):
+        cloud.deploy_script("10.0.0.9", vm_=vm_, script=given)
+    assert [one["script"] for one in program.deployed] == ["mine", "mine", "#!/bin/sh\n# another\n"]
+    assert ScriptText("x").script == "x"
+
+
+def test_arguments_that_the_configuration_of_this_program_answers_do_not_reach_the_machine(program: Program) -> None:
+    cloud.deploy_script(
+        "10.0.0.9", name="a", keep_tmp=False, start_action=None, parallel=False, minion_pem="", tty=True,
+        known_hosts_file="/dev/null", ssh_timeout=15, maxtries=3, make_minion=False, make_master=False,
+    )  # fmt: skip
+    assert program.deployed == [
+        {"name": "a", "wait_for_passwd_maxtries": 3, "deploy": False, "ssh_host": "10.0.0.9", "ssh_port": 22}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "way_out"), [("make_master", "a master is not"), ("make_syndic", "no syndics"), ("gateway", "ProxyJump")]
+)
+def test_a_deployment_that_cannot_be_is_refused_with_the_way_out(program: Program, given: str, way_out: str) -> None:
+    arguments: dict[str, Any] = {"name": "a", given: True}
+    with pytest.raises(SaltCloudConfigError, match=way_out):
+        cloud.deploy_script("10.0.0.9", **arguments)
+    assert program.deployed == []
 
 
 @pytest.mark.parametrize(

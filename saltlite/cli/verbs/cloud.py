@@ -195,6 +195,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     with opened_output(parsed, console) as output, open_client(parsed) as client:
         printing(parsed, output)  # check it before any work
         program = app.open_program(config_dir_of(parsed), client, _progress(parsed, console))
+        program.opts.update(parallel=parsed.on("parallel"), keep_tmp=parsed.on("keep_tmp"))
         logs.configure(parsed.options.get("log_level", program.config.log_level))
         conceal_logs(program.secrets)
         signal.signal(signal.SIGTERM, _interrupt)

@@ -59,12 +59,73 @@ def bootstrap(vm_: dict[str, Any], opts: Mapping[str, Any] | None = None) -> dic
     return program.bootstrap(vm_, program.opts if opts is None else opts)
 
 
-def deploy_script(host: str, port: int = 22, **kwargs: Any) -> bool:
-    """`bootstrap` in the form of older drivers, with the settings as single arguments."""
-    names = {"username": "ssh_username", "minion_conf": "minion", "key_filename": "private_key"}
-    given = {names.get(name, name): value for name, value in kwargs.items() if value is not None}
-    bootstrap({**given, "ssh_host": host, "ssh_port": port})
+_SETTINGS_OF_ARGUMENTS: Mapping[str, str] = {
+    "username": "ssh_username",
+    "minion_conf": "minion",
+    "timeout": "deploy_timeout",
+    "maxtries": "wait_for_passwd_maxtries",
+    "has_ssh_agent": "ssh_agent",
+    "known_hosts_file": "ssh_known_hosts",
+}
+"""Argument of `deploy_script` -> the setting of that meaning."""
+
+_MEANINGLESS = frozenset({
+    # The minion makes its own key, and reports to its master itself.
+    "minion_pem", "minion_pub", "preseed_minion_keys", "cloud_grains", "start_action", "master_sign_pub_file",
+    # Each step has its own time limit and folder, there is no terminal, and nothing is copied file by file.
+    "deploy_command", "display_ssh_output", "force_minion_config", "make_minion", "parallel", "ssh_timeout", "tty",
+    # This program's own configuration.
+    "conf_file", "opts", "sock_dir", "vm_",
+})  # fmt: skip
+"""Arguments of `deploy_script` that change nothing here."""
+
+_IMPOSSIBLE: Mapping[str, str] = {
+    "make_master": "a master is not installed by `saltlite cloud`",
+    "make_syndic": "there are no syndics",
+    "gateway": "write `ssh_options: [ProxyJump=GATEWAY]`",
+}
+"""Arguments of `deploy_script` that are refused, with the reason or the way out."""
+
+
+def deploy_script(
+    host: str,
+    port: int = 22,
+    *,
+    script: object = None,
+    vm_: Mapping[str, Any] | None = None,
+    opts: Mapping[str, Any] | None = None,
+    **kwargs: Any,
+) -> bool:
+    """`bootstrap` in the form of older drivers, with the settings as single arguments.
+
+    `script` is a name, a path, the text of a script, or an object with that text as `script`, as libcloud has it.
+    Raises SaltCloudConfigError for arguments that cannot be obeyed.
+    """
+    for name, why in _IMPOSSIBLE.items():
+        if kwargs.pop(name, None):
+            raise SaltCloudConfigError(f"deploy_script was called with {name}, which is not possible: {why}")
+    given = {
+        _SETTINGS_OF_ARGUMENTS.get(name, name): value
+        for name, value in kwargs.items()
+        if value is not None and name not in _MEANINGLESS
+    }
+    if given.get("ssh_known_hosts") == "/dev/null":
+        del given["ssh_known_hosts"]  # host keys are always checked
+    if not given.get("keep_tmp"):
+        given.pop("keep_tmp", None)  # the setting of the machine stays
+    if kwargs.get("make_minion") is False:
+        given["deploy"] = False
+    machine = {**(vm_ or {}), **given, "ssh_host": host, "ssh_port": port}
+    if script:
+        machine["script"] = _setting_of_script(str(getattr(script, "script", script)), machine)
+    bootstrap(machine, opts)
     return True
+
+
+def _setting_of_script(text: str, vm_: Mapping[str, Any]) -> str:
+    """The setting `script` from whose file `os_script` has read this text, or else the text itself."""
+    named = str(vm_.get("script") or "")
+    return next((one for one in (named, "") if cloud().script({**vm_, "script": one}) == text), text)
 
 
 def deploy_windows(host: str, **_kwargs: Any) -> bool:

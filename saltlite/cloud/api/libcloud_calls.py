@@ -38,9 +38,21 @@ with contextlib.suppress(ImportError):
     import requests.exceptions
 
 __all__ = [
-    "asking", "choices", "chosen", "done", "full", "list_nodes_select", "machine", "machines", "no_action",
-    "no_function", "only_action", "os_script", "plain", "six", "tell",
+    "ScriptText", "asking", "choices", "chosen", "done", "full", "list_nodes_select", "machine", "machines",
+    "no_action", "no_function", "only_action", "os_script", "plain", "six", "tell",
 ]  # fmt: skip
+
+
+class ScriptText(str):
+    """The text of a deploy script. Drivers read it as such, or as the attribute `script` of libcloud's deployments."""
+
+    __slots__ = ()
+
+    @property
+    def script(self) -> str:
+        """The text."""
+        return str(self)
+
 
 _IMAGE_KEYS = ("image_id", "imageId", "image", "image_name")
 _SIZE_KEYS = ("instance_type", "flavorId", "flavor_id", "size_slug", "size")

@@ -61,9 +61,9 @@ def avail_sizes(conn: Any = None, call: str | None = None) -> dict[str, dict[str
     return _libcloud.choices(conn or get_conn(), "sizes")
 
 
-def script(vm_: Mapping[str, Any]) -> str:
-    """The text of the deploy script."""
-    return _libcloud.os_script(str(vm_.get("script") or ""), vm_, __opts__)
+def script(vm_: Mapping[str, Any]) -> _libcloud.ScriptText:
+    """The deploy script: a text that is also its own attribute `script`."""
+    return _libcloud.ScriptText(_libcloud.os_script(str(vm_.get("script") or ""), vm_, __opts__))
 
 
 def destroy(name: str, conn: Any = None, call: str | None = None) -> bool:

@@ -91,8 +91,20 @@ _AFTER_MARK = 'while IFS= read -r line; do [ "$line" != "$1" ] || break; done; '
 
 _LOOK = r"""
 umask 077
-folder=$(mktemp -d "$1/saltlite-cloud.$5.XXXXXXXX") || exit 1
+missing() { [ -d "$1" ] || { printf '%s\n' "$1" && missing "$(dirname "$1")"; }; }
+made=$(missing "$1")
+mkdir -p "$1" && parent=$(cd "$1" && pwd -P) || exit 1
+# In a folder of another user, that user could replace the upload.
+[ -k "$parent" ] || [ -O "$parent" ] || [ "$(stat -c %u "$parent")" = 0 ] || {
+    echo "$parent belongs to another user" >&2
+    exit 1
+}
+folder=$(mktemp -d "$parent/saltlite-cloud.$5.XXXXXXXX") || {
+    printf '%s\n' "$made" | while IFS= read -r one; do rmdir "$one"; done 2>/dev/null
+    exit 1
+}
 printf 'folder=%s\nuid=%s\n' "$folder" "$(id -u)"
+[ -z "$made" ] || printf '%s\n' "$made" | sed 's/^/made=/'
 installed=$("$2/bin/saltlite-minion" --version 2>/dev/null | sed 's/.* //')
 printf 'installed=%s\n' "$installed"
 [ "$installed" != "$3" ] || exit 0
@@ -152,7 +164,12 @@ class Session:
             fields.setdefault(name, []).append(value)
         python, abi, libc = (*fields.get("python", []), "", "", "")[:3]
         return Machine(
-            fields["folder"][0], int(fields["uid"][0]), python, Kind(abi, version_of(libc)), fields["installed"][0]
+            fields["folder"][0],
+            int(fields["uid"][0]),
+            python,
+            Kind(abi, version_of(libc)),
+            fields["installed"][0],
+            tuple(fields.get("made", [])),
         )
 
     def run(self, script: str, *words: str, stdin: bytes = b"", within_s: float) -> Outcome:
@@ -251,7 +268,10 @@ end() {
 _CLEAN_UP = f"""{_END}
 end "$1"
 [ "$2" = leave ] || [ ! -f "$1/$2" ] || sh "$1/$2" "$1"
-[ "$3" = keep ] || rm -rf "$1"
+[ "$3" != keep ] || exit 0
+rm -rf "$1"
+shift 3
+[ "$#" = 0 ] || rmdir "$@" 2>/dev/null || :
 """
 # Folders of deployments whose command has died; `$1` is their parent, `$2` the machine, `$3` our own folder.
 _CLEAN_UP_OTHERS = f"""{_END}
@@ -318,7 +338,8 @@ def retire(vm_: dict[str, Any], opts: Mapping[str, Any]) -> tuple[str, ...]:
     with Session(deployment) as session:
         machine = session.enter()
         try:
-            session.run(_CLEAN_UP_OTHERS, deployment.tmp_dir, deployment.name, machine.folder, within_s=CLEAN_UP_S)
+            folder = machine.folder
+            session.run(_CLEAN_UP_OTHERS, os.path.dirname(folder), deployment.name, folder, within_s=CLEAN_UP_S)
             _unpack(session, machine, upload.rollback_of(deployment, machine, listed=listed), deployment)
         finally:
             left = _roll_back(deployment, session, machine)
@@ -369,7 +390,7 @@ def _roll_back(deployment: Deployment, session: Session, machine: upload.Machine
     """End running programs and undo the deployment; returns what is left. It never raises, as an error is pending."""
     foreign: tuple[str, ...] = ()
     if deployment.deploy and deployment.steps.script:
-        foreign = (f"what {deployment.steps.script} did at {session.place}",)
+        foreign = (f"what {deployment.steps.script_name} did at {session.place}",)
     try:
         left = _clean_up(session, machine, upload.UNDO, keep=deployment.keep_tmp)
     except SaltCloudException as error:
@@ -379,7 +400,8 @@ def _roll_back(deployment: Deployment, session: Session, machine: upload.Machine
 
 
 def _clean_up(session: Session, machine: upload.Machine, how: str, *, keep: bool) -> tuple[str, ...]:
-    done = session.run(_CLEAN_UP, machine.folder, how, "keep" if keep else "", within_s=CLEAN_UP_S)
+    kept = "keep" if keep else ""
+    done = session.run(_CLEAN_UP, machine.folder, how, kept, *machine.made_folders, within_s=CLEAN_UP_S)
     return tuple(f"{what} at {session.place}" for what in _values(done, "left"))
 
 

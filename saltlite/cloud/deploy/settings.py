@@ -34,13 +34,15 @@ Custom steps, in this order:
     preflight_cmds         commands before anything else
     file_map               {file or folder on this host: absolute path on the machine}
     script                 a script instead of the built-in one: a path, or a name in cloud.deploy.d or in the folders
-                           of the option deploy_scripts_search_path. It is called with `-c FOLDER` and script_args, and
-                           finds `minion`, `grains` and `join_token` in that folder
+                           of the option deploy_scripts_search_path, or the text of a script, which begins with #! or
+                           has several lines. It is called with `-c FOLDER` and script_args, and finds `minion`,
+                           `grains` and `join_token` in that folder
     script_args            text that a shell reads as more arguments
     script_env             map of environment variables
     inline_script          commands after it; also with `deploy: false`
     keep_tmp               false; leave the upload on the machine
-    tmp_dir                /tmp; the folder of the upload on the machine
+    tmp_dir                /tmp; the folder of the upload on the machine. It is made if it is missing, and then removed
+                           with the upload
     deploy_timeout         900; the time limit of each step, in seconds
 
 Windows, with Salt's names. There is no minion for Windows, so such a deployment is refused:
@@ -269,7 +271,7 @@ class Install:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Custom steps. `script` is the path of a file here, "" for the built-in script."""
+    """Custom steps. `script` is the path of a file here, the text of a script, or "" for the built-in one."""
 
     preflight: tuple[str, ...]
     files: tuple[tuple[str, str], ...]
@@ -277,6 +279,11 @@ class Steps:
     script_args: str = field(repr=False)
     script_env: Mapping[str, str] = field(repr=False)
     inline: tuple[str, ...]
+
+    @property
+    def script_name(self) -> str:
+        """The script in messages and events."""
+        return "the text of script" if is_text(self.script) else self.script
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +315,7 @@ class Deployment:
             "sudo": self.login.sudo,
             "minion_id": self.minion["id"],
             "deploy_method": self.install.how if self.deploy and not self.steps.script else "script",
-            "script": os.path.basename(self.steps.script) or BUILT_IN,
+            "script": os.path.basename(self.steps.script_name) or BUILT_IN,
             "timeout": self.step_s,
         }
 
@@ -458,6 +465,11 @@ def is_built_in(script: object) -> bool:
     return script in (None, "", BUILT_IN, "deploy")
 
 
+def is_text(script: str) -> bool:
+    """Whether this setting is the text of a script, and not a name or a path."""
+    return script.startswith("#!") or "\n" in script
+
+
 def credentials_of(address: str) -> tuple[str, ...]:
     """The credentials in an address: its password, or a token as its user name."""
     found = urllib.parse.urlsplit(address)
@@ -466,10 +478,14 @@ def credentials_of(address: str) -> tuple[str, ...]:
 
 
 def script_of(read: Readings, opts: Mapping[str, Any]) -> str:
-    """The file of the script that the settings name, "" for the built-in one. Raises SaltCloudConfigError."""
+    """The file of the script that the settings name, or its text; "" for the built-in one. Raises
+    SaltCloudConfigError.
+    """
     named = read.text("script")
     if is_built_in(named):
         return ""
+    if is_text(named):
+        return named
     folders = [str(path) for path in opts.get("deploy_scripts_search_path") or ()]
     if opts.get("config_dir"):
         folders.insert(0, os.path.join(str(opts["config_dir"]), "cloud.deploy.d"))

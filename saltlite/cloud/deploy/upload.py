@@ -317,6 +317,8 @@ class Machine(NamedTuple):
     kind: Kind
     installed: str
     """The version of saltlite in the virtualenv, "" when there is none."""
+    made_folders: tuple[str, ...] = ()
+    """The folders that were made for `tmp_dir`, the deepest first."""
 
     def lacks(self, deployment: Deployment) -> bool:
         """Whether saltlite has to be installed."""
@@ -431,11 +433,11 @@ def _built_in(deployment: Deployment, machine: Machine, upload: Upload, *, wheel
     upload.add("settings", assignments(settings))
 
 
-def text_of(path: str) -> str:
-    """The text of a script; "" is the built-in one. Raises SaltCloudConfigError when it cannot be read."""
-    if not path:
+def text_of(script: str) -> str:
+    """The text of a script, as `settings.script_of` has it. Raises SaltCloudConfigError when it cannot be read."""
+    if not script:
         return resources.files(__package__).joinpath(BUILT_IN).read_text(encoding="utf-8")
-    return driver.text_of(path, "the script")
+    return script if settings.is_text(script) else driver.text_of(script, "the script")
 
 
 def assignments(settings: Mapping[str, str]) -> str:

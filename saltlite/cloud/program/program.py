@@ -478,6 +478,10 @@ def opts_of(loaded: LoadedCloud, master: MasterConfig, config_dir: str) -> dict[
         "module_dirs": master.module_dirs,
         "extension_modules": master.extension_modules,
         "transport": "zeromq",
+        # Salt's drivers pass these three on to `deploy_script`; -P and -k set the last two.
+        "start_action": None,
+        "parallel": False,
+        "keep_tmp": False,
     }
 
 

@@ -367,6 +367,9 @@ def composed(name: str, profile: Profile, levels: list[Level]) -> dict[str, Any]
         "profile": profile.name,
         "provider": profile.provider.name,
         "driver": profile.provider.driver,
+        # Salt's drivers read both. They are empty here, because the minion makes its own key.
+        "priv_key": "",
+        "pub_key": "",
     }
     vm_.setdefault("deploy", True)
     minion = dict(vm_.get("minion") or {})
