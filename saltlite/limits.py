@@ -30,9 +30,14 @@ SITE_BITS_4, SITE_BITS_6 = 24, 48
 _CACHED = 4096
 
 
-@lru_cache(maxsize=_CACHED)
 def network_of(address: str) -> str:
     """The network of an address without a port: `192.0.2.1`, or `2001:db8::` for the /64; of no address, the text."""
+    # An IPv4 address is its own network: no second string and no row of a cache for each stranger.
+    return _network_of_ipv6(address) if ":" in address else address
+
+
+@lru_cache(maxsize=_CACHED)
+def _network_of_ipv6(address: str) -> str:
     found = _parsed(address)
     if not isinstance(found, IPv6Address):
         return str(found) if found is not None else address
@@ -151,10 +156,12 @@ class ConnectionLimiter(Generic[K]):
         self._per_network = per_network
         self._displaces = displaces
         self._network: dict[K, str] = {}
-        self._connections: dict[str, dict[K, None]] = {}
-        """By network, oldest first."""
+        self._alone: dict[str, K] = {}
+        """The connection of each network that has one: a dict for each would be half of a stranger's memory."""
+        self._several: dict[str, dict[K, None]] = {}
+        """The connections of the other networks, oldest first."""
         self._by_size: dict[int, dict[str, None]] = {}
-        """Networks by their number of connections."""
+        """Those other networks by their number of connections."""
         self._largest = 0
 
     def __len__(self) -> int:
@@ -166,7 +173,7 @@ class ConnectionLimiter(Generic[K]):
     def add(self, key: K, address: str) -> Slot[K]:
         """Admit a new connection from that address, or refuse it."""
         network = network_of(address)
-        size = len(self._connections.get(network, ()))
+        size = 1 if network in self._alone else len(self._several.get(network, ()))
         if size >= self._per_network:
             return Slot(admitted=False)
         displaced: K | None = None
@@ -174,10 +181,15 @@ class ConnectionLimiter(Generic[K]):
             if not self._displaces or self._largest < size + 2:
                 return Slot(admitted=False)
             heaviest = next(iter(self._by_size[self._largest]))
-            displaced = next(iter(self._connections[heaviest]))
+            displaced = next(iter(self._several[heaviest]))
             self.remove(displaced)
         self._network[key] = network
-        self._connections.setdefault(network, {})[key] = None
+        if size == 0:
+            self._alone[network] = key
+            return Slot(admitted=True, displaced=displaced)
+        if size == 1:
+            self._several[network] = {self._alone.pop(network): None}
+        self._several[network][key] = None
         self._resized(network, size, size + 1)
         return Slot(admitted=True, displaced=displaced)
 
@@ -186,18 +198,22 @@ class ConnectionLimiter(Generic[K]):
         network = self._network.pop(key, None)
         if network is None:
             return
-        connections = self._connections[network]
+        connections = self._several.get(network)
+        if connections is None:
+            del self._alone[network]
+            return
         del connections[key]
-        if not connections:
-            del self._connections[network]
-        self._resized(network, len(connections) + 1, len(connections))
+        size = len(connections)
+        if size == 1:
+            (self._alone[network],) = self._several.pop(network)
+        self._resized(network, size + 1, size)
 
     def _resized(self, network: str, before: int, after: int) -> None:
-        if before:
+        if before > 1:
             del self._by_size[before][network]
             if not self._by_size[before]:
                 del self._by_size[before]
-        if after:
+        if after > 1:
             self._by_size.setdefault(after, {})[network] = None
         # A size changes by one: if no network has the largest size any more, this one has the next.
         self._largest = max(self._largest, after) if self._largest in self._by_size else after

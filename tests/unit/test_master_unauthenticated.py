@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 from saltlite.master.protocol.effects import CloseConnection, Decide
 from saltlite.master.protocol.handshakes import CONNECTS_S, UnauthenticatedConnections
 from saltlite.wire.limits import UNAUTHENTICATED_MAX, UNAUTHENTICATED_PER_NETWORK, UNAUTHENTICATED_S
@@ -120,3 +122,18 @@ def test_a_network_that_may_begin_more_handshakes_may_have_more_connected() -> N
     most = int(200 * CONNECTS_S)
     ended = [it.connected(number, "10.0.0.1", 0.0) for number in range(most + 1)]
     assert ended == [[]] * most + [[CloseConnection(most, "10.0.0.1")]]
+
+
+def test_a_stranger_alone_in_its_network_costs_at_most_400_bytes_of_python() -> None:
+    count = 3000
+    strangers = UnauthenticatedConnections(handshakes_per_network=10.0)
+    tracemalloc.start()
+    try:
+        for number in range(10_000, 10_000 + count):
+            address = f"203.0.{number // 256}.{number % 256}"
+            assert strangers.connected(number, address, now=float(number)) == []
+        taken, _peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(strangers) == count
+    assert taken / count < 400

@@ -16,7 +16,7 @@ fixed size; nothing that a stranger sends costs more than one handshake.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from itertools import takewhile
 
 from saltlite.errors import RemoteProtocolError
 from saltlite.limits import ConnectionLimiter, RateLimiter, network_of
@@ -184,7 +184,7 @@ class UnauthenticatedConnections:
         self._slots: ConnectionLimiter[int] = ConnectionLimiter(UNAUTHENTICATED_MAX, per_network)
         self._connected: dict[int, str] = {}
         """Every connection that is open, with its address."""
-        self._deadlines: OrderedDict[int, float] = OrderedDict()
+        self._deadlines: dict[int, float] = {}
         """Of strangers, oldest first."""
 
     def __len__(self) -> int:
@@ -214,13 +214,8 @@ class UnauthenticatedConnections:
 
     def overdue(self, now: float) -> list[CloseConnection]:
         """Drop strangers that stayed too long; the connections to close."""
-        late: list[CloseConnection] = []
-        while self._deadlines:
-            connection, deadline = next(iter(self._deadlines.items()))
-            if now < deadline:
-                break
-            late.append(self._forget(connection))
-        return late
+        late = list(takewhile(lambda connection: self._deadlines[connection] <= now, self._deadlines))
+        return [self._forget(connection) for connection in late]
 
     def _enter(self, connection: int, now: float) -> list[CloseConnection]:
         slot = self._slots.add(connection, self._connected[connection])
