@@ -14,7 +14,7 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import astuple, fields, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -251,8 +251,14 @@ def _module_text(module: str, fun: str, found: Sequence[str]) -> str:
     return text if len(text) <= FUNCTION_TEXT_MAX else format_signature(f"{module}.{fun}", None, risk, out)
 
 
-def build_index(layers: Sequence[Layer], previous: Index | None = None, *, first_rank: int = 0) -> Index:
-    """Index the layers, reading only files that changed since `previous`.
+def build_index(
+    layers: Sequence[Layer],
+    previous: Index | None = None,
+    *,
+    first_rank: int = 0,
+    only: Container[str] | None = None,
+) -> Index:
+    """Index the layers, reading only files that changed since `previous`; `only` limits it to files of these names.
 
     Returns `previous` itself when nothing changed, so that callers can compare by identity.
     """
@@ -260,7 +266,7 @@ def build_index(layers: Sequence[Layer], previous: Index | None = None, *, first
     visible: dict[str, ModuleFile] = {}
     for rank, layer in enumerate(layers, first_rank):
         for found in module_files(layer):
-            if found.stem in visible:
+            if found.stem in visible or (only is not None and found.stem not in only):
                 continue
             old = known.get(found.path)
             if old and (old.form, old.mtime_ns, old.size) == (found.form, found.mtime_ns, found.size):

@@ -22,6 +22,7 @@ from saltlite.errors import RenderError, UsageError
 from saltlite.files.roots import FileRoots
 from saltlite.model.dataclass import dataclass
 from saltlite.model.files import parse_path
+from saltlite.pillar.functions import TemplateFunctions
 from saltlite.pillar.jinja_templates import Source, Templates, has_markup
 
 # -- YAML
@@ -90,6 +91,7 @@ class DiskPillarFiles:
         self._envs = tuple(roots)
         self._remembered: OrderedDict[tuple[str, str], _File] = OrderedDict()
         self._templates: dict[str, Templates] = {}
+        self._functions = TemplateFunctions()
 
     def envs(self) -> Sequence[str]:
         return self._envs
@@ -118,7 +120,7 @@ class DiskPillarFiles:
 
     def _templates_of(self, env: str) -> Templates:
         if env not in self._templates:
-            self._templates[env] = Templates(lambda path: self._source(env, path))
+            self._templates[env] = Templates(lambda path: self._source(env, path), self._functions)
         return self._templates[env]
 
     def _source(self, env: str, path: str) -> Source | None:

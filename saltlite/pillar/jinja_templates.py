@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saltlite.errors import RenderError
+from saltlite.pillar.functions import FunctionRefused, TemplateFunctions
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
 
 _MARKUP = ("{{", "{%", "{#")
-
-NO_SALT = "there is no 'salt' in pillar files here: execution modules run on minions, and pillar is made on the master"
 
 
 class Source(NamedTuple):
@@ -43,10 +42,12 @@ def has_markup(text: str) -> bool:
 
 
 class Templates:
-    """`source` returns the text of a path, None if the file does not exist. Raises RenderError."""
+    """`source` returns the text of a path, None if the file does not exist. Raises RenderError. `functions` makes the
+    name `salt`."""
 
-    def __init__(self, source: Callable[[str], Source | None]) -> None:
+    def __init__(self, source: Callable[[str], Source | None], functions: TemplateFunctions) -> None:
         self._source = source
+        self._functions = functions
         self._environment: SandboxedEnvironment | None = None
 
     def render(self, path: str, context: Mapping[str, Any]) -> str:
@@ -54,26 +55,14 @@ class Templates:
         if self._environment is None:
             self._environment = _environment(self._source, path)
         try:
-            text: str = self._environment.get_template(path).render({"salt": _NoSalt(), **context})
+            text: str = self._environment.get_template(path).render(
+                {"salt": self._functions.within(context), **context}
+            )
         except RenderError:
             raise
         except Exception as error:  # supervision point: a template may fail in any way, and costs itself
             raise _failed(error, path) from error
         return text
-
-
-class _NoSaltError(Exception):
-    """A template used a name that does not exist; the text says which."""
-
-
-class _NoSalt:
-    """The name `salt`, which templates have on a minion only: any use is an error."""
-
-    def __getitem__(self, name: str) -> object:
-        raise _NoSaltError(NO_SALT)
-
-    def __getattr__(self, name: str) -> object:
-        raise _NoSaltError(NO_SALT)
 
 
 def _environment(source: Callable[[str], Source | None], path: str) -> SandboxedEnvironment:
@@ -125,7 +114,7 @@ def _failed(error: Exception, path: str) -> RenderError:
         text = f"there is no file {error.name!r}"
     elif isinstance(error, jinja2.TemplateError):
         text = str(error.message)
-    elif isinstance(error, _NoSaltError):
+    elif isinstance(error, FunctionRefused):
         text = str(error)
     else:
         text = f"{type(error).__name__}; its text is omitted, because it may contain values"

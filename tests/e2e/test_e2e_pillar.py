@@ -93,7 +93,9 @@ def test_a_large_pillar_arrives_whole(webs: Fleet) -> None:
 def test_a_mistake_is_shown_to_the_minion_and_logged_without_values(webs: Fleet) -> None:
     put(webs, "web/secrets.sls", "password: sesame: x\n")
     run(webs, "web", "saltutil.refresh_pillar")
-    shown = run(webs, "web", "pillar.items")["web"]
+    said = webs.cli("web", "pillar.items", "--out", "json")
+    assert (said.code, "web: The pillar is incomplete: Rendering SLS 'web.secrets' failed: " in said.err) == (4, True)
+    shown = said.json()["web"]
     assert shown["port"] == 80
     assert "password" not in shown
     assert "web/secrets.sls:1:17" in shown["_errors"][0]

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from saltlite.errors import RenderError
+from saltlite.model.ids import MinionId
+from saltlite.pillar import functions
+from saltlite.pillar.compiler import pillar_of
 from saltlite.pillar.files import FILE_BYTES_MAX, DiskPillarFiles
 
 SEEN: Mapping[str, Any] = {"grains": {"os": "Debian", "n": 3}, "pillar": {"port": 80}, "opts": {"id": "web1"}}
@@ -102,7 +105,14 @@ def test_the_first_line_says_how_a_file_is_read(read: Files) -> None:
         (b"a: 1\nb: \xff\n", "a.sls:2: this is not UTF-8"),
         ("\n{{ grains.nope }}\n", "a.sls:2: Jinja: 'dict object' has no attribute 'nope'"),
         ("a: 1\n{% if %}\n", "a.sls:2: Jinja: "),
-        ("x: {{ salt['cmd.run']('id') }}", "a.sls:1: Jinja: there is no 'salt' in pillar files"),
+        ("x: {{ salt['cmd.run']('id') }}", "a.sls:1: Jinja: salt['cmd.run'] cannot be called in pillar files"),
+        ("x: {{ salt.cmd.run('id') }}", "a.sls:1: Jinja: salt['cmd.run'] cannot be called in pillar files"),
+        ("x: {{ salt['grains.setval']('a', 1) }}", "a.sls:1: Jinja: salt['grains.setval'] cannot be called"),
+        ("x: {{ salt.get('file.read')('/etc/shadow') }}", "a.sls:1: Jinja: salt['file.read'] cannot be called"),
+        ("x: {{ salt['match.glob'].__globals__ }}", "a.sls:1: Jinja: access to attribute '__globals__'"),
+        ("x: {{ salt['match.glob'].func_globals }}", "a.sls:1: Jinja: "),
+        ("x: {{ salt._function('cmd.run') }}", "a.sls:1: Jinja: access to attribute '_function'"),
+        ("x: {{ salt['match.glob']([1]) }}", "a.sls:1: Jinja: SaltInvocationError; its text is omitted"),
         ("x: {{ ''.__class__.__mro__ }}", "a.sls:1: Jinja: access to attribute '__class__'"),
         ("x: {{ range(10000000) | list }}", "a.sls:1: Jinja: OverflowError"),
         ("\n{% include 'gone' %}", "a.sls:2: Jinja: there is no file 'gone'"),
@@ -168,3 +178,50 @@ def test_a_file_that_may_not_be_read_is_as_good_as_missing(read: Files) -> None:
     (read.folder / "a.sls").write_text("a: 1")
     (read.folder / "a.sls").chmod(0)
     assert not read.served.has("base", "a.sls")
+
+
+# -- functions in templates
+
+
+WEB = {"os": "Debian", "os_family": "Debian", "id": "web1"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("salt['match.filter_by']({'web*': 'app', 'db*': 'db'}, minion_id=opts.id)", "app"),
+        ("salt['match.filter_by']({'E@.*1 and web*': 'app'})", "app"),
+        ("salt['match.compound']('G@os:Deb* and I@port:80')", True),
+        ("salt['match.pillar']('port:81')", False),
+        ("salt['grains.get']('os')", "Debian"),
+        ("salt.grains.get('os')", "Debian"),
+        ("salt['grains']['get']('nope', 'none')", "none"),
+        ("salt['grains.filter_by']({'Debian': {'a': 1}}, merge={'b': 2})", {"a": 1, "b": 2}),
+        ("salt['pillar.get']('users:ann:uid')", 7),
+        ("salt['pillar.get']('gone', 'none')", "none"),
+        ("salt['config.get']('id')", "web1"),
+        ("salt['hashutil.sha256_digest']('x')[:8]", "2d711642"),
+        ("salt['network.convert_cidr']('10.0.0.0/8').netmask", "255.0.0.0"),
+        ("'cmd.run' in salt", False),
+        ("'grains.get' in salt", True),
+    ],
+)
+def test_templates_call_functions_that_only_compute(tmp_path: Path, expression: str, value: object) -> None:
+    (tmp_path / "top.sls").write_text("base:\n  '*': [first, second]\n")
+    (tmp_path / "first.sls").write_text("port: 80\nusers: {ann: {uid: 7}}\n")
+    (tmp_path / "second.sls").write_text(f"found: {{{{ ({expression}) | json }}}}\n")
+    pillar = pillar_of(DiskPillarFiles({"base": [str(tmp_path)]}), MinionId("web1"), WEB, {})
+    assert pillar == {"port": 80, "users": {"ann": {"uid": 7}}, "found": value}
+
+
+def test_functions_see_the_minion_whose_pillar_is_made(tmp_path: Path) -> None:
+    (tmp_path / "top.sls").write_text("base:\n  '*': [a]\n")
+    (tmp_path / "a.sls").write_text("me: {{ salt['grains.get']('id') }} {{ salt['match.glob']('web*') }}\n")
+    files = DiskPillarFiles({"base": [str(tmp_path)]})
+    made = [pillar_of(files, MinionId(minion), {}, {})["me"] for minion in ("web1", "db1", "web2")]
+    assert made == ["web1 True", "db1 False", "web2 True"]
+
+
+def test_every_function_of_templates_is_in_a_shipped_module() -> None:
+    loader = functions._make_loader()
+    assert [name for name in functions.SaltNames(loader.__getitem__) if name not in loader] == []

@@ -170,3 +170,27 @@ def test_values_are_masked_for_who_wants_that_and_shown_otherwise(fun: str, args
 def test_one_of_several_values_is_chosen_by_the_pillar(lookup: Any, key: str, how: dict[str, Any], value: Any) -> None:
     pillar = {"role": "web", "roles": ["cache", "db"]}
     assert call(Loader(INDEX, {}, {}, pillar), "pillar.filter_by", [lookup, key], how).value == value
+
+
+# -- a pillar that could not be compiled as a whole
+
+BROKEN = {**PILLAR, "_errors": ["Rendering SLS 'a' failed: a.sls:1: why", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("fun", "args"),
+    [
+        ("pillar.items", []), ("pillar.raw", []), ("pillar.ls", []), ("pillar.get", ["gone"]), ("pillar.raw", ["gone"]),
+        ("pillar.item", ["port", "gone"]),
+    ],
+)  # fmt: skip
+def test_what_may_be_missing_because_a_file_failed_is_no_success(fun: str, args: list[str]) -> None:
+    outcome = call(Loader(INDEX, {}, {}, BROKEN), fun, args, {})
+    assert outcome.retcode == 5
+    assert outcome.warnings == ("The pillar is incomplete: Rendering SLS 'a' failed: a.sls:1: why (and 1 more)",)
+    assert call(Loader(INDEX, {}, {}, PILLAR), fun, args, {}).retcode == 0
+
+
+def test_a_value_that_is_there_is_returned_whatever_else_failed() -> None:
+    outcome = call(Loader(INDEX, {}, {}, BROKEN), "pillar.get", ["port"], {})
+    assert (outcome.value, outcome.retcode, list(outcome.warnings)) == (80, 0, [])

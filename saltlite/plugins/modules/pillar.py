@@ -1,7 +1,7 @@
 """Show the pillar that the master gives this minion.
 
 It is fetched when the minion connects, and by ``saltutil.refresh_pillar``. ``_errors`` lists what the master could not
-compile.
+compile; functions that show the whole pillar, or miss a key, then have the return code 5.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -13,14 +13,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from saltlite.decorators import note
 from saltlite.errors import CommandExecutionError
 from saltlite.plugins.modules import _nested
 
 if TYPE_CHECKING:
-    from saltlite.loader.hints import __opts__, __pillar__
+    from saltlite.loader.hints import __context__, __opts__, __pillar__
 
 _MASK = "**********"
 """Salt's mask of hidden values."""
+_ERRORS = "_errors"
+_EX_PILLAR = 5
+"""Salt's return code for a pillar that could not be compiled."""
 _UNSET = "__unset__"
 """Salt's word for a default that was not given."""
 
@@ -49,6 +53,7 @@ def get(
     """
     value = _find(key, delimiter)
     if value is _nested.MISSING:
+        _report_errors()
         if default == _UNSET and __opts__.get("pillar_raise_on_missing"):
             raise KeyError(f"Pillar key not found: {key}")
         found = "" if default == _UNSET else default
@@ -70,7 +75,7 @@ def items(*args: str, unmask: bool = True) -> dict[str, Any]:
         saltlite '*' pillar.items unmask=False
         saltlite '*' pillar.data
     """
-    return item(*args, unmask=unmask) if args else _shown(dict(__pillar__), unmask=unmask)
+    return item(*args, unmask=unmask) if args else _shown(_whole(), unmask=unmask)
 
 
 data = items
@@ -112,7 +117,11 @@ def raw(key: str | None = None, *, unmask: bool = True) -> Any:
         saltlite '*' pillar.raw
         saltlite '*' pillar.raw key=roles
     """
-    return _shown(__pillar__.get(key, {}) if key else dict(__pillar__), unmask=unmask)
+    if not key:
+        return _shown(_whole(), unmask=unmask)
+    if key not in __pillar__:
+        _report_errors()
+    return _shown(__pillar__.get(key, {}), unmask=unmask)
 
 
 def item(*args: str, default: Any = "", delimiter: str = ":", unmask: bool = True) -> dict[str, Any]:
@@ -131,7 +140,7 @@ def ls() -> list[str]:
 
     CLI Example: ``saltlite '*' pillar.ls``
     """
-    return sorted(map(str, __pillar__))
+    return sorted(map(str, _whole()))
 
 
 def keys(key: str, delimiter: str = ":") -> list[Any]:
@@ -145,6 +154,19 @@ def keys(key: str, delimiter: str = ":") -> list[Any]:
     if not isinstance(value, Mapping):
         raise CommandExecutionError(f"The value of {key!r} in the pillar is not a map: it has no keys.")
     return list(value)
+
+
+def _whole() -> dict[str, Any]:
+    _report_errors()
+    return dict(__pillar__)
+
+
+def _report_errors() -> None:
+    """Let the call fail, with a note, if the pillar is incomplete: what is missing may be in a file that failed."""
+    errors = __pillar__.get(_ERRORS)
+    if isinstance(errors, list) and errors:
+        __context__["retcode"] = _EX_PILLAR
+        note(f"The pillar is incomplete: {errors[0]}" + (f" (and {len(errors) - 1} more)" if errors[1:] else ""))
 
 
 def _types(value: Any) -> Any:
