@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import subprocess
 import sys
 import tarfile
@@ -104,7 +105,9 @@ def test_the_wheel_of_saltlite_holds_what_is_imported_and_installs(tmp_path: Pat
     assert {"saltlite/minion/processes/app.py", "saltlite_minion.py", "saltlite/cloud/deploy/deploy.sh"} <= names
     assert not any("__pycache__" in name for name in names)
     assert "saltlite-minion = saltlite_minion:main" in entry_points
-    assert command.external_attr >> 16 & 0o111  # pip makes it executable only then
+    mode = command.external_attr >> 16
+    assert stat.S_ISREG(mode)  # pip makes it executable only then
+    assert mode & 0o111
     said = subprocess.run(
         [sys.executable, "-S", "-c", "import saltlite; print(saltlite.__version__, saltlite.__file__)"],
         cwd="/",  # a folder of modules otherwise, which would come first

@@ -24,14 +24,19 @@ note() { [ -z "$1" ] || printf '%s\n' "$1" >>"$made" || die "$made cannot be wri
 
 # -- rollback
 
+# All but the entry $1 of the list, which stays there.
 undo() {
     [ -f "$made" ] || return 0
-    stays='' begun='' folders=''
+    stays='' begun='' folders='' keeps=${1-}
     set -f
     IFS=$newline
     # The last thing that was made goes first. The list stays until all of it is gone, so this may be done again.
     for entry in $(sed '1!G;h;$!d' "$made"); do
         unset IFS
+        if [ "$entry" = "$keeps" ]; then
+            stays=$entry$newline$stays
+            continue
+        fi
         roll_back "${entry%% *}" "${entry#* }" || {
             printf 'left=%s\n' "${entry#* }"
             stays=$entry$newline$stays
@@ -143,15 +148,37 @@ install_saltlite() {
         note "tree $INSTALL_DIR"
         fresh=yes
     fi
-    if [ ! -x "$INSTALL_DIR/bin/python" ]; then
+    if ! "$INSTALL_DIR/bin/python" -c '' 2>/dev/null; then
+        drop_links
         "$PYTHON" -m venv --without-pip "$INSTALL_DIR" >"$here/log" 2>&1 || die "no virtualenv can be made: $(why)"
     fi
-    set -- install --disable-pip-version-check --no-input --no-cache-dir --find-links "$here/wheels" "saltlite==$VERSION"
     # It may have a password in it, which everybody could read on a command line.
     [ -z "$INDEX" ] || { PIP_INDEX_URL=$INDEX && export PIP_INDEX_URL; }
-    if [ "$WHEELS_ARE_ALL" = yes ] && pip "$@" --no-index; then return 0; fi
-    pip "$@" || die "pip could not install saltlite: $(why)"
-    [ "$fresh" = no ] || chmod 755 "$INSTALL_DIR"
+    if [ "$fresh" = yes ]; then
+        pip_install || die "pip could not install saltlite: $(why)"
+        chmod 755 "$INSTALL_DIR"
+        return 0
+    fi
+    # An interrupted pip leaves packages that are listed as installed and are not complete.
+    { pip_install && is_installed; } || pip_install --ignore-installed || die "pip could not install saltlite: $(why)"
+    is_installed || die "saltlite is installed, but $command does not start: $("$command" --version 2>&1 | tail -n 1)"
+}
+
+is_installed() { "$command" --version 2>/dev/null | grep -q -F " $VERSION"; }
+
+# The links of a virtualenv to an interpreter that was removed are in the way of new ones.
+drop_links() {
+    [ -f "$INSTALL_DIR/pyvenv.cfg" ] || return 0
+    for link in "$INSTALL_DIR"/bin/python*; do
+        [ ! -L "$link" ] || rm -f "$link"
+    done
+}
+
+pip_install() {
+    set -- install --disable-pip-version-check --no-input --no-cache-dir --find-links "$here/wheels" "$@" \
+        "saltlite==$VERSION"
+    [ "$WHEELS_ARE_ALL" != yes ] || ! pip "$@" --no-index || return 0
+    pip "$@"
 }
 
 pip() {
@@ -248,6 +275,14 @@ is_under_way() {
     pid=$(cat "$other/pid" 2>/dev/null) && grep -q "$other" "/proc/$pid/cmdline" 2>/dev/null
 }
 
+# The deployment that began the list may have died with its command, or with the machine.
+remove_upload() {
+    other=$(sed -n 's/^by //p' "$made" | tail -n 1)
+    case $other in
+        */saltlite-cloud.*.????????) [ ! -O "$other" ] || [ -L "$other" ] || rm -rf "$other" ;;
+    esac
+}
+
 runs() {
     if [ -f "$own/pid" ]; then
         is_minion "$(cat "$own/pid")"
@@ -277,8 +312,11 @@ has_session() { grep -q '"phase": "ready"' "$STATUS_FILE" 2>/dev/null; }
 deploy() {
     if [ -f "$made" ]; then
         ! is_under_way || die "another deployment to this machine is under way"
-        ! runs || die "saltlite-cloud has made this machine a minion before: destroy that one first"
-        undo
+        [ "$REPLACE_MINION" = yes ] || ! runs ||
+            die "saltlite-cloud has made this machine a minion before: destroy that one first, or set replace_minion: true"
+        remove_upload
+        # A virtualenv of this version, which was looked at before, is used again.
+        if [ "$IS_INSTALLED" = yes ]; then undo "tree $INSTALL_DIR"; else undo; fi
     fi
     trap 'status=$?; trap - EXIT; [ "$status" = 0 ] || undo 2>/dev/null; exit "$status"' EXIT
     trap 'die "interrupted"' HUP INT TERM

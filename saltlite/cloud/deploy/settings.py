@@ -28,6 +28,8 @@ Installation:
     minion, grains         options of the minion's configuration, and its grains
     minion_dir             /etc/saltlite; the folder of that configuration
     start_timeout          30; seconds in which the minion must reach its master
+    replace_minion         false; replace a running minion of an earlier deployment, as on a machine from an image of
+                           another one. A minion that does not run is always replaced
 
 Custom steps, in this order:
 
@@ -304,6 +306,7 @@ class Deployment:
     keep_tmp: bool
     step_s: float
     start_s: float
+    replaces: bool
 
     def told(self) -> dict[str, Any]:
         """The public fields for events: names and numbers without secrets."""
@@ -341,6 +344,7 @@ def deployment_of(vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> Deployment
         keep_tmp=read.flag("keep_tmp"),
         step_s=read.seconds("deploy_timeout", STEP_S),
         start_s=read.seconds("start_timeout", START_S),
+        replaces=read.flag("replace_minion"),
     )
 
 

@@ -19,6 +19,7 @@ import json
 import os
 import re
 import shlex
+import stat
 import sys
 import sysconfig
 import tarfile
@@ -291,7 +292,8 @@ def _zip(files: dict[str, bytes], info: str) -> bytes:
         for path, data in (*files.items(), (f"{info}/RECORD", record.encode())):
             entry = zipfile.ZipInfo(path, _WHEN)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = (0o755 if _SCRIPTS in path else 0o644) << 16
+            # pip makes a file executable only if its mode also says that it is a regular file.
+            entry.external_attr = (stat.S_IFREG | (0o755 if _SCRIPTS in path else 0o644)) << 16
             archive.writestr(entry, data)
     return made.getvalue()
 
@@ -429,6 +431,7 @@ def _built_in(deployment: Deployment, machine: Machine, upload: Upload, *, wheel
         "MINION_USER": paths.user,
         "STATUS_FILE": f"{paths.data_dir}/status.json",
         "START_S": str(max(1, round(deployment.start_s))),
+        "REPLACE_MINION": "yes" if deployment.replaces else "no",
     }
     upload.add("settings", assignments(settings))
 
