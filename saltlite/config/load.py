@@ -79,7 +79,7 @@ def load_master(config_dir: str) -> Loaded[MasterConfig]:
 
     reading = ConfigReader(options_of(MasterConfig))
     reading.read_all(config_dir, "master")
-    config = assemble(MasterConfig, reading.values)
+    config = assemble(MasterConfig, {**reading.values, "config_dir": os.path.abspath(config_dir)})
     socket = master_socket(config.sock_dir)
     if not socket_path_fits(socket):
         reading.complain_about(

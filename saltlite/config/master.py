@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from saltlite.auth.acl import read_blacklist, read_rules
@@ -367,6 +367,8 @@ class MasterConfig:
         IntegerKind(16, 100_000_000),
         unit="MiB",
     )
+    config_dir: str = field(default="", compare=False)
+    """The folder that the options were read from."""
 
 
 def returner_names(config: MasterConfig) -> list[str]:

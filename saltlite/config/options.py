@@ -478,10 +478,14 @@ def assemble(config_class: type[T], given: Mapping[str, Any]) -> T:
 
 
 def opts_of(config: MasterConfig | MinionConfig, name: str) -> dict[str, Any]:
-    """All options except secrets, the module configuration, a minion's `conf_file`, and `id`, which is `name`."""
+    """All options except secrets, the module configuration, where they were read, `id`, which is `name`, and `__role`.
+
+    `__role` is minion or master. A minion has `conf_file`, a master `config_dir`.
+    """
     values = {option: getattr(config, option) for option, known in options_of(type(config)).items() if not known.secret}
-    own = {"conf_file": conf_file} if (conf_file := getattr(config, "conf_file", "")) else {}
-    return {**values, **getattr(config, "module_config", {}), **own, "id": name}
+    own = {place: found for place in ("conf_file", "config_dir") if (found := getattr(config, place, ""))}
+    role = "minion" if hasattr(config, "module_config") else "master"
+    return {**values, **getattr(config, "module_config", {}), **own, "id": name, "__role": role}
 
 
 def shown_opts(config: MasterConfig | MinionConfig, name: str) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from saltlite.loader.dunders import LazyFunctions
 from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
+from saltlite.loader.plugin_opts import PluginOpts
 from saltlite.loader.search_path import search_layers
 from saltlite.model.dataclass import dataclass
 from saltlite.model.execution import DIRECT, RETURNED_NONE, SUDO, Execution
@@ -60,14 +61,20 @@ class Executor:
     delay: Function | None
     limit: Function | None
     finish: Function | None
+    configured: Mapping[str, Any]
+    """The configuration as its file sees it."""
 
     def own_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The caller's options that are for this executor."""
         return {name: value for name, value in options.items() if self.safe is None or name in self.safe}
 
-    def opts(self, opts: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:
+    def opts(self, own: Mapping[str, Any]) -> Mapping[str, Any]:
         """The configuration for this executor, overlaid with the caller's safe options."""
-        return {**opts, **own} if own and self.safe is not None else opts
+        if not own or self.safe is None:
+            return self.configured
+        if isinstance(self.configured, PluginOpts):
+            return self.configured.with_values(own)
+        return {**self.configured, **own}
 
 
 class Executors:
@@ -160,6 +167,7 @@ class Executors:
             stays=self._loader.constant(name, "STAYS") is True,
             for_resources=self._loader.constant(name, "FOR_RESOURCES") is not False,
             takes_missing=self._hook(name, "allow_missing_func") or self._hook(name, "all_missing_func"),
+            configured=self._loader.constant(name, "__opts__"),
             **found,
         )
 
@@ -220,7 +228,7 @@ class Chain:
 
     def _hook_value(self, executor: Executor, hook: Function, target: str) -> float:
         own = executor.own_options(self._options)
-        return float(hook(executor.opts(self._opts, own), {"id": target, "executor_opts": own}))
+        return float(hook(executor.opts(own), {"id": target, "executor_opts": own}))
 
     def run(
         self, func: Function | str, args: Sequence[Any], kwargs: Mapping[str, Any], about: Mapping[str, Any]
@@ -251,14 +259,14 @@ class Chain:
         finally:
             for one in reversed(entered):
                 if one.finish is not None:
-                    one.finish(self._opts, data)
+                    one.finish(one.configured, data)
         names = ", ".join(one.name for one in self._executors)
         note(f"no executor of {names} had a result: if the function was not called, direct_call is missing at the end")
         return None
 
     def _enter(self, executor: Executor, data: Mapping[str, Any], func: Function | str, args: Any, kwargs: Any) -> Any:
         own = executor.own_options(self._options)
-        return executor.execute(executor.opts(self._opts, own), {**data, "executor_opts": own}, func, args, kwargs)
+        return executor.execute(executor.opts(own), {**data, "executor_opts": own}, func, args, kwargs)
 
     def _through_sudo(self, sudo: Executor, func: Function, data: Mapping[str, Any]) -> Function:
         def as_that_user(*args: Any, **kwargs: Any) -> Any:

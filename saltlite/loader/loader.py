@@ -29,6 +29,7 @@ from saltlite.loader.index import (
     read_cache,
     write_cache,
 )
+from saltlite.loader.plugin_opts import PluginOptsOfLoader
 from saltlite.loader.registry import LoadedModule, ModuleRegistry
 from saltlite.loader.scan import module_constants, shown_names, top_functions
 from saltlite.loader.search_path import MODULES, Form, search_layers
@@ -149,7 +150,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
     """The functions that the modules of an index offer under one configuration, grains and pillar.
 
     `opts`, grains and pillar are copied once, so modules keep the same objects when `refresh` changes their content.
-    `more` adds or replaces dunder names.
+    `more` adds or replaces dunder names. `plugin_opts` makes `__opts__` of the files that do not ship.
     """
 
     def __init__(
@@ -160,6 +161,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
         pillar: Mapping[str, Any],
         *,
         more: Mapping[str, Any] | None = None,
+        plugin_opts: PluginOptsOfLoader | None = None,
     ) -> None:
         self.index = index
         self.context = Context()
@@ -183,7 +185,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
             **(more or {}),
         }
         self._contracts = Contracts(self.opts, self._grains, self._names)
-        self._registry = ModuleRegistry(index, self._names, self._contracts.module)
+        self._registry = ModuleRegistry(index, self._names, self._contracts.module, plugin_opts)
         self._bindings: dict[str, Binding | None] = {}
         self._bound: dict[str, Function | None] = {}
         self._documents: dict[str, Documents] = {}
@@ -332,7 +334,9 @@ class Loader(Mapping[str, Callable[..., Any]]):
         `index` saves building one; `more` adds dunder names.
         """
         known = index or build_index(search_layers(self.opts, kind))
-        return Loader(known, self.opts, self._grains, self._pillar, more={**self._names, **(more or {})})
+        names = {**self._names, **(more or {})}
+        made = self._registry.plugin_opts
+        return Loader(known, self.opts, self._grains, self._pillar, more=names, plugin_opts=made)
 
     def candidates(self, module: str) -> list[Candidate]:
         """The files that could provide a virtual name, in order of precedence; loads them."""

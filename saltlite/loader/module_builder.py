@@ -33,7 +33,6 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from saltlite.loader.dunders import Injected
 from saltlite.loader.formats import compiled_path, load_extension, read_all
 from saltlite.loader.index import Index, ModuleFile
 from saltlite.loader.search_path import SHIPPED, Form, salt_is_installed
@@ -450,7 +449,7 @@ def build_module(file: ModuleFile, kind: str, names: Mapping[str, Any], interfac
     own_opts = module.__dict__.get("__opts__")
     fill(module.__dict__)
     if isinstance(own_opts, dict) and own_opts is not names["__opts__"]:
-        module.__dict__["__opts__"] = Injected({**names["__opts__"], **own_opts})
+        module.__dict__["__opts__"] = names["__opts__"].with_values(own_opts)
     return module
 
 

@@ -46,6 +46,7 @@ from saltlite.interfaces import Interface, interface_in, virtual_name
 from saltlite.loader.failure import DeadlineError, Failure, FailureKind, failure_of, load_deadline
 from saltlite.loader.index import Index, ModuleFile
 from saltlite.loader.module_builder import Interfaces, SubmoduleLoader, build_module, compile_ahead
+from saltlite.loader.plugin_opts import PluginOptsOfLoader
 from saltlite.loader.search_path import GRAINS, MODULES, SHIPPED, Form, salt_is_installed
 from saltlite.model.dataclass import dataclass
 
@@ -226,14 +227,22 @@ class LoadedModule:
 class ModuleRegistry:
     """Loads module files for one loader; `names` are the dunder names that each file sees."""
 
-    def __init__(self, index: Index, names: Mapping[str, Any], interfaces: Interfaces) -> None:
+    def __init__(
+        self,
+        index: Index,
+        names: Mapping[str, Any],
+        interfaces: Interfaces,
+        plugin_opts: PluginOptsOfLoader | None = None,
+    ) -> None:
+        """`plugin_opts` makes `__opts__` of the files that do not ship; by default from `names`."""
         self.index = index
         self._interfaces = interfaces
         self._names = names
         self._loaded: dict[str, LoadedModule | Failure] = {}
         self._forced_loaded: dict[str, LoadedModule | Failure] = {}
         self._built: list[ModuleType] = []
-        self._compat_opts: dict[str, Any] | None = None
+        given = [names[name] for name in ("__opts__", "__grains__", "__pillar__")]
+        self.plugin_opts = plugin_opts or PluginOptsOfLoader(*given)
         self._lock = threading.RLock()
         """Concurrent calls load a file once, and never see it half loaded."""
         opts = names["__opts__"]
@@ -398,19 +407,22 @@ class ModuleRegistry:
 
     def _names_of(self, file: ModuleFile) -> Mapping[str, Any]:
         """The dunder names for the file; one that may be written for Salt gets compatible wrappers."""
-        if file.layer == SHIPPED or not (file.is_salt_file or self._is_salt_installed):
+        if file.layer == SHIPPED:
             return self._names
-        from saltlite.loader.salt_compat import CompatFunctions, CompatOpts  # noqa: PLC0415 - most minions have no Salt
+        bridged = self._is_bridged(file)
+        given = {**self._names, "__opts__": self.plugin_opts.opts(beside_salt=bridged)}
+        if not bridged:
+            return given
+        from saltlite.loader.salt_compat import CompatFunctions  # noqa: PLC0415 - most minions have no Salt
 
-        given = {**self._names, "__salt__": CompatFunctions(self._names["__salt__"])}
-        if file.is_salt_file:
-            if self._compat_opts is None:
-                names = self._names
-                self._compat_opts = CompatOpts(names["__opts__"], names["__grains__"], names["__pillar__"])
-            given["__opts__"] = self._compat_opts
-            if self.index.kind == GRAINS:
-                del given["__salt__"]  # grain files define their own functions under that name
+        given["__salt__"] = CompatFunctions(self._names["__salt__"])
+        if file.is_salt_file and self.index.kind == GRAINS:
+            del given["__salt__"]  # grain files define their own functions under that name
         return given
+
+    def _is_bridged(self, file: ModuleFile) -> bool:
+        """Whether the file may call Salt, and be called with its errors."""
+        return file.layer != SHIPPED and (file.is_salt_file or self._is_salt_installed)
 
     def _build(self, file: ModuleFile, forced_name: str | None) -> LoadedModule | Failure:
         if file.failure is not None:
@@ -434,7 +446,7 @@ class ModuleRegistry:
             return names
         machine_code = file.form in (Form.EXTENSION, Form.CYTHON)
         own_names = frozenset({module.__name__, file.stem} if machine_code else {module.__name__})
-        functions = ModuleFunctions(module, own_names, None if given is self._names else _bridge(module, given))
+        functions = ModuleFunctions(module, own_names, _bridge(module, given) if self._is_bridged(file) else None)
         return LoadedModule(
             file=file,
             names=names,

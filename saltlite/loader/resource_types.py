@@ -11,7 +11,7 @@ or None for `resource_timeout`.
     name                   in the connection module            in slots
     __resource__           {"id", "type"} of the call; empty in init, discover and shutdown, and while files are loaded
     __grains__             the minion's                        the resource's registered grains
-    __opts__               the minion's                        the same, and `resource_type`
+    __opts__               the minion's                        the same with `resource_type`
     __pillar__             the minion's                        the minion's
     __context__            shared while the type is loaded; `retcode` belongs to the call
     __salt__               the minion's modules                the slots of the type
@@ -33,7 +33,8 @@ from saltlite.loader.dunders import Context, LazyFunctions, PerCall
 from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.search_path import Form, search_layers
+from saltlite.loader.plugin_opts import PluginOptsOfLoader
+from saltlite.loader.search_path import SHIPPED, Form, Layer, search_layers
 from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import check_resource_type
 
@@ -64,22 +65,57 @@ class TypeFiles:
         return self.slots.function_texts({})
 
 
-def find_type(name: str, opts: Mapping[str, Any], previous: TypeFiles | None = None) -> TypeFiles:
+def find_type(
+    name: str, opts: Mapping[str, Any], previous: TypeFiles | None = None, *, only_shipped: bool = False
+) -> TypeFiles:
     """The files of that type; `previous` itself when they are as they were. Raises TypeUnavailableError."""
     try:
         check_resource_type(name)
     except UsageError as error:
         raise TypeUnavailableError(str(error)) from error
-    layers = [replace(layer, forms=frozenset({Form.PACKAGE})) for layer in search_layers(opts, RESOURCES)]
+    layers = [replace(layer, forms=frozenset({Form.PACKAGE})) for layer in _layers(opts, RESOURCES, only_shipped)]
     types = build_index(layers, previous.connection if previous else None)
     file = types.file(name)
     if file is None:
         places = ", ".join(f"{layer.path}/{name}" for layer in layers)
         raise TypeUnavailableError(f"there is no {name}/__init__.py in a folder of resource types ({places})")
-    slots = build_index(search_layers(opts, f"{RESOURCES}/{name}/modules"), previous.slots if previous else None)
+    slots = build_index(
+        _layers(opts, f"{RESOURCES}/{name}/modules", only_shipped), previous.slots if previous else None
+    )
     if previous and slots is previous.slots and previous.connection.file(name) == file:
         return previous
     return TypeFiles(name, Index(layers, [file]), slots)
+
+
+def _layers(opts: Mapping[str, Any], kind: str, only_shipped: bool) -> list[Layer]:
+    return [layer for layer in search_layers(opts, kind) if layer.name == SHIPPED or not only_shipped]
+
+
+def load_type(
+    files: TypeFiles,
+    opts: Mapping[str, Any],
+    grains: Mapping[str, Any],
+    pillar: Mapping[str, Any],
+    *,
+    minion: Minion,
+    more: Mapping[str, Any] | None = None,
+) -> ResourceType:
+    """The type of these files; if they cannot be used, the shipped type of that name, so that a custom type never
+    makes its resources unreachable. Raises TypeUnavailableError, as `ResourceType`.
+    """
+    try:
+        return ResourceType(files, opts, grains, pillar, minion=minion, more=more)
+    except TypeUnavailableError as error:
+        file = files.connection.files[0]
+        if file.layer == SHIPPED:
+            raise
+        try:
+            shipped = find_type(files.name, opts, only_shipped=True)
+        except TypeUnavailableError:
+            raise error from None
+        loaded = ResourceType(shipped, opts, grains, pillar, minion=minion, more=more)
+        loaded.instead_of = f"{file.path} cannot be used, and the shipped type takes its place: {error}"
+        return loaded
 
 
 class ResourceType:
@@ -100,6 +136,9 @@ class ResourceType:
         Raises TypeUnavailableError if the connection module does not load here or lacks a function.
         """
         self.name = files.name
+        self.files = files
+        self.instead_of = ""
+        """Which custom type it stands in for, and why; "" for none."""
         self.slot_faults: dict[str, str] = {}
         """File name -> reason, for slots that offer nothing here."""
         self._resource = PerCall("resource")
@@ -118,9 +157,10 @@ class ResourceType:
         self._connection = Loader(files.connection, opts, grains, pillar, more={**shared, "__salt__": its_minion})
         opts["resource_type"] = files.name
         slots = {**shared, "__grains__": self._resource_grains}
-        self.slots: Loader = _Slots(files, opts, pillar, slots)
-        self._opts = self._connection.opts
+        self.slots: Loader = _Slots(files, opts, pillar, slots, self._connection)
         self._check()
+        self._opts: Mapping[str, Any] = self._connection.constant(self.name, "__opts__")
+        """The options as the connection module sees them."""
         self.has_timeout = f"{self.name}.timeout" in self._connection
         self.slot_faults = self.slots.not_loaded()
 
@@ -183,9 +223,16 @@ class _Slots(Loader):
     """The functions for resources of one type."""
 
     def __init__(
-        self, files: TypeFiles, opts: Mapping[str, Any], pillar: Mapping[str, Any], names: Mapping[str, Any]
+        self,
+        files: TypeFiles,
+        opts: Mapping[str, Any],
+        pillar: Mapping[str, Any],
+        names: Mapping[str, Any],
+        connection: Loader,
     ) -> None:
-        super().__init__(files.slots, opts, {}, pillar, more=names)
+        its = connection.settings
+        made = PluginOptsOfLoader(opts, its["grains"], its["pillar"])
+        super().__init__(files.slots, opts, {}, pillar, more=names, plugin_opts=made)
         self._type = files.name
 
     def _unavailable(self, name: str) -> FunctionUnavailable:

@@ -30,8 +30,9 @@ from typing import Any
 
 from saltlite import errors
 from saltlite.decorators import MARK, Requirement, requirements_of
-from saltlite.loader.dunders import Injected, LazyFunctions, ModuleView
+from saltlite.loader.dunders import LazyFunctions, ModuleView
 from saltlite.loader.index import SALT_RANK, Index, ModuleFile, cached_index_at
+from saltlite.loader.plugin_opts import MINION, PluginOpts
 from saltlite.loader.search_path import GRAINS, MODULES, SALT, SALTS, Layer, entry_places, salt_folder
 
 Function = Callable[..., Any]
@@ -173,13 +174,12 @@ def _translated(function: Function, module: str) -> Function:
     return call
 
 
-class CompatOpts(Injected):
-    """`__opts__` for files written for Salt; Salt's defaults are added at the first access to a missing option."""
+class CompatOpts(PluginOpts):
+    """`__opts__` where Salt is installed: its defaults are added at the first access to an option that is missing."""
 
     def __init__(self, opts: Mapping[str, Any], grains: Mapping[str, Any], pillar: Mapping[str, Any]) -> None:
-        # Salt's own file client has no master to ask.
-        super().__init__(opts, file_client="local", __role="minion", grains=grains, pillar=pillar)
-        self.setdefault("test", False)
+        super().__init__(opts, grains, pillar)
+        self["file_client"] = "local"  # Salt's own file client has no master to ask
         self._whole = False
 
     def __missing__(self, key: str) -> Any:
@@ -229,7 +229,8 @@ class CompatOpts(Injected):
             self._whole = True
             with contextlib.suppress(ImportError, AttributeError):  # an extension without Salt
                 enter_salt()
-                defaults = importlib.import_module("salt.config").DEFAULT_MINION_OPTS.copy()
+                name = f"DEFAULT_{str(dict.get(self, '__role', MINION)).upper()}_OPTS"
+                defaults = getattr(importlib.import_module("salt.config"), name).copy()
                 for key, value in defaults.items():
                     dict.setdefault(self, key, value)
         return True

@@ -66,3 +66,14 @@ def test_calls_through_a_minion_return_and_its_job_server_does_not_grow() -> Non
     assert failed <= NOT_HERE | NEVER | {"service.get_all"}
     assert abs(figures["auto"]["job_server_mib"] - figures["off"]["job_server_mib"]) < 0.2
     assert not figures["auto"]["salt_in_job_server"]
+
+
+def test_salts_own_resource_types_work_unmodified_as_custom_ones() -> None:
+    dummy, ssh = run("tests.compat.opts_and_types")["types"]
+    assert dummy == {"type": "dummy", "instead_of": "", "faults": {}, "ids": ["d1", "d2"], "ping": True, "missing": []}
+    # Nothing listens at its port.
+    assert ssh == {"type": "ssh", "instead_of": "", "faults": {}, "ids": ["w1"], "ping": False, "missing": []}
+
+
+def test_the_defaults_that_files_see_are_salts() -> None:
+    assert run("tests.compat.opts_and_types")["differ"] == {}

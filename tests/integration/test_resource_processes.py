@@ -718,3 +718,17 @@ def test_a_minion_without_types_says_the_same_after_each_start(make: MakeRig) ->
     assert rig.server.looked_at() == "pillar resources is not there"
     rig.server.pillar_is({"resources": {}})
     assert rig.server.looked_at() == "pillar resources declares no resource types"
+
+
+def test_a_custom_type_that_does_not_load_leaves_the_shipped_types_resources_reachable(make: MakeRig) -> None:
+    rig = make({"resources/dummy/__init__": "import no_such_library"})
+    rig.server.pillar_is({"resources": {"dummy": {"resource_ids": ["d1"]}}})
+    rig.until(lambda: rig.registered and rig.registered[-1]["resources"] == {"dummy": ["d1"]})
+    report = rig.server.reports()["dummy"]
+    assert (report.loaded, report.initialised, report.found) == (True, True, 1)
+    assert "no_such_library" in report.problem()
+    call = JobSpec(f"{JID}-1", [("test.ping", [], {})], "root")
+    rig.server.begin(call, ["dummy:d1"])
+    rig.server.go(call.jid)
+    rig.until(lambda: call.jid in rig.done)
+    assert decode_return(rig.rows(call.jid)["d1"].body) is True

@@ -11,7 +11,7 @@ import pytest
 
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.loader import Loader
-from saltlite.loader.resource_types import ResourceType, TypeUnavailableError, find_type
+from saltlite.loader.resource_types import ResourceType, TypeUnavailableError, find_type, load_type
 from saltlite.model.signature import by_name
 from tests.support.modules import loader_over, write
 
@@ -242,3 +242,36 @@ def test_the_option_providers_is_not_about_resources(tmp_path: Path, caplog: pyt
     one = probe(tmp_path, providers={"pkg": "yumpkg"})
     assert run(one, "test.ping").value is True
     assert caplog.records == []
+
+
+# -- A custom type that cannot be used
+
+
+CUSTOM = "resources/dummy/__init__"
+BROKEN = {
+    "import no_such_library": "No module named 'no_such_library'",
+    "def init(opts): pass": "lacks initialized(), discover(), grains()",
+    "def __virtual__(): return False, 'no such device'": "no such device",
+    "def init(:": "SyntaxError",
+}
+
+
+@pytest.mark.parametrize(("source", "why"), BROKEN.items())
+def test_the_shipped_type_takes_the_place_of_a_custom_one_that_cannot_be_used(
+    tmp_path: Path, source: str, why: str
+) -> None:
+    slot = {"resources/dummy/modules/test": "def ping(): return 'custom'"}
+    opts = {"id": "m1", "cachedir": str(tmp_path), "module_dirs": [str(write(tmp_path, {CUSTOM: source, **slot}))]}
+    loaded = load_type(find_type("dummy", opts), opts, {}, {"resources": {"dummy": {"count": 2}}}, minion={})
+    assert f"{tmp_path}/{CUSTOM}.py cannot be used, and the shipped type takes its place" in loaded.instead_of
+    assert why in loaded.instead_of
+    loaded.init()
+    first, _second = loaded.discover()
+    with loaded.entered(first, {}):
+        assert loaded.slots["test.ping"]() is True
+
+
+def test_a_custom_type_of_a_name_of_its_own_has_no_such_substitute(tmp_path: Path) -> None:
+    opts = {"id": "m1", "module_dirs": [str(write(tmp_path, {"resources/mine/__init__": "import no_such_library"}))]}
+    with pytest.raises(TypeUnavailableError, match="no_such_library"):
+        load_type(find_type("mine", opts), opts, {}, {}, minion={})

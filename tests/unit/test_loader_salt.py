@@ -353,10 +353,14 @@ def test_options_are_ours_completed_by_salts_when_one_is_missing(install: Instal
         opts["no_such"]
 
 
-def test_options_of_others_are_not_completed(install: Install, tmp_path: Path) -> None:
+def test_options_of_custom_files_are_completed_too_and_those_of_shipped_files_are_not(
+    install: Install, tmp_path: Path
+) -> None:
     install({})
-    write(tmp_path, {"own/modules/zz": "def f(): return 'hash_type' in __opts__"})
-    assert said("zz.f", module_dirs=[str(tmp_path / "own")]).value is False
+    write(tmp_path, {"own/modules/zz": "def f(): return 'autosign' in __opts__, __opts__['file_client']"})
+    opts = {"module_dirs": [str(tmp_path / "own")]}
+    assert said("zz.f", **opts).value == (True, "local")
+    assert "autosign" not in said("config.items", **opts).value
 
 
 def test_dunders_are_there_with_value_and_under_the_names_of_salts_loader(install: Install) -> None:

@@ -208,7 +208,8 @@ def _opts(config: MinionConfig, parsed: Parsed) -> dict[str, Any]:
     opts = opts_of(config, parsed.options.get("id") or _own_id(config))
     folders = [os.path.abspath(folder) for folder in parsed.options.get("module_dirs", ())]
     # The list of modules that jobs may call applies to remote callers.
-    return {**opts, "module_dirs": [*config.module_dirs, *folders], "whitelist_modules": []}
+    more = {"module_dirs": [*config.module_dirs, *folders], "whitelist_modules": [], "file_client": "local"}
+    return {**opts, **more}
 
 
 def _index(opts: dict[str, Any], *, with_more: bool) -> Index:

@@ -24,7 +24,7 @@ from saltlite.loader.call import ERROR_OUTPUTTER, Call, Outcome, call_each
 from saltlite.loader.encode import encode_return
 from saltlite.loader.executors import Chain
 from saltlite.loader.loader import Loader
-from saltlite.loader.resource_types import ResourceType, TypeUnavailableError, find_type
+from saltlite.loader.resource_types import ResourceType, TypeUnavailableError, find_type, load_type
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.resources.device_queue import AbandonedCall, DeviceCall, DeviceQueue
 from saltlite.minion.resources.discovery import Declared, good_ids
@@ -403,12 +403,14 @@ class LocalType:
         self.grains: dict[TargetId, dict[str, Any]] = {}
         """By resource; empty if they could not be collected."""
         files = find_type(name, here.opts)
-        self.texts = files.function_texts()
+        self._type = load_type(files, here.opts, here.grains, here.pillar, minion=here.minion)
+        if self._type.instead_of:
+            log.error("resource type %s: %s", name, self._type.instead_of)
+        self.texts = self._type.files.function_texts()
         """The signature text (`saltlite.model.signature`) of each of its functions."""
         self._returns = here.returns
         self._places = places
         self._timeout_s = timeout_s
-        self._type = ResourceType(files, here.opts, here.grains, here.pillar, minion=here.minion)
         try:
             self._type.init()
             ids = good_ids(name, self._type.discover() or [])

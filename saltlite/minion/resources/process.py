@@ -27,7 +27,7 @@ from saltlite.files.client import FileClient
 from saltlite.loader.call import Call, blackout
 from saltlite.loader.executors import Chain, Executors, executors_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.resource_types import ResourceType, TypeFiles, TypeUnavailableError, find_type
+from saltlite.loader.resource_types import ResourceType, TypeFiles, TypeUnavailableError, find_type, load_type
 from saltlite.minion.jobs.job_process import JobContext, JobProcess, stand_alone
 from saltlite.minion.jobs.rpc_client import RpcClient, RpcEventSender
 from saltlite.minion.jobs.spool import DiskSpool
@@ -428,7 +428,7 @@ class _Life:
         self._minion = Loader(here.index(), here.opts, here.grains, one.pillar, more=more)
         try:
             self._files = files_of = find_type(one.name, here.opts)
-            loaded = ResourceType(files_of, here.opts, here.grains, one.pillar, minion=self._minion, more=more)
+            loaded = load_type(files_of, here.opts, here.grains, one.pillar, minion=self._minion, more=more)
         except TypeUnavailableError as error:
             self._is_ready(unavailable(one.name, str(error)))
             return
@@ -436,7 +436,9 @@ class _Life:
         ways = DiscoveryContext(
             lambda srns: self._calls.add(GRAINS, srns), lambda: self._calls.cancel(GRAINS), self._say, self._post
         )
-        self._finding = Discovery(loaded, files_of.function_texts(), one.grains, ways)
+        self._finding = Discovery(loaded, loaded.files.function_texts(), one.grains, ways)
+        if loaded.instead_of:
+            log.error("resource type %s: %s", one.name, loaded.instead_of)
         for slot, sentence in loaded.slot_faults.items():
             log.info("resource type %s: functions of %s are missing: %s", one.name, slot, sentence)
         self._ready_by = time.monotonic() + INIT_S
@@ -527,8 +529,9 @@ class _Life:
                 self._find(message["n"])
 
     def _find(self, number: int) -> None:
-        loaded, initialised = self._type is not None, self._initialised
-        self._say({"t": "stands", "loaded": loaded, "initialised": initialised, "why": self._why})
+        why = self._why or (self._type.instead_of if self._type is not None else "")
+        stands = {"loaded": self._type is not None, "initialised": self._initialised, "why": why}
+        self._say({"t": "stands", **stands})
         if self._finding is None or self._files is None:
             self._say({"t": "found", "n": number, "ids": [], "functions": [], "why": self._why, "faulty": True})
         elif find_type(self._start.name, self._start.context.opts, self._files) is not self._files:

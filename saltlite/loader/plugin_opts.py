@@ -1,0 +1,128 @@
+"""`__opts__` of the files that users write: the whole configuration under the names that Salt has for it.
+
+Shipped files see the options of saltlite alone. All other files see those options and, as in Salt:
+
+    pillar, grains    those of the minion; they are the loader's own objects, so a refresh changes them here, too
+    master            the host of the first master, as text; `master_list`, `master_port` and `master_uri` beside it
+    __role            minion or master
+    config_dir        the folder of `conf_file`
+    sock_dir          of a minion, the folder of the socket for its own callers
+    file_client       remote; local for `saltlite call`, on masters, and where Salt is installed
+    the rest          Salt's defaults for options that saltlite does not have and that files read
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from typing import Any, Self
+
+from saltlite.loader.dunders import Injected
+
+MINION, MASTER = "minion", "master"
+
+_DEFAULT_PORT = 4515
+
+
+def salt_defaults(role: str) -> dict[str, Any]:
+    """Salt's defaults for options that saltlite does not have; a fresh copy, since files change what they see."""
+    everywhere = {
+        "decrypt_pillar": [], "default_top": "base", "engines": [], "env_order": [], "ext_job_cache": "",
+        "failhard": False, "features": {}, "file_ignore_glob": [], "file_ignore_regex": [], "file_recv": False,
+        "fileserver_backend": ["roots"], "fips_mode": False, "hash_type": "sha256", "http_connect_timeout": 20.0,
+        "http_max_body": 100 * 2**30, "http_request_timeout": 3600.0, "ipc_mode": "ipc", "ipv6": None,
+        "lock_saltenv": False, "log_datefmt": "%H:%M:%S", "log_granular_levels": {}, "log_level_logfile": None,
+        "open_mode": False, "permissive_pki_access": False, "pillar_cache": False,
+        "pillar_includes_override_sls": False, "pillar_merge_lists": False, "pillar_source_merging_strategy": "smart",
+        "pillarenv": None, "renderer": "jinja|yaml", "renderer_blacklist": [], "renderer_whitelist": [],
+        "saltenv": None, "schedule": {}, "state_aggregate": False, "state_auto_order": True, "state_events": False,
+        "state_output": "full", "state_output_diff": False, "state_output_profile": True, "state_top": "top.sls",
+        "state_top_saltenv": None, "state_verbose": True, "test": False, "top_file_merging_strategy": "merge",
+        "transport": "zeromq", "verify_env": True,
+    }  # fmt: skip
+    if role == MASTER:
+        return {**everywhere, "file_buffer_size": 2**20, "file_client": "local", "local": True}
+    return {
+        **everywhere, "autoload_dynamic_modules": True, "backup_mode": "", "cmd_safe": True,
+        "enable_fqdns_grains": False, "enable_gpu_grains": True, "file_buffer_size": 2**18, "file_client": "remote",
+        "grains_cache": False, "local": False, "master_type": "str", "mine_enabled": True, "mine_interval": 60,
+        "minion_id_caching": True, "multiprocessing": True, "password": None, "pillarenv_from_saltenv": False,
+        "process_count_max": -1, "snapper_states": False, "startup_states": "", "state_queue": False,
+        "use_master_when_local": False, "username": None,
+    }  # fmt: skip
+
+
+class PluginOpts(Injected):
+    """The configuration in Salt's words. Files get one object for each loader, and may change it."""
+
+    def __init__(self, opts: Mapping[str, Any], grains: Mapping[str, Any], pillar: Mapping[str, Any]) -> None:
+        role = str(opts.get("__role") or MINION)
+        super().__init__({
+            **salt_defaults(role), **opts, "__role": role, **_places(opts, role), **_masters(opts),
+            "grains": grains, "pillar": pillar,
+        })  # fmt: skip
+
+    def with_values(self, more: Mapping[str, Any]) -> Self:
+        """The same configuration with other values for some options; the pillar and grains stay current in it."""
+        made = copy.copy(self)
+        dict.update(made, more)
+        return made
+
+    def __copy__(self) -> Self:
+        made = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        dict.update(made, dict.items(self))  # of a subclass, only what is there
+        return made
+
+
+class PluginOptsOfLoader:
+    """Makes the `__opts__` of the files of one loader, and of the loaders that it makes, when a file first needs it."""
+
+    def __init__(self, opts: Mapping[str, Any], grains: Mapping[str, Any], pillar: Mapping[str, Any]) -> None:
+        self._given = opts, grains, pillar
+        self._made: dict[bool, PluginOpts] = {}
+
+    def opts(self, *, beside_salt: bool) -> PluginOpts:
+        """The one object for all files that may call Salt's code (`beside_salt`), or for all others."""
+        if beside_salt not in self._made:
+            self._made[beside_salt] = (_compat_opts if beside_salt else PluginOpts)(*self._given)
+        return self._made[beside_salt]
+
+
+def _compat_opts(*given: Mapping[str, Any]) -> PluginOpts:
+    from saltlite.loader.salt_compat import CompatOpts  # noqa: PLC0415 - most minions have no Salt
+
+    return CompatOpts(*given)
+
+
+def _places(opts: Mapping[str, Any], role: str) -> dict[str, Any]:
+    config_dir = str(opts.get("config_dir") or os.path.dirname(str(opts.get("conf_file") or "")))
+    conf_file = os.path.join(config_dir, role) if config_dir else ""
+    sock_dir = opts.get("sock_dir") or opts.get("data_dir") or ""
+    return {"conf_file": conf_file, "config_dir": config_dir, "sock_dir": str(sock_dir)}
+
+
+def _masters(opts: Mapping[str, Any]) -> dict[str, Any]:
+    given = opts.get("master")
+    addresses = [given] if isinstance(given, str) else [str(one) for one in given or ()]
+    if not addresses:
+        return {}
+    port = opts.get("port") or _DEFAULT_PORT
+    found = [_host_and_port(address, str(port)) for address in addresses]
+    host, own_port = found[0]
+    return {
+        "master": host,
+        "master_list": [host for host, _port in found],
+        "master_port": int(own_port),
+        "master_uri": f"tcp://{f'[{host}]' if ':' in host else host}:{own_port}",
+    }
+
+
+def _host_and_port(address: str, port: str) -> tuple[str, str]:
+    """Of `host`, `host:port`, `[ipv6]` or `[ipv6]:port`, which the configuration has checked."""
+    if address.startswith("["):
+        host, _, rest = address[1:].partition("]")
+        return host, rest.removeprefix(":") or port
+    host, _, own = address.partition(":")
+    return host, own or port
