@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import errno
+import fnmatch
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -38,6 +39,14 @@ C = TypeVar("C")
 
 PROBLEMS_MAX = 20
 """Problems in one message; a file with more of them is probably a wrong file."""
+
+
+class _Unknown(NamedTuple):
+    """An option that no descriptor has."""
+
+    path: str
+    key: Scalar
+    value: Written
 
 
 class OptionSource(NamedTuple):
@@ -94,7 +103,8 @@ def load_master(config_dir: str) -> Loaded[MasterConfig]:
 def load_minion(config_dir: str) -> Loaded[MinionConfig]:
     """The minion's configuration from `config_dir`/minion and `config_dir`/minion.d/*.conf.
 
-    Keys with a dot configure execution modules and go to `module_config` unchanged. Otherwise as `load_master`.
+    Keys with a dot configure execution modules and go to `module_config` unchanged, and so do those that `own_options`
+    declares. Otherwise as `load_master`.
     """
     from saltlite.config.minion import MinionConfig  # noqa: PLC0415 - as above
 
@@ -129,6 +139,10 @@ def load_api(config_dir: str) -> Loaded[ApiConfig]:
     return Loaded(config, tuple(reading.files), reading.places)
 
 
+OWN_OPTIONS = "own_options"
+"""The option whose value declares further options by name or glob, also those of files before it."""
+
+
 class ConfigReader:
     """Reads the files of one configuration, and collects values and problems."""
 
@@ -139,6 +153,8 @@ class ConfigReader:
         self.places: dict[str, OptionSource] = {}
         self._known = known
         self._problems: list[str] = []
+        self._unsettled: list[str | _Unknown] = []
+        """Problems of the files that are being read, and unknown options among them."""
 
     def read_all(self, config_dir: str, name: str) -> None:
         """Read the main file and those of its folder."""
@@ -157,6 +173,7 @@ class ConfigReader:
         """Read these files in order."""
         for path in paths:
             self._read(path)
+        self._settle()
 
     def complain_about(self, options: tuple[str, ...], sentence: str) -> None:
         """Add a problem at the first of `options` that a file sets (at least one of them is set)."""
@@ -165,6 +182,7 @@ class ConfigReader:
 
     def raise_problems(self) -> None:
         """Raises ConfigError if there are any."""
+        self._settle()
         if not self._problems:
             return
         lines = self._problems[:PROBLEMS_MAX]
@@ -176,7 +194,7 @@ class ConfigReader:
         try:
             root, duplicates = parse(read_config_file(path))
         except OSError as error:
-            self._problems.append(unreadable(error, path))
+            self._unsettled.append(unreadable(error, path))
             return
         except PlacedError as error:
             self._complain(path, error.where, str(error))
@@ -185,9 +203,6 @@ class ConfigReader:
             self._complain(path, duplicate.where, str(duplicate))
         if isinstance(root, Map):
             for key, value in root.pairs:
-                # The search for similar names is slow, so reading stops early in a wrong file.
-                if len(self._problems) > PROBLEMS_MAX:
-                    return
                 self._set(path, key, value)
         elif root is not None and not is_empty(root):
             self._complain(path, root.where, f"lines of `option: value` are needed here, not {describe(root)}")
@@ -203,11 +218,36 @@ class ConfigReader:
         elif "." in name and self.module_config is not None:
             self.module_config[name] = value_of(value)
         else:
-            close = nearest(name, self._known)
-            hint = f" (did you mean '{close}'?)" if close else ""
-            self._complain(path, key.where, f"unknown option {describe(Scalar(key.where, name))}{hint}")
+            self._unsettled.append(_Unknown(path, key, value))
             return
         self.places[name] = OptionSource(path, key.where)
+
+    def _settle(self) -> None:
+        """Take the unknown options that are declared, and complain about the others."""
+        for one in self._unsettled:
+            # The search for similar names is slow, so it stops early in a wrong file.
+            if len(self._problems) > PROBLEMS_MAX:
+                break
+            sentence = self._settled(one) if isinstance(one, _Unknown) else one
+            if sentence:
+                self._problems.append(sentence)
+        self._unsettled = []
+
+    def _settled(self, unknown: _Unknown) -> str:
+        """Store the value of a declared option, or return why the option is wrong."""
+        name, own = unknown.key.text, self.values.get(OWN_OPTIONS, ())
+        close = nearest(name, self._known)
+        # A glob must not hide a mistyped option of saltlite.
+        declared = name in own or (not close and any(fnmatch.fnmatchcase(name, glob) for glob in own))
+        if declared and self.module_config is not None:
+            self.module_config[name] = value_of(unknown.value)
+            self.places[name] = OptionSource(unknown.path, unknown.key.where)
+            return ""
+        hint = f" (did you mean '{close}'?)" if close else ""
+        if not close and OWN_OPTIONS in self._known:
+            hint = f"; if modules of yours read it, add its name to {OWN_OPTIONS}"
+        shown = describe(Scalar(unknown.key.where, name))
+        return _placed(unknown.path, unknown.key.where, f"unknown option {shown}{hint}")
 
     def _complain_misfit(self, path: str, key: Scalar, known: Option, misfit: MisfitError) -> None:
         takes = f"'{known.name}' takes {known.takes.wants()}"
@@ -221,7 +261,11 @@ class ConfigReader:
             self._complain(path, misfit.written.where, f"{takes}, not {describe(misfit.written)}")
 
     def _complain(self, path: str, where: Where, sentence: str) -> None:
-        self._problems.append(f"{path}:{where.line}:{where.column}: {sentence}")
+        self._unsettled.append(_placed(path, where, sentence))
+
+
+def _placed(path: str, where: Where, sentence: str) -> str:
+    return f"{path}:{where.line}:{where.column}: {sentence}"
 
 
 def unreadable(error: OSError, path: str) -> str:

@@ -376,7 +376,20 @@ class MinionConfig:
         IntegerKind(0, 2**40),
         unit="bytes",
     )
+    x509_signing_policies: dict[str, Any] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        {},
+        "Signing policies of x509.create_certificate by name, as in {www: {days_valid: 90}}; those of the pillar come "
+        "first.",
+        AnyMap(),
+    )
+    own_options: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        [],
+        "Names, or globs, of options of your own, which saltlite does not know and modules read with config.get, as in "
+        "[rack, 'site_*']. Other unknown options are errors, and so are those that only a glob matches and that look "
+        "like a mistyped option. Options with a dot, as in mysql.host, need no declaration.",
+        Texts(),
+    )
     module_config: dict[str, Any] = field(default_factory=dict)
-    """Configuration of execution modules: every key of the file that has a dot, such as `test.foo`."""
+    """What modules read: every key of the file that has a dot, such as `test.foo`, or that own_options declares."""
     conf_file: str = field(default="", compare=False)
     """The file that the options were read from; what modules keep of this minion's settings stands beside it."""

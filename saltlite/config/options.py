@@ -490,12 +490,15 @@ def opts_of(config: MasterConfig | MinionConfig, name: str) -> dict[str, Any]:
 
 def shown_opts(config: MasterConfig | MinionConfig, name: str) -> dict[str, Any]:
     """`opts_of` for display: values below a key that is named like a secret are hidden, at any depth."""
-    return {option: _shown(value) for option, value in opts_of(config, name).items()}
+    return {option: shown_value(value) for option, value in opts_of(config, name).items()}
 
 
-def _shown(value: Any) -> Any:
+def shown_value(value: Any) -> Any:
+    """`value` for display: values below a key that is named like a secret are hidden, at any depth."""
     from saltlite.model.redaction import HIDDEN, is_secret_name  # noqa: PLC0415 - every command imports this file
 
     if isinstance(value, dict):
-        return {key: HIDDEN if inner and is_secret_name(str(key)) else _shown(inner) for key, inner in value.items()}
-    return [_shown(inner) for inner in value] if isinstance(value, list) else value
+        return {
+            key: HIDDEN if inner and is_secret_name(str(key)) else shown_value(inner) for key, inner in value.items()
+        }
+    return [shown_value(inner) for inner in value] if isinstance(value, list) else value

@@ -436,6 +436,14 @@ def test_a_signing_policy_is_shown_without_its_key() -> None:
     assert made("get_signing_policy", "nosuch") == {}
 
 
+def test_signing_policies_of_the_configuration_come_before_those_of_the_grains() -> None:
+    opts = {"x509_signing_policies": {"www": {"CN": "of the configuration"}}}
+    grains = {"x509_signing_policies": {"www": {"CN": "of the grains"}}}
+    loader = Loader(INDEX, opts, grains, {"x509_signing_policies": {"other": {"CN": "of the pillar"}}})
+    found = [call(loader, "x509.get_signing_policy", [name], {}).value for name in ("www", "other")]
+    assert found == [{"CN": "of the configuration"}, {"CN": "of the pillar"}]
+
+
 def test_signing_policies_are_in_the_pillar_else_in_the_grains() -> None:
     grains = {"x509_signing_policies": {"www": {"CN": "of the grains"}, "other": {"O": "of the grains"}}}
     loader = Loader(INDEX, {}, grains, {"x509_signing_policies": POLICIES})

@@ -13,6 +13,7 @@ from saltlite.config import load, paths, yamlfile
 from saltlite.config.load import PROBLEMS_MAX, load_master, load_minion
 from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
+from saltlite.config.options import opts_of
 from saltlite.config.yamlfile import ALIASED_VALUES_MAX, DEPTH_MAX
 from saltlite.errors import ConfigError
 
@@ -69,6 +70,29 @@ def test_keys_with_a_dot_configure_modules(tmp_path: Path) -> None:
         "cheese.allow_foreign": True,
         "test.bar": {"a": [1.5, "x"]},
     }
+
+
+def test_options_that_the_operator_declares_are_read_by_modules(tmp_path: Path) -> None:
+    (tmp_path / "minion.d").mkdir()
+    (tmp_path / "minion.d" / "own.conf").write_text("own_options: [features, 'site_*', mastr]\n")
+    text = "features: {new: true}\nsite_rack: 4\nmastr: no typo\nmaster: m1\n"
+    config = load_minion_text(tmp_path, text)
+    assert config.module_config == {"features": {"new": True}, "site_rack": 4, "mastr": "no typo"}
+    opts = opts_of(config, "web1")
+    assert (opts["features"], opts["site_rack"], opts["id"]) == ({"new": True}, 4, "web1")
+
+
+def test_a_mistyped_option_is_an_error_although_a_glob_declares_it(tmp_path: Path) -> None:
+    lines = minion_error(tmp_path, "own_options: ['*']\nmastr: m1\nrack: 4\n")
+    assert lines == ["minion:2:1: unknown option 'mastr' (did you mean 'master'?)"]
+
+
+def test_an_unknown_option_is_told_with_the_way_to_declare_it(tmp_path: Path) -> None:
+    assert minion_error(tmp_path, "zzzz: 1\njobs_max: x\nyyyy: 2\n") == [
+        "minion:1:1: unknown option 'zzzz'; if modules of yours read it, add its name to own_options",
+        "minion:2:11: 'jobs_max' takes a whole number from 1 to 1000, not 'x'",
+        "minion:3:1: unknown option 'yyyy'; if modules of yours read it, add its name to own_options",
+    ]
 
 
 def test_the_master_takes_no_module_configuration(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_all_of_it_is_shown_without_what_is_named_like_a_secret_and_modules_find
         ("dot_vals", ("mod",), {}, {"mod.a": 1, "mod.b": 2, "mod.c": 3}),
         ("valid_fileproto", ("salt://a/b",), {}, True),
         ("valid_fileproto", ("HTTPS://a/b",), {}, True),
-        ("valid_fileproto", ("file:///etc/passwd",), {}, False),
+        ("valid_fileproto", ("file:///etc/passwd",), {}, True),
         ("valid_fileproto", ("/etc/passwd",), {}, False),
         ("manage_mode", (644,), {}, "0644"),
         ("manage_mode", ("0644",), {}, "0644"),

@@ -11,7 +11,7 @@ from saltlite.cli.options import Option
 from saltlite.cli.output import print_answer
 from saltlite.cloud.program.files import cloud_files, load_cloud
 from saltlite.config.load import ALL, SIDES, is_configured, load_api, load_side, missing_folders, sides_of
-from saltlite.config.options import options_of, quote
+from saltlite.config.options import options_of, quote, shown_value
 from saltlite.config.paths import config_files
 from saltlite.errors import ConfigError, UsageError
 from saltlite.targeting.expression import parse_nodegroup
@@ -137,7 +137,8 @@ def _rows(loaded: Loaded[MasterConfig] | Loaded[MinionConfig]) -> Iterator[Row]:
         if known.secret and value:
             yield name, HIDDEN, quote(HIDDEN), origins.get(name, DEFAULT)
         else:
-            yield name, value, known.takes.spell(value), origins.get(name, DEFAULT)
+            shown = shown_value(value)
+            yield name, shown, known.takes.spell(shown), origins.get(name, DEFAULT)
     for name, value in getattr(config, "module_config", {}).items():
         shown = without_secrets(name, value)
         yield name, shown, json.dumps(shown, ensure_ascii=False), origins[name]

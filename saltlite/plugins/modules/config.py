@@ -22,7 +22,7 @@ from saltlite.plugins.modules._nested import MISSING
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__, __opts__, __pillar__
 
-_FILE_PROTOCOLS = frozenset({"http", "https", "ftp", "s3", "salt", "swift"})
+_FILE_PROTOCOLS = frozenset({"file", "http", "https", "ftp", "s3", "salt", "swift"})
 
 _STRATEGIES = ("recurse", "overwrite")
 

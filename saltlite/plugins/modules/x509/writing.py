@@ -97,9 +97,10 @@ def create_certificate(  # noqa: PLR0913, PLR0917 - Salt's signature
       crlDistributionPoints certificatePolicies policyConstraints inhibitAnyPolicy nameConstraints noCheck tlsfeature``
     - ``copypath``: a folder that gets a copy ``<serial number>.crt``, with ``prepend_cn`` ``<CN>-<serial number>.crt``
 
-    ``signing_policy`` names a map under ``x509_signing_policies`` in the pillar, else in the grains, whose values
-    prevail. ``encoding`` is ``pem``, ``der``, ``pkcs7_pem``, ``pkcs7_der`` or ``pkcs12`` (with the private key).
-    ``append_certs`` follow the certificate. ``overwrite=False`` keeps an existing file. ``ca_server`` is refused.
+    ``signing_policy`` names a map under ``x509_signing_policies`` in the pillar, the minion's configuration or the
+    grains, the first that has it; its values prevail. ``encoding`` is ``pem``, ``der``, ``pkcs7_pem``, ``pkcs7_der`` or
+    ``pkcs12`` (with the private key). ``append_certs`` follow the certificate. ``overwrite=False`` keeps an existing
+    file. ``ca_server`` is refused.
 
     CLI Example::
 
@@ -277,7 +278,8 @@ def write_pem(text: str, path: str, overwrite: bool = True, pem_type: str | None
 def get_signing_policy(signing_policy: str, ca_server: str | None = None) -> dict[str, Any]:
     """Return a signing policy of this minion, without its private key and passphrase.
 
-    Policies are maps under ``x509_signing_policies`` in the pillar, else in the grains. ``ca_server`` is refused.
+    Policies are maps under ``x509_signing_policies`` in the pillar, the minion's configuration or the grains.
+    ``ca_server`` is refused.
 
     CLI Example: ``saltlite '*' x509.get_signing_policy www``
     """
