@@ -10,12 +10,10 @@ look; a second loader replaces the entry. Submodules of a package are found thro
 or archive is added to `sys.path`.
 
 Each plug-in file has its own builtins with an `__import__` that also serves
-- stand-ins for Salt's modules (SALT_NAMES), as in `from salt.utils.decorators import depends`, where Salt
-  is not installed, and `salt.interfaces` always;
 - `from saltlite.interfaces.pkg import …` (`salt.interfaces.pkg_module` in Salt's RFC), from plug-in files before the
   shipped ones;
 - the submodules of a zip module by the archive's name, as in `from lumberjack import sleep`.
-Libraries do not see these names. Imports inside functions do.
+Libraries do not see these names. Imports inside functions do. `saltlite.loader.salt_names` serves Salt's own names.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
-import importlib
 import logging
 import os
 import sys
@@ -35,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from saltlite.loader.formats import compiled_path, load_extension, read_all
 from saltlite.loader.index import Index, ModuleFile
+from saltlite.loader.salt_names import is_salt_name, serve_salt_names, undo_replacements, why_absent
 from saltlite.loader.search_path import SHIPPED, Form, salt_is_installed
 from saltlite.model.dataclass import dataclass
 
@@ -43,107 +41,6 @@ if TYPE_CHECKING:
 else:
     # The import system asks for methods, not for these classes, which load pathlib and urllib, 0.6 MiB.
     Loader = MetaPathFinder = object
-
-_CLOUD = "saltlite.cloud.api.cloud"
-_CLOUD_ERRORS = "saltlite.cloud.api.exceptions"
-_DECORATORS = "saltlite.decorators"
-_ERRORS = "saltlite.errors"
-_SMI = "saltlite.interfaces"
-_LIBCLOUD = "saltlite.cloud.api.libcloudfuncs"
-
-SALT_NAMES: Mapping[str, Mapping[str, str]] = {
-    "salt": {},
-    "salt.cloud": {},
-    "salt.cloud.libcloudfuncs": {
-        name: f"{_LIBCLOUD}:{name}"
-        for name in (
-            "avail_images", "avail_locations", "avail_sizes", "destroy", "get_image", "get_location", "get_node",
-            "get_size", "list_nodes", "list_nodes_full", "list_nodes_select", "reboot", "script", "show_instance",
-        )
-    },
-    "salt.config": {
-        name: f"saltlite.cloud.api.config:{name}"
-        for name in ("get_cloud_config_value", "is_profile_configured", "is_provider_configured")
-    },
-    "salt.exceptions": {
-        **{
-            name: f"{_CLOUD_ERRORS}:{name}"
-            for name in (
-                "SaltCloudConfigError", "SaltCloudException", "SaltCloudExecutionFailure", "SaltCloudExecutionTimeout",
-                "SaltCloudNotFound", "SaltCloudPasswordError", "SaltCloudSystemExit",
-            )
-        },
-        "CommandExecutionError": f"{_ERRORS}:CommandExecutionError",
-        "CommandNotFoundError": f"{_ERRORS}:CommandNotFoundError",
-        "SaltException": f"{_ERRORS}:SaltliteError",
-        "SaltInvocationError": f"{_ERRORS}:SaltInvocationError",
-    },
-    "salt.interfaces": {"Interface": f"{_SMI}:Interface"},
-    **{
-        f"salt.interfaces.{name}_module": {f"{name.title()}Interface": f"{_SMI}.{name}:{name.title()}Interface"}
-        for name in ("group", "pkg", "service", "shadow", "user")
-    },
-    "salt.utils": {},
-    "salt.utils.cloud": {
-        name: f"{_CLOUD}:{name}"
-        for name in (
-            "bootstrap", "cache_node", "cache_node_list", "check_name", "delete_minion_cachedir", "deploy_script",
-            "deploy_windows", "filter_event", "fire_event", "gen_keys", "is_public_ip", "list_nodes_select",
-            "minion_config", "os_script", "salt_config_to_yaml", "ssh_usernames", "userdata_template",
-            "validate_windows_cred", "wait_for_fun", "wait_for_ip",
-        )
-    },
-    "salt.utils.functools": {"namespaced_function": "saltlite.cloud.api.driver:namespaced_function"},
-    "salt.utils.decorators": {
-        name: f"{_DECORATORS}:{name}"
-        for name in (
-            "allow_one_of", "depends", "ensure_unicode_args", "ignores_kwargs", "is_deprecated", "memoize",
-            "require_one_of", "timing", "with_deprecated",
-        )
-    },
-    "salt.utils.decorators.path": {"which": f"{_DECORATORS}:which", "which_bin": f"{_DECORATORS}:which_bin"},
-    "salt.utils.path": {"which": f"{_DECORATORS}:find_program", "which_bin": f"{_DECORATORS}:find_first_program"},
-}  # fmt: skip
-"""Salt's module -> its names -> `module:name` of ours. A further name needs a row here."""
-
-_made: dict[str, ModuleType] = {}
-
-
-class _StandIn(ModuleType):
-    """One module of SALT_NAMES, which imports each name at its first use."""
-
-    def __getattr__(self, name: str) -> object:
-        place = SALT_NAMES[self.__name__].get(name)
-        if place is None:
-            raise AttributeError(f"saltlite has no {self.__name__}.{name}: install Salt beside it, or do without")
-        module, _, attribute = place.partition(":")
-        value: object = getattr(importlib.import_module(module), attribute)
-        setattr(self, name, value)
-        return value
-
-
-def is_salt_name(name: str) -> bool:
-    """Whether the module `name` belongs to Salt."""
-    return name == "salt" or name.startswith("salt.")
-
-
-def is_ours_alone(name: str) -> bool:
-    """Whether only Salt's RFC of 2018 has the module, so an installed Salt does not provide it."""
-    return name == "salt.interfaces" or name.startswith("salt.interfaces.")
-
-
-def salt_part(name: str) -> ModuleType:
-    """The stand-in for Salt's module `name`, and its parents. Raises ModuleNotFoundError if there is none."""
-    if name not in SALT_NAMES:
-        raise ModuleNotFoundError(f"No module named {name!r}: saltlite has no stand-in for it", name=name)
-    if name not in _made:
-        _made[name] = _StandIn(name)
-        _made[name].__dict__["__all__"] = list(SALT_NAMES[name])
-        above, _, last = name.rpartition(".")
-        if above:
-            setattr(salt_part(above), last, _made[name])
-    return _made[name]
-
 
 Interfaces = Callable[[str], ModuleType | None]
 """File name -> plug-in module of the type `interfaces`."""
@@ -176,9 +73,7 @@ def plugin_builtins(
             if found is not None:
                 return found
         if level == 0 and is_salt_name(name):
-            if is_ours_alone(name) or not salt_is_installed():
-                return _salt(name, fromlist or ())
-            _enter_salt()
+            return _salt(name, globals, locals, fromlist or ())
         return builtins.__import__(name, globals, locals, fromlist or (), level)
 
     return {**vars(builtins), "__import__": plugin_import}
@@ -191,15 +86,21 @@ def _enter_salt() -> None:
         enter_salt()
 
 
-def _salt(name: str, fromlist: Sequence[str]) -> ModuleType:
-    """What `import name` or `from name import …` binds. Raises ModuleNotFoundError for an unknown name."""
-    part = salt_part(name)
-    if not fromlist:
-        return salt_part("salt")
+def _salt(
+    name: str,
+    globals: Mapping[str, object] | None,  # noqa: A002 - the signature of __import__
+    locals: Mapping[str, object] | None,  # noqa: A002 - as above
+    fromlist: Sequence[str],
+) -> ModuleType:
+    """What `import name` or `from name import …` binds. Raises ImportError with the reason for what is absent."""
+    if salt_is_installed():
+        _enter_salt()
+        return builtins.__import__(name, globals, locals, fromlist)
+    found = builtins.__import__(name, globals, locals, fromlist)
     for wanted in fromlist:
-        if wanted != "*" and not hasattr(part, wanted):
-            salt_part(f"{name}.{wanted}")
-    return part
+        if wanted != "*" and not hasattr(found, wanted):
+            raise ImportError(why_absent(f"{name}.{wanted}"), name=f"{name}.{wanted}")
+    return found
 
 
 def _interface(last: str, interfaces: Interfaces) -> ModuleType | None:
@@ -412,7 +313,7 @@ def _belongs(other: str, name: str) -> bool:
 
 
 _SALT_LEVELS = {"garbage": 1, "trace": 5, "profile": 15}
-"""Logger methods that modules expect, with their levels. Contract: Salt's logging."""
+"""Logger methods that modules expect, with their levels, which are in `logging` in capitals. Contract: Salt's logging."""
 
 
 def _name_of(file: ModuleFile, kind: str) -> str:
@@ -439,6 +340,16 @@ def build_module(file: ModuleFile, kind: str, names: Mapping[str, Any], interfac
         space.update(given)
 
     _teach_levels()
+    if file.layer == SHIPPED:
+        return _built(name, file, names, fill)
+    serve_salt_names()
+    try:
+        return _built(name, file, names, fill)
+    finally:
+        undo_replacements(file.path)
+
+
+def _built(name: str, file: ModuleFile, names: Mapping[str, Any], fill: Callable[[dict[str, Any]], None]) -> ModuleType:
     if file.form is Form.EXTENSION:
         module = load_extension(name, file.path, fill)
     elif file.form is Form.CYTHON:
@@ -510,8 +421,9 @@ def _cached_code(path: str) -> CodeType:
 
 
 def _teach_levels() -> None:
-    """Add Salt's methods to loggers, such as `log.trace(…)`."""
+    """Add Salt's levels to `logging`, and its methods to loggers, such as `log.trace(…)`."""
     for name, level in _SALT_LEVELS.items():
+        vars(logging).setdefault(name.upper(), level)
         if not hasattr(logging.Logger, name):
             setattr(logging.Logger, name, _method(level))
 

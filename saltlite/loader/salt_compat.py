@@ -119,12 +119,10 @@ def _attributes(*, is_ours: bool) -> dict[str, Any]:
 
 def adopt_requirements(module: ModuleType) -> None:
     """Copy the requirements of Salt's `depends`, kept in a table by module name, to the functions of a module."""
-    decorators = sys.modules.get("salt.utils.decorators")
-    if decorators is None:
-        return
+    depends = getattr(sys.modules.get("salt.utils.decorators"), "Depends", None)
     kind, stem = module.__name__.split(".")[-2:]
     space = module.__dict__
-    for dependency, uses in getattr(decorators.Depends, "dependency_dict", {}).get(kind, {}).items():
+    for dependency, uses in getattr(depends, "dependency_dict", {}).get(kind, {}).items():
         for (its_stem, name), (frame, given) in list(uses.items()):
             function = space.get(name)
             if its_stem == stem and frame.f_globals is space and inspect.isfunction(function):

@@ -164,19 +164,38 @@ def _lines(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def salt_is_installed() -> bool:
-    """Whether `import salt` finds a package. A plain folder of that name, such as /srv/salt, does not count."""
-    return "salt" in sys.modules or bool(salt_folder())
+    """Whether `import salt` finds a whole Salt. A plain folder of that name, such as /srv/salt, does not count."""
+    imported = sys.modules.get("salt")
+    return (imported is not None and imported.__name__ == "salt") or bool(salt_folder())
 
 
 def salt_folder() -> str:
     """The folder of the package `salt`, found without importing it; "" if there is none."""
-    return _salt_folder(installed())
+    return _salt_folders(installed())[0]
+
+
+def partial_salt_folder() -> str:
+    """The folder of a package `salt` that is not Salt, but has modules of the user's own; "" if there is none."""
+    return _salt_folders(installed())[1]
 
 
 @functools.lru_cache(maxsize=1)
-def _salt_folder(_installed: tuple[tuple[str, int], ...]) -> str:
-    spec = importlib.util.find_spec("salt")
-    return os.path.dirname(spec.origin) if spec is not None and spec.origin else ""
+def _salt_folders(_installed: tuple[tuple[str, int], ...]) -> tuple[str, str]:
+    """The folder of Salt, and that of a partial one; at most one of them."""
+    finders = [finder for finder in sys.meta_path if not hasattr(finder, "stands_in_for")]
+    specs = (finder.find_spec("salt", None) for finder in finders)
+    spec = next((spec for spec in specs if spec is not None and spec.origin), None)
+    if spec is None or spec.origin is None:
+        return "", ""
+    folder = os.path.dirname(spec.origin)
+    if os.path.exists(os.path.join(folder, "exceptions.py")):
+        return folder, ""
+    log.warning(
+        "The package salt in %s is not Salt, because it has no exceptions.py: files that import salt get saltlite's "
+        "modules, and from there only those that saltlite does not have.",
+        folder,
+    )
+    return "", folder
 
 
 SHIPPED = "shipped"

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from saltlite.cloud.api import cloud, config, port
-from saltlite.cloud.api.driver import namespaced_function
 from saltlite.cloud.api.exceptions import (
     SaltCloudConfigError,
     SaltCloudException,
@@ -22,6 +21,7 @@ from saltlite.cloud.api.libcloud_calls import ScriptText
 from saltlite.cloud.api.port import Capabilities
 from saltlite.cloud.program.drivers import Drivers
 from saltlite.cloud.rules.catalogue import Provider, Settings
+from saltlite.salt.utils.functools import namespaced_function
 from tests.support.cloud import Program
 from tests.support.modules import loader_over, write
 

@@ -1,4 +1,4 @@
-"""What drivers share: call checks, events, files that settings name, waiting, and `salt.utils.functools`.
+"""What drivers share: call checks, events, files that settings name, and waiting.
 
     def show_instance(name, call=None):
         only_action("show_instance", call)
@@ -13,7 +13,6 @@ import difflib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import FunctionType
 from typing import Any, TypeVar
 
 from saltlite.cloud.api.cloud import filter_event, fire_event
@@ -168,33 +167,3 @@ def wait_until(
         if left <= 0:
             raise SaltCloudExecutionTimeout(f"{problem} after {seconds:g} s")
         sleep(min(interval_s, left))
-
-
-def namespaced_function(
-    function: Callable[..., Any],
-    global_dict: dict[str, Any],
-    defaults: Any = None,
-    preserve_context: Any = None,  # noqa: ARG001 - Salt's signature; the context is always kept
-) -> FunctionType:
-    """A copy of the function whose global names are those of `global_dict`, a plug-in file's `globals()`.
-
-    Names of the function's own file that the plug-in file lacks are added there. `defaults` replace those of the
-    function.
-    """
-    original: Any = function
-    _lend(original.__globals__, global_dict)
-    copied = FunctionType(
-        original.__code__, global_dict, name=original.__name__, argdefs=defaults or original.__defaults__,
-        closure=original.__closure__,
-    )  # fmt: skip
-    copied.__kwdefaults__ = original.__kwdefaults__
-    copied.__doc__ = original.__doc__
-    copied.__dict__.update(original.__dict__)
-    copied.__module__ = str(global_dict.get("__name__", original.__module__))
-    return copied
-
-
-def _lend(names: Mapping[str, Any], to: dict[str, Any]) -> None:
-    for name, value in names.items():
-        if not (name.startswith("__") and name.endswith("__")):
-            to.setdefault(name, value)

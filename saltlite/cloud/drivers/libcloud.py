@@ -39,7 +39,6 @@ from saltlite.cloud.api import cloud, config, libcloudfuncs, port
 from saltlite.cloud.api.driver import (
     asking_for,
     interface_of,
-    namespaced_function,
     nearest,
     no_action,
     private_key_file,
@@ -50,6 +49,7 @@ from saltlite.cloud.api.driver import (
 from saltlite.cloud.api.driver import made as note_made
 from saltlite.cloud.api.exceptions import SaltCloudConfigError, SaltCloudExecutionFailure, SaltCloudNotFound
 from saltlite.cloud.api.libcloud_calls import asking, full
+from saltlite.salt.utils.functools import namespaced_function
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __active_provider_name__, __opts__
