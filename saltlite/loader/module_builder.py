@@ -313,7 +313,7 @@ def _belongs(other: str, name: str) -> bool:
 
 
 _SALT_LEVELS = {"garbage": 1, "trace": 5, "profile": 15}
-"""Logger methods that modules expect, with their levels, which are in `logging` in capitals. Contract: Salt's logging."""
+"""Logger methods that modules expect, with their levels; `logging` has these in capitals. Contract: Salt's logging."""
 
 
 def _name_of(file: ModuleFile, kind: str) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from saltlite.loader.failure import Failure
-from saltlite.loader.index import Index, build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.registry import LoadedModule, ModuleRegistry
 from saltlite.loader.salt_names import serve_salt_names
@@ -27,7 +27,7 @@ from saltlite.loader.search_path import Layer, salt_is_installed
 
 
 def failures(folder: Path) -> dict[str, str]:
-    """File name (without `.py`) -> the error of its body, "" for none. `__virtual__` may refuse: the file was imported."""
+    """File name (without `.py`) -> the error of its body, "" for none; `__virtual__` may refuse."""
     index = build_index([Layer("salts", str(folder))])
     loader = Loader(index, {"id": "m1"}, {"os": "Debian", "os_family": "Debian", "kernel": "Linux"}, {})
     registry = ModuleRegistry(index, loader._names, lambda _stem: None)
