@@ -11,13 +11,30 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+
+class _Text:
+    """An attribute that is the text of the error, unless the error has another value for it."""
+
+    def __get__(self, error: BaseException | None, _of: type[BaseException]) -> Any:
+        return self if error is None else str(error)
 
 
 class SaltliteError(Exception):
-    """Something went wrong inside saltlite; the text says what, and what to try next."""
+    """Something went wrong inside saltlite; the text says what, and what to try next.
+
+    In plug-in files it is Salt's `SaltException`.
+    """
 
     exit_code = 1
+    message = _Text()
+    strerror = _Text()
+
+    def pack(self) -> dict[str, Any]:
+        """The error as plain data, as in Salt."""
+        return {"message": str(self), "args": self.args}
 
 
 class UsageError(SaltliteError):
@@ -123,11 +140,61 @@ class RemoteProtocolError(ProtocolError):
 
 
 class CommandExecutionError(SaltliteError):
-    """An execution module function could not do its work; the text is shown to the caller as it stands."""
+    """An execution module function could not do its work; the text is shown to the caller as it stands.
+
+    As in Salt, `info` is data that the text ends with, `error` is the text without it, and `strerror_without_changes`
+    the text without the key `changes` of it.
+    """
+
+    def __init__(self, message: object = "", info: Any = None) -> None:
+        self.error = _plain(message)
+        self.info = info
+        super().__init__(_with_info(self.error, info))
+
+    @property
+    def strerror_without_changes(self) -> str:
+        """The text without the changes that `info` has."""
+        if not isinstance(self.info, dict):
+            return str(self)
+        return _with_info(self.error, {key: value for key, value in self.info.items() if key != "changes"})
 
 
-class CommandNotFoundError(CommandExecutionError):
-    """A program that the function needs is not installed."""
+def _plain(text: object) -> str:
+    return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+
+
+def _with_info(text: str, info: Any) -> str:
+    if not info:
+        return text
+    stop = "" if not text else " " if text[-1] in ".?!" else ". "
+    return f"{text}{stop}Additional info follows:\n\n" + "\n".join(_lines(info, 0))
+
+
+def _lines(data: Any, indent: int, prefix: str = "") -> Iterator[str]:
+    """The data in Salt's nested format, without colours."""
+    blank = " " * indent
+    if isinstance(data, dict):
+        if indent:
+            yield f"{blank}----------"
+        for key in sorted(data, key=str):
+            yield f"{blank}{prefix}{key}:"
+            yield from _lines(data[key], indent + 4)
+    elif isinstance(data, list | tuple):
+        for item in data:
+            if isinstance(item, dict | list | tuple):
+                yield f"{blank}|_"
+                yield from _lines(item, indent + 2, "" if isinstance(item, dict) else "- ")
+            else:
+                yield from _lines(item, indent, "- ")
+    elif isinstance(data, str | bytes):
+        for number, line in enumerate(_plain(data).splitlines()):
+            yield f"{blank}{' ' * len(prefix) if number else prefix}{line}"
+    else:
+        yield f"{blank}{prefix}{data!r}"
+
+
+class CommandNotFoundError(SaltliteError):
+    """A program that the function needs is not installed. As in Salt, this is no CommandExecutionError."""
 
 
 class SaltInvocationError(SaltliteError, TypeError):

@@ -32,7 +32,13 @@ from types import FunctionType
 from typing import Any, TypeGuard, Unpack, get_origin
 
 from saltlite.decorators import collecting
-from saltlite.errors import CommandExecutionError, CommandNotFoundError, InterfaceError, SaltInvocationError
+from saltlite.errors import (
+    CommandExecutionError,
+    CommandNotFoundError,
+    InterfaceError,
+    SaltInvocationError,
+    SaltliteError,
+)
 from saltlite.loader.executors import Chain
 from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.loader import Loader
@@ -55,6 +61,9 @@ Call = tuple[str, Sequence[Any], Mapping[str, Any]]
 """Function, arguments and keyword arguments."""
 
 _BRIDGE = "saltlite.loader.salt_compat"
+
+_FOR_CALLERS = (CommandExecutionError, CommandNotFoundError, SaltInvocationError)
+"""Errors whose text is for the caller. Any other one is a defect of the function, and its traceback is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +123,7 @@ def _call(
         if refusal:
             return _failed(refusal)
         return _outcome(loader, fun, context, _finish(function(*args, **kwargs, **_pub_for(function, pub))))
-    except (CommandExecutionError, SaltInvocationError) as error:
+    except _FOR_CALLERS as error:
         return _raised(fun, error)
     except BaseException as error:  # noqa: BLE001 - supervision point: no job ends without a return, SystemExit included
         return _failed(_exception_text(error))
@@ -149,7 +158,7 @@ def _call_through(
         if refusal:
             return _failed(refusal)
         return _outcome(loader, fun, context, _finish(chain.run(_entrance(function, pub), args, kwargs, pub)))
-    except (CommandExecutionError, SaltInvocationError) as error:
+    except _FOR_CALLERS as error:
         return _raised(fun, error)
     except CallEnded as error:
         return _failed(f"ERROR executing '{fun}': {error}")
@@ -176,7 +185,7 @@ def _unavailable(error: FunctionUnavailable) -> Outcome:
     return Outcome(error.text, 1, ERROR_OUTPUTTER, (hint,) if hint else ())
 
 
-def _raised(fun: str, error: CommandExecutionError | SaltInvocationError) -> Outcome:
+def _raised(fun: str, error: SaltliteError) -> Outcome:
     """The outcome for an error that the function raised for its caller."""
     text = _text(error)
     if isinstance(error, InterfaceError):

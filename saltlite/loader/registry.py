@@ -43,6 +43,7 @@ from typing import Any
 
 from saltlite.decorators import requirements_of
 from saltlite.interfaces import Interface, interface_in, virtual_name
+from saltlite.loader.dunders import LazyFunctions
 from saltlite.loader.failure import DeadlineError, Failure, FailureKind, failure_of, load_deadline
 from saltlite.loader.index import Index, ModuleFile
 from saltlite.loader.module_builder import Interfaces, SubmoduleLoader, build_module, compile_ahead
@@ -415,7 +416,10 @@ class ModuleRegistry:
             return given
         from saltlite.loader.salt_compat import CompatFunctions  # noqa: PLC0415 - most minions have no Salt
 
-        given["__salt__"] = CompatFunctions(self._names["__salt__"])
+        # All functions that the file can call: errors pass from each of them.
+        given.update(
+            {name: CompatFunctions(value) for name, value in self._names.items() if isinstance(value, LazyFunctions)}
+        )
         if file.is_salt_file and self.index.kind == GRAINS:
             del given["__salt__"]  # grain files define their own functions under that name
         return given

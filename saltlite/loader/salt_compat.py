@@ -37,8 +37,13 @@ from saltlite.loader.search_path import GRAINS, MODULES, SALT, SALTS, Layer, ent
 
 Function = Callable[..., Any]
 
-_PAIRED = ("CommandNotFoundError", "SaltInvocationError", "CommandExecutionError")
-"""Classes of both families, derived ones first."""
+_PAIRED = {
+    "CommandNotFoundError": "CommandNotFoundError",
+    "SaltInvocationError": "SaltInvocationError",
+    "CommandExecutionError": "CommandExecutionError",
+    "SaltException": "SaltliteError",
+}
+"""Salt's class -> ours, derived ones first."""
 
 _THEIRS = "salt.exceptions"
 
@@ -95,8 +100,8 @@ def join_families(error: BaseException) -> None:
 
 def _joined(kind: type[BaseException], theirs: Any) -> type[BaseException] | None:
     """A class of both families that looks like `kind`; None if it belongs to neither or to both already."""
-    for name in _PAIRED:
-        pair = getattr(errors, name), getattr(theirs, name, None)
+    for name, ours in _PAIRED.items():
+        pair = getattr(errors, ours), getattr(theirs, name, None)
         if pair[1] is None:
             continue
         is_ours, is_theirs = issubclass(kind, pair[0]), issubclass(kind, pair[1])
@@ -106,15 +111,9 @@ def _joined(kind: type[BaseException], theirs: Any) -> type[BaseException] | Non
             more = pair[1] if is_ours else pair[0]
             space = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
             with contextlib.suppress(TypeError):  # no order of the bases is consistent
-                return type(kind.__name__, (kind, more), {**space, **_attributes(is_ours=is_ours)})
+                return type(kind.__name__, (kind, more), space)
             return None
     return None
-
-
-def _attributes(*, is_ours: bool) -> dict[str, Any]:
-    """The attributes of Salt's errors that code reads."""
-    text = property(str)
-    return {"message": text, "strerror": text, "error": text, "info": None} if is_ours else {}
 
 
 def adopt_requirements(module: ModuleType) -> None:

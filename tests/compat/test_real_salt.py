@@ -77,3 +77,7 @@ def test_salts_own_resource_types_work_unmodified_as_custom_ones() -> None:
 
 def test_the_defaults_that_files_see_are_salts() -> None:
     assert run("tests.compat.opts_and_types")["differ"] == {}
+
+
+def test_errors_have_salts_texts_attributes_and_families() -> None:
+    assert run("tests.compat.errors") == {"differ": [], "families": []}

@@ -243,7 +243,7 @@ def test_output_beyond_the_limit_is_dropped_and_counted(monkeypatch: pytest.Monk
 
 
 def test_a_program_that_is_not_there_is_named() -> None:
-    text = "Command required for 'cmd.run' not found: nosuchprog (there is no such program on this minion)"
+    text = "ERROR: The command cannot be started: nosuchprog (there is no such program on this minion)."
     assert typed("cmd.run", "nosuchprog", python_shell=False).value == text
 
 

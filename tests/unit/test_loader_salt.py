@@ -16,12 +16,14 @@ import pytest
 from saltlite import errors
 from saltlite.loader import index
 from saltlite.loader.call import Outcome, call
+from saltlite.loader.executors import Executors
 from saltlite.loader.index import build_index, cached_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.salt_compat import RESERVED
 from saltlite.loader.scan import Scan, scan_module
 from saltlite.loader.search_path import MODULES, search_layers
 from saltlite.minion.custom_grains import custom_grains
+from saltlite.model.execution import Execution
 from tests.support.modules import salt_site, write
 
 EXTENSION = "[salt.loader]\nsaltext.zz = zz_ext\n"
@@ -301,6 +303,61 @@ def test_either_side_catches_the_errors_of_the_other(install: Install, tmp_path:
     dirs = {"module_dirs": [str(tmp_path / "own")]}
     assert said("own.catches", **dirs).value == "theirs"
     assert said("zz.catches", **dirs).value == "ours"
+
+
+CATCHING = """
+    from salt.exceptions import {error}
+    def catches():
+        try:
+            return {call}
+        except {error} as error:
+            return f"caught: {{error}}, {{error.strerror == error.message == str(error)}}"
+    """
+
+
+@pytest.mark.parametrize(
+    ("error", "call"),
+    [
+        ("CommandExecutionError", "__salt__['cmd.run']('true', cwd='/no/such')"),
+        ("CommandExecutionError", "__salt__['cmd.run']('no-such-program-zz', python_shell=False)"),
+        ("CommandExecutionError", "__salt__.cmd.run('true', cwd='/no/such')"),
+        ("CommandExecutionError", "__utils__['u.fails']()"),
+        ("SaltInvocationError", "__salt__['cmd.run']('true', env=7)"),
+        ("SaltException", "__salt__['cmd.run']('true', cwd='/no/such')"),
+        ("SaltException", "__utils__['u.refuses']()"),
+    ],
+)
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_module_that_was_written_for_salt_catches_what_ours_raise(
+    install: Install, tmp_path: Path, error: str, call: str, beside: bool
+) -> None:
+    if beside:
+        install({})
+    raising = "from saltlite.errors import *\ndef fails(): raise CommandExecutionError('why', info={'a': 1})\n"
+    refusing = "def refuses(): raise RefusedError('no')\n"
+    write(tmp_path, {"own/modules/zz": CATCHING.format(error=error, call=call), "own/utils/u": raising + refusing})
+    outcome = said("zz.catches", module_dirs=[str(tmp_path / "own")])
+    assert str(outcome.value).startswith("caught: ")
+    assert str(outcome.value).endswith(", True")
+
+
+def test_an_executor_that_was_written_for_salt_catches_what_the_function_raises(
+    install: Install, tmp_path: Path
+) -> None:
+    install({})
+    source = """
+        from salt.exceptions import CommandExecutionError
+        def execute(opts, data, func, args, kwargs):
+            try:
+                return func(*args, **kwargs)
+            except CommandExecutionError as error:
+                return f"caught: {error}"
+        """
+    write(tmp_path, {"own/executors/mine": source})
+    here = loader(module_dirs=[str(tmp_path / "own")])
+    chain = Executors(here).chain(Execution(["mine"]), remote=False)
+    outcome = call(here, "cmd.run", ("true",), {"cwd": "/no/such"}, chain=chain)
+    assert str(outcome.value).startswith("caught: Specified cwd")
 
 
 def test_what_salts_depends_asks_for_is_asked_for(install: Install) -> None:

@@ -50,7 +50,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saltlite.decorators import same_parameters
-from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
 from saltlite.plugins.modules._programs import OUTPUT_BYTES_MAX, CommandContext, Output, run_to_end, start
 
 if TYPE_CHECKING:
@@ -133,7 +133,8 @@ def _execute(cmd: Any, stdin: str | None, who: RunAs, given: dict[str, Any]) -> 
 def _execute_in_background(cmd: Any, who: RunAs, given: dict[str, Any]) -> int:
     """Start a command that outlives its job; return its pid."""
     options, argv = _prepared(cmd, who, given)
-    return start(argv, _command_context(None, who, options))
+    with _missing_program_is_a_failure():
+        return start(argv, _command_context(None, who, options))
 
 
 def _rendered(text: str, template: str | None, saltenv: str) -> str:
@@ -256,11 +257,21 @@ def _environment(who: RunAs, options: Options) -> dict[str, str]:
 
 
 def _spawn(argv: list[str], stdin: str | None, who: RunAs, options: Options) -> dict[str, Any]:
-    finished = run_to_end(argv, _command_context(stdin, who, options))
+    with _missing_program_is_a_failure():
+        finished = run_to_end(argv, _command_context(stdin, who, options))
     stdout, stderr = _text(finished.stdout, options), _text(finished.stderr, options)
     if finished.timed_out:
         stdout = f"{stdout}\n{shlex.join(argv)} : Timed out after {options.timeout} seconds".lstrip("\n")
     return {"pid": finished.pid, "retcode": finished.retcode, "stdout": stdout, "stderr": stderr}
+
+
+@contextlib.contextmanager
+def _missing_program_is_a_failure() -> Iterator[None]:
+    """Let modules catch CommandExecutionError, as Salt's functions of this module raise nothing else."""
+    try:
+        yield
+    except CommandNotFoundError as error:
+        raise CommandExecutionError(f"The command cannot be started: {error}.") from error
 
 
 def _command_context(stdin: str | None, who: RunAs, options: Options) -> CommandContext:

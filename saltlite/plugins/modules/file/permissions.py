@@ -8,7 +8,7 @@ import os
 import struct
 from typing import TYPE_CHECKING, Any
 
-from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
 from saltlite.plugins.modules._safe_files import checked_path, held, pinned, sentence, shown
 
 from .stats import failed, get_mode, group_to_gid, octal, octal_text, refuse_unserved, stats, user_to_uid
@@ -277,7 +277,7 @@ def _bring_flags(path: str, attrs: str, report: dict[str, Any], *, test: bool) -
     try:
         if not test:
             changed_flags(path, add, remove)
-    except CommandExecutionError as error:
+    except (CommandExecutionError, CommandNotFoundError) as error:
         del report["changes"]["attrs"]
         return [str(error)]
     return []
