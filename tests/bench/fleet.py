@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from saltlite.client.local import LocalClient
 from saltlite.errors import SaltliteError
@@ -41,7 +41,7 @@ class BenchFleet:
         self.statements = self.folder / "statements"
         """The file with the number of SQL statements of the master."""
 
-    def __enter__(self) -> BenchFleet:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exc: object) -> None:

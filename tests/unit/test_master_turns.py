@@ -37,6 +37,8 @@ class Hand:
         hand = self
 
         class Handle:
+            when = timer[0]
+
             def cancel(self) -> None:
                 if timer in hand.timers:
                     hand.timers.remove(timer)
@@ -108,6 +110,18 @@ def test_requests_of_a_connection_are_carried_out_one_a_turn_in_their_order(plac
     assert [data for _user, data in place.done] == [b"1", b"2", b"3"]
     assert cast("Channel", line.channel).reads
     assert not place.hand.timers
+
+
+def test_a_request_is_due_until_it_has_run_and_not_while_its_user_has_to_wait(place: Place) -> None:
+    assert not place.turns.is_due()
+    place.turns.arrived(place.line("slow"), [b"x"] * 9)
+    assert place.turns.is_due()
+    while place.turns.is_due():
+        place.run(1)
+    assert place.done
+    assert place.hand.timers, "the others wait"
+    place.hand.clock = place.hand.timers[0][0]
+    assert place.turns.is_due()
 
 
 def test_who_sends_thousands_keeps_nobody_waiting_for_more_than_one(place: Place) -> None:

@@ -174,6 +174,12 @@ def checked_request(master: Master, principal: Principal, request: object) -> tu
 
 def carry_out(master: Master, principal: Principal, name: str, request: Request) -> Answer:
     """Authorise and answer a request whose fields were checked. Raises SaltliteError as `handle_request` does."""
+    answer = dispatch(master, principal, name, request)
+    return answer if answer.write is None else answer.write.alone(master.store)
+
+
+def dispatch(master: Master, principal: Principal, name: str, request: Request) -> Answer:
+    """As `carry_out`, but the caller commits the answer's `write`."""
     verb = VERBS[name]
     master.begin_request()
     if not verb.authorizes:

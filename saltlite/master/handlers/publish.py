@@ -15,8 +15,9 @@ request id gives the same jid. G3: the job is committed for targets that were au
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from saltlite.auth.acl import OPTIONS_ALONE, Action, Call, Principal, authorize
@@ -56,7 +57,7 @@ from saltlite.master.handlers.targets import (
     target_of,
     unknown_names,
 )
-from saltlite.master.processes.context import Answer, Follow, Master
+from saltlite.master.processes.context import Answer, Follow, Master, StoreWrite
 from saltlite.master.store.ports import BatchJob, StoreReader, StoreWriter
 from saltlite.model.dataclass import dataclass
 from saltlite.model.events import tag_job_returners
@@ -173,18 +174,24 @@ def handle_publish(master: Master, principal: Principal, fields: Mapping[str, An
     function. If the answer has only `question`, with the fields of `handle_describe`, nothing was published.
     """
     request = PublishRequest.parse(fields, master.config.deliver_s)
-    try:
-        return _publish(master, principal, request)
-    except SaltliteError:
+
+    def failed(error: SaltliteError) -> Answer:
         # The same request may have published its job before, and an error of now must not hide that job (G2). For
         # example, the target may select nothing any more.
         earlier = master.store.job_of_request(request.request_id, principal.uid)
         if earlier is None:
-            raise
+            raise error
         return _repeated_answer(master, principal, request, earlier)
 
+    try:
+        return _publish(master, principal, request, failed)
+    except SaltliteError as error:
+        return failed(error)
 
-def _publish(master: Master, principal: Principal, request: PublishRequest) -> Answer:
+
+def _publish(
+    master: Master, principal: Principal, request: PublishRequest, failed: Callable[[SaltliteError], Answer]
+) -> Answer:
     # If a question may come first, the client may send other arguments afterwards. These are authorised then.
     typed = (
         request.consent is None or not request.untyped or not any(call.args or call.kwargs for call in request.calls)
@@ -207,18 +214,21 @@ def _publish(master: Master, principal: Principal, request: PublishRequest) -> A
     calls = _checked_calls(master, principal, request, selection, support)
     if calls != request.calls:
         request = replace(request, calls=calls)
-    committed = _commit(master, principal, request, selection)
-    if isinstance(committed, str):
-        # It is the jid of the job that the same request published before.
-        return _repeated_answer(master, principal, request, committed)
 
-    job, due = committed
-    send(job, due, master.link, master.proofs)
-    unknown = unknown_names(master, principal, job, selection.unknown)
-    outputter = outputter_for(request.functions, support)
-    answer = _answer(master, request, job.jid, job, unknown, outputter, is_new=True)
-    answer.fields["skipped"] = [{"type": row.type, "fun": row.fun, "count": row.count} for row in supported.skipped]
-    return answer
+    def published(committed: tuple[Job, Collection[TargetId]] | Jid) -> Answer:
+        if isinstance(committed, str):
+            # It is the jid of the job that the same request published before.
+            return _repeated_answer(master, principal, request, committed)
+        job, due = committed
+        send(job, due, master.link, master.proofs)
+        unknown = unknown_names(master, principal, job, selection.unknown)
+        outputter = outputter_for(request.functions, support)
+        answer = _answer(master, request, job.jid, job, unknown, outputter, is_new=True)
+        answer.fields["skipped"] = [{"type": row.type, "fun": row.fun, "count": row.count} for row in supported.skipped]
+        return answer
+
+    batch = batch_of(request.batch, len(selection.minions) + len(selection.resources))
+    return Answer(write=StoreWrite(partial(_store, master, principal, request, selection, batch), published, failed))
 
 
 # -- parse
@@ -343,40 +353,42 @@ def _refuse_no_targets(
 # -- commit
 
 
-def _commit(
-    master: Master, principal: Principal, request: PublishRequest, selection: Selection
+def _store(
+    master: Master,
+    principal: Principal,
+    request: PublishRequest,
+    selection: Selection,
+    batch: Batch | None,
+    store: StoreWriter,
 ) -> tuple[Job, Collection[TargetId]] | Jid:
     """Store the job; returns it with the targets that get it now.
 
     If the same request has published a job before, nothing is stored, and the jid of that job is returned (G2).
     """
-    batch = batch_of(request.batch, len(selection.minions) + len(selection.resources))
-    arguments_are_removed = not master.config.keep_job_args or holds_secrets(request.calls, request.execution.options)
-    with master.store.write() as store:
-        earlier = store.job_of_request(request.request_id, principal.uid)
-        if earlier is not None:
-            return earlier
-        if batch is None:
-            # A batch waits on the master until it is the turn of a minion, and so does not lengthen any queue.
-            _refuse_full_queues(selection, store)
-        master.refuse_when_full()
-        # Keys may have been rejected or revoked since the target was resolved.
-        selection = still_accepted(selection, store)
-        _refuse_no_targets(master, principal, request, selection, store)
-        jid = _free_jid(store, master.clock.wall())
-        job = _signed_job(master, principal, request, selection, jid, batch)
-        store.put_job(job)
-        if arguments_are_removed:
-            # The arguments are deleted from the store when the job has ended.
-            store.mark_reducible(jid)
-        if request.returners:
-            # The returners' processes read events in order, so they know of the job before its first return.
-            data = {"jid": jid, "returners": list(request.returners)}
-            store.put_event(tag_job_returners(jid), data, job.created_at)
-        if batch is None:
-            return job, {*selection.minions, *selection.resources}
-        due, _moved = release(store, BatchJob(jid, job.created_at, job.deliver_ms, batch), job.created_at)
-        return job, due
+    earlier = store.job_of_request(request.request_id, principal.uid)
+    if earlier is not None:
+        return earlier
+    if batch is None:
+        # A batch waits on the master until it is the turn of a minion, and so does not lengthen any queue.
+        _refuse_full_queues(selection, store)
+    master.refuse_when_full()
+    # Keys may have been rejected or revoked since the target was resolved.
+    selection = still_accepted(selection, store)
+    _refuse_no_targets(master, principal, request, selection, store)
+    jid = _free_jid(store, master.clock.wall())
+    job = _signed_job(master, principal, request, selection, jid, batch)
+    store.put_job(job)
+    if not master.config.keep_job_args or holds_secrets(request.calls, request.execution.options):
+        # The arguments are deleted from the store when the job has ended.
+        store.mark_reducible(jid)
+    if request.returners:
+        # The returners' processes read events in order, so they know of the job before its first return.
+        data = {"jid": jid, "returners": list(request.returners)}
+        store.put_event(tag_job_returners(jid), data, job.created_at)
+    if batch is None:
+        return job, {*selection.minions, *selection.resources}
+    due, _moved = release(store, BatchJob(jid, job.created_at, job.deliver_ms, batch), job.created_at)
+    return job, due
 
 
 def _refuse_full_queues(selection: Selection, store: StoreReader) -> None:

@@ -216,42 +216,67 @@ def store_reports(master: Master, reported: Sequence[Reported], transient: Trans
     A return that was never assigned to its minion (G8) is acknowledged too, so that the minion forgets it. Raises
     StoreError, and then nothing of the batch was stored.
     """
-    now = master.clock.wall()
-    results = Results(master.store, now)
-    final: list[PartRow] = []
-    functions: dict[MinionId, FunctionSet] = {}
-    announced: dict[MinionId, dict[str, Any]] = {}
-    for item in reported:
-        message = item.message
-        match message["t"]:
-            case "return":
-                # The state of a segment's part stays: other resources of it still run.
-                transient.rows.pop((message["jid"], item.id), None)
-                results.add(item.id, item.fingerprint, message, item.body or b"")
-            case "digest":
-                announced[item.id] = message
-            case "functions":
-                functions[item.id] = FunctionSet(message["digest"], by_name(message["functions"]), message["whole"])
-            case "job_state":
-                state = TargetState(message["state"])
-                final += _noted(transient, PartRow(message["jid"], item.id, state, message["reason"], now))
-    moved: set[Jid] = set()
-    batches: set[Jid] = set()
-    if results or final or functions:
+    batch = ReportWrite(master, reported, transient)
+    if batch.writes:
         with master.store.write() as store:
-            moved = results.put(store)
-            ended = {jid for jid, _target in store.set_parts(final)}
-            moved |= ended
-            batches = store.batches_returned | ended
-            for minion, known in functions.items():
-                _put_functions(store, minion, known)
-    for minion, refused in results.to_report:
-        master.rejected_results.add(minion, refused)
-    _afterwards(partial(report_rejected, master), "rejected results cannot be reported for now")
-    for minion, digests in announced.items():
-        compare = partial(handle_digests, master, minion, digests)
-        _afterwards(compare, f"the digests of {minion} cannot be compared for now")
-    return Settled(results.acknowledge, frozenset(moved), frozenset(batches), results.rejected)
+            batch.store(store)
+    return batch.settled()
+
+
+class ReportWrite:
+    """The reports of one batch, which one transaction stores: the caller's, as it may be that of other work, too."""
+
+    def __init__(self, master: Master, reported: Sequence[Reported], transient: TransientStates) -> None:
+        """As `store_reports`."""
+        now = master.clock.wall()
+        self._master = master
+        self._results = Results(master.store, now)
+        self._final: list[PartRow] = []
+        self._functions: dict[MinionId, FunctionSet] = {}
+        self._announced: dict[MinionId, dict[str, Any]] = {}
+        self._moved: set[Jid] = set()
+        self._batches: set[Jid] = set()
+        for item in reported:
+            message = item.message
+            match message["t"]:
+                case "return":
+                    # The state of a segment's part stays: other resources of it still run.
+                    transient.rows.pop((message["jid"], item.id), None)
+                    self._results.add(item.id, item.fingerprint, message, item.body or b"")
+                case "digest":
+                    self._announced[item.id] = message
+                case "functions":
+                    known = FunctionSet(message["digest"], by_name(message["functions"]), message["whole"])
+                    self._functions[item.id] = known
+                case "job_state":
+                    state = TargetState(message["state"])
+                    self._final += _noted(transient, PartRow(message["jid"], item.id, state, message["reason"], now))
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is anything to store."""
+        return bool(self._results or self._final or self._functions)
+
+    def store(self, store: StoreWriter) -> None:
+        """Store the batch in a transaction, once."""
+        self._moved = self._results.put(store)
+        ended = {jid for jid, _target in store.set_parts(self._final)}
+        self._moved |= ended
+        self._batches = store.batches_returned | ended
+        for minion, known in self._functions.items():
+            _put_functions(store, minion, known)
+
+    def settled(self) -> Settled:
+        """What the batch has changed, after the commit."""
+        master = self._master
+        for minion, refused in self._results.to_report:
+            master.rejected_results.add(minion, refused)
+        _afterwards(partial(report_rejected, master), "rejected results cannot be reported for now")
+        for minion, digests in self._announced.items():
+            compare = partial(handle_digests, master, minion, digests)
+            _afterwards(compare, f"the digests of {minion} cannot be compared for now")
+        moved, batches = frozenset(self._moved), frozenset(self._batches)
+        return Settled(self._results.acknowledge, moved, batches, self._results.rejected)
 
 
 def _afterwards(work: Callable[[], object], failure: str) -> None:

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 from saltlite.auth.acl import Granted, Principal
 from saltlite.auth.logins import Logins, guess_limiter
-from saltlite.errors import CostlyRuleError, StoreError, UsageError
+from saltlite.errors import CostlyRuleError, SaltliteError, StoreError, UsageError
 from saltlite.files.roots import FileRoots
 from saltlite.limits import RateLimiter
 from saltlite.master.processes.fleet import Indexes, MasterFleet, Nodegroups, Registrations, indexes_of
-from saltlite.master.store.ports import FunctionSet, OpenJob, Store, StoreReader
+from saltlite.master.store.ports import FunctionSet, OpenJob, Store, StoreReader, StoreWriter
 from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import Jid, MinionId, TargetId
@@ -355,8 +355,31 @@ class Later:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreWrite:
+    """What a handler stores before its answer, in a transaction that it may share with others.
+
+    `store` changes nothing but the store: if another one of its transaction fails, it runs again in a transaction of
+    its own. `answer` makes the answer from what `store` returned, after the commit. `failed` gets the error with which
+    `store` or the commit failed; it answers or raises it.
+    """
+
+    store: Callable[[StoreWriter], Any]
+    answer: Callable[[Any], Answer]
+    failed: Callable[[SaltliteError], Answer]
+
+    def alone(self, store: Store) -> Answer:
+        """The answer, after a transaction of its own. Raises SaltliteError."""
+        try:
+            with store.write() as writer:
+                stored = self.store(writer)
+        except SaltliteError as error:
+            return self.failed(error)
+        return self.answer(stored)
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """A handler's answer: `fields` now, or later those of `question`, `login` or `later`.
+    """A handler's answer: `fields` now, or later those of `question`, `login` or `later`, or after `write`.
 
     `follow` opens a stream. `committed`: the store changed, so streams are to be read; `moved` are the jobs in which a
     target changed its state, None if it may be any.
@@ -367,5 +390,6 @@ class Answer:
     question: Question | None = None
     login: LoginCheck | None = None
     later: Later | None = None
+    write: StoreWrite | None = None
     committed: bool = False
     moved: Collection[Jid] | None = None

@@ -154,6 +154,10 @@ class RequestScheduler:
         """Seconds until that user may use more CPU time here."""
         return self._shares.wait_s(user, self._reactor.now(), 0.0)
 
+    def is_due(self) -> bool:
+        """Whether a request runs in the next turn."""
+        return self._timer is not None and self._timer.when <= self._reactor.now()
+
     def _release_large(self, queue: ClientQueue) -> None:
         queue.holds_large = False
         for other in self._large.release(queue):

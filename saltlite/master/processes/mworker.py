@@ -1,8 +1,8 @@
 """An MWorker: the process that runs every handler of operators and minions.
 
 It has a store connection, a channel to the link process, and accepts clients from a Unix socket that all MWorkers
-share. The reports of one turn of its loop are committed together. It can be killed at any time: clients repeat their
-requests under the same request id, and the link process passes uncommitted batches to another MWorker.
+share. The reports and new jobs of one turn of its loop are committed together. It can be killed at any time: clients
+repeat their requests under the same request id, and the link process passes uncommitted batches to another MWorker.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -26,9 +27,10 @@ from saltlite.master.handlers.documents import FOR_FILES, DocumentBuffer, answer
 from saltlite.master.handlers.events import EventStream, report_ended_turns
 from saltlite.master.handlers.jobs import JobFollower
 from saltlite.master.handlers.keys import handle_decide, handle_suspect
-from saltlite.master.handlers.operator_verbs import VERBS, carry_out, checked_request
+from saltlite.master.handlers.operator_verbs import VERBS, checked_request, dispatch
 from saltlite.master.handlers.results import (
     Reported,
+    ReportWrite,
     Settled,
     TransientStates,
     report_rejected,
@@ -37,9 +39,11 @@ from saltlite.master.handlers.results import (
 )
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.auth_process import Backends, PasswordVerdict
-from saltlite.master.processes.context import Answer, Follow, LoginCheck, Master, Stream, Watch
+from saltlite.master.processes.context import Answer, Follow, LoginCheck, Master, StoreWrite, Stream, Watch
+from saltlite.master.processes.group_commit import GroupCommit, GroupPart
 from saltlite.master.processes.link_channel import LinkAddress, LinkChannel
 from saltlite.master.processes.local_clients import UNREAD_MAX, ClientQueue, LocalClients, RequestScheduler
+from saltlite.master.store.ports import StoreWriter
 from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint
@@ -101,6 +105,11 @@ def turn_of_report(board: TurnBoard, report: Reported) -> TurnLabel:
     return TurnLabel(text, digest, is_reports=True)
 
 
+def turn_of_batch(reported: Sequence[Reported]) -> TurnLabel:
+    """Reports that are stored together."""
+    return TurnLabel(f"{len(reported)} reports, the first of {reported[0].id}", is_reports=True)
+
+
 def refuse_ended(board: TurnBoard, turn: TurnLabel) -> None:
     """Raises SaltliteError if this work blocked an MWorker before."""
     ended = board.ended(turn.digest)
@@ -139,7 +148,7 @@ def settle(master: Master, reported: Sequence[Reported], transient: TransientSta
 
 
 def _batch(master: Master, reported: Sequence[Reported], transient: TransientStates, marks: Marks) -> Settled:
-    with marks.named(TurnLabel(f"{len(reported)} reports, the first of {reported[0].id}", is_reports=True)):
+    with marks.named(turn_of_batch(reported)):
         try:
             return store_reports(master, reported, transient)
         except StoreError:
@@ -226,6 +235,8 @@ class Client:
     news_due: bool = False
     turn: TurnLabel = NAMELESS
     """The turn of its last request."""
+    writing: bool = False
+    """Whether its last request waits for the commit."""
 
 
 class MWorker:
@@ -252,6 +263,7 @@ class MWorker:
         self._clients: dict[Client, None] = {}
         self._local_clients = LocalClients()
         self._scheduler = RequestScheduler(reactor)
+        self._commits = GroupCommit(reactor, self._master.store, self._scheduler.is_due)
         self._transient = TransientStates()
         self._transient_due = False
         self._listener: socket.socket | None = None
@@ -287,8 +299,13 @@ class MWorker:
             else:
                 # It contains data of a minion, which must not end the MWorker (S8).
                 supervised(f"the message {message['t']} of the link", functools.partial(self._one_from_link, message))
-        if numbers:
+        if not numbers:
+            return
+        board = self._marks.board
+        if board.is_refusing() or board.is_careful():
             self._reports(numbers, reported)
+        else:
+            self._commits.add(self._part_of_reports(numbers, reported))
 
     def _one_from_link(self, message: dict[str, Any]) -> None:
         if message["t"] == "request":
@@ -362,6 +379,25 @@ class MWorker:
         except Exception:  # noqa: BLE001 - named supervision point: one piece of work must not end the MWorker
             log_defect("work of an MWorker")
 
+    def _part_of_reports(self, numbers: list[int], reported: list[Reported]) -> GroupPart:
+        def store(writer: StoreWriter) -> ReportWrite:
+            with self._marks.named(turn_of_batch(reported)):
+                batch = ReportWrite(self._master, reported, self._transient)
+                batch.store(writer)
+            return batch
+
+        def stored(batch: ReportWrite) -> None:
+            with self._marks.named(turn_of_batch(reported)):
+                try:
+                    settled = batch.settled()
+                except Exception:  # noqa: BLE001 - named supervision point: as of `_batch`; what is stored already stays as it is
+                    log.debug("a batch with a report that cannot be settled is stored one by one")
+                    self._reports(numbers, reported)
+                else:
+                    self._settled(numbers, settled)
+
+        return GroupPart(store, stored, functools.partial(self._reports, numbers, reported))
+
     def _reports(self, numbers: list[int], reported: list[Reported]) -> None:
         try:
             settled = settle(self._master, reported, self._transient, self._marks)
@@ -371,6 +407,10 @@ class MWorker:
             for number in numbers:
                 self._link.uncommitted(number)
             return
+        self._settled(numbers, settled)
+
+    def _settled(self, numbers: list[int], settled: Settled) -> None:
+        """Reports are committed."""
         if settled.moved:
             if settled.batches:
                 self._logged(lambda: self._release(settled.batches))
@@ -492,6 +532,9 @@ class MWorker:
             self._acceptor.released()
 
     def _request(self, client: Client, data: bytes) -> None:
+        if client.writing:
+            # Requests of one connection are answered in order.
+            self._commits.commit()
         client.stream = None
         client.sent_at = 0.0
         client.token = ""
@@ -506,6 +549,7 @@ class MWorker:
         if client.queue is not None and (
             len(data) > USER_COLLECT_ABOVE or time.process_time() - began > USER_COLLECT_CPU_S
         ):
+            self._commits.commit()
             del request
             gc.collect()
             trim_heap()
@@ -518,10 +562,8 @@ class MWorker:
         if client.queue is not None:
             # Users of the API share a uid; their logins distinguish them. A token that is not valid distinguishes none.
             client.queue.user = principal.uid
-        answer = carry_out(self._master, principal, verb, fields)
-        if answer.follow is not None:
-            client.token = fields.get("token", "")
-        self._answer(client, answer)
+        client.token = fields.get("token", "")
+        self._answer(client, dispatch(self._master, principal, verb, fields))
 
     def _supervised(self, client: Client, work: Callable[[], None]) -> None:
         """Do `work` for a client; any exception becomes its answer, and rolls back an open transaction."""
@@ -543,7 +585,33 @@ class MWorker:
             # A rule that cannot be evaluated concerns the operator; a lack of rights is ordinary.
             log.log(logging.WARNING if isinstance(error, CostlyRuleError) else logging.INFO, "refused: %s", error)
 
+    def _part_of_request(self, client: Client, write: StoreWrite) -> GroupPart:
+        turn, user = client.turn, None if client.queue is None else client.queue.user
+
+        def store(writer: StoreWriter) -> object:
+            with self._charged(user), self._marks.named(turn):
+                return write.store(writer)
+
+        def answer(answered: Callable[[], Answer]) -> None:
+            client.writing = False
+            with self._charged(user):
+                self._supervised(client, lambda: self._answer(client, answered()))
+
+        client.writing = True
+        return GroupPart(
+            store,
+            lambda stored: answer(lambda: write.answer(stored)),
+            lambda: answer(lambda: write.alone(self._master.store)),
+        )
+
+    def _charged(self, user: Hashable | None) -> AbstractContextManager[None]:
+        """The CPU time of this block is this user's; None is an operator."""
+        return nullcontext() if user is None else self._scheduler.spending(user)
+
     def _answer(self, client: Client, answer: Answer) -> None:
+        if answer.write is not None:
+            self._commits.add(self._part_of_request(client, answer.write))
+            return
         if answer.committed:
             self._committed(answer.moved)
         question = answer.question

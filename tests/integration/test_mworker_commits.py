@@ -1,0 +1,205 @@
+"""New jobs of one turn of an MWorker: one transaction, an answer each, and an error costs its own request only."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from saltlite.master.processes import link_channel as ipc
+from saltlite.master.processes import mworker
+from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
+from saltlite.master.protocol.effects import MinionReport
+from saltlite.master.store.ports import StoreWriter
+from saltlite.model.ids import MinionId
+from saltlite.model.keys import fingerprint
+from saltlite.platform.daemon import SystemClock
+from saltlite.platform.reactor import Reactor
+from saltlite.platform.stream import listen_unix
+from saltlite.testing import memory_store
+from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
+from saltlite.wire.framing import framed, pack, take_frame, unpack
+from tests.support.files import no_files
+from tests.support.inventory import inventory
+from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+from tests.support.store import job, key, publish
+
+WEB1 = MinionId("web1")
+RETURN = {"t": "return", "state": "returned", "code": 0, "size": 1, "start_ms": 0, "dur_ms": 0, "reason": ""}
+
+
+class Site:
+    """An MWorker in the test's hands, with one minion, and connections of its operator."""
+
+    def __init__(self, folder: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.disk = MemoryStoreDisk()
+        self.store = MemoryStore(self.disk)
+        with self.store.write() as tx:
+            tx.put_key(key(WEB1))
+        self.transactions = 0
+        self._stack = stack
+        self._path = str(folder / "master.ipc")
+        self._reactor = Reactor()
+        who = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+        terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({os.geteuid()}))
+        link = stack.enter_context(socket.socket(socket.AF_UNIX))
+        link.bind(str(folder / "link.ipc"))
+        link.listen()
+        self.serves = mworker.MWorker(
+            self._reactor,
+            lambda to_link: Master(MemoryStore(self.disk), SystemClock(), who, terms, to_link, *inventory()),
+            no_files(self._reactor),
+            ipc.LinkAddress(str(folder / "link.ipc"), os.geteuid()),
+        )
+        self._link, _ = link.accept()
+        stack.enter_context(self._link)
+        listener = stack.enter_context(listen_unix(self._path, 0o600))
+        self.serves.serve(listener)
+        self.run(mworker.LINK_WAIT_S + 0.1)
+        self.told()
+        write = MemoryStore.write
+
+        @contextmanager
+        def counted(store: MemoryStore) -> Iterator[StoreWriter]:
+            self.transactions += 1
+            with write(store) as writer:
+                yield writer
+
+        monkeypatch.setattr(MemoryStore, "write", counted)
+
+    def run(self, seconds: float = 0.1) -> None:
+        self._reactor.call_later(seconds, self._reactor.stop)
+        self._reactor.run()
+
+    def connect(self) -> socket.socket:
+        sock = self._stack.enter_context(socket.socket(socket.AF_UNIX))
+        sock.connect(self._path)
+        sock.settimeout(10.0)
+        self.run()
+        return sock
+
+    def report(self, jid: str) -> None:
+        row = MinionReport("web1", key(WEB1).fingerprint, RETURN | {"jid": jid}, b"\xc3")
+        self._link.sendall(framed(pack(ipc.reports(7, [row]))))
+
+    def told(self) -> list[str]:
+        """The kinds of messages that the link process got."""
+        self._link.settimeout(0.2)
+        try:
+            received = bytearray(self._link.recv(1 << 20))
+        except TimeoutError:
+            return []
+        return [message["t"] for message in messages(received)]
+
+
+def messages(received: bytearray) -> Iterator[dict[str, Any]]:
+    while (payload := take_frame(received)) is not None:
+        yield unpack(payload)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    with ExitStack() as stack:
+        made = Site(tmp_path, stack, monkeypatch)
+        yield made
+        for client in made.serves._clients:
+            client.channel.close()
+        assert made.serves._link._channel is not None
+        made.serves._link._channel.close()
+
+
+def asks(sock: socket.socket, number: int, target: str = "web1", **fields: Any) -> None:
+    request = {"v": 1, "verb": "publish", "request_id": f"{number:032x}", "tgt": target, "tgt_type": "list"}
+    sock.sendall(framed(pack({**request, "calls": [["test.ping", [], {}]], **fields})))
+
+
+def answers(sock: socket.socket) -> list[dict[str, Any]]:
+    return list(messages(bytearray(sock.recv(1 << 16))))
+
+
+def test_jobs_of_several_clients_and_a_return_are_one_transaction(site: Site) -> None:
+    earlier = job(1, (WEB1,))
+    publish(site.store, earlier)
+    first, second = site.connect(), site.connect()
+    before = site.transactions
+    asks(first, 1)
+    asks(second, 2)
+    site.report(earlier.jid)
+    site.run()
+    assert site.transactions - before == 1
+    ((one,), (two,)) = answers(first), answers(second)
+    assert (one["ok"], two["ok"], one["jid"] != two["jid"]) == (True, True, True)
+    assert [ret.id for ret in site.store.returns(earlier.jid)] == ["web1"]
+    assert {"publish", "committed"} <= set(site.told())
+
+
+def test_a_request_twice_in_one_transaction_is_one_job(site: Site) -> None:
+    first, second = site.connect(), site.connect()
+    asks(first, 1)
+    asks(second, 1)
+    site.run()
+    ((one,), (two,)) = answers(first), answers(second)
+    assert one["jid"] == two["jid"]
+    assert site.told().count("publish") == 1
+
+
+def test_a_job_that_cannot_be_stored_is_refused_and_the_others_are_published(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = site.connect(), site.connect(), site.connect()
+    begun: list[int] = []
+    refuse = Master.refuse_when_full
+
+    def refuses_the_second(master: Master) -> None:
+        begun.append(1)
+        # Of the transaction of all, and of its own.
+        if len(begun) in (2, 4):
+            raise ValueError("a defect")
+        refuse(master)
+
+    monkeypatch.setattr(Master, "refuse_when_full", refuses_the_second)
+    for number, sock in enumerate((first, second, third)):
+        asks(sock, number)
+    site.run()
+    found = [answer for sock in (first, second, third) for answer in answers(sock)]
+    assert sorted(answer["ok"] for answer in found) == [False, True, True]
+    assert site.told().count("publish") == 2
+    assert len({answer["jid"] for answer in found if answer["ok"]}) == 2
+
+
+def test_requests_of_one_connection_are_answered_in_order(site: Site) -> None:
+    sock = site.connect()
+    asks(sock, 1)
+    sock.sendall(framed(pack({"v": 1, "verb": "whoami"})))
+    asks(sock, 2)
+    site.run()
+    found = answers(sock)
+    assert ["jid" in answer for answer in found] == [True, False, True]
+    assert all(answer["ok"] for answer in found)
+
+
+def test_nothing_is_answered_or_sent_before_the_commit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = site.connect(), site.connect()
+    seen: list[list[Any]] = []
+    ended = memory_store._MemoryWriter.end
+
+    def looks(writer: Any) -> Any:
+        for sock in (first, second):
+            sock.settimeout(0.05)
+            try:
+                seen.append(answers(sock))
+            except TimeoutError:
+                seen.append([])
+        return ended(writer)
+
+    monkeypatch.setattr(memory_store._MemoryWriter, "end", looks)
+    site.told()
+    asks(first, 1)
+    asks(second, 2)
+    site.run()
+    assert seen == [[], []]
