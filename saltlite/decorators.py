@@ -11,9 +11,6 @@ import functools
 import inspect
 import logging
 import re
-import shlex
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -167,6 +164,9 @@ def requirements_of(function: Callable[..., Any]) -> tuple[Requirement, ...]:
 
 def _run(command: str) -> object:
     """The return code, None if the command cannot be started, or _OUT_OF_TIME."""
+    import shlex  # noqa: PLC0415 - few functions depend on a command, and `saltlite call` starts for one function
+    import subprocess  # noqa: PLC0415 - as above
+
     try:
         done = subprocess.run(
             shlex.split(command),
@@ -415,6 +415,8 @@ def _use(successor: str | None) -> str:
 
 def find_program(exe: str | None = None) -> str | None:
     """The path of the program, or None if it is not in PATH. Contract: `salt.utils.path.which`."""
+    import shutil  # noqa: PLC0415 - as above
+
     return shutil.which(exe) if exe else None
 
 

@@ -23,8 +23,8 @@ from saltlite.api import link
 from saltlite.api.link import MasterLink
 from saltlite.client.local import JobCall
 from saltlite.config.api import CLIENTS
-from saltlite.config.written import resolve, value_of
-from saltlite.config.yamlfile import PlacedError, parse
+from saltlite.config.written import PlacedError, resolve, value_of
+from saltlite.config.yamlfile import parse
 from saltlite.errors import LoginError, NoTargetError, RefusedError, SaltliteError, UnreachableError, UsageError
 from saltlite.model import keys
 from saltlite.model.dataclass import dataclass

@@ -19,7 +19,7 @@ from saltlite.loader.executors import Executors
 from saltlite.minion.custom_grains import custom_grains
 from saltlite.model.execution import is_direct
 from saltlite.model.ids import Jid, jid_at
-from saltlite.model.signature import bind, by_name, parse_signature
+from saltlite.model.signature import bind, parse_signature
 from saltlite.plugins.grains.collect import collect, static_grains
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def read_calls(function: str, words: Sequence[str], index: Index, providers: Map
     """
     if "." not in function:
         raise UsageError(f"{function!r} is not a function: it is written MODULE.FUNCTION, as in test.ping")
-    texts = by_name(index.function_texts(providers))
-    return [_read_call(fun, rest, texts.get(fun)) for fun, rest in split_calls(function, words)]
+    calls = split_calls(function, words)
+    return [_read_call(fun, rest, index.function_text(fun, providers)) for fun, rest in calls]
 
 
 def _read_call(fun: str, words: Sequence[str], text: str | None) -> Call:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from saltlite.config.options import Choice, Duration, FilePath, FlagKind, IntegerKind, TextKind, Texts, option
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
 from saltlite.config.values import LOG_LEVELS, PORT_MAX
+from saltlite.model.dataclass import dataclass
 
 CLIENTS = ("local", "local_async", "local_batch", "local_subset", "runner", "runner_async", "wheel")
 """The clients that there are; netapi_enable_clients has those that may be used."""
@@ -61,7 +60,7 @@ class ApiConfig:
         "contain passwords and tokens.",
         FlagKind(),
     )
-    netapi_enable_clients: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    netapi_enable_clients: list[str] = option(
         list(CLIENTS),
         "The clients that requests may name. The master decides what each caller may do with them.",
         Texts(),
@@ -107,7 +106,7 @@ class ApiConfig:
         "How long a runner may take; after that its process is killed.",
         Duration(1.0, 86_400.0),
     )
-    cors_origins: list[str] = option(  # noqa: RUF009 - as above
+    cors_origins: list[str] = option(
         [],
         "Origins of web pages that may use the API in browsers, such as https://ops.example.com; none by default.",
         Texts(),

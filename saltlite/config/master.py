@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from saltlite.auth.acl import read_blacklist, read_rules
@@ -28,6 +28,7 @@ from saltlite.config.values import DAY, LOG_LEVELS, PORT_MAX
 from saltlite.config.written import Map, Written, value_of
 from saltlite.errors import UsageError
 from saltlite.hooks import read_hooks
+from saltlite.model.dataclass import dataclass
 from saltlite.model.files import MASTER_TYPES
 from saltlite.wire.limits import HANDSHAKES_PER_S_PER_ADDRESS
 
@@ -105,13 +106,13 @@ class MasterConfig:
         "The folder of the Unix socket on which the master answers the command line and the API.",
         FilePath(),
     )
-    file_roots: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    file_roots: dict[str, list[str]] = option(
         {"base": ["/srv/salt"]},
         "The folders of files that minions may fetch, by environment; the first folder that has a file wins. Every "
         "accepted minion may read all of them.",
         FileRootsKind(),
     )
-    pillar_roots: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    pillar_roots: dict[str, list[str]] = option(
         {"base": ["/srv/pillar"]},
         "The folders of pillar files, by environment; the first folder that has a file wins. top.sls assigns them to "
         "minions. Grains are reported by the minions themselves: select minions by id for data that others must not "
@@ -124,7 +125,7 @@ class MasterConfig:
         "select minions by pillar (-I, -J). If false, such targets are errors, and stored pillars are deleted.",
         FlagKind(),
     )
-    file_ignore_glob: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    file_ignore_glob: list[str] = option(
         [],
         "Files that are not served: globs of their path below file_roots, where * also matches slashes, as in '*.pyc'.",
         Texts(),
@@ -146,7 +147,7 @@ class MasterConfig:
         IntegerKind(1, 100_000_000),
         unit="MiB",
     )
-    nodegroups: dict[str, str | list[str]] = option(  # noqa: RUF009 - as above
+    nodegroups: dict[str, str | list[str]] = option(
         {},
         "Names for targets, as in {web: 'G@role:web and not E@old', db: [db1, db2]}, for -N web, or N@web in -C. A "
         "list of names is a list of minions and resources.",
@@ -158,7 +159,7 @@ class MasterConfig:
         "`newest` moves it. Both cause an event; resource.transfer moves a resource explicitly.",
         Choice(("refuse", "newest")),
     )
-    resource_policy: dict[str, list[str]] = option(  # noqa: RUF009 - as above
+    resource_policy: dict[str, list[str]] = option(
         {},
         "Which minions may register which resources: a map from globs of minions to lists of globs of resources, as "
         "in {'gate*': ['ssh:*']}. Empty: every accepted minion may register any resource that no other minion manages.",
@@ -181,7 +182,7 @@ class MasterConfig:
         "Whether each registration of resources is an event (resource/refresh/<minion>).",
         FlagKind(),
     )
-    module_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    module_dirs: list[str] = option(
         [],
         "Folders with more plug-ins for `saltlite runner`, one subfolder per type (runners or _runners, modules or "
         "_modules ...). The last folder that has a file wins. Everybody who can write to these folders can run code "
@@ -194,12 +195,12 @@ class MasterConfig:
         "the lowest precedence, if they are installed beside saltlite; off never does.",
         Choice(("auto", "off")),
     )
-    runner_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    runner_dirs: list[str] = option(
         [],
         "Folders with more runners, searched after module_dirs and extension_modules.",
         FilePaths(),
     )
-    outputter_dirs: list[str] = option(  # noqa: RUF009 - as above
+    outputter_dirs: list[str] = option(
         [],
         "Folders with more outputters, for --out, searched after module_dirs and extension_modules.",
         FilePaths(),
@@ -211,13 +212,13 @@ class MasterConfig:
         "its code. '' for none.",
         FilePath(may_be_empty=True),
     )
-    extmod_whitelist: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    extmod_whitelist: dict[str, list[str]] = option(
         {},
         "The only plug-ins that a sync brings, by type: globs of their names, as in {modules: [plain, 'web*']}. Types "
         "that are not named are not limited. The keyword of a sync overrides this option.",
         GlobsByType(MASTER_TYPES, whitelist=True),
     )
-    extmod_blacklist: dict[str, list[str]] = option(  # noqa: RUF009 - as above
+    extmod_blacklist: dict[str, list[str]] = option(
         {},
         "Plug-ins that a sync does not bring, by type, written as in extmod_whitelist.",
         GlobsByType(MASTER_TYPES, whitelist=False),
@@ -228,7 +229,7 @@ class MasterConfig:
         "file_roots have. If false, such a sync fails and removes nothing.",
         FlagKind(),
     )
-    publisher_acl: dict[str, Any] = option(  # noqa: RUF009 - as above
+    publisher_acl: dict[str, Any] = option(
         {},
         "What local users who are not operators may do, by name, glob or regular expression of the user, or group%: "
         "lists of functions (regular expressions), of {target: [functions]}, {function: {args: [...], kwargs: "
@@ -236,12 +237,12 @@ class MasterConfig:
         "every local user may connect.",
         AnyMap(f"a map from {_RULES}", lambda users: read_rules(users, "publisher_acl", patterns=True)),
     )
-    publisher_acl_blacklist: dict[str, Any] = option(  # noqa: RUF009 - as above
+    publisher_acl_blacklist: dict[str, Any] = option(
         {},
         "Users and functions that are always refused, except for operators: {users: [...], modules: ['cmd.*']}.",
         AnyMap("a map of `users` and `modules`, lists of names or patterns", read_blacklist),
     )
-    external_auth: dict[str, Any] = option(  # noqa: RUF009 - as above
+    external_auth: dict[str, Any] = option(
         {},
         "What users may do who log in (-a, -T, the API): a map from backends (pam, file, sharedsecret) to maps as in "
         "publisher_acl; `*` is for all users without an entry. Targets should name minions by id, because minions "
@@ -270,13 +271,13 @@ class MasterConfig:
         "this file.",
         FilePath(may_be_empty=True),
     )
-    auth_dirs: list[str] = option(  # noqa: RUF009 - as above
+    auth_dirs: list[str] = option(
         [],
         "Folders with more backends, searched after module_dirs and extension_modules. They run with the rights that "
         "the master was started with.",
         FilePaths(),
     )
-    hooks: dict[str, Any] = option(  # noqa: RUF009 - as above
+    hooks: dict[str, Any] = option(
         {},
         "Reactions to events: a map from names to hooks, as in {deploy: {event: salt/netapi/hook/deploy, data: "
         "{body.branch: main}, as: amy, job: {tgt: 'web*', fun: app.deploy, arg: ['{body.version}']}}}. A hook has the "
@@ -284,33 +285,33 @@ class MasterConfig:
         "limits runs per minute. Never pass a field of an event to a shell.",
         AnyMap("a map from names to hooks: maps of `event`, `as`, `job` or `runner` ...", read_hooks),
     )
-    returner_config: dict[str, Any] = option(  # noqa: RUF009 - as above
+    returner_config: dict[str, Any] = option(
         {},
         "The settings of returners, by name, as in {json_file: {path: /var/lib/saltlite/master/returns.json}}. Jobs "
         "may name these returners (--return) to receive their returns. Each runs in a separate process as `user`.",
         MapOf(AnyMap(), "a map from names to maps"),
     )
-    master_returners: list[str] = option(  # noqa: RUF009 - as above
+    master_returners: list[str] = option(
         [],
         "Returners that receive every return, in addition to those that a job names.",
         Texts(),
     )
-    event_return: list[str] = option(  # noqa: RUF009 - as above
+    event_return: list[str] = option(
         [],
         "Returners that receive events.",
         Texts(),
     )
-    event_return_whitelist: list[str] = option(  # noqa: RUF009 - as above
+    event_return_whitelist: list[str] = option(
         [],
         "Globs of the tags of events for event_return; empty for all.",
         Texts(),
     )
-    event_return_blacklist: list[str] = option(  # noqa: RUF009 - as above
+    event_return_blacklist: list[str] = option(
         [],
         "Globs of the tags of events that event_return does not receive.",
         Texts(),
     )
-    returner_dirs: list[str] = option(  # noqa: RUF009 - as above
+    returner_dirs: list[str] = option(
         [],
         "Folders with more returners, searched after module_dirs and extension_modules.",
         FilePaths(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from saltlite.config.options import (
@@ -23,6 +23,7 @@ from saltlite.config.options import (
 )
 from saltlite.config.paths import DEFAULT_ROOT_DIR
 from saltlite.config.values import DAY, LOG_LEVELS, PORT_MAX
+from saltlite.model.dataclass import dataclass
 from saltlite.model.execution import DIRECT
 from saltlite.model.files import MINION_TYPES
 from saltlite.model.ids import parse_minion_id
@@ -51,7 +52,7 @@ class MinionConfig:
         "fits below one folder.",
         FilePath(absolute=True),
     )
-    master: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    master: list[str] = option(
         ["salt"],
         "The master, or a list of masters: host, host:port or [ipv6]:port.",
         Addresses(),
@@ -122,12 +123,12 @@ class MinionConfig:
         "The file that log messages are appended to; '' logs to standard error only.",
         FilePath(may_be_empty=True),
     )
-    grains: dict[str, Any] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    grains: dict[str, Any] = option(
         {},
         "Additional grains of this minion. They override collected ones.",
         AnyMap(),
     )
-    module_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    module_dirs: list[str] = option(
         [],
         "Folders with more plug-ins of every type, one subfolder per type (modules or _modules, utils or _utils ...). "
         "The last folder that has a file wins.",
@@ -139,13 +140,13 @@ class MinionConfig:
         "saltutil.sync_all stores those of the master; '' for none.",
         FilePath(may_be_empty=True),
     )
-    file_roots: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    file_roots: dict[str, list[str]] = option(
         {},
         "The folders of files, by environment, that `saltlite call` uses instead of a master's. Without them, "
         "functions that need files fail there. Jobs always use the files of their master.",
         FileRootsKind(),
     )
-    pillar_roots: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    pillar_roots: dict[str, list[str]] = option(
         {},
         "The folders of pillar files, by environment, from which `saltlite call` compiles the pillar. Without them it "
         "uses the pillar of minion_pillar_cache, or none. Jobs always have the pillar of their master.",
@@ -163,9 +164,7 @@ class MinionConfig:
     proxy_port: int = option(0, "The port of the HTTP proxy; 0 for no proxy.", IntegerKind(0, PORT_MAX))
     proxy_username: str = option("", "The name for the HTTP proxy, if it asks for one.", TextKind())
     proxy_password: str = option("", "The password for the HTTP proxy.", TextKind())
-    no_proxy: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
-        [], "The hosts that are asked without the HTTP proxy.", Texts()
-    )
+    no_proxy: list[str] = option([], "The hosts that are asked without the HTTP proxy.", Texts())
     pillar_raise_on_missing: bool = option(
         False,
         "Whether pillar.get fails for a missing key without a default. Otherwise it returns an empty text.",
@@ -176,13 +175,13 @@ class MinionConfig:
         "Whether a sync removes plug-ins from extension_modules that the master no longer has.",
         FlagKind(),
     )
-    extmod_whitelist: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    extmod_whitelist: dict[str, list[str]] = option(
         {},
         "The only plug-ins that a sync brings, by type: globs of their names, as in {modules: [plain, 'web*']}. Types "
         "that are not named are not limited. The keyword of a sync overrides this option.",
         GlobsByType(MINION_TYPES, whitelist=True),
     )
-    extmod_blacklist: dict[str, list[str]] = option(  # noqa: RUF009 - as above
+    extmod_blacklist: dict[str, list[str]] = option(
         {},
         "Plug-ins that a sync does not bring, by type, written as in extmod_whitelist.",
         GlobsByType(MINION_TYPES, whitelist=False),
@@ -199,12 +198,12 @@ class MinionConfig:
         "them, with the lowest precedence, if they are installed beside saltlite; off never does.",
         Choice(("auto", "off")),
     )
-    providers: dict[str, str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    providers: dict[str, str] = option(
         {},
         "Which module provides a virtual module if several could, as in {pkg: yumpkg}.",
         MapOf(TextKind(required=True), "a map from text to text"),
     )
-    disable_modules: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    disable_modules: list[str] = option(
         [],
         "Execution modules that are never loaded on this minion.",
         Texts(),
@@ -221,7 +220,7 @@ class MinionConfig:
         "strict fails the call, off does not check.",
         Choice(("log", "fill", "strict", "off")),
     )
-    whitelist_modules: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    whitelist_modules: list[str] = option(
         [],
         "The only execution modules that jobs may call here, as in [test, pkg]; empty means all. Modules may still "
         "call each other, so this limits requests, and not their effects.",
@@ -233,14 +232,14 @@ class MinionConfig:
         "if the process is verified to be unchanged, or fresh, a new process for every job.",
         Choice(("reuse", "fresh")),
     )
-    module_executors: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    module_executors: list[str] = option(
         [DIRECT],
         "The executors that functions are called through, one after the other until one has a result: direct_call "
         "calls; splay waits, audit logs the call, nice and timeout limit it, and all four pass it on; sudo calls as "
         "another user; dry reports what would be called. Custom ones are synced from _executors.",
         Texts(or_text=True),
     )
-    executors_allowed: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    executors_allowed: list[str] = option(
         [DIRECT, "splay"],
         "The executors that jobs may request instead of module_executors, besides those in module_executors. If "
         "audit, nice, sudo or timeout are in module_executors, they always apply.",
@@ -302,17 +301,17 @@ class MinionConfig:
         "minion_blackout_whitelist. Both may also be set in its grains and its pillar. `saltlite call` is not refused.",
         FlagKind(),
     )
-    minion_blackout_whitelist: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    minion_blackout_whitelist: list[str] = option(
         [],
         "The functions that jobs may run while minion_blackout is set here, as in [test.ping].",
         Texts(),
     )
-    utils_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    utils_dirs: list[str] = option(
         [],
         "Folders with more files whose functions modules reach as __utils__. The last folder that has a file wins.",
         FilePaths(),
     )
-    outputter_dirs: list[str] = option(  # noqa: RUF009 - as above
+    outputter_dirs: list[str] = option(
         [],
         "Folders with more outputters, for --out of `saltlite call`, searched after module_dirs and extension_modules.",
         FilePaths(),
@@ -352,7 +351,7 @@ class MinionConfig:
         _RESOURCES_AT_ONCE,
         unit="calls",
     )
-    resource_type_limits: dict[str, int] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    resource_type_limits: dict[str, int] = option(
         {},
         "Lower limits for single resource types, as in {ssh: 8}.",
         MapOf(_RESOURCES_AT_ONCE, f"a map from text to {_RESOURCES_AT_ONCE.wants()}"),
@@ -376,13 +375,13 @@ class MinionConfig:
         IntegerKind(0, 2**40),
         unit="bytes",
     )
-    x509_signing_policies: dict[str, Any] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    x509_signing_policies: dict[str, Any] = option(
         {},
         "Signing policies of x509.create_certificate by name, as in {www: {days_valid: 90}}; those of the pillar come "
         "first.",
         AnyMap(),
     )
-    own_options: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+    own_options: list[str] = option(
         [],
         "Names, or globs, of options of your own, which saltlite does not know and modules read with config.get, as in "
         "[rack, 'site_*']. Other unknown options are errors, and so are those that only a glob matches and that look "

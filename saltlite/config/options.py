@@ -7,7 +7,6 @@ and every documented option is read.
 from __future__ import annotations
 
 import copy
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields
@@ -373,6 +372,8 @@ class AnyMap:
         return values
 
     def spell(self, value: dict[str, Any]) -> str:
+        import json  # noqa: PLC0415 - only sample files need it
+
         return json.dumps(value, ensure_ascii=False)
 
 

@@ -11,6 +11,7 @@ import math
 import re
 from typing import Any, NamedTuple
 
+from saltlite.errors import ConfigError
 from saltlite.model.dataclass import dataclass
 
 _SHOWN_CHARS = 60
@@ -30,6 +31,14 @@ class Where(NamedTuple):
 
     line: int
     column: int
+
+
+class PlacedError(ConfigError):
+    """A problem at one position of a file."""
+
+    def __init__(self, where: Where, sentence: str) -> None:
+        super().__init__(sentence)
+        self.where = where
 
 
 @dataclass(frozen=True, slots=True)

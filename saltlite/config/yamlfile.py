@@ -12,8 +12,7 @@ from typing import Any
 
 import yaml
 
-from saltlite.config.written import Map, Scalar, Sequence, Where, Written
-from saltlite.errors import ConfigError
+from saltlite.config.written import Map, PlacedError, Scalar, Sequence, Where, Written
 from saltlite.model.dataclass import dataclass
 
 try:
@@ -34,14 +33,6 @@ _HINTS = {
 }
 """Words in a problem of either parser -> its most likely cause."""
 _NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
-class PlacedError(ConfigError):
-    """A problem at one position of a file."""
-
-    def __init__(self, where: Where, sentence: str) -> None:
-        super().__init__(sentence)
-        self.where = where
 
 
 @dataclass(slots=True)

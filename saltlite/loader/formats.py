@@ -14,13 +14,8 @@ import contextlib
 import functools
 import importlib.util
 import os
-import shutil
 import stat
-import subprocess
 import sys
-import sysconfig
-import tempfile
-import zlib
 from collections.abc import Callable, Iterator
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
 from types import ModuleType
@@ -73,6 +68,7 @@ def read_all(path: str, stem: str) -> dict[str, bytes]:
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[zipfile.ZipFile]:
     import zipfile  # noqa: PLC0415 - most minions have no archives, and it costs each of them a MiB
+    import zlib  # noqa: PLC0415 - as above
 
     try:
         with open(path, "rb") as stream:
@@ -191,6 +187,8 @@ def compiled_path(path: str, stem: str, cachedir: str) -> str:
 
 
 def _digest(text: bytes) -> str:
+    import sysconfig  # noqa: PLC0415 - few minions compile modules
+
     decides = f"{sys.version}\0{sysconfig.get_platform()}\0".encode()
     return sha256(decides + text).hex()[:32]
 
@@ -209,6 +207,10 @@ def _private_folder(cachedir: str) -> str:
 
 
 def _compile(text: bytes, stem: str, folder: str, library: str) -> None:
+    import shutil  # noqa: PLC0415 - as above
+    import sysconfig  # noqa: PLC0415 - as above
+    import tempfile  # noqa: PLC0415 - as above
+
     if not cython_is_installed():
         raise CompileError("Cython is not installed here")
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
@@ -226,6 +228,8 @@ def _compile(text: bytes, stem: str, folder: str, library: str) -> None:
 
 
 def _run(command: list[str], name: str, folder: str) -> None:
+    import subprocess  # noqa: PLC0415 - as above
+
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
     try:
         done = subprocess.run(

@@ -212,10 +212,20 @@ class Index:
         """
         texts: dict[str, str] = {}
         for name in {*self._claims, *providers}:
-            forced = self.file(str(providers[name])) if name in providers else None
-            for fun, found in _possible(self.claimants(name) if forced is None else (forced,)).items():
+            for fun, found in self._possible(name, providers).items():
                 texts[f"{name}.{fun}"] = _module_text(name, fun, found)
         return [texts[name] for name in sorted(texts)]
+
+    def function_text(self, function: str, providers: Mapping[str, str]) -> str | None:
+        """The text of one `module.function` among `function_texts`, without the work for the others; None if no file
+        has the function."""
+        module, _, fun = function.partition(".")
+        found = self._possible(module, providers).get(fun)
+        return None if found is None else _module_text(module, fun, found)
+
+    def _possible(self, module: str, providers: Mapping[str, str]) -> dict[str, list[str]]:
+        forced = self.file(str(providers[module])) if module in providers else None
+        return _possible(self.claimants(module) if forced is None else (forced,))
 
 
 def _possible(files: Sequence[ModuleFile]) -> dict[str, list[str]]:

@@ -15,9 +15,9 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from saltlite.config.written import Map, Scalar, Written, resolve
+from saltlite.config.written import Map, PlacedError, Scalar, Written, resolve
 from saltlite.config.written import Sequence as ListNode
-from saltlite.config.yamlfile import PlacedError, parse
+from saltlite.config.yamlfile import parse
 from saltlite.errors import RenderError, UsageError
 from saltlite.files.roots import FileRoots
 from saltlite.model.dataclass import dataclass

@@ -14,9 +14,10 @@ from saltlite.config.fast import socket_path
 from saltlite.config.load import Loaded, load_master, load_minion
 from saltlite.config.options import AnyMap, TextKind
 from saltlite.config.paths import master_socket
+from saltlite.config.plain import parse_plain
 from saltlite.config.values import parse_address, parse_duration, spell_duration
-from saltlite.config.written import Map, Where
-from saltlite.config.yamlfile import PlacedError, parse
+from saltlite.config.written import Map, PlacedError, Where
+from saltlite.config.yamlfile import parse
 from saltlite.errors import ConfigError, UsageError
 
 C = TypeVar("C")
@@ -127,6 +128,32 @@ def problem_place(content: bytes) -> Where:
     except PlacedError as error:
         return error.where
     return Where(1, 1)
+
+
+BLANKS = st.sampled_from([" ", "  ", "", "\t"])
+PLAINEST = st.lists(
+    st.one_of(
+        st.builds("{}:{}{}".format, st.text("ab_0A-.", max_size=3), BLANKS, st.text("ab0:/.-_# +'", max_size=8)),
+        st.text("a:#- \t\r", max_size=5),
+        st.sampled_from(["# comment", "", "---", "...", "a: 'b'", "  b"]),
+    ),
+    max_size=5,
+)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(lines=PLAINEST)
+@example(lines=["# a", "", "id: web1", "master: 10.0.0.1:4515", ""])
+@example(lines=["a: b", "a: c"])
+@example(lines=["a: b:"])
+@example(lines=["a: b #c"])
+@example(lines=[])
+def test_the_reader_of_plain_lines_agrees_with_the_parser_whenever_it_answers(lines: list[str]) -> None:
+    content = "\n".join(lines).encode()
+    plain = parse_plain(content)
+    event(f"answered: {plain is not None}")
+    if plain is not None:
+        assert plain == parse(content)
 
 
 @settings(max_examples=500, deadline=None)

@@ -11,7 +11,7 @@ import pytest
 from saltlite.loader.index import Index, build_index
 from saltlite.loader.scan import parse_module, scan_module
 from saltlite.loader.search_path import Layer
-from saltlite.model.signature import parse_signature
+from saltlite.model.signature import function_of, parse_signature
 
 
 def texts(source: str) -> list[str]:
@@ -183,6 +183,16 @@ def test_every_text_of_the_shipped_modules_is_within_the_grammar_and_complete() 
 
     for text in build_index(search_layers({})).function_texts({}):
         assert parse_signature(text)[1] is not None, text
+
+
+def test_the_text_of_one_function_is_the_one_among_all(tmp_path: Path) -> None:
+    index = index_of(write(tmp_path, pkg="def f(a): pass", other=f"{MAYBE}def f(b): pass", yum=f"{MAYBE}def g(): pass"))
+    for providers in ({}, {"pkg": "other", "new": "other", "x": "nosuch"}):
+        for text in index.function_texts(providers):
+            assert index.function_text(function_of(text), providers) == text
+    assert index.function_text("pkg.nosuch", {}) is None
+    assert index.function_text("nosuch.f", {}) is None
+    assert index.function_text("pkg", {}) is None
 
 
 def test_texts_survive_pickling(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from saltlite.cli.in_process import Ran, chain_of, exit_code, find_grains, new_j
 from saltlite.cli.job_options import EXECUTION_OPTIONS
 from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, choice
 from saltlite.cli.output import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
-from saltlite.client.connection import Connection
 from saltlite.config.load import load_minion
 from saltlite.config.options import opts_of
 from saltlite.config.paths import require_path
@@ -23,7 +22,6 @@ from saltlite.model.execution import Execution
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.model.job import Target, TargetKind
 from saltlite.platform import logs
-from saltlite.platform.privileges import read_secret
 from saltlite.plugins.grains.network import names
 
 if TYPE_CHECKING:
@@ -61,6 +59,8 @@ class ThroughDaemon:
 
         Raises CommandExecutionError when no minion runs here, or this user may not speak for it.
         """
+        from saltlite.client.connection import Connection
+
         try:
             connection = Connection(self._path)
             try:
@@ -261,6 +261,8 @@ def _own_id(config: MinionConfig) -> str:
     """The id of the minion here, as far as this user can tell; nothing is written."""
     if config.id:
         return config.id
+    from saltlite.platform.privileges import read_secret  # the configuration of most minions has their id
+
     try:
         stored = read_secret(os.path.join(config.pki_dir, "minion_id"))
     except StartupError:

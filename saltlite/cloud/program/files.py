@@ -20,8 +20,8 @@ from saltlite.config.cloud import CloudConfig
 from saltlite.config.load import PROBLEMS_MAX, ConfigReader, unreadable
 from saltlite.config.options import assemble, options_of
 from saltlite.config.paths import read_config_file, require_path
-from saltlite.config.written import Map, Scalar, Sequence, Where, Written, describe, is_empty, value_of
-from saltlite.config.yamlfile import PlacedError, parse
+from saltlite.config.written import Map, PlacedError, Scalar, Sequence, Where, Written, describe, is_empty, value_of
+from saltlite.config.yamlfile import parse
 from saltlite.errors import ConfigError, UsageError
 from saltlite.model.redaction import KEY_FILES
 

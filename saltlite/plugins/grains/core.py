@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import grp
-import locale
 import os
 import platform
 import pwd
@@ -150,11 +149,17 @@ def locale_info() -> dict[str, Any]:
     name, _, encoding = language.partition(".")
     info = {
         "defaultlanguage": name if name not in {"", "C", "POSIX"} else None,
-        "defaultencoding": encoding or locale.getpreferredencoding(do_setlocale=False),
+        "defaultencoding": encoding or _preferred_encoding(),
         "detectedencoding": sys.getdefaultencoding(),
         "timezone": time.tzname[0],
     }
     return {"locale_info": info, "timezone": _zone()}
+
+
+def _preferred_encoding() -> str:
+    import locale  # noqa: PLC0415 - most environments name an encoding
+
+    return locale.getpreferredencoding(do_setlocale=False)
 
 
 def _zone() -> str:
