@@ -28,8 +28,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import FunctionType
-from typing import Any, TypeGuard, Unpack, get_origin
+from typing import Any
 
 from saltlite.decorators import collecting
 from saltlite.errors import (
@@ -39,16 +38,14 @@ from saltlite.errors import (
     SaltInvocationError,
     SaltliteError,
 )
+from saltlite.loader.cross_calls import PUB, is_plain, is_shipped, names_its_keywords, signature_of, takes_any_keyword
 from saltlite.loader.executors import Chain
 from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.loader import Loader
-from saltlite.loader.module_builder import PREFIX
-from saltlite.loader.search_path import SHIPPED
 from saltlite.model.dataclass import dataclass
 from saltlite.model.execution import CallEnded
 
 _PLAIN = {"str": "text", "int": "a number", "float": "a number", "bool": "true or false", "None": ""}
-_SHIPPED_PREFIX = f"{PREFIX}{SHIPPED}."
 _ALTERNATIVES = re.compile(r"\s*\|\s*")
 
 ERROR_OUTPUTTER = "nested"
@@ -210,17 +207,17 @@ def _failed(text: str) -> Outcome:
 
 def _refusal(fun: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """Why the arguments do not fit the function's signature; "" if they do."""
-    forged = [name for name in kwargs if str(name).startswith("__pub_")]
+    forged = [name for name in kwargs if str(name).startswith(PUB)]
     if forged:
         names = ", ".join(forged)
         return f"ERROR executing '{fun}': {names} cannot be given: these names are reserved for facts of the job."
     if not args and not kwargs and _needs_no_argument(function):
         return ""
-    signature = _signature(function)
+    signature = signature_of(function)
     if signature is None:
         return ""  # machine code without a signature checks its arguments itself
     parameters = signature.parameters.values()
-    if not _takes_any_keyword(function):
+    if not takes_any_keyword(function):
         by_name = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
         unknown = [f"{name}={value}" for name, value in kwargs.items() if name not in by_name]
         if unknown:
@@ -241,7 +238,7 @@ def _type_mismatch(function: Callable[..., Any], bound: inspect.BoundArguments) 
     Callers of the API can pass any type, and most code would fail halfway. Only shipped functions are held to their
     annotations: custom modules may accept more than they declare. Texts and numbers stand for each other.
     """
-    if not getattr(function, "__module__", "").startswith(_SHIPPED_PREFIX):
+    if not is_shipped(function):
         return ""
     for name, value in bound.arguments.items():
         parameter = bound.signature.parameters[name]
@@ -264,46 +261,17 @@ def _expected_types(annotation: object) -> str:
 
 def _needs_no_argument(function: Callable[..., Any]) -> bool:
     """Whether it is known, without its signature, that the function can be called without arguments."""
-    if not _is_plain(function):
+    if not is_plain(function):
         return False
     code = function.__code__
     defaults, keyword_defaults = function.__defaults__ or (), function.__kwdefaults__ or {}
     return code.co_argcount == len(defaults) and code.co_kwonlyargcount == len(keyword_defaults)
 
 
-def _is_plain(function: Callable[..., Any]) -> TypeGuard[FunctionType]:
-    """Whether the signature of a function is that of its code: it is made by `def` or `lambda` and stands for no other
-    function. `inspect` takes 30 us for a signature."""
-    return isinstance(function, FunctionType) and not (
-        hasattr(function, "__wrapped__") or hasattr(function, "__signature__")
-    )
-
-
-def _takes_any_keyword(function: Callable[..., Any]) -> bool:
-    if _is_plain(function):
-        return bool(function.__code__.co_flags & inspect.CO_VARKEYWORDS)
-    signature = _signature(function)
-    return signature is not None and any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
-
-
-def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    try:
-        return inspect.signature(function)
-    except ValueError:
-        return None
-
-
 def _pub_for(function: Callable[..., Any], pub: Mapping[str, Any]) -> dict[str, Any]:
-    if not _takes_any_keyword(function) or _names_its_keywords(function):
+    if not takes_any_keyword(function) or names_its_keywords(function):
         return {}
-    return {f"__pub_{name}": value for name, value in pub.items()}
-
-
-def _names_its_keywords(function: Callable[..., Any]) -> bool:
-    """Whether it declares `**kwargs: Unpack[Keys]`, and so takes no other keywords."""
-    signature = _signature(function)
-    found = [p.annotation for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD] if signature else []
-    return any("Unpack[" in one if isinstance(one, str) else get_origin(one) is Unpack for one in found)
+    return {f"{PUB}{name}": value for name, value in pub.items()}
 
 
 def _finish(value: Any) -> Any:

@@ -43,6 +43,7 @@ from typing import Any
 
 from saltlite.decorators import requirements_of
 from saltlite.interfaces import Interface, interface_in, virtual_name
+from saltlite.loader.cross_calls import CrossCalls
 from saltlite.loader.dunders import LazyFunctions
 from saltlite.loader.failure import DeadlineError, Failure, FailureKind, failure_of, load_deadline
 from saltlite.loader.index import Index, ModuleFile
@@ -412,14 +413,13 @@ class ModuleRegistry:
             return self._names
         bridged = self._is_bridged(file)
         given = {**self._names, "__opts__": self.plugin_opts.opts(beside_salt=bridged)}
+        # All functions that the file can call.
+        calls = {name: CrossCalls(value) for name, value in self._names.items() if isinstance(value, LazyFunctions)}
         if not bridged:
-            return given
+            return {**given, **calls}
         from saltlite.loader.salt_compat import CompatFunctions  # noqa: PLC0415 - most minions have no Salt
 
-        # All functions that the file can call: errors pass from each of them.
-        given.update(
-            {name: CompatFunctions(value) for name, value in self._names.items() if isinstance(value, LazyFunctions)}
-        )
+        given.update({name: CompatFunctions(value) for name, value in calls.items()})
         if file.is_salt_file and self.index.kind == GRAINS:
             del given["__salt__"]  # grain files define their own functions under that name
         return given

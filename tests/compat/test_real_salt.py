@@ -81,3 +81,9 @@ def test_the_defaults_that_files_see_are_salts() -> None:
 
 def test_errors_have_salts_texts_attributes_and_families() -> None:
     assert run("tests.compat.errors") == {"differ": [], "families": []}
+
+
+def test_calls_between_modules_take_the_keywords_that_salts_functions_take() -> None:
+    found = run("tests.compat.keywords")
+    assert found["compared"] > 700
+    assert (found["differ"], found["stale"]) == ([], [])

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from saltlite.loader import salt_names
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
@@ -166,6 +167,7 @@ PACKAGE = {
 @contextmanager
 def salt_site(folder: Path, files: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder on `sys.path` that has PACKAGE and `files`; `salt` and `saltext` are forgotten before and after."""
+    monkeypatch.setattr(salt_names, "_served", {})  # what a file imported in an earlier test
     _forget()
     write(folder, {**PACKAGE, **files})
     monkeypatch.syspath_prepend(str(folder))
