@@ -67,7 +67,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Start a whole fleet in a temporary folder, without root.",
     ),
     "doc": (
-        "saltlite doc [MODULE|MODULE.FUNCTION] [options]",
+        "saltlite doc [MODULE|MODULE.FUNCTION|executors|clouds] [options]",
         "Show what a function does, takes, and who lacks it.",
     ),
     "doctor": (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from saltlite.cli import exitcodes, outcome
-from saltlite.cli.targets import nodeset, noun, skipped_lines
+from saltlite.cli.targets import missing_executor_lines, nodeset, noun, skipped_lines
 from saltlite.client.follower import FIRST_MESSAGE_S
 from saltlite.errors import RemoteProtocolError, SaltliteError, UnreachableError
 
@@ -245,8 +245,8 @@ def known_now(
 
 
 def report_skipped(published: Published, console: Console) -> None:
-    """Say which resources the job skipped."""
-    for line in skipped_lines(published.skipped):
+    """Say which resources the job skipped, and which minions do not have the requested executors."""
+    for line in (*skipped_lines(published.skipped), *missing_executor_lines(published.missing_executors)):
         console.note(line)
 
 

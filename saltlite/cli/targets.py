@@ -96,6 +96,18 @@ def skipped_lines(skipped: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
+def missing_executor_lines(missing: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The requested executors that some minions do not have, one line each."""
+    lines = []
+    for row in missing:
+        minions = row["one"] if row["count"] == 1 else f"{row['one']} and {row['count'] - 1} more"
+        lines.append(
+            f"{minions} will refuse the job, without the executor {row['executor']}: "
+            f"`saltlite {row['one']} saltutil.sync_executors` installs it"
+        )
+    return lines
+
+
 _DIGITS = frozenset("0123456789")
 
 

@@ -52,8 +52,8 @@ class Published:
     """
 
     __slots__ = (
-        "_names", "away", "deliver_s", "fun", "jid", "managing", "minions", "outputter", "resources", "skipped",
-        "target", "timeout_s", "unknown",
+        "_names", "away", "deliver_s", "fun", "jid", "managing", "minions", "missing_executors", "outputter",
+        "resources", "skipped", "target", "timeout_s", "unknown",
     )  # fmt: skip
 
     def __init__(self, answer: Mapping[str, Any], *, fun: str = "", target: str = "") -> None:
@@ -72,6 +72,8 @@ class Published:
             """Names in a list target that no accepted minion or resource has -> why."""
             self.skipped: list[dict[str, Any]] = answer["skipped"]
             """Skipped resources: `count` of a `type` that has no `fun`."""
+            self.missing_executors: list[dict[str, Any]] = answer.get("missing_executors", [])
+            """Requested executors that `count` of the minions do not have; `one` of them."""
             self.outputter: str = answer.get("outputter", "")
             """The outputter that all targets name for a single function, or "" (only of `publish_or_ask`)."""
             self.timeout_s = float(answer["timeout_s"])

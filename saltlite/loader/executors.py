@@ -14,7 +14,8 @@ result. All executors are checked before the first one is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from saltlite.decorators import note
@@ -23,9 +24,18 @@ from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.plugin_opts import PluginOpts
-from saltlite.loader.search_path import salt_is_installed, search_layers
+from saltlite.loader.search_path import SHIPPED, salt_is_installed, search_layers
 from saltlite.model.dataclass import dataclass
-from saltlite.model.execution import DIRECT, RETURNED_NONE, SUDO, Execution
+from saltlite.model.execution import (
+    DIRECT,
+    KNOWING,
+    OWN_PREFIX,
+    RETURNED_NONE,
+    SUDO,
+    UNAVAILABLE_PREFIX,
+    Execution,
+)
+from saltlite.model.signature import absent_text
 
 EXECUTORS = "executors"
 """The plug-in type of executors."""
@@ -33,8 +43,9 @@ EXECUTORS = "executors"
 Function = Callable[..., Any]
 
 _CONFIGURED_BUT_MISSING = (
-    ": module_executors of this minion names it, and no folder of executors has it. No function can be called here: "
-    "remove it there, run saltutil.sync_executors, and name it again; or put its file into a folder of module_dirs"
+    ": module_executors of this minion names it, and no folder of executors has it. No job can run here: "
+    "remove it there, run saltutil.sync_executors, and name it again; or put its file into a folder of module_dirs. "
+    "On this machine `saltlite call --module-executors=direct_call FUNCTION` works all the same"
 )
 _ACCEPTED_TYPES: dict[type, tuple[type, ...]] = {float: (float, int)}
 """Types that are also accepted for a declared type."""
@@ -92,12 +103,12 @@ class Executors:
         self._loader: Loader = loader.of_type(EXECUTORS, self.index, more)
         self._executors: dict[str, Executor] = {}
 
-    def chain(self, requested: Execution, *, remote: bool) -> Chain:
-        """The chain for a call. `remote`: the caller is not the user of this process."""
+    def chain(self, requested: Execution, *, remote: bool, user: str = "") -> Chain:
+        """The chain for a call. `remote`: the caller is not the user of this process; `user` is then the caller."""
         try:
             if remote:
-                self._check_allowed(requested)
-            executors = self._executors_of(requested)
+                self._check_allowed(requested, user)
+            executors = self._executors_of(requested, remote=remote)
             self._check_options(executors, requested.options)
         except ChainError as error:
             return Chain(self.opts, [], {}, problem=str(error))
@@ -112,22 +123,30 @@ class Executors:
             return str(error)
         return ""
 
-    def _check_allowed(self, requested: Execution) -> None:
+    def _check_allowed(self, requested: Execution, user: str) -> None:
         allowed = self.opts.get("executors_allowed") or []
         refused = [name for name in requested.executors if name not in {*allowed, *self._configured()}]
         if refused:
+            hint = ""
+            # Users of the API, whose label has a colon, cannot change the configuration of a minion.
+            if ":" not in user and self.index.claimants(refused[0]):
+                names = ", ".join([*allowed, *refused])
+                hint = f"; this line in its configuration allows it: executors_allowed: [{names}]"
             raise ChainError(
                 f"Executor '{refused[0]}' may not be requested here: "
-                f"option executors_allowed of this minion has {', '.join(allowed) or 'none'}"
+                f"option executors_allowed of this minion has {', '.join(allowed) or 'none'}{hint}"
             )
 
     def _configured(self) -> list[str]:
         return list(self.opts.get("module_executors") or [DIRECT])
 
-    def _executors_of(self, requested: Execution) -> list[Executor]:
+    def _executors_of(self, requested: Execution, *, remote: bool) -> list[Executor]:
         names = requested.executors or self._configured()
         if requested.executors:
             others = [name for name in self._configured() if name not in (*names, DIRECT)]
+            if not remote:
+                # The user of this process repairs a minion whose chain names an executor that is not there.
+                others = [name for name in others if not self.problem_of(name)]
             names = [*(name for name in others if self._executor(name).stays), *names]
         if self.opts.get("sudo_user"):
             names = [SUDO if name == DIRECT else name for name in names]
@@ -280,6 +299,32 @@ class Chain:
         # Executors read the names of its parameters, some of which are for secrets.
         as_that_user.__wrapped__ = func  # type: ignore[attr-defined]  # as functools.wraps does
         return as_that_user
+
+
+def own_executors(opts: Mapping[str, Any], previous: Index | None = None) -> Index | None:
+    """The files of executors that do not ship; None without a folder for them."""
+    layers = [layer for layer in search_layers(opts, EXECUTORS) if layer.name != SHIPPED and os.path.isdir(layer.path)]
+    return build_index(layers, previous) if layers else None
+
+
+def executor_texts(opts: Mapping[str, Any], own: Index | None) -> list[str]:
+    """The texts for a report of functions: executors that do not ship, and unavailable ones of the configuration.
+
+    Nothing is imported, because a daemon never runs the code of executors.
+    """
+    usable = [name for name in own.names() if _can_be_read(own, name)] if own is not None else []
+    texts = [absent_text(f"{OWN_PREFIX}{name}") for name in usable]
+    return [*texts, *(absent_text(f"{UNAVAILABLE_PREFIX}{name}") for name in unavailable_executors(opts, usable))]
+
+
+def unavailable_executors(opts: Mapping[str, Any], own: Collection[str]) -> list[str]:
+    """The executors of `module_executors` that are neither shipped nor among `own`; `sudo` also without `sudo_user`."""
+    shipped = KNOWING if opts.get("sudo_user") else KNOWING - {SUDO}
+    return [name for name in opts.get("module_executors") or () if name not in shipped and name not in own]
+
+
+def _can_be_read(index: Index, name: str) -> bool:
+    return any(file.failure is None for file in index.claimants(name))
 
 
 def executors_index(opts: Mapping[str, Any], previous: Index | None = None) -> Index:

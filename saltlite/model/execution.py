@@ -20,6 +20,12 @@ SUDO = "sudo"
 KNOWING = frozenset({"audit", DIRECT, "dry", "nice", "splay", SUDO, "timeout"})
 """The executors that ship. They take no function that the minion does not have; another one might."""
 
+OWN_PREFIX = "executors."
+"""A minion reports `executors.NAME` for each executor that does not ship."""
+
+UNAVAILABLE_PREFIX = "module_executors."
+"""A minion reports `module_executors.NAME` for each configured executor that it does not have: it can run no job."""
+
 EXECUTORS_MAX = 16
 """Executors of one chain."""
 

@@ -5,9 +5,10 @@
     type       = "str" | "int" | "float" | "bool" | "list" | "dict" | "None"
 
 as in `pkg.install(name:str|None=None,refresh:bool=False,*names:str,**kwargs)!remove`. Without brackets the parameters
-are unknown. `?` marks a function that the minion knows but cannot run, and whose caller is told why. `>highstate` names
-the outputter for the result. A default is for people: it is never evaluated and holds none of `,()`; `...` stands for
-one that would. The bare `*` and `/` mean what they mean in Python.
+are unknown. `?` marks a function that the minion knows but cannot run, and whose caller is told why; a minion also
+reports its executors so (`saltlite.model.execution`). `>highstate` names the outputter for the result. A default is for
+people: it is never evaluated and holds none of `,()`; `...` stands for one that would. The bare `*` and `/` mean what
+they mean in Python.
 
 The text comes from minions, so nothing here evaluates or recurses; reading it only cuts a text at commas. The command
 line imports this file on the way to each job, so it must stay light.

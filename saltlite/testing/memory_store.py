@@ -42,6 +42,7 @@ from saltlite.master.store.ports import (
     event_in,
     first_state,
     job_event,
+    names_with,
     pack_data,
     pack_own,
     parts_of,
@@ -476,6 +477,9 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
             if all(row.state in TERMINAL for row in tables.targets[job.jid].values())
         ]
         return sorted(ended, key=lambda job: job.created_at)
+
+    def function_names(self, prefix: str) -> dict[str, list[str]]:
+        return names_with(prefix, ((known.digest, known.functions) for known in self._tables.functions.values()))
 
     def functions(self, digest: str) -> FunctionSet | None:
         return self._tables.functions.get(digest)

@@ -63,6 +63,14 @@ def test_a_function_set_comes_back_as_it_was_put_and_is_replaced_by_digest(store
     assert store.functions("") is None
 
 
+def test_functions_are_found_by_how_their_names_begin(store: Store) -> None:
+    with store.write() as tx:
+        tx.put_functions(FunctionSet("d1", by_name(["acl.get()", "mine.b?", "mine.a?", "pkg.mine()"]), whole=True))
+        tx.put_functions(FunctionSet("d2", by_name(["pkg.mine()"]), whole=True))
+    assert store.function_names("mine.") == {"d1": ["mine.a", "mine.b"]}
+    assert store.function_names("nothing.") == {}
+
+
 def test_function_digests_are_counted_as_last_reported_and_empty_for_a_minion_that_never_did(store: Store) -> None:
     silent = MinionId("silent")
     with store.write() as tx:

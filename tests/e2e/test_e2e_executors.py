@@ -52,6 +52,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
             "async def execute(opts, data, func, args, kwargs):\n    return {object(): lambda: 3}\n"
         )
         (executors / "broken.py").write_text("def execute(\n")
+        (executors / "empty.py").write_text("def other():\n    return None\n")
         fleet.join("a")
         more = [
             "own",
@@ -61,6 +62,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
             "hangs",
             "nonsense",
             "broken",
+            "empty",
             "audit",
             "dry",
             "nice",
@@ -125,8 +127,10 @@ def test_what_an_executor_passes_on_reaches_the_next_one_and_nobody_may_be_the_l
 @pytest.mark.parametrize(
     ("executors", "text"),
     [
-        ("[audit, nope, direct_call]", "ERROR executing 'test.ping': Executor 'nope' is not available"),
-        ("[broken]", "ERROR executing 'test.ping': Executor 'broken' is not available: 'broken' could not be imported"),
+        (
+            "[audit, empty]",
+            "ERROR executing 'test.ping': Executor 'empty' is not available: it has no function execute",
+        ),
         ("raises", "The minion function caused an exception: "),
         ("sudo", "ERROR executing 'test.ping': Executor 'sudo' may not be requested here: option executors_allowed"),
     ],
@@ -140,8 +144,28 @@ def test_a_chain_that_cannot_be_used_ends_its_job_with_a_clear_return(site: Flee
 def test_nothing_of_a_chain_runs_when_one_of_it_is_not_there(site: Fleet) -> None:
     audit = site.root("b") / "var/log/saltlite/minion-audit"
     before = audit.read_text() if audit.exists() else ""
-    through(site, "[audit, nope]", "b", "test.ping")
+    through(site, "[audit, empty]", "b", "test.ping")
     assert (audit.read_text() if audit.exists() else "") == before
+
+
+@pytest.mark.parametrize("executors", ["[audit, nope, direct_call]", "[broken]"])
+def test_an_executor_that_no_target_can_load_is_named_before_anything_is_published(site: Fleet, executors: str) -> None:
+    published = site.jobs_published()
+    said = through(site, executors, "*", "test.ping")
+    assert said.code == 2, said
+    name = "nope" if "nope" in executors else "broken"
+    assert f"none of the targets has an executor '{name}' that can be loaded: `saltlite a saltutil.sync_exe" in said.err
+    assert site.jobs_published() == published
+
+
+def test_minions_without_an_executor_are_named_before_they_answer(site: Fleet) -> None:
+    own = site.root("b") / "var/cache/saltlite/minion/extmods/executors"
+    (own / "onlyb.py").write_text("def execute(opts, data, func, args, kwargs):\n    return 'b'\n")
+    assert site.cli("b", "saltutil.refresh_modules").code == 0
+    wait_until(lambda: through(site, "onlyb", "b", "test.ping").code == 4, "the master knows the executor of b")
+    said = through(site, "onlyb", "*", "test.ping")
+    line = "a will refuse the job, without the executor onlyb: `saltlite a saltutil.sync_executors` installs it"
+    assert (said.code, line in said.err) == (4, True), said
 
 
 def test_an_executor_that_hangs_is_ended_as_a_function_is(site: Fleet) -> None:
@@ -187,7 +211,8 @@ def test_a_caller_gets_no_executor_that_the_minion_does_not_allow(site: Fleet) -
     assert said.code == 4
     assert value(said) == (
         "ERROR executing 'test.ping': Executor 'own' may not be requested here: "
-        "option executors_allowed of this minion has direct_call, splay"
+        "option executors_allowed of this minion has direct_call, splay; "
+        "this line in its configuration allows it: executors_allowed: [direct_call, splay, own]"
     )
 
 
@@ -281,6 +306,29 @@ def test_a_doctor_finds_a_chain_that_cannot_be_used(fleet: Fleet) -> None:
     said = fleet.cli("doctor", master="a")
     assert said.code == 4
     assert "no function can be called: Executor 'nope' is not available" in " ".join(said.out.split())
+    # At the start, in the status of the master, and to its doctor.
+    assert "No job can run here: module_executors names nope" in fleet.logs()
+    status = fleet.cli("status")
+    assert "no job can run on a: module_executors there names nope, which it does not have" in status.out
+    assert fleet.cli("status", "--out", "json").json()["unable"] == {"a": ["nope"]}
+    assert "no job can run on a: its module_executors names nope" in " ".join(fleet.cli("doctor").out.split())
+    explained = fleet.cli("explain", "test", "a")
+    assert explained.code != 0
+    assert "Executor 'nope' is not available" in explained.err
+    # The way out of the root user of that machine.
+    mended = fleet.cli("call", "--local", "--module-executors=direct_call", "test.ping", "--out", "json", master="a")
+    assert (mended.code, mended.json()) == (0, {"local": True})
+
+
+def test_a_chain_is_whole_again_when_its_executor_is_there(fleet: Fleet) -> None:
+    fleet.start_master()
+    fleet.join("a", module_executors=["late", "direct_call"])
+    assert fleet.cli("status", "--out", "json").json()["unable"] == {"a": ["late"]}
+    own = fleet.root("a") / "var/cache/saltlite/minion/extmods/executors"
+    own.mkdir(parents=True)
+    (own / "late.py").write_text("def execute(opts, data, func, args, kwargs):\n    return None\n")
+    wait_until(lambda: fleet.cli("status", "--out", "json").json()["unable"] == {}, "the minion has reported it")
+    assert fleet.cli("a", "test.ping", "--out", "json").json() == {"a": True}
 
 
 def test_the_same_chain_under_call(site: Fleet) -> None:
@@ -299,6 +347,26 @@ def test_what_there_is_can_be_listed(site: Fleet) -> None:
     assert "sudo" not in listed  # sudo_user is not set
     doc = site.cli("b", "sys.executor_doc", "splay", "--out", "json").json()["b"]
     assert "splaytime: 30" in doc["splay.execute"]
+
+
+def test_the_file_of_an_executor_is_explained(site: Fleet) -> None:
+    explained = site.cli("explain", "executors.own", "b", "--out", "json").json()
+    assert [(one["file"], one["chosen"]) for one in explained["candidates"]] == [("own", True)]
+    refused = site.cli("explain", "executors.sudo", "--local", master="b")
+    assert (refused.code, "option sudo_user of this minion is not set" in refused.out) == (0, True)
+    assert site.cli("explain", "executors.nowhere", "b").code == 3
+
+
+def test_an_option_of_an_executor_stands_in_the_configuration_of_the_minion(fleet: Fleet) -> None:
+    fleet.start_master()
+    executors = fleet.root("master") / "srv/salt/_executors"
+    executors.mkdir(parents=True)
+    (executors / "leveled.py").write_text(
+        "def execute(opts, data, func, args, kwargs):\n    return opts.get('leveled.mylevel')\n"
+    )
+    fleet.join("a", executors_allowed=["leveled"], **{"leveled.mylevel": 7})
+    assert fleet.cli("a", "saltutil.sync_executors").code == 0
+    assert value(through(fleet, "leveled", "a", "test.ping")) == 7
 
 
 def _running(command: bytes) -> bool:

@@ -142,3 +142,39 @@ def test_a_folder_without_a_configuration_is_refused(tmp_path: Path) -> None:
 
 def test_two_names_are_refused(folder: Path) -> None:
     assert doc(folder, "test", "pkg")[0] == 2
+
+
+def test_executors_and_drivers_are_listed_and_documented(folder: Path) -> None:
+    (folder / "srv/_executors").mkdir()
+    (folder / "srv/_executors/loud.py").write_text(
+        '"""Say it twice."""\n\ndef execute(opts, data, func, args, kwargs):\n    """Call it twice."""\n'
+    )
+    code, out, _err = doc(folder, "executors", "--out", "json")
+    listed = json.loads(out)["executors"]
+    assert (code, listed["loud"], listed["direct_call"]) == (0, "Say it twice.", "Call the function.")
+    assert {"audit", "dry", "nice", "splay", "sudo", "timeout"} <= set(listed)
+    code, out, _err = doc(folder, "executors.loud")
+    assert code == 0
+    assert "Say it twice." in out
+    assert "loud.execute  Call it twice." in out
+    assert str(folder / "srv/_executors/loud.py") in out
+    code, out, _err = doc(folder, "clouds", "--out", "json")
+    assert {"digitalocean", "ec2", "libcloud", "local", "saltify"} <= set(json.loads(out)["clouds"])
+    code, out, _err = doc(folder, "clouds.saltify")
+    assert "an ssh login is enough to make one a minion" in out
+    assert "saltify.destroy" in out
+    code, _out, err = doc(folder, "executors.lowd")
+    assert (code, "there is no 'executors.lowd' in the modules here; did you mean executors.loud?" in err) == (2, True)
+
+
+def test_drivers_of_the_folders_in_the_file_cloud_are_documented(folder: Path) -> None:
+    (folder / "drivers").mkdir()
+    (folder / "drivers/mine.py").write_text('"""Machines of mine."""\n\ndef create(vm_):\n    return {}\n')
+    (folder / "cloud").write_text(f"cloud_dirs: [{folder}/drivers]\n")
+    code, out, _err = doc(folder, "clouds.mine")
+    assert (code, "Machines of mine." in out) == (0, True)
+    out_, err_ = io.StringIO(), io.StringIO()
+    code = run(["explain", "-c", str(folder), "clouds.mine", "--local"], Console(None, out_, err_))
+    assert (code, out_.getvalue()) == (0, f"mine (own0) provides it\n  {folder}/drivers/mine.py\n")
+    code = run(["explain", "-c", str(folder), "clouds.mine", "web1"], Console(None, out_, err_))
+    assert (code, "drivers of clouds run on this machine" in err_.getvalue()) == (2, True)

@@ -65,6 +65,7 @@ STATUS: dict[str, Any] = {
     "minions": [{"id": "web1", "state": "up", "last_seen": NOW - 9, "address": "", "version": "0.1"}],
     "link": {"mworkers": 2, "uncommitted": 0, "lag_s": 0.0},
     "readers": {},
+    "unable": {},
 }
 WELL = MasterEvidence(
     around=AROUND,
@@ -172,6 +173,7 @@ PROBLEMS: list[tuple[MasterEvidence, str, str, str]] = [
     (replace(WELL, processes=(ProcessSeen("master link", "S", 128),)), "open files", "201", "LimitNOFILE"),
     (replace(WELL, keys=[{"id": "web1", "state": "conflict"}]), "keys", "web1", "saltlite key list conflict"),
     (with_unit(active="failed"), "systemd", "has failed (exit-code)", "journalctl -u saltlite-master"),
+    (with_status(unable={"web1": ["slow"]}), "executors", "no job can run on web1: its module_executors names", ""),
 ]  # fmt: skip
 
 WARNINGS: list[tuple[MasterEvidence, str, str, str]] = [

@@ -13,7 +13,7 @@ from saltlite.config.minion import MinionConfig
 from saltlite.config.options import opts_of
 from saltlite.errors import UsageError
 from saltlite.loader.call import Outcome, call
-from saltlite.loader.executors import Executors
+from saltlite.loader.executors import Executors, executor_texts, own_executors
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
@@ -96,10 +96,18 @@ class Minion:
         self.loader = Loader(build_index(search_layers(self.opts)), self.opts, {"os": "Debian"}, {})
 
     def call(
-        self, executors: list[str], fun: str, *args: Any, remote: bool = False, threads: bool = False, **options: Any
+        self,
+        executors: list[str],
+        fun: str,
+        *args: Any,
+        remote: bool = False,
+        threads: bool = False,
+        user: str = "alice",
+        **options: Any,
     ) -> Outcome:
-        chain = Executors(self.loader, threads=threads).chain(Execution(executors, options), remote=remote)
-        pub = {"jid": "20260101000000000000", "fun": fun, "arg": list(args), "user": "alice"}
+        known = Executors(self.loader, threads=threads)
+        chain = known.chain(Execution(executors, options), remote=remote, user=user)
+        pub = {"jid": "20260101000000000000", "fun": fun, "arg": list(args), "user": user}
         return call(self.loader, fun, args, {}, pub=pub, chain=chain)
 
 
@@ -229,9 +237,41 @@ def test_without_one_that_takes_it_a_missing_function_is_what_it_ever_was(minion
 def test_a_caller_gets_what_is_allowed_and_what_is_configured(folder: Path) -> None:
     minion = Minion(folder, module_executors=["wrap"], executors_allowed=["none"])
     assert minion.call(["none", "wrap"], "m.note", "x", remote=True).value == ["wrapped", "x"]
-    refused = minion.call(["none", "plain"], "m.note", "x", remote=True)
+    refused = minion.call(["none", "plain"], "m.note", "x", remote=True, user="pam:alice")
     assert refused.value.endswith("'plain' may not be requested here: option executors_allowed of this minion has none")
     assert minion.call(["plain"], "m.note", "x", remote=False).value == "x"
+
+
+def test_an_operator_is_told_the_line_that_allows_an_executor_that_is_there(folder: Path) -> None:
+    minion = Minion(folder, executors_allowed=["none"])
+    line = "has none; this line in its configuration allows it: executors_allowed: [none, plain]"
+    assert minion.call(["plain"], "m.note", remote=True, user="root").value.endswith(line)
+    assert minion.call(["plain"], "m.note", remote=True, user="pam:root").value.endswith("of this minion has none")
+    assert minion.call(["nope"], "m.note", remote=True, user="root").value.endswith("of this minion has none")
+
+
+def test_a_chain_that_names_an_absent_executor_is_mended_by_the_user_of_the_machine_alone(folder: Path) -> None:
+    minion = Minion(folder, module_executors=["stays", "nope", "direct_call"])
+    outcome = minion.call(["direct_call"], "m.note", "x", remote=True)
+    assert outcome.retcode == 1
+    assert "Executor 'nope' is not available: module_executors of this minion names it" in outcome.value
+    assert "`saltlite call --module-executors=direct_call FUNCTION` works all the same" in outcome.value
+    assert minion.call([], "m.note", "x").retcode == 1
+    assert minion.call(["direct_call"], "m.note", "x").value == "x"
+    assert minion.loader.context["entered"] == [["stays", "direct_call"], "finished"]
+
+
+def test_a_minion_reports_its_own_executors_and_those_that_it_lacks(folder: Path, tmp_path: Path) -> None:
+    (folder / "executors/broken.py").write_text("def execute(\n")
+    opts = Minion(folder, module_executors=["plain", "nope", "broken", "sudo", "direct_call"]).opts
+    own = own_executors(opts)
+    texts = executor_texts(opts, own)
+    assert "executors.plain?" in texts
+    assert not any("direct_call" in text or text == "executors.broken?" for text in texts)
+    assert texts[-3:] == ["module_executors.nope?", "module_executors.broken?", "module_executors.sudo?"]
+    assert "module_executors.sudo?" not in executor_texts({**opts, "sudo_user": "me"}, own)
+    assert own_executors(opts, own) is own
+    assert own_executors({**opts, "module_dirs": [str(tmp_path / "none")]}) is None
 
 
 def test_one_that_stays_is_not_left_out_by_a_caller(folder: Path) -> None:

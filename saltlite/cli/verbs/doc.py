@@ -1,7 +1,8 @@
 """`saltlite doc` and `saltlite explain`: what functions do and which minions have them; which file provides a module.
 
 `doc` reads the files of this machine without importing them. `explain` says why other files do not provide the module,
-and how the chosen one implements its interface.
+and how the chosen one implements its interface. Both know executors and cloud drivers, too, as `executors.NAME` and
+`clouds.NAME`; `doc executors` and `doc clouds` list them.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
     from saltlite.loader.loader import Description
 
 
+_CLOUDS = "clouds"
+_KINDS = ("executors", _CLOUDS)
+"""Plug-in types besides execution modules."""
+
 _GONE = (SyntaxError, OSError, ArchiveError)
 """A file that can no longer be read."""
 
@@ -56,12 +61,12 @@ class Provided(NamedTuple):
     doc: str
 
 
-def index_of(opts: Mapping[str, Any]) -> Index:
-    """The execution modules of a configuration: those in `_modules` of its file_roots, and those of the loader."""
-    forms = search_layers(opts)[0].forms
+def index_of(opts: Mapping[str, Any], kind: str = MODULES) -> Index:
+    """The plug-ins of a configuration: those in `_<kind>` of its file_roots, and those of the loader."""
+    layers = search_layers(opts, kind)
     roots = [folder for folders in (opts.get("file_roots") or {}).values() for folder in folders]
-    synced = [Layer("file_roots", os.path.join(root, f"_{MODULES}"), MODULES, forms) for root in roots]
-    return build_index([*synced, *search_layers(opts)])
+    synced = [Layer("file_roots", os.path.join(root, f"_{kind}"), kind, layers[0].forms) for root in roots]
+    return build_index([*synced, *layers])
 
 
 def providers_of(index: Index, fun: str) -> list[Provided]:
@@ -99,10 +104,15 @@ def module_summaries(index: Index) -> dict[str, str]:
 def _summary(file: ModuleFile) -> str:
     if file.failure is not None:
         return file.failure.sentence(file.stem)
+    return _first_line(_module_doc(file))
+
+
+def _module_doc(file: ModuleFile) -> str:
+    """The docstring of a file, "" without one."""
     if file.form in (Form.EXTENSION, Form.CYTHON):
         return ""
     try:
-        return _first_line(read_documents(file).doc)
+        return read_documents(file).doc or ""
     except _GONE:
         return ""
 
@@ -125,8 +135,13 @@ def run(argv: Sequence[str], console: Console) -> int:
     console.quiet = parsed.on("quiet")
     if len(parsed.words) > 1:
         raise UsageError("say one module or one function: saltlite doc pkg.install")
-    index = index_of(_opts(config_dir_of(parsed)))
+    opts = _opts(config_dir_of(parsed))
     name = parsed.words[0] if parsed.words else ""
+    kind, _, plugin = name.partition(".")
+    if kind in _KINDS:
+        _show_kind(kind, plugin, index_of({**opts, **_cloud_dirs(kind, parsed)}, kind), parsed, console)
+        return exitcodes.OK
+    index = index_of(opts)
     if "." in name:
         _show_function(name, index, parsed, console)
     elif name:
@@ -144,6 +159,33 @@ def _opts(config_dir: str) -> dict[str, Any]:
     if config_dir != DEFAULT_CONFIG_DIR:
         raise ConfigError(f"{config_dir} has neither a file 'master' nor a file 'minion'; name another folder with -c")
     return {}
+
+
+def _cloud_dirs(kind: str, parsed: Parsed) -> dict[str, Any]:
+    """The option of the file `cloud` that names folders of drivers. Raises ConfigError."""
+    if kind != _CLOUDS:
+        return {}
+    from saltlite.cloud.program.files import load_cloud
+
+    return {"cloud_dirs": load_cloud(config_dir_of(parsed)).config.cloud_dirs}
+
+
+def _show_kind(kind: str, plugin: str, index: Index, parsed: Parsed, console: Console) -> None:
+    """All plug-ins of a type, or one of them with its functions."""
+    if not plugin:
+        found = module_summaries(index)
+        print_answer({kind: found}, _table(found, console), parsed, console)
+        return
+    file = next(index.all_claimants(plugin), None)
+    if file is None:
+        raise _unknown(f"{kind}.{plugin}", [f"{kind}.{name}" for name in index.names()])
+    functions = function_summaries(index, plugin)
+    doc = ("" if file.failure is None else file.failure.sentence(file.stem)) or _module_doc(file)
+    origin = _origin(file.stem, file.layer, file.path)
+    text = textwrap.indent("\n".join(printable(line) for line in doc.splitlines()), "    ")
+    answer = {"file": file.stem, "layer": file.layer, "path": file.path, "doc": doc, "functions": functions}
+    shown = f"{kind}.{plugin}\n    {origin}\n\n{text or '    It has no docstring.'}\n\n{_table(functions, console)}"
+    print_answer({f"{kind}.{plugin}": answer}, shown, parsed, console)
 
 
 def _show_all(index: Index, parsed: Parsed, console: Console) -> None:
@@ -186,7 +228,7 @@ def _show_function(fun: str, index: Index, parsed: Parsed, console: Console) -> 
         "minions": fleet,
     }
     first = [_provider_text(one) for one in providers[:1]]
-    others = [f"{one.signature}\n    {_origin(one)}\n" for one in providers[1:]]
+    others = [f"{one.signature}\n    {_origin(one.file, one.layer, one.path)}\n" for one in providers[1:]]
     rows = [] if providers else [_only_on_minions(fun, (fleet or {})["signatures"])]
     text = "\n".join([*first, *others, *rows, *([_fleet_text(fun, fleet)] if fleet else [])])
     print_answer(answer, text, parsed, console)
@@ -210,11 +252,12 @@ def _ask(fun: str, parsed: Parsed, console: Console) -> dict[str, Any] | None:
 def _provider_text(one: Provided) -> str:
     doc = textwrap.indent("\n".join(printable(line) for line in one.doc.splitlines()), "    ")
     risk = f"    Risk: {one.risk}. To run it, type the number of minions, or pass --accept-risk.\n"
-    return f"{one.signature}\n    {_origin(one)}\n{risk if one.risk else ''}\n{doc or '    It has no docstring.'}\n"
+    origin = f"    {_origin(one.file, one.layer, one.path)}\n"
+    return f"{one.signature}\n{origin}{risk if one.risk else ''}\n{doc or '    It has no docstring.'}\n"
 
 
-def _origin(one: Provided) -> str:
-    return f"from {one.file}, {'which comes with saltlite' if one.layer == 'shipped' else one.path}"
+def _origin(file: str, layer: str, path: str) -> str:
+    return f"from {file}, {'which comes with saltlite' if layer == 'shipped' else path}"
 
 
 def _only_on_minions(fun: str, signatures: Sequence[str]) -> str:
@@ -264,12 +307,16 @@ def run_explain(argv: Sequence[str], console: Console) -> int:
     ).parse(argv)
     console.quiet = parsed.on("quiet")
     wanted = 1 if parsed.on("local") else 2
-    if len(parsed.words) != wanted or "." in parsed.words[0]:
+    if len(parsed.words) != wanted or _is_function(parsed.words[0]):
         raise UsageError("say a module and a minion, or --local: saltlite explain pkg web1")
     module = parsed.words[0]
-    answer = _look_here(module, parsed) if parsed.on("local") else _ask_minion(module, parsed.words[1], parsed)
+    kind = module.partition(".")[0]
+    if kind == _CLOUDS and not parsed.on("local"):
+        raise UsageError("drivers of clouds run on this machine: saltlite explain clouds.NAME --local")
+    calls = CALLS[:1] if kind in _KINDS else CALLS
+    answer = _look_here(module, calls, parsed) if parsed.on("local") else _ask_minion(module, calls, parsed)
     candidates = answer["sys.providers"][module]
-    report = answer["smi.conformance"].get(module)
+    report = answer.get("smi.conformance", {}).get(module)
     where = "this machine" if parsed.on("local") else parsed.words[1]
     print_answer(
         {"candidates": candidates, "interface": report},
@@ -280,27 +327,41 @@ def run_explain(argv: Sequence[str], console: Console) -> int:
     return exitcodes.OK if candidates else exitcodes.NOTHING_MATCHED
 
 
-def _ask_minion(module: str, minion: str, parsed: Parsed) -> Answer:
-    first, second = CALLS
-    job = JobCall([minion], first, arg=[module], tgt_type="list", more=[(second, [module], {})])
+def _is_function(name: str) -> bool:
+    """Whether this names a function, and not a module or a plug-in of another type."""
+    kind, dot, _plugin = name.partition(".")
+    return bool(dot) and kind not in _KINDS
+
+
+def _ask_minion(module: str, calls: Sequence[str], parsed: Parsed) -> Answer:
+    minion = parsed.words[1]
+    more: list[tuple[str, Sequence[Any], Mapping[str, Any]]] = [(fun, [module], {}) for fun in calls[1:]]
+    job = JobCall([minion], calls[0], arg=[module], tgt_type="list", more=more)
     with open_client(parsed) as client:
         published = client.publish(job, follow=True)
         if minion in published.away:
             raise UnreachableError(f"{minion} is not connected: try again when it is back")
         progress = Progress(published, now=time.monotonic())
         for reply in client.watch(progress, WaitPolicy(published.timeout_s)):
-            return _checked(minion, reply.value)
+            # The return of a single function is not below its name.
+            value = {calls[0]: reply.value} if len(calls) == 1 and reply.retcode == 0 else reply.value
+            return _checked(minion, calls, value)
     raise UnreachableError(f"{minion} did not answer: look with `saltlite job show {published.jid}`")
 
 
-def _checked(minion: str, value: object) -> Answer:
+def _checked(minion: str, calls: Sequence[str], value: object) -> Answer:
     """The minion's answer. Raises NoTargetError when it is malformed."""
-    if isinstance(value, dict) and all(isinstance(value.get(fun), dict) for fun in CALLS):
+    if isinstance(value, dict) and all(isinstance(value.get(fun), dict) for fun in calls):
         return value
-    raise NoTargetError(f"{minion} could not answer: {value if isinstance(value, str) else 'it runs another version'}")
+    problems = [value] if isinstance(value, str) else list(value.values()) if isinstance(value, dict) else []
+    reason = next((one for one in problems if isinstance(one, str)), "its answer has another form")
+    raise NoTargetError(f"{minion} could not answer: {reason}")
 
 
-def _look_here(module: str, parsed: Parsed) -> Answer:
+def _look_here(module: str, calls: Sequence[str], parsed: Parsed) -> Answer:
+    kind, _, plugin = module.partition(".")
+    if kind == _CLOUDS:
+        return {"sys.providers": {module: _drivers(plugin, parsed)}}
     from saltlite.cli.in_process import find_grains
     from saltlite.config.load import load_minion
     from saltlite.config.options import opts_of
@@ -314,12 +375,24 @@ def _look_here(module: str, parsed: Parsed) -> Answer:
     opts = opts_of(config, config.id or names()["fqdn"].lower())
     loader = Loader(build_index(search_layers(opts)), opts, find_grains(opts), {})
     found = {}
-    for fun in CALLS:
+    for fun in calls:
         outcome = call(loader, fun, [module], {})
         if outcome.retcode:
             raise SaltliteError(str(outcome.value))
         found[fun] = outcome.value
     return found
+
+
+def _drivers(name: str, parsed: Parsed) -> list[dict[str, Any]]:
+    """The files that could provide a driver, as `sys.providers` returns those of a module."""
+    from saltlite.cloud.program import app
+
+    with open_client(parsed) as client:
+        program = app.open_program(config_dir_of(parsed), client, lambda _machine, _text: None)
+        return [
+            {"file": one.stem, "path": one.path, "layer": one.layer, "chosen": one.chosen, "reason": one.reason}
+            for one in program.drivers.candidates(name)
+        ]
 
 
 def _explanation(

@@ -7,7 +7,7 @@ from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
 from saltlite.cli.options import format_duration
 from saltlite.cli.output import columns, print_answer, width_for
-from saltlite.cli.targets import minions_text
+from saltlite.cli.targets import minions_text, nodeset
 from saltlite.errors import UsageError
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
@@ -56,7 +56,8 @@ def _text(answer: Mapping[str, Any], console: Console) -> str:
         ]
     wide = max(len(name) for name, _text in lines) + 2
     head = "".join(f"{name + ':' if name else '':<{wide}}{text}\n" for name, text in lines)
-    return head + ("\n" + _minions(answer["minions"], console) if answer["minions"] else "")
+    minions = "\n" + _minions(answer["minions"], console) if answer["minions"] else ""
+    return head + minions + _unable(answer["unable"])
 
 
 def _store(store: Mapping[str, int]) -> str:
@@ -120,3 +121,16 @@ def _minions(minions: Sequence[Mapping[str, Any]], console: Console) -> str:
         since = "" if seen is None else f"{format_duration(max(0.0, console.now() - seen))} ago"
         rows.append((row["id"], row["state"], since, row["address"], row["version"], str(row["resources"] or "")))
     return columns(rows, cut=(0, 3), width=width_for(console))
+
+
+def _unable(unable: Mapping[str, Sequence[str]]) -> str:
+    """A line for each set of missing executors, with the minions that can run no job because of it."""
+    minions: dict[str, list[str]] = {}
+    for minion, executors in unable.items():
+        minions.setdefault(", ".join(executors), []).append(minion)
+    lines = (
+        f"no job can run on {nodeset(ids)}: module_executors there names {names}, which "
+        f"{'it does' if len(ids) == 1 else 'they do'} not have\n"
+        for names, ids in minions.items()
+    )
+    return "".join(lines)

@@ -39,7 +39,7 @@ from saltlite.errors import SaltliteError
 from saltlite.loader.dunders import LazyFunctions
 from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.index import Index, build_index
-from saltlite.loader.loader import Loader
+from saltlite.loader.loader import Candidate, Loader
 from saltlite.loader.search_path import search_layers
 
 log = logging.getLogger(__name__)
@@ -200,6 +200,10 @@ class Drivers:
         if provider.name not in self._known:
             self._known[provider.name] = Driver(provider, self._loader(provider.name))
         return self._known[provider.name]
+
+    def candidates(self, name: str) -> list[Candidate]:
+        """The files that could provide a driver, in order of precedence; loads them."""
+        return self._loader("").candidates(name)
 
     def _loader(self, active: str) -> Loader:
         opts = dict(self._opts)

@@ -19,6 +19,7 @@ from saltlite.master.processes.context import Answer, Master, Question
 from saltlite.master.store.ports import MinionRow, PartRow
 from saltlite.model.dataclass import dataclass
 from saltlite.model.events import tag_minion_start, tag_presence_change
+from saltlite.model.execution import UNAVAILABLE_PREFIX
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetState
 from saltlite.model.keys import Fingerprint, KeyState
@@ -268,6 +269,8 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
     """Answers `master`, `store`, `minions`, `counts`, `queues`, `resources`, `readers`, and `link`, None if the link
     process does not answer. Pending keys are among `minions` and `counts` for users who may list keys.
 
+    `unable` is minion -> the executors of its module_executors that it does not have, so that no job can run there.
+
     `readers` has for each process that reads the event log (returners, hooks) how many events it is `behind`, and how
     long the first of them has waited, `lag_s`.
 
@@ -314,6 +317,7 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
         },
         "minions": minions + pending,
         "counts": {**counts, "pending": len(pending)},
+        "unable": _unable(master),
         "resources": {
             "count": registry["rows"],
             "minions": sum(row["resources"] > 0 for row in minions),
@@ -333,6 +337,12 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
         return {**answer, "link": reply["figures"] if reply is not None else None}
 
     return Answer(question=Question(ipc.ask_stats, fields))
+
+
+def _unable(master: Master) -> dict[MinionId, list[str]]:
+    sets = master.store.function_names(UNAVAILABLE_PREFIX)
+    names = {digest: [name.removeprefix(UNAVAILABLE_PREFIX) for name in found] for digest, found in sets.items()}
+    return {row.id: names[row.functions] for row in master.store.minions() if row.functions in names} if names else {}
 
 
 def _counts(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:

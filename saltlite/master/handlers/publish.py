@@ -61,7 +61,7 @@ from saltlite.master.processes.context import Answer, Follow, Master, StoreWrite
 from saltlite.master.store.ports import BatchJob, StoreReader, StoreWriter
 from saltlite.model.dataclass import dataclass
 from saltlite.model.events import tag_job_returners
-from saltlite.model.execution import KNOWING, Execution, checked_executors, checked_options
+from saltlite.model.execution import KNOWING, OWN_PREFIX, Execution, checked_executors, checked_options
 from saltlite.model.ids import Jid, RequestId, TargetId, jid_after, jid_at, parse_jid, parse_request_id
 from saltlite.model.job import BY_RUNNER, Batch, Job, Target
 from saltlite.targeting.fleet import Budget, Selection
@@ -171,7 +171,8 @@ def handle_publish(master: Master, principal: Principal, fields: Mapping[str, An
     Answers `jid`, `minions`, `resources` (managing minion -> SRNs), `away` (minions with a part in the job that have no
     session -> last seen), `unknown` (names in the target that select nothing -> why), `skipped` (the number of
     resources whose type lacks a function), `timeout_s`, `deliver_ms`, and with `consent` the `outputter` of a single
-    function. If the answer has only `question`, with the fields of `handle_describe`, nothing was published.
+    function. `missing_executors` is there if minions lack a requested executor (`_missing_executors`). If the answer
+    has only `question`, with the fields of `handle_describe`, nothing was published.
     """
     request = PublishRequest.parse(fields, master.config.deliver_s)
 
@@ -212,6 +213,7 @@ def _publish(
 
     selection = subset_of(master, supported.selection, request.subset)
     calls = _checked_calls(master, principal, request, selection, support)
+    missing_executors = _missing_executors(master, request, selection)
     if calls != request.calls:
         request = replace(request, calls=calls)
 
@@ -225,6 +227,8 @@ def _publish(
         outputter = outputter_for(request.functions, support)
         answer = _answer(master, request, job.jid, job, unknown, outputter, is_new=True)
         answer.fields["skipped"] = [{"type": row.type, "fun": row.fun, "count": row.count} for row in supported.skipped]
+        if missing_executors:
+            answer.fields["missing_executors"] = missing_executors
         return answer
 
     batch = batch_of(request.batch, len(selection.minions) + len(selection.resources))
@@ -340,6 +344,34 @@ def _checked_calls(
         configured = ", ".join(sorted(master.config.returners)) or "none"
         raise UsageError(f"the master has no returner {unknown[0][:40]!r}; returner_config names {configured}")
     return calls
+
+
+def _missing_executors(master: Master, request: PublishRequest, selection: Selection) -> list[dict[str, Any]]:
+    """`executor`, `count` of the minions that do not have it and `one` of them, for each requested executor that some
+    lack. Raises UsageError if all of them lack one.
+    """
+    own = [name for name in request.execution.executors if name not in KNOWING]
+    if not own:
+        return []
+    minions = sorted({*selection.minions, *selection.resources.values()})
+    sets = [
+        (known.functions, count, first)
+        for digest, (count, first) in master.store.function_digests(minions).items()
+        if digest and (known := master.functions.of(digest, master.store)) is not None
+    ]
+    rows = []
+    for name in own:
+        lacking = [(count, first) for functions, count, first in sets if f"{OWN_PREFIX}{name}" not in functions]
+        if sum(count for count, _first in lacking) == len(minions):
+            raise UsageError(
+                f"none of the targets has an executor {name!r} that can be loaded: `saltlite {lacking[0][1]} "
+                "saltutil.sync_executors` installs those in _executors, sys.list_executors lists them. "
+                "Nothing was published."
+            )
+        if lacking:
+            count, one = sum(count for count, _first in lacking), min(first for _count, first in lacking)
+            rows.append({"executor": name, "count": count, "one": one})
+    return rows
 
 
 def _refuse_no_targets(

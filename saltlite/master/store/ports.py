@@ -102,6 +102,12 @@ class FunctionSet:
     whole: bool
 
 
+def names_with(prefix: str, sets: Iterable[tuple[str, Iterable[str]]]) -> dict[str, list[str]]:
+    """Digest -> its names that begin so, sorted, of the sets that have any."""
+    found = ((digest, sorted(name for name in names if name.startswith(prefix))) for digest, names in sets)
+    return {digest: names for digest, names in found if names}
+
+
 @dataclass(frozen=True, slots=True)
 class MinionRow:
     """The last session of a minion."""
@@ -374,6 +380,9 @@ class StoreReader(Protocol):
         ...
 
     def functions(self, digest: str) -> FunctionSet | None: ...
+
+    def function_names(self, prefix: str) -> dict[str, list[str]]:
+        """Digest -> its functions whose names begin so, sorted, of the sets that have any; `prefix` is ASCII."""
 
     def function_digests(self, minions: Sequence[MinionId]) -> dict[str, tuple[int, MinionId]]:
         """By digest ("" for none): how many of these minions reported it last, and the first of them by id."""

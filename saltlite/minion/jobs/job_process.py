@@ -131,12 +131,12 @@ class JobContext:
         """The last result of `loader`, without a check of the files."""
         return self._made[1] if self._made is not None else self.loader()
 
-    def chain(self, loader: Loader, asked: Execution) -> Chain | None:
+    def chain(self, loader: Loader, asked: Execution, user: str) -> Chain | None:
         """The executors of a job; None if its functions are called directly. For the process of a job."""
         if is_direct(self.opts, asked):
             return None
         self._executors = executors_index(self.opts, self._executors)
-        return Executors(loader, self._executors).chain(asked, remote=True)
+        return Executors(loader, self._executors).chain(asked, remote=True, user=user)
 
 
 class JobProcess:
@@ -380,7 +380,7 @@ def _run(job: JobSpec, context: JobContext, loader: Loader, spool: DiskSpool) ->
     started, began = time.time(), time.monotonic()
     outcome = blackout(loader, (fun for fun, _args, _kwargs in job.calls))
     if outcome is None:
-        outcome = _outcome(job, loader, context.chain(loader, job.execution))
+        outcome = _outcome(job, loader, context.chain(loader, job.execution, job.user))
     entry = _entry(job, outcome, context.returns, started, time.monotonic() - began)
     # A large result takes its time to the master, and its sync would hold up the job server.
     is_large = len(entry.body) > HELD_RESULT_MAX

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, JournalError, StartupError
 from saltlite.loader.contracts import with_interfaces
+from saltlite.loader.executors import executor_texts, own_executors
 from saltlite.loader.index import Index, build_index, cached_index, refreshed_index
 from saltlite.loader.search_path import search_layers
 from saltlite.minion.jobs.job_process import JobContext
@@ -35,8 +36,9 @@ from saltlite.minion.resources.server import ResourceServer, RunCallbacks, Serve
 from saltlite.minion.sync import DocumentCallbacks, GrainFinder, JobGate, forget_pillar, inventory_grain, keep_pillar
 from saltlite.model import job
 from saltlite.model.clock import Clock
-from saltlite.model.execution import KNOWING
+from saltlite.model.execution import KNOWING, UNAVAILABLE_PREFIX
 from saltlite.model.resourcelook import TypeReport
+from saltlite.model.signature import ABSENT
 from saltlite.pillar.compiler import ERRORS
 from saltlite.platform import logs, supervision
 from saltlite.platform.files import PosixFolder
@@ -89,6 +91,9 @@ class MinionDaemon:
         self._opts = {**opts, "id": self._id}
         self._index = cached_index(search_layers(self._opts), config.cachedir, elsewhere=run_in_child)
         self._told = self._index
+        self._own_executors = own_executors(self._opts)
+        self._told_executors = executor_texts(self._opts, self._own_executors)
+        self._warn_of_executors()
         spool_dir = os.path.join(config.data_dir, "spool")
         self._journal = DiskJournal(PosixFolder(config.data_dir), entropy=clock.entropy)
         disk = JobStorage(self._journal, DiskSpool(PosixFolder(spool_dir)), running_dir(config), config.data_dir)
@@ -159,7 +164,7 @@ class MinionDaemon:
         texts = with_interfaces(self._index.function_texts(self._config.providers), self._opts)
         # A custom executor may handle functions that are not installed.
         own = not KNOWING.issuperset(self._config.module_executors)
-        return functions_message(texts, whole=self._index.whole and not own)
+        return functions_message([*self._told_executors, *texts], whole=self._index.whole and not own)
 
     def _look_at_files(self) -> None:
         """Report changed modules to the master, which checks calls against them, and use grains that were set by hand
@@ -173,9 +178,25 @@ class MinionDaemon:
         # Job processes check the folders too, and report nothing: only the index that was reported to the master
         # counts.
         self._index = build_index(search_layers(self._opts), self._index)
-        if self._index is not self._told:
-            self._told = self._index
-            self._server.functions_are(self._functions())
+        self._own_executors = own_executors(self._opts, self._own_executors)
+        executors = executor_texts(self._opts, self._own_executors)
+        if executors != self._told_executors:
+            self._told_executors = executors
+            self._warn_of_executors()
+        elif self._index is self._told:
+            return
+        self._told = self._index
+        self._server.functions_are(self._functions())
+
+    def _warn_of_executors(self) -> None:
+        names = [text.removesuffix(ABSENT) for text in self._told_executors]
+        missing = [name.removeprefix(UNAVAILABLE_PREFIX) for name in names if name.startswith(UNAVAILABLE_PREFIX)]
+        if missing:
+            log.error(
+                "No job can run here: module_executors names %s, which this minion does not have. `saltlite doctor` "
+                "says how to correct it; `saltlite call --module-executors=direct_call FUNCTION` works all the same.",
+                ", ".join(missing),
+            )
 
     def _phase(self, phase: str, reason: str) -> None:
         if self._status.phase == STOPPED:

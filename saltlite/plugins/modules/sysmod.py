@@ -195,12 +195,14 @@ def not_loaded() -> dict[str, str]:
 
 
 def providers(*args: str) -> dict[str, list[dict[str, Any]]]:
-    """Return the files that could provide a module, in search order, with the reasons against them.
+    """Return the files that could provide a module, in search order, with the reasons against them. ``executors.NAME``
+    selects an executor.
 
     CLI Example::
 
         saltlite '*' sys.providers
         saltlite '*' sys.providers pkg
+        saltlite '*' sys.providers executors.splay
     """
     return {
         module: [
@@ -211,10 +213,15 @@ def providers(*args: str) -> dict[str, list[dict[str, Any]]]:
                 "chosen": candidate.chosen,
                 "reason": candidate.reason,
             }
-            for candidate in __salt__.candidates(module)
+            for candidate in _candidates(module)
         ]
         for module in args or __salt__.modules()
     }
+
+
+def _candidates(module: str) -> Any:
+    kind, _, plugin = module.partition(".")
+    return __salt__.of_type(kind).candidates(plugin) if kind == "executors" and plugin else __salt__.candidates(module)
 
 
 def _docs(functions: Functions, wanted: tuple[str, ...]) -> dict[str, str | None]:

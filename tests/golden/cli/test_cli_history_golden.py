@@ -173,6 +173,7 @@ STATUS = {
     },
     "queues": {"targets": {"queued": 2, "running": 1}, "minions_away_with_jobs": 1},
     "readers": {"returner http": {"behind": 412, "lag_s": 310.0}, "hooks": {"behind": 0, "lag_s": 0.0}},
+    "unable": {"web1": ["slow"], "web2": ["slow"], "db1": ["slow", "gone"]},
     "link": {
         "sessions": 2,
         "ready": 1,

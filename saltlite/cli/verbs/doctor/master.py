@@ -396,6 +396,12 @@ def _check_minions(seen: MasterEvidence) -> Iterator[Finding]:
     if len(versions) > 1:
         listed = ", ".join(f"{count} have {version}" for version, count in versions.most_common())
         yield warning("versions", f"minions differ: {listed}", checks.command(seen.around, "status"))
+    for minion, executors in sorted(seen.status["unable"].items()):
+        yield problem(
+            "executors",
+            f"no job can run on {minion}: its module_executors names {', '.join(executors)}, which it does not have; "
+            "`saltlite doctor` on that machine says how to correct it",
+        )
     lost = [
         row["id"]
         for row in rows

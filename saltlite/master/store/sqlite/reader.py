@@ -26,6 +26,7 @@ from saltlite.master.store.ports import (
     TokenRecord,
     event_in,
     most_in_part,
+    names_with,
     runs_like,
 )
 from saltlite.master.store.sqlite.connection import (
@@ -743,6 +744,11 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         # A set that cannot be read is as good as none: a minion that has these functions says them again.
         sets = readable(rows, lambda row: by_name(msgpack.unpackb(row[0])), lambda _row: f"the function set {digest}")
         return FunctionSet(digest, sets[0], bool(rows[0][1])) if sets else None
+
+    def function_names(self, prefix: str) -> dict[str, list[str]]:
+        rows = self._queries.rows("SELECT digest, texts FROM functions WHERE instr(texts, ?)", (prefix.encode(),))
+        sets = readable(rows, lambda row: (row[0], by_name(msgpack.unpackb(row[1]))), lambda row: f"the set {row[0]}")
+        return names_with(prefix, sets)
 
     def function_digests(self, minions: Sequence[MinionId]) -> dict[str, tuple[int, MinionId]]:
         # One value, however many minions: SQLite limits the number of values, and the text stays constant.
