@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sys
 
-from saltlite.cli.options import Option, Table, choice
+from saltlite import __version__
+from saltlite.cli.options import HelpAsked, Option, Table, choice
 from saltlite.cli.start import complete_path
 from saltlite.config.paths import DEFAULT_CONFIG_DIR, require_path
 from saltlite.errors import UsageError
@@ -232,13 +233,40 @@ _ASK_THE_MASTER = ("acl explain", "auth token", "events", "job", "key", "match",
 _ON_THE_DISK = ("key fleet",)
 """Those among them that work on files of this machine."""
 LOGIN_OPTIONS = (
-    Option("-a", "--eauth", "--auth", metavar="BACKEND", help="log in: pam, file, sharedsecret"),
+    Option("-a", "--external-auth", "--eauth", "--auth", metavar="BACKEND", help="log in: pam, file, sharedsecret"),
     Option("-T", "--make-token", help="store that login for next time"),
     Option("--username", metavar="NAME", help="the user name to log in with (yours)"),
     Option("--password-fd", metavar="N", convert=parse_descriptor, help="read the password there; 0 is stdin"),
 )
 """The options that `saltlite.cli.connect` reads, besides the configuration folder."""
 QUIET = Option("-q", "--quiet", help="print data and errors only")
+VERSIONS = (
+    Option("--version", help="show the version and end"),
+    Option("-V", "--versions-report", help="show the versions of dependencies too, and end"),
+)
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split(","))
+
+
+NO_PARSE = Option("--no-parse", metavar="NAMES", convert=_names, help="keywords whose values stay text: a,b")
+"""Of commands that call functions, as ARGS_STDIN."""
+
+
+def show_version(parsed: Parsed, program: str) -> None:
+    """Raise HelpAsked with what VERSIONS ask for, if they do."""
+    if parsed.on("version"):
+        raise HelpAsked(f"{program} {__version__}")
+    if parsed.on("versions_report"):
+        from saltlite.plugins.modules.test import versions_report
+
+        raise HelpAsked(versions_report())
+
+
+LOG_LEVELS = ("quiet", "critical", "error", "warning", "info", "profile", "debug", "trace", "garbage", "all")
+"""The names in `saltlite.platform.logs.LEVELS`, which takes longer to import than a job takes."""
+LOG_LEVEL = Option("-l", "--log-level", metavar="LEVEL", convert=choice(*LOG_LEVELS), help="log to stderr: warning")
 
 
 def command_table(name: str, *options: Option, formats: tuple[str, ...] = ("text", "json")) -> Table:

@@ -58,16 +58,29 @@ class Detached(KeyboardInterrupt):
 
 
 class Following:
-    """One followed job. `progress` is new, and the client's connection carries the job's stream."""
+    """One followed job. `progress` is new, and the client's connection carries the job's stream.
 
-    def __init__(self, client: LocalClient, progress: Progress, printer: Printer, console: Console) -> None:
+    `names_away`: say which targets are not connected. `passthrough`: as in `outcome.exit_code`.
+    """
+
+    def __init__(
+        self,
+        client: LocalClient,
+        progress: Progress,
+        printer: Printer,
+        console: Console,
+        *,
+        names_away: bool = True,
+        passthrough: bool = False,
+    ) -> None:
         self._client = client
         self._progress = progress
         self._printer = printer
         self._console = console
         self._jid = progress.published.jid
         self._status = StatusLine(console, progress) if console.wants_status() else None
-        self._away_unreported = bool(progress.published.away)
+        self._away_unreported = names_away and bool(progress.published.away)
+        self._passthrough = passthrough
         self._interrupts = HeldInterrupts() if console.can_ask() and not console.feeds_pipe() else None
 
     def run(self, policy: WaitPolicy) -> tuple[int, list[Missing]]:
@@ -91,7 +104,7 @@ class Following:
         except (UnreachableError, RemoteProtocolError) as error:
             self._printer.finish(self._missing(), error.exit_code)
             raise
-        missing, code = self._missing(seen_ago), outcome.exit_code(self._progress)
+        missing, code = self._missing(seen_ago), outcome.exit_code(self._progress, passthrough=self._passthrough)
         self._printer.finish(missing, code)
         return code, missing
 

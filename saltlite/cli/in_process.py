@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saltlite.cli import exitcodes
-from saltlite.cli.arguments import parse_arguments, split_calls
+from saltlite.client.arguments import parse_arguments, split_calls
 from saltlite.errors import UsageError
 from saltlite.loader.call import call_each
 from saltlite.loader.encode import decode_return, encode_whole
@@ -23,7 +23,7 @@ from saltlite.model.signature import bind, parse_signature
 from saltlite.plugins.grains.collect import collect, static_grains
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from types import FrameType
 
     from saltlite.loader.call import Call, Outcome
@@ -45,8 +45,15 @@ class Ran(NamedTuple):
     duration_s: float
 
 
-def read_calls(function: str, words: Sequence[str], index: Index, providers: Mapping[str, str]) -> list[Call]:
-    """The functions on a command line, with arguments typed by the files' signatures.
+def read_calls(
+    function: str,
+    words: Sequence[str],
+    index: Index,
+    providers: Mapping[str, str],
+    *,
+    as_text: Collection[str] = (),
+) -> list[Call]:
+    """The functions on a command line, with arguments typed by the files' signatures, except the keywords `as_text`.
 
     Raises UsageError for malformed arguments, and for a call that the signature does not allow. A function that no file
     declares passes: the loader knows best why it is missing.
@@ -54,11 +61,11 @@ def read_calls(function: str, words: Sequence[str], index: Index, providers: Map
     if "." not in function:
         raise UsageError(f"{function!r} is not a function: it is written MODULE.FUNCTION, as in test.ping")
     calls = split_calls(function, words)
-    return [_read_call(fun, rest, index.function_text(fun, providers)) for fun, rest in calls]
+    return [_read_call(fun, rest, index.function_text(fun, providers), as_text) for fun, rest in calls]
 
 
-def _read_call(fun: str, words: Sequence[str], text: str | None) -> Call:
-    args, kwargs = parse_arguments(words, [] if text is None else [text])
+def _read_call(fun: str, words: Sequence[str], text: str | None, as_text: Collection[str]) -> Call:
+    args, kwargs = parse_arguments(words, [] if text is None else [text], as_text=as_text)
     signature = None if text is None else parse_signature(text)[1]
     misfit = bind(fun, signature, args, kwargs) if signature is not None else ""
     if misfit:

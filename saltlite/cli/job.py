@@ -11,9 +11,9 @@ import time
 from saltlite.cli import exitcodes, outcome
 from saltlite.cli.connect import open_client
 from saltlite.cli.following import Following, report_failures, report_missing, report_notes, report_skipped
-from saltlite.cli.job_options import TARGET_AND_FUNCTION
+from saltlite.cli.job_options import SAFE_SIZE, TARGET_AND_FUNCTION
 from saltlite.cli.output import DEFAULT, FOR_PROGRAMS, STREAMS, Outputters, opened_output, style_of
-from saltlite.cli.printers import EachEvent, EachReply, FullObject, OneObject, start_fields
+from saltlite.cli.printers import EachBatch, EachEvent, EachReply, FullObject, OneDocument, OneObject, start_fields
 from saltlite.cli.targets import compound_hint, kinds_text, noun, target_kind, targets_text
 from saltlite.client.follower import Progress, WaitPolicy
 from saltlite.client.local import JobCall
@@ -22,7 +22,7 @@ from saltlite.errors import NoTargetError, RefusedError, UsageError
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from typing import Any
 
     from saltlite.cli.console import Console
@@ -159,14 +159,15 @@ def publish(client: LocalClient, parsed: Parsed, console: Console) -> tuple[Publ
     """
     target, tgt_type, written = _target(parsed), target_kind(parsed), _functions(parsed)
     follow, accepted = not parsed.on("async"), list(parsed.options.get("accept_risk", ()))
+    as_text = parsed.options.get("no_parse", ())
     if parsed.on("test"):
         described = client.call("describe", tgt=target, tgt_type=tgt_type, funs=[fun for fun, _words in written])
-        job = _job_call(parsed, target, tgt_type, dry_run(_calls(written, described["functions"]), described))
+        job = _job_call(parsed, target, tgt_type, dry_run(_calls(written, described["functions"], as_text), described))
         with _Sending(job):
             published = client.publish(job, follow=follow)
         return published, _outputter(described["functions"][written[0][0]]["signatures"]) if len(written) == 1 else ""
     try:
-        calls = _calls(written, {})
+        calls = _calls(written, {}, as_text)
     except UsageError:  # of an argument that is right as text, perhaps
         answer: Published | dict[str, Any] = client.call(
             "describe", tgt=target, tgt_type=tgt_type, funs=[fun for fun, _words in written]
@@ -177,7 +178,7 @@ def publish(client: LocalClient, parsed: Parsed, console: Console) -> tuple[Publ
             answer = client.publish_or_ask(job, accepted, untyped=True, follow=follow)
     give_up = time.monotonic() + FUNCTIONS_WAIT_S
     while isinstance(answer, dict):
-        job = _job_call(parsed, target, tgt_type, _calls(written, answer["functions"]))
+        job = _job_call(parsed, target, tgt_type, _calls(written, answer["functions"], as_text))
         waits = answer["awaited"] > 0 and time.monotonic() < give_up
         if waits:
             time.sleep(FUNCTIONS_POLL_S)
@@ -208,9 +209,11 @@ class _Sending:
             raise UnansweredInterrupt from None
 
 
-def _calls(written: Sequence[tuple[str, list[str]]], known: Mapping[str, Any]) -> list[Call]:
-    """The calls, with arguments typed by the signatures that are known of the functions."""
-    return [(fun, *_arguments(words, known[fun]["signatures"] if fun in known else ())) for fun, words in written]
+def _calls(written: Sequence[tuple[str, list[str]]], known: Mapping[str, Any], as_text: Collection[str]) -> list[Call]:
+    """The calls, with arguments typed by the signatures that are known of the functions, except those `as_text`."""
+    return [
+        (fun, *_arguments(words, known[fun]["signatures"] if fun in known else (), as_text)) for fun, words in written
+    ]
 
 
 def accept_risks(described: Mapping[str, Any], count: int, accepted: list[str], console: Console) -> None:
@@ -237,6 +240,7 @@ def _job_call(parsed: Parsed, target: str, tgt_type: str, calls: Sequence[Call])
         module_executors=options.get("module_executors"),
         ret=options.get("return"),
         executor_opts=options.get("executor_opts"),
+        metadata=options.get("metadata"),
         origin=origin() or None,
     )
 
@@ -258,17 +262,19 @@ def _functions(parsed: Parsed) -> list[tuple[str, list[str]]]:
     function, words = parsed.words[1], parsed.words[TARGET_AND_FUNCTION:]
     if "," not in function:
         return [(function, words)]
-    from saltlite.cli.arguments import split_calls
+    from saltlite.client.arguments import SEPARATOR, split_calls
 
-    return split_calls(function, words)
+    return split_calls(function, words, parsed.options.get("args_separator", SEPARATOR))
 
 
-def _arguments(words: Sequence[str], signatures: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(
+    words: Sequence[str], signatures: Sequence[str], as_text: Collection[str]
+) -> tuple[list[Any], dict[str, Any]]:
     if not words:
         return [], {}
-    from saltlite.cli.arguments import parse_arguments  # reading signatures costs as much as the rest of this file
+    from saltlite.client.arguments import parse_arguments  # reading signatures costs as much as the rest of this file
 
-    return parse_arguments(words, signatures)
+    return parse_arguments(words, signatures, as_text=as_text)
 
 
 def _what_is_missing(words: Sequence[str]) -> str:
@@ -296,6 +302,8 @@ def _milliseconds(seconds: float | None) -> int | None:
 
 def _batch(parsed: Parsed) -> dict[str, Any] | None:
     if "batch" not in parsed.options:
+        if "batch_safe_limit" in parsed.options:
+            return None  # fewer targets match
         if alone := [name for name in ("batch_wait", "failhard") if parsed.on(name)]:
             raise UsageError(f"--{alone[0].replace('_', '-')} needs --batch: it concerns the targets of a batch")
         return None
@@ -308,6 +316,8 @@ def _batch(parsed: Parsed) -> dict[str, Any] | None:
     }
 
 
+DOCUMENTATION = "sys.doc"
+"""The function that `--doc` runs."""
 EXPIRY_S = 3.0
 """How much later than the end of its delivery time the master has surely reported that a job was not delivered."""
 
@@ -316,16 +326,54 @@ def run(parsed: Parsed, console: Console) -> int:
     """Run one job, parsed with the table JOB; the exit code. Raises SaltliteError, and Detached when interrupted."""
     console.quiet = parsed.on("quiet")
     _check(parsed)
+    if "log_level" in parsed.options:
+        from saltlite.platform import logs  # few commands log anything
+
+        logs.configure(parsed.options["log_level"])
+    for note in parsed.notes:
+        console.note(note)
+    if parsed.on("doc"):
+        _ask_for_documentation(parsed)
     with opened_output(parsed, console) as output:
         form = _Format(parsed, output)
         with open_client(parsed) as client:
+            if parsed.on("preview_target"):
+                form.show(sorted(_selected(client, parsed)))
+                return exitcodes.OK
+            if "batch_safe_limit" in parsed.options:
+                _keep_safe_limit(client, parsed, form)
             published, wanted = publish(client, parsed, console)
             form.prefer(wanted)
             if parsed.on("async"):
                 report_skipped(published, form.console)
-                _print_jid(published, form.out, form.console)
+                _print_jid(published, form.out, form.console, batch="batch" in parsed.options)
                 return exitcodes.OK
             return _follow(client, published, parsed, form)
+
+
+def _ask_for_documentation(parsed: Parsed) -> None:
+    """Make of `[TARGET] [NAME...]` the job that reads the documentation of these modules and functions."""
+    target, *names = parsed.words or ["*"]
+    parsed.words = [target, DOCUMENTATION, *(names[1:] if names[:1] == [DOCUMENTATION] else names)]
+
+
+def _selected(client: LocalClient, parsed: Parsed) -> list[str]:
+    """The targets. Raises NoTargetError."""
+    if not parsed.words:
+        raise UsageError("say a target: saltlite --preview-target 'web*'")
+    target, kind = parsed.words[0], target_kind(parsed)
+    answer = client.call("match", tgt=target, tgt_type=kind)
+    found = [*answer["minions"], *(srn for srns in answer["resources"].values() for srn in srns)]
+    if not found:
+        raise NoTargetError(f"nothing matches {target!r}{compound_hint(target, kind)}")
+    return found
+
+
+def _keep_safe_limit(client: LocalClient, parsed: Parsed, form: _Format) -> None:
+    """Run in batches if the targets are as many as --batch-safe-limit, or more."""
+    if "batch" not in parsed.options and len(_selected(client, parsed)) >= parsed.options["batch_safe_limit"]:
+        form.say("NOTICE: Too many minions targeted, switching to batch execution.")
+        parsed.options["batch"] = parsed.options.get("batch_safe_size", SAFE_SIZE)
 
 
 def follow_job(client: LocalClient, published: Published, parsed: Parsed, console: Console) -> int:
@@ -342,6 +390,8 @@ def follow_job(client: LocalClient, published: Published, parsed: Parsed, consol
 def _check(parsed: Parsed) -> None:
     if parsed.on("verbose") and parsed.on("quiet"):
         raise UsageError("--verbose and --quiet exclude each other")
+    if "batch_safe_size" in parsed.options and "batch_safe_limit" not in parsed.options:
+        raise UsageError("--batch-safe-size needs --batch-safe-limit")
 
 
 class _Format:
@@ -352,9 +402,23 @@ class _Format:
         self._style = style_of(parsed, console)
         self._outputters = Outputters(lambda: _master_opts(parsed))
         self._asked: str = parsed.options.get("out", "")
+        self._documents = parsed.on("doc")
         if self._asked and self._asked not in STREAMS:
             self._outputters.find(self._asked, self._style)
         self.out = self._asked or DEFAULT
+
+    def show(self, value: Any) -> None:
+        """Print a value that is not the return of a target."""
+        if self.out in FOR_PROGRAMS:
+            self.console.use_utf8()
+        self.console.data(self._outputters.render("json" if self.out in STREAMS else self.out, value, self._style))
+
+    def say(self, sentence: str) -> None:
+        """Print a sentence among the returns, as Salt does; on stderr where programs read them."""
+        if self.out in FOR_PROGRAMS or self.out == "quiet":
+            self.console.note(sentence)
+        elif not self.console.quiet:
+            self.console.data(f"\n{sentence}\n\n")
 
     def prefer(self, wanted: str) -> None:
         """The outputter that the function asks for, or ""."""
@@ -364,6 +428,8 @@ class _Format:
         console, style = self.console, self._style
         if self.out in FOR_PROGRAMS:
             console.use_utf8()
+        if self._documents and self.out not in STREAMS:
+            return OneDocument(console, self.out, self._outputters, style)
         one_line = style.indent is not None and style.indent < 0
         if self.out == "json" and not one_line:
             return OneObject(console, style.indent)
@@ -395,12 +461,17 @@ def _follow(client: LocalClient, published: Published, parsed: Parsed, form: _Fo
     console = form.console
     progress = Progress(published, now=time.monotonic())
     _report_start(published, parsed, console)
-    printer = form.printer(progress)
-    code, missing = Following(client, progress, printer, console).run(_wait_policy(published, parsed))
+    printer, shown = form.printer(progress), not parsed.on("hide_timeout")
+    if "batch" in parsed.options:
+        printer = EachBatch(printer, progress, form.say)
+    passthrough = parsed.on("retcode_passthrough")
+    following = Following(client, progress, printer, console, names_away=shown, passthrough=passthrough)
+    code, missing = following.run(_wait_policy(published, parsed))
     if not printer.names_failures:
         report_failures(progress, console)
     report_notes(progress, console)
-    report_missing(progress, missing, console)
+    if shown:
+        report_missing(progress, missing, console)
     if parsed.on("summary"):
         console.error(_summary(progress, len(missing)))
     return code
@@ -437,7 +508,7 @@ def _wait_policy(published: Published, parsed: Parsed) -> WaitPolicy:
     return WaitPolicy(max(published.timeout_s, whole_s), away_s=whole_s)
 
 
-def _print_jid(published: Published, out: str, console: Console) -> None:
+def _print_jid(published: Published, out: str, console: Console, *, batch: bool) -> None:
     if out in ("json", "json-full", "jsonl"):
         from saltlite.plugins.output import json
 
@@ -446,4 +517,4 @@ def _print_jid(published: Published, out: str, console: Console) -> None:
         fields = start_fields(published)
         console.data(shape({"type": "start", **fields} if out == "jsonl" else fields))
     elif out != "quiet":
-        console.data(f"Executed command with job ID: {published.jid}\n")
+        console.data(f"Executed {'batch ' if batch else ''}command with job ID: {published.jid}\n")

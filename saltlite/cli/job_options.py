@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from saltlite.cli.commands import CONFIG_DIR, LOGIN_OPTIONS, command_lines
-from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, parse_duration
+from saltlite.cli.commands import CONFIG_DIR, LOG_LEVEL, LOGIN_OPTIONS, NO_PARSE, VERSIONS, command_lines
+from saltlite.cli.options import ARGS_STDIN, ARGUMENTS_TEXT, Option, Table, parse_duration
 from saltlite.cli.output import JOB_FORMATS_TEXT, JOB_OUTPUT_OPTIONS
 from saltlite.cli.targets import TARGET_OPTIONS
 from saltlite.errors import UsageError
@@ -22,14 +22,14 @@ def accepted_risks(text: str) -> tuple[str, ...]:
 
 
 def _executors(text: str) -> list[str]:
-    from saltlite.cli.arguments import parse_value  # few jobs need these two
+    from saltlite.client.arguments import parse_value  # few jobs need these two
     from saltlite.model.execution import checked_executors
 
     return checked_executors(parse_value(text))
 
 
 def _executor_options(text: str) -> dict[str, Any]:
-    from saltlite.cli.arguments import parse_value
+    from saltlite.client.arguments import parse_value
     from saltlite.model.execution import checked_options
 
     return checked_options(parse_value(text))
@@ -51,12 +51,32 @@ def parse_count(text: str) -> int:
 
 
 def parse_batch(text: str) -> tuple[int, bool]:
-    """A number of targets or a percentage: the number, and whether it is a percentage. Raises UsageError."""
-    number = text.removesuffix("%")
+    """A number of targets or a percentage (`25%`, `%25`): the number, and whether it is one. Raises UsageError."""
+    text = text.strip()
+    number = text.removesuffix("%").removeprefix("%")
     count, is_share = parse_count(number), number != text
     if is_share and count > 100:
         raise UsageError(f"{text!r} is more than all of them: say 1% to 100%")
     return count, is_share
+
+
+SAFE_SIZE = (8, False)
+"""The size of the batches that --batch-safe-limit causes."""
+
+
+def _metadata(text: str) -> dict[str, Any]:
+    from saltlite.client.arguments import parse_value  # few jobs need it
+
+    value = parse_value(text)
+    if not isinstance(value, dict):
+        raise UsageError(f"{text!r} is not a map: write --metadata '{{ticket: OPS-1}}'")
+    return value
+
+
+def _separator(text: str) -> str:
+    if not text:
+        raise UsageError("the separator is at least one character")
+    return text
 
 
 EXECUTION_OPTIONS = (
@@ -78,7 +98,8 @@ commands (`saltlite run -- TARGET ...` is always a job):
 
 exit codes: 0 all is well, 1 defect in saltlite, 2 usage or configuration,
   3 nothing matched, 4 a target failed, 5 a target did not return, 6 refused,
-  7 master unreachable, 130 interrupted"""
+  7 master unreachable, 130 interrupted; with --retcode-passthrough the highest
+  return code instead of 4"""
 
 _TIMEOUT = Option(
     "-t", "--timeout", metavar="TIME", convert=parse_duration, help="how long to wait without news of a minion"
@@ -101,9 +122,11 @@ JOB = Table(
     (
         *TARGET_OPTIONS,
         Option("--subset", metavar="N", convert=parse_count, help="run on N of them only, chosen by chance"),
-        Option("-b", "--batch", metavar="N|N%", convert=parse_batch, help="run on so many of them at a time"),
+        Option("-b", "--batch-size", "--batch", metavar="N|N%", convert=parse_batch, help="run on so many at a time"),
         Option("--batch-wait", metavar="TIME", convert=parse_duration, help="pause after each target of a batch"),
         Option("--failhard", help="begin on no further target once one has failed"),
+        Option("--batch-safe-limit", metavar="N", convert=parse_count, help="in batches where N or more match"),
+        Option("--batch-safe-size", metavar="N|N%", convert=parse_batch, help="their size: 8"),
         Option(
             "--run-timeout",
             metavar="TIME",
@@ -122,9 +145,19 @@ JOB = Table(
         Option("--accept-risk", metavar="RISK", convert=accepted_risks, help="do not ask: remove,reboot"),
         Option("--async", help="print the job id and do not wait"),
         Option("--show-jid", help="print the job id on stderr"),
-        Option("--static", help="no effect: --out json always is one object"),
+        Option("-d", "--documentation", "--doc", help="print the documentation of functions, and run none"),
+        Option("--preview-target", help="print what the target selects, and run nothing"),
+        Option("--metadata", metavar="MAP", convert=_metadata, help="store this with the job: '{ticket: OPS-1}'"),
+        Option("--args-separator", metavar="TEXT", convert=_separator, help="between the arguments of functions: ,"),
+        NO_PARSE,
+        ARGS_STDIN,
+        Option("--hide-timeout", help="do not name targets that did not return"),
+        Option("--retcode-passthrough", help="end with the highest return code of the functions"),
+        Option("-s", "--static", help="no effect: --out json always is one object"),
         *FOLLOW_OPTIONS,
-        Option("--version", help="show the version and end"),
+        LOG_LEVEL,
+        *VERSIONS,
     ),
     _EPILOG,
+    salt="salt",
 )

@@ -13,7 +13,6 @@ import gc
 import os
 import sys
 
-from saltlite import __version__
 from saltlite.cli import commands, exitcodes
 from saltlite.cli.console import Console
 from saltlite.cli.job_options import JOB, TARGET_AND_FUNCTION
@@ -96,8 +95,7 @@ def _run_job(argv: Sequence[str], console: Console) -> int:
         console.error(JOB.help())
         return exitcodes.USAGE
     parsed = JOB.parse(argv, words_before_arguments=TARGET_AND_FUNCTION)
-    if parsed.on("version"):
-        raise HelpAsked(f"saltlite {__version__}")
+    commands.show_version(parsed, "saltlite")
     from saltlite.cli import job  # a help text does not need the client and its socket
 
     return job.run(parsed, console)

@@ -31,10 +31,11 @@ as in cmd.run -- -x. Negative numbers (-5) and NAME=--VALUE need no `--`."""
 class Option:
     """One option. Without a metavar it is a switch; its value is stored under the words of the long name.
 
-    Of a repeated option the last value counts; with `many` the values become a list.
+    Of a repeated option the last value counts; with `many` the values become a list. An option with a `refusal` is an
+    error that gives this reason.
     """
 
-    __slots__ = ("convert", "help", "many", "metavar", "names")
+    __slots__ = ("convert", "help", "many", "metavar", "names", "no_effect", "refusal")
 
     def __init__(
         self,
@@ -43,9 +44,13 @@ class Option:
         metavar: str = "",
         convert: Callable[[str], Any] = str,
         many: bool = False,
+        refusal: str = "",
+        no_effect: str = "",
     ) -> None:
         self.names = names
         self.many = many
+        self.refusal = refusal
+        self.no_effect = no_effect
         self.help = help
         self.metavar = metavar
         self.convert = convert
@@ -63,6 +68,8 @@ class Option:
 
 
 HELP = Option("-h", "--help", help="show this text and end")
+ARGS_STDIN = Option("--args-stdin", help="read further words from stdin, one per line")
+"""Its lines stand at the end of the command line."""
 
 
 class HelpAsked(Exception):  # noqa: N818 - not an error: its text is the output
@@ -79,11 +86,13 @@ class HelpAsked(Exception):  # noqa: N818 - not an error: its text is the output
 class Parsed:
     """A parsed command line: `options` by key (switches True or absent), and the words in order."""
 
-    __slots__ = ("options", "words")
+    __slots__ = ("notes", "options", "words")
 
     def __init__(self) -> None:
         self.options: dict[str, Any] = {}
         self.words: list[str] = []
+        self.notes: list[str] = []
+        """What the user should know of options without effect."""
 
     def on(self, key: str) -> bool:
         """Whether the option was given."""
@@ -91,26 +100,46 @@ class Parsed:
 
 
 class Table:
-    """The options of one command, and the text around them in its help."""
+    """The options of one command, and the text around them in its help.
 
-    def __init__(self, usage: str, summary: str, options: Sequence[Option], epilog: str = "") -> None:
+    `salt` names the program of Salt whose other options the command takes as well: those of
+    `saltlite.cli.salt_options`, which are without effect here or are refused. They are read for a name that
+    is not in `options`, and for the help.
+    """
+
+    def __init__(
+        self, usage: str, summary: str, options: Sequence[Option], epilog: str = "", *, salt: str = ""
+    ) -> None:
         self.usage = usage
         self.summary = summary
         self.options = (*options, HELP)
         self.epilog = epilog
+        self._salt = salt
         self._by_name = {name: option for option in self.options for name in option.names}
 
     def help(self) -> str:
         """The help text, without a final newline."""
         lines = [f"usage: {self.usage}", "", self.summary, "", "options:"]
         lines += [option.line() for option in self.options]
+        if self._salt:
+            from saltlite.cli import salt_options
+
+            lines += ["", salt_options.help_text(self._salt)]
         return "\n".join([*lines, "", self.epilog] if self.epilog else lines)
 
     def find(self, token: str) -> tuple[Option, str | None] | None:
         """The option that a token names exactly, and the value of `--name=value`; None for other tokens."""
         name, equals, value = token.partition("=") if token.startswith("--") else (token, "", "")
-        option = self._by_name.get(name)
+        option = self._option(name)
         return None if option is None else (option, value if equals else None)
+
+    def _option(self, name: str) -> Option | None:
+        option = self._by_name.get(name)
+        if option is None and self._salt and is_option(name):
+            from saltlite.cli import salt_options  # no other command line has to read this file
+
+            option = salt_options.find(self._salt, name)
+        return option
 
     def parse(self, argv: Sequence[str], *, words_before_arguments: int | None = None) -> Parsed:
         """Read a command line. Raises UsageError, or HelpAsked for `--help`.
@@ -145,7 +174,7 @@ class Table:
         letters = token[1:]
         while letters:
             letter, letters = f"-{letters[0]}", letters[1:]
-            option = self._by_name.get(letter)
+            option = self._option(letter)
             if option is None:
                 raise UsageError(self._unknown(letter, function, within=token))
             self._store(parsed, (option, letters if option.metavar and letters else None), tokens)
@@ -157,9 +186,15 @@ class Table:
         name = option.names[-1]
         if option is HELP:
             raise HelpAsked(self.help(), self)
+        if option.refusal:
+            raise UsageError(f"{name} is refused: {option.refusal}")
+        if option.no_effect:
+            parsed.notes.append(f"saltlite: {name} has no effect: {option.no_effect}")
         if not option.metavar:
             if value is not None:
                 raise UsageError(f"{name} takes no value")
+            if option is ARGS_STDIN and not parsed.on(option.key):
+                tokens[:0] = reversed(_stdin_lines())
             parsed.options[option.key] = True
             return
         if value is None:
@@ -186,6 +221,15 @@ class Table:
             return sentence
         stop = "" if near else "."
         return f"{sentence}{stop} To pass it to {function} as an argument, write it after `--`"
+
+
+def _stdin_lines() -> list[str]:
+    import sys
+
+    try:
+        return sys.stdin.read().splitlines() if sys.stdin is not None else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--args-stdin: stdin cannot be read: {error}") from error
 
 
 def _next_value(option: Option, tokens: list[str]) -> str:

@@ -83,15 +83,26 @@ class Missing:
         """A command that helps, or ""."""
 
 
-def exit_code(progress: Progress) -> int:
-    """The code for the whole job; of several the first in WORST_FIRST."""
+RETCODE_MAX = 255
+"""The highest exit code of a process."""
+
+
+def exit_code(progress: Progress, *, passthrough: bool = False) -> int:
+    """The code for the whole job; of several the first in WORST_FIRST.
+
+    With `passthrough` it is the highest return code of the functions instead of FAILED, if one has failed.
+    """
     states = {progress.states[m] for m in progress.missing()}
     codes = {_STATES[state][1] if state in _STATES else exitcodes.MISSING for state in states}
     if progress.failed():
         codes.add(exitcodes.FAILED)
     if progress.published.unknown:
         codes.add(exitcodes.MISSING)
-    return next((code for code in exitcodes.WORST_FIRST if code in codes), exitcodes.OK)
+    code = next((code for code in exitcodes.WORST_FIRST if code in codes), exitcodes.OK)
+    if passthrough and code == exitcodes.FAILED and (failed := progress.failed()):
+        highest = max(progress.retcodes[target] for target in failed)
+        return highest if 0 < highest <= RETCODE_MAX else RETCODE_MAX
+    return code
 
 
 def open_targets(progress: Progress) -> list[str]:

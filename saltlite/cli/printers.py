@@ -7,10 +7,11 @@ because what has arrived is worth printing.
 from __future__ import annotations
 
 from saltlite.cli.targets import nodeset, targets_text
+from saltlite.client.follower import PLANNED
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, Protocol
 
     from saltlite.cli.console import Console
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     """Whether it failed, how, and the text of the return."""
 
 
+CANCELLED, EXPIRED = "cancelled", "expired"
+"""States of a target that a batch never reached, and of others."""
 SCHEMA = 1
 """Of `json-full` and `jsonl`. Under one number keys may be added; none is removed or changes its meaning."""
 
@@ -66,6 +69,62 @@ class EachReply:
 
     def finish(self, _missing: Sequence[Missing], _code: int) -> None:
         """Everything is printed already."""
+
+
+class EachBatch:
+    """Says which targets begin together, and prints their returns by another printer. `say` takes one sentence."""
+
+    def __init__(self, printer: Printer, progress: Progress, say: Callable[[str], None]) -> None:
+        self.names_failures = printer.names_failures
+        self._printer = printer
+        self._progress = progress
+        self._say = say
+        self._begun: set[str] = set()
+
+    def start(self) -> None:
+        """The job is published; which targets begin is in the first message."""
+        self._printer.start()
+
+    def take(self, update: Update) -> None:
+        """Name the targets that have begun since the last update."""
+        waiting = (PLANNED, CANCELLED, EXPIRED)
+        begun = {target for target, state in self._progress.states.items() if state not in waiting} - self._begun
+        if begun:
+            self._begun |= begun
+            self._say(f"Executing run on {sorted(map(self._progress.published.name, begun))}")
+        self._printer.take(update)
+
+    def finish(self, missing: Sequence[Missing], code: int) -> None:
+        """Nothing more comes."""
+        self._printer.finish(missing, code)
+
+
+class OneDocument:
+    """The documentation of functions as one map, whichever target has them. The first target that has one counts."""
+
+    names_failures = False
+
+    def __init__(self, console: Console, out: str, outputters: Outputters, style: OutputStyle) -> None:
+        self._console = console
+        self._out = out
+        self._outputters = outputters
+        self._style = style
+        self._documents: dict[str, Any] = {}
+
+    def start(self) -> None:
+        """Nothing to print yet."""
+
+    def take(self, update: Update) -> None:
+        """Collect the documentation; a return that is not a map is an error of that target."""
+        for reply in update.replies:
+            if isinstance(reply.value, dict):
+                self._documents = {**reply.value, **self._documents}
+            elif reply.has_value:
+                self._console.error(f"{reply.name}: {reply.value}")
+
+    def finish(self, _missing: Sequence[Missing], _code: int) -> None:
+        """Print the map, sorted by function."""
+        self._console.data(self._outputters.render(self._out, dict(sorted(self._documents.items())), self._style))
 
 
 class OneObject:

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 class RunnerClient:
     """The `__client__` of runners: every method raises CommandExecutionError with the sentence of the error."""
 
-    def __init__(self, client: LocalClient) -> None:
+    def __init__(self, client: LocalClient, timeout_s: float | None = None) -> None:
+        """`timeout_s` is for jobs of runners that name no timeout."""
         self._client = client
+        self._timeout_s = timeout_s
         self.unreachable = False
         """Whether a request did not reach the master."""
 
@@ -41,7 +43,7 @@ class RunnerClient:
     ) -> dict[str, Any]:
         """Run a function on the fleet: `{id: return}` of those that returned, as `LocalClient.cmd`."""
         with self._sentences():
-            return self._client.cmd(tgt, fun, arg, kwarg, tgt_type, timeout)
+            return self._client.cmd(tgt, fun, arg, kwarg, tgt_type, self._timeout_s if timeout is None else timeout)
 
     def returns(self, jid: str) -> dict[str, Any]:
         """`{id: return}` of what a job has returned so far, keyed as by `cmd`."""

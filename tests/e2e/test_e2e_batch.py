@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,3 +68,43 @@ def test_a_batch_goes_on_when_the_master_was_killed_in_the_middle(fleet: Fleet) 
     fleet.restart_master()
     for name in NAMES:
         assert fleet.wait_state(jid, name, "returned", "lost", "expired") == "returned"
+
+
+def test_the_targets_that_begin_together_are_named(fleet: Fleet) -> None:
+    """Among the returns where a person reads them, on stderr where a program does."""
+    said = fleet.cli("--out=txt", "-b 50%", "*", "test.ping")
+    assert (said.code, said.err) == (0, "")
+    begun = [ast.literal_eval(line[17:]) for line in said.out.splitlines() if line.startswith("Executing run on ")]
+    assert begun[0] == ["a", "b"]
+    assert sorted(itertools.chain(*begun)) == list(NAMES)
+    assert sorted(line for line in said.out.splitlines() if ": " in line) == [f"{name}: True" for name in NAMES]
+    said = fleet.cli("--out=json", "--batch-size=4", "*", "test.ping")
+    assert (said.json(), said.err) == (dict.fromkeys(NAMES, True), f"Executing run on {list(NAMES)}\n")
+    assert "Executing" not in fleet.cli("-q", "--out=txt", "-b4", "*", "test.ping").out
+
+
+def test_a_job_for_many_becomes_a_batch(fleet: Fleet) -> None:
+    limit = ("--batch-safe-limit=4", "--batch-safe-size", "2", "--out=txt")
+    said = fleet.cli(*limit, "*", "test.ping")
+    assert said.code == 0
+    assert said.out.startswith("\nNOTICE: Too many minions targeted, switching to batch execution.\n")
+    assert "Executing run on ['a', 'b']" in said.out
+    assert "Executing" not in fleet.cli(*limit, "-L", "a,b,c", "test.ping").out
+    assert fleet.cli(*limit, "zzz", "test.ping").code == 3
+    said = fleet.cli("--batch-safe-size=2", "*", "test.ping")
+    assert (said.code, said.err) == (2, "saltlite: --batch-safe-size needs --batch-safe-limit\n")
+
+
+def test_a_batch_ends_with_the_return_code_of_its_function_on_demand(fleet: Fleet) -> None:
+    assert fleet.cli("-b 1", "--failhard", "*", "test.retcode", "23").code == 4
+    assert fleet.cli("-b 1", "--failhard", "--retcode-passthrough", "*", "test.retcode", "23").code == 23
+    words = ("test.ping,test.retcode", "-b 1", "--", ",23")
+    assert fleet.cli("--retcode-passthrough", "*", *words).code == 23
+
+
+def test_the_job_id_of_a_batch_is_printed(fleet: Fleet) -> None:
+    said = fleet.cli("--async", "-b", "2", "*", "test.ping")
+    before, _, jid = said.out.strip().rpartition(" ")
+    assert (said.code, before) == (0, "Executed batch command with job ID:")
+    for name in NAMES:
+        fleet.wait_state(jid, name, "returned")

@@ -17,7 +17,9 @@ import yaml
 from saltlite import __version__
 from saltlite.cli import exitcodes
 from saltlite.cli.main import main_key
-from saltlite.cli.verbs.salt_key import ACTIONS, IGNORED, REFUSED, TABLE
+from saltlite.cli.options import Option
+from saltlite.cli.salt_options import KEY, PROGRAMS
+from saltlite.cli.verbs.salt_key import ACTIONS
 from tests.integration.fakemaster import FakeMaster, Step
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -291,25 +293,24 @@ def test_all_fingerprints_include_that_of_the_master(ran: Any, option: str) -> N
     assert ran(option).out.endswith("Local Keys:\nmaster.pub:  OWN\n")
 
 
-def _of(name: str) -> list[str]:
-    """A command line with the option whose value has that name, and a value that it takes."""
-    option = next(option for option in TABLE.options if option.key == name)
+def _of(option: Option) -> list[str]:
+    """A command line with the option, and a value that it takes."""
     return [f"{option.names[-1]}=4096"] if option.metavar else [option.names[-1]]
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_obeyed_is_refused_before_anything_is_done(ran: Any, name: str) -> None:
-    done = ran("-y", "-A", *_of(name))
+@pytest.mark.parametrize("option", [one for one in PROGRAMS[KEY] if one.refusal], ids=lambda one: one.key)
+def test_what_cannot_be_obeyed_is_refused_before_anything_is_done(ran: Any, option: Option) -> None:
+    done = ran("-y", "-A", *_of(option))
     assert (done.code, done.out, done.verbs) == (exitcodes.USAGE, "", [])
-    assert done.err == f"saltlite: error: {_of(name)[0].partition('=')[0]} is refused: {REFUSED[name]}\n"
+    assert done.err == f"saltlite: error: {option.names[-1]} is refused: {option.refusal}\n"
 
 
-@pytest.mark.parametrize("name", IGNORED)
-def test_what_has_no_effect_is_said_and_the_rest_is_done(ran: Any, name: str) -> None:
-    done = ran("-L", *_of(name))
+@pytest.mark.parametrize("option", [one for one in PROGRAMS[KEY] if one.no_effect], ids=lambda one: one.key)
+def test_what_has_no_effect_is_said_and_the_rest_is_done(ran: Any, option: Option) -> None:
+    done = ran("-L", *_of(option))
     assert (done.code, done.out) == (0, TEXT)
-    assert done.err == f"saltlite: {_of(name)[0].partition('=')[0]} has no effect: {IGNORED[name]}\n"
-    assert ran("-qL", *_of(name)).err == ""
+    assert done.err == f"saltlite: {option.names[-1]} has no effect: {option.no_effect}\n"
+    assert ran("-qL", *_of(option)).err == ""
 
 
 @pytest.mark.parametrize("size", ["1024", "32769", "x", "9" * 5000])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saltlite.auth.acl import Granted, Principal, read_rules
-from saltlite.cli.arguments import parse_arguments
+from saltlite.client.arguments import parse_arguments
 from saltlite.errors import RefusedError, SaltliteError
 from saltlite.master.handlers.functions import AWAITED_S, FunctionSupport, depends_on_signature
 from saltlite.master.handlers.minions import PresenceChange, notice

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.cli.arguments import parse_arguments
+from saltlite.client.arguments import parse_arguments
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.cli.arguments import parse_arguments
+from saltlite.client.arguments import parse_arguments
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader

@@ -7,12 +7,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli import exitcodes
-from saltlite.cli.arguments import parse_arguments
 from saltlite.cli.commands import COMMANDS, command_table, parse_descriptor
 from saltlite.cli.connect import ask_password, open_client, read_password
 from saltlite.cli.options import Option, Table, format_duration
 from saltlite.cli.output import columns, print_answer
 from saltlite.cli.targets import TARGET_OPTIONS, nodeset, target_kind
+from saltlite.client.arguments import parse_arguments
 from saltlite.errors import NoTargetError, RefusedError, UsageError
 
 if TYPE_CHECKING:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli import exitcodes
-from saltlite.cli.commands import COMMANDS, QUIET, config_dir_of
+from saltlite.cli.commands import COMMANDS, LOG_LEVEL, NO_PARSE, QUIET, VERSIONS, config_dir_of, show_version
 from saltlite.cli.in_process import Ran, chain_of, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
 from saltlite.cli.job_options import EXECUTION_OPTIONS
-from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, choice
+from saltlite.cli.options import ARGS_STDIN, ARGUMENTS_TEXT, Option, Table, choice
 from saltlite.cli.output import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
 from saltlite.config.load import load_minion
 from saltlite.config.options import opts_of
@@ -106,7 +107,8 @@ def _table() -> Table:
         (
             Option("--local", help="no effect: it always runs without a master"),
             Option("-g", "--grains", help="print the grains, and run nothing"),
-            Option("-d", "--doc", help="print the documentation of functions, and run none"),
+            Option("--skip-grains", help="collect no grains, which takes a moment"),
+            Option("-d", "--documentation", "--doc", help="print the documentation of functions, and run none"),
             Option("-r", "--resources", help="run it on the resources of this machine too"),
             Option("--tgt", metavar="TARGET", help="with -r: run it on what matches: '*'"),
             Option("--tgt-type", metavar="TYPE", convert=choice(*TargetKind), help="with -r: how TARGET is read: glob"),
@@ -119,10 +121,15 @@ def _table() -> Table:
                 help="look for modules there first",
             ),
             Option("--id", metavar="ID", convert=parse_minion_id, help="run as if the minion had this id"),
+            _folders("--file-root", help="salt:// is this folder, and no other"),
+            _folders("--pillar-root", help="compile the pillar from this folder, and no other"),
+            Option("--cachedir", metavar="DIR", convert=require_path, help="instead of the minion's folder of caches"),
             *EXECUTION_OPTIONS,
+            NO_PARSE,
+            ARGS_STDIN,
             Option("--metadata", help="print the job id, retcode and time with the return"),
             Option("--retcode-passthrough", help="end with the return code of the function"),
-            Option("-l", "--log-level", metavar="LEVEL", convert=choice(*logs.LEVELS), help="log to stderr: warning"),
+            LOG_LEVEL,
             *OUTPUT_OPTIONS,
             QUIET,
             Option(
@@ -132,22 +139,31 @@ def _table() -> Table:
                 convert=require_path,
                 help="the minion's configuration folder (/etc/saltlite)",
             ),
+            *VERSIONS,
         ),
         _EPILOG,
+        salt="salt-call",
     )
+
+
+def _folders(name: str, help: str) -> Option:  # noqa: A002 - as in Option
+    return Option(name, metavar="DIR", convert=require_path, many=True, help=help)
 
 
 def run(argv: Sequence[str], console: Console) -> int:
     """Run functions here. Raises UsageError, ConfigError, KeyboardInterrupt."""
     parsed = _table().parse(argv, words_before_arguments=1)
+    show_version(parsed, "saltlite-call")
     console.quiet = parsed.on("quiet")
     _check(parsed)
+    for note in parsed.notes:
+        console.note(note)
     logs.configure(parsed.options.get("log_level", "warning"))
-    config = load_minion(config_dir_of(parsed)).config
+    config = _config(parsed)
     opts = _opts(config, parsed)
     with opened_output(parsed, console) as output:
         printing = Printing(parsed, output, lambda: opts)
-        grains = find_grains(opts)
+        grains = {"id": opts["id"]} if parsed.on("skip_grains") else find_grains(opts)
         if parsed.on("grains"):
             printing.show({LOCAL: grains})
             return exitcodes.OK
@@ -160,6 +176,18 @@ def run(argv: Sequence[str], console: Console) -> int:
         else:
             printing.show({LOCAL: value}, ran.outcome.out, ran.outcome.retcode)
     return exit_code(ran, passthrough=parsed.on("retcode_passthrough"))
+
+
+def _config(parsed: Parsed) -> MinionConfig:
+    """The minion's configuration with the folders of the command line."""
+    config = load_minion(config_dir_of(parsed)).config
+    given: dict[str, Any] = {}
+    for option, name in (("file_root", "file_roots"), ("pillar_root", "pillar_roots")):
+        if option in parsed.options:
+            given[name] = {"base": [os.path.abspath(folder) for folder in parsed.options[option]]}
+    if "cachedir" in parsed.options:
+        given["cachedir"] = os.path.abspath(parsed.options["cachedir"])
+    return replace(config, **given) if given else config
 
 
 def _ran(parsed: Parsed, config: MinionConfig, opts: dict[str, Any], grains: dict[str, Any], console: Console) -> Ran:
@@ -186,7 +214,8 @@ def _ran(parsed: Parsed, config: MinionConfig, opts: dict[str, Any], grains: dic
 def _calls(parsed: Parsed, index: Index, config: MinionConfig) -> list[Call]:
     if parsed.on("doc"):
         return [("sys.doc", parsed.words, {})]
-    return read_calls(parsed.words[0], parsed.words[1:], index, config.providers)
+    as_text = parsed.options.get("no_parse", ())
+    return read_calls(parsed.words[0], parsed.words[1:], index, config.providers, as_text=as_text)
 
 
 def _execution(parsed: Parsed) -> Execution:
@@ -198,6 +227,8 @@ def _check(parsed: Parsed) -> None:
         raise UsageError("--resources runs functions: it excludes --doc and --grains")
     if not parsed.on("resources") and ("tgt" in parsed.options or "tgt_type" in parsed.options):
         raise UsageError("--tgt and --tgt-type select resources: they need --resources")
+    if parsed.on("grains") and parsed.on("skip_grains"):
+        raise UsageError("--grains and --skip-grains exclude each other")
     if parsed.on("grains") and (parsed.words or parsed.on("doc")):
         raise UsageError("--grains stands alone: it runs no function")
     if not (parsed.words or parsed.on("grains") or parsed.on("doc")):

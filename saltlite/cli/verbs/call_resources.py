@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from saltlite.cli.arguments import parse_arguments, split_calls
 from saltlite.cli.in_process import VALUE_MAX, Ran, caller, chain_of, new_jid, printing_to_stderr, run_calls
+from saltlite.client.arguments import parse_arguments, split_calls
 from saltlite.errors import NoTargetError, UsageError
 from saltlite.loader.call import ERROR_OUTPUTTER, Outcome
 from saltlite.loader.encode import decode_return

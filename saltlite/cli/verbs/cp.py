@@ -9,7 +9,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from saltlite.cli.commands import COMMANDS
+from saltlite.cli.commands import COMMANDS, LOG_LEVEL, VERSIONS, show_version
 from saltlite.cli.connect import open_client
 from saltlite.cli.job import follow_job, origin
 from saltlite.cli.job_options import FOLLOW_OPTIONS
@@ -17,6 +17,7 @@ from saltlite.cli.options import Option, Table, parse_duration
 from saltlite.cli.targets import TARGET_OPTIONS, target_kind
 from saltlite.client.local import JobCall
 from saltlite.errors import SaltliteError, UsageError
+from saltlite.platform import logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,12 +35,19 @@ OPTIONS = (
     Option("-C", "--chunked", help="no effect: files always go in pieces, however large"),
     Option("--deliver-by", metavar="TIME", convert=parse_duration, help="how long it may wait to reach a minion"),
     *FOLLOW_OPTIONS,
+    LOG_LEVEL,
+    *VERSIONS,
 )
 
 
 def run(argv: Sequence[str], console: Console) -> int:
     """Copy the files, and report what each minion has; the exit code is that of the job."""
-    parsed = Table(*COMMANDS["cp"], OPTIONS).parse(argv)
+    parsed = Table(*COMMANDS["cp"], OPTIONS, salt="salt-cp").parse(argv)
+    show_version(parsed, "saltlite-cp")
+    logs.configure(parsed.options.get("log_level", "warning"))
+    console.quiet = parsed.on("quiet")
+    for note in parsed.notes:
+        console.note(note)
     if len(parsed.words) < 3:
         raise UsageError("name the target, the files and the destination: saltlite cp TARGET SOURCE... DEST")
     target, *sources, dest = parsed.words

@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli import exitcodes
-from saltlite.cli.commands import COMMANDS, CONFIG_DIR, LOGIN_OPTIONS, QUIET, config_dir_of
+from saltlite.cli.commands import (
+    COMMANDS,
+    CONFIG_DIR,
+    LOG_LEVEL,
+    LOGIN_OPTIONS,
+    NO_PARSE,
+    QUIET,
+    VERSIONS,
+    config_dir_of,
+    show_version,
+)
 from saltlite.cli.connect import open_client
 from saltlite.cli.in_process import Ran, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
-from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, choice
-from saltlite.cli.output import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
+from saltlite.cli.options import ARGS_STDIN, ARGUMENTS_TEXT, Option, Table, parse_duration
+from saltlite.cli.output import DEFAULT, FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
 from saltlite.client.local import LocalClient
 from saltlite.client.runners import RunnerClient, without_outputter
 from saltlite.cloud import LazyCloud
@@ -38,9 +50,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from saltlite.cli.console import Console
+    from saltlite.cli.options import Parsed
     from saltlite.config.master import MasterConfig
     from saltlite.loader.call import Call
     from saltlite.loader.index import Index
+    from saltlite.model.ids import Jid
 
 RUNNERS = "runners"
 """The type of these plug-ins."""
@@ -85,40 +99,61 @@ def _table() -> Table:
         usage,
         summary,
         (
-            Option("-d", "--doc", help="print the documentation of runners, and run none"),
-            Option("-l", "--log-level", metavar="LEVEL", convert=choice(*logs.LEVELS), help="log to stderr: warning"),
+            Option("-d", "--documentation", "--doc", help="print the documentation of runners, and run none"),
+            Option("--async", help="print the job id and do not wait; the return goes to --out-file"),
+            Option(
+                "-t", "--timeout", metavar="TIME", convert=parse_duration, help="how long its jobs wait for minions"
+            ),
+            Option("--skip-grains", help="collect no grains of this machine, which takes a moment"),
+            NO_PARSE,
+            ARGS_STDIN,
+            LOG_LEVEL,
             *OUTPUT_OPTIONS,
             *LOGIN_OPTIONS,
             QUIET,
             CONFIG_DIR,
+            *VERSIONS,
         ),
         _EPILOG,
+        salt="salt-run",
     )
 
 
 def run(argv: Sequence[str], console: Console) -> int:
     """Run a runner. Raises UsageError, ConfigError, RefusedError, KeyboardInterrupt."""
     parsed = _table().parse(argv, words_before_arguments=1)
+    show_version(parsed, "saltlite-run")
     console.quiet = parsed.on("quiet")
     if not parsed.words and not parsed.on("doc"):
         raise UsageError("say what to run: saltlite runner RUNNER.FUNCTION, as in saltlite runner manage.up")
+    for note in parsed.notes:
+        console.note(note)
     logs.configure(parsed.options.get("log_level", "warning"))
     config = load_master(config_dir_of(parsed)).config
+    if "timeout" in parsed.options:
+        config = replace(config, timeout=parsed.options["timeout"])
     opts = _opts(config)
     require_trusted([*opts["module_dirs"], *opts["runner_dirs"], opts["extension_modules"]])
     index = build_index(search_layers(opts, RUNNERS))
     with opened_output(parsed, console) as output, open_client(parsed) as client:
         printing = Printing(parsed, output, lambda: opts)
-        there = RunnerClient(client)
+        there = RunnerClient(client, parsed.options.get("timeout"))
         cloud = LazyCloud(config_dir_of(parsed), client)
         given = {"__client__": there, "__cloud__": cloud, "__config__": shown_opts(config, opts["id"])}
-        loader = _loader(index, opts, given, _files(config, opts["cachedir"]))
+        loader = _loader(index, opts, given, _files(config, opts["cachedir"]), grains=not parsed.on("skip_grains"))
         if parsed.on("doc"):
             printing.show(_docs(loader, parsed.words))
             return exitcodes.OK
-        calls = read_calls(parsed.words[0], parsed.words[1:], index, {})
+        as_text = parsed.options.get("no_parse", ())
+        calls = read_calls(parsed.words[0], parsed.words[1:], index, {}, as_text=as_text)
         _point_elsewhere(loader, calls)
-        ran = _run(loader, calls, client, console)
+        if parsed.on("async"):
+            _require_runners(loader, calls)  # afterwards an error reaches nobody
+        jid = new_jid()
+        reported = _report_begin(client, jid, calls, console)
+        if parsed.on("async"):
+            _go_on_in_background(jid, parsed, console)
+        ran = _run(loader, calls, jid, client, console) if reported else run_calls(loader, calls, jid)
         code = exit_code(ran, passthrough=False)
         for warning in ran.outcome.warnings:
             console.note(f"saltlite: {warning}")
@@ -143,15 +178,15 @@ def _opts(config: MasterConfig) -> dict[str, Any]:
     return {**opts_of(config, f"{config.master_name or socket.gethostname()}_master"), "cachedir": own}
 
 
-def _loader(index: Index, opts: dict[str, Any], own: dict[str, Any], files: dict[str, Any]) -> Loader:
+def _loader(index: Index, opts: dict[str, Any], own: dict[str, Any], files: dict[str, Any], *, grains: bool) -> Loader:
     """The loader of runners. Besides the usual names, runners see `own` and `files`, execution modules `files`."""
-    grains = find_grains(opts)
+    found = find_grains(opts) if grains else {"id": opts["id"]}
 
     def execution() -> Loader:
-        return Loader(build_index(search_layers(opts)), opts, grains, {}, more=files)
+        return Loader(build_index(search_layers(opts)), opts, found, {}, more=files)
 
     given = {**files, **own, "__execution__": LazyFunctions(execution)}
-    return Loader(index, opts, grains, {}, more=given)
+    return Loader(index, opts, found, {}, more=given)
 
 
 def _files(config: MasterConfig, cachedir: str) -> dict[str, Any]:
@@ -162,15 +197,45 @@ def _files(config: MasterConfig, cachedir: str) -> dict[str, Any]:
     return {"__file_client__": FileClient(FileService(roots), cachedir, extmods=config.extension_modules)}
 
 
-def _run(loader: Loader, calls: Sequence[Call], client: LocalClient, console: Console) -> Ran:
-    """Run it, with an event before and after. Raises RefusedError when the caller is not an operator."""
-    jid, funs = new_jid(), [fun for fun, _args, _kwargs in calls]
+def _require_runners(loader: Loader, calls: Sequence[Call]) -> None:
+    for fun, _args, _kwargs in calls:
+        if loader.describe(fun) is None:
+            raise UsageError(f"there is no runner {fun!r}; `saltlite runner -d` shows all of them")
+
+
+def _report_begin(client: LocalClient, jid: Jid, calls: Sequence[Call], console: Console) -> bool:
+    """Send the event that precedes a run; whether the master has it.
+
+    Raises RefusedError when the caller is not an operator.
+    """
     try:
-        client.call("runner_event", jid=jid, funs=funs)
+        client.call("runner_event", jid=jid, funs=[fun for fun, _args, _kwargs in calls])
     except UnreachableError as error:
         # Many runners need no master, and may be wanted just when there is none.
         console.note(f"saltlite: no event reports this runner: {error}")
-        return run_calls(loader, calls, jid)
+        return False
+    return True
+
+
+def _go_on_in_background(jid: Jid, parsed: Parsed, console: Console) -> None:
+    """Print the job id and end this process; return in another, without terminal, which outlives it."""
+    sys.stdout.flush()
+    if os.fork():
+        if parsed.options.get("out", DEFAULT) == DEFAULT:
+            console.data(f"Executed command with job ID: {jid}\n")
+        else:
+            Printing(parsed, console, dict).show({"jid": jid, "tag": f"salt/run/{jid}"})
+        os._exit(exitcodes.OK)  # the output file and the login belong to the other process
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    os.close(null)
+
+
+def _run(loader: Loader, calls: Sequence[Call], jid: Jid, client: LocalClient, console: Console) -> Ran:
+    """Run it, and send the event that reports its end."""
+    funs = [fun for fun, _args, _kwargs in calls]
     retcode, began = exitcodes.INTERRUPTED, time.monotonic()
     try:
         ran = run_calls(loader, calls, jid)

@@ -7,21 +7,23 @@ is a revoked key.
 
 from __future__ import annotations
 
-from saltlite import __version__
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import (
     CONFIG_DIR,
     KEY_STATES,
+    LOG_LEVEL,
     LOGIN_OPTIONS,
     QUIET,
+    VERSIONS,
     command_lines,
     config_dir_of,
     load,
     members,
+    show_version,
 )
 from saltlite.cli.connect import open_client
 from saltlite.cli.main import full_name, next_word
-from saltlite.cli.options import HelpAsked, Option, Table, choice
+from saltlite.cli.options import Option, Table
 from saltlite.cli.output import OUTPUT_OPTIONS, Printing, opened_output
 from saltlite.cli.verbs.key import ACCEPTED, CONFLICT, PENDING, REJECTED, agreed, refuse_doubled
 from saltlite.errors import NoTargetError, UsageError, nearest
@@ -55,16 +57,6 @@ class _ListName:
         return ALL if short == ALL else keys.SHORT_NAMES[short]
 
 
-KEYSIZE_MIN, KEYSIZE_MAX = 2048, 32768
-"""Bits; Salt accepts these sizes of RSA keys."""
-
-
-def _keysize(text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) < 8 and KEYSIZE_MIN <= int(text) <= KEYSIZE_MAX:
-        return int(text)
-    raise UsageError(f"{text!r} is not a size that Salt accepts: {KEYSIZE_MIN} to {KEYSIZE_MAX} bits")
-
-
 ACTIONS = (
     Option("-l", "--list", metavar="LIST", convert=_ListName(), help="list keys: acc, pre, un, rej, den, rev, all"),
     Option("-L", "--list-all", help="list all keys, as without any option"),
@@ -88,48 +80,10 @@ _MORE_KEYS = (
     Option("--include-denied", help="with -a, -A, -r and -R: keys in conflict too"),
 )
 
-_NO_SIGNATURE = (
-    "minions know the master by the fingerprint of the fleet, which `saltlite key finger` prints, and no file has a "
-    "signature of its key"
-)
-REFUSED = {
-    "gen_keys": "each minion makes its own key, and no private key is made here: let minions join with a token of "
-    "`saltlite key token create`",
-    "gen_signature": _NO_SIGNATURE,
-    "priv": _NO_SIGNATURE,
-    "pub": _NO_SIGNATURE,
-    "signature_path": _NO_SIGNATURE,
-    "preserve_minions": "the cached grains and pillar of a minion are always deleted with its accepted key",
-    "password": "other users of this machine can read arguments: use --password-fd, or type it when asked",
-    "user": "run the whole command as that user, as in `sudo -u USER saltlite-key`",
-}
-"""Options of salt-key that cannot be obeyed here -> why."""
-IGNORED = {
-    "gen_keys_dir": "no keys are made here",
-    "keysize": "keys have one size here",
-    "auto_create": "no keys are made here",
-    "rotate_aes_key": "minions share no key here, and a deleted, rejected or revoked key's sessions always end at once",
-    "hard_crash": "SALTLITE_TRACEBACK=1 in the environment shows where a defect is",
-}
-"""Options of salt-key that change nothing here -> why."""
-_FOREIGN = (
-    Option("--gen-keys", metavar="NAME", help="refused: minions make their own keys"),
-    Option("--gen-keys-dir", metavar="DIR", help="no effect"),
-    Option("--keysize", metavar="BITS", convert=_keysize, help="no effect"),
-    Option("--auto-create", help="no effect"),
-    Option("--gen-signature", help="refused: minions pin the fleet key"),
-    Option("--priv", metavar="PATH", help="refused, as --gen-signature"),
-    Option("--pub", metavar="PATH", help="refused, as --gen-signature"),
-    Option("--signature-path", metavar="PATH", help="refused, as --gen-signature"),
-    Option("--rotate-aes-key", metavar="BOOL", help="no effect: minions share no key"),
-    Option("--preserve-minions", metavar="BOOL", help="refused: what is cached goes with the key"),
-    Option("--password", metavar="TEXT", help="refused: use --password-fd"),
-    Option("-u", "--user", metavar="NAME", help="refused: use sudo"),
-    Option("--hard-crash", help="no effect"),
-)
-
 _LOGIN = Option("--eauth", "--external-auth", "--auth", metavar="BACKEND", help="log in: pam, file, sharedsecret")
 """`-a` is --accept here."""
+_LOG_LEVEL = Option("--log-level", metavar=LOG_LEVEL.metavar, convert=LOG_LEVEL.convert, help=LOG_LEVEL.help)
+"""`-l` is --list here."""
 
 TABLE = Table(
     "saltlite-key [options]",
@@ -143,10 +97,8 @@ TABLE = Table(
         CONFIG_DIR,
         *OUTPUT_OPTIONS,
         QUIET,
-        Option("--log-level", metavar="LEVEL", convert=choice(*logs.LEVELS), help="log to stderr: warning"),
-        *_FOREIGN,
-        Option("--version", help="show the version and end"),
-        Option("-V", "--versions-report", help="show the versions of dependencies too, and end"),
+        _LOG_LEVEL,
+        *VERSIONS,
     ),
     f"""\
 IDS is an id, a glob, or several with commas between: web1,'db*'
@@ -156,6 +108,7 @@ commands (`saltlite-key COMMAND` is `saltlite key COMMAND`):
 
 exit codes: 0 all is well, 2 usage or configuration, 3 IDS to change matched no
   key, 6 refused, 7 master unreachable, 130 interrupted""",
+    salt="salt-key",
 )
 
 
@@ -174,17 +127,11 @@ def _run_options(argv: Sequence[str], console: Console) -> int:
         action = _action_of(parsed)
     except UsageError as error:
         raise UsageError(f"{ERROR}{error}") from error
-    if parsed.on("version"):
-        raise HelpAsked(f"saltlite-key {__version__}")
-    if parsed.on("versions_report"):
-        from saltlite.plugins.modules.test import versions_report
-
-        raise HelpAsked(versions_report())
+    show_version(parsed, "saltlite-key")
     console.quiet = parsed.on("quiet")
     logs.configure(parsed.options.get("log_level", "warning"))
-    for name, why in IGNORED.items():
-        if parsed.on(name):
-            console.note(f"saltlite: --{name.replace('_', '-')} has no effect: {why}")
+    for note in parsed.notes:
+        console.note(note)
     match = "*" if parsed.options.get(action, True) is True else parsed.options[action]
     with opened_output(parsed, console) as output, open_client(parsed) as client:
         printing = Printing(parsed, output, lambda: _master_opts(parsed))
@@ -202,9 +149,6 @@ def _master_opts(parsed: Parsed) -> dict[str, Any]:
 
 def _action_of(parsed: Parsed) -> str:
     """The key of the one action, `list_all` by default. Raises UsageError for options that exclude each other."""
-    for name, why in REFUSED.items():
-        if parsed.on(name):
-            raise UsageError(f"--{name.replace('_', '-')} is refused: {why}")
     given = [option for option in ACTIONS if parsed.on(option.key)]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(option.names[-1] for option in given)} exclude each other: give one of them")

@@ -257,8 +257,8 @@ def outputter_for(funs: Sequence[str], known: FunctionSupport) -> str:
 def depends_on_signature(call: FunctionCall, known: FunctionSupport) -> bool:
     """Whether a client that knows the signatures could read the call's arguments as other values.
 
-    Without a signature a client reads a word as the value that it plainly is (`saltlite.cli.arguments`). An annotation
-    changes that value only if it does not name the value's own type.
+    Without a signature a client reads a word as the value that it plainly is (`saltlite.client.arguments`). An
+    annotation changes that value only if it does not name the value's own type.
     """
     for signature, _count in known.signatures(call.fun):
         for index, value in enumerate(call.args):

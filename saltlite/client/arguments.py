@@ -23,12 +23,13 @@ from __future__ import annotations
 from saltlite.errors import ConfigError, UsageError
 from saltlite.model.signature import ParameterKind, function_of, parse_signature, show_signature
 
-TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from typing import Any
 
     from saltlite.model.signature import Parameter, Signature
+
 
 _WORDS = {
     "true": True, "True": True, "TRUE": True,
@@ -48,8 +49,10 @@ _TRUTH = {
 _MISFIT = object()
 
 
-def parse_arguments(words: Sequence[str], signatures: Sequence[str] = ()) -> tuple[list[Any], dict[str, Any]]:
-    """Positional and keyword arguments in `words`.
+def parse_arguments(
+    words: Sequence[str], signatures: Sequence[str] = (), *, as_text: Collection[str] = ()
+) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and keyword arguments in `words`; the values of the keywords `as_text` stay text.
 
     `signatures` are the texts of `saltlite.model.signature` that the targeted minions reported for the function. A
     parameter on which they disagree is read as if it had no annotation.
@@ -65,16 +68,20 @@ def parse_arguments(words: Sequence[str], signatures: Sequence[str] = ()) -> tup
         elif name in keywords:
             raise UsageError(f"the keyword {name!r} is given twice")
         else:
-            keywords[name] = typed.keyword(name, text)
+            keywords[name] = text if name in as_text else typed.keyword(name, text)
     return positional, keywords
 
 
-def split_calls(function: str, words: Sequence[str]) -> list[tuple[str, list[str]]]:
+SEPARATOR = ","
+"""Between the arguments of the functions of a compound job."""
+
+
+def split_calls(function: str, words: Sequence[str], separator: str = SEPARATOR) -> list[tuple[str, list[str]]]:
     """The calls of a compound job such as `test.echo,test.ping hello ,`: functions with their words.
 
-    With several functions, a word that is `,` or starts with one begins the arguments of the next function; the rest of
-    the word is the first of them. A single function keeps every word.
-    Raises UsageError for an empty function and for more commas than functions.
+    With several functions, a word that is `separator` or starts with it begins the arguments of the next function; the
+    rest of the word is the first of them. A single function keeps every word.
+    Raises UsageError for an empty function and for more separators than functions.
     """
     functions = function.split(",")
     if len(functions) == 1:
@@ -84,17 +91,17 @@ def split_calls(function: str, words: Sequence[str]) -> list[tuple[str, list[str
     calls: list[tuple[str, list[str]]] = [(one, []) for one in functions]
     current = 0
     for word in words:
-        if not word.startswith(","):
+        if not word.startswith(separator):
             calls[current][1].append(word)
             continue
         current += 1
         if current == len(calls):
             raise UsageError(
                 f"there are arguments for more than the {len(calls)} functions of {function!r}: with several functions "
-                "a word that starts with a comma begins the arguments of the next one"
+                f"a word that starts with {separator!r} begins the arguments of the next one (--args-separator)"
             )
-        if word != ",":
-            calls[current][1].append(word[1:])
+        if word != separator:
+            calls[current][1].append(word[len(separator) :])
     return calls
 
 
