@@ -17,8 +17,8 @@ from contextlib import contextmanager
 
 from saltlite.errors import StoreError
 from saltlite.master.store.ports import DiskUsage, StoreWriter
-from saltlite.master.store.sqlite.connection import READ_CACHE_KIB, SqliteConnection, Transaction, explain
-from saltlite.master.store.sqlite.reader import AcceptedIds, SqliteReader
+from saltlite.master.store.sqlite.connection import READ_CACHE_KIB, AcceptedIds, SqliteConnection, Transaction, explain
+from saltlite.master.store.sqlite.reader import SqliteReader
 from saltlite.master.store.sqlite.schema import prepare
 from saltlite.master.store.sqlite.writer import SqliteWriter
 

@@ -30,6 +30,7 @@ from saltlite.master.store.ports import (
     runs_like,
 )
 from saltlite.master.store.sqlite.connection import (
+    AcceptedIds,
     Transaction,
     Until,
     Values,
@@ -595,15 +596,6 @@ _DIGESTS = (
     "SELECT coalesce(m.functions, ''), count(*), min(asked.value) FROM json_each(?) AS asked"
     " LEFT JOIN minions AS m ON m.id = asked.value GROUP BY 1"
 )
-
-
-class AcceptedIds:
-    """The ids of accepted keys as they were last read, with their version. As one text, because ten thousand ids take
-    half the time that as many rows do; and remembered, because each publish asks for them."""
-
-    def __init__(self) -> None:
-        self.version = -1
-        self.ids: list[MinionId] = []
 
 
 # PartReader is first: its constructor is the one that sets up all there is.

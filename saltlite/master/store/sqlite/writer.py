@@ -38,7 +38,7 @@ from saltlite.master.store.ports import (
     return_event,
 )
 from saltlite.master.store.sqlite import reader
-from saltlite.master.store.sqlite.connection import Transaction, Values, insert, row_of
+from saltlite.master.store.sqlite.connection import AcceptedIds, Transaction, Values, insert, row_of
 from saltlite.master.store.sqlite.reader import (
     JOB_COLUMNS,
     KEY_COLUMNS,
@@ -46,7 +46,6 @@ from saltlite.master.store.sqlite.reader import (
     OUTCOME_CODE,
     TOKEN_COLUMNS,
     UNDELIVERED,
-    AcceptedIds,
     SqliteReader,
     pack_targets,
 )
