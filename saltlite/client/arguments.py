@@ -1,4 +1,4 @@
-"""Convert the words of a command line to the arguments of a function.
+"""Convert the words of a command line, and the arguments that a program passes, to the arguments of a function.
 
 Where the targeted minions reported the function's signature and agree on it, the annotation of a parameter decides:
 
@@ -72,6 +72,39 @@ def parse_arguments(
     return positional, keywords
 
 
+KEYWORDS = "__kwarg__"
+"""In a map among the positional arguments: its other items are keyword arguments, as in Salt."""
+
+
+def looks_like_keywords(argument: Any) -> bool:
+    """Whether a positional argument of a program is `name=value`, or a map of keyword arguments."""
+    if isinstance(argument, dict):
+        return argument.get(KEYWORDS) is True
+    name, equals, text = argument.partition("=") if isinstance(argument, str) else ("", "", "")
+    return bool(equals) and name.isidentifier() and not text.startswith("=") and "\n" not in text
+
+
+def read_keywords(arguments: Sequence[Any], signatures: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+    """The positional arguments that a program passes, without those that look like keywords, and these.
+
+    `name=value` is text where the signatures allow no keyword of that name. Its value is read as that of a word is.
+    Raises UsageError as `parse_arguments` does.
+    """
+    typed = _Typed(signatures)
+    positional: list[Any] = []
+    keywords: dict[str, Any] = {}
+    for argument in arguments:
+        if not looks_like_keywords(argument):
+            positional.append(argument)
+        elif isinstance(argument, dict):
+            keywords.update((name, value) for name, value in argument.items() if name != KEYWORDS)
+        elif typed.takes(name := argument.partition("=")[0]):
+            keywords[name] = typed.keyword(name, argument.partition("=")[2])
+        else:
+            positional.append(argument)
+    return positional, keywords
+
+
 SEPARATOR = ","
 """Between the arguments of the functions of a compound job."""
 
@@ -130,6 +163,10 @@ class _Typed:
             one.of_kind(ParameterKind.KEYWORDS) and ((place := one.positional(given)) is None or place.name in keywords)
             for one in self._signatures
         )
+
+    def takes(self, name: str) -> bool:
+        """Whether some signature allows a keyword of that name, or none is known."""
+        return not self._signatures or any(one.keyword(name) is not None for one in self._signatures)
 
     def positional(self, index: int, text: str) -> Any:
         return self._value([one.positional(index) for one in self._signatures], text)

@@ -291,11 +291,13 @@ class LocalClient:
     ) -> dict[str, Any]:
         """Run a function; `{id: return}` of the minions and resources that returned, as Salt's `cmd`.
 
+        Text of the form `name=value` in `arg` is a keyword argument where the function takes one of that name, and so
+        are the items of a map with `__kwarg__: True`; `kwarg` has precedence.
         The key of a resource is its id without the type, or its SRN where another target of the job has that id.
         `timeout`: how long to wait for silent minions, in seconds. None takes the master's setting, and does not wait
         for minions that are away.
         """
-        published = self.publish(JobCall(tgt, fun, arg=arg, kwarg=kwarg, tgt_type=tgt_type), follow=True)
+        published = self.publish(self._job(tgt, fun, arg, kwarg, tgt_type), follow=True)
         policy = WaitPolicy(published.timeout_s) if timeout is None else WaitPolicy(timeout, away_quiet_s=timeout)
         replies = self.watch(Progress(published, now=time.monotonic()), policy)
         return {reply.name: reply.value for reply in replies if reply.has_value}
@@ -308,8 +310,27 @@ class LocalClient:
         kwarg: Mapping[str, Any] | None = None,
         tgt_type: str = "glob",
     ) -> str:
-        """Publish a job; its jid, at once."""
-        return self.publish(JobCall(tgt, fun, arg=arg, kwarg=kwarg, tgt_type=tgt_type)).jid
+        """Publish a job, with arguments as for `cmd`; its jid, at once."""
+        return self.publish(self._job(tgt, fun, arg, kwarg, tgt_type)).jid
+
+    def _job(
+        self,
+        tgt: str | Sequence[str],
+        fun: str,
+        arg: Sequence[Any],
+        kwarg: Mapping[str, Any] | None,
+        tgt_type: str,
+    ) -> JobCall:
+        job = JobCall(tgt, fun, arg=arg, kwarg=kwarg, tgt_type=tgt_type)
+        if not arg:
+            return job
+        from saltlite.client import arguments  # reading signatures costs as much as the rest of this file
+
+        if any(map(arguments.looks_like_keywords, arg)):
+            known = self.call("describe", tgt=job.tgt, tgt_type=tgt_type, funs=[fun])["functions"][fun]
+            positional, keywords = arguments.read_keywords(arg, known["signatures"])
+            job.calls = [[fun, positional, {**keywords, **(kwarg or {})}]]
+        return job
 
     def seen_ago(self, minions: Sequence[str]) -> dict[str, float | None]:
         """How many seconds ago the master last saw each of the first SEEN_MAX minions; None without a session."""

@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,30 @@ def test_cmd_gives_returns_by_minion_id(tmp_path: Path) -> None:
         "calls": [["test.arg", [1, "a"], {"k": None}]],
         "follow": True,
     }
+
+
+@pytest.mark.parametrize(
+    ("signature", "arg", "call"),
+    [
+        ("f.f(*args,**kwargs)", ["a", "b=off", "c={d: 1}"], (["a"], {"b": "off", "c": {"d": 1}, "k": 2})),
+        ("f.f(a,v:str,n:bool=False,k=1)", ["v=1.10", "n=off", 3], ([3], {"v": "1.10", "n": False, "k": 2})),
+        ("f.f(a,k=1)", ["A=1 env", "k=9"], (["A=1 env"], {"k": 2})),
+        (
+            "f.f(a,**kwargs)",
+            ["x=1\ny=2", "a==b", "=c", "1=2", "a b=c"],
+            (["x=1\ny=2", "a==b", "=c", "1=2", "a b=c"], {"k": 2}),
+        ),
+        ("", ["b=1", {"__kwarg__": True, "c": "d=1"}, {"e": 1}], ([{"e": 1}], {"b": 1, "c": "d=1", "k": 2})),
+    ],
+)
+def test_text_that_names_a_keyword_is_one(
+    tmp_path: Path, signature: str, arg: list[Any], call: tuple[list[Any], dict[str, Any]]
+) -> None:
+    with FakeMaster(tmp_path, good_job) as master, LocalClient(master.socket_path) as client:
+        master.functions = {"f.f": {"signatures": [signature] if signature else []}}
+        client.cmd("*", "f.f", arg, {"k": 2})
+        client.cmd_async("*", "f.f", arg, {"k": 2})
+    assert [request["calls"] for request in master.requests] == [[["f.f", *call]]] * 2
 
 
 def test_cmd_takes_a_list_of_ids(tmp_path: Path) -> None:
