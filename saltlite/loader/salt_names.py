@@ -16,7 +16,6 @@ these modules, or a function in it, is named in the log, and the replacement is 
 from __future__ import annotations
 
 import builtins
-import functools
 import importlib
 import importlib.util
 import logging
@@ -28,7 +27,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from saltlite.loader.search_path import SHIPPED, Layer, partial_salt_folder, salt_is_installed, shipped_folder
+from saltlite.loader.search_path import partial_salt_folder, salt_is_installed
 
 if TYPE_CHECKING:
     from importlib.abc import Loader, MetaPathFinder
@@ -206,37 +205,22 @@ def _in_partial_salt(name: str) -> ModuleSpec | None:
     return PathFinder.find_spec(name, [os.path.join(folder, *inside)])
 
 
-_FILES = {"cmdmod": "cmd", "sysmod": "sys"}
-"""Salt's file name -> virtual name, for modules that are imported by their file's name."""
-
-
 def _functions_of(stem: str) -> ModuleType | None:
     """A module with the functions that saltlite ships for Salt's module of that file name, as `cmdmod`; None if there
-    are none. The functions see no grains, pillar and options."""
-    loader = _shipped_functions()
-    virtual = _FILES.get(stem, stem)
-    if not any(name.startswith(f"{virtual}.") for name in loader):
+    are none."""
+    shipped: Any = importlib.import_module(f"{HOME}.modules")
+    if not shipped.has_functions(stem):
         return None
-    module = ModuleType(f"{HOME}.modules.{stem}", f"The functions of `{virtual}`, for files that import them.")
-    module.__dict__["__getattr__"] = partial(_shipped_function, f"salt.modules.{stem}", virtual)
+
+    def function(name: str) -> object:
+        found = None if name.startswith("__") else shipped.function_of(stem, name)
+        if found is None:
+            raise AttributeError(why_absent(f"salt.modules.{stem}.{name}"))
+        return found
+
+    module = ModuleType(f"{HOME}.modules.{stem}", f"The functions of `{stem}` that saltlite ships.")
+    module.__dict__["__getattr__"] = function
     return module
-
-
-def _shipped_function(module: str, virtual: str, name: str) -> object:
-    loader = _shipped_functions()
-    # Salt's `_run_quiet` and its like are `run` with other defaults.
-    wanted = f"{virtual}.{name}"
-    if name.startswith("__") or wanted not in loader:
-        raise AttributeError(why_absent(f"{module}.{name}"))
-    return loader[wanted]
-
-
-@functools.cache
-def _shipped_functions() -> Mapping[str, Callable[..., Any]]:
-    from saltlite.loader.index import build_index  # noqa: PLC0415 - it imports the builder, which imports this file
-    from saltlite.loader.loader import Loader as FunctionLoader  # noqa: PLC0415 - as above
-
-    return FunctionLoader(build_index([Layer(SHIPPED, shipped_folder("modules"), installed=True)]), {}, {}, {})
 
 
 def undo_replacements(path: str) -> None:

@@ -1,0 +1,1 @@
+"""`salt.ext`: what Salt takes from other projects."""

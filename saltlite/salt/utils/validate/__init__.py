@@ -1,0 +1,1 @@
+"""`salt.utils.validate`: whether a text is what it should be."""
