@@ -55,6 +55,10 @@ def test_they_load_in_a_second(survey: dict[str, Any]) -> None:
     assert survey["load_s"] <= LOAD_S
 
 
+def test_our_library_gives_what_salts_gives() -> None:
+    assert run("tests.compat.library") == []
+
+
 @pytest.mark.timeout(300)
 def test_calls_through_a_minion_return_and_its_job_server_does_not_grow() -> None:
     figures = run("tests.compat.calls")

@@ -1,4 +1,4 @@
-"""`salt.serializers.yaml`: YAML in blocks. Texts that look like something else are quoted."""
+"""`salt.serializers.yaml`"""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ def deserialize(stream_or_string: Any, **options: Any) -> Any:
 def serialize(obj: Any, **options: Any) -> Any:
     """The text, or None if it was written to the open file `stream`. Raises SerializationError."""
     try:
-        options.setdefault("default_flow_style", False)
         stream = options.pop("stream", None)
         text = yaml.safe_dump(obj, **options)
     except Exception as error:

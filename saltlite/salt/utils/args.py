@@ -214,34 +214,34 @@ def parse_function(s: str) -> tuple[str | None, list[str] | None, dict[str, str]
     name = ""
     for token in lexer:
         if token == "(":
-            break
+            found = _parse_arguments(lexer) if name else None
+            return (name, *found) if found else (None, None, None)
         name += token
-    else:
-        return None, None, None
+    return None, None, None
+
+
+def _parse_arguments(tokens: Iterable[str]) -> tuple[list[str], dict[str, str]] | None:
+    """(arguments, keywords) up to the closing bracket; None without one."""
     args: list[str] = []
     kwargs: dict[str, str] = {}
-    key, word, open_brackets = "", [], []
-    for token in lexer:
-        if token in _CLOSING:
-            open_brackets.append(_CLOSING[token])
-            word.append(token)
-        elif token in ",)" and not open_brackets:
+    key, word, closing = "", "", [""]
+    for token in tokens:
+        if not closing[1:] and token in (",", ")"):
             if key:
-                kwargs[key] = "".join(word)
+                kwargs[key] = word
             elif word:
-                args.append("".join(word))
+                args.append(word)
             if token == ")":
-                return (name, args, kwargs) if name else (None, None, None)
-            key, word = "", []
-        elif token in "]})":
-            if not open_brackets or open_brackets.pop() != token:
-                break
-            word.append(token)
-        elif token == "=" and not open_brackets:
-            key, word = "".join(word), []
+                return args, kwargs
+            key, word = "", ""
+        elif not closing[1:] and token == "=":
+            key, word = word, ""
+        elif token in "]})" and token != closing.pop():
+            return None
         else:
-            word.append(token)
-    return None, None, None
+            closing += _CLOSING.get(token, "")
+            word += token
+    return None
 
 
 def prepare_kwargs(

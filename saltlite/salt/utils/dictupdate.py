@@ -47,8 +47,8 @@ def merge_recurse(obj_a: Any, obj_b: Any, merge_lists: bool = False) -> Any:
 
 
 def merge_aggregate(obj_a: Any, obj_b: Any) -> Any:
-    """As `merge_recurse` for plain dicts, whose values are marked for no aggregation."""
-    return merge_recurse(obj_a, obj_b)
+    """The items of both dicts; the second one's go first."""
+    return {**obj_a, **obj_b}
 
 
 def merge_overwrite(obj_a: Any, obj_b: Any, merge_lists: bool = False) -> Any:

@@ -58,10 +58,8 @@ def timestring_map(val: Any) -> float | None:
         return None
     try:
         return float(val)
-    except (ValueError, TypeError):
+    except ValueError:
         pass
-    if not isinstance(val, str):
-        raise ValueError("Expected integer, float or time string")
     if not re.match(r"^\d+(?:\.\d+)?[smhd]$", val):
         raise ValueError(f"Invalid time string format: {val}")
     return float(val[:-1]) * _UNITS[val[-1]]

@@ -15,9 +15,10 @@ def parse(url: str) -> tuple[str, str | None]:
     """(path, saltenv) of a `salt://` address; another one as it is, with None."""
     if not url.startswith(_SALT):
         return url, None
-    path, mark, saltenv = url.removeprefix(_SALT).partition("?saltenv=")
-    if "?env=" in path:  # the old form, which no longer means anything
-        return path.partition("?env=")[0].lstrip("/"), None
+    path, mark, _ = url.removeprefix(_SALT).partition("?env=")
+    if mark:  # the old form, which no longer means anything
+        return path.lstrip("/"), None
+    path, mark, saltenv = path.partition("?saltenv=")
     return path.lstrip("/"), saltenv if mark else None
 
 

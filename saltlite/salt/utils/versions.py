@@ -176,6 +176,8 @@ class LooseVersion:
 def version_cmp(pkg1: Any, pkg2: Any, ignore_epoch: bool = False) -> int | None:
     """-1, 0 or 1 for two versions of packages; None if they cannot be compared."""
     texts = [str(one).split(":", 1)[-1] if ignore_epoch else str(one) for one in (pkg1, pkg2)]
+    if not all(texts):
+        return None
     first, second = map(LooseVersion, texts)
     return (first > second) - (first < second)
 

@@ -97,7 +97,6 @@ def _problem_of(key: object, node: Node, made: Any) -> str:
 
 for _tag, _constructor in (
     ("map", SaltYamlSafeLoader.construct_yaml_map),
-    ("omap", SaltYamlSafeLoader.construct_yaml_map),
     ("str", SaltYamlSafeLoader.construct_yaml_str),
     ("timestamp", SaltYamlSafeLoader.construct_scalar),
     ("binary", SaltYamlSafeLoader.construct_yaml_binary),
