@@ -83,8 +83,6 @@ _PROFILING = (
     _refused("--profiling-path", metavar="DIR", why=_NO_PROFILES),
     _refused("--enable-profiling", why=_NO_PROFILES),
 )
-_NEVER_WAITS = "it neither waits for a master nor limits the function; module_executors=timeout does that"
-
 PROGRAMS: Mapping[str, tuple[Option, ...]] = {
     SALT: (
         *_EVERY,
@@ -109,7 +107,7 @@ PROGRAMS: Mapping[str, tuple[Option, ...]] = {
         *_EVERY,
         *_OUTPUT,
         *_PROFILING,
-        _ignored("-t", "--timeout", metavar="TIME", convert=parse_duration, why=_NEVER_WAITS),
+        _ignored("-t", "--timeout", metavar="TIME", convert=parse_duration),  # for a master, which it does not ask
         _ignored("--no-return-event"),
         _ignored("--refresh-grains-cache"),
         _ignored("--out-diff", "--output-diff", why=_NO_STATES),

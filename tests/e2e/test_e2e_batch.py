@@ -6,6 +6,7 @@ import ast
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,3 +109,51 @@ def test_the_job_id_of_a_batch_is_printed(fleet: Fleet) -> None:
     assert (said.code, before) == (0, "Executed batch command with job ID:")
     for name in NAMES:
         fleet.wait_state(jid, name, "returned")
+
+
+def runner(fleet: Fleet, *words: str) -> Any:
+    """What a runner returns."""
+    return fleet.cli("runner", "--out=json", *words).json()
+
+
+def test_a_batch_is_seen_and_ended_while_it_goes_on(fleet: Fleet) -> None:
+    """What runs is let go on, as by Salt's runner, or killed on demand."""
+    jid = fleet.publish("*", "test.sleep", "3", "--async", "-b", "1")
+    fleet.wait_state(jid, "a", "running")
+    (active,) = [row for row in runner(fleet, "batch.list_active") if row["jid"] == jid]
+    counts = {name: active[name] for name in ("total", "completed", "active", "pending", "failed", "batch_size")}
+    assert counts == {"total": 4, "completed": 0, "active": 1, "pending": 3, "failed": 0, "batch_size": 1}
+    assert (active["fun"], active["tgt"], active["halted"], active["driver"]) == ("test.sleep", "*", False, "master")
+    assert runner(fleet, "batch.stop", jid) is True
+    assert fleet.wait_state(jid, "a", "returned", "cancelled") == "returned"
+    ended = runner(fleet, "batch.status", jid)
+    assert (ended["completed"], ended["pending"], ended["halted"]) == (1, 0, True)
+    assert ended["halted_reason"].startswith("the batch was ended by ")
+    assert runner(fleet, "batch.stop", jid) is False
+    assert jid not in [row["jid"] for row in runner(fleet, "batch.list_active")]
+
+
+def test_what_runs_is_killed_with_its_batch_on_demand(fleet: Fleet) -> None:
+    jid = fleet.publish("*", "test.sleep", "30", "--async", "-b", "1")
+    fleet.wait_state(jid, "a", "running")
+    assert runner(fleet, "batch.stop", jid, "kill=True") is True
+    assert fleet.wait_state(jid, "a", "returned", "cancelled") == "cancelled"
+
+
+def test_what_is_not_a_batch_has_no_status(fleet: Fleet) -> None:
+    jid = fleet.publish("a", "test.ping")
+    for unknown in (jid, "20200101000000000000", "x"):
+        assert runner(fleet, "batch.status", unknown) is None
+        assert runner(fleet, "batch.stop", unknown) is False
+
+
+def test_the_command_line_ends_a_batch_without_a_kill(fleet: Fleet) -> None:
+    jid = fleet.publish("*", "test.sleep", "2", "--async", "-b", "1")
+    fleet.wait_state(jid, "a", "running")
+    assert fleet.cli("job", "kill", "--planned", "--out=json", jid).json()["cancelled"] == ["b", "c", "d"]
+    assert fleet.wait_state(jid, "a", "returned", "cancelled") == "returned"
+    said = fleet.cli("job", "kill", "--planned", jid)
+    assert (said.code, said.err) == (
+        3,
+        f"saltlite: job {jid} has no target whose turn is to come: there is nothing to kill\n",
+    )

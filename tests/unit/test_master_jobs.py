@@ -120,7 +120,7 @@ def test_a_list_cuts_targets_short_and_the_job_itself_has_them_whole(office: Off
     [
         {"limit": 0},
         {"limit": LIMIT_MAX + 1},
-        {"minion": "WEB1"},
+        {"minion": "WEB/1"},
         {"before": "1"},
         {"state": "bad"},
         {"fun": "x" * 257},

@@ -76,6 +76,7 @@ runners that come with saltlite (saltlite runner -d shows what they do):
   cache.grains, .pillar, .clear_all ...     what is known of them
   pillar.show_pillar, .show_top             the pillar of one minion
   jobs.list_jobs, .list_job, .lookup_jid, .last_run, .active ...   the jobs
+  batch.list_active, .status, .stop         the batches
   event.listen, .send                       the events of the master
   fileserver.envs, .file_list, .dir_list ...     what minions may fetch
   resource.list, .owner, .match, .stats ... the resources of minions

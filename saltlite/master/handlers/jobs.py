@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from saltlite.auth.acl import KILL_OF_OTHERS, RUNNER, Principal, may, sees_jobs_of_others
@@ -80,9 +80,9 @@ def handle_job_list(master: Master, principal: Principal, request: Mapping[str, 
 
 def handle_job_show(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `job`: the row of the list with calls, requested executors and their options, run time limit, cancel,
-    `metadata` if any, and `targets`; `hides` if arguments are not shown, and then `withheld`, which of them (secrets,
-    arguments) have left the store. If the calls cannot be read, `unreadable` says why, and `calls` has the functions
-    without arguments.
+    `metadata` and `batch` if any, and `targets`; `hides` if arguments are not shown, and then `withheld`, which of them
+    (secrets, arguments) have left the store. If the calls cannot be read, `unreadable` says why, and `calls` has the
+    functions without arguments.
     """
     jid = parse_jid(request["jid"])
     summary, job = master.store.job_summary(jid), master.store.job(jid)
@@ -91,7 +91,8 @@ def handle_job_show(master: Master, principal: Principal, request: Mapping[str, 
     calls, execution = _body_of(job)
     managing = master.store.managing_minions(jid)
     targets = [_target(detail, managing.get(detail.id)) for detail in master.store.target_details(jid)]
-    return Answer({"job": {**_row(summary), **calls, **execution, "targets": targets}})
+    batch = {"batch": asdict(job.batch)} if job.batch is not None else {}
+    return Answer({"job": {**_row(summary), **calls, **execution, **batch, "targets": targets}})
 
 
 def _whole(master: Master, summary: JobSummary) -> tuple[dict[str, Any], int]:
@@ -206,7 +207,8 @@ def handle_job_kill(master: Master, principal: Principal, request: Mapping[str, 
     """Answers three lists of targets: `ids`, which are told to end it now; `away`, which are told when they reconnect;
     `cancelled`, which never got the job and never will. The lists are empty if it had ended everywhere.
 
-    The state of the first two changes when they report that they ended it.
+    The state of the first two changes when they report that they ended it. With `planned` only targets of a batch whose
+    turn has not come are cancelled, and the others go on.
     """
     jid = parse_jid(request["jid"])
     job = master.store.job(jid)
@@ -214,8 +216,10 @@ def handle_job_kill(master: Master, principal: Principal, request: Mapping[str, 
         raise no_such_job(jid)
     if job.uid != principal.uid and not may(principal, RUNNER, KILL_OF_OTHERS, master.config):
         raise RefusedError(f"{principal} may end his own jobs only: this one is of {job.user}, and takes @jobs kill")
-    owners: dict[TargetId, MinionId] = {srn: owner for owner, srns in job.resources.items() for srn in srns}
     now = master.clock.wall()
+    if request.get("planned"):
+        return _end_batch(master, principal, jid, now)
+    owners: dict[TargetId, MinionId] = {srn: owner for owner, srns in job.resources.items() for srn in srns}
     cancelled: list[str] = []
     with master.store.write() as store:
         open_ids = [row.id for row in store.targets(jid) if row.state not in TERMINAL]
@@ -231,6 +235,17 @@ def handle_job_kill(master: Master, principal: Principal, request: Mapping[str, 
     asked = [target for target in left if owners.get(target, target) in master.present]
     away = [target for target in left if owners.get(target, target) not in master.present]
     return Answer({"ids": asked, "away": away, "cancelled": cancelled}, committed=bool(open_ids), moved=(jid,))
+
+
+def _end_batch(master: Master, principal: Principal, jid: Jid, now: float) -> Answer:
+    """Cancel the job for the targets that it has not reached because their turn in the batch has not come."""
+    reason = f"the batch was ended by {principal.label}"
+    with master.store.write() as store:
+        ids = [row.id for row in store.targets_in(jid, TargetState.PLANNED)]
+        if ids:
+            store.set_targets((jid, TargetRow(target, TargetState.CANCELLED, reason, now)) for target in ids)
+            store.put_event(tag_job_kill(jid), {"jid": jid, "by": principal.label, "targets": len(ids)}, now)
+    return Answer({"ids": [], "away": [], "cancelled": ids}, committed=bool(ids), moved=(jid,))
 
 
 def _at_once(parts: Sequence[tuple[PartId, MinionId]]) -> list[tuple[str, str]]:
