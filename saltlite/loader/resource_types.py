@@ -4,9 +4,10 @@
     resources/<type>/modules/<slot>.py   functions that may be called on resources; the file name is the slot
 
 The folders are those of any plug-in type (`saltlite.loader.search_path`). Each file is looked up separately: a slot in
-a custom folder is added to a shipped type, or replaces a shipped slot. Only functions in slots can be called on a
-resource. A connection module may define `timeout(fun, args, kwargs)`, which returns the seconds that a call may take,
-or None for `resource_timeout`.
+a custom folder is added to a shipped type, or replaces a shipped slot. Every type has the slots in
+`saltlite/resources/slots`, such as `grains`, unless it has a file of that name. Only functions in slots can be called
+on a resource. A connection module may define `timeout(fun, args, kwargs)`, which returns the seconds that a call may
+take, or None for `resource_timeout`.
 
     name                   in the connection module            in slots
     __resource__           {"id", "type"} of the call; empty in init, discover and shutdown, and while files are loaded
@@ -24,6 +25,7 @@ Contract: Salt's guide to resources.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -34,7 +36,7 @@ from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.plugin_opts import PluginOptsOfLoader
-from saltlite.loader.search_path import SHIPPED, Form, Layer, search_layers
+from saltlite.loader.search_path import SHIPPED, Form, Layer, search_layers, shipped_folder
 from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import check_resource_type
 
@@ -79,9 +81,7 @@ def find_type(
     if file is None:
         places = ", ".join(f"{layer.path}/{name}" for layer in layers)
         raise TypeUnavailableError(f"there is no {name}/__init__.py in a folder of resource types ({places})")
-    slots = build_index(
-        _layers(opts, f"{RESOURCES}/{name}/modules", only_shipped), previous.slots if previous else None
-    )
+    slots = build_index(_slot_layers(opts, name, only_shipped), previous.slots if previous else None)
     if previous and slots is previous.slots and previous.connection.file(name) == file:
         return previous
     return TypeFiles(name, Index(layers, [file]), slots)
@@ -89,6 +89,13 @@ def find_type(
 
 def _layers(opts: Mapping[str, Any], kind: str, only_shipped: bool) -> list[Layer]:
     return [layer for layer in search_layers(opts, kind) if layer.name == SHIPPED or not only_shipped]
+
+
+def _slot_layers(opts: Mapping[str, Any], name: str, only_shipped: bool) -> list[Layer]:
+    """The layers of the slots of a type, and below them the slots that every type has."""
+    kind = f"{RESOURCES}/{name}/modules"
+    folder = os.path.join(os.path.dirname(shipped_folder(RESOURCES)), "slots")
+    return [*_layers(opts, kind, only_shipped), Layer(SHIPPED, folder, kind, installed=True)]
 
 
 def load_type(

@@ -1,1 +1,1 @@
-"""Resources: their registry on the master, and the types that ship."""
+"""Resources: their registry on the master, the types that ship, and the functions of all types."""

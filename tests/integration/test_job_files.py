@@ -193,6 +193,8 @@ def test_resource_types_that_were_synced_are_looked_for_at_once(minion: Minion) 
         (minion.root / "_resources/mine" / path).write_text("X = 1\n")
     assert minion.run("saltutil.sync_resources") == ["resources.mine.__init__", "resources.mine.modules.test"]
     assert minion.refreshed == ["modules", "resources"]
+    assert minion.run("saltutil.sync_resources") == []
+    assert minion.refreshed[2:] == ["modules", "resources"]
 
 
 class Liar(Minion):

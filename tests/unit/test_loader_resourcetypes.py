@@ -275,3 +275,26 @@ def test_a_custom_type_of_a_name_of_its_own_has_no_such_substitute(tmp_path: Pat
     opts = {"id": "m1", "module_dirs": [str(write(tmp_path, {"resources/mine/__init__": "import no_such_library"}))]}
     with pytest.raises(TypeUnavailableError, match="no_such_library"):
         load_type(find_type("mine", opts), opts, {}, {}, minion={})
+
+
+# -- Slots that every type has
+
+
+def test_every_type_shows_its_grains(tmp_path: Path) -> None:
+    opts = {"id": "m1", "module_dirs": [str(write(tmp_path, {"resources/probe/__init__": CONNECTION}))]}
+    files = find_type("probe", opts)
+    assert [name for name in by_name(files.function_texts()) if name.startswith("grains.")] == [
+        "grains.get", "grains.item", "grains.items", "grains.ls",
+    ]  # fmt: skip
+    loaded = load_type(files, opts, {"os": "Debian"}, {}, minion={})
+    with loaded.entered("p1", {"rid": "p1", "rack": {"row": 2}}):
+        assert loaded.slots["grains.items"]() == {"rid": "p1", "rack": {"row": 2}}
+        assert loaded.slots["grains.get"]("rack:row") == 2
+
+
+def test_a_type_may_have_its_own_grains_slot(tmp_path: Path) -> None:
+    files = {"resources/probe/__init__": CONNECTION, "resources/probe/modules/grains": "def items(): return 'own'"}
+    opts = {"id": "m1", "module_dirs": [str(write(tmp_path, files))]}
+    loaded = load_type(find_type("probe", opts), opts, {}, {}, minion={})
+    assert loaded.slots["grains.items"]() == "own"
+    assert "grains.ls" not in loaded.slots

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,6 +46,30 @@ def run(fun: str, *args: Any, **kwargs: Any) -> tuple[Outcome, list[tuple[Any, .
 )
 def test_an_event_is_sent_once_as_it_was_said(fun: str, args: Any, kwargs: Any, sent: Any) -> None:
     assert run(fun, *args, **kwargs) == (Outcome(True, 0), [sent])
+
+
+@pytest.mark.parametrize(
+    ("tag", "what"),
+    [
+        ("resource_refresh", "resources"),
+        ("module_refresh", "modules"),
+        ("grains_refresh", "grains"),
+        ("pillar_refresh", "pillar"),
+    ],
+)
+def test_salts_events_for_the_minion_refresh_it(tag: str, what: str) -> None:
+    asked: list[str] = []
+    sender = Sender()
+    client = SimpleNamespace(refresh=asked.append, sync=None)
+    loader = Loader(INDEX, {}, {}, {}, more={"__events__": sender, "__file_client__": client})
+    assert call(loader, "event.fire", ({}, tag), {}) == Outcome(True, 0)
+    assert (asked, sender.sent) == ([what], [])
+
+
+def test_without_a_minion_nothing_is_refreshed() -> None:
+    outcome, sent = run("fire", {}, "resource_refresh")
+    assert (outcome.retcode, sent) == (1, [])
+    assert "runs without a minion" in str(outcome.value)
 
 
 @pytest.mark.parametrize(

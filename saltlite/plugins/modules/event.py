@@ -18,9 +18,16 @@ from typing import TYPE_CHECKING, Any
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 
 if TYPE_CHECKING:
-    from saltlite.loader.hints import __events__, __grains__, __opts__, __pillar__
+    from saltlite.loader.hints import __events__, __file_client__, __grains__, __opts__, __pillar__
 
 _TIMEOUT_S = 60.0
+_REFRESHES = {
+    "module_refresh": "modules",
+    "grains_refresh": "grains",
+    "pillar_refresh": "pillar",
+    "resource_refresh": "resources",
+}
+"""Tag of an event on Salt's minion -> what it refreshes."""
 
 
 def send(  # noqa: PLR0913, PLR0917, RUF100 - Salt's signature
@@ -86,8 +93,19 @@ def fire(data: dict[str, Any], tag: str, timeout: float | None = None) -> bool:
     """Alias of ``event.fire_master``. In Salt the event stays on the minion, but here the master's event log is the
     only one.
 
-    CLI Example: ``saltlite '*' event.fire '{version: 1.2}' app/deployed``
+    Salt's tags ``module_refresh``, ``grains_refresh``, ``pillar_refresh`` and ``resource_refresh`` make the minion do
+    that, and are no events. The call returns when it is done.
+
+    CLI Example::
+
+        saltlite '*' event.fire '{version: 1.2}' app/deployed
+        saltlite '*' event.fire '{}' resource_refresh
     """
+    if tag in _REFRESHES:
+        if not hasattr(__file_client__, "sync"):
+            raise CommandExecutionError("This call runs without a minion, so there is nothing to refresh.")
+        __file_client__.refresh(_REFRESHES[tag])
+        return True
     return fire_master(data, tag, timeout=_TIMEOUT_S if timeout is None else timeout)
 
 

@@ -318,7 +318,9 @@ def sync_interfaces(*args: Any, **kwargs: Any) -> list[str]:
 
 @same_parameters(sync_modules)
 def sync_resources(*args: Any, **kwargs: Any) -> list[str]:
-    """Sync the resource types in ``salt://_resources``, like ``sync_modules``; ``refresh`` discovers resources.
+    """Sync the resource types in ``salt://_resources``, like ``sync_modules``.
+
+    ``refresh`` discovers the resources anew, also if no file has changed.
 
     CLI Example: ``saltlite '*' saltutil.sync_resources``
     """
@@ -486,7 +488,7 @@ def _sync(
     reports = _synced(SyncRequest(kind, saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))
     raise_failed(reports, MINION_TYPES, "fetched")
     report = reports[kind]
-    if refresh and (report.synced or report.removed):
+    if refresh and (report.synced or report.removed or kind == "resources"):
         _refresh_after([kind])
     names: list[str] = report.synced
     return names
