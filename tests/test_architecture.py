@@ -23,6 +23,7 @@ ENTRY_POINT_LINES_MAX = 30
 
 PLUGIN_FOLDERS = (
     "plugins/",
+    "resources/slots/",
     "resources/types/",
     "auth/backends/",
     "interfaces/",

@@ -157,6 +157,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "saltlite match [options] TARGET",
         "Show what a target selects, and why; nothing is run.",
     ),
+    "new": (
+        "saltlite new module|resource|executor|driver|runner NAME [options]",
+        "Write the files of a new plug-in, with a test.",
+    ),
     "runner": (
         "saltlite runner [options] RUNNER.FUNCTION [ARGUMENT...] [NAME=VALUE...]",
         "Run a function about the whole fleet on this machine.",
@@ -177,7 +181,7 @@ KEY_STATES = ("pending", "accepted", "rejected", "revoked", "conflict")
 """The names of `saltlite.model.keys.KeyState`, which takes longer to import than a list of keys takes."""
 
 WITHOUT_PLUGINS = frozenset(
-    {"acl", "auth", "completion", "events", "help", "job", "key", "match", "status", COMPLETE, SALT_KEY}
+    {"acl", "auth", "completion", "events", "help", "job", "key", "match", "new", "status", COMPLETE, SALT_KEY}
 )
 """Commands that load no plug-in before `saltlite.cli.custom_output`: they do not need every folder of packages."""
 

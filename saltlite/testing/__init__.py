@@ -4,8 +4,8 @@
     banks          the cache banks of grains, pillar and resource grains
     disk           folders and files, with crashes, full disks and lost writes
     link           the connections between master and minions
+    plugins        loads and calls plug-in files, for the tests of their authors
 
 All state is held in memory, so tests are fast. `saltlite.platform.daemon.ManualClock` makes them repeatable.
-A module is tested with `saltlite.loader.loader.Loader` over a folder of plug-ins; `saltlite.cli.verbs.demo` starts a
-real fleet.
+`saltlite new` writes a plug-in with its test; `saltlite.cli.verbs.demo` starts a real fleet.
 """
