@@ -31,6 +31,7 @@ from saltlite.loader.index import (
 )
 from saltlite.loader.plugin_opts import PluginOptsOfLoader
 from saltlite.loader.registry import LoadedModule, ModuleRegistry
+from saltlite.loader.salt_names import UtilsAndLibrary
 from saltlite.loader.scan import module_constants, shown_names, top_functions
 from saltlite.loader.search_path import MODULES, Form, search_layers
 from saltlite.model.dataclass import dataclass
@@ -180,7 +181,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
             "__events__": Injected(),
             "__matches__": LocalMatcher(self.opts, self._grains, self._pillar),
             "__salt__": LazyFunctions(lambda: self),
-            "__utils__": LazyFunctions(lambda: self.of_type("utils")),
+            "__utils__": LazyFunctions(lambda: UtilsAndLibrary(self.of_type("utils"))),
             "__salt_system_encoding__": sys.getfilesystemencoding(),
             **(more or {}),
         }

@@ -421,11 +421,27 @@ def _cached_code(path: str) -> CodeType:
 
 
 def _teach_levels() -> None:
-    """Add Salt's levels to `logging`, and its methods to loggers, such as `log.trace(…)`."""
+    """Add Salt's levels to `logging`, and to loggers its methods, such as `log.trace(…)`, and its argument
+    `exc_info_on_loglevel`: the traceback is logged if messages of that level are."""
+    if hasattr(logging.Logger, "trace"):
+        return
     for name, level in _SALT_LEVELS.items():
         vars(logging).setdefault(name.upper(), level)
-        if not hasattr(logging.Logger, name):
-            setattr(logging.Logger, name, _method(level))
+        setattr(logging.Logger, name, _method(level))
+    write: Any = logging.Logger._log
+
+    def write_with_traceback(
+        self: logging.Logger,
+        *args: Any,
+        exc_info_on_loglevel: int | None = None,
+        stacklevel: int = 1,
+        **kwargs: Any,
+    ) -> None:
+        if exc_info_on_loglevel is not None:
+            kwargs.setdefault("exc_info", self.isEnabledFor(exc_info_on_loglevel))
+        write(self, *args, stacklevel=stacklevel + 1, **kwargs)
+
+    logging.Logger._log = write_with_traceback  # type: ignore[method-assign] # files of Salt expect it everywhere
 
 
 def _method(level: int) -> Any:

@@ -21,7 +21,7 @@ import importlib.util
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -221,6 +221,45 @@ def _functions_of(stem: str) -> ModuleType | None:
     module = ModuleType(f"{HOME}.modules.{stem}", f"The functions of `{stem}` that saltlite ships.")
     module.__dict__["__getattr__"] = function
     return module
+
+
+class UtilsAndLibrary(Mapping[str, Callable[..., Any]]):
+    """`__utils__`: the functions of the plug-ins of the type `utils` and, behind them, those of Salt's library.
+
+    Only the plug-ins are listed. With a Salt that is installed, its files are plug-ins, and go first.
+    """
+
+    def __init__(self, plugins: Mapping[str, Callable[..., Any]]) -> None:
+        self._plugins = plugins
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        try:
+            return self._plugins[name]
+        except KeyError:
+            found = _library_function(name)
+            if found is None:
+                raise
+            return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._plugins or (isinstance(name, str) and _library_function(name) is not None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._plugins)
+
+    def __len__(self) -> int:
+        return len(self._plugins)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plugins, name)
+
+
+def _library_function(name: str) -> Callable[..., Any] | None:
+    """`files.fopen` of `salt.utils.files`; None if there is none."""
+    module, _, function = name.rpartition(".")
+    own = _own_name(f"salt.utils.{module}") if module and not function.startswith("_") else ""
+    found = getattr(importlib.import_module(own), function, None) if own else None
+    return found if callable(found) else None
 
 
 def undo_replacements(path: str) -> None:

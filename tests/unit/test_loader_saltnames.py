@@ -18,7 +18,7 @@ import saltlite.salt.utils.path
 from saltlite.loader.loader import Loader
 from saltlite.loader.salt_names import ELSEWHERE, HOME
 from saltlite.loader.search_path import salt_is_installed
-from tests.support.modules import loader_over, write
+from tests.support.modules import loader_from, loader_over, write
 
 
 def loader_with(folder: Path, source: str) -> Loader:
@@ -201,3 +201,34 @@ def test_errors_under_salts_names_end_a_call_as_our_own_do(tmp_path: Path) -> No
 
     source = "from salt.exceptions import CommandExecutionError\ndef f(): raise CommandExecutionError('no')"
     assert call(loader_with(tmp_path, source), "m.f", (), {}).value == "ERROR: no"
+
+
+def test_utils_have_salts_functions_behind_the_plugins(tmp_path: Path) -> None:
+    write(tmp_path / "_utils", {"path": "def which(exe): return 'own ' + exe"})
+    source = """
+        def f():
+            names = [name in __utils__ for name in ("files.fopen", "files.zz", "zz.fopen", "path.which")]
+            return names, __utils__["path.which"]("sh"), __utils__["path.join"]("a", "b")
+        """
+    write(tmp_path / "_modules", {"m": source})
+    loader = loader_from({"module_dirs": [str(tmp_path)]})
+    assert loader["m.f"]() == ([True, False, False, True], "own sh", "a/b")
+
+
+def test_loggers_take_salts_argument_for_tracebacks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source = """
+        import logging
+        log = logging.getLogger(__name__)
+        def f():
+            try:
+                1 / 0
+            except ZeroDivisionError as exc:
+                log.error("it failed", exc_info_on_loglevel=logging.DEBUG)
+        """
+    loader = loader_with(tmp_path, source)
+    caplog.set_level("INFO")
+    loader["m.f"]()
+    caplog.set_level("DEBUG")
+    loader["m.f"]()
+    assert [bool(record.exc_info) for record in caplog.records] == [False, True]
+    assert caplog.records[0].funcName == "f"

@@ -40,6 +40,7 @@ from saltlite.loader.dunders import LazyFunctions
 from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Candidate, Loader
+from saltlite.loader.salt_names import UtilsAndLibrary
 from saltlite.loader.search_path import search_layers
 
 log = logging.getLogger(__name__)
@@ -217,7 +218,7 @@ class Drivers:
         more = {
             "__active_provider_name__": active,
             "__salt__": LazyFunctions(execution),
-            "__utils__": LazyFunctions(lambda: Utils(utils())),
+            "__utils__": LazyFunctions(lambda: Utils(UtilsAndLibrary(utils()))),
         }
         return Loader(self.index, opts, {}, {}, more=more)
 
