@@ -1,4 +1,4 @@
-"""Reads the files that most minions have, lines of `option: word` and comments, without a YAML parser.
+"""Reads files of plain lines without a YAML parser: `option: word`, with or without quotes, and comments.
 
 Importing the parser takes longer than everything else that reads such a file. An answer is always the one that
 `saltlite.config.yamlfile` gives, with the same positions.
@@ -10,7 +10,10 @@ import re
 
 from saltlite.config.written import Map, PlacedError, Scalar, Where, Written
 
-_LINE = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]{0,99})(: +)([A-Za-z0-9_/](?:[A-Za-z0-9_./-]|:(?=[A-Za-z0-9_./-]))*)")
+_LINE = re.compile(
+    r"([A-Za-z_][A-Za-z0-9_.-]{0,99}): +"
+    r"([A-Za-z0-9_/](?:[A-Za-z0-9_./-]|:(?=[A-Za-z0-9_./-]))*|'[A-Za-z0-9_./: -]*'|\"[A-Za-z0-9_./: -]*\")"
+)
 """No value in it spans lines or refers to another one, and no YAML parser reads a part of it as anything but text."""
 
 
@@ -29,7 +32,9 @@ def parse_plain(content: bytes) -> tuple[Written | None, list[PlacedError]] | No
         found = _LINE.fullmatch(line)
         if found is None or found[1] in pairs:
             return None
-        key, value = Scalar(Where(number, 1), found[1]), Scalar(Where(number, found.start(3) + 1), found[3])
-        pairs[key.text] = key, value
+        name, value = found.groups()
+        quoted = value[0] in "'\""
+        scalar = Scalar(Where(number, found.start(2) + 1), value[1:-1] if quoted else value, quoted=quoted)
+        pairs[name] = Scalar(Where(number, 1), name), scalar
     written = tuple(pairs.values())
     return (Map(written[0][0].where, written) if written else None), []

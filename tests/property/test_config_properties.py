@@ -131,9 +131,17 @@ def problem_place(content: bytes) -> Where:
 
 
 BLANKS = st.sampled_from([" ", "  ", "", "\t"])
+QUOTED = st.builds(
+    "{0}{1}{0}{2}".format, st.sampled_from("'\""), st.text("ab0:/.-_# ", max_size=6), st.sampled_from(["", " ", "a"])
+)
 PLAINEST = st.lists(
     st.one_of(
-        st.builds("{}:{}{}".format, st.text("ab_0A-.", max_size=3), BLANKS, st.text("ab0:/.-_# +'", max_size=8)),
+        st.builds(
+            "{}:{}{}".format,
+            st.text("ab_0A-.", max_size=3),
+            BLANKS,
+            st.one_of(st.text("ab0:/.-_# +'\"", max_size=8), QUOTED),
+        ),
         st.text("a:#- \t\r", max_size=5),
         st.sampled_from(["# comment", "", "---", "...", "a: 'b'", "  b"]),
     ),
