@@ -101,16 +101,16 @@ MASTER = ("saltlite.config.load", "saltlite.config.master", "saltlite.master.pro
 PROCESSES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "job server, its job processes and the fork server": (
         (*MINION, "saltlite.minion.jobs.process_pool"),
-        (*NEVER, *OPENSSL, "argparse", "difflib", "pathlib", "urllib", "yaml", "zmq", "sqlite3",
-         "saltlite.config.load", "saltlite.config.options",
+        (*NEVER, *OPENSSL, "argparse", "difflib", "encodings.idna", "ipaddress", "pathlib", "urllib", "yaml", "zmq",
+         "sqlite3", "saltlite.config.load", "saltlite.config.options", "saltlite.plugins.grains.core",
          "saltlite.config.minion", "saltlite.config.master", "saltlite.config.api", "saltlite.auth", "saltlite.hooks",
          "saltlite.targeting", "saltlite.master", "saltlite.api", "saltlite.cli.commands"),
     ),
     "minion link": (
         (*BEFORE_THE_LINK, "saltlite.minion.processes.network", "saltlite.minion.protocol.connection",
          "saltlite.platform.zmq_link"),
-        (*NEVER, *OPENSSL, "argparse", "difflib", "pathlib", "urllib", "sqlite3", "yaml", "subprocess",
-         "saltlite.config.load", "saltlite.config.options",
+        (*NEVER, *OPENSSL, "argparse", "difflib", "encodings.idna", "ipaddress", "locale", "pathlib", "shutil",
+         "subprocess", "tempfile", "urllib", "sqlite3", "yaml", "saltlite.config.load", "saltlite.config.options",
          "saltlite.config.minion", "saltlite.loader", "saltlite.minion.jobs", "saltlite.minion.resources",
          "saltlite.pillar", "saltlite.plugins", "saltlite.resources", "saltlite.targeting", "saltlite.master"),
     ),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import mmap
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -20,6 +23,7 @@ from saltlite.platform.process import (
     set_parent_death_signal,
     set_title,
     start_ticks,
+    unmap_clean_pages,
 )
 
 
@@ -151,3 +155,34 @@ def test_freed_large_blocks_return_to_the_kernel() -> None:
         for way in ("returned", "default")
     }
     assert sizes["returned"] + 20_000 < sizes["default"]
+
+
+def resident(address: int) -> int:
+    """KiB of memory behind the mapping at that address."""
+    smaps = Path("/proc/self/smaps").read_text()
+    return int(re.findall(r"Rss: +(\d+)", smaps[smaps.index(f"{address:08x}-") :])[0])
+
+
+def test_pages_of_a_file_are_unmapped_unless_this_process_has_changed_them(tmp_path: Path) -> None:
+    size = 16 * mmap.PAGESIZE
+    path = tmp_path / "library"
+    path.write_bytes(b"read" * (size // 4))
+
+    def work() -> str:
+        libc = ctypes.CDLL(None)
+        libc.mmap.restype = ctypes.c_void_p
+        with path.open("rb") as file:
+            clean, changed, writable = (
+                libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE, file.fileno(), 0)
+                for _ in range(3)
+            )
+        ctypes.memmove(changed, b"kept", 4)
+        ctypes.memmove(writable, b"kept", 4)
+        for address in (clean, changed):
+            libc.mprotect(ctypes.c_void_p(address), size, mmap.PROT_READ)
+        before = resident(clean), ctypes.string_at(clean, 4), resident(clean)
+        unmap_clean_pages()
+        after = resident(clean), [ctypes.string_at(address, 4) for address in (clean, changed, writable)]
+        return f"{before[2] > 0} {after}"
+
+    assert in_child(work) == "True (0, [b'read', b'kept', b'kept'])"

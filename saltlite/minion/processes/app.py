@@ -42,7 +42,7 @@ from saltlite.model.signature import ABSENT
 from saltlite.pillar.compiler import ERRORS
 from saltlite.platform import logs, supervision
 from saltlite.platform.files import PosixFolder
-from saltlite.platform.process import freeze_heap, run_in_child, trim_heap
+from saltlite.platform.process import SETTLED_S, freeze_heap, run_in_child, trim_heap, unmap_clean_pages
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel
 from saltlite.wire.framing import IpcMessage, pack
@@ -315,6 +315,7 @@ class MinionDaemon:
     def _ready(self) -> None:
         log.info("minion %s is ready", self._id)
         trim_heap()
+        self._reactor.call_later(SETTLED_S, unmap_clean_pages)
         supervision.notify(["READY=1"])
         self._on_ready()
         supervision.feed_watchdog(self._reactor)

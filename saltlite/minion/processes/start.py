@@ -24,7 +24,7 @@ from saltlite.model.keys import fingerprint
 from saltlite.platform import logs
 from saltlite.platform.daemon import InstanceLock, SystemClock
 from saltlite.platform.privileges import UserAccount, account_of, drop_to, private_dir, start_log
-from saltlite.platform.process import trim_heap
+from saltlite.platform.process import SETTLED_S, trim_heap, unmap_clean_pages
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel
 from saltlite.platform.supervision import Children, Spec
@@ -120,9 +120,8 @@ class NetworkChild:
 
     def _run(self, ready: Callable[[], None]) -> None:
         """The life of the network process."""
-        import encodings.idna  # noqa: F401, PLC0415 - for names of masters; `user` may not be able to read it later
-
-        from saltlite.minion.processes.network import NetworkProcess  # noqa: PLC0415 - as above
+        # Now, because `user` may not be able to read Python's folders.
+        from saltlite.minion.processes.network import NetworkProcess  # noqa: PLC0415 - only this process needs them
         from saltlite.minion.protocol.connection import ConnectionMachine, MinionIdentity  # noqa: PLC0415 - as above
         from saltlite.platform.zmq_link import DealerLink  # noqa: PLC0415 - only this process loads ZeroMQ
 
@@ -168,6 +167,7 @@ class NetworkChild:
         ready()
         trim_heap()
         network.start(channel)
+        reactor.call_later(SETTLED_S, unmap_clean_pages)
         reactor.run()
 
 
