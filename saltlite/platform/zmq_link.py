@@ -42,6 +42,10 @@ from saltlite.platform.reactor import Reactor, Timer
 DRAIN_BUDGET: Final = 256
 """Messages read in one turn, before other callbacks of the reactor run."""
 
+# As plain integers, because an operation on flags of an enum costs as much as the send itself.
+_AT_ONCE: Final = int(zmq.DONTWAIT)
+_MORE_AT_ONCE: Final = int(zmq.SNDMORE | zmq.DONTWAIT)
+
 PARTS_KEPT: Final = 3
 """Parts of a message that are passed on. Our messages have fewer, so further parts are dropped."""
 
@@ -83,13 +87,13 @@ class DrainReader:
             if self._closed:
                 return
             try:
-                part = recv(zmq.DONTWAIT, copy=False)
+                part = recv(_AT_ONCE, copy=False)
             except zmq.Again:
                 return
             parts = [part]
             while part.more:
                 # The parts of one message arrive together, so this never has to wait.
-                part = recv(zmq.DONTWAIT, copy=False)
+                part = recv(_AT_ONCE, copy=False)
                 if len(parts) < PARTS_KEPT:
                     parts.append(part)
             on_message(parts)
@@ -259,8 +263,8 @@ class RouterLink:
     def send(self, route: bytes, frame: bytes) -> SendResult:
         """Queue one frame for the peer. Raises LinkError if the socket itself is broken or closed."""
         try:
-            self._socket.send(route, zmq.SNDMORE | zmq.DONTWAIT)
-            self._socket.send(frame, zmq.DONTWAIT)
+            self._socket.send(route, _MORE_AT_ONCE)
+            self._socket.send(frame, _AT_ONCE)
         except zmq.Again:
             return SendResult.FULL
         except zmq.ZMQError as error:
@@ -493,7 +497,7 @@ class _Connection:
         if not self._up:
             return SendResult.GONE
         try:
-            self._socket.send(frame, zmq.DONTWAIT)
+            self._socket.send(frame, _AT_ONCE)
         except zmq.Again:
             return SendResult.FULL
         except zmq.ZMQError as error:

@@ -134,7 +134,7 @@ JOBS_RUNNING_PER_MINION = 16
 HEARTBEAT_MIN_S = 15
 """Seconds between two heartbeats of one minion, at least. The master sets the interval in WELCOME."""
 
-HEARTBEATS_PER_S = 500
+HEARTBEATS_PER_S = 250
 """Heartbeats each second on one master; with more minions the interval grows."""
 
 PARTS_RUNNING_PER_MINION = 64

@@ -1,4 +1,5 @@
-"""New jobs of one turn of an MWorker: one transaction, an answer each, and an error costs its own request only."""
+"""New jobs of one turn of an MWorker: one transaction, an answer each, and an error costs its own request only; and of
+which commits of others an MWorker wants to know."""
 
 from __future__ import annotations
 
@@ -87,14 +88,21 @@ class Site:
         row = MinionReport("web1", key(WEB1).fingerprint, RETURN | {"jid": jid}, b"\xc3")
         self._link.sendall(framed(pack(ipc.reports(7, [row]))))
 
-    def told(self) -> list[str]:
-        """The kinds of messages that the link process got."""
+    def messages(self) -> list[dict[str, Any]]:
+        """What the link process got since the last call."""
         self._link.settimeout(0.2)
         try:
-            received = bytearray(self._link.recv(1 << 20))
+            return list(messages(bytearray(self._link.recv(1 << 20))))
         except TimeoutError:
             return []
-        return [message["t"] for message in messages(received)]
+
+    def told(self) -> list[str]:
+        """The kinds of messages that the link process got."""
+        return [message["t"] for message in self.messages()]
+
+    def watches(self) -> list[bool]:
+        """What it was told of the wish to know of all commits."""
+        return [message["wanted"] for message in self.messages() if message["t"] == "watch"]
 
 
 def messages(received: bytearray) -> Iterator[dict[str, Any]]:
@@ -203,3 +211,39 @@ def test_nothing_is_answered_or_sent_before_the_commit(site: Site, monkeypatch: 
     asks(second, 2)
     site.run()
     assert seen == [[], []]
+
+
+def test_who_follows_a_job_that_was_published_here_needs_no_other_commits(site: Site) -> None:
+    sock = site.connect()
+    asks(sock, 1, follow=True)
+    site.run()
+    assert answers(sock)[0]["ok"]
+    assert site.watches() == []
+
+
+@pytest.mark.parametrize(
+    "request_fields", [{"verb": "events", "pattern": "*"}, {"verb": "follow", "after": 0}, {"verb": "publish"}]
+)
+def test_any_other_stream_wants_to_know_of_all_commits_until_it_ends(
+    site: Site, request_fields: dict[str, Any]
+) -> None:
+    earlier = job(1, (WEB1,))
+    publish(site.store, earlier)
+    sock = site.connect()
+    match request_fields["verb"]:
+        case "publish":
+            # Whoever sends a batch to its next targets counts as its publisher.
+            batch = {"size": 1, "percent": False, "wait_ms": 0, "failhard": False}
+            asks(sock, 1, follow=True, batch=batch)
+        case "follow":
+            sock.sendall(framed(pack({"v": 1, **request_fields, "jid": earlier.jid})))
+        case _:
+            sock.sendall(framed(pack({"v": 1, **request_fields})))
+    site.run()
+    assert answers(sock)[0]["ok"]
+    assert site.watches() == [True]
+    site.run(mworker.LOOK_S + 0.1)
+    assert site.watches() == []
+    sock.close()
+    site.run(mworker.LOOK_S + 0.1)
+    assert site.watches() == [False]

@@ -83,7 +83,7 @@ class Link:
         )
         self.sent: list[bytes] = []
         self.process.add_mworker(self._channel, lambda: None)
-        self.says({"t": "hello", "role": ipc.MWORKER})
+        self.says({"t": "hello", "role": ipc.MWORKER, "watch": True})
 
     def _channel(self, on_batch: Callable[[list[bytes]], None], _on_close: Callable[[str], None]) -> Any:
         self.on_batch = on_batch
@@ -144,30 +144,65 @@ def test_what_waits_while_the_store_fails_is_bounded_in_bytes_and_in_number() ->
     assert sum(len(batch["items"]) for batch in link.batches()) == most
 
 
-def test_an_mworker_learns_of_which_jobs_the_others_have_committed_something() -> None:
-    link = Link()
-    others: list[bytes] = []
-    hello, says = pack({"t": "hello", "role": ipc.MWORKER}), []
+class TwoMWorkers:
+    """A link process with two MWorkers; the first one watches all commits."""
 
-    def second(on_batch: Callable[[list[bytes]], None], _on_close: Callable[[str], None]) -> Any:
-        says.append(on_batch)
+    def __init__(self, *, second_watches: bool) -> None:
+        self.link = Link()
+        self.others: list[bytes] = []
+        self._says: list[Callable[[list[bytes]], None]] = []
+        self.link.process.add_mworker(self._channel, lambda: None)
+        self.second_says({"t": "hello", "role": ipc.MWORKER, "watch": second_watches})
+
+    def _channel(self, on_batch: Callable[[list[bytes]], None], _on_close: Callable[[str], None]) -> Any:
+        self._says.append(on_batch)
         channel = Nothing()
-        vars(channel)["send"] = others.append
+        vars(channel)["send"] = self.others.append
         return channel
 
-    link.process.add_mworker(second, lambda: None)
-    says[0]([hello])
+    def second_says(self, message: IpcMessage) -> None:
+        self._says[0]([pack(message)])
 
-    def woken(*own: list[str] | None, theirs: list[list[str] | None]) -> tuple[list[IpcMessage], list[IpcMessage]]:
-        link.sent.clear()
-        others.clear()
+    def publish(self, jid: str) -> IpcMessage:
+        return {"t": "publish", "job": [jid, b"", b"", 0], "items": []}
+
+    def woken(
+        self, *own: list[str] | None, theirs: list[list[str] | None]
+    ) -> tuple[list[IpcMessage], list[IpcMessage]]:
+        """What both were told when each had committed something in these jobs."""
+        self.link.sent.clear()
+        self.others.clear()
         for jobs in own:
-            link.says({"t": "wake_up", "jobs": jobs})
+            self.link.says({"t": "wake_up", "jobs": jobs})
         for jobs in theirs:
-            says[0]([pack({"t": "wake_up", "jobs": jobs})])
-        link.reactor.ring(ipc.WAKE_UP_S)
-        return [unpack(data) for data in link.sent], [unpack(data) for data in others]
+            self.second_says({"t": "wake_up", "jobs": jobs})
+        self.link.reactor.ring(ipc.WAKE_UP_S)
+        return [unpack(data) for data in self.link.sent], [unpack(data) for data in self.others]
 
+
+def test_an_mworker_learns_of_which_jobs_the_others_have_committed_something() -> None:
+    woken = TwoMWorkers(second_watches=True).woken
     assert woken(["1"], ["1", "2"], theirs=[]) == ([], [{"t": "wake_up", "jobs": ["1", "2"]}])
     assert woken([], theirs=[["3"]]) == ([{"t": "wake_up", "jobs": ["3"]}], [{"t": "wake_up", "jobs": []}])
     assert woken(["1"], None, ["2"], theirs=[]) == ([], [{"t": "wake_up", "jobs": None}])
+
+
+def test_an_mworker_that_watches_nothing_is_woken_for_its_own_jobs_and_those_of_nobody_only() -> None:
+    two = TwoMWorkers(second_watches=False)
+    two.link.says(two.publish("1"))
+    two.second_says(two.publish("2"))
+    assert two.woken(["1"], [], theirs=[]) == ([], [])
+    assert two.woken(["1", "2"], theirs=[]) == ([], [{"t": "wake_up", "jobs": ["2"]}])
+    # Of an earlier link process, or of maintenance: somebody may follow it anywhere.
+    assert two.woken(["3"], theirs=[]) == ([], [{"t": "wake_up", "jobs": ["3"]}])
+    assert two.woken(None, theirs=[]) == ([], [{"t": "wake_up", "jobs": None}])
+
+
+def test_an_mworker_that_begins_to_watch_is_woken_for_all_until_it_ends() -> None:
+    two = TwoMWorkers(second_watches=False)
+    two.link.says(two.publish("1"))
+    two.second_says({"t": "watch", "wanted": True})
+    assert two.woken(["1"], theirs=[]) == ([], [{"t": "wake_up", "jobs": ["1"]}])
+    assert two.woken([], theirs=[]) == ([], [{"t": "wake_up", "jobs": []}])
+    two.second_says({"t": "watch", "wanted": False})
+    assert two.woken(["1"], [], theirs=[]) == ([], [])

@@ -39,7 +39,7 @@ class MWorker:
         self._link = link
         self.got: list[Any] = []
         link.process.add_mworker(self._channel, lambda: None)
-        self.say({"t": "hello", "role": ipc.MWORKER})
+        self.say({"t": "hello", "role": ipc.MWORKER, "watch": False})
 
     def _channel(self, on_batch: Callable[[list[bytes]], None], on_close: Callable[[str], None]) -> Any:
         self._on_batch, self._on_close = on_batch, on_close

@@ -8,11 +8,10 @@ from saltlite.master.protocol.effects import CloseConnection, MinionReport, Pres
 from saltlite.master.protocol.session_manager import (
     BLOCKED_RETRY_S,
     PULL_AGAIN_S,
-    SILENCE_HEARTBEATS,
     TICK_S,
     UNANSWERED_S,
 )
-from saltlite.master.protocol.sessions import DELIVERIES_MAX, HELD_MAX, RESEND_MIN_S
+from saltlite.master.protocol.sessions import DELIVERIES_MAX, HELD_MAX, RESEND_MIN_S, SILENCE_HEARTBEATS
 from saltlite.model.ids import Jid
 from saltlite.model.job import part_id, segment_id
 from saltlite.wire import codec
@@ -125,6 +124,13 @@ def test_the_pace_gets_slower_with_the_number_of_minions() -> None:
     table = Table()
     table.manager.sessions.by_number = dict.fromkeys(range(HEARTBEATS_PER_S * 60))  # type: ignore[assignment]  # only counted
     assert table.manager.sessions.heartbeat_s == 60.0
+
+
+def test_a_slower_pace_does_not_hide_a_dead_minion_for_several_heartbeats() -> None:
+    table = Table()
+    assert table.manager.sessions.silence_s == SILENCE_HEARTBEATS * HEARTBEAT_MIN_S
+    table.manager.sessions.by_number = dict.fromkeys(range(HEARTBEATS_PER_S * 60))  # type: ignore[assignment]  # only counted
+    assert table.manager.sessions.silence_s == 60.0 + 1.5 * HEARTBEAT_MIN_S
 
 
 def test_a_connection_that_is_gone_is_noticed_by_sending() -> None:

@@ -111,7 +111,7 @@ def test_auth_without_hello_and_auth_twice_are_refused() -> None:
     "changed",
     [
         {"id": "../x"},
-        {"id": "WEB1"},
+        {"id": "web 1"},
         {"id": ["web1"]},
         {"extra": 1},
         {"version": 1},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.master.protocol.session_manager import SILENCE_HEARTBEATS
+from saltlite.master.protocol.sessions import SILENCE_HEARTBEATS
 from saltlite.minion.protocol.connection import BACKOFF_MAX_S, Phase
 from saltlite.minion.protocol.resend import OFFER_AGAIN_S
 from saltlite.model.job import TargetState

@@ -78,6 +78,8 @@ class MWorkerChannel:
     batches: dict[int, ReportBatch] = field(default_factory=dict)
     requests: dict[tuple[int, int], MinionRequest] = field(default_factory=dict)
     """By session and number."""
+    watches: bool = False
+    """Whether it is told of all commits, not only of those of jobs that it published."""
 
 
 class LinkProcess:
@@ -306,6 +308,7 @@ class LinkProcess:
         manager = self._manager
         match message["t"]:
             case "hello" if message["role"] == ipc.MWORKER:
+                mworker.watches = message["watch"]
                 self._joined(mworker)
             case "committed":
                 mworker.batches.pop(message["n"], None)
@@ -336,8 +339,8 @@ class LinkProcess:
                 )
             case "stats":
                 mworker.channel.send(pack({"t": "stats", "n": message["n"], "figures": self._figures()}))
-            case "wake_up":
-                self._committed_by(mworker, message["jobs"])
+            case "wake_up" | "watch":
+                self._about_commits(mworker, message)
             case _:
                 self._for_minions(mworker, message)
 
@@ -365,7 +368,11 @@ class LinkProcess:
         for minion, part, srns, proof in message["items"]:
             self._manager.push(minion, [ipc.delivery((part, body, signature, proof, left_ms, srns), now)])
 
-    def _committed_by(self, mworker: MWorkerChannel, jobs: list[str] | None) -> None:
+    def _about_commits(self, mworker: MWorkerChannel, message: IpcMessage) -> None:
+        if message["t"] == "watch":
+            mworker.watches = message["wanted"]
+            return
+        jobs: list[str] | None = message["jobs"]
         if not self._committed:
             self._reactor.call_later(ipc.WAKE_UP_S, self._wake_others)
         known = self._committed.setdefault(mworker, set())
@@ -374,9 +381,16 @@ class LinkProcess:
     def _wake_others(self) -> None:
         committed, self._committed = self._committed, {}
         for mworker in list(self._mworkers):
-            others = [jobs for one, jobs in committed.items() if one is not mworker]
-            if others:
+            others = [self._of_interest(mworker, jobs) for one, jobs in committed.items() if one is not mworker]
+            if any(jobs is None or jobs or mworker.watches for jobs in others):
                 mworker.channel.send(pack(ipc.wake_up(others)))
+
+    def _of_interest(self, mworker: MWorkerChannel, jobs: set[str] | None) -> set[str] | None:
+        """Those of these jobs that this MWorker may have a stream of; None for any."""
+        if jobs is None or mworker.watches:
+            return jobs
+        publishers = {jid: self._publishers.get(jid) for jid in jobs}
+        return {jid for jid, one in publishers.items() if one is mworker or one not in self._mworkers}
 
     def _for_minions(self, mworker: MWorkerChannel, message: IpcMessage) -> None:
         match message["t"]:

@@ -4,8 +4,8 @@ Each message is one small map over a private Unix socket. Both ends are processe
 checked against a schema; sizes are limited all the same, because data of minions travels in them.
 
     link -> MWorker    decide, reports, pull, presence, wake_up, keys_done, last_seen, stats, suspect, request
-    MWorker -> link    hello, decided, committed, uncommitted, publish, pulled, cancel, keys, fetch, sweep, last_seen,
-                       stats, wake_up, response
+    MWorker -> link    hello, watch, decided, committed, uncommitted, publish, pulled, cancel, keys, fetch, sweep,
+                       last_seen, stats, wake_up, response
 """
 
 from __future__ import annotations
@@ -158,7 +158,15 @@ class LinkChannel:
         self._asked: dict[int, Callable[[IpcMessage | None], None]] = {}
         self._numbers = 0
         self._committed: list[Collection[str] | None] = []
+        self._watches = False
         self._connect()
+
+    def watch(self, wanted: bool) -> None:
+        """Whether this MWorker wants to know of all commits, because it has other streams than those of jobs that it
+        published. Without them it is woken up for its jobs only."""
+        if wanted != self._watches:
+            self._watches = wanted
+            self._send({"t": "watch", "wanted": wanted})
 
     def decided(self, session: int, state: str, minion: str, gone: Sequence[str] = ()) -> None:
         """The verdict about a key; `gone` are keys that were deleted for it, and lose their sessions."""
@@ -206,8 +214,8 @@ class LinkChannel:
         self._send({"t": "response", "session": session, "message": message})
 
     def wake_up(self, jobs: Collection[str] | None = None) -> None:
-        """Tell the other MWorkers that something was committed: `jobs` are those in which a target changed its state or
-        returned, None for any.
+        """Tell the other MWorkers that something was committed, if they want to know it. `jobs` are those in which a
+        target changed its state or returned, None for any.
 
         What is committed within WAKE_UP_S goes into one message. If it is lost, they notice a little later.
         """
@@ -259,7 +267,7 @@ class LinkChannel:
             message_max=MESSAGE_MAX,
             send_buffer_max=BUFFER_MAX,
         )
-        self._send({"t": "hello", "role": self._role})
+        self._send({"t": "hello", "role": self._role, "watch": self._watches})
 
     def _closed(self, _reason: str) -> None:
         self._channel = None

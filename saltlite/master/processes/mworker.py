@@ -235,8 +235,16 @@ class Client:
     news_due: bool = False
     turn: TurnLabel = NAMELESS
     """The turn of its last request."""
+    watches: bool = False
+    """Whether other processes commit what its stream is about: `_is_of_others`."""
     writing: bool = False
     """Whether its last request waits for the commit."""
+
+
+def _is_of_others(wanted: Follow | Watch) -> bool:
+    """Whether the link process may not know that this MWorker has a stream of it: it does of a job that was published
+    here. Of a batch, whoever sends it to its next targets counts as the publisher."""
+    return isinstance(wanted, Watch) or not wanted.is_new or wanted.job is None or wanted.job.batch is not None
 
 
 class MWorker:
@@ -460,6 +468,7 @@ class MWorker:
         self._logged(self._report_rejected)
         self._logged(self._tell_ended)
         self._wake_streams(None)
+        self._link.watch(any(client.stream is not None and client.watches for client in self._clients))
         self._reactor.call_later(LOOK_S, self._tick)
 
     def _check_tokens(self) -> None:
@@ -632,6 +641,10 @@ class MWorker:
             return
         self._send(client, {"ok": True, **answer.fields})
         if answer.follow is not None:
+            client.watches = _is_of_others(answer.follow)
+            if client.watches:
+                # Before the stream is read: a later commit wakes it up.
+                self._link.watch(True)
             client.stream = self._open_stream(answer.follow)
             self._send_news(client)
 

@@ -150,6 +150,9 @@ class Outbox:
             delivery.tries = max(0, delivery.tries - 1)
 
 
+SILENCE_HEARTBEATS = 2.5
+"""Heartbeats without a frame after which a minion is away, at the shortest interval. At a longer one, the time beyond
+the first heartbeat stays the same: the delays that it allows for do not grow with the number of minions."""
 HELD_MAX = 256
 """Messages held for a minion whose link is full; one more ends its session."""
 
@@ -170,6 +173,8 @@ class MinionSession:
     id: str = ""
     heartbeat_s: float = HEARTBEAT_MIN_S
     """The interval that the minion was given."""
+    silence_s: float = SILENCE_HEARTBEATS * HEARTBEAT_MIN_S
+    """After how long without a frame it is away."""
     outbox: Outbox = field(default_factory=Outbox)
     pull_at: float = 0.0
     """When the next fresh pull is due."""
@@ -313,6 +318,11 @@ class Sessions:
     def heartbeat_s(self) -> float:
         """The heartbeat interval: it grows with the number of sessions."""
         return max(HEARTBEAT_MIN_S, len(self) / HEARTBEATS_PER_S)
+
+    @property
+    def silence_s(self) -> float:
+        """How long a minion with that interval may be silent."""
+        return self.heartbeat_s + (SILENCE_HEARTBEATS - 1) * HEARTBEAT_MIN_S
 
 
 # Two machines with one key: usually a copied image, sometimes a stolen key.
