@@ -21,6 +21,8 @@ SALT, CALL, RUN, CP, KEY = "salt", "salt-call", "salt-run", "salt-cp", "salt-key
 
 KEYSIZE_MIN, KEYSIZE_MAX = 2048, 32768
 """Bits; Salt accepts these sizes of RSA keys."""
+HELP_WIDTH = 80
+"""Characters."""
 DELIMITER = ":"
 """Between the names in a target such as `os_data:codename:bookworm`."""
 
@@ -174,12 +176,20 @@ def find(program: str, name: str) -> Option | None:
 
 def help_text(program: str) -> str:
     """Two paragraphs for the help of a command."""
-    from textwrap import fill
-
-    def paragraph(what: str, options: list[Option]) -> str:
-        names = ", ".join(option.names[-1] for option in options)
-        return fill(f"Options of {program} {what}: {names}", 80, break_on_hyphens=False)
-
     ignored = [option for option in PROGRAMS[program] if not option.refusal]
     refused = [option for option in PROGRAMS[program] if option.refusal]
-    return f"{paragraph('without effect here', ignored)}\n\n{paragraph('that are refused, with the reason', refused)}"
+    return "\n\n".join(
+        _paragraph(f"Options of {program} {what}: {', '.join(option.names[-1] for option in options)}")
+        for what, options in (("without effect here", ignored), ("that are refused, with the reason", refused))
+    )
+
+
+def _paragraph(text: str) -> str:
+    # textwrap would import regular expressions.
+    lines = [""]
+    for word in text.split(" "):
+        if len(lines[-1]) + 1 + len(word) > HELP_WIDTH:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}".lstrip()
+    return "\n".join(lines)
