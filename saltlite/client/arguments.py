@@ -7,7 +7,7 @@ Where the targeted minions reported the function's signature and agree on it, th
     bool                  true, false, yes, no, on, off, 1 or 0, in any case
     list                  `[a, b]` in YAML's flow style or JSON; or text items separated by commas: `a,b`
     dict                  `{a: 1}` in YAML's flow style or JSON
-    ... | None            also `None` and `null`
+    ... | None            also `None` and `null`; without `str` and `list` also an empty word
     str | others          one of the others where the word plainly is one, else text
 
 Anything else is refused before it is published. Without an annotation a word is text unless it plainly is a whole or
@@ -190,7 +190,7 @@ class _Typed:
 
 def _typed_value(text: str, types: frozenset[str]) -> Any:
     """The value of a word for a parameter with these types, or _MISFIT."""
-    if "None" in types and text in ("None", "null"):
+    if "None" in types and (text in ("None", "null") or (not text and types.isdisjoint(("list", "str")))):
         return None
     others = types - {"None", "str"}
     if "str" in types:
