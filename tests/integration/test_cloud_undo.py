@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from saltlite.cloud.program.lifecycle import CreateFailed, Creation, destroy
 from saltlite.cloud.program.program import Program
 from saltlite.cloud.rules.flow import Unfinished
 from saltlite.errors import SaltliteError
+from tests.support.fleet import wait_until
 
 DRIVER = """
 import json, os
@@ -68,6 +70,9 @@ class Client:
     def __init__(self) -> None:
         self.keys: list[dict[str, Any]] = []
         self.asked: list[str] = []
+
+    def close(self) -> None:
+        pass
 
     def call(self, verb: str, **fields: Any) -> dict[str, Any]:
         self.asked.append(verb)
@@ -283,3 +288,50 @@ def test_a_setting_of_the_deployment_that_is_wrong_is_said_before_anything_is_ma
     with pytest.raises(SaltliteError, match="install"):
         lab.make(OURS, deploy=True, install="by-magic")
     assert (lab.there(), lab.client.asked, lab.left()) == ({}, [], [])
+
+
+def test_a_driver_refuses_settings_before_there_is_a_token(lab: Lab) -> None:
+    driver = lab.folder / "drivers/told.py"
+    driver.write_text(
+        f"{DRIVER}\ndef validate(vm_):\n"
+        "    if vm_.get('size') == 'huge':\n        raise SaltCloudExecutionFailure('there is no size huge')\n"
+    )
+    with pytest.raises(SaltliteError, match="there is no size huge"):
+        lab.make(OURS, size="huge", deploy=True)
+    assert lab.client.asked == []
+    assert lab.left() == []
+    assert lab.there() == {}
+    assert lab.make(OURS, size="small")["id"] == "ours"
+
+
+def test_a_full_listing_takes_what_its_driver_omits_from_the_short_one(lab: Lab) -> None:
+    driver = lab.folder / "drivers/told.py"
+    driver.write_text(
+        f"{DRIVER}\ndef list_nodes_full(call=None):\n"
+        "    return {name: {'id': None, 'cpus': 2} for name in list_nodes()}\n"
+    )
+    lab.machines(web1="i-1")
+    program = lab.program()
+    full = program.driver(program.catalogue.provider("lab")).machines_full()
+    # Neither says what its image is, so nothing is made up.
+    assert full == {"web1": {"id": "", "cpus": 2, "state": "running"}}
+
+
+def test_a_child_whose_parent_was_killed_rolls_back_and_is_no_defect(
+    lab: Lab, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ready, go = os.pipe(), os.pipe()
+    goes_on = f"import os; os.write({ready[1]}, b'x'); os.read({go[0]}, 1); cloud().progress('web1', 'goes on')"
+    parent = os.fork()
+    if parent == 0:
+        program = lab.program(f"{OURS} from saltlite.cloud.api.port import cloud; {goes_on}")
+        vm_ = program.machine("web1", program.catalogue.profile("small"))
+        app.at_once(["web1"], lambda _name: Creation(program, vm_).make(), program, 2)
+        os._exit(0)
+    os.read(ready[0], 1)
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    os.write(go[1], b"g")
+    wait_until(lambda: lab.left() == [], "the child has rolled back")
+    assert lab.there() == {}
+    assert "defect" not in capfd.readouterr().err

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from saltlite.cloud.api import cloud, config, port
+from saltlite.cloud.api.driver import uniquely_named
 from saltlite.cloud.api.exceptions import (
     SaltCloudConfigError,
     SaltCloudException,
@@ -17,7 +19,7 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudExecutionTimeout,
     SaltCloudSystemExit,
 )
-from saltlite.cloud.api.libcloud_calls import ScriptText
+from saltlite.cloud.api.libcloud_calls import ScriptText, six
 from saltlite.cloud.api.port import Capabilities
 from saltlite.cloud.program.drivers import Drivers
 from saltlite.cloud.rules.catalogue import Provider, Settings
@@ -247,6 +249,12 @@ def test_a_namespaced_function_sees_the_names_of_the_file_that_takes_it(tmp_path
     own = namespaced_function(eval("lambda: WORD", {"WORD": "lender"}), space)  # noqa: S307 - a function of other globals
     assert own() == "taker"
     assert taken.__module__ == "taker"
+
+
+def test_an_id_that_is_none_is_no_text() -> None:
+    assert uniquely_named([("a", None, 1), ("a", None, 2), ("a", 7, 3)]) == {"a": 1, "a (2)": 2, "a (7)": 3}
+    node = SimpleNamespace(id=None, image=None, size=None, state="running", extra={}, private_ips=[], public_ips=None)
+    assert six(node)["id"] == ""
 
 
 def test_a_driver_imports_salts_names(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ def root(monkeypatch: pytest.MonkeyPatch) -> None:
 def refusal(tmp_path: Path, **settings: Any) -> str:
     """What is said to a machine with these settings; nothing is made."""
     with loaded("local", {}, cachedir=str(tmp_path)) as (driver, program):
-        with pytest.raises(SaltCloudConfigError) as raised:
+        with pytest.raises(SaltCloudConfigError) as early:
+            driver.validate(machine("local", "web1", **settings))
+        assert program.tags() == []
+        with pytest.raises(SaltCloudConfigError, match=re.escape(str(early.value))) as raised:
             driver.create(machine("local", "web1", **settings))
         assert program.tags() == ["salt/cloud/web1/creating"]
         assert driver.list_nodes() == {}

@@ -62,10 +62,13 @@ MACHINE_KEYS = ("name", "profile", "provider", "driver")
 
 
 def uniquely_named(machines: Iterable[tuple[str, Any, Machine]]) -> dict[str, Machine]:
-    """Machines of (name, id, machine) by name; of equal names the first keeps it, the others become "name (id)"."""
+    """Machines of (name, id, machine) by name; of equal names the first keeps it, the others become "name (id)", or
+    "name (2)" without an id.
+    """
     found: dict[str, Machine] = {}
     for name, identity, machine in machines:
-        found[name if name not in found else f"{name} ({identity})"] = machine
+        number = len(found) + 1 if identity is None else identity
+        found[name if name not in found else f"{name} ({number})"] = machine
     return found
 
 

@@ -28,6 +28,7 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudNotFound,
     SaltCloudSystemExit,
 )
+from saltlite.cloud.rules.catalogue import text_field
 
 # Imported here, not where it is used: several threads query providers, and concurrent imports of a cycle of modules
 # from different ends fail.
@@ -96,7 +97,7 @@ def _unclear(text: str) -> SaltCloudExecutionFailure:
 def machines(conn: Any) -> dict[str, Any]:
     """libcloud's objects of the machines by name. Of several with one name the first gets it, others "name (id)"."""
     with asking(conn, "list machines"):
-        return uniquely_named((str(one.name or one.id), one.id, one) for one in conn.list_nodes())
+        return uniquely_named((text_field(one.name or one.id), one.id, one) for one in conn.list_nodes())
 
 
 def machine(conn: Any, name: str) -> Any:
@@ -105,7 +106,7 @@ def machine(conn: Any, name: str) -> Any:
     """
     known = machines(conn)
     require_one(name, (each.id for each in known.values() if each.name == name))
-    found = known.get(name) or next((each for each in known.values() if str(each.id) == name), None)
+    found = known.get(name) or next((each for each in known.values() if text_field(each.id) == name), None)
     if found is None:
         raise SaltCloudNotFound(
             f"{getattr(conn, 'name', 'the provider')} has no machine {name!r}; -Q shows those it has"
@@ -116,7 +117,7 @@ def machine(conn: Any, name: str) -> Any:
 def six(machine: Any) -> dict[str, Any]:
     """The six fields of a listing. Many providers have image and size only in `extra`."""
     return {
-        "id": str(machine.id),
+        "id": text_field(machine.id),
         "image": _name_of(machine.image, machine.extra, _IMAGE_KEYS),
         "size": _name_of(machine.size, machine.extra, _SIZE_KEYS),
         "state": str(machine.state or ""),
@@ -143,7 +144,7 @@ def plain(value: Any, deep: int = _DEEP) -> Any:
 
 def choices(conn: Any, kind: str) -> dict[str, dict[str, Any]]:
     """The `images`, `sizes` or `locations` of a provider, by name."""
-    return {str(each.name or each.id): plain(_public(each)) for each in _every(conn, kind)}
+    return {text_field(each.name or each.id): plain(_public(each)) for each in _every(conn, kind)}
 
 
 def chosen(conn: Any, kind: str, vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> Any:

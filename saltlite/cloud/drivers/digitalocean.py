@@ -57,6 +57,7 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudNotFound,
 )
 from saltlite.cloud.api.rest import Rest, RestError
+from saltlite.cloud.rules.catalogue import text_field
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __active_provider_name__, __opts__
@@ -115,7 +116,7 @@ class Account:
     def droplets(self) -> dict[str, dict[str, Any]]:
         """The droplets by name. If several have one name, the oldest gets it and the others "name (id)"."""
         droplets = sorted(self.rows("droplets"), key=lambda droplet: int(droplet.get("id", 0)))
-        return uniquely_named((str(one.get("name", "")), one.get("id"), one) for one in droplets)
+        return uniquely_named((text_field(one.get("name")), one.get("id"), one) for one in droplets)
 
     def droplet(self, name: str) -> dict[str, Any]:
         """The droplet with this name, as in `droplets`, or with this id. Raises SaltCloudNotFound, and
@@ -183,7 +184,7 @@ def _six(droplet: Mapping[str, Any]) -> dict[str, Any]:
     entries = [entry for version in ("v4", "v6") for entry in networks.get(version) or ()]
     addresses = [(entry.get("type"), str(entry["ip_address"])) for entry in entries if entry.get("ip_address")]
     return {
-        "id": str(droplet.get("id", "")),
+        "id": text_field(droplet.get("id")),
         "image": str(image.get("slug") or image.get("name") or image.get("id") or ""),
         "size": str(droplet.get("size_slug") or ""),
         "state": str(droplet.get("status") or ""),

@@ -49,6 +49,7 @@ from saltlite.cloud.api.driver import (
 from saltlite.cloud.api.driver import made as note_made
 from saltlite.cloud.api.exceptions import SaltCloudConfigError, SaltCloudExecutionFailure, SaltCloudNotFound
 from saltlite.cloud.api.libcloud_calls import asking, full
+from saltlite.cloud.rules.catalogue import text_field
 from saltlite.salt.utils.functools import namespaced_function
 
 if TYPE_CHECKING:
@@ -145,10 +146,11 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
                 made = conn.create_node(**asked)
         except (TypeError, ValueError) as error:
             raise SaltCloudConfigError(f"{conn.name} does not take the settings of {vm_['name']}: {error}") from None
-    _made[vm_["name"]] = str(made.id)
-    note_made(vm_, str(made.id))
+    identity = text_field(made.id)
+    _made[vm_["name"]] = identity
+    note_made(vm_, identity)
     machine = wait_until(
-        lambda: _up(conn, str(made.id), interface),
+        lambda: _up(conn, identity, interface),
         f"{vm_['name']} ({made.id}) does not run with a {interface} address",
         seconds=float(_setting(vm_, "wait_for_ip_timeout", WAIT_S)),
         interval_s=float(_setting(vm_, "wait_for_ip_interval", INTERVAL_S)),
@@ -160,7 +162,7 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
         port.cloud().conceal(str(password))
         vm_["password"] = str(password)
     done = cloud.bootstrap(vm_, __opts__)
-    tell("created", "created instance", vm_, {"instance_id": str(made.id)})
+    tell("created", "created instance", vm_, {"instance_id": identity})
     return {**done, **full(machine), **({"password": password} if password else {})}
 
 
@@ -216,7 +218,7 @@ def _auth(vm_: Mapping[str, Any], features: Any) -> Any:
 def _up(conn: Any, identity: str, interface: str) -> Any:
     """The machine if it runs and has an address, else None."""
     with asking(conn, "list machines"):
-        found = next((machine for machine in conn.list_nodes() if str(machine.id) == identity), None)
+        found = next((machine for machine in conn.list_nodes() if text_field(machine.id) == identity), None)
     if found is None:
         return None
     if found.state in ("error", "terminated"):

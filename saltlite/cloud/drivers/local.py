@@ -400,6 +400,12 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
     return {**_all(machines.find(name)), "deployed": steps.minion}
 
 
+def validate(vm_: dict[str, Any]) -> None:
+    """Check the settings of a machine that is to be created. Raises SaltCloudConfigError."""
+    _plan(vm_)
+    _steps_of(vm_)
+
+
 def destroy(name: str, call: str | None = None) -> dict[str, Any]:
     """Destroy a machine with all its files.
 

@@ -178,12 +178,18 @@ class _Crew:
 
 
 def _child(name: str, work: Work, program: Program, writes: int) -> None:
-    """The main function of a child; it never returns."""
+    """The main function of a child; it never returns. Without its parent it rolls back, as after Ctrl-C."""
+    alone = False
 
     def say(report: dict[str, Any]) -> None:
-        data = json.dumps(report, default=str).encode() + b"\n"
-        while data:
-            data = data[os.write(writes, data) :]
+        nonlocal alone
+        data = b"" if alone else json.dumps(report, default=str).encode() + b"\n"
+        try:
+            while data:
+                data = data[os.write(writes, data) :]
+        except BrokenPipeError:
+            alone = True
+            raise KeyboardInterrupt from None
 
     code = 1
     try:

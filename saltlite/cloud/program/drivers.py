@@ -49,6 +49,9 @@ KIND = "clouds"
 """The plug-in type."""
 ACTION, FUNCTION = "action", "function"
 """Values of `call`."""
+VALIDATE = "validate"
+"""Optional function of a driver: raises SaltCloudConfigError for a machine whose settings it cannot use, `vm_`. It is
+called before anything is made, the join token included."""
 UTILS = "cloud."
 
 Function = Callable[..., Any]
@@ -105,8 +108,12 @@ class Driver:
         return {name: one for name, one in self._listed("list_nodes", normal_listing).items() if not is_gone(one)}
 
     def machines_full(self) -> dict[str, dict[str, Any]]:
-        """`list_nodes_full`, with the six fields of each."""
-        return self._listed("list_nodes_full", full_listing)
+        """`list_nodes_full`; those of the six fields that it does not have are taken from `list_nodes`."""
+        full = self._listed("list_nodes_full", full_listing)
+        if all(field in one for one in full.values() for field in LISTING_FIELDS):
+            return full
+        short = self._listed("list_nodes", full_listing)
+        return {name: {**short.get(name, {}), **one} for name, one in full.items()}
 
     def machines_selected(self) -> dict[str, dict[str, Any]]:
         """`list_nodes_select`: the fields of `query.selection`."""

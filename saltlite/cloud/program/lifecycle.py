@@ -16,10 +16,10 @@ from typing import Any
 
 from saltlite.cloud.api import port
 from saltlite.cloud.api.exceptions import SaltCloudException, SaltCloudExecutionFailure, SaltCloudSystemExit
-from saltlite.cloud.program.drivers import ACTION, Driver
+from saltlite.cloud.program.drivers import ACTION, VALIDATE, Driver
 from saltlite.cloud.program.master import MinionKeys
 from saltlite.cloud.program.program import Program
-from saltlite.cloud.rules.catalogue import minion_id, plain_value, six_fields
+from saltlite.cloud.rules.catalogue import known_fields, minion_id, plain_value, six_fields
 from saltlite.cloud.rules.flow import (
     DESTROYING,
     SAYS,
@@ -188,6 +188,9 @@ class Creation:
 
         Raises CreateFailed after the rollback.
         """
+        if self._driver.has(VALIDATE):
+            with port.running(self._program):
+                self._driver.call(VALIDATE, self._vm)
         if self._flow.minion:
             parse_minion_id(self._minion_id)
             self._require_master_address()
@@ -355,7 +358,7 @@ class Creation:
         self._answer = dict(answer) if isinstance(answer, Mapping) else {}
         self._flow.identity = str(self._answer.get("id") or "") or self._flow.identity
         self._program.learn(self._answer)
-        known = self._program.secrets.value(plain_value({**self._answer, **six_fields(self._answer)}))
+        known = self._program.secrets.value(plain_value({**self._answer, **known_fields(self._answer)}))
         self._program.cache.put(self._driver.name, self._name, known, **self._own())
 
     def _own(self) -> dict[str, str]:

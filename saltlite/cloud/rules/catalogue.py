@@ -565,14 +565,21 @@ def normal_listing(machines: object) -> dict[str, dict[str, Any]]:
 
 
 def full_listing(machines: object) -> dict[str, dict[str, Any]]:
-    """A normalized answer of `list_nodes_full`: all fields, with the six. Raises ListingError."""
-    return {name: {**plain_value(details), **six_fields(details)} for name, details in _machines(machines)}
+    """A normalized answer of `list_nodes_full`: all fields, the six as in `list_nodes` if they are there. Raises
+    ListingError.
+    """
+    return {name: {**plain_value(details), **known_fields(details)} for name, details in _machines(machines)}
 
 
 def six_fields(details: Mapping[str, Any]) -> dict[str, Any]:
     """Exactly the six fields: four texts and two lists of texts."""
-    texts = {field: _text(details.get(field)) for field in TEXT_FIELDS}
+    texts = {field: text_field(details.get(field)) for field in TEXT_FIELDS}
     return {**texts, **{field: _addresses(details.get(field)) for field in LIST_FIELDS}}
+
+
+def known_fields(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the six fields that the machine has, in their form."""
+    return {field: value for field, value in six_fields(details).items() if field in details}
 
 
 def selected_fields(details: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
@@ -616,7 +623,8 @@ def _machines(machines: object) -> list[tuple[str, Mapping[str, Any]]]:
     return [(str(name), details) for name, details in machines.items()]
 
 
-def _text(value: object) -> str:
+def text_field(value: object) -> str:
+    """A field of a listing as text; "" for None."""
     return "" if value is None else str(value)
 
 
