@@ -375,7 +375,7 @@ RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "event_send": (RUNNER, ("event.send",)),
     "status": (RUNNER, ("manage.status",)),
     "minions": (RUNNER, _MINIONS),
-    "match": (RUNNER, ("resource.match",)),
+    "match": (RUNNER, ("match.compound_matches", "resource.match")),
     # Which bank of these, its handler says.
     "cached": (RUNNER, ("cache.grains", "cache.pillar", "cache.list", "cache.fetch")),
     "cache_clear": (RUNNER, ("cache.clear_grains", "cache.clear_pillar", "cache.clear_all", "cache.flush")),

@@ -146,7 +146,7 @@ def test_post_to_keys_takes_credentials_as_salts_does_and_leaves_no_token(served
     [
         {},
         {"mid": "*"},
-        {"mid": "UPPER"},
+        {"mid": "UP PER"},
         {"mid": "c", "keysize": 4096},
         {"mid": ["c"]},
         [],

@@ -225,7 +225,7 @@ def test_bad_input_is_one_sentence(shared: Fleet) -> None:
         ["job", "show", "20200101000000000000"],
         ["job", "watch", "1"],
         ["job", "list", "--since", "yesterdayish"],
-        ["job", "list", "--minion", "WEB1"],
+        ["job", "list", "--minion", "WEB 1"],
         ["events", "--since", "999999999"],
         ["job", "rerun", "20200101000000000000"],
     )

@@ -47,7 +47,8 @@ def done(fun: str, *args: Any, **kwargs: Any) -> None:
 
 def refused(words: str, fun: str, *args: Any, **kwargs: Any) -> None:
     outcome = run(fun, *args, **kwargs)
-    assert (words in str(outcome.value), outcome.retcode) == (True, 1), outcome.value
+    said = outcome.value if outcome.value is not False else outcome.warnings
+    assert (words in str(said), outcome.retcode) == (True, 1), outcome
 
 
 @pytest.fixture
@@ -462,6 +463,24 @@ def test_an_ordinary_user_reads_what_everybody_may_and_is_told_of_the_rest() -> 
         "ERROR: Only root can read /etc/shadow, and this minion runs as another user.",
         1,
     )
-    for fun in ("user.add", "group.add"):
-        value, retcode = as_nobody(loader, fun, "sltx")
-        assert ("Permission denied" in value, retcode) == (True, 1)
+    value, retcode = as_nobody(loader, "user.add", "sltx")
+    assert ("Permission denied" in value, retcode) == (True, 1)
+    assert as_nobody(loader, "group.add", "sltx") == (False, 1)
+
+
+@pytest.mark.parametrize(
+    ("fun", "args"),
+    [
+        ("group.add", ["ann"]),
+        ("group.delete", ["sltnone"]),
+        ("group.adduser", ["audio", "sltnone"]),
+        ("group.adduser", ["sltnone", "ann"]),
+        ("shadow.set_password", ["sltnone", HASH]),
+        ("shadow.del_password", ["sltnone"]),
+        ("shadow.lock_password", ["sltnone"]),
+        ("shadow.set_date", ["sltnone", 1]),
+    ],
+)
+def test_what_is_false_in_salt_is_false_with_the_reason_as_a_note(root: str, fun: str, args: list[Any]) -> None:
+    outcome = run(fun, *args, root=root)
+    assert (outcome.value, outcome.retcode, len(outcome.warnings)) == (False, 1, 1)

@@ -478,3 +478,56 @@ def test_the_minion_makes_no_repository_behind_a_link_that_a_user_has_put_there(
     said = run(fun, *args)
     assert (said.retcode, "to what is not theirs" in str(said.value)) == (1, True), said
     assert list(ours.iterdir()) == []
+
+
+# -- worktrees
+
+
+def test_worktrees_are_added_listed_removed_and_forgotten(repo: Path, tmp_path: Path) -> None:
+    where, head = str(repo), git(repo, "rev-parse", "HEAD")
+    assert "Preparing worktree (new branch 'hotfix')" in run("worktree_add", where, "../hotfix").value
+    run("worktree_add", where, f"{tmp_path}/second", branch="other", ref="v1")
+    run("worktree_add", where, f"{tmp_path}/loose", detach=True)
+    row = {"stale": False, "HEAD": head, "detached": False}
+    listed = run("list_worktrees", where).value
+    assert listed == {
+        where: {**row, "branch": "main"},
+        f"{tmp_path}/hotfix": {**row, "branch": "hotfix"},
+        f"{tmp_path}/second": {**row, "branch": "other"},
+        f"{tmp_path}/loose": {**row, "branch": None, "detached": True, "tags": ["v1"]},
+    }
+    assert run("worktree_rm", f"{tmp_path}/hotfix").value is True
+    assert not (tmp_path / "hotfix").exists()
+    assert set(run("list_worktrees", where).value) == set(listed) - {f"{tmp_path}/hotfix"}
+    assert set(run("list_worktrees", where, stale=True).value) == {f"{tmp_path}/hotfix"}
+    assert set(run("list_worktrees", where, all=True).value) == set(listed)
+    assert "Removing worktrees/hotfix" in run("worktree_prune", where, dry_run=True).value
+    run("worktree_prune", where)
+    assert run("list_worktrees", where, stale=True).value == {}
+
+
+def test_a_branch_of_a_worktree_is_taken_again_only_on_request(repo: Path, tmp_path: Path) -> None:
+    git(repo, "branch", "hotfix")
+    assert run("worktree_add", str(repo), "../hotfix").retcode == 1
+    assert run("worktree_add", str(repo), "../hotfix", reset_branch=True).retcode == 0
+    assert run("worktree_add", str(repo), "../again", branch="x", detach=True).retcode == 1
+
+
+def test_only_a_worktree_is_removed_as_one(repo: Path, tmp_path: Path) -> None:
+    assert "is not a git worktree" in run("worktree_rm", str(repo)).value
+    assert "does not exist" in run("worktree_rm", f"{tmp_path}/gone").value
+    assert (repo / "a").exists()
+
+
+def test_a_merge_can_be_looked_at_before(repo: Path) -> None:
+    git(repo, "checkout", "-q", "-b", "one")
+    (repo / "a").write_text("changed\n")
+    git(repo, "commit", "-qam", "one")
+    git(repo, "checkout", "-q", "-b", "two", "v1")
+    (repo / "b").write_text("b\n")
+    git(repo, "add", "b")
+    git(repo, "commit", "-qm", "two")
+    seen = run("merge_tree", str(repo), "two", "one").value
+    assert "+changed" in seen
+    assert run("merge_tree", str(repo), "two", "one", base="v1").value == seen
+    assert git(repo, "status", "--porcelain") == ""

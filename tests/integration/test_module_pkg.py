@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from saltlite.errors import SaltInvocationError
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
 from saltlite.plugins.grains.collect import collect
+from saltlite.plugins.modules import _packages, dpkg_lowpkg
 
 INDEX = build_index(search_layers({}))
 GRAINS = collect({})
@@ -224,3 +226,36 @@ def test_a_package_that_does_not_exist_is_an_error_that_says_so() -> None:
 def test_holding_a_package_that_does_not_exist_fails_for_that_package() -> None:
     report = run("pkg.hold", "nosuchpkg-zz").value["nosuchpkg-zz"]
     assert (report["result"], report["changes"]) == (False, {})
+
+
+def test_the_file_of_a_package_tells_its_name_and_version(tmp_path: Path) -> None:
+    control = tmp_path / "slt" / "DEBIAN" / "control"
+    control.parent.mkdir(parents=True)
+    for arch, name in (("all", "slt-one"), ("s390x", "slt-one:s390x")):
+        control.write_text(f"Package: slt-one\nVersion: 1.2-3\nArchitecture: {arch}\nMaintainer: x\nDescription: x\n")
+        file = str(tmp_path / "slt.deb")
+        subprocess.run(["dpkg-deb", "--build", str(tmp_path / "slt"), file], check=True, capture_output=True)
+        assert run("lowpkg.bin_pkg_info", file).value == {"name": name, "version": "1.2-3", "arch": arch}
+    (tmp_path / "bad.deb").write_text("x")
+    assert "Unable to get info for" in run("lowpkg.bin_pkg_info", str(tmp_path / "bad.deb")).value
+    for missing in ("/sltnosuch.deb", "relative.deb"):
+        assert "does not exist on minion" in run("lowpkg.bin_pkg_info", missing).value
+
+
+def test_only_named_packages_are_selected_for_installation_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[list[str], str]] = []
+    answers = iter([{"curl": "1", "vim": "2"}, {"vim": "2"}])
+
+    def ran(argv: list[str], text: str = "") -> Any:
+        calls.append((argv, text))
+        return subprocess.CompletedProcess(argv, 0, "", "")
+
+    monkeypatch.setattr(_packages, "run", ran)
+    monkeypatch.setattr(dpkg_lowpkg, "list_pkgs", lambda **_how: next(answers))
+    assert dpkg_lowpkg.unpurge("curl") == {"curl": {"old": "1", "new": ""}}
+    assert calls == [(["dpkg", "--set-selections"], "curl install\n")]
+    assert dpkg_lowpkg.unpurge() == {}
+    for bad in ("c*", "curl install\nvim", "-x"):
+        with pytest.raises(SaltInvocationError):
+            dpkg_lowpkg.unpurge(bad)
+    assert len(calls) == 1

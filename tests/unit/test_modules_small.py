@@ -301,3 +301,26 @@ def test_blowfish_takes_its_rounds_from_the_salt() -> None:
 def test_what_makes_no_sense_is_refused_without_the_password(fun: str, args: tuple[Any, ...], said: str) -> None:
     text = refusal(f"random.{fun}", *args)
     assert (said in text, "secret" in text) == (True, False)
+
+
+# -- what has nothing to do here, and what other modules return
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("states", "Nothing was synced. States do not exist here."),
+        ("renderers", "Nothing was synced. Renderers of one's own do not exist here."),
+        ("returners", "Nothing was synced. Returners run on the master: use `saltlite-run saltutil.sync_returners`."),
+    ],
+)
+def test_a_sync_of_what_minions_do_not_have_says_so_and_is_no_failure(kind: str, why: str) -> None:
+    outcome = call(Loader(INDEX, {}, {}, {}), f"saltutil.sync_{kind}", [], {"saltenv": "base", "refresh": False})
+    assert (outcome.value, outcome.retcode, list(outcome.warnings)) == ([], 0, [why])
+
+
+def test_a_module_calls_another_and_shows_what_modules_see() -> None:
+    loader = Loader(INDEX, {"mysql.pass": "tea", "id": "web1"}, {"os": "Debian"}, {})
+    assert call(loader, "test.attr_call", [], {}).value == {"os": "Debian"}
+    shown = call(loader, "test.opts_pkg", [], {}).value
+    assert (shown["id"], shown["mysql.pass"], shown["grains"]) == ("web1", "***", {"os": "Debian"})

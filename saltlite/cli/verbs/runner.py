@@ -77,6 +77,7 @@ runners that come with saltlite (saltlite runner -d shows what they do):
   pillar.show_pillar, .show_top             the pillar of one minion
   jobs.list_jobs, .list_job, .lookup_jid, .last_run, .active ...   the jobs
   batch.list_active, .status, .stop         the batches
+  match.compound_matches                    whether a target selects a minion
   event.listen, .send                       the events of the master
   fileserver.envs, .file_list, .dir_list ...     what minions may fetch
   resource.list, .owner, .match, .stats ... the resources of minions
@@ -101,11 +102,11 @@ def _table() -> Table:
         summary,
         (
             Option("-d", "--documentation", "--doc", help="print the documentation of runners, and run none"),
-            Option("--async", help="print the job id and do not wait; the return goes to --out-file"),
+            Option("--async", help="print the job id; the return goes to --out-file"),
             Option(
                 "-t", "--timeout", metavar="TIME", convert=parse_duration, help="how long its jobs wait for minions"
             ),
-            Option("--skip-grains", help="collect no grains of this machine, which takes a moment"),
+            Option("--skip-grains", help="collect no grains of this machine"),
             NO_PARSE,
             ARGS_STDIN,
             LOG_LEVEL,

@@ -1,7 +1,7 @@
 """Users, groups and password hashes, as `user`, `group`, `shadow` and other modules read them.
 
 The account files `/etc/passwd`, `/etc/group` and `/etc/shadow` are also read below another root, where no name service
-is asked. Hashes are made by the system's libcrypt. Nothing here changes the machine.
+is asked. Hashes are made by the system's libcrypt.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from saltlite.decorators import note
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules import _programs
 
@@ -21,6 +22,23 @@ GROUP_FIELDS = 4
 SHADOW_FIELDS = 9
 
 _NEW_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*\$?", re.ASCII)
+
+
+def failed(context: dict[str, Any], sentence: str) -> bool:
+    """Let the call whose `__context__` this is fail as Salt's functions do: False is its value, and here its return
+    code is 1 and the sentence its note."""
+    context["retcode"] = 1
+    note(sentence)
+    return False
+
+
+def succeeds(context: dict[str, Any], argv: list[Any], stdin: str | None = None) -> bool:
+    """Run a program; `failed` with what it said if it fails."""
+    try:
+        _programs.checked(argv, stdin=stdin)
+    except CommandExecutionError as error:
+        return failed(context, str(error))
+    return True
 
 
 def in_root(root: str | None) -> list[str]:

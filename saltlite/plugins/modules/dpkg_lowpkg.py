@@ -1,6 +1,6 @@
 """The dpkg database of this machine: what is installed, which files it owns.
 
-Reading only; ``pkg`` installs and removes.
+It is read, and only ``unpurge`` changes it; ``pkg`` installs and removes.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -22,7 +22,7 @@ from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules import _packages
 
 if TYPE_CHECKING:
-    from saltlite.loader.hints import __grains__
+    from saltlite.loader.hints import __grains__, __salt__
 
 __virtualname__ = "lowpkg"
 
@@ -155,6 +155,47 @@ def _installed_at(name: str, arch: str) -> dict[str, Any]:
 
 def _folder() -> str:
     return os.environ.get("DPKG_ADMINDIR") or f"{os.environ.get('DPKG_ROOT', '')}/var/lib/dpkg"
+
+
+def unpurge(*packages: str) -> dict[str, dict[str, str]]:
+    """Select packages for installation that are selected to be purged, without installing them. Return those that
+    changed, with ``old`` and ``new``.
+
+    CLI Example: ``saltlite '*' lowpkg.unpurge curl``
+    """
+    names = [_checked(name) for name in packages]
+    if any(set(name) & set(" \t\n*?[") for name in names):
+        raise SaltInvocationError("Packages are named one by one here, without globs.")
+    if not names:
+        return {}
+    before = list_pkgs(purge_desired=True)
+    done = _packages.run(["dpkg", "--set-selections"], text="".join(f"{name} install\n" for name in names))
+    if done.returncode:
+        raise CommandExecutionError(f"The selections could not be changed: {done.stderr.strip()}")
+    after = list_pkgs(purge_desired=True)
+    return {name: {"old": version, "new": ""} for name, version in before.items() if name not in after}
+
+
+def bin_pkg_info(path: str, saltenv: str = "base") -> dict[str, str]:
+    """Information about the file of a package: ``name``, ``version`` and ``arch``. It is on this minion, or is fetched
+    from ``salt://`` or a web server.
+
+    CLI Example::
+
+        saltlite '*' lowpkg.bin_pkg_info /srv/foo-1.2.3-1_all.deb
+        saltlite '*' lowpkg.bin_pkg_info salt://foo-1.2.3-1_all.deb
+    """
+    file = str(__salt__["cp.cache_file"](path, saltenv) if "://" in str(path) else path)
+    if not os.path.isabs(file) or not os.path.exists(file):
+        raise CommandExecutionError(f"{path} does not exist on minion")
+    done = _packages.run(
+        ["dpkg-deb", "--show", f"--showformat=${{Package}}{_UNIT}${{Version}}{_UNIT}${{Architecture}}", file]
+    )
+    if done.returncode:
+        raise CommandExecutionError(f"Unable to get info for {path}: {done.stderr.strip()}")
+    name, version, arch = done.stdout.split(_UNIT)
+    foreign = arch != "all" and arch != _native_architecture() != ""
+    return {"name": f"{name}:{arch}" if foreign else name, "version": version, "arch": arch}
 
 
 def _database() -> dict[tuple[str, str], tuple[str, str, str]]:

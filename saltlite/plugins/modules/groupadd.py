@@ -1,6 +1,7 @@
 """Groups of a Linux machine, through the programs of the shadow suite.
 
-``root`` selects the files of the system in that folder; no name service is asked.
+``root`` selects the files of the system in that folder; no name service is asked. ``add``, ``delete`` and ``adduser``
+return False when the program fails, as in Salt, with the reason as a note and the return code 1.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -18,7 +19,7 @@ from saltlite.plugins.modules import _accounts, _programs
 if TYPE_CHECKING:
     import grp
 
-    from saltlite.loader.hints import __grains__
+    from saltlite.loader.hints import __context__, __grains__
 
 __virtualname__ = "group"
 
@@ -50,8 +51,7 @@ def add(
     if gid not in (None, ""):
         argv += ["-g", _programs.number(gid, "gid")]
         argv += ["-o"] if non_unique else []
-    _programs.checked([*argv, *(["-r"] if system else []), "--", group])
-    return True
+    return _accounts.succeeds(__context__, [*argv, *(["-r"] if system else []), "--", group])
 
 
 def delete(name: str, root: str | None = None, local: bool = False) -> bool:
@@ -62,8 +62,8 @@ def delete(name: str, root: str | None = None, local: bool = False) -> bool:
     group, folder = _accounts.group_name(name), _programs.folder(root)
     if local and folder:
         raise SaltInvocationError("local=True cannot be combined with root.")
-    _programs.checked(["lgroupdel" if local else "groupdel", *_accounts.in_root(folder), "--", group])
-    return True
+    argv = ["lgroupdel" if local else "groupdel", *_accounts.in_root(folder), "--", group]
+    return _accounts.succeeds(__context__, argv)
 
 
 def info(name: str, root: str | None = None) -> dict[str, Any]:
@@ -102,10 +102,11 @@ def adduser(name: str, username: str, root: str | None = None) -> bool:
     CLI Example: ``saltlite '*' group.adduser web bob``
     """
     folder, user = _programs.folder(root), _accounts.user_name(username)
-    group = _existing(name, folder)
-    if user not in group.gr_mem:
-        _programs.checked(["gpasswd", *_accounts.in_root(folder), "-a", user, "--", group.gr_name])
-    return True
+    group = _accounts.group(_accounts.group_name(name), folder)
+    if group is None:
+        return _accounts.failed(__context__, f"Group '{name}' does not exist")
+    argv = ["gpasswd", *_accounts.in_root(folder), "-a", user, "--", group.gr_name]
+    return user in group.gr_mem or _accounts.succeeds(__context__, argv)
 
 
 def deluser(name: str, username: str, root: str | None = None) -> bool:

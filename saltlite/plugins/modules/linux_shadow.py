@@ -1,7 +1,8 @@
 """Passwords of a Linux machine, and their expiry.
 
 ``root`` selects the files of the system in that folder. Passwords and hashes are passed to programs through standard
-input, never as arguments, and never appear in errors or logs.
+input, never as arguments, and never appear in errors or logs. Changes of an unknown user return False, as in Salt, with
+the reason as a note and the return code 1.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -19,7 +20,7 @@ from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules import _accounts, _programs
 
 if TYPE_CHECKING:
-    from saltlite.loader.hints import __grains__
+    from saltlite.loader.hints import __context__, __grains__
 
 __virtualname__ = "shadow"
 
@@ -91,7 +92,8 @@ def set_password(name: str, password: str, use_usermod: bool = False, root: str 
     user, folder, hash_ = _accounts.user_name(name), _programs.folder(root), str(password)
     if not hash_ or re.search(r"[:\x00-\x1f\x7f]", hash_):
         raise SaltInvocationError("The hash was not set: it is empty, or contains a colon or a control character.")
-    _known(user, folder)
+    if not _known(user, folder):
+        return False
     if not _HASH.fullmatch(hash_):
         note("The new value is not a hash, so no login with it is possible: make one with shadow.gen_password.")
     _programs.checked(["chpasswd", *_accounts.in_root(folder), "-e"], stdin=f"{user}:{hash_}\n")
@@ -105,7 +107,8 @@ def del_password(name: str, root: str | None = None) -> bool:
     CLI Example: ``saltlite '*' shadow.del_password bob``
     """
     user, folder = _accounts.user_name(name), _programs.folder(root)
-    _known(user, folder)
+    if not _known(user, folder):
+        return False
     due = info(user, root)["lstchg"] == 0
     _programs.checked(["usermod", *_accounts.in_root(folder), "-p", "", "--", user])
     if due:  # usermod updates the date of the last change
@@ -185,16 +188,16 @@ def _row(user: str, root: str | None) -> list[str] | None:
     return next((row for row in _accounts.passwords(root) if row[0] == user), None)
 
 
-def _known(user: str, root: str | None) -> None:
-    if _accounts.user(user, root) is None:
-        raise CommandExecutionError(f"User '{user}' does not exist")
+def _known(user: str, root: str | None) -> bool:
+    exists = _accounts.user(user, root) is not None
+    return exists or _accounts.failed(__context__, f"User '{user}' does not exist")
 
 
 def _lock(name: Any, root: Any, *, locked: bool) -> bool:
     user, folder = _accounts.user_name(name), _programs.folder(root)
     row = _row(user, folder)
     if row is None:
-        raise CommandExecutionError(f"User '{user}' does not exist, or has no entry in the shadow file")
+        return _accounts.failed(__context__, f"User '{user}' does not exist, or has no entry in the shadow file")
     if row[1].startswith("!") == locked:
         return True
     done = _programs.checked(["usermod", *_accounts.in_root(folder), "-L" if locked else "-U", "--", user])
@@ -211,7 +214,8 @@ def _set(name: Any, key: str, given: Any, option: str, root: Any) -> bool:
         raise SaltInvocationError(
             f"{given!r} is not a number of days{' or a date YYYY-MM-DD' if dated is None else ''}."
         )
-    _known(user, folder)
+    if not _known(user, folder):
+        return False
     if str(info(user, root)[key]) != text:
         _programs.checked(["chage", *_accounts.in_root(folder), option, text, "--", user])
     return bool(dated) or str(info(user, root)[key]) == text

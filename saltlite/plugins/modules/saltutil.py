@@ -23,7 +23,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from saltlite.decorators import same_parameters
+from saltlite.decorators import note, same_parameters
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
 from saltlite.model.files import MINION_TYPES
 from saltlite.model.ids import parse_jid
@@ -349,6 +349,149 @@ def sync_utils(*args: Any, **kwargs: Any) -> list[str]:
     CLI Example: ``saltlite '*' saltutil.sync_utils``
     """
     return _sync("utils", *args, **kwargs)
+
+
+# What minions of Salt also sync. A script that syncs type by type goes on, and is told.
+
+
+@same_parameters(sync_modules)
+def sync_beacons(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: beacons do not exist here. A note says so.
+
+    CLI Example: ``saltlite '*' saltutil.sync_beacons``
+    """
+    return _nothing_to_sync("Beacons do not exist here")
+
+
+@same_parameters(sync_modules)
+def sync_engines(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: engines do not exist here. A note says so.
+
+    CLI Example: ``saltlite '*' saltutil.sync_engines``
+    """
+    return _nothing_to_sync("Engines do not exist here")
+
+
+@same_parameters(sync_modules)
+def sync_log_handlers(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: handlers of the log do not exist here. A note says so.
+
+    CLI Example: ``saltlite '*' saltutil.sync_log_handlers``
+    """
+    return _nothing_to_sync("Handlers of the log do not exist here")
+
+
+@same_parameters(sync_modules)
+def sync_matchers(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: matchers of one's own do not exist here. A note says so.
+
+    CLI Example: ``saltlite '*' saltutil.sync_matchers``
+    """
+    return _nothing_to_sync("Matchers of one's own do not exist here")
+
+
+@same_parameters(sync_modules)
+def sync_pillar(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: external pillars do not exist here. A note says so.
+
+    CLI Example: ``saltlite '*' saltutil.sync_pillar``
+    """
+    return _nothing_to_sync("External pillars do not exist here")
+
+
+@same_parameters(sync_modules)
+def sync_proxymodules(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: proxy minions do not exist here. A note says so.
+
+    CLI Example: ``saltlite '*' saltutil.sync_proxymodules``
+    """
+    return _nothing_to_sync("Proxy minions do not exist here")
+
+
+@same_parameters(sync_modules)
+def sync_renderers(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: renderers of one's own do not exist here. A note says so.
+
+    CLI Example: ``saltlite '*' saltutil.sync_renderers``
+    """
+    return _nothing_to_sync("Renderers of one's own do not exist here")
+
+
+@same_parameters(sync_modules)
+def sync_sdb(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: drivers of sdb do not exist here. A note says so.
+
+    CLI Example: ``saltlite '*' saltutil.sync_sdb``
+    """
+    return _nothing_to_sync("Drivers of sdb do not exist here")
+
+
+@same_parameters(sync_modules)
+def sync_serializers(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: serializers of one's own do not exist here. A note says so.
+
+    CLI Example: ``saltlite '*' saltutil.sync_serializers``
+    """
+    return _nothing_to_sync("Serializers of one's own do not exist here")
+
+
+@same_parameters(sync_modules)
+def sync_states(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: states do not exist here. A note says so.
+
+    CLI Example: ``saltlite '*' saltutil.sync_states``
+    """
+    return _nothing_to_sync("States do not exist here")
+
+
+@same_parameters(sync_modules)
+def sync_thorium(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: thorium do not exist here. A note says so.
+
+    CLI Example: ``saltlite '*' saltutil.sync_thorium``
+    """
+    return _nothing_to_sync("Thorium do not exist here")
+
+
+@same_parameters(sync_modules)
+def sync_tops(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: master tops do not exist here. A note says so.
+
+    CLI Example: ``saltlite '*' saltutil.sync_tops``
+    """
+    return _nothing_to_sync("Master tops do not exist here")
+
+
+@same_parameters(sync_modules)
+def sync_wrapper(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: wrappers of salt-ssh do not exist here. A note says so.
+
+    CLI Example: ``saltlite '*' saltutil.sync_wrapper``
+    """
+    return _nothing_to_sync("Wrappers of salt-ssh do not exist here")
+
+
+@same_parameters(sync_modules)
+def sync_clouds(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: cloud drivers run on the master, whose runner ``saltutil.sync_clouds`` syncs them.
+
+    CLI Example: ``saltlite '*' saltutil.sync_clouds``
+    """
+    return _nothing_to_sync("Cloud drivers run on the master: use `saltlite-run saltutil.sync_clouds`")
+
+
+@same_parameters(sync_modules)
+def sync_returners(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: returners run on the master, whose runner ``saltutil.sync_returners`` syncs them.
+
+    CLI Example: ``saltlite '*' saltutil.sync_returners``
+    """
+    return _nothing_to_sync("Returners run on the master: use `saltlite-run saltutil.sync_returners`")
+
+
+def _nothing_to_sync(why: str) -> list[str]:
+    note(f"Nothing was synced. {why}.")
+    return []
 
 
 def sync_all(

@@ -334,6 +334,22 @@ def conf_test() -> Any:
     return __salt__["config.option"]("test.foo")
 
 
+def attr_call() -> Any:
+    """Return the grains, which another module returns.
+
+    CLI Example: ``saltlite '*' test.attr_call``
+    """
+    return __salt__["grains.items"]()
+
+
+def opts_pkg() -> dict[str, Any]:
+    """Return the configuration that modules see, with ``grains``; secrets are hidden.
+
+    CLI Example: ``saltlite '*' test.opts_pkg``
+    """
+    return {**get_opts(), "grains": attr_call()}
+
+
 def cross_test(func: str, args: list[Any] | None = None) -> Any:
     """Call another function through ``__salt__``.
 

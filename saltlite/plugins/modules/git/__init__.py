@@ -24,15 +24,19 @@ from .repository import (  # isort: skip
     describe, diff, discard_local_changes, init, is_worktree, list_branches, list_tags, merge, merge_base, rebase,
     reset, rev_parse, revision, rm_, stash, status, symbolic_ref, tag, version,
 )  # fmt: skip
+from .worktrees import list_worktrees, merge_tree, worktree_add, worktree_prune, worktree_rm  # isort: skip
+
+config_get_regex = config_get_regexp
 
 __func_alias__ = {"rm_": "rm"}
 
 __all__ = [
-    "add", "archive", "branch", "checkout", "clone", "commit", "config_get", "config_get_regexp", "config_set",
-    "config_unset", "current_branch", "describe", "diff", "discard_local_changes", "fetch", "init", "is_worktree",
-    "list_branches", "list_tags", "ls_remote", "merge", "merge_base", "pull", "push", "rebase", "remote_get",
-    "remote_refs", "remote_set", "remotes", "reset", "rev_parse", "revision", "rm_", "stash", "status", "submodule",
-    "symbolic_ref", "tag", "version",
+    "add", "archive", "branch", "checkout", "clone", "commit", "config_get", "config_get_regex", "config_get_regexp",
+    "config_set", "config_unset", "current_branch", "describe", "diff", "discard_local_changes", "fetch", "init",
+    "is_worktree", "list_branches", "list_tags", "list_worktrees", "ls_remote", "merge", "merge_base", "merge_tree",
+    "pull", "push", "rebase", "remote_get", "remote_refs", "remote_set", "remotes", "reset", "rev_parse", "revision",
+    "rm_", "stash", "status", "submodule", "symbolic_ref", "tag", "version", "worktree_add", "worktree_prune",
+    "worktree_rm",
 ]  # fmt: skip
 
 
