@@ -195,13 +195,14 @@ def _options(client: str, given: Mapping[str, Any]) -> dict[str, Any]:
         found["subset"] = _whole(subset, "subset")
     # With any client: a job for a few minions at a time must never go to all of them at once.
     if client == "local_batch" or "batch" in given:
-        found["batch"] = _batch(given)
+        found["batch"] = read_batch(given)
     elif "batch_wait" in given or "failhard" in given:
         raise UsageError("`batch_wait` and `failhard` go with `batch`")
     return found
 
 
-def _batch(given: Mapping[str, Any]) -> dict[str, Any]:
+def read_batch(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The field `batch` of a job, of the fields `batch`, `batch_wait` and `failhard`. Raises UsageError."""
     written = given.get("batch", BATCH_DEFAULT)
     percent = _PERCENT.fullmatch(written) if isinstance(written, str) else None
     return {

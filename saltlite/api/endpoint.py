@@ -88,7 +88,7 @@ class Metrics:
 
 
 COOKIE = "session_id"
-"""Salt's name. The cookie is accepted for reads only: a foreign page can send it, but cannot set a header."""
+"""Salt's name."""
 TOKEN_HEADER = "X-Auth-Token"  # noqa: S105 - the name of a header
 BURST_S = 10.0
 """Seconds of the allowed rate that may arrive at once."""
@@ -197,9 +197,15 @@ class Endpoint(RequestHandler):
         return network_of(self.request.remote_ip or "")
 
     def token(self) -> str:
-        """The caller's token, from the header, or for reads from the cookie. Raises LoginError."""
+        """The caller's token, from the header or the cookie. Raises LoginError.
+
+        A foreign page can make its visitor's browser send the cookie. It is accepted for reads, whose answer the page
+        cannot see, and from pages of this origin, which browsers name in a header that no page can set.
+        """
         given = self.request.headers.get(TOKEN_HEADER, "")
-        if not given and self.request.method in ("GET", "HEAD"):
+        if not given and (
+            self.request.method in ("GET", "HEAD") or self.request.headers.get("Sec-Fetch-Site") == "same-origin"
+        ):
             given = self.get_cookie(COOKIE) or ""
         if not _TOKEN.fullmatch(given):
             raise LoginError(NO_TOKEN)

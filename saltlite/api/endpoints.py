@@ -25,8 +25,10 @@ from saltlite.api.clients import (
     read_lowstate,
     read_lowstates,
 )
+from saltlite.api.console import ConsoleFiles, send
 from saltlite.api.endpoint import COOKIE, TOKEN_HEADER, Endpoint, SlowDownError
-from saltlite.api.formats import BodyError
+from saltlite.api.fleet import FLEET_PATHS
+from saltlite.api.formats import HTML, BodyError
 from saltlite.api.link import FeedEvent
 from saltlite.api.openapi import document
 from saltlite.config.api import CLIENTS
@@ -69,7 +71,10 @@ class Root(Caller):
     """/: lowstates with a token."""
 
     def get(self) -> None:
-        """The enabled clients."""
+        """The enabled clients; the console for a browser."""
+        if self.kind == HTML and self.context.config.console:
+            send(self, "index.html")
+            return
         enabled = self.context.config.netapi_enable_clients
         self.answer({"return": "Welcome", "clients": [name for name in CLIENTS if name in enabled]})
 
@@ -515,6 +520,8 @@ PATHS: dict[str, type[Any]] = {
     r"/events": Events,
     r"/ws(?:/(.*))?": Ws,
     r"/hook(?:/(.*))?": Hook,
+    **FLEET_PATHS,
+    r"/console(?:/(.*))?": ConsoleFiles,
     r"/stats": Stats,
     r"/metrics": Prometheus,
     r"/openapi\.json": Openapi,

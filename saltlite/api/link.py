@@ -17,7 +17,7 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -277,12 +277,24 @@ class MasterLink:
 
 async def publish(link: MasterLink, token: str, job: JobCall) -> Published:
     """Publish a job without waiting for returns. Raises the error that the master answers."""
-    request = {"request_id": os.urandom(16).hex(), **job.fields()}
+    return Published(await _sent(link, token, job), fun=job.fun, target=job.tgt)
+
+
+async def publish_or_ask(
+    link: MasterLink, token: str, job: JobCall, consent: Sequence[str]
+) -> Published | dict[str, Any]:
+    """Publish a job as `publish` does; or answer the fields of `describe` if a risk of it is not in `consent`."""
+    answer = await _sent(link, token, job, consent=list(consent))
+    question: dict[str, Any] | None = answer.get("question")
+    return Published(answer, fun=job.fun, target=job.tgt) if question is None else question
+
+
+async def _sent(link: MasterLink, token: str, job: JobCall, **fields: Any) -> Message:
+    request = {"request_id": os.urandom(16).hex(), **fields, **job.fields()}
     try:
-        answer = await link.call(token, "publish", **request)
+        return await link.call(token, "publish", **request)
     except ConnectionLostError:  # the same request id is the same job
-        answer = await link.call(token, "publish", **request)
-    return Published(answer, fun=job.fun, target=job.tgt)
+        return await link.call(token, "publish", **request)
 
 
 class Finished:

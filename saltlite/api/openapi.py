@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from saltlite import __version__
+from saltlite.api.fleet import PAGE_MAX
 from saltlite.api.formats import FORM
 from saltlite.config.api import CLIENTS
-from saltlite.model.job import TargetKind
+from saltlite.model.job import TargetKind, TargetOutcome
+from saltlite.model.minion import ORDERS, STATES
 
 _ANSWERS = {
     "400": "the request cannot be understood",
@@ -99,10 +102,113 @@ def _paths() -> dict[str, Any]:
                 names=("path",),
             )
         },
+        **_fleet_paths(),
         "/stats": {"get": _get("stats", "Figures about the API.", {"type": "object"})},
         "/metrics": {"get": _plain("metrics", "Figures for Prometheus.")},
         "/openapi.json": {"get": _get("openapi", "This document.", {"type": "object"}, open_to_all=True)},
     }
+
+
+def _fleet_paths() -> dict[str, Any]:
+    word = {"type": "string"}
+    whole = {"type": "integer", "minimum": 0, "maximum": 10**10}
+    target = {"tgt": {"type": "string", "minLength": 1}, "tgt_type": {"enum": [str(kind) for kind in TargetKind]}}
+    page = {"limit": {"type": "integer", "minimum": 1, "maximum": PAGE_MAX}}
+    minions = {**target, "state": {"enum": list(STATES)}, "sort": {"enum": _either_way(ORDERS)}}
+    history = {
+        "minion": word,
+        "fun": word,
+        "user": word,
+        "state": {"enum": [str(outcome) for outcome in TargetOutcome]},
+        "since": whole,
+        "until": whole,
+        "before": _PLACES["jid"],
+    }
+    publish = _post(
+        "fleetPublish",
+        "Publish a job without waiting for it. 409 asks for consent to a risk.",
+        _body(_ref("FleetJob")),
+        _object(["jid", "count"]),
+        status="202",
+    )
+    publish["responses"]["409"] = {"description": "a risk needs consent", "content": _content(_object(["question"]))}
+    ended = _object(["ids", "away", "cancelled"])
+    return {
+        **_fleet_access_paths(),
+        "/fleet": {
+            "get": _get("fleet", "The state of the fleet, and the jobs of a day.", _object(["counts", "hours"])),
+        },
+        "/fleet/minions": {
+            "get": _page(
+                "fleetMinions", "A page of the minions.", ["minions", "total"], {**minions, "offset": whole, **page}
+            ),
+        },
+        "/fleet/minions/{id}": {
+            "get": _get("fleetMinion", "One minion.", _object(["minion", "keys", "grains"]), names=("id",)),
+        },
+        "/fleet/jobs": {
+            "get": _page("fleetJobs", "A page of jobs, the newest first.", ["jobs", "more"], {**history, **page}),
+            "post": publish,
+        },
+        "/fleet/jobs/{jid}": {
+            "get": _get("fleetJob", "One job, its equal outputs together.", _object(["job", "groups"]), names=("jid",)),
+        },
+        "/fleet/jobs/{jid}/kill": {"post": _post("fleetKill", "End a job.", None, ended, names=("jid",))},
+        "/fleet/target": {
+            "get": _page(
+                "fleetTarget",
+                "What a target selects, and the signatures and risks of a function there.",
+                ["count", "functions"],
+                {**target, "fun": word},
+                "tgt",
+            ),
+        },
+        "/fleet/words": {
+            "get": _page(
+                "fleetWords",
+                "Words that begin with a prefix.",
+                ["words"],
+                {"kind": {"enum": ["target", "minion", "key", "jid", "function"]}, "prefix": {"type": "string"}},
+            ),
+        },
+        "/fleet/resources": {
+            "get": _page(
+                "fleetResources",
+                "A page of the resources.",
+                ["resources", "more"],
+                {"type": word, "minion": word, "after": word, **page},
+            ),
+        },
+    }
+
+
+def _fleet_access_paths() -> dict[str, Any]:
+    texts = {"type": "array", "items": {"type": "string"}}
+    changes = _object(["action", "fingerprints"], action={"type": "string"}, fingerprints=texts)
+    return {
+        "/fleet/keys": {
+            "get": _get("fleetKeys", "The keys of minions.", _object(["keys", "fleet"])),
+            "post": _post(
+                "fleetKeysChange",
+                "Accept, reject, revoke or delete keys.",
+                _body({**changes, "additionalProperties": False}),
+                _object(["changed", "refused"]),
+            ),
+        },
+        "/fleet/access": {
+            "get": _get("fleetAccess", "Who the caller is, and the logins that there are.", _object(["user", "perms"])),
+            "post": _post(
+                "fleetRevoke",
+                "Revoke logins.",
+                _body({**_object(["revoke"], revoke=texts), "additionalProperties": False}),
+                _object(["revoked"]),
+            ),
+        },
+    }
+
+
+def _either_way(names: Sequence[str]) -> list[str]:
+    return [*names, *(f"-{name}" for name in names)]
 
 
 def _schemas() -> dict[str, Any]:
@@ -156,6 +262,20 @@ def _schemas() -> dict[str, Any]:
                 "sharedsecret": text,
             },
         },
+        "FleetJob": {
+            "type": "object",
+            "required": ["tgt", "fun"],
+            "additionalProperties": False,
+            "properties": {
+                "tgt": {**word, "examples": ["*"]},
+                "tgt_type": {"enum": [str(kind) for kind in TargetKind]},
+                "fun": {**word, "examples": ["test.ping"]},
+                "arg": {"type": "array"},
+                "kwarg": {"type": "object"},
+                "consent": {"type": "array", "items": text},
+                "batch": {"type": "string", "pattern": "^[1-9][0-9]{0,5}%?$"},
+            },
+        },
         "Welcome": _object(["return", "clients"], clients={"type": "array", "items": {"enum": list(CLIENTS)}}),
         "Error": _object(["error", "status"], error=text, status={"type": "integer"}),
     }
@@ -179,13 +299,16 @@ def _answered(
     names: tuple[str, ...] = (),
     status: str = "200",
 ) -> dict[str, Any]:
-    content = {kind: {"schema": schema} for kind in ("application/json", "application/x-yaml")}
     return {
         **_operation(name, summary, names),
         **({"security": []} if open_to_all else {}),
         **({"requestBody": body} if body is not None else {}),
-        "responses": {status: {"description": "done", "content": content}, **_errors()},
+        "responses": {status: {"description": "done", "content": _content(schema)}, **_errors()},
     }
+
+
+def _content(schema: dict[str, Any]) -> dict[str, Any]:
+    return {kind: {"schema": schema} for kind in ("application/json", "application/x-yaml")}
 
 
 def _operation(name: str, summary: str, names: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -194,6 +317,15 @@ def _operation(name: str, summary: str, names: tuple[str, ...] = ()) -> dict[str
         for one in names
     ]
     return {"operationId": name, "summary": summary, **({"parameters": parameters} if parameters else {})}
+
+
+def _page(name: str, summary: str, required: list[str], query: Mapping[str, Any], *needed: str) -> dict[str, Any]:
+    """A GET with parameters in the URL, each with its schema, of which the `needed` ones must be given."""
+    parameters = [
+        {"name": one, "in": "query", "schema": schema, **({"required": True} if one in needed else {})}
+        for one, schema in query.items()
+    ]
+    return {**_get(name, summary, _object(required)), "parameters": parameters}
 
 
 def _stream(name: str, summary: str) -> dict[str, Any]:
@@ -229,8 +361,7 @@ def _ref(schema: str) -> dict[str, Any]:
 
 
 def _error(text: str) -> dict[str, Any]:
-    content = {kind: {"schema": _ref("Error")} for kind in ("application/json", "application/x-yaml")}
-    return {"description": text, "content": content}
+    return {"description": text, "content": _content(_ref("Error"))}
 
 
 def _errors() -> dict[str, Any]:

@@ -111,6 +111,12 @@ class ApiConfig:
         "Origins of web pages that may use the API in browsers, such as https://ops.example.com; none by default.",
         Texts(),
     )
+    console: bool = option(
+        True,
+        "Whether browsers get the console at /: pages that show the fleet. What a user may see and do there is what "
+        "external_auth of the master grants.",
+        FlagKind(),
+    )
     webhook_disable_auth: bool = option(
         False,
         "Whether POST /hook accepts requests without a token. Their events are created by the API's own user, which "

@@ -192,7 +192,7 @@ def test_a_script_of_ones_own_finds_the_configuration_and_its_arguments(
         ),
         (
             {"inline_script": ["true", "false"]},
-            "web1: command 2 of inline_script failed with exit code 1: it said nothing",
+            "web1: command 2 of inline_script failed with exit code 1: it wrote nothing",
         ),
         (
             {"file_map": {"/etc/hostname": "/proc/nowhere/file"}},

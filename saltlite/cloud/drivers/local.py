@@ -224,7 +224,7 @@ def _run(paths: Iterable[str], machines: Machines, name: str) -> None:
         if code != 0:
             output = (err.strip() or out.strip()).rpartition("\n")[2]
             raise SaltCloudExecutionFailure(
-                f"{name}: {os.path.basename(path)} failed with exit code {code}: {output or 'it output nothing'}"
+                f"{name}: {os.path.basename(path)} failed with exit code {code}: {output or 'it wrote nothing'}"
             )
 
 

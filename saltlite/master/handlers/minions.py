@@ -21,18 +21,51 @@ from saltlite.model.dataclass import dataclass
 from saltlite.model.events import tag_minion_start, tag_presence_change
 from saltlite.model.execution import UNAVAILABLE_PREFIX
 from saltlite.model.ids import MinionId
-from saltlite.model.job import TargetState
+from saltlite.model.job import TargetKind, TargetState
 from saltlite.model.keys import Fingerprint, KeyState
+from saltlite.model.minion import ORDERS, STATES, natural
 from saltlite.platform.files import CursorFile
 from saltlite.targeting.banks import GRAINS, PILLAR, RESOURCE_GRAINS
 from saltlite.wire.codec import encode_document
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.limits import MIB
 
+ROWS_MAX = 1000
+"""Rows of one page of minions."""
 
-def handle_minions(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
-    """Answers `minions`, the rows of minion_rows."""
-    return Answer({"minions": minion_rows(master)})
+
+def handle_minions(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `minions`, the rows of minion_rows that were asked for, and `total`, how many rows that is of all pages.
+
+    `tgt` with `tgt_type` and `state` narrow the list. `sort` is one of `saltlite.model.minion.ORDERS`; minions with the
+    same value are sorted by id, and numbers in an id by their value. `offset` and `limit` cut a page out of the list.
+    """
+    rows = minion_rows(master)
+    if "tgt" in request:
+        target = target_of({"tgt_type": str(TargetKind.GLOB), **request})
+        refuse_pillar_guesses(master, principal, target)
+        selected = master.resolve(target).minions
+        rows = [row for row in rows if row["id"] in selected]
+    if "state" in request:
+        if request["state"] not in STATES:
+            raise UsageError(f"a minion is {', '.join(STATES)}, not {request['state'][:40]!r}")
+        rows = [row for row in rows if row["state"] == request["state"]]
+    if "sort" in request:
+        _sort(rows, request["sort"])
+    offset, limit = request.get("offset", 0), request.get("limit", len(rows))
+    return Answer({"minions": rows[offset : offset + limit], "total": len(rows)})
+
+
+def _sort(rows: list[dict[str, Any]], order: str) -> None:
+    name = order.removeprefix("-")
+    if name not in ORDERS:
+        raise UsageError(f"minions are sorted by {', '.join(ORDERS)}, not by {name[:40]!r}")
+    rows.sort(key=lambda row: natural(row["id"]), reverse=order == "-id")
+    if name in ("last_seen", "resources"):
+        # None stands for a minion that never came.
+        rows.sort(key=lambda row: row[name] or 0, reverse=order != name)
+    elif name != "id":
+        rows.sort(key=lambda row: natural(row[name]), reverse=order != name)
 
 
 def minion_rows(master: Master) -> list[dict[str, Any]]:

@@ -124,7 +124,18 @@ VERBS: dict[str, OperatorVerb] = {
     "cloud_event": OperatorVerb(events.handle_cloud_event, {"machine": NAME, "what": NAME, "data": MapField()}),
     "hook": OperatorVerb(events.handle_hook, {"path": NAME, "data": MapField()}, authorizes=True),
     "last_seen": OperatorVerb(minions.handle_last_seen, {"ids": Names}),
-    "minions": OperatorVerb(minions.handle_minions),
+    "minions": OperatorVerb(
+        minions.handle_minions,
+        {},
+        {
+            "tgt": TextField(),
+            "tgt_type": NAME,
+            "state": NAME,
+            "sort": NAME,
+            "offset": IntegerField(),
+            "limit": IntegerField(1, minions.ROWS_MAX),
+        },
+    ),
     "match": OperatorVerb(targets.handle_match, {"tgt": TextField(), "tgt_type": NAME}, {"explain": NAME}),
     "cached": OperatorVerb(
         minions.handle_cached,

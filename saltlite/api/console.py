@@ -1,0 +1,87 @@
+"""The console: a page that shows the fleet, made of files in `static`, and of what /fleet and /events answer.
+
+The files are served as they are; there is no build step. The page has Preact and htm, whose files are in
+`static/vendor` with their licences, because the pages need components that update in place, and nothing else: together
+they have 13 kB. No third party is asked for anything, and the policy of the page allows no inline code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from tornado.web import HTTPError
+
+from saltlite.api.endpoint import Endpoint
+from saltlite.model.dataclass import dataclass
+
+_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "mjs": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file of the console."""
+
+    content: bytes
+    type: str
+    etag: str
+
+
+@cache
+def assets() -> dict[str, Asset]:
+    """Path below `static` -> file."""
+    found: dict[str, Asset] = {}
+    _collect(files("saltlite.api") / "static", "", found)
+    return found
+
+
+def _collect(folder: Traversable, prefix: str, found: dict[str, Asset]) -> None:
+    for item in folder.iterdir():
+        kind = _TYPES.get(item.name.rpartition(".")[2])
+        if item.is_dir():
+            _collect(item, f"{prefix}{item.name}/", found)
+        elif kind is not None:
+            content = item.read_bytes()
+            found[prefix + item.name] = Asset(content, kind, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+
+
+class ConsoleFiles(Endpoint):
+    """/console/<path>: the files of the console, without a login."""
+
+    def streams(self) -> bool:
+        """Files have formats of their own, whatever Accept says."""
+        return True
+
+    def get(self, path: str = "") -> None:
+        """One file, or 304 if the browser has it."""
+        send(self, path or "index.html")
+
+
+def send(endpoint: Endpoint, path: str) -> None:
+    """Answer with a file of the console. Raises HTTPError 404."""
+    asset = assets().get(path) if endpoint.context.config.console else None
+    if asset is None:
+        raise HTTPError(404)
+    endpoint.set_header("Content-Security-Policy", _POLICY)
+    endpoint.set_header("Referrer-Policy", "no-referrer")
+    # The browser asks each time, so that a page of another version never runs.
+    endpoint.set_header("Cache-Control", "no-cache")
+    endpoint.set_header("ETag", asset.etag)
+    if endpoint.check_etag_header():
+        endpoint.set_status(304)
+        endpoint.finish()
+        return
+    endpoint.set_header("Content-Type", asset.type)
+    endpoint.finish(asset.content)

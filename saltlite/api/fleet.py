@@ -1,0 +1,377 @@
+"""/fleet: the fleet as plain JSON, for the console and for other programs. Rights are those of the caller.
+
+Lists are filtered, sorted and cut into pages by the master, so that a page is as small for 100,000 machines as for ten.
+A field that the caller may not see is null. The endpoints for clients of Salt's API are in `endpoints`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
+
+from saltlite.api import link
+from saltlite.api.clients import read_batch
+from saltlite.api.endpoint import Endpoint
+from saltlite.client.local import JobCall
+from saltlite.errors import RefusedError, UsageError
+from saltlite.model.ids import parse_jid, parse_minion_id
+from saltlite.model.signature import parse_signature
+
+PAGE = 100
+"""Rows of a page whose size was not asked for."""
+PAGE_MAX = 1000
+HOUR_S = 3600
+HOURS = 24
+"""The hours of jobs that the overview counts."""
+JOBS_COUNTED = 1000
+"""The newest jobs that the overview counts; `jobs_cut` says that there were more."""
+GROUPS_MAX = 200
+"""Different outputs of a job in an answer."""
+IDS_MAX = 1000
+"""Targets that a group of equal outputs names; `count` has their number."""
+VALUE_MAX = 64 * 1024
+"""Bytes of one output as JSON; a longer one is cut and marked."""
+
+
+class FleetEndpoint(Endpoint):
+    """The base of the endpoints below /fleet."""
+
+    async def ask(self, verb: str, **fields: Any) -> dict[str, Any]:
+        """The master's answer to one verb, for the caller."""
+        return await self.context.link.call(self.token(), verb, **fields)
+
+    async def ask_if_allowed(self, verb: str, **fields: Any) -> dict[str, Any] | None:
+        """The same, or None if the caller has no right to it."""
+        try:
+            return await self.ask(verb, **fields)
+        except RefusedError:
+            return None
+
+    def texts(self, *names: str) -> dict[str, str]:
+        """Those of these query parameters that the URL has."""
+        given = ((name, self.get_query_arguments(name)) for name in names)
+        return {name: texts[-1] for name, texts in given if texts}
+
+    def target(self) -> dict[str, str]:
+        """`tgt` and `tgt_type` of the URL, both or none. Raises UsageError."""
+        given = self.texts("tgt", "tgt_type")
+        if given and not given.get("tgt"):
+            raise UsageError("tgt, the target that tgt_type is for, is missing or empty")
+        return {"tgt_type": "glob", **given} if given else {}
+
+    def whole(self, name: str, default: int, least: int = 0, most: int = 10**10) -> int:
+        """A query parameter that is a whole number from `least` to `most`. Raises UsageError."""
+        text = self.get_query_argument(name, str(default))
+        if not (text.isascii() and text.isdigit() and len(text) < 16 and least <= int(text) <= most):
+            raise UsageError(f"{name} is a whole number from {least} to {most}")
+        return int(text)
+
+    def page(self) -> int:
+        """The size of the page that was asked for."""
+        return self.whole("limit", PAGE, 1, PAGE_MAX)
+
+    def given(self, **kinds: type) -> dict[str, Any]:
+        """The fields of the JSON body, of which there may be these with these types. Raises UsageError."""
+        body = self.body()
+        if not isinstance(body, dict):
+            raise UsageError("the body is a map")
+        unknown = sorted(set(map(str, body)) - set(kinds))
+        if unknown:
+            raise UsageError(f"the body does not take {unknown[0][:80]!r}; it takes {', '.join(kinds)}")
+        for name, value in body.items():
+            if not isinstance(value, kinds[name]):
+                raise UsageError(f"the field {name} is not of the type {kinds[name].__name__}")
+        return body
+
+
+class Overview(FleetEndpoint):
+    """/fleet: the state of the master and of the fleet, and the jobs of the last day by hour."""
+
+    async def get(self) -> None:
+        """The answer has no list of minions; `versions` counts the minions of each version."""
+        status = await self.ask("status")
+        minions = status.pop("minions")
+        versions = Counter(row["version"] for row in minions if row["version"])
+        now = time.time()
+        jobs = await self.ask("job_list", since=now - HOURS * HOUR_S, limit=JOBS_COUNTED)
+        self.answer(
+            {
+                **{name: value for name, value in status.items() if name != "ok"},
+                "versions": dict(versions.most_common(PAGE)),
+                "hours": jobs_by_hour(jobs["jobs"], now),
+                "jobs_cut": jobs["more"],
+            }
+        )
+
+
+def jobs_by_hour(jobs: list[dict[str, Any]], now: float) -> list[dict[str, Any]]:
+    """A row for each of the last HOURS hours, the oldest first: `at`, and how many jobs are `ok`, `bad` and `open`."""
+    first = (int(now) // HOUR_S - HOURS + 1) * HOUR_S
+    rows = [{"at": first + hour * HOUR_S, "ok": 0, "bad": 0, "open": 0} for hour in range(HOURS)]
+    for job in jobs:
+        hour = (int(job["created_at"]) - first) // HOUR_S
+        if 0 <= hour < HOURS:
+            rows[hour][_result(job["outcomes"])] += 1
+    return rows
+
+
+def _result(outcomes: Mapping[str, int]) -> str:
+    if outcomes.get("failed") or outcomes.get("missing"):
+        return "bad"
+    return "open" if outcomes.get("open") else "ok"
+
+
+class Machines(FleetEndpoint):
+    """/fleet/minions: a page of the accepted minions."""
+
+    QUERY = frozenset({"tgt", "tgt_type", "state", "sort", "offset", "limit"})
+
+    async def get(self) -> None:
+        """`minions` and `total`; see `saltlite.master.handlers.minions.handle_minions`."""
+        answer = await self.ask(
+            "minions",
+            **self.target(),
+            **self.texts("state", "sort"),
+            offset=self.whole("offset", 0),
+            limit=self.page(),
+        )
+        self.answer({"minions": answer["minions"], "total": answer["total"]})
+
+
+class Machine(FleetEndpoint):
+    """/fleet/minions/<id>: one minion with its key and its cached grains."""
+
+    async def get(self, name: str) -> None:
+        minion = parse_minion_id(name)
+        one = {"tgt": minion, "tgt_type": "list"}
+        answer = await self.ask("minions", **one)
+        keys = await self.ask_if_allowed("key_list")
+        grains = await self.ask_if_allowed("cached", bank="grains", **one)
+        if not answer["minions"] and not any(key["id"] == minion for key in (keys or {}).get("keys", ())):
+            raise UsageError(f"there is no minion {minion}")
+        self.answer(
+            {
+                "minion": answer["minions"][0] if answer["minions"] else None,
+                "keys": None if keys is None else [key for key in keys["keys"] if key["id"] == minion],
+                "grains": None if grains is None else grains["values"].get(minion, {}),
+            }
+        )
+
+
+class History(FleetEndpoint):
+    """/fleet/jobs: a page of the jobs, the newest first, and new jobs."""
+
+    QUERY = frozenset({"minion", "fun", "user", "state", "since", "until", "before", "limit"})
+
+    async def get(self) -> None:
+        """`jobs`, and `more`: whether there are older ones, which `before` asks for with the last jid."""
+        times = {name: float(self.whole(name, 0)) for name in self.texts("since", "until")}
+        answer = await self.ask(
+            "job_list",
+            **self.texts("minion", "fun", "user", "state", "before"),
+            **times,
+            limit=self.page(),
+        )
+        self.answer({"jobs": answer["jobs"], "more": answer["more"]})
+
+    async def post(self) -> None:
+        """Publish a job without waiting for it: 202 with `jid` and `count`, the number of its targets.
+
+        409 with `question` if nothing was published because a function has a risk that `consent` does not name.
+        """
+        given = self.given(tgt=str, tgt_type=str, fun=str, arg=list, kwarg=dict, consent=list, batch=str)
+        for name in ("tgt", "fun"):
+            if not given.get(name):
+                raise UsageError(f"a job needs {name}")
+        call = JobCall(
+            given["tgt"],
+            given["fun"],
+            arg=given.get("arg", ()),
+            kwarg=given.get("kwarg", {}),
+            tgt_type=given.get("tgt_type", "glob"),
+            origin=f"API from {self.address}",
+            batch=read_batch(given) if "batch" in given else None,
+        )
+        published = await link.publish_or_ask(self.context.link, self.token(), call, given.get("consent", []))
+        if isinstance(published, dict):
+            self.answer({"question": _shown(published)}, 409)
+        else:
+            self.answer({"jid": published.jid, "count": published.count}, 202)
+
+
+class JobDetails(FleetEndpoint):
+    """/fleet/jobs/<jid>: one job, the states of its targets, and its outputs, those that are equal together."""
+
+    async def get(self, jid: str) -> None:
+        job = (await self.ask("job_show", jid=parse_jid(jid)))["job"]
+        returned = await link.returned(self.context.link, self.token(), jid)
+        self.answer({"job": job, **grouped(returned)})
+
+
+class JobEnd(FleetEndpoint):
+    """/fleet/jobs/<jid>/kill: end a job."""
+
+    async def post(self, jid: str) -> None:
+        """`ids` are told to end it, `away` will be told, `cancelled` never get it."""
+        answer = await self.ask("job_kill", jid=parse_jid(jid))
+        self.answer({name: answer[name] for name in ("ids", "away", "cancelled")})
+
+
+def grouped(returned: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """`groups` of equal return values and return codes, the largest first, and `more`: how many groups are left out.
+
+    A group has `count`, `ids` (IDS_MAX of them), `retcode`, `success`, `value`, and `cut`: whether `value` is only the
+    beginning of its text.
+    """
+    groups: dict[tuple[str, int], list[str]] = {}
+    for name in sorted(returned):
+        row = returned[name]
+        text = json.dumps(row["ret"], sort_keys=True, default=str)
+        groups.setdefault((text, row["retcode"]), []).append(name)
+    largest = sorted(groups.items(), key=lambda group: (-len(group[1]), group[1]))
+    rows = []
+    for (text, retcode), names in largest[:GROUPS_MAX]:
+        first = returned[names[0]]
+        cut = len(text) > VALUE_MAX
+        value = text[:VALUE_MAX] if cut else first["ret"]
+        rows.append(
+            {
+                "count": len(names),
+                "ids": names[:IDS_MAX],
+                "retcode": retcode,
+                "success": first["success"],
+                "value": value,
+                "cut": cut,
+            }
+        )
+    return {"groups": rows, "more": max(0, len(largest) - GROUPS_MAX)}
+
+
+# -- what a job would do
+
+
+class TargetPreview(FleetEndpoint):
+    """/fleet/target: what a target selects, and what a function is there; nothing is published."""
+
+    QUERY = frozenset({"tgt", "tgt_type", "fun"})
+
+    async def get(self) -> None:
+        """`count`, `resources`, `away`, and `functions`: name -> signatures, risks, and who lacks it.
+
+        `ids` are the first minions, if the caller may resolve targets.
+        """
+        target = self.target()
+        if not target:
+            raise UsageError("the parameter tgt, a target, is missing")
+        described = await self.ask("describe", **target, funs=[self.get_query_argument("fun", "") or "test.ping"])
+        matched = await self.ask_if_allowed("match", **target)
+        ids = None if matched is None else [*matched["minions"], *chain(*matched["resources"].values())]
+        self.answer(
+            {
+                **_shown(described),
+                "ids": None if ids is None else ids[:IDS_MAX],
+                "unknown": [] if matched is None else matched["unknown"],
+            }
+        )
+
+
+def _shown(described: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the verb `describe`, with the parameters of each signature."""
+    functions = {
+        fun: {**known, "signatures": [_parameters(text) for text in known["signatures"]]}
+        for fun, known in described["functions"].items()
+    }
+    return {**{name: described[name] for name in ("count", "resources", "away")}, "functions": functions}
+
+
+def _parameters(text: str) -> list[dict[str, Any]] | None:
+    """The parameters of a signature; None if it is not known."""
+    signature = parse_signature(text)[1]
+    if signature is None:
+        return None
+    return [
+        {"name": one.name, "kind": str(one.kind), "types": list(one.types), "default": one.default}
+        for one in signature.parameters
+    ]
+
+
+class Words(FleetEndpoint):
+    """/fleet/words: completions of a `prefix`, for the caller: of a `kind` such as target or function."""
+
+    QUERY = frozenset({"kind", "prefix"})
+
+    async def get(self) -> None:
+        answer = await self.ask(
+            "complete",
+            kind=self.get_query_argument("kind", "function"),
+            prefix=self.get_query_argument("prefix", ""),
+        )
+        self.answer({"words": answer["words"]})
+
+
+# -- keys, resources, access
+
+
+class FleetKeys(FleetEndpoint):
+    """/fleet/keys: the keys of minions."""
+
+    async def get(self) -> None:
+        """`keys`, and `fleet`, the fingerprint that minions pin."""
+        keys = await self.ask("key_list")
+        finger = await self.ask_if_allowed("key_finger")
+        self.answer({"keys": keys["keys"], "fleet": None if finger is None else finger["fleet"]})
+
+    async def post(self) -> None:
+        """Accept, reject, revoke or delete the keys with exactly these fingerprints."""
+        given = self.given(action=str, fingerprints=list)
+        answer = await self.ask(
+            "key_change", action=given.get("action", ""), fingerprints=given.get("fingerprints", [])
+        )
+        self.answer({"changed": answer["changed"], "refused": answer["refused"]})
+
+
+class Resources(FleetEndpoint):
+    """/fleet/resources: a page of the resources, sorted by SRN; `after` is the last one of the page before."""
+
+    QUERY = frozenset({"type", "minion", "after", "limit"})
+
+    async def get(self) -> None:
+        answer = await self.ask("resource_list", **self.texts("type", "minion", "after"))
+        limit = self.page()
+        rows = answer["resources"]
+        self.answer({"resources": rows[:limit], "more": answer["more"] or len(rows) > limit})
+
+
+class Access(FleetEndpoint):
+    """/fleet/access: who the caller is, and the logins that the caller may manage."""
+
+    async def get(self) -> None:
+        who = await self.ask("whoami")
+        tokens = await self.ask_if_allowed("auth_token_list")
+        who.pop("ok", None)
+        self.answer({**who, "logins": None if tokens is None else tokens["tokens"]})
+
+    async def post(self) -> None:
+        """Revoke logins by their ids."""
+        given = self.given(revoke=list)
+        self.answer({"revoked": (await self.ask("auth_token_revoke", ids=given.get("revoke", [])))["revoked"]})
+
+
+FLEET_PATHS: dict[str, type[Endpoint]] = {
+    r"/fleet": Overview,
+    r"/fleet/minions": Machines,
+    r"/fleet/minions/([^/]+)": Machine,
+    r"/fleet/jobs": History,
+    r"/fleet/jobs/([^/]+)": JobDetails,
+    r"/fleet/jobs/([^/]+)/kill": JobEnd,
+    r"/fleet/target": TargetPreview,
+    r"/fleet/words": Words,
+    r"/fleet/keys": FleetKeys,
+    r"/fleet/resources": Resources,
+    r"/fleet/access": Access,
+}
+"""Path -> endpoint."""

@@ -1,0 +1,129 @@
+// Jobs: the history, and one job with the states of its targets and its outputs.
+
+import { get, post } from "./api.js";
+import { Choice, difference, Field, html, link, Page, State, Table, textOf, Time, visible } from "./parts.js";
+
+const OUTCOMES = ["ok", "failed", "missing", "open"];
+const TERMINAL_PAUSE_MS = 1000;
+
+export const jobColumns = [
+  ["Job", (job) => html`<a href=${link(`jobs/${job.jid}`)}><code>${job.jid}</code></a>`],
+  ["Function", (job) => job.fun],
+  ["Target", (job) => html`<code>${job.tgt}</code> <span class="dim">${job.tgt_type === "glob" ? "" : job.tgt_type}</span>`],
+  ["User", (job) => job.user],
+  ["Published", (job) => html`<${Time} at=${job.created_at} />`],
+  ["Targets", (job) => OUTCOMES.filter((one) => job.outcomes[one]).map((one) => html`<span>${job.outcomes[one]} <${State} of=${one} /> </span>`)],
+];
+
+export class Jobs extends Page {
+  watches = ["salt/job/"];
+  pollMs = 15000;
+
+  load({ query }) {
+    const { fun, user, minion, state, since, before } = query;
+    return get("/fleet/jobs", { fun, user, minion, state, since, before, limit: 50 });
+  }
+
+  show({ jobs, more }) {
+    const { fun = "", user = "", minion = "", state = "", since, before } = this.props.query;
+    return html`
+      <h1>Jobs</h1>
+      <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
+        <${Field} id="search" label="Function" hint="pkg.*" value=${fun} onChange=${(text) => this.narrow({ fun: text })} />
+        <${Field} label="Machine or resource" value=${minion} onChange=${(text) => this.narrow({ minion: text })} />
+        <${Field} label="User" value=${user} onChange=${(text) => this.narrow({ user: text })} />
+        <${Choice} label="Result" value=${state} options=${[["", "any"], ...OUTCOMES.map((one) => [one, one])]} onChange=${(text) => this.narrow({ state: text })} />
+        ${since && html`<button onClick=${() => this.narrow({ since: "" })}>Not only since ${new Date(since * 1000).toLocaleString()}</button>`}
+      </form>
+      <${Table} caption="Jobs, the newest first" rows=${jobs} columns=${jobColumns} empty="No job is like this." />
+      <nav class="pages" aria-label="Pages">
+        ${before && html`<button onClick=${() => this.narrow({})}>Newest</button>`} ${" "}
+        ${more && html`<button onClick=${() => this.narrow({ before: jobs[jobs.length - 1].jid })}>Older</button>`}
+      </nav>`;
+  }
+}
+
+export class Job extends Page {
+  async load({ jid }) {
+    const found = await get(`/fleet/jobs/${encodeURIComponent(jid)}`);
+    this.pollMs = found.job.outcomes.open ? TERMINAL_PAUSE_MS : 0;
+    return found;
+  }
+
+  async kill() {
+    const { ids, away, cancelled } = await post(`/fleet/jobs/${this.props.jid}/kill`, {});
+    this.setState({ note: `${ids.length} are told to end it, ${away.length} will be told when they come back, ${cancelled.length} will never get it.` });
+    this.refresh();
+  }
+
+  show({ job, groups, more }) {
+    const open = job.outcomes.open || 0;
+    const bad = job.targets.filter((row) => row.outcome === "failed" || row.outcome === "missing");
+    const without = job.targets.filter((row) => row.outcome === "missing" || (row.outcome === "failed" && row.retcode === null) || row.outcome === "open");
+    const again = { fun: job.fun, args: JSON.stringify(job.calls[0][1]), kwargs: JSON.stringify(job.calls[0][2]) };
+    return html`
+      <h1>${job.fun} <span class="dim">on</span> <code>${job.tgt}</code></h1>
+      <p><code>${job.jid}</code> by ${job.user}, <${Time} at=${job.created_at} />
+        ${job.cancelled_at && html`, ended by ${job.cancelled_by}`}</p>
+      ${job.calls.map(([fun, args, kwargs]) => (args.length > 0 || Object.keys(kwargs).length > 0) &&
+        html`<pre>${fun} ${[...args.map(shown), ...Object.entries(kwargs).map(([name, value]) => `${name}=${shown(value)}`)].join(" ")}</pre>`)}
+      <${Progress} outcomes=${job.outcomes} />
+      <p class="actions">
+        ${open > 0 && html`<button class="danger" onClick=${() => this.kill().catch((error) => this.setState({ note: error.message }))}>End it on ${open} targets</button>`} ${" "}
+        <a class="button" href=${link("run", { tgt: job.tgt, type: job.tgt_type, ...again })}>Run again</a> ${" "}
+        ${bad.length > 0 && html`<a class="button" href=${link("run", { tgt: bad.map((row) => row.id).join(","), type: "list", ...again })}>Run again on the ${bad.length} that failed</a>`}
+      </p>
+      ${this.state.note && html`<p role="status">${this.state.note}</p>`}
+      ${without.length > 0 && html`<h2>Without a return</h2><${Table} caption="Targets without a return" rows=${without.slice(0, 500)} columns=${[
+        ["Target", (row) => row.id.includes(":") ? row.id : html`<a href=${link(`machines/${row.id}`)}>${row.id}</a>`],
+        ["State", (row) => html`<${State} of=${row.state} />`],
+        ["Why", (row) => row.reason],
+        ["Since", (row) => html`<${Time} at=${row.at} />`],
+      ]} />${without.length > 500 && html`<p class="dim">and ${without.length - 500} more</p>`}`}
+      ${groups.length > 0 && html`<h2>Outputs</h2>`}
+      ${groups.map((group, index) => html`<${Group} key=${group.ids[0]} group=${group} largest=${groups[0]} first=${index === 0} />`)}
+      ${more > 0 && html`<p class="dim">and ${more} more different outputs</p>`}`;
+  }
+}
+
+/** An argument in one line. */
+function shown(value) {
+  return visible(typeof value === "string" ? value : JSON.stringify(value));
+}
+
+function Progress({ outcomes }) {
+  const total = OUTCOMES.reduce((sum, one) => sum + (outcomes[one] || 0), 0) || 1;
+  let left = 0;
+  return html`<svg class="progress" viewBox="0 0 100 4" preserveAspectRatio="none" role="img"
+      aria-label=${OUTCOMES.map((one) => `${outcomes[one] || 0} ${one}`).join(", ")}>
+      ${OUTCOMES.map((one) => {
+        const width = ((outcomes[one] || 0) / total) * 100;
+        left += width;
+        return html`<rect class=${one} x=${left - width} y="0" width=${width} height="4" />`;
+      })}</svg>
+    <p role="status">${OUTCOMES.filter((one) => outcomes[one]).map((one) => html`<span>${outcomes[one]} <${State} of=${one} /> </span>`)}</p>`;
+}
+
+class Group extends Page {
+  async load() {
+    return {};
+  }
+
+  show() {
+    const { group, largest, first } = this.props;
+    const names = group.ids.slice(0, 20);
+    const compared = this.state.compared;
+    return html`<section class=${`group ${group.success ? "" : "failed"}`}>
+      <h3>${group.count} ${group.count === 1 ? "target" : "targets"}
+        ${group.retcode !== 0 && html` <span class="state bad">return code ${group.retcode}</span>`}</h3>
+      <p>${names.map((id) => html`<a href=${link(id.includes(":") ? "resources" : `machines/${id}`)}>${id}</a> `)}
+        ${group.count > names.length && html`<span class="dim">and ${group.count - names.length} more</span>`}</p>
+      ${!first && html`<p><button onClick=${() => this.setState({ compared: !compared })}>
+        ${compared ? "Show the output" : "Compare with the largest group"}</button></p>`}
+      <pre tabindex="0">${compared
+        ? difference(textOf(group.value), textOf(largest.value)).map(([sign, line]) => html`<span class=${{ "+": "added", "-": "removed" }[sign] || ""}>${sign} ${line}\n</span>`)
+        : textOf(group.value)}</pre>
+      ${group.cut && html`<p class="dim">This is only the beginning.</p>`}
+    </section>`;
+  }
+}

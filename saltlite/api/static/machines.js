@@ -1,0 +1,97 @@
+// Machines: the list, and one of them with its key, its grains and its jobs.
+
+import { get } from "./api.js";
+import { Choice, Field, html, link, Page, State, Table, TARGET_TYPES, textOf, Time, visible } from "./parts.js";
+import { jobColumns } from "./jobs.js";
+
+const PAGE = 100;
+
+export class Machines extends Page {
+  watches = ["salt/presence/", "salt/key"];
+  pollMs = 30000;
+
+  load({ query }) {
+    const { search, type, state, sort, offset } = query;
+    const words = /[*?[\]]/.test(search || "") || (type && type !== "glob") ? search : search && `*${search}*`;
+    return get("/fleet/minions", { tgt: words, tgt_type: words && (type || "glob"), state, sort: sort || "id", offset, limit: PAGE });
+  }
+
+  show({ minions, total }) {
+    const { search = "", type = "glob", state = "", sort = "id" } = this.props.query;
+    const offset = Number(this.props.query.offset || 0);
+    return html`
+      <h1>Machines</h1>
+      <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
+        <${Field} id="search" label="Target" hint="part of an id, or an expression" value=${search} onChange=${(text) => this.narrow({ search: text })} />
+        <${Choice} label="Read as" value=${type} options=${TARGET_TYPES} onChange=${(text) => this.narrow({ type: text })} />
+        <${Choice} label="State" value=${state} options=${[["", "any"], ["up", "up"], ["away", "away"], ["never", "never seen"]]} onChange=${(text) => this.narrow({ state: text })} />
+      </form>
+      <p role="status">${total} machines${search && html` · <a href=${link("run", { tgt: search, type })}>run a function on them</a>`}</p>
+      <${Table} caption="Machines" rows=${minions} sort=${sort} onSort=${(next) => this.narrow({ sort: next })}
+        empty="No machine is selected by this." columns=${[
+          ["Machine", (row) => html`<a href=${link(`machines/${row.id}`)}>${row.id}</a>`, "id"],
+          ["State", (row) => html`<${State} of=${row.state} />`, "state"],
+          ["Last seen", (row) => row.state === "up" ? "connected" : html`<${Time} at=${row.last_seen} />`, "last_seen"],
+          ["Version", (row) => visible(row.version), "version"],
+          ["Address", (row) => row.address, "address"],
+          ["Resources", (row) => row.resources || "", "resources"],
+        ]} />
+      <${Pages} offset=${offset} count=${minions.length} total=${total} go=${(next) => this.narrow({ offset: next || "" })} />`;
+  }
+}
+
+function Pages({ offset, count, total, go }) {
+  if (total <= count) return null;
+  return html`<nav class="pages" aria-label="Pages">
+    <button disabled=${offset === 0} onClick=${() => go(Math.max(0, offset - PAGE))}>Previous</button>
+    ${` ${offset + 1} to ${offset + count} of ${total} `}
+    <button disabled=${offset + count >= total} onClick=${() => go(offset + PAGE)}>Next</button>
+  </nav>`;
+}
+
+export class Machine extends Page {
+  watches = ["salt/presence/", "salt/key", "salt/job/"];
+  pollMs = 30000;
+
+  async load({ name }) {
+    const [one, jobs, resources] = await Promise.all([
+      get(`/fleet/minions/${encodeURIComponent(name)}`),
+      get("/fleet/jobs", { minion: name, limit: 20 }),
+      get("/fleet/resources", { minion: name, limit: 20 }).catch(() => ({ resources: [] })),
+    ]);
+    return { ...one, jobs, resources };
+  }
+
+  show({ minion, keys, grains, jobs, resources }) {
+    const { name } = this.props;
+    const words = (this.state.filter || "").toLowerCase();
+    const rows = Object.entries(grains || {}).sort().filter(([grain, value]) => `${grain} ${JSON.stringify(value)}`.toLowerCase().includes(words));
+    return html`
+      <h1>${name} ${minion && html`<${State} of=${minion.state} />`}</h1>
+      <p><a class="button" href=${link("run", { tgt: name, type: "list" })}>Run a function here</a></p>
+      ${minion ? html`<dl>
+        <dt>Last seen</dt><dd>${minion.state === "up" ? html`connected since <${Time} at=${minion.last_seen} />` : html`<${Time} at=${minion.last_seen} />`}</dd>
+        <dt>Address</dt><dd>${minion.address || "not known"}</dd>
+        <dt>Version</dt><dd>${visible(minion.version) || "not known"}</dd>
+      </dl>` : html`<p>Its key is not accepted: see <a href="#/keys">keys</a>.</p>`}
+      ${keys && html`<h2>Keys</h2><${Table} caption="Keys of this id" rows=${keys} columns=${[
+        ["State", (key) => html`<${State} of=${key.state} />`],
+        ["Fingerprint", (key) => html`<code>${key.fingerprint}</code>`],
+        ["First seen", (key) => html`<${Time} at=${key.first_seen} />`],
+        ["Accepted by", (key) => visible(key.how || "")],
+      ]} />`}
+      <h2>Jobs</h2>
+      <${Table} caption="Jobs of this machine" rows=${jobs.jobs} columns=${jobColumns} empty="It had no job that is still kept." />
+      ${jobs.more && html`<p><a href=${link("jobs", { minion: name })}>Older jobs</a></p>`}
+      ${resources.resources.length > 0 && html`<h2>Resources</h2>
+        <p>${resources.resources.map((row) => html`<code>${row.srn}</code> `)}
+          ${resources.more && html`<a href=${link("resources", { minion: name })}>all of them</a>`}</p>`}
+      <h2>Grains</h2>
+      ${grains === null ? html`<p class="dim">You have no right to see them (cache.grains).</p>` : html`
+        <label>Filter<input type="text" value=${this.state.filter || ""} onInput=${(event) => this.setState({ filter: event.target.value })} /></label>
+        <${Table} caption="Grains" rows=${rows} empty="No grain matches." columns=${[
+          ["Grain", ([grain]) => html`<code>${grain}</code>`],
+          ["Value", ([, value]) => html`<pre>${textOf(value)}</pre>`],
+        ]} />`}`;
+  }
+}

@@ -1,0 +1,190 @@
+// What the pages are made of: the base of pages, tables, times, values.
+
+import { Component, h } from "./vendor/preact-11.2.0.mjs";
+import htm from "./vendor/htm-3.1.1.mjs";
+import { on } from "./api.js";
+
+export const html = htm.bind(h);
+
+/** `#/path?name=value` without those values that are empty. */
+export function link(path, query = {}) {
+  const given = Object.entries(query).filter(([, value]) => value !== "" && value !== undefined && value !== null);
+  return `#/${path}${given.length ? `?${new URLSearchParams(given)}` : ""}`;
+}
+
+/** A page: `load` answers its data for `props.query`; `watches` names the tags of events after which it loads again. */
+export class Page extends Component {
+  watches = [];
+  pollMs = 0;
+
+  constructor(props) {
+    super(props);
+    this.state = { data: null, error: null };
+  }
+
+  componentDidMount() {
+    this.unwatch = on("event", (event) => {
+      if (this.watches.some((prefix) => event.tag.startsWith(prefix))) this.soon();
+    });
+    this.refresh();
+  }
+
+  componentDidUpdate(before) {
+    if (before.address !== this.props.address) this.refresh();
+  }
+
+  componentWillUnmount() {
+    this.gone = true;
+    this.unwatch();
+    clearTimeout(this.timer);
+    clearTimeout(this.coming);
+  }
+
+  /** Load again within a second; many events cause one request. */
+  soon() {
+    this.coming ??= setTimeout(() => { this.coming = null; this.refresh(); }, 1000);
+  }
+
+  async refresh() {
+    clearTimeout(this.timer);
+    const address = this.props.address;
+    let found;
+    try {
+      found = { data: await this.load(this.props), error: null };
+    } catch (error) {
+      found = { error };
+    }
+    // An answer to an earlier question must not replace that to a later one.
+    if (this.gone || address !== this.props.address) return;
+    this.setState(found);
+    const pause = found.error ? 3000 : this.pollMs;
+    if (pause) this.timer = setTimeout(() => this.refresh(), pause);
+  }
+
+  /** Put values into the address, which the page is made from. */
+  narrow(values) {
+    const query = { ...this.props.query, offset: "", before: "", after: "", ...values };
+    location.hash = link(this.props.path, query);
+  }
+
+  render() {
+    const { data, error } = this.state;
+    return html`
+      ${error && html`<p class="error" role="alert">${error.message}</p>`}
+      ${data ? this.show(data) : !error && html`<p class="dim" role="status">Loading</p>`}
+    `;
+  }
+}
+
+/** A table: `columns` are [title, cell of a row, sort name]. */
+export function Table({ columns, rows, caption, sort, onSort, empty = "There are none." }) {
+  const head = ([title, , name]) => {
+    if (!name || !onSort) return html`<th scope="col">${title}</th>`;
+    const way = sort === name ? "ascending" : sort === `-${name}` ? "descending" : "none";
+    const next = sort === name ? `-${name}` : name;
+    return html`<th scope="col" aria-sort=${way}>
+      <button class="plain" onClick=${() => onSort(next)}>${title}${way === "ascending" ? " ↑" : way === "descending" ? " ↓" : ""}</button>
+    </th>`;
+  };
+  if (!rows.length) return html`<p class="dim">${empty}</p>`;
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table>
+    <caption class="unseen">${caption}</caption>
+    <thead><tr>${columns.map(head)}</tr></thead>
+    <tbody>${rows.map((row) => html`<tr>${columns.map(([title, cell]) => html`<td data-title=${title}>${cell(row)}</td>`)}</tr>`)}</tbody>
+  </table></div>`;
+}
+
+/** A state as a word with a colour. */
+export function State({ of }) {
+  const kind = { up: "good", ok: "good", accepted: "good", done: "good", returned: "good",
+    away: "bad", failed: "bad", bad: "bad", missing: "bad", lost: "bad", rejected: "bad", revoked: "bad" }[of] || "mid";
+  return html`<span class=${`state ${kind}`}>${of}</span>`;
+}
+
+/** A moment (seconds since 1970), and how long ago it was. */
+export function Time({ at }) {
+  if (at === null || at === undefined) return html`<span class="dim">never</span>`;
+  const date = new Date(at * 1000);
+  return html`<time datetime=${date.toISOString()} title=${date.toISOString()}>${ago(Date.now() / 1000 - at)}</time>`;
+}
+
+function ago(seconds) {
+  const units = [["d", 86400], ["h", 3600], ["min", 60]];
+  for (const [unit, length] of units) if (seconds >= length) return `${Math.floor(seconds / length)} ${unit} ago`;
+  return seconds >= 1 ? `${Math.floor(seconds)} s ago` : "now";
+}
+
+/** Bytes for people. */
+export function size(bytes) {
+  if (!bytes) return "0";
+  const step = Math.min(3, Math.floor(Math.log2(bytes) / 10));
+  return `${(bytes / 1024 ** step).toFixed(step ? 1 : 0)} ${["bytes", "KiB", "MiB", "GiB"][step]}`;
+}
+
+// Control characters, and those that turn text around, would let an output show something else than it is.
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+
+/** Text in which what cannot be seen is written out. */
+export function visible(text) {
+  return text.replace(UNSEEN, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+/** A return value as text. */
+export function textOf(value) {
+  return visible(typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "");
+}
+
+/** The lines of `text` that are not in `other` (`+`), and those of `other` that are not in `text` (`-`). */
+export function difference(text, other) {
+  const [mine, theirs] = [text.split("\n"), other.split("\n")];
+  if (mine.length * theirs.length > 1e6) return [["!", "These outputs are too long to be compared here."]];
+  const common = Array.from({ length: mine.length + 1 }, () => new Uint32Array(theirs.length + 1));
+  for (let i = mine.length - 1; i >= 0; i--) {
+    for (let j = theirs.length - 1; j >= 0; j--) {
+      common[i][j] = mine[i] === theirs[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+    }
+  }
+  const rows = [];
+  let [i, j] = [0, 0];
+  while (i < mine.length || j < theirs.length) {
+    if (i < mine.length && j < theirs.length && mine[i] === theirs[j]) {
+      rows.push([" ", mine[i]]);
+      i++;
+      j++;
+    } else if (j < theirs.length && (i === mine.length || common[i][j + 1] >= common[i + 1][j])) rows.push(["-", theirs[j++]]);
+    else rows.push(["+", mine[i++]]);
+  }
+  return rows;
+}
+
+/** A text field with a label, whose value goes to `onChange` when it was not changed for 300 ms. */
+export class Field extends Component {
+  componentWillUnmount() {
+    clearTimeout(this.timer);
+  }
+
+  componentWillReceiveProps({ value }) {
+    // What is being typed is newer than what the page knows.
+    if (document.activeElement !== this.input) this.setState({ text: value });
+  }
+
+  render({ label, value, onChange, list, id, hint, now }, { text: shown = value }) {
+    const type = (event) => {
+      const text = event.target.value;
+      this.setState({ text });
+      clearTimeout(this.timer);
+      this.timer = setTimeout(() => onChange(text), now ? 0 : 300);
+    };
+    return html`<label>${label}<input type="text" id=${id} value=${shown} ref=${(input) => { this.input = input; }} list=${list} placeholder=${hint}
+      autocomplete="off" autocapitalize="off" spellcheck=${false} onInput=${type} /></label>`;
+  }
+}
+
+/** A choice with a label. */
+export function Choice({ label, value, options, onChange }) {
+  return html`<label>${label}<select value=${value} onChange=${(event) => onChange(event.target.value)}>
+    ${options.map(([one, text]) => html`<option value=${one} selected=${one === value}>${text}</option>`)}
+  </select></label>`;
+}
+
+export const TARGET_TYPES = ["glob", "compound", "grain", "list", "pcre", "nodegroup", "pillar", "ipcidr"].map((one) => [one, one]);

@@ -1,0 +1,193 @@
+"""/fleet as programs see it: pages of the fleet, previews, jobs by group, keys and logins, each with its rights."""
+
+from __future__ import annotations
+
+import time
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.served import serve
+from tests.support.api import Api, Said
+from tests.support.fleet import Fleet, wait_until
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fleet, str]]:
+    """A fleet with the minions `a` and `b`, and the address of its API."""
+    with serve(tmp_path_factory.mktemp("fleet")) as both:
+        yield both
+
+
+@pytest.fixture(scope="module")
+def admin(served: tuple[Fleet, str]) -> Api:
+    """The API on behalf of a user who may do everything."""
+    return Api(served[1]).log_in("admin")
+
+
+@pytest.fixture
+def fred(served: tuple[Fleet, str]) -> Api:
+    """The API on behalf of a user who may run test functions on `a`."""
+    return Api(served[1]).log_in("fred")
+
+
+def page(api: Api, path: str, **query: Any) -> Any:
+    """The answer of a GET below /fleet, which succeeds."""
+    said = asked(api, path, **query)
+    assert said.status == 200, said
+    return said.json()
+
+
+def asked(api: Api, path: str, **query: Any) -> Said:
+    return api.get(f"/fleet{path}?{urllib.parse.urlencode(query)}" if query else f"/fleet{path}")
+
+
+def finished(api: Api, jid: str) -> Any:
+    """A job, once no target of it is open."""
+    found: list[Any] = []
+
+    def ended() -> bool:
+        found[:] = [page(api, f"/jobs/{jid}")]
+        return not found[0]["job"]["outcomes"].get("open")
+
+    wait_until(ended, f"job {jid} has ended")
+    return found[0]
+
+
+def test_the_overview_counts_the_fleet_and_its_jobs(admin: Api) -> None:
+    admin.low(client="local", tgt="*", fun="test.ping")
+    found = page(admin, "")
+    assert found["counts"] == {"up": 2, "away": 0, "never": 0, "pending": 0}
+    assert "minions" not in found
+    assert sum(found["versions"].values()) == 2
+    assert sum(hour["ok"] for hour in found["hours"]) >= 1
+
+
+def test_minions_are_selected_sorted_and_cut_by_the_master(admin: Api) -> None:
+    def ids(**query: Any) -> tuple[list[str], int]:
+        found = page(admin, "/minions", **query)
+        return [row["id"] for row in found["minions"]], found["total"]
+
+    assert ids() == (["a", "b"], 2)
+    assert ids(sort="-id", limit=1) == (["b"], 2)
+    assert ids(sort="id", offset=1, limit=5) == (["b"], 2)
+    assert ids(tgt="b or c", tgt_type="compound") == (["b"], 1)
+    assert ids(state="away") == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ({"state": "asleep"}, "a minion is up, away, never, not 'asleep'"),
+        ({"sort": "colour"}, "minions are sorted by id, state"),
+        ({"limit": "0"}, "limit is a whole number from 1 to 1000"),
+        ({"limit": "٣"}, "limit is a whole number from 1 to 1000"),
+        ({"tgt_type": "glob"}, "tgt, the target that tgt_type is for, is missing or empty"),
+        ({"tgt": "*", "tgt_type": "colour"}, "there is no target type 'colour'"),
+        ({"page": "2"}, "this path takes no parameters in its URL"),
+    ],
+)
+def test_a_list_that_makes_no_sense_is_refused(admin: Api, query: dict[str, str], sentence: str) -> None:
+    said = asked(admin, "/minions", **query)
+    assert said.status == 400
+    assert sentence in said.json()["error"]
+
+
+def test_one_minion_has_its_key_and_its_grains(admin: Api) -> None:
+    found = page(admin, "/minions/a")
+    assert (found["minion"]["state"], found["keys"][0]["state"], found["grains"]["id"]) == ("up", "accepted", "a")
+    assert asked(admin, "/minions/nowhere").status == 400
+
+
+def test_what_a_caller_may_not_see_is_refused_or_null(fred: Api) -> None:
+    assert {asked(fred, path).status for path in ("", "/minions", "/keys", "/resources")} == {403}
+    assert [row["fun"] for row in page(fred, "/jobs")["jobs"]] == []
+    found = page(fred, "/target", tgt="a", fun="test.ping")
+    assert (found["count"], found["ids"]) == (1, None)
+    assert asked(fred, "/target", tgt="*", fun="cmd.run").status == 403
+    assert fred.post("/fleet/keys", {"action": "revoke", "fingerprints": []}).status == 403
+
+
+def test_a_target_is_previewed_with_what_its_function_takes(admin: Api) -> None:
+    found = page(admin, "/target", tgt="*", fun="pkg.remove")
+    assert (found["count"], found["away"], found["ids"]) == (2, 0, ["a", "b"])
+    known = found["functions"]["pkg.remove"]
+    assert known["signatures"][0][0]["name"] == "name"
+    assert [row["risk"] for row in known["risks"]] == ["remove"]
+    assert page(admin, "/words", prefix="test.pin")["words"] == ["test.ping"]
+
+
+def test_a_risk_is_asked_about_before_anything_is_published(admin: Api) -> None:
+    job = {"tgt": "*", "fun": "pkg.remove", "arg": ["no-such-package"]}
+    before = [row["jid"] for row in page(admin, "/jobs", fun="pkg.remove")["jobs"]]
+    said = admin.post("/fleet/jobs", job)
+    assert said.status == 409
+    assert said.json()["question"]["functions"]["pkg.remove"]["risks"][0]["risk"] == "remove"
+    assert [row["jid"] for row in page(admin, "/jobs", fun="pkg.remove")["jobs"]] == before
+    assert admin.post("/fleet/jobs", {**job, "kwarg": {"test": True}, "consent": ["remove"]}).status == 202
+
+
+def test_a_job_is_followed_by_its_groups(admin: Api) -> None:
+    said = admin.post("/fleet/jobs", {"tgt": "*", "fun": "test.echo", "arg": ["<b>"]})
+    assert (said.status, said.json()["count"]) == (202, 2)
+    found = finished(admin, said.json()["jid"])
+    assert [(one["count"], one["ids"], one["value"]) for one in found["groups"]] == [(2, ["a", "b"], "<b>")]
+    assert {row["id"]: row["outcome"] for row in found["job"]["targets"]} == {"a": "ok", "b": "ok"}
+
+
+def test_a_job_is_ended(admin: Api) -> None:
+    jid = admin.post("/fleet/jobs", {"tgt": "a", "fun": "test.sleep", "arg": [60]}).json()["jid"]
+    said = admin.post(f"/fleet/jobs/{jid}/kill", {})
+    assert said.status == 200
+    assert sum(map(len, said.json().values())) == 1
+    assert finished(admin, jid)["job"]["cancelled_at"] <= time.time()
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ({"fun": "test.ping"}, "a job needs tgt"),
+        ({"tgt": "*", "fun": "test.ping", "argh": []}, "does not take 'argh'"),
+        ({"tgt": ["a"], "fun": "test.ping"}, "the field tgt is not of the type str"),
+        ({"tgt": "*", "fun": "test.ping", "batch": "many"}, "batch"),
+        (["test.ping"], "the body is a map"),
+    ],
+)
+def test_a_job_that_makes_no_sense_is_not_published(admin: Api, body: Any, sentence: str) -> None:
+    said = admin.post("/fleet/jobs", body)
+    assert said.status == 400
+    assert sentence in said.json()["error"]
+
+
+def test_keys_and_logins_are_changed(served: tuple[Fleet, str], admin: Api) -> None:
+    fleet, url = served
+    fleet.start_minion("late", trust_on_first_use=True)
+
+    def pending() -> list[Any]:
+        return [key for key in page(admin, "/keys")["keys"] if key["state"] == "pending"]
+
+    wait_until(lambda: bool(pending()), "the key of `late` waits")
+    fingerprints = [key["fingerprint"] for key in pending()]
+    said = admin.post("/fleet/keys", {"action": "reject", "fingerprints": fingerprints})
+    assert [row["state"] for row in said.json()["changed"]] == ["rejected"]
+    fred = Api(url).log_in("fred")
+    other = Api(url).log_in("fred")
+    logins = page(fred, "/access")["logins"]
+    assert {row["user"] for row in logins} == {"fred"}
+    ids = [row["id"] for row in logins]
+    assert sorted(fred.post("/fleet/access", {"revoke": ids}).json()["revoked"]) == sorted(ids)
+    assert {asked(one, "/access").status for one in (fred, other)} == {401}
+
+
+def test_the_cookie_counts_for_pages_of_this_origin_only(served: tuple[Fleet, str], admin: Api) -> None:
+    stranger = Api(served[1])
+    cookie = f"session_id={admin.token}"
+    job = {"tgt": "a", "fun": "test.ping"}
+    assert stranger.post("/fleet/jobs", job, Cookie=cookie).status == 401
+    for site in ("cross-site", "same-site", "none"):
+        assert stranger.post("/fleet/jobs", job, Cookie=cookie, Sec_Fetch_Site=site).status == 401
+    assert stranger.post("/fleet/jobs", job, Cookie=cookie, Sec_Fetch_Site="same-origin").status == 202

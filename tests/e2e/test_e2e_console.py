@@ -1,0 +1,196 @@
+"""The console in a real browser: every page, a job from the form to its outputs, a key, hostile text, a lost login."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.served import serve
+from tests.support.api import Api
+from tests.support.browser import Browser, browser
+from tests.support.fleet import Fleet
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\x1b[31mred\u202etxt.exe"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fleet, str]]:
+    """A fleet with the minions `a` and `b`, and the address of its API."""
+    with serve(tmp_path_factory.mktemp("console")) as both:
+        yield both
+
+
+@pytest.fixture(scope="module")
+def window(served: tuple[Fleet, str]) -> Iterator[Browser]:
+    """A browser in which `admin` is logged in."""
+    with browser(served[1]) as one:
+        one.open("")
+        one.log_in("admin")
+        yield one
+        assert one.complaints() == []
+
+
+@pytest.mark.parametrize(
+    ("page", "title", "text"),
+    [
+        ("", "Overview", "Jobs of the last 24 hours"),
+        ("machines", "Machines", "2 machines"),
+        ("machines/a", "a up", "Grains"),
+        ("run", "Run", "saltlite '*' test.ping"),
+        ("jobs", "Jobs", "Function"),
+        ("keys", "Keys", "Minions pin the fleet key"),
+        ("resources", "Resources", "No resource is registered"),
+        ("events", "Events", "as they happen"),
+        ("access", "Access", "This login ends"),
+        ("nowhere", "There is no such page", "Overview"),
+    ],
+)
+def test_each_page_has_an_address_and_fits_a_telephone(window: Browser, page: str, title: str, text: str) -> None:
+    window.open(page)
+    window.one("h1", title)
+    window.one("main", text)
+    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    window.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        width = window.driver.execute_script("return document.documentElement.scrollWidth")
+        assert width <= 390
+    finally:
+        window.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_machines_are_narrowed_by_the_address(window: Browser) -> None:
+    window.open("machines")
+    window.type("#search", "b")
+    window.one("[role=status]", "1 machines")
+    assert window.texts("tbody td:first-child") == ["b"]
+    assert "search=b" in window.driver.current_url
+    window.choose("main select", "compound")
+    window.type("#search", "a or b")
+    window.one("[role=status]", "2 machines")
+    window.click("th button", "Machine")
+    window.until(lambda: window.texts("tbody td:first-child") == ["b", "a"], "they are sorted the other way")
+
+
+def test_a_job_goes_from_its_form_to_its_outputs(window: Browser) -> None:
+    window.open("run?tgt=*&fun=test.arg")
+    window.one("[role=status]", "2 targets")
+    window.type("textarea", "one\nnumber=2")
+    window.one("pre", "saltlite '*' test.arg one number=2")
+    window.click("button.primary", "Run on 2 targets")
+    window.one("h1", "test.arg on *")
+    window.one(".group h3", "2 targets")
+    window.one(".group pre", '"number": 2')
+    window.click("a", "Run again")
+    window.until(lambda: window.one("textarea").get_attribute("value") == "one\nnumber=2", "its arguments are there")
+
+
+def test_a_risk_is_confirmed_by_the_number_of_targets(window: Browser) -> None:
+    window.open("run?tgt=*&fun=pkg.remove")
+    window.one("p", "It carries the risk remove.")
+    window.until(lambda: window.all("main label"), "the form has fields")
+    [name] = [one for one in window.all("main label") if one.text.startswith("name (")]
+    name.find_element("css selector", "input").send_keys("no-such-package")
+    window.click("button.primary", "Run on 2 targets")
+    window.type("[role=alertdialog] input", "1")
+    window.click("[role=alertdialog] button", "Run it")
+    assert window.all("[role=alertdialog]")
+    window.type("[role=alertdialog] input", "2")
+    window.click("[role=alertdialog] button", "Run it")
+    window.one("h1", "pkg.remove on *")
+
+
+def test_outputs_that_differ_are_compared_and_those_that_failed_run_again(window: Browser) -> None:
+    window.open("run?tgt=*&fun=grains.get&args=%5B%22id%22%5D")
+    window.click("button.primary", "Run on 2 targets")
+    window.until(lambda: len(window.all(".group")) == 2, "there are two groups")
+    window.click(".group button", "Compare with the largest group")
+    assert window.texts(".group pre span") == ["- a", "+ b"]
+
+
+def test_hostile_output_is_shown_as_text(window: Browser, served: tuple[Fleet, str]) -> None:
+    admin = Api(served[1]).log_in("admin")
+    jid = admin.post("/fleet/jobs", {"tgt": "a", "fun": "test.echo", "arg": [HOSTILE]}).json()["jid"]
+    window.open(f"jobs/{jid}")
+    text = window.one(".group pre").text
+    assert text.startswith("<img src=x onerror=alert(1)><script>")
+    assert text.endswith("\\u001b[31mred\\u202etxt.exe")
+    assert window.all("main img, main script") == []
+
+
+def test_a_key_is_accepted_by_its_fingerprint(window: Browser, served: tuple[Fleet, str]) -> None:
+    served[0].start_minion("late", trust_on_first_use=True)
+    window.open("keys?state=pending")
+    window.click("button[aria-label='accept late']")
+    question = window.until(lambda: window.driver.switch_to.alert, "it asks")
+    assert "fingerprint" in question.text
+    question.accept()
+    window.one("[role=status]", "late: done (accept)")
+    window.open("machines")
+    window.one("[role=status]", "3 machines")
+
+
+def test_events_arrive_by_themselves(window: Browser, served: tuple[Fleet, str]) -> None:
+    window.open("events?tag=console")
+    window.one("main", "as they happen")
+    Api(served[1]).log_in("admin").post("/hook/console/test", {"x": HOSTILE})
+    window.one("td", "salt/netapi/hook/console/test")
+
+
+def test_keys_of_the_keyboard_go_to_pages_and_to_the_search(window: Browser) -> None:
+    window.open("")
+    window.one("h1", "Overview")
+    body = window.one("body")
+    body.send_keys("gm")
+    window.one("h1", "Machines")
+    window.until(lambda: window.all("#search"), "there is a search")
+    window.one("body").send_keys("/")
+    assert window.driver.switch_to.active_element.get_attribute("id") == "search"
+
+
+def test_a_login_that_ended_loses_nothing_that_was_typed(served: tuple[Fleet, str]) -> None:
+    with browser(served[1]) as one:
+        one.open("run")
+        one.one("h1", "Run")
+        one.log_in("fred")
+        one.type("#search", "a")
+        one.one("[role=status]", "1 targets")
+        fred = Api(served[1]).log_in("fred")
+        ids = [row["id"] for row in fred.get("/fleet/access").json()["logins"]]
+        assert fred.post("/fleet/access", {"revoke": ids}).status == 200
+        one.type("input[list]", "test.echo")
+        one.log_in("fred")
+        one.one("[role=status]", "1 targets")
+        assert one.one("#search").get_attribute("value") == "a"
+        assert one.one("input[list]").get_attribute("value") == "test.echo"
+
+
+def test_what_a_user_may_not_see_is_a_sentence(served: tuple[Fleet, str]) -> None:
+    with browser(served[1]) as one:
+        one.open("machines")
+        one.log_in("fred")
+        one.one("[role=alert]", "may not")
+
+
+def test_the_console_can_be_switched_off(served: tuple[Fleet, str]) -> None:
+    url = served[0].start_api(console=False)
+    assert Api(url).get("/", Accept="text/html").body.startswith("<!doctype html>") is False
+    assert Api(url).get("/console/console.js").status == 404
+    on = Api(served[1])
+    assert "console.js" in on.get("/", Accept="text/html").body
+    assert on.get("/").json()["return"] == "Welcome"
+
+
+def test_files_are_sent_once_and_allow_no_inline_code(served: tuple[Fleet, str]) -> None:
+    api = Api(served[1])
+    first = api.get("/console/console.js")
+    policy: Any = first.headers["Content-Security-Policy"]
+    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy
+    assert api.get("/console/console.js", If_None_Match=first.headers["ETag"]).status == 304
+    for path in ("../app.py", "%2e%2e/app.py", "vendor", "vendor/preact-LICENSE", "console.py"):
+        assert api.get(f"/console/{urllib.parse.quote(path, safe='/%.')}").status == 404

@@ -1,0 +1,116 @@
+"""A headless Chromium of this machine, on the console of an API."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.select import Select
+
+from tests.support.api import PASSWORD
+from tests.support.fleet import WAIT_S
+
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--ignore-certificate-errors",
+    "--window-size=1200,900",
+)  # fmt: skip
+
+
+class Browser:
+    """One window. Elements are found by CSS selector; every wait has an end."""
+
+    def __init__(self, driver: webdriver.Chrome, url: str) -> None:
+        self.driver = driver
+        self.url = url
+
+    def open(self, page: str) -> None:
+        """Go to a page of the console, such as `machines?state=up`."""
+        self.driver.get(f"{self.url}/#/{page}")
+
+    def log_in(self, user: str) -> None:
+        """Fill in the dialog that asks for a login."""
+        self.choose("dialog select", "file")
+        self.type("[name=username]", user)
+        self.type("[name=password]", PASSWORD)
+        self.click("dialog button")
+        self.until(lambda: not self.all("dialog"), "the dialog has gone")
+
+    def all(self, selector: str) -> list[Any]:
+        """The elements that there are now."""
+        return list(self.driver.find_elements(By.CSS_SELECTOR, selector))
+
+    def texts(self, selector: str) -> list[str]:
+        """Their texts."""
+        return [one.text for one in self.all(selector)]
+
+    def one(self, selector: str, text: str = "") -> Any:
+        """The first element with this text in it, once there is one."""
+        return self.until(
+            lambda: next((one for one in self.all(selector) if text in one.text and one.is_displayed()), None),
+            f"{selector} with {text!r} is there",
+        )
+
+    def click(self, selector: str, text: str = "") -> None:
+        """Click it, once it is there."""
+        self.until(lambda: self.one(selector, text).click() or True, f"{selector} with {text!r} is clicked")
+
+    def type(self, selector: str, text: str) -> None:
+        """Type into a field that is there, in place of what it holds."""
+        field = self.one(selector)
+        field.clear()
+        field.send_keys(text)
+
+    def choose(self, selector: str, text: str) -> None:
+        """Choose in a list."""
+
+        def chosen() -> bool:
+            Select(self.one(selector)).select_by_visible_text(text)
+            return True
+
+        self.until(chosen, f"{text} is chosen in {selector}")
+
+    def until(self, look: Callable[[], Any], what: str) -> Any:
+        """The first true answer of `look`; elements may be replaced while it looks."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            problem = ""
+            try:
+                found = look()
+            except WebDriverException as error:
+                found, problem = None, str(error).splitlines()[0]
+            if found:
+                return found
+            assert time.monotonic() < deadline, f"not so: {what}; {problem}\n{self.driver.page_source[:5000]}"
+            time.sleep(0.05)
+
+    def complaints(self) -> list[str]:
+        """What the browser complained of, such as code that the policy forbids; not answers with an error status."""
+        rows = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        return [row["message"] for row in rows if "Failed to load resource" not in row["message"]]
+
+
+@contextmanager
+def browser(url: str) -> Iterator[Browser]:
+    """A new window on the console of that API."""
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if program is None or driver is None:
+        pytest.skip("chromium and chromedriver are not installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for flag in FLAGS:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    window = webdriver.Chrome(options=options, service=Service(driver))
+    try:
+        yield Browser(window, url)
+    finally:
+        window.quit()

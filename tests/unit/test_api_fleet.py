@@ -1,0 +1,54 @@
+"""Outputs of a job by group, and jobs by hour, as /fleet answers them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from saltlite.api.fleet import GROUPS_MAX, HOUR_S, HOURS, IDS_MAX, VALUE_MAX, grouped, jobs_by_hour
+
+
+def row(ret: Any, retcode: int = 0) -> dict[str, Any]:
+    return {"ret": ret, "retcode": retcode, "success": retcode == 0}
+
+
+def test_equal_outputs_are_one_group_and_the_largest_comes_first() -> None:
+    found = grouped({"c": row({"x": 1, "y": 2}), "a": row("no", 1), "b": row({"y": 2, "x": 1}), "d": row("no")})
+    assert [(one["count"], one["ids"], one["retcode"], one["success"]) for one in found["groups"]] == [
+        (2, ["b", "c"], 0, True),
+        (1, ["a"], 1, False),
+        (1, ["d"], 0, True),
+    ]
+    assert found["more"] == 0
+
+
+def test_true_and_one_are_different_outputs() -> None:
+    assert len(grouped({"a": row(True), "b": row(1), "c": row("1")})["groups"]) == 3
+
+
+def test_a_long_output_is_cut_and_says_so() -> None:
+    [group] = grouped({"a": row("x" * (VALUE_MAX + 1))})["groups"]
+    assert group["cut"]
+    assert len(group["value"]) == VALUE_MAX
+    [group] = grouped({"a": row("short")})["groups"]
+    assert (group["cut"], group["value"]) == (False, "short")
+
+
+def test_an_answer_names_so_many_groups_and_targets() -> None:
+    found = grouped({f"m{number}": row(number) for number in range(GROUPS_MAX + 5)})
+    assert (len(found["groups"]), found["more"]) == (GROUPS_MAX, 5)
+    [group] = grouped({f"m{number}": row(1) for number in range(IDS_MAX + 5)})["groups"]
+    assert (group["count"], len(group["ids"])) == (IDS_MAX + 5, IDS_MAX)
+
+
+def test_jobs_are_counted_by_hour_and_result() -> None:
+    now = 1_000 * HOUR_S + 60.0
+
+    def job(hours_ago: int, **outcomes: int) -> dict[str, Any]:
+        return {"created_at": now - hours_ago * HOUR_S, "outcomes": outcomes}
+
+    jobs = [job(0, ok=2), job(0, ok=1, failed=1), job(1, missing=1), job(1, open=1), job(HOURS - 1, ok=1), job(HOURS)]
+    rows = jobs_by_hour(jobs, now)
+    assert len(rows) == HOURS
+    assert rows[-1] == {"at": 1_000 * HOUR_S, "ok": 1, "bad": 1, "open": 0}
+    assert rows[-2] == {"at": 999 * HOUR_S, "ok": 0, "bad": 1, "open": 1}
+    assert (rows[0]["ok"], sum(one["ok"] for one in rows)) == (1, 2)
