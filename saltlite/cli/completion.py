@@ -42,7 +42,7 @@ _BY_METAVAR = {
     "ID": "minion",
     "MINION": "minion",
 }
-_BY_METAVAR |= {"TOPIC": "topic", "MODULE.FUNCTION": "function", "MODULE|MODULE.FUNCTION": "function"}
+_BY_METAVAR |= {"TOPIC": "topic", "MODULE.FUNCTION": "function", "MODULE|MODULE.FUNCTION|executors|clouds": "function"}
 _BY_KEY_COMMAND = {
     "key accept": ("pending", "rejected", "conflict"),
     "key reject": ("pending", "conflict"),

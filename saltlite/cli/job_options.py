@@ -153,7 +153,7 @@ JOB = Table(
         ARGS_STDIN,
         Option("--hide-timeout", help="do not name targets that did not return"),
         Option("--retcode-passthrough", help="end with the highest return code of the functions"),
-        Option("-s", "--static", help="no effect: --out json always is one object"),
+        Option("-s", "--static", help="no effect: --out json always is one object", no_effect=""),
         *FOLLOW_OPTIONS,
         LOG_LEVEL,
         *VERSIONS,

@@ -45,7 +45,7 @@ class Option:
         convert: Callable[[str], Any] = str,
         many: bool = False,
         refusal: str = "",
-        no_effect: str = "",
+        no_effect: str | None = None,
     ) -> None:
         self.names = names
         self.many = many
@@ -166,6 +166,8 @@ class Table:
         """Store one token: an option, or several switches in one as in `-Lq`, with a value as in `-qt5`."""
         found = self.find(token)
         if found is not None:
+            if function and not token.startswith("--") and found[0].no_effect is not None and not found[0].metavar:
+                raise UsageError(f"{token} has no effect here. {_as_argument(function)}")
             self._store(parsed, found, tokens)
             return
         # `-async` is `--async` with a hyphen too few, and not `-a sync`.
@@ -220,7 +222,11 @@ class Table:
         if not function:
             return sentence
         stop = "" if near else "."
-        return f"{sentence}{stop} To pass it to {function} as an argument, write it after `--`"
+        return f"{sentence}{stop} {_as_argument(function)}"
+
+
+def _as_argument(function: str) -> str:
+    return f"To pass it to {function} as an argument, write it after `--`"
 
 
 def _stdin_lines() -> list[str]:
