@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from saltlite.errors import SaltInvocationError
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
+from saltlite.plugins.modules import nftables
 
 INDEX = build_index(search_layers({}))
 DATA = Path(__file__).parent.parent / "data/iptables"
@@ -164,3 +166,136 @@ def test_the_rules_of_this_machine_are_those_that_were_made() -> None:
         {"result": True, "handle": "2"},
         False,
     ]
+
+
+# -- changes
+
+
+CHANGES = """
+import json, sys
+from tests.integration.test_module_firewalls import run
+
+def said(fun, *args, **kwargs):
+    outcome = run(fun, *args, **kwargs)
+    assert outcome.retcode == 0, (fun, outcome)
+    return outcome.value
+
+ssh = "-p tcp -m tcp --dport 22 -j ACCEPT"
+print(json.dumps({
+    "ip": [
+        said("iptables.new_chain", "filter", "mine"),
+        said("iptables.append", "filter", "INPUT", ssh),
+        said("iptables.append", "filter", "INPUT", ssh),
+        said("iptables.insert", "filter", "INPUT", 1, "-s 10.0.0.1 -j DROP"),
+        [rule["jump"] for rule in said("iptables.get_rules")["filter"]["INPUT"]["rules"]],
+        said("iptables.delete", "filter", "INPUT", 1),
+        said("iptables.delete", "filter", "INPUT", rule=ssh),
+        said("iptables.get_rules")["filter"]["INPUT"]["rules"],
+        said("iptables.set_policy", "filter", "FORWARD", "DROP"),
+        said("iptables.get_policy", "filter", "FORWARD"),
+        said("iptables.save", sys.argv[1]),
+        said("iptables.get_saved_policy", "filter", "FORWARD", sys.argv[1]),
+        said("iptables.append", "filter", "mine", said("iptables.build_rule", proto="tcp", dport=80, jump="ACCEPT")),
+        said("iptables.flush", "filter", "mine"),
+        said("iptables.delete_chain", "filter", "mine"),
+        said("iptables.check_chain", "filter", "mine"),
+        run("iptables.delete_chain", "filter", "mine").retcode,
+    ],
+    "nft": [
+        said("nftables.new_table", "t", "inet"),
+        said("nftables.new_table", "t", "inet")["comment"],
+        said("nftables.new_chain", "t", "c", "filter", "input", 0, "inet")["result"],
+        said("nftables.new_chain", "t", "plain", family="inet")["result"],
+        said("nftables.append", "t", "c", "tcp dport 22 accept", "inet")["result"],
+        said("nftables.append", "t", "c", "tcp dport 22 accept", "inet")["comment"],
+        said("nftables.insert", "t", "c", rule="tcp dport 23 drop", family="inet")["result"],
+        [line.strip() for line in said("nftables.get_rules", "inet")[0].split(chr(10)) if "dport" in line],
+        said("nftables.delete", "t", "c", rule="tcp dport 23 drop", family="inet")["result"],
+        said("nftables.set_policy", "t", "c", "drop", "inet"),
+        said("nftables.set_policy", "t", "nosuch", "drop", "inet"),
+        said("nftables.get_policy", "t", "c", "inet"),
+        "tcp dport 22 accept" in said("nftables.save", sys.argv[2], "inet"),
+        said("nftables.flush", "t", "c", "inet")["comment"],
+        run("nftables.check", "t", "c", "tcp dport 22 accept", "inet").value["result"],
+        said("nftables.delete_chain", "t", "plain", "inet")["result"],
+        run("nftables.append", "t", "c", "nonsense here", "inet").value,
+        said("nftables.delete_table", "t", "inet")["result"],
+        run("nftables.delete_table", "t", "inet").value,
+    ],
+}))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has packet filters")
+def test_rules_are_made_changed_saved_and_deleted(tmp_path: Path) -> None:
+    saved, nft = tmp_path / "new/rules.v4", tmp_path / "mine.nft"
+    done = subprocess.run(
+        ["unshare", "--net", sys.executable, "-c", CHANGES, str(saved), str(nft)], capture_output=True, text=True,
+        env={**os.environ, "PATH": PATH, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["ip"][:10] == [True, True, False, "", [["DROP"], ["ACCEPT"]], "", "", [], "", "DROP"]
+    assert said["ip"][10].endswith(f'lines to "{saved}"')
+    assert said["ip"][11:] == ["DROP", True, "", True, False, 1]
+    assert (saved.stat().st_mode & 0o777, nft.stat().st_mode & 0o777) == (0o600, 0o600)
+    assert "tcp dport 22 accept" in nft.read_text()
+    assert said["nft"][:16] == [
+        {"result": True, "comment": "Table t in family inet created"}, "Table t in family inet already exists", True,
+        True, True, "Rule tcp dport 22 accept in chain c in table t in family inet exists", True,
+        ["tcp dport 23 drop", "tcp dport 22 accept"], True, True, False, "drop", True,
+        "Flushed rules from chain c in table t in family inet.", False, True,
+    ]  # fmt: skip
+    assert (said["nft"][16]["result"], "nft failed: " in said["nft"][16]["comment"]) == (False, True)
+    assert said["nft"][17:] == [True, {"result": False, "comment": "Table t in family inet does not exist"}]
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"match": "state", "connstate": "NEW,INVALID", "jump": "DROP"}, "-m state --state NEW,INVALID --jump DROP"),
+        ({"jump": "ACCEPT", "dport": 80, "proto": "tcp"}, "-p tcp --dport 80 --jump ACCEPT"),
+        ({"proto": "tcp", "dports": [80, 443], "jump": "ACCEPT"}, "-p tcp -m multiport --dports 80,443 --jump ACCEPT"),
+        ({"if": "!eth0", "source": "not 10.0.0.0/8", "j": "DROP"}, "! -i eth0 ! --source 10.0.0.0/8 --jump DROP"),
+        ({"jump": "LOG", "log-prefix": "in: "}, '--jump LOG --log-prefix "in: "'),
+        ({"jump": "DROP", "comment": "two words"}, '-m comment --comment "two words" --jump DROP'),
+        ({"target": "REJECT", "reject-with": "tcp-reset", "save": True}, "--jump REJECT --reject-with tcp-reset"),
+        ({"proto": "tcp", "syn": None, "jump": "DROP"}, "-p tcp --syn --jump DROP"),
+    ],
+)  # fmt: skip
+def test_a_rule_is_built_of_keywords(given: dict[str, Any], rule: str) -> None:
+    assert run("iptables.build_rule", **given).value == rule
+
+
+def test_a_whole_command_is_built(tmp_path: Path) -> None:
+    built = run("iptables.build_rule", "filter", "INPUT", "I", 3, full=True, jump="DROP", family="ipv6").value
+    assert built == "ip6tables --wait -t filter -I INPUT 3 --jump DROP"
+    assert run("iptables.build_rule", "filter", full=True).value == "Error: Chain needs to be specified"
+
+
+@pytest.mark.parametrize(
+    ("fun", "args", "words"),
+    [
+        ("iptables.append", (), "Chain needs to be specified"),
+        ("iptables.append", ("filter", "INPUT"), "Rule needs to be specified"),
+        ("iptables.append", ("filter", "INPUT", "-t nat -j DROP"), "is not part of a rule"),
+        ("iptables.insert", ("filter", "INPUT", None, "-j DROP"), "Position needs to be specified"),
+        ("iptables.delete", ("filter", "INPUT", 1, "-j DROP"), "Only specify a position or a rule, not both"),
+        ("iptables.delete", ("filter", "INPUT"), "Position or rule needs to be specified"),
+        ("iptables.set_policy", ("filter", "INPUT", "-j"), "is not the name of a policy"),
+        ("iptables.flush", ("filter", "-Z"), "is not the name of a chain"),
+        ("iptables.save", ("relative",), "is not an absolute path"),
+        ("nftables.new_table", ("x; flush ruleset",), "is not the name of a table"),
+        ("nftables.set_policy", ("t", "c", "x; }"), "A policy is accept or drop"),
+        ("nftables.save", ("relative",), "is not an absolute path"),
+    ],
+)
+def test_what_is_no_change_is_refused_before_anything_runs(fun: str, args: Any, words: str) -> None:
+    assert words in str(run(fun, *args).value)
+
+
+def test_a_rule_of_nft_is_one_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nftables, "_look", lambda *_args: ({"result": False, "comment": "Rule x does not exist"}, ""))
+    for rule in ("accept; flush ruleset", "accept\nflush ruleset"):
+        with pytest.raises(SaltInvocationError, match="is not one rule"):
+            nftables.append("t", "c", rule)

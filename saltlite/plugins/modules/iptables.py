@@ -1,6 +1,7 @@
-"""Read the active rules of the packet filter from ``iptables-save``, and the saved ones from their file.
+"""Read and change the active rules of the packet filter, and the saved ones in their file.
 
-No function changes a rule. ``family`` is ``ipv4`` or ``ipv6``.
+A changed rule is active at once, and lost at the next start unless ``save`` writes it. ``family`` is ``ipv4`` or
+``ipv6``. A rule is written as for iptables; ``build_rule`` makes one of keywords.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -16,7 +17,9 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules import _programs
+from saltlite.plugins.modules import _machinefiles, _programs
+
+__risk__ = {"flush": "firewall", "set_policy": "firewall"}
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__
@@ -123,16 +126,7 @@ def check(table: str = "filter", chain: str | None = None, rule: str | None = No
         return "Error: Chain needs to be specified"
     if not rule:
         return "Error: Rule needs to be specified"
-    try:
-        words = shlex.split(str(rule))
-    except ValueError as error:
-        raise SaltInvocationError(f"The rule {rule!r:.80} cannot be split into words: {error}.") from error
-    # iptables itself refuses a second command; these options would select another table, or load a module.
-    for word in words:
-        if "\0" in word or "\n" in word or word.startswith(("-t", "--table", "--modprobe", "-M")):
-            raise SaltInvocationError(f"{word!r:.80} is not part of a rule.")
-    argv = [_program(family), "--wait", "-t", _name(table, "a table"), "-C", _name(chain, "a chain"), *words]
-    done = _programs.run(argv)
+    done = _programs.run(_argv(family, table, "-C", chain, _words(rule)))
     if done.retcode not in {0, 1} or "you must be root" in done.stderr:
         raise CommandExecutionError(f"iptables cannot check the rule: {done.reason()}")
     return done.retcode == 0
@@ -147,6 +141,205 @@ def check_chain(table: str = "filter", chain: str | None = None, family: str = "
         return "Error: Chain needs to be specified"
     saved = _programs.output([_program(family, "-save"), "-t", _name(table, "a table")])
     return chain in _parsed(saved, "iptables-save").get(table, {})
+
+
+def set_policy(table: str = "filter", chain: str | None = None, policy: str | None = None, family: str = "ipv4") -> str:
+    """Set the policy of a built-in chain, which decides about packets that no rule matches.
+
+    CLI Example: ``saltlite '*' iptables.set_policy filter INPUT ACCEPT``
+    """
+    if not chain:
+        return "Error: Chain needs to be specified"
+    if not policy:
+        return "Error: Policy needs to be specified"
+    return _changed(family, table, "-P", chain, [_name(policy, "a policy")])
+
+
+def save(filename: str | None = None, family: str = "ipv4") -> str:
+    """Write the active rules to the file of this system, or to another file, from which they are loaded at the start.
+
+    CLI Example::
+
+        saltlite '*' iptables.save
+        saltlite '*' iptables.save /etc/sysconfig/iptables
+    """
+    path = str(filename or _saved_file(family))
+    if not os.path.isabs(path):
+        raise SaltInvocationError(f"{path!r:.80} is not an absolute path.")
+    rules = _programs.output([_program(family, "-save")])
+    _machinefiles.replace(path, rules, 0o600)
+    return f'Wrote {len(rules.splitlines())} lines to "{path}"'
+
+
+def new_chain(table: str = "filter", chain: str | None = None, family: str = "ipv4") -> bool | str:
+    """Create a chain.
+
+    CLI Example: ``saltlite '*' iptables.new_chain filter CUSTOM``
+    """
+    return _changed(family, table, "-N", chain, []) or True if chain else "Error: Chain needs to be specified"
+
+
+def delete_chain(table: str = "filter", chain: str | None = None, family: str = "ipv4") -> bool | str:
+    """Delete an empty chain that no rule refers to.
+
+    CLI Example: ``saltlite '*' iptables.delete_chain filter CUSTOM``
+    """
+    return _changed(family, table, "-X", chain, []) or True if chain else "Error: Chain needs to be specified"
+
+
+def append(
+    table: str = "filter", chain: str | None = None, rule: str | None = None, family: str = "ipv4"
+) -> bool | str:
+    """Append a rule to a chain. False if the chain has it already.
+
+    CLI Example: ``saltlite '*' iptables.append filter INPUT rule='-m state --state RELATED,ESTABLISHED -j ACCEPT'``
+    """
+    there = check(table, chain, rule, family)
+    if there is not False:
+        return False if there is True else there
+    return not _changed(family, table, "-A", str(chain), _words(rule))
+
+
+def insert(
+    table: str = "filter", chain: str | None = None, position: int | None = None, rule: str | None = None,
+    family: str = "ipv4",
+) -> bool | str:  # fmt: skip
+    """Insert a rule before the one at a position, which is counted from 1. False if the chain has it already.
+
+    CLI Example: ``saltlite '*' iptables.insert filter INPUT position=3 rule='-p tcp --dport 22 -j ACCEPT'``
+    """
+    if chain and not position:
+        return "Error: Position needs to be specified or use append (-A)"
+    there = check(table, chain, rule, family)
+    if there is not False:
+        return False if there is True else there
+    return _changed(family, table, "-I", str(chain), [str(_programs.number(position, "position")), *_words(rule)])
+
+
+def delete(
+    table: str, chain: str | None = None, position: int | None = None, rule: str | None = None, family: str = "ipv4"
+) -> str:
+    """Delete the rule at a position, or a rule as it is written.
+
+    CLI Example::
+
+        saltlite '*' iptables.delete filter INPUT position=3
+        saltlite '*' iptables.delete filter INPUT rule='-p tcp --dport 22 -j ACCEPT'
+    """
+    if not chain:
+        return "Error: Chain needs to be specified"
+    if position and rule:
+        return "Error: Only specify a position or a rule, not both"
+    if not (position or rule):
+        return "Error: Position or rule needs to be specified"
+    which = [str(_programs.number(position, "position"))] if position else _words(rule)
+    return _changed(family, table, "-D", chain, which)
+
+
+def flush(table: str = "filter", chain: str = "", family: str = "ipv4") -> str:
+    """Delete all rules of a chain, or of all chains of a table.
+
+    CLI Example: ``saltlite '*' iptables.flush filter INPUT``
+    """
+    return _changed(family, table, "-F", chain, [])
+
+
+def build_rule(
+    table: str = "filter", chain: str | None = None, command: str | None = None, position: Any = "",
+    full: bool | None = None, family: str = "ipv4", **kwargs: Any,
+) -> str:  # fmt: skip
+    """Return a rule made of keywords: the long options of iptables, and some of Salt's: ``proto`` ``if`` ``of``
+    ``connstate`` ``dports`` ``sports`` ``match`` (a list, or separated by commas) ``jump`` ``comment``. A value that
+    begins with ``!`` or ``not`` is negated. With ``full`` it is a whole command, of which ``command`` is the letter.
+
+    CLI Example::
+
+        saltlite '*' iptables.build_rule match=state connstate=RELATED,ESTABLISHED jump=ACCEPT
+        saltlite '*' iptables.build_rule filter INPUT command=I position=3 full=True proto=tcp dport=22 jump=ACCEPT
+    """
+    rule = " ".join(_options({name: value for name, value in kwargs.items() if not name.startswith("__")}))
+    if not full:
+        return rule
+    for name, value in (("Table", table), ("Chain", chain), ("Command", command)):
+        if not value:
+            return f"Error: {name} needs to be specified"
+    flag = f"-{command}" if len(str(command)) == 1 else f"--{command}"
+    words = [_program(family), "--wait", "-t", table, flag, chain, position, rule]
+    return " ".join(str(word) for word in words if word not in ("", None))
+
+
+_OF_STATES = ("name", "state", "save", "chain", "table")
+"""Keywords that states of Salt pass on, and which are no part of a rule."""
+_OF_TARGETS = {
+    "add-set", "and-mark", "checksum-fill", "clamp-mss-to-pmtu", "ctevents", "ctmask", "del-set", "ecn-tcp-remove",
+    "exist", "expevents", "gateway", "helper", "label", "log-ip-options", "log-level", "log-prefix",
+    "log-tcp-options", "log-tcp-sequence", "log-uid", "map-set", "mask", "mss", "new", "nfmask", "nflog-group",
+    "nflog-prefix", "nflog-range", "nflog-threshold", "notrack", "on-ip", "on-port", "or-mark", "persistent",
+    "queue-balance", "queue-bypass", "queue-num", "random", "random-fully", "reject-with", "restore",
+    "restore-mark", "save-mark", "selctx", "set-class", "set-dscp", "set-dscp-class", "set-mark", "set-mss",
+    "set-tos", "set-xmark", "strip-options", "timeout", "to", "to-destination", "to-ports", "to-source",
+    "tproxy-mark", "ttl-dec", "ttl-inc", "ttl-set", "xor-mark", "zone",
+}  # fmt: skip
+"""Options of targets: they follow the jump."""
+
+
+def _options(given: dict[str, Any]) -> list[str]:
+    """The options of a rule in the order of iptables: protocol, matches and their options, target and its options."""
+    rest = {str(name): value for name, value in given.items() if name not in _OF_STATES}
+    for name, other in (("target", "jump"), ("j", "jump"), ("proto", "protocol")):
+        if name in rest:
+            rest[other] = rest.pop(name)
+    found = [
+        _option(flag, rest.pop(name)) for name, flag in (("if", "-i"), ("of", "-o"), ("protocol", "-p")) if name in rest
+    ]
+    matches = rest.pop("match", [])
+    modules = [one.strip() for one in (matches.split(",") if isinstance(matches, str) else matches)]
+    needed = (("connstate", "state"), ("dports", "multiport"), ("sports", "multiport"), ("comment", "comment"))
+    modules += [module for name, module in needed if name in rest]
+    found += [f"-m {module}" for module in dict.fromkeys(modules)]
+    if "connstate" in rest:
+        found.append(_option("--state", rest.pop("connstate")))
+    for name in ("dports", "sports"):
+        if isinstance(rest.get(name), list | tuple):
+            rest[name] = ",".join(map(str, rest[name]))
+    jump = rest.pop("jump", None)
+    last = {name: rest.pop(name) for name in list(rest) if name in _OF_TARGETS}
+    found += [_option(f"-{name}" if len(name) == 1 else f"--{name}", value) for name, value in rest.items()]
+    found += [] if jump is None else [_option("--jump", jump)]
+    return found + [_option(f"--{name}", value) for name, value in last.items()]
+
+
+def _option(flag: str, value: Any) -> str:
+    text = "" if value is None else str(value)
+    plain = re.sub(r"^(?:!|not\b)\s*", "", text)
+    negation = "! " if plain != text else ""
+    if not plain:
+        return negation + flag
+    quoted = f'"{plain}"' if re.search(r"\s", plain) or flag == "--comment" else plain
+    return f"{negation}{flag} {quoted}"
+
+
+def _words(rule: Any) -> list[str]:
+    """The words of a rule. Raises SaltInvocationError for what is no part of one."""
+    try:
+        words = shlex.split(str(rule))
+    except ValueError as error:
+        raise SaltInvocationError(f"The rule {rule!r:.80} cannot be split into words: {error}.") from error
+    # iptables itself refuses a second command; these options would select another table, or load a module.
+    for word in words:
+        if "\0" in word or "\n" in word or word.startswith(("-t", "--table", "--modprobe", "-M")):
+            raise SaltInvocationError(f"{word!r:.80} is not part of a rule.")
+    return words
+
+
+def _argv(family: str, table: Any, command: str, chain: Any, words: list[str]) -> list[str]:
+    chains = [_name(chain, "a chain")] if chain else []
+    return [_program(family), "--wait", "-t", _name(table, "a table"), command, *chains, *words]
+
+
+def _changed(family: str, table: Any, command: str, chain: Any, words: list[str]) -> str:
+    """Run one command; return what it prints, which is nothing."""
+    return _programs.output(_argv(family, table, command, chain, words)).rstrip("\n")
 
 
 def _policy(rules: dict[str, Any], table: str, chain: str) -> str | None:
