@@ -7,8 +7,6 @@ import logging
 import math
 import re
 import time
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
@@ -17,6 +15,7 @@ from tornado.web import HTTPError, RequestHandler
 from saltlite.api.clients import Runners
 from saltlite.api.formats import JSON, BodyError, answer_type, content_type, parsed, rendered, rendered_error
 from saltlite.api.link import NO_TOKEN, Feeds, MasterLink
+from saltlite.api.metrics import Metrics
 from saltlite.config.api import ApiConfig
 from saltlite.errors import (
     LoginError,
@@ -30,62 +29,6 @@ from saltlite.limits import ConnectionLimiter, RateLimiter, network_of
 from saltlite.model.dataclass import dataclass
 
 log = logging.getLogger(__name__)
-
-
-BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
-"""Upper bounds of the histogram of durations."""
-_METHODS = ("GET", "HEAD", "POST", "OPTIONS")
-
-
-class Metrics:
-    """Counters of this process since its start, for /stats and /metrics.
-
-    The API is one process, so 45 lines do it; `prometheus_client` would add a dependency and save about half of them.
-    """
-
-    def __init__(self) -> None:
-        self.started_at = time.time()
-        self.requests: Counter[tuple[str, str, int]] = Counter()
-        """By endpoint, method and status."""
-        self._durations: dict[str, list[int]] = {}
-        self._microseconds: dict[str, int] = {}
-
-    def answered(self, endpoint: str, method: str, status: int, seconds: float) -> None:
-        """Count an answered request."""
-        self.requests[endpoint, method if method in _METHODS else "other", status] += 1
-        row = self._durations.setdefault(endpoint, [0] * (len(BOUNDS_S) + 1))
-        row[next((place for place, bound in enumerate(BOUNDS_S) if seconds <= bound), len(BOUNDS_S))] += 1
-        self._microseconds[endpoint] = self._microseconds.get(endpoint, 0) + int(seconds * 1e6)
-
-    def exposed(self, gauges: Mapping[str, float]) -> str:
-        """The text format of Prometheus, version 0.0.4; names of `gauges` have no prefix."""
-        lines = [
-            "# HELP saltlite_api_requests_total Requests that were answered.",
-            "# TYPE saltlite_api_requests_total counter",
-        ]
-        for (endpoint, method, status), count in sorted(self.requests.items()):
-            labels = f'endpoint="{endpoint}",method="{method}",status="{status}"'
-            lines.append(f"saltlite_api_requests_total{{{labels}}} {count}")
-        lines += [
-            "# HELP saltlite_api_request_seconds How long requests took.",
-            "# TYPE saltlite_api_request_seconds histogram",
-        ]
-        for endpoint, row in sorted(self._durations.items()):
-            lines += self._histogram(endpoint, row)
-        for name, value in sorted(gauges.items()):
-            lines += [f"# TYPE saltlite_api_{name} gauge", f"saltlite_api_{name} {value:g}"]
-        return "\n".join(lines) + "\n"
-
-    def _histogram(self, endpoint: str, row: list[int]) -> list[str]:
-        name, label, passed = "saltlite_api_request_seconds", f'endpoint="{endpoint}"', 0
-        lines = []
-        for bound, count in zip((*BOUNDS_S, "+Inf"), row, strict=True):
-            passed += count
-            lines.append(f'{name}_bucket{{{label},le="{bound}"}} {passed}')
-        lines.append(f"{name}_sum{{{label}}} {self._microseconds[endpoint] / 1e6:g}")
-        lines.append(f"{name}_count{{{label}}} {passed}")
-        return lines
-
 
 COOKIE = "session_id"
 """Salt's name."""
@@ -197,12 +140,15 @@ class Endpoint(RequestHandler):
         return network_of(self.request.remote_ip or "")
 
     def token(self) -> str:
-        """The caller's token, from the header or the cookie. Raises LoginError.
+        """The caller's token, from its header, from `Authorization: Bearer`, or from the cookie. Raises LoginError.
 
         A foreign page can make its visitor's browser send the cookie. It is accepted for reads, whose answer the page
         cannot see, and from pages of this origin, which browsers name in a header that no page can set.
         """
         given = self.request.headers.get(TOKEN_HEADER, "")
+        kind, _, bearer = self.request.headers.get("Authorization", "").partition(" ")
+        if not given and kind.lower() == "bearer":
+            given = bearer.strip()
         if not given and (
             self.request.method in ("GET", "HEAD") or self.request.headers.get("Sec-Fetch-Site") == "same-origin"
         ):

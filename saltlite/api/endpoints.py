@@ -30,6 +30,7 @@ from saltlite.api.endpoint import COOKIE, TOKEN_HEADER, Endpoint, SlowDownError
 from saltlite.api.fleet import FLEET_PATHS
 from saltlite.api.formats import HTML, BodyError
 from saltlite.api.link import FeedEvent
+from saltlite.api.metrics import fleet_metrics
 from saltlite.api.openapi import document
 from saltlite.config.api import CLIENTS
 from saltlite.errors import LoginError, RefusedError, SaltliteError, UsageError
@@ -347,10 +348,15 @@ class Prometheus(_Figures):
         return True
 
     async def get(self) -> None:
-        """Counters, a histogram of durations, gauges."""
+        """Figures of the API, and of the fleet for callers with the right to `manage.status`."""
         await self.check_access()
+        text = self.context.metrics.exposed(self.gauges())
+        # Without a login the API asks as its own user, to whom publisher_acl of the master may grant the right.
+        token = "" if self.context.config.stats_disable_auth else self.token()
+        with contextlib.suppress(RefusedError):
+            text += fleet_metrics(await self.context.link.call(token, "status"))
         self.set_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-        self.finish(self.context.metrics.exposed(self.gauges()))
+        self.finish(text)
 
 
 class Openapi(Endpoint):

@@ -56,8 +56,8 @@ IDLE_MAX = 16
 UNREAD_MAX = 256 * 1024
 """Received bytes that nothing has asked for yet, above which a connection is not read further."""
 
-OPEN_VERBS = frozenset({"login", "hook"})
-"""Verbs without a token; `hook` runs as this process's own user, if so configured."""
+OPEN_VERBS = frozenset({"login", "hook", "status"})
+"""Verbs without a token; `hook` and `status` run as this process's own user, if so configured."""
 NO_TOKEN = "log in first: POST /login answers a token for the header X-Auth-Token"  # noqa: S105 - a sentence
 
 _CREDENTIALS = struct.Struct("3i")

@@ -132,7 +132,9 @@ class ApiConfig:
     )
     stats_disable_auth: bool = option(
         False,
-        "Whether GET /stats and GET /metrics answer requests without a token.",
+        "Whether GET /stats and GET /metrics answer requests without a token. /metrics then has figures of the fleet "
+        "if publisher_acl of the master grants them to the API's own user: "
+        "{saltlite-api: [{'@runner': [manage.status]}]}.",
         FlagKind(),
     )
     log_level: str = option("warning", "The least severe messages that are logged.", Choice(LOG_LEVELS))

@@ -10,7 +10,7 @@ from cryptography import x509
 
 from saltlite.api import endpoints, openapi
 from saltlite.api.app import self_signed
-from saltlite.api.endpoint import Metrics
+from saltlite.api.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]
 
