@@ -56,6 +56,7 @@ FIGURES = {
     "minion_idle_pss": Figure("MiB", 40, "74"),
     "master_idle_pss": Figure("MiB", 110, "256"),
     "minion_idle_cpu": Figure("% of a core", 0.1, "0.7"),
+    "link_a_connected_minion": Figure("KiB", 32, "-"),
     "ping_2000_simulated_wall": Figure("s", 1.5, "1.5-2.7 with 200"),
 }
 
@@ -191,6 +192,7 @@ def swarm(fleet: BenchFleet) -> Report:
     """
     fleet.start_master(handshakes_per_address=5000)
     accept_simulated(fleet.store_path, SIMULATED)
+    alone = _link_mib(fleet)
     with fleet.client() as client:
         waiting = client.publish(JobCall("*", "test.ping"), follow=True)
         progress = Progress(waiting, now=time.monotonic())
@@ -202,6 +204,7 @@ def swarm(fleet: BenchFleet) -> Report:
     if returned != SIMULATED:
         raise RuntimeError(f"{returned} minions returned the job that waited for them")
     time.sleep(SETTLE_S)
+    connected = _link_mib(fleet)
     before = _cpu_of(fleet)
     walls = [_ping_all(fleet, SIMULATED) for _ in range(SWARM_RUNS)]
     after = _cpu_of(fleet)
@@ -210,9 +213,15 @@ def swarm(fleet: BenchFleet) -> Report:
         **figure("ping_2000_simulated_wall", walls),
         "connected_s": rounded(connected_s),
         "waiting_job_returned_by_all_s": rounded(caught_up_s),
+        **figure("link_a_connected_minion", [(connected - alone) / SIMULATED * 1024]),
+        "link_a_minion_after_pings_kib": rounded((_link_mib(fleet) - alone) / SIMULATED * 1024),
         "cpu_s_a_ping": {name: rounded((after[name] - before[name]) / SWARM_RUNS) for name in before},
         "master_processes_mib": {name: rounded(size) for name, size in master.items()},
     }
+
+
+def _link_mib(fleet: BenchFleet) -> float:
+    return sum(size for name, size in pss_mib(fleet.pids("master")).items() if name.startswith("master link"))
 
 
 CASES: dict[str, Callable[[BenchFleet], Report]] = {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
+
 import pytest
 
 from saltlite.master.protocol.effects import CloseConnection, MinionReport, Presence, Pull, Send
@@ -400,3 +403,31 @@ def test_a_minion_that_takes_nothing_is_hung_up_on_and_not_remembered() -> None:
     table.wait(BLOCKED_RETRY_S)
     assert table.take() == []
     assert table.manager.sessions.present() == []
+
+
+def test_the_session_of_a_minion_costs_at_most_2600_bytes_of_python() -> None:
+    count = 100
+    table = Table()
+
+    def join(number: int) -> None:
+        said = {"boot": f"{number:032x}", "incarnation": f"{number + 1:032x}", "functions": f"{number + 2:032x}"}
+        guest = Guest(table, f"web{number:05d}.example.net", address=f"10.0.0.{number}")
+        table.manager.connected(guest.number, guest.address)
+        guest.prove(**said)
+        guest.decided("accepted")
+        table.manager.deliver(guest.name, [], rest="")
+        table.take()
+        table.done.clear()
+
+    join(0)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(1, count + 1):
+            join(number)
+        gc.collect()
+        taken, _peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(table.manager.sessions.present()) == count + 1
+    assert taken / count < 2600
