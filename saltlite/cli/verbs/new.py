@@ -367,8 +367,8 @@ def _table() -> Table:
     where = Option("--dir", metavar="FOLDER", convert=require_path, help="where to write (the current folder)")
     out = Option("--out", metavar="FORMAT", convert=choice("text", "json"), help="text or json")
     epilog = """\
-The folder may be one of file_roots, from which saltutil.sync_* installs plug-ins,
-or one of module_dirs. The test needs pytest. No file is overwritten.
+The folder may be one of file_roots, from which saltutil.sync_* installs
+plug-ins, or one of module_dirs. The test needs pytest. No file is overwritten.
 
 exit codes: 0 written, 2 usage"""
     return Table(usage, summary, (where, out, QUIET), epilog)
