@@ -82,7 +82,9 @@ class Requirement:
             if isinstance(dependency, str):
                 missing = self._missing_name(dependency, space)
             else:
-                missing = "" if dependency else "a condition that does not hold here"
+                # As in Salt, a function is no condition: it is not called.
+                holds = dependency and not inspect.isroutine(dependency)
+                missing = "" if holds else "a condition that does not hold here"
             if missing:
                 return missing
         return ""
@@ -122,7 +124,7 @@ def depends(
 
     depends("name")                        that global (or local where it is decorated) exists and is truthy
     depends("a", "b")                      both of them
-    depends(True), depends(HAS_LIB)        the value is truthy
+    depends(True), depends(HAS_LIB)        the value is truthy, and no function
     depends("lib", version="1.2")          … and lib.__version__ is at least 1.2
     depends("/bin/x -v", retcode=0)        the command ends with that return code
     depends("/bin/x", nonzero_retcode=True)  the command fails; False: it succeeds

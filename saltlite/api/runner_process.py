@@ -27,6 +27,7 @@ from saltlite.loader.encode import decode_return, encode_whole
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
+from saltlite.pillar.files import pillar_here
 from saltlite.platform import logs
 from saltlite.platform.privileges import require_trusted
 from saltlite.platform.process import set_parent_death_signal
@@ -80,10 +81,17 @@ def run(wanted: Mapping[str, Any]) -> dict[str, Any]:
 def _loader(index: Any, opts: dict[str, Any], own: dict[str, Any]) -> Loader:
     grains = {**collect(opts), "id": opts["id"]}
 
-    def execution() -> Loader:
-        return Loader(build_index(search_layers(opts)), opts, grains, {})
+    def execution(pillar: dict[str, Any]) -> Loader:
+        return Loader(build_index(search_layers(opts)), opts, grains, pillar)
 
-    return Loader(index, opts, grains, {}, more={**own, "__execution__": LazyFunctions(execution)})
+    def with_pillar() -> Loader:
+        return execution(pillar_here(opts["pillar_roots"], opts["id"], grains))
+
+    executions = {
+        "__execution__": LazyFunctions(lambda: execution({})),
+        "__pillar_execution__": LazyFunctions(with_pillar),
+    }
+    return Loader(index, opts, grains, {}, more={**own, **executions})
 
 
 if __name__ == "__main__":

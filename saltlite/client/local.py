@@ -297,10 +297,22 @@ class LocalClient:
         `timeout`: how long to wait for silent minions, in seconds. None takes the master's setting, and does not wait
         for minions that are away.
         """
+        replies = self.replies(tgt, fun, arg, kwarg, tgt_type, timeout)
+        return {reply.name: reply.value for reply in replies if reply.has_value}
+
+    def replies(
+        self,
+        tgt: str | Sequence[str],
+        fun: str,
+        arg: Sequence[Any] = (),
+        kwarg: Mapping[str, Any] | None = None,
+        tgt_type: str = "glob",
+        timeout: float | None = None,
+    ) -> Iterator[Reply]:
+        """As `cmd`: each reply as it comes."""
         published = self.publish(self._job(tgt, fun, arg, kwarg, tgt_type), follow=True)
         policy = WaitPolicy(published.timeout_s) if timeout is None else WaitPolicy(timeout, away_quiet_s=timeout)
-        replies = self.watch(Progress(published, now=time.monotonic()), policy)
-        return {reply.name: reply.value for reply in replies if reply.has_value}
+        return self.watch(Progress(published, now=time.monotonic()), policy)
 
     def cmd_async(
         self,

@@ -45,6 +45,20 @@ class RunnerClient:
         with self._sentences():
             return self._client.cmd(tgt, fun, arg, kwarg, tgt_type, self._timeout_s if timeout is None else timeout)
 
+    def run(
+        self,
+        tgt: str | Sequence[str],
+        fun: str,
+        arg: Sequence[Any] = (),
+        kwarg: Mapping[str, Any] | None = None,
+        tgt_type: str = "glob",
+        timeout: float | None = None,
+    ) -> dict[str, dict[str, Any]]:
+        """As `cmd`, with the form of `results`."""
+        with self._sentences():
+            replies = self._client.replies(tgt, fun, arg, kwarg, tgt_type, timeout)
+            return {reply.name: _result(reply) for reply in replies if reply.has_value}
+
     def returns(self, jid: str) -> dict[str, Any]:
         """`{id: return}` of what a job has returned so far, keyed as by `cmd`."""
         return {name: found["return"] for name, found in self.results(jid).items()}

@@ -200,6 +200,18 @@ class MasterConfig:
         "Folders with more runners, searched after module_dirs and extension_modules.",
         FilePaths(),
     )
+    enable_zip_modules: bool = option(
+        False,
+        "Whether a .zip archive in a folder of plug-ins is loaded: it has one folder with its own name and an "
+        "__init__.py.",
+        FlagKind(),
+    )
+    cython_enable: bool = option(
+        False,
+        "Whether a .pyx file in a folder of plug-ins is loaded by `saltlite runner`. Cython and a C compiler must be "
+        "installed; compiled plug-ins are stored in extension_modules.",
+        FlagKind(),
+    )
     outputter_dirs: list[str] = option(
         [],
         "Folders with more outputters, for --out, searched after module_dirs and extension_modules.",

@@ -7,6 +7,7 @@ callers and tools. Salt also uses the second one for a file that could not be im
 from __future__ import annotations
 
 import contextlib
+import opcode
 import os
 import signal
 import threading
@@ -56,6 +57,20 @@ def load_deadline() -> Iterator[None]:
 
 def _expire(_signum: int, _frame: FrameType | None) -> None:
     raise DeadlineError
+
+
+_RAISE = opcode.opmap["RAISE_VARARGS"]
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Whether it is a KeyboardInterrupt that a user caused with Ctrl-C, and not a `raise` in the code of a file."""
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    # The handler of the signal is no Python code: it interrupts another instruction.
+    return last is None or last.tb_frame.f_code.co_code[last.tb_lasti] != _RAISE
 
 
 class FailureKind(StrEnum):

@@ -145,6 +145,10 @@ class CompileError(ImportError):
     """A `.pyx` file could not be compiled; the text is a sentence."""
 
 
+class FaultyTextError(CompileError):
+    """Cython or the compiler refused the text of the file, and will again until it changes."""
+
+
 @functools.cache
 def cython_is_installed() -> bool:
     """Whether `.pyx` files can be compiled here."""
@@ -182,8 +186,21 @@ def compiled_path(path: str, stem: str, cachedir: str) -> str:
     suffix = EXTENSION_SUFFIXES[0]
     library = os.path.join(folder, f"{stem}-{_digest(text)}{suffix}")
     if not os.path.exists(library):
-        _compile(text, stem, folder, library)
+        _compile_once(text, stem, folder, library)
     return library
+
+
+def _compile_once(text: bytes, stem: str, folder: str, library: str) -> None:
+    """Compile it, unless this text failed before: then raise the same error at once."""
+    note = f"{library}.failed"
+    with contextlib.suppress(FileNotFoundError), open(note, encoding="utf-8") as stream:
+        raise CompileError(stream.read())
+    try:
+        _compile(text, stem, folder, library)
+    except FaultyTextError as error:
+        with open(note, "w", encoding="utf-8") as stream:
+            stream.write(str(error))
+        raise
 
 
 def _digest(text: bytes) -> str:
@@ -245,4 +262,4 @@ def _run(command: list[str], name: str, folder: str) -> None:
         raise CompileError(f"{name} did not end within {COMPILE_SECONDS:g} s") from error
     if done.returncode:
         output = " ".join(done.stderr.decode(errors="replace").replace(folder + os.sep, "").split())
-        raise CompileError(f"{name} failed: {output[-_OUTPUT_MAX:]}")
+        raise FaultyTextError(f"{name} failed: {output[-_OUTPUT_MAX:]}")

@@ -101,6 +101,18 @@ class MasterClient(Protocol):
         """Ask one verb of the operator protocol; the answer's fields."""
         ...
 
+    def run(
+        self,
+        tgt: str | Sequence[str],
+        fun: str,
+        arg: Sequence[Any] = (),
+        kwarg: Mapping[str, Any] | None = None,
+        tgt_type: str = "glob",
+        timeout: float | None = None,
+    ) -> dict[str, dict[str, Any]]:
+        """As `cmd`, with the form of `results`."""
+        ...
+
     def cmd(
         self,
         tgt: str | Sequence[str],
@@ -218,6 +230,7 @@ __cloud__: CloudProgram
 """In runners: machines of clouds, by the configuration beside the master's."""
 
 __execution__: Functions
+__pillar_execution__: Functions
 """In runners: the execution modules of this machine, loaded when one is asked for."""
 
 __executors__: Functions

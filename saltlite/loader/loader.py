@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ from saltlite.decorators import note
 from saltlite.interfaces.smi.contract import STUBS, Binding, FunctionState
 from saltlite.loader import scan
 from saltlite.loader.contracts import Contracts
+from saltlite.loader.cross_calls import signature_of
 from saltlite.loader.dunders import Context, Injected, LazyFunctions, LocalMatcher
 from saltlite.loader.failure import Failure, FunctionUnavailable, join_failures
 from saltlite.loader.index import (
@@ -84,6 +86,27 @@ def _describe(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> 
         defaults=tuple(defaults) or None,
         varargs=arguments.vararg.arg if arguments.vararg else None,
         kwargs=arguments.kwarg.arg if arguments.kwarg else None,
+    )
+
+
+def _has_no_text(file: ModuleFile) -> bool:
+    """Whether only the loaded file tells its functions: machine code, and Cython that is no Python."""
+    return file.form is Form.EXTENSION or (file.form is Form.CYTHON and file.undetermined)
+
+
+def _description_of(function: Callable[..., Any]) -> Description:
+    """The description of a loaded function."""
+    signature = signature_of(function)
+    found = list(signature.parameters.values()) if signature is not None else []
+    named = [one for one in found if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    named += [one for one in found if one.kind is one.KEYWORD_ONLY]
+    rest = {one.kind: one.name for one in found}
+    return Description(
+        doc=inspect.getdoc(function),
+        args=tuple(one.name for one in named),
+        defaults=tuple(one.default for one in named if one.default is not one.empty) or None,
+        varargs=rest.get(inspect.Parameter.VAR_POSITIONAL) if signature is not None else "args",
+        kwargs=rest.get(inspect.Parameter.VAR_KEYWORD) if signature is not None else "kwargs",
     )
 
 
@@ -316,12 +339,18 @@ class Loader(Mapping[str, Callable[..., Any]]):
         for file in self._registry.winning_files(module):
             if function in file.functions:  # also a function that `depends` removed
                 return self._documents_of(file).functions.get(function)
+            if _has_no_text(file) and (loaded := self._loaded(file)) is not None and function in loaded.functions:
+                return _description_of(loaded.functions[function])
         return None
 
     def module_doc(self, module: str) -> str | None:
-        """The docstring of the first file that provides the module; None without one, and for machine code."""
+        """The docstring of the first file that provides the module; None without one."""
         for file in self._registry.winning_files(module):
-            return self._documents_of(file).doc if file.form not in (Form.EXTENSION, Form.CYTHON) else None
+            if not _has_no_text(file):
+                return self._documents_of(file).doc
+            loaded = self._loaded(file)
+            doc = None if loaded is None else loaded.functions.constant("__doc__")
+            return None if doc is None else inspect.cleandoc(doc)
         return None
 
     def constant(self, module: str, name: str) -> Any:
@@ -366,6 +395,10 @@ class Loader(Mapping[str, Callable[..., Any]]):
             for file in self.index.files
             if not self._registry.is_disabled(file.stem) and isinstance(loaded := self._registry.load(file), Failure)
         }
+
+    def _loaded(self, file: ModuleFile) -> LoadedModule | None:
+        loaded = self._registry.load(file)
+        return loaded if isinstance(loaded, LoadedModule) else None
 
     def _documents_of(self, file: ModuleFile) -> Documents:
         if file.path not in self._documents:

@@ -20,6 +20,7 @@ Names: what `__virtual__` returns, and the name of the module
     "x"                  "x"; with another `__virtualname__` that one, and a warning
     False, (False, why)  none, for that reason
     None or falsy        none, and a warning; an exception: none, with its text
+    1 or another object  `__virtualname__`; without one none, and a warning
 `__virtual_aliases__` adds names.
 
 Functions: what a module offers
@@ -45,7 +46,7 @@ from saltlite.decorators import requirements_of
 from saltlite.interfaces import Interface, interface_in, virtual_name
 from saltlite.loader.cross_calls import CrossCalls
 from saltlite.loader.dunders import LazyFunctions
-from saltlite.loader.failure import DeadlineError, Failure, FailureKind, failure_of, load_deadline
+from saltlite.loader.failure import DeadlineError, Failure, FailureKind, failure_of, is_interruption, load_deadline
 from saltlite.loader.index import Index, ModuleFile
 from saltlite.loader.module_builder import Interfaces, SubmoduleLoader, build_module, compile_ahead
 from saltlite.loader.plugin_opts import PluginOptsOfLoader
@@ -141,11 +142,11 @@ def initialise(module: ModuleType, file: ModuleFile) -> Failure | None:
     try:
         with load_deadline():
             start(module.__dict__["__opts__"])
-    except KeyboardInterrupt:
-        raise
     except DeadlineError as error:
         return failure_of(FailureKind.NOT_LOADED, error, file.path, "__init__: ")
-    except BaseException as error:  # noqa: BLE001 - supervision point: a module never stops the minion
+    except BaseException as error:
+        if is_interruption(error):
+            raise
         return failure_of(FailureKind.NOT_LOADED, error, file.path, "__init__ raised ")
     return None
 
@@ -159,9 +160,9 @@ def names_of(module: ModuleType, file: ModuleFile) -> tuple[str, ...] | Failure:
     try:
         with load_deadline():
             answer = virtual()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - supervision point: a module never stops the minion
+    except BaseException as error:
+        if is_interruption(error):
+            raise
         prefix = "Exception raised when processing __virtual__: "
         return failure_of(FailureKind.REFUSED, error, file.path, prefix)
     return _names_from(module, file, answer)
@@ -172,13 +173,14 @@ def _names_from(module: ModuleType, file: ModuleFile, answer: Any) -> tuple[str,
     if isinstance(answer, tuple) and answer:
         reason = str(answer[1]) if len(answer) > 1 else ""
         answer = answer[0]
-    if not answer:
+    answered = interface_in(answer)
+    declared = getattr(module, "__virtualname__", None)
+    is_name = answer is True or isinstance(answer, str) or answered is not None
+    if not answer or not (is_name or declared):
         if answer is not False:
             reason = f"it returned {answer!r} in place of True, False or a name"
             log.warning("%s: __virtual__ %s.", file.path, reason)
         return Failure(FailureKind.REFUSED, reason, file.path)
-    declared = getattr(module, "__virtualname__", None)
-    answered = interface_in(answer)
     if answered is not None:
         module.__dict__.setdefault("__interface__", answered)
         answer = virtual_name(answered)
@@ -321,7 +323,7 @@ class ModuleRegistry:
     def _forced_files(self, providers: Mapping[str, str]) -> dict[str, ModuleFile]:
         forced: dict[str, ModuleFile] = {}
         for name, stem in providers.items():
-            file = self._file(str(stem))
+            file = self._file(str(stem)) or self._file(f"{stem}_{name}")  # Salt's manual writes `service: systemd`
             if file is None or (file.is_salt_file and self._is_reserved(str(name))):
                 log.error("Option providers: there is no module file %r to provide %r.", stem, name)
             else:
@@ -435,11 +437,11 @@ class ModuleRegistry:
             with load_deadline():
                 given = self._names_of(file)
                 module = build_module(file, self.index.kind, given, self._interfaces)
-        except KeyboardInterrupt:
-            raise
         except DeadlineError as error:
             return failure_of(FailureKind.NOT_IMPORTED, error, file.path, "its body: ")
-        except BaseException as error:  # noqa: BLE001 - supervision point: a broken file is only omitted
+        except BaseException as error:
+            if is_interruption(error):
+                raise
             return failure_of(FailureKind.NOT_IMPORTED, error, file.path)
         self._built.append(module)
         failure = initialise(module, file)

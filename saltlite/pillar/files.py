@@ -22,8 +22,11 @@ from saltlite.errors import RenderError, UsageError
 from saltlite.files.roots import FileRoots
 from saltlite.model.dataclass import dataclass
 from saltlite.model.files import parse_path
+from saltlite.model.ids import MinionId
+from saltlite.pillar.compiler import pillar_of
 from saltlite.pillar.functions import TemplateFunctions
 from saltlite.pillar.jinja_templates import Source, Templates, has_markup
+from saltlite.wire.codec import decode_document, encode_document
 
 # -- YAML
 
@@ -150,6 +153,14 @@ class DiskPillarFiles:
         if len(self._remembered) > REMEMBERED:
             self._remembered.popitem(last=False)
         return file
+
+
+def pillar_here(roots: Mapping[str, Sequence[str]], minion: str, grains: Mapping[str, Any]) -> dict[str, Any]:
+    """The pillar that a master with these folders would compile; empty without folders."""
+    if not roots:
+        return {}
+    pillar = pillar_of(DiskPillarFiles(roots), MinionId(minion), grains, {})
+    return decode_document(encode_document(pillar))
 
 
 def _file(path: str, identity: tuple[int, ...], content: bytes) -> _File:

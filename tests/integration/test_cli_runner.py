@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -83,20 +84,20 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     logging.getLogger().setLevel(before[1])
 
 
-def configure(folder: Path) -> None:
+def configure(folder: Path, more: str = "") -> None:
     """Runners and modules of one's own, and paths below the folder."""
     for path, text in (("ext/runners/mine.py", OWN), ("ext/modules/ours.py", "def number():\n    return 7\n")):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
     for made in (folder / "ext", folder / "ext/runners", folder / "ext/modules"):
         made.chmod(0o755)
-    config = f"root_dir: {folder}\nsock_dir: {folder}\nmaster_name: here\nextension_modules: {folder}/ext\n"
+    config = f"root_dir: {folder}\nsock_dir: {folder}\nmaster_name: here\nextension_modules: {folder}/ext\n{more}"
     (folder / "master").write_text(config)
 
 
-def runner(folder: Path, *words: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of `saltlite runner -c … words`."""
-    configure(folder)
+def runner(folder: Path, *words: str, more: str = "") -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of `saltlite runner -c … words`; `more` is added to the configuration."""
+    configure(folder, more)
     out, err = io.StringIO(), io.StringIO()
     code = run(["runner", "-c", str(folder), *words], Console(None, out, err))
     return code, out.getvalue(), err.getvalue()
@@ -153,6 +154,32 @@ def test_arguments_are_read_by_the_signature_and_misfits_are_refused_before_anyt
 def test_what_fails_fails_the_command(folder: Path, words: tuple[str, ...], code: int, out: str) -> None:
     with FakeMaster(folder, answers):
         assert runner(folder, *words)[:2] == (code, out)
+
+
+def test_salt_cmd_gives_modules_the_pillar_of_this_machine_if_asked(folder: Path) -> None:
+    (folder / "pillar").mkdir()
+    (folder / "pillar/top.sls").write_text("base: {'*': [role]}\n")
+    (folder / "pillar/role.sls").write_text("role: {{ grains['id'] }}\n")
+    more = f"pillar_roots: {{base: [{folder}/pillar]}}\n"
+    with FakeMaster(folder, answers):
+        assert runner(folder, "salt.cmd", "pillar.get", "role", more=more)[:2] == (0, "")
+        asked = runner(folder, "salt.cmd", "pillar.get", "role", "with_pillar=True", more=more)
+        assert asked[:2] == (0, "here_master\n")
+
+
+@pytest.mark.parametrize("kind", ["zip", "pyx"])
+def test_archives_and_cython_are_runners_where_they_are_enabled(folder: Path, kind: str) -> None:
+    (folder / "ext/runners").mkdir(parents=True)
+    (folder / "ext/.cache").mkdir()
+    if kind == "zip":
+        with zipfile.ZipFile(folder / "ext/runners/packed.zip", "w") as archive:
+            archive.writestr("packed/__init__.py", "def f(): return 'packed'\n")
+    else:
+        (folder / "ext/runners/packed.pyx").write_text("cdef str text = 'packed'\ndef f(): return text\n")
+    with FakeMaster(folder, answers):
+        assert runner(folder, "packed.f")[0] == 4
+        more = "enable_zip_modules: true\ncython_enable: true\n"
+        assert runner(folder, "packed.f", more=more)[:2] == (0, "packed\n")
 
 
 def test_without_a_master_a_runner_that_needs_none_runs_and_it_is_said_that_nobody_knows(folder: Path) -> None:

@@ -82,6 +82,52 @@ def test_a_module_that_does_not_compile_says_so(make: Any, source: str, said: st
     assert said in text
 
 
+def test_a_module_that_does_not_compile_is_compiled_again_when_it_has_changed(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = call(make("cy_again", "def broken(:"), "cy_again.f", (), {}).value
+    monkeypatch.setattr(formats, "_compile", lambda *_: pytest.fail("it is compiled again"))
+    assert call(make("cy_again", "def broken(:"), "cy_again.f", (), {}).value == first
+    monkeypatch.undo()
+    assert call(make("cy_again", "cdef int x = 3\ndef f(): return x"), "cy_again.f", (), {}).value == 3
+
+
+def test_what_is_missing_on_the_machine_is_looked_for_again(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "cython_is_installed", lambda: False)
+    assert "Cython is not installed here" in call(make("cy_later"), "cy_later.double", (1,), {}).value
+    monkeypatch.undo()
+    assert call(make("cy_later"), "cy_later.double", (1,), {}).value == 2
+
+
+DOCUMENTED = '''
+"""Counts things.
+
+:maturity: new
+"""
+
+cdef int one = 1
+
+def count(things, int least=0, *more, sep=None, **others):
+    """
+    Count them.
+
+        as here
+    """
+    return one
+'''
+
+
+def test_its_functions_are_described(make: Any) -> None:
+    loader = make("cy_doc", DOCUMENTED)
+    found = loader.describe("cy_doc.count")
+    assert found is not None
+    assert found.doc == "Count them.\n\n    as here"
+    assert (found.args, found.defaults) == (("things", "least", "sep"), (0, None))
+    assert (found.varargs, found.kwargs) == ("more", "others")
+    assert loader.module_doc("cy_doc") == "Counts things.\n\n:maturity: new"
+    assert loader.describe("cy_doc.none") is None
+
+
 def test_a_compiler_that_does_not_end_is_ended(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert formats.COMPILE_SECONDS == 120
     monkeypatch.setattr(formats, "COMPILE_SECONDS", 0.01)

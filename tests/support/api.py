@@ -150,6 +150,12 @@ class Client:
         made: dict[str, Any] = self.answers["cmd"]
         return made
 
+    def run(self, *args: Any) -> dict[str, dict[str, Any]]:
+        self.asked.append(("run", {"args": args}))
+        codes = self.answers.get("retcodes", {})
+        found = {name: (value, codes.get(name, 0)) for name, value in self.answers["cmd"].items()}
+        return {name: {"return": value, "retcode": code, "success": not code} for name, (value, code) in found.items()}
+
     def returns(self, jid: str) -> dict[str, Any]:
         made: dict[str, Any] = self.answers["returns"][jid]
         return made

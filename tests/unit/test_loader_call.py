@@ -12,6 +12,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import Layer
+from tests.support.modules import loader_over, write
 
 HEADER = "from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError\n"
 
@@ -129,8 +130,28 @@ def test_an_exception_that_cannot_describe_itself_ends_in_an_outcome(run: Any) -
     assert run(source) == Outcome("ERROR: Odd", 1, "nested")
 
 
-def test_an_interrupt_while_the_module_loads_ends_in_an_outcome(run: Any) -> None:
-    assert "KeyboardInterrupt" in run("raise KeyboardInterrupt").value
+@pytest.mark.parametrize(
+    "source",
+    [
+        "raise KeyboardInterrupt",
+        "def __virtual__(): raise KeyboardInterrupt('x')",
+        "def __init__(opts): raise KeyboardInterrupt()",
+    ],
+)
+def test_a_module_that_raises_an_interrupt_while_it_loads_is_left_out_like_any_broken_one(
+    run: Any, source: str
+) -> None:
+    outcome = run(f"{source}\ndef f(): pass")
+    assert outcome.retcode == 1
+    assert outcome.value.startswith("'m' ")
+    assert "KeyboardInterrupt" in outcome.value or "Exception raised when processing __virtual__" in outcome.value
+
+
+def test_ctrl_c_while_a_module_loads_interrupts_the_program(tmp_path: Path) -> None:
+    source = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\ndef f(): pass"
+    write(tmp_path, {"m": source})
+    with pytest.raises(KeyboardInterrupt):
+        loader_over(tmp_path)["m.f"]
 
 
 def test_a_missing_function_carries_its_suggestion_as_a_warning(run: Any) -> None:

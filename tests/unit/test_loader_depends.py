@@ -36,6 +36,13 @@ def test_a_missing_dependency_takes_the_function_away_under_every_name(make: Any
     assert list(loader) == [f"{name}.g"]
 
 
+@pytest.mark.parametrize("condition", ["False", "lambda: False", "lambda: True", "print", "None"])
+def test_what_is_no_name_and_no_true_condition_takes_the_function_away(make: Any, condition: str) -> None:
+    loader = make(m=f"@depends({condition})\ndef f(): pass\n\n@depends(True)\ndef g(): return 1")
+    assert refusal(loader, "m.f") == "'m.f' is not available. (needs a condition that does not hold here)"
+    assert loader["m.g"]() == 1
+
+
 def test_a_name_that_the_module_sets_further_down_counts(make: Any) -> None:
     assert make(m="@depends('late')\ndef f(): return 1\nlate = True")["m.f"]() == 1
 

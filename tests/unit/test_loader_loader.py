@@ -155,6 +155,14 @@ def test_a_refused_provider_explains_itself_under_its_file_name_too(make: Any) -
     assert refusal(loader, "yum.install") == "'yum' __virtual__ returned False: no rpm"
 
 
+@pytest.mark.parametrize(("answer", "shown"), [("1", "1"), ("object", "<class 'object'>"), ("['m']", "['m']")])
+def test_virtual_that_returns_no_name_is_a_refusal_as_in_salt(make: Any, answer: str, shown: str) -> None:
+    loader = make({"m": f"def __virtual__(): return {answer}\ndef f(): pass"})
+    assert refusal(loader, "m.f").startswith(f"'m' __virtual__ returned False: it returned {shown}")
+    named = f"__virtualname__ = 'named'\ndef __virtual__(): return {answer}\ndef f(): return 1"
+    assert make({"m": named})["named.f"]() == 1
+
+
 def test_reasons_of_several_refused_providers_are_joined(make: Any) -> None:
     gate = "__virtualname__ = 'pkg'\ndef __virtual__(): return False, '{}'"
     loader = make({"apt": gate.format("no apt"), "yum": gate.format("no rpm")})
@@ -304,6 +312,15 @@ def test_the_option_providers_replaces_the_whole_name_without_asking_virtual(mak
     }
     loader = make(files, opts={"providers": {"pkg": "yum"}})
     assert (list(loader), loader["pkg.install"]()) == (["pkg.install"], "yum")
+
+
+def test_the_option_providers_takes_the_short_names_of_salts_manual(make: Any) -> None:
+    files = {
+        "systemd_service": "def __virtual__(): return False\ndef start(): return 'systemd'",
+        "rh_service": "def __virtual__(): return 'service'\ndef start(): return 'rh'",
+    }
+    assert make(files, opts={"providers": {"service": "systemd"}})["service.start"]() == "systemd"
+    assert make(files, opts={"providers": {"service": "rh_service"}})["service.start"]() == "rh"
 
 
 def test_a_forced_provider_that_asks_for_itself_while_it_loads_comes_to_an_end(

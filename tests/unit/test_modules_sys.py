@@ -19,7 +19,7 @@ also on Sundays.
 
 A second paragraph.
 
-:maintainer:  Anne Author
+:maintainer:  Anne Author <anne@example.com>, Ben Both
 :maturity:    new
 :depends:     cheddar, brie,
               a fridge
@@ -62,7 +62,7 @@ def test_a_module_says_what_it_is(loader: Loader, tmp_path: Path) -> None:
     assert told(loader, "sys.module_info", "shop") == {
         "shop": {
             "summary": "Sells cheese, also on Sundays.",
-            "maintainer": "Anne Author",
+            "maintainer": ["Anne Author <anne@example.com>", "Ben Both"],
             "maturity": "new",
             "depends": ["cheddar", "brie", "a fridge"],
             "platform": ["linux"],

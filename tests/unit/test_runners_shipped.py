@@ -86,7 +86,14 @@ def test_the_return_code_of_the_execution_module_is_that_of_the_runner() -> None
 def test_a_job_is_run_on_minions() -> None:
     client = Client(cmd={"web1": [1]})
     assert run(client, "salt.execute", "web*", "test.arg", [1], kwarg={"a": 2}).value == {"web1": [1]}
-    assert client.asked == [("cmd", {"args": ("web*", "test.arg", [1], {"a": 2}, "glob", None)})]
+    assert client.asked == [("run", {"args": ("web*", "test.arg", [1], {"a": 2}, "glob", None)})]
+
+
+def test_the_return_code_of_a_job_on_minions_is_the_largest_of_theirs() -> None:
+    client = Client(cmd={"web1": 1, "web2": 2, "web3": 3}, retcodes={"web2": 7, "web3": 2})
+    outcome = run(client, "salt.execute", "web*", "test.ping")
+    assert (outcome.value, outcome.retcode) == ({"web1": 1, "web2": 2, "web3": 3}, 7)
+    assert run(Client(cmd={}), "salt.execute", "web*", "test.ping").retcode == 0
 
 
 def test_documentation_of_minions_is_merged_and_failures_are_left_out() -> None:

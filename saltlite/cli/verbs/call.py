@@ -20,7 +20,7 @@ from saltlite.loader.index import build_index, cached_index, is_own_folder
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
 from saltlite.model.execution import Execution
-from saltlite.model.ids import MinionId, parse_minion_id
+from saltlite.model.ids import parse_minion_id
 from saltlite.model.job import Target, TargetKind
 from saltlite.platform import logs
 from saltlite.plugins.grains.network import names
@@ -280,12 +280,9 @@ def _pillar(config: MinionConfig, minion: str, grains: Mapping[str, Any]) -> dic
         from saltlite.minion.sync import kept_pillar  # as below
 
         return kept_pillar(config.cachedir)
-    from saltlite.pillar.compiler import pillar_of
-    from saltlite.pillar.files import DiskPillarFiles  # most calls need no pillar
-    from saltlite.wire.codec import decode_document, encode_document
+    from saltlite.pillar.files import pillar_here  # most calls need no pillar
 
-    pillar = pillar_of(DiskPillarFiles(config.pillar_roots), MinionId(minion), grains, {})
-    return decode_document(encode_document(pillar))
+    return pillar_here(config.pillar_roots, minion, grains)
 
 
 def _own_id(config: MinionConfig) -> str:

@@ -184,11 +184,19 @@ def _loader(index: Index, opts: dict[str, Any], own: dict[str, Any], files: dict
     """The loader of runners. Besides the usual names, runners see `own` and `files`, execution modules `files`."""
     found = find_grains(opts) if grains else {"id": opts["id"]}
 
-    def execution() -> Loader:
-        return Loader(build_index(search_layers(opts)), opts, found, {}, more=files)
+    def execution(pillar: dict[str, Any]) -> Loader:
+        return Loader(build_index(search_layers(opts)), opts, found, pillar, more=files)
 
-    given = {**files, **own, "__execution__": LazyFunctions(execution)}
-    return Loader(index, opts, found, {}, more=given)
+    def with_pillar() -> Loader:
+        from saltlite.pillar.files import pillar_here  # few runners need it
+
+        return execution(pillar_here(opts["pillar_roots"], opts["id"], found))
+
+    executions = {
+        "__execution__": LazyFunctions(lambda: execution({})),
+        "__pillar_execution__": LazyFunctions(with_pillar),
+    }
+    return Loader(index, opts, found, {}, more={**files, **own, **executions})
 
 
 def _files(config: MasterConfig, cachedir: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __virtualname__ = "sys"
 
 _FIELD = re.compile(r":(maintainer|maturity|depends|platform):(.*)")
-_LISTS = frozenset({"depends", "platform"})
+_LISTS = frozenset({"depends", "maintainer", "platform"})
 
 
 def __virtual__() -> str:  # noqa: N807 - the name that the loader asks for
@@ -165,7 +165,7 @@ def interface(module: str = "") -> dict[str, Any]:
 
 def module_info(*args: str) -> dict[str, dict[str, Any]]:
     """Return the descriptions of modules, all or those that match a glob: ``summary`` (the first paragraph of the
-    docstring), its fields (``maintainer``, ``maturity``; lists: ``depends``, ``platform``), ``functions``, and the
+    docstring), its fields (``maturity``; lists: ``depends``, ``maintainer``, ``platform``), ``functions``, and the
     ``file``.
 
     CLI Example: ``saltlite '*' sys.module_info pkg``
