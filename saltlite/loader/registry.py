@@ -144,7 +144,7 @@ def initialise(module: ModuleType, file: ModuleFile) -> Failure | None:
             start(module.__dict__["__opts__"])
     except DeadlineError as error:
         return failure_of(FailureKind.NOT_LOADED, error, file.path, "__init__: ")
-    except BaseException as error:
+    except BaseException as error:  # supervision point: a broken file is omitted, and never stops the minion
         if is_interruption(error):
             raise
         return failure_of(FailureKind.NOT_LOADED, error, file.path, "__init__ raised ")
@@ -160,7 +160,7 @@ def names_of(module: ModuleType, file: ModuleFile) -> tuple[str, ...] | Failure:
     try:
         with load_deadline():
             answer = virtual()
-    except BaseException as error:
+    except BaseException as error:  # supervision point: a broken file is omitted, and never stops the minion
         if is_interruption(error):
             raise
         prefix = "Exception raised when processing __virtual__: "
@@ -439,7 +439,7 @@ class ModuleRegistry:
                 module = build_module(file, self.index.kind, given, self._interfaces)
         except DeadlineError as error:
             return failure_of(FailureKind.NOT_IMPORTED, error, file.path, "its body: ")
-        except BaseException as error:
+        except BaseException as error:  # supervision point: a broken file is omitted, and never stops the minion
             if is_interruption(error):
                 raise
             return failure_of(FailureKind.NOT_IMPORTED, error, file.path)
