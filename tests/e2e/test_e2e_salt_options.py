@@ -96,6 +96,23 @@ def test_a_call_takes_the_folders_of_its_command_line(fleet: Fleet, tmp_path: Pa
     assert (said.code, said.err) == (2, "saltlite: --grains and --skip-grains exclude each other\n")
 
 
+def test_grains_that_a_call_has_synced_are_those_of_the_minion_after_its_own_sync(
+    fleet: Fleet, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The files are there already then, so the sync itself finds nothing new."""
+    folder = tmp_path_factory.mktemp("roots")
+    (folder / "_grains").mkdir()
+    (folder / "_grains/shelf.py").write_text("def shelf():\n    return {'shelf': 'top'}\n")
+    fleet.start_master("other", file_roots={"base": [str(folder)]})
+    token = fleet.token(master="other")
+    fleet.start_minion("c", master=fleet.address("other"), join_token=token, file_roots={"base": [str(folder)]})
+    fleet.wait_up("c", master="other")
+    words = ("call", "-c", str(fleet.folder / "c"), "--out=json", "saltutil.sync_grains")
+    assert fleet.cli(*words, master="c").json() == {"local": ["grains.shelf"]}
+    assert fleet.cli("--out=json", "c", "saltutil.sync_grains", master="other").json() == {"c": []}
+    assert fleet.cli("--out=json", "-G", "shelf:top", "test.ping", master="other").json() == {"c": True}
+
+
 def test_a_runner_goes_on_in_the_background(fleet: Fleet, tmp_path: Path) -> None:
     found = tmp_path / "found.json"
     said = fleet.cli("runner", "--async", "--out-file", str(found), "--out=json", "test.arg", "a")

@@ -320,7 +320,7 @@ def sync_interfaces(*args: Any, **kwargs: Any) -> list[str]:
 def sync_resources(*args: Any, **kwargs: Any) -> list[str]:
     """Sync the resource types in ``salt://_resources``, like ``sync_modules``.
 
-    ``refresh`` discovers the resources anew, also if no file has changed.
+    ``refresh`` discovers the resources anew.
 
     CLI Example: ``saltlite '*' saltutil.sync_resources``
     """
@@ -631,7 +631,7 @@ def _sync(
     reports = _synced(SyncRequest(kind, saltenv, extmod_whitelist, extmod_blacklist, extmod_empty))
     raise_failed(reports, MINION_TYPES, "fetched")
     report = reports[kind]
-    if refresh and (report.synced or report.removed or kind == "resources"):
+    if refresh:  # also without a changed file: another process, as `saltlite call`, may have synced them
         _refresh_after([kind])
     names: list[str] = report.synced
     return names
