@@ -86,7 +86,10 @@ class Site:
 
     def report(self, jid: str) -> None:
         row = MinionReport("web1", key(WEB1).fingerprint, RETURN | {"jid": jid}, b"\xc3")
-        self._link.sendall(framed(pack(ipc.reports(7, [row]))))
+        self.link_says(ipc.reports(7, [row]))
+
+    def link_says(self, message: dict[str, Any]) -> None:
+        self._link.sendall(framed(pack(message)))
 
     def messages(self) -> list[dict[str, Any]]:
         """What the link process got since the last call."""
@@ -211,6 +214,12 @@ def test_nothing_is_answered_or_sent_before_the_commit(site: Site, monkeypatch: 
     asks(second, 2)
     site.run()
     assert seen == [[], []]
+
+
+def test_a_new_link_process_learns_how_many_minions_may_connect(site: Site) -> None:
+    site.link_says(ipc.presence([], record=False, whole=True))
+    site.run()
+    assert [message for message in site.messages() if message["t"] == "fleet"] == [{"t": "fleet", "accepted_keys": 1}]
 
 
 def test_who_follows_a_job_that_was_published_here_needs_no_other_commits(site: Site) -> None:

@@ -8,9 +8,10 @@ from typing import Any, cast
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.link import REPORT_BYTES, STORE_RETRY_S, LinkProcess
 from saltlite.master.protocol.effects import Effect, MinionReport
+from saltlite.master.protocol.sessions import Sessions
 from saltlite.model.keys import Fingerprint
 from saltlite.wire.framing import IpcMessage, pack, unpack
-from saltlite.wire.limits import RETURN_MEMORY
+from saltlite.wire.limits import HEARTBEATS_PER_S, RETURN_MEMORY
 from saltlite.wire.messages import FUNCTIONS_BYTES_MAX
 
 KEY = Fingerprint("k")
@@ -44,6 +45,7 @@ class FakeSessionManager:
 
     def __init__(self) -> None:
         self.wants: list[Effect] = []
+        self.sessions = Sessions()
 
     def take(self) -> list[Effect]:
         wants, self.wants = self.wants, []
@@ -206,3 +208,9 @@ def test_an_mworker_that_begins_to_watch_is_woken_for_all_until_it_ends() -> Non
     assert two.woken([], theirs=[]) == ([], [{"t": "wake_up", "jobs": []}])
     two.second_says({"t": "watch", "wanted": False})
     assert two.woken(["1"], [], theirs=[]) == ([], [])
+
+
+def test_an_mworker_tells_for_how_many_minions_the_pace_of_heartbeats_is() -> None:
+    link = Link()
+    link.says({"t": "fleet", "accepted_keys": 40 * HEARTBEATS_PER_S})
+    assert link.manager.sessions.heartbeat_s == 40.0

@@ -129,6 +129,14 @@ def test_the_pace_gets_slower_with_the_number_of_minions() -> None:
     assert table.manager.sessions.heartbeat_s == 60.0
 
 
+def test_the_pace_is_that_of_the_whole_fleet_when_its_first_minions_connect() -> None:
+    table = Table()
+    table.manager.sessions.accepted_keys = HEARTBEATS_PER_S * 40
+    guest = table.join("web1")
+    assert guest.session is not None
+    assert table.manager.sessions.by_number[guest.session.id].heartbeat_s == 40.0
+
+
 def test_a_slower_pace_does_not_hide_a_dead_minion_for_several_heartbeats() -> None:
     table = Table()
     assert table.manager.sessions.silence_s == SILENCE_HEARTBEATS * HEARTBEAT_MIN_S

@@ -339,8 +339,8 @@ class LinkProcess:
                 )
             case "stats":
                 mworker.channel.send(pack({"t": "stats", "n": message["n"], "figures": self._figures()}))
-            case "wake_up" | "watch":
-                self._about_commits(mworker, message)
+            case "wake_up" | "watch" | "fleet":
+                self._told(mworker, message)
             case _:
                 self._for_minions(mworker, message)
 
@@ -368,11 +368,16 @@ class LinkProcess:
         for minion, part, srns, proof in message["items"]:
             self._manager.push(minion, [ipc.delivery((part, body, signature, proof, left_ms, srns), now)])
 
-    def _about_commits(self, mworker: MWorkerChannel, message: IpcMessage) -> None:
-        if message["t"] == "watch":
-            mworker.watches = message["wanted"]
-            return
-        jobs: list[str] | None = message["jobs"]
+    def _told(self, mworker: MWorkerChannel, message: IpcMessage) -> None:
+        match message["t"]:
+            case "wake_up":
+                self._committed_by(mworker, message["jobs"])
+            case "watch":
+                mworker.watches = message["wanted"]
+            case "fleet":
+                self._manager.sessions.accepted_keys = message["accepted_keys"]
+
+    def _committed_by(self, mworker: MWorkerChannel, jobs: list[str] | None) -> None:
         if not self._committed:
             self._reactor.call_later(ipc.WAKE_UP_S, self._wake_others)
         known = self._committed.setdefault(mworker, set())

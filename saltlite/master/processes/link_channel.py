@@ -4,8 +4,8 @@ Each message is one small map over a private Unix socket. Both ends are processe
 checked against a schema; sizes are limited all the same, because data of minions travels in them.
 
     link -> MWorker    decide, reports, pull, presence, wake_up, keys_done, last_seen, stats, suspect, request
-    MWorker -> link    hello, watch, decided, committed, uncommitted, publish, pulled, cancel, keys, fetch, sweep,
-                       last_seen, stats, wake_up, response
+    MWorker -> link    hello, fleet, watch, decided, committed, uncommitted, publish, pulled, cancel, keys, fetch,
+                       sweep, last_seen, stats, wake_up, response
 """
 
 from __future__ import annotations
@@ -160,6 +160,10 @@ class LinkChannel:
         self._committed: list[Collection[str] | None] = []
         self._watches = False
         self._connect()
+
+    def fleet(self, accepted_keys: int) -> None:
+        """How many keys are accepted: a new link process sets the pace of heartbeats by it."""
+        self._send({"t": "fleet", "accepted_keys": accepted_keys})
 
     def watch(self, wanted: bool) -> None:
         """Whether this MWorker wants to know of all commits, because it has other streams than those of jobs that it

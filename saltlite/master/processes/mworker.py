@@ -337,6 +337,8 @@ class MWorker:
                 changes = [minions.PresenceChange(*row) for row in message["items"]]
                 minions.notice(self._master, changes, whole=message["whole"])
                 self._take_clients()
+                if message["whole"]:
+                    self._logged(lambda: self._link.fleet(len(self._master.store.accepted_ids())))
                 if message["record"]:
                     self._logged(lambda: minions.record(self._master, changes, whole=message["whole"]))
                     self._committed(None)

@@ -259,6 +259,8 @@ class Sessions:
         """Of accepted keys: the minions that are up."""
         self.deciding: dict[Fingerprint, MinionSession] = {}
         """Of keys that are being decided about."""
+        self.accepted_keys = 0
+        """How many there are in the store: after a start of the master so many minions may connect at once."""
         self._by_connection: dict[int, set[int]] = {}
 
     def __len__(self) -> int:
@@ -316,8 +318,8 @@ class Sessions:
 
     @property
     def heartbeat_s(self) -> float:
-        """The heartbeat interval: it grows with the number of sessions."""
-        return max(HEARTBEAT_MIN_S, len(self) / HEARTBEATS_PER_S)
+        """The heartbeat interval of a new session: it grows with the number of minions, connected or about to be."""
+        return max(HEARTBEAT_MIN_S, max(len(self), self.accepted_keys) / HEARTBEATS_PER_S)
 
     @property
     def silence_s(self) -> float:
