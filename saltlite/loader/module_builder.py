@@ -373,9 +373,11 @@ def _source_of(file: ModuleFile) -> ModuleSource:
 
 
 def compile_ahead(file: ModuleFile, kind: str, interfaces: Interfaces) -> None:
-    """Compile a module of one file that is not installed, and copy its builtins, so that processes forked from this
-    one need not. Whatever is wrong with it is reported when it is loaded."""
+    """Compile a module of one file that is not installed, copy its builtins, and prepare what such files import, so
+    that processes forked from this one need not. Whatever is wrong with it is reported when it is loaded."""
     if file.form is Form.SOURCE and not _is_installed(file):
+        _teach_levels()
+        serve_salt_names()
         with contextlib.suppress(OSError, SyntaxError, ValueError):
             text = _read(file.path)
             _compiled_ahead[file.path] = text, _compile(text, file.path)

@@ -23,9 +23,9 @@ TABLE = Path(__file__).parents[1] / "data" / "salt_library.txt"
 
 _ELSEWHERE = {
     "_compat": "_compat", "config": "config", "defaults": "defaults", "exceptions": "exceptions",
-    "exitcodes": "defaults.exitcodes", "payload": "payload", "pkg": "utils.pkg", "rpm": "utils.pkg.rpm",
-    "saslprep": "ext.saslprep", "state": "state",
-    "syspaths": "syspaths", "template": "template", "validate_net": "utils.validate.net",
+    "exitcodes": "defaults.exitcodes", "payload": "payload", "pkg": "utils.pkg", "returners": "returners",
+    "rpm": "utils.pkg.rpm", "saslprep": "ext.saslprep", "state": "state", "syspaths": "syspaths",
+    "template": "template", "validate_net": "utils.validate.net",
     "validate_path": "utils.validate.path", "validate_user": "utils.validate.user", "version": "version",
     **{f"ser_{name}": f"serializers.{name}" for name in ("configparser", "json", "msgpack", "yaml")},
 }  # fmt: skip

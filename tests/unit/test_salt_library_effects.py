@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.salt import config, loader, output, payload, template
-from saltlite.salt.exceptions import FileLockError, MinionError, SaltRenderError, TimedProcTimeoutError
+from saltlite.salt import cache, config, loader, output, payload, template
+from saltlite.salt.exceptions import FileLockError, MinionError, SaltCacheError, SaltRenderError, TimedProcTimeoutError
 from saltlite.salt.loader import context, dunder
 from saltlite.salt.utils import (
     atomicfile,
@@ -27,15 +27,18 @@ from saltlite.salt.utils import (
     find,
     gzip_util,
     hashutils,
+    http,
     itertools,
     jid,
     lazy,
     mount,
     network,
+    pagerduty,
     path,
     pkg,
     powershell,
     pycrypto,
+    slack,
     systemd,
     tarfileutil,
     templates,
@@ -435,3 +438,51 @@ def test_messages_are_written_to_and_read_from_files(tmp_path: Path) -> None:
     assert payload.load((tmp_path / "a").open("rb")) == {"a": ["ä", b"\xff"]}
     (tmp_path / "a").write_bytes(b"")
     assert payload.load((tmp_path / "a").open("rb")) is None
+
+
+def test_a_cache_keeps_values_in_banks(tmp_path: Path) -> None:
+    kept = cache.factory({"cachedir": str(tmp_path)})
+    kept.store("a/b", "key", {"x": [1]})
+    kept.store("a/b", "short", 5, expires=-1)
+    assert (kept.fetch("a/b", "key"), kept.fetch("a/b", "short"), kept.fetch("a/b", "none")) == ({"x": [1]}, {}, {})
+    assert payload.load((tmp_path / "a" / "b" / "key.p").open("rb")) == {"x": [1]}
+    kept.clean_expired("a/b")
+    assert (kept.list("a"), kept.list("a/b"), kept.list("zz")) == (["b"], ["key"], [])
+    assert (kept.contains("a/b"), kept.contains("a/b", "key"), kept.contains("a/b", "short")) == (True, True, False)
+    assert kept.updated("a/b", "none") is None
+    assert kept.cache("a/b", "made", lambda **_: [1, 2], lambda one: one * 2) == [2, 4]
+    assert kept.cache("a/b", "made", lambda **_: [5]) == [2, 4]
+    assert kept.cache("a/b", "made", lambda **_: [5], expire=-1) == [5]
+    assert [kept.flush("a/b", "key"), kept.flush("a/b", "key"), kept.flush("a"), kept.flush("a")] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    for bank, key in (("../a", "key"), ("a", "../../key")):
+        with pytest.raises(SaltCacheError, match="leads out of"):
+            kept.store(bank, key, 1)
+    with pytest.raises(SaltCacheError, match="no cache driver 'redis'"):
+        cache.Cache({"cache": "redis"})
+
+
+def test_pagerduty_and_slack_send_what_their_apis_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[Any, ...]] = []
+
+    def query(url: str, method: str = "GET", **options: Any) -> dict[str, Any]:
+        sent.append((url, method, options))
+        return {"text": '{"services": [{"id": "1"}]}', "status": 200, "dict": {"channels": ["c"]}}
+
+    monkeypatch.setattr(http, "query", query)
+    keys = {"pagerduty.api_key": "k", "pagerduty.subdomain": "s"}
+    assert pagerduty.list_items("services", "id", keys) == {"1": {"id": "1"}}
+    pagerduty.query("POST", keys, action="incidents", data={"description": "d"}, service="v")
+    assert [one[:2] for one in sent] == [
+        ("https://s.pagerduty.com/api/v1/services", "GET"),
+        ("https://s.pagerduty.com/api/v1/incidents", "POST"),
+    ]
+    assert sent[1][2]["header_dict"]["Authorization"] == "Token token=k"
+    assert '"service_key": "v"' in sent[1][2]["data"]
+    assert slack.query("rooms", "t0k") == {"res": True, "message": ["c"]}
+    assert sent[2][:2] == ("https://slack.com/api/conversations.list", "GET")
+    assert slack.query("rooms") == {"res": False, "message": "No Slack api key found."}
