@@ -81,6 +81,11 @@ class CloudConfig:
         "Other settings for all machines and providers that do not set them.",
         AnyMap(),
     )
+    enable_hard_maps: bool = option(
+        False,
+        "Whether -H may destroy the machines that are at the providers of a map and not in the map.",
+        FlagKind(),
+    )
     destroy_on_failure: bool = option(
         True,
         "Whether a machine is destroyed if its creation failed; a machine and its profile may set it, too.",

@@ -174,8 +174,11 @@ def events(lab: Lab) -> list[tuple[str, dict[str, Any]]]:
 
 def test_the_command_makes_a_minion_and_destroys_it(lab: Lab) -> None:
     began = time.monotonic()
-    said = cloud(lab, "-p", "shop", "web1")
+    said = cloud(lab, "-p", "shop", "web1", "--show-deploy-args")
     assert said.code == 0, said
+    args = said.json()["web1"]["deploy_kwargs"]
+    assert (args["host"], args["port"], args["minion_id"]) == ("127.0.0.1", lab.server.port, "web1")
+    assert "slj1." not in said.out
     assert lab.fleet.cli("web1", "test.ping", "--out", "json").json() == {"web1": True}
     took = time.monotonic() - began
     print(f"saltlite cloud -p: {took:.2f} s to an answer")

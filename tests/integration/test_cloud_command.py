@@ -354,3 +354,66 @@ def test_without_providers_the_execution_module_says_which_file_lacks(lab: Lab) 
     (lab.folder / "cloud.providers").unlink()
     with pytest.raises(KeyError, match=r"there is no .*/cloud.providers on this minion"):
         module_of(lab)["cloud.query"]
+
+
+@pytest.mark.parametrize("words", [("web1", "--no-deploy"), ("--explain",)])
+def test_a_mistyped_setting_is_refused_with_the_near_name(lab: Lab, words: tuple[str, ...]) -> None:
+    lab.profile(ssh_usrname="me", troubel="x", of_my_own=1)
+    said = lab.run("-p", "small", *words)
+    assert said.returncode == 2
+    assert (
+        f"{lab.folder}/cloud.profiles:1: there is no setting 'ssh_usrname': did you mean ssh_username?" in said.stderr
+    )
+    assert "there is no setting 'troubel': did you mean trouble?" in sentence(said)
+    assert "of_my_own" not in said.stderr
+    assert json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"] == {}
+    lab.profile(of_my_own=1)
+    lab.provider(foldr="x")
+    assert "cloud.providers:1: there is no setting 'foldr': did you mean folder?" in lab.run("-p", "small", "a").stderr
+
+
+MAP = """{% set small = ["web1", "web2"] %}
+small:
+{% for name in small %}
+  - {{ name }}: {tags: {{ ["a", name] | json }}}
+{% endfor %}
+{% include "more.jinja" %}
+"""
+
+
+def test_a_map_may_be_a_template(lab: Lab) -> None:
+    pytest.importorskip("jinja2")
+    path = lab.folder / "shop.map"
+    path.write_text(MAP)
+    (lab.folder / "more.jinja").write_text("  - web3\n")
+    said = lab.run("-m", str(path), "-y", "--no-deploy")
+    assert said.returncode == 0, said
+    made = json.loads(said.stdout)
+    assert {name: one["extra"]["tags"] for name, one in made.items()} == {
+        "web1": ["a", "web1"], "web2": ["a", "web2"], "web3": None,
+    }  # fmt: skip
+    path.write_text("small:\n  - {{ nobody }}\n")
+    assert f"{lab.folder}/shop.map:2: Jinja: 'nobody' is undefined" in lab.run("-m", str(path), "-y").stderr
+    path.write_text('small:\n{% include "/etc/passwd" %}\n')
+    assert "there is no file '/etc/passwd'" in lab.run("-m", str(path), "-y").stderr
+
+
+def test_a_hard_map_destroys_what_it_does_not_name_where_that_is_allowed(lab: Lab) -> None:
+    path = lab.folder / "shop.map"
+    path.write_text("small: [web1]\n")
+    lab.machines(old1={"state": "running"}, gone={"state": "terminated"})
+    refused = lab.run("-m", str(path), "-H", "-y", "--no-deploy")
+    assert (refused.returncode, "allow it with enable_hard_maps: true" in sentence(refused)) == (6, True)
+    assert (lab.run("-Q", "-H").returncode, lab.run("-d", "-m", str(path), "-H", "-y").returncode) == (2, 2)
+    lab.options(enable_hard_maps=True)
+    asked = lab.run("-m", str(path), "-H", "--no-deploy")
+    assert "web1 (small). These machines will be destroyed: old1 (my-cloud-provider:scripted)." in asked.stderr
+    done = lab.run("-m", str(path), "-H", "-y", "--no-deploy")
+    # There is no master, which would have the key of its minion.
+    assert "old1: the machine is destroyed, but the key of its minion may still be accepted" in done.stderr
+    assert set(json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"]) == {"web1"}
+
+
+def test_what_machines_were_deployed_with_is_shown_on_request(lab: Lab) -> None:
+    said = lab.run("-p", "small", "--no-deploy", "--show-deploy-args", "web1")
+    assert json.loads(said.stdout)["web1"]["deploy_kwargs"] == {}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from saltlite.cloud.deploy import settings
 from saltlite.cloud.rules.catalogue import (
     NAME_MAX,
+    SETTINGS,
     Catalogue,
     ListingError,
     MapMachine,
@@ -396,3 +399,10 @@ def test_destroyed_is_said_when_it_is_true() -> None:
     assert [what for what, _ in announcer.begun({})] == ["destroying"]
     assert announcer.continued("destroyed", {}) == []
     assert [what for what, _ in announcer.made({})] == ["destroyed"]
+
+
+def test_the_settings_that_are_documented_are_known() -> None:
+    documented = re.findall(r"(?m)^    ((?:[a-z_]+)(?:, [a-z_]+)*)  +\S", settings.__doc__ or "")
+    names = {name for row in documented for name in row.split(", ")}
+    assert {"ssh_host", "replace_minion", "win_installer", "tmp_dir"} <= names
+    assert names <= SETTINGS

@@ -29,7 +29,7 @@ from saltlite.model.redaction import HIDDEN, is_secret_name
 from saltlite.platform import logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
 
     from saltlite.cli.console import Console
@@ -150,6 +150,8 @@ _HOW = (
     Option("--keep", help="keep a machine whose deployment failed"),
     Option("-k", "--keep-tmp", help="keep what was uploaded to a machine to deploy it"),
     Option("--script-args", metavar="TEXT", help="arguments of the deploy script"),
+    Option("--show-deploy-args", help="show with what machines were deployed, without secrets"),
+    Option("-H", "--hard", help="with -m: destroy all other machines of its providers"),
     Option("--provider", metavar="PROVIDER", help="ask this provider only"),
     Option("--foreign", help="-a, -f: no files of this host in settings, no destroy"),
     Option("--cached", help="with -Q: the last known state, without asking"),
@@ -195,7 +197,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     with opened_output(parsed, console) as output, open_client(parsed) as client:
         printing(parsed, output)  # check it before any work
         program = app.open_program(config_dir_of(parsed), client, _progress(parsed, console))
-        program.opts.update(parallel=parsed.on("parallel"), keep_tmp=parsed.on("keep_tmp"))
+        program.opts.update({name: parsed.on(name) for name in ("parallel", "keep_tmp", "show_deploy_args")})
         logs.configure(parsed.options.get("log_level", program.config.log_level))
         conceal_logs(program.secrets)
         signal.signal(signal.SIGTERM, _interrupt)
@@ -215,6 +217,8 @@ def _act_of(parsed: Parsed) -> str:
         what = "one of them" if given else "what to do"
         raise UsageError(f"say {what}: -p, -m, -d, -a, -f, -Q, -F, -S, --list-...; `saltlite cloud --help` has them")
     act = given[0]
+    if parsed.on("hard") and act != "map":
+        raise UsageError("-H stands with -m FILE: it destroys the machines that the map does not name")
     if parsed.words and act in _LISTS:
         raise UsageError(
             f"--{act.replace('_', '-')} takes no words, and has {parsed.words[0]!r}: "
@@ -249,6 +253,7 @@ def _make(program: Program, parsed: Parsed, console: Console) -> int:
     profile = parsed.options["profile"]
     given = _given(parsed)
     if parsed.on("explain"):
+        program.require_known(program.catalogue.profile(profile), None, given)
         print_explanation(explanation(program, profile, given), parsed, console)
         return exitcodes.OK
     if not parsed.words:
@@ -260,18 +265,34 @@ def _make(program: Program, parsed: Parsed, console: Console) -> int:
 
 def _make_map(program: Program, parsed: Parsed, console: Console) -> int:
     machines = load_map(parsed.options["map"])
+    if parsed.on("hard") and not program.config.enable_hard_maps:
+        raise RefusedError(f"-H destroys machines: allow it with enable_hard_maps: true in {program.opts['conf_file']}")
     with printing_to_stderr():
         there = app.there_of_map(program, machines)
+        others = app.others_of_map(program, machines) if parsed.on("hard") else {}
     missing = [one for one in machines if one.name not in there]
-    if not missing:
+    if not missing and not others:
         console.note("saltlite: all machines of the map exist")
         printed({}, parsed, console)
         return exitcodes.OK
     rows = [f"{one.name} ({one.profile})" for one in missing]
-    confirm(f"These machines will be made: {', '.join(rows)}.", parsed, console)
+    confirm(" ".join(_intentions(rows, others)), parsed, console)
+    parallel = parsed.on("parallel")
     with printing_to_stderr():
-        done = app.make_map(program, machines, _given(parsed), there, parallel=parsed.on("parallel"))
+        done = app.make_map(program, machines, _given(parsed), there, parallel=parallel)
+        if others and not done.interrupted:
+            providers = [program.catalogue.provider(name) for name in dict.fromkeys(others.values())]
+            gone = app.destroy_machines(program, list(others), providers, parallel=parallel)
+            done = Done({**done.answers, **gone.answers}, {**done.errors, **gone.errors}, gone.interrupted)
     return _print_done(program, done, parsed, console)
+
+
+def _intentions(made: Sequence[str], destroyed: Mapping[str, str]) -> Iterator[str]:
+    if made:
+        yield f"These machines will be made: {', '.join(made)}."
+    if destroyed:
+        rows = [f"{name} ({provider})" for name, provider in destroyed.items()]
+        yield f"These machines will be destroyed: {', '.join(rows)}."
 
 
 def _destroy(program: Program, parsed: Parsed, console: Console) -> int:

@@ -375,6 +375,7 @@ def make_machines(
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise UsageError(f"{', '.join(sorted(twice))} is to be made twice")
+    program.require_known(wanted, None, given)
     machines = {name: program.machine(name, wanted, None, given) for name in names}
     return _run(program, names, partial(_make_one, program, machines), parallel=parallel)
 
@@ -395,7 +396,9 @@ def make_map(
     *,
     parallel: bool = False,
 ) -> Done:
-    """Make the missing machines of a map, in waves by `requires`."""
+    """Make the missing machines of a map, in waves by `requires`. Raises ConfigError before anything is made."""
+    for one in machines:
+        program.require_known(program.catalogue.profile(one.profile), one.settings, given)
     everything = Done()
     failed: set[str] = set()
     for wave in waves(machines, there):
@@ -433,6 +436,18 @@ def there_of_map(program: Program, machines: Sequence[MapMachine]) -> dict[str, 
         if one.name in taken[provider]:
             found[one.name] = provider
     return found
+
+
+def others_of_map(program: Program, machines: Sequence[MapMachine]) -> dict[str, str]:
+    """The machines at the providers of a map that it does not name: name -> `alias:driver`. Raises SaltliteError."""
+    named: dict[str, set[str]] = {}
+    for one in machines:
+        named.setdefault(program.catalogue.profile(one.profile).provider.name, set()).add(one.name)
+    return {
+        name: provider
+        for provider, wanted in named.items()
+        for name in sorted(program.driver(program.catalogue.provider(provider)).names() - wanted)
+    }
 
 
 def _make_one(program: Program, machines: Mapping[str, dict[str, Any]], name: str) -> Any:

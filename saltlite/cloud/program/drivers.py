@@ -7,8 +7,11 @@ configuration as `__opts__`, `salt.utils.cloud` as `__utils__["cloud.…"]`, and
 
 from __future__ import annotations
 
+import ast
+import functools
 import inspect
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,6 +31,7 @@ from saltlite.cloud.api.port import Capabilities, Cloud
 from saltlite.cloud.rules.catalogue import (
     LIST_FIELDS,
     LISTING_FIELDS,
+    SETTINGS,
     ListingError,
     Provider,
     full_listing,
@@ -77,6 +81,16 @@ class Driver:
         except SaltCloudException:
             return Capabilities()
         return declared if isinstance(declared, Capabilities) else Capabilities()
+
+    def settings(self) -> frozenset[str]:
+        """The settings that the program knows, and every word in the source of the driver that may be one."""
+        words: set[str] = set()
+        for file in self._loader.index.claimants(self.provider.driver):
+            folder = os.path.dirname(file.path)
+            helpers = [name for name in os.listdir(folder) if name.startswith("_") and name.endswith(".py")]
+            for path in (file.path, *(os.path.join(folder, name) for name in helpers)):
+                words |= _words(path)
+        return SETTINGS | words
 
     def has(self, function: str) -> bool:
         """Whether the driver is loadable and has this function."""
@@ -189,6 +203,18 @@ class Driver:
         raise SaltCloudExecutionFailure(
             f"driver {self.provider.driver} failed in {function} for provider {self.provider.alias}: {kind}: {error}"
         ) from error
+
+
+@functools.cache
+def _words(path: str) -> frozenset[str]:
+    """The texts in a file of Python that may be names; none if it cannot be read."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return frozenset()
+    constants = (item.value for item in ast.walk(tree) if isinstance(item, ast.Constant))
+    return frozenset(value for value in constants if isinstance(value, str) and value.isidentifier())
 
 
 class Drivers:

@@ -22,8 +22,10 @@ from saltlite.config.options import assemble, options_of
 from saltlite.config.paths import read_config_file, require_path
 from saltlite.config.written import Map, PlacedError, Scalar, Sequence, Where, Written, describe, is_empty, value_of
 from saltlite.config.yamlfile import parse
-from saltlite.errors import ConfigError, UsageError
+from saltlite.errors import ConfigError, RenderError, UsageError
 from saltlite.model.redaction import KEY_FILES
+from saltlite.pillar.functions import TemplateFunctions
+from saltlite.pillar.jinja_templates import Source, Templates, has_markup
 
 INCLUDES_MAX = 100
 """Files of one map."""
@@ -102,7 +104,7 @@ def _read_map(path: str, found: list[list[MapMachine]], seen: list[str]) -> None
 
     if not os.path.lexists(path):
         raise ConfigError(f"{path}: there is no such file, and so no map")
-    files.read(path, add)
+    files.read(path, add, read=_rendered)
     files.raise_problems()
     included = written.get(INCLUDE) or ()
     for name in (included,) if isinstance(included, str) else included:
@@ -112,17 +114,47 @@ def _read_map(path: str, found: list[list[MapMachine]], seen: list[str]) -> None
     found.append(machines_of(written, where, path))
 
 
+def _rendered(path: str) -> bytes:
+    """The content of a map; that of a Jinja template is rendered. Raises OSError, RenderError."""
+    content = read_config_file(path)
+    text = content.decode("utf-8", "replace")
+    if text.startswith("#!yaml") or not has_markup(text):
+        return content
+    folder = os.path.dirname(path)
+
+    def source(name: str) -> Source | None:
+        # What a template includes is beside it or below.
+        full = os.path.join(folder, os.path.normpath(name))
+        if name.startswith("/") or not full.startswith(os.path.join(folder, "")) or not os.path.isfile(full):
+            return None
+        return Source(read_config_file(full).decode("utf-8", "replace"), lambda: True)
+
+    try:
+        return Templates(source, TemplateFunctions()).render(os.path.basename(path), {}).encode()
+    except RenderError as error:
+        raise RenderError(f"{folder}/{error}") from None
+
+
 class _Files:
     """A reader of files with a map at the top; collects problems."""
 
     def __init__(self) -> None:
         self._problems: list[str] = []
 
-    def read(self, path: str, add: Callable[[Scalar, Written], None]) -> None:
+    def read(
+        self,
+        path: str,
+        add: Callable[[Scalar, Written], None],
+        *,
+        read: Callable[[str], bytes] = read_config_file,
+    ) -> None:
         try:
-            root, duplicates = parse(read_config_file(path))
+            root, duplicates = parse(read(path))
         except OSError as error:
             self._problems.append(unreadable(error, path))
+            return
+        except RenderError as error:
+            self._problems.append(str(error))
             return
         except PlacedError as error:
             self._complain(path, error.where, str(error))

@@ -356,6 +356,8 @@ class Creation:
         if not answer:
             raise SaltCloudExecutionFailure(f"driver {self._driver.provider.driver} did not make {self._name}")
         self._answer = dict(answer) if isinstance(answer, Mapping) else {}
+        if self._program.opts.get("show_deploy_args"):
+            self._answer["deploy_kwargs"] = self._program.deploy_args.get(self._name, {})
         self._flow.identity = str(self._answer.get("id") or "") or self._flow.identity
         self._program.learn(self._answer)
         known = self._program.secrets.value(plain_value({**self._answer, **known_fields(self._answer)}))

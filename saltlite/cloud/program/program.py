@@ -26,12 +26,23 @@ from saltlite.cloud.api.port import Capabilities
 from saltlite.cloud.program.drivers import Driver, Drivers
 from saltlite.cloud.program.files import LoadedCloud
 from saltlite.cloud.program.master import TAG_ROOT, CloudEvents, Master
-from saltlite.cloud.rules.catalogue import Level, Profile, Provider, Settings, composed, levels_of, merged, plain_value
+from saltlite.cloud.rules.catalogue import (
+    GLOBAL,
+    Level,
+    Profile,
+    Provider,
+    Settings,
+    composed,
+    levels_of,
+    merged,
+    mistyped,
+    plain_value,
+)
 from saltlite.cloud.rules.flow import Unfinished, replay
 from saltlite.config.cloud import SELECTION
 from saltlite.config.master import MasterConfig
 from saltlite.config.options import options_of
-from saltlite.errors import SaltliteError
+from saltlite.errors import ConfigError, SaltliteError
 from saltlite.model.keys import parse_token
 from saltlite.model.redaction import KEY_FILES, Secrets, secret_values
 from saltlite.platform.process import start_ticks
@@ -292,6 +303,8 @@ class Program:
         self.events = CloudEvents(ask, self.secrets, _more_fields(self.config.filter_events))
         self.missing_settings: dict[str, list[str]] = {}
         """`alias:driver`, or `profile NAME` -> missing settings that its driver needs."""
+        self.deploy_args: dict[str, dict[str, Any]] = {}
+        """Machine -> what its event `deploying` says about the deployment, without secrets."""
         self._say = say
         self._making: dict[str, dict[str, Any]] = {}
         self._notes: dict[str, Note] = {}
@@ -306,6 +319,16 @@ class Program:
     def levels(self, profile: Profile, machine: Settings | None, given: Mapping[str, Any]) -> list[Level]:
         """The levels of settings of a machine, the winning one first."""
         return levels_of(profile, machine, self.everywhere, given)
+
+    def require_known(
+        self, profile: Profile, machine: Settings | None = None, given: Mapping[str, Any] | None = None
+    ) -> None:
+        """Raises ConfigError for settings of a machine that are mistyped."""
+        known = self.driver(profile.provider).settings()
+        levels = [level for level in self.levels(profile, machine, given or {}) if level.label != GLOBAL]
+        wrong = [sentence for level in levels for sentence in mistyped(level, known)]
+        if wrong:
+            raise ConfigError("\n".join(wrong))
 
     def machine(
         self, name: str, profile: Profile, machine: Settings | None = None, given: Mapping[str, Any] | None = None
@@ -354,6 +377,9 @@ class Program:
 
     def fire(self, tag: str, data: Mapping[str, Any]) -> None:
         machine, _slash, what = tag.removeprefix(TAG_ROOT).rpartition("/")
+        if what == "deploying":
+            known = self.deploy_args.get(machine, {})
+            self.deploy_args[machine] = {**known, **self.secrets.event(what, data)}
         if what in SAYS_THAT and machine in self._notes:
             self._notes[machine](SAYS_THAT[what], "")
         self.events.fire(tag, data)
@@ -482,6 +508,7 @@ def opts_of(loaded: LoadedCloud, master: MasterConfig, config_dir: str) -> dict[
         "start_action": None,
         "parallel": False,
         "keep_tmp": False,
+        "show_deploy_args": False,
     }
 
 

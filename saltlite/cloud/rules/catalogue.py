@@ -11,6 +11,7 @@ names the settings that callers without a shell on this host may not use.
 from __future__ import annotations
 
 import copy
+import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -345,6 +346,43 @@ GLOBAL = "global"
 
 _OF_THE_CORE = frozenset({"name", "profile", "provider", "driver", "extends", "requires", "join_token"})
 """Keys that the program sets, and no setting can."""
+
+
+SETTINGS = _OF_THE_CORE | {
+    # Of machines in general.
+    "append_domain", "deploy", "destroy_on_failure", "filter_events", "grains", "image", "location", "minion", "size",
+    "update_cachedir", "wait_for_minion",
+    # Of the login.
+    "key_filename", "key_passphrase", "password", "private_key", "salt_host", "ssh_agent", "ssh_host", "ssh_host_key",
+    "ssh_interface", "ssh_key_file", "ssh_keyfile", "ssh_known_hosts", "ssh_options", "ssh_password", "ssh_port",
+    "ssh_timeout", "ssh_username", "sudo", "sudo_password", "wait_for_passwd_maxtries",
+    # Of the deployment.
+    "deploy_timeout", "file_map", "inline_script", "install", "install_dir", "install_index", "keep_tmp", "minion_dir",
+    "preflight_cmds", "python", "replace_minion", "script", "script_args", "script_env", "start_timeout", "tmp_dir",
+    "wheel_dir",
+    # Of Windows.
+    "smb_port", "use_winrm", "win_deploy_auth_retries", "win_deploy_auth_retry_delay", "win_installer", "win_password",
+    "win_username", "winrm_port", "winrm_use_ssl", "winrm_verify_ssl",
+    # Salt's, which have no meaning here and stand in profiles that were written for it.
+    "deploy_command", "display_ssh_output", "force_minion_config", "hard_timeout", "known_hosts_file", "make_master",
+    "make_minion", "make_syndic", "master", "minion_conf", "os", "preseed_minion_keys", "rename_on_destroy",
+    "ssh_connect_timeout", "ssh_gateway", "ssh_gateway_key", "ssh_gateway_password", "ssh_gateway_port",
+    "ssh_gateway_private_key", "ssh_gateway_user", "start_action", "sync_after_install", "tty", "userdata_file",
+    "userdata_template", "wait_for_fun_timeout", "wait_for_ip_interval", "wait_for_ip_timeout",
+}  # fmt: skip
+"""The settings that mean the same for every driver."""
+
+_LIKE = 0.8
+"""How alike two names are, from 0 to 1, if one is taken for a mistyped form of the other."""
+
+
+def mistyped(level: Level, known: Collection[str]) -> Iterator[str]:
+    """A sentence for each setting that is not known and looks like one that is. Others may be for the driver alone."""
+    for name in level.settings.values:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=_LIKE) if name not in known else ()
+        for one in near:
+            where = level.settings.origin(name)
+            yield f"{where or level.label}: there is no setting {name!r}: did you mean {one}?"
 
 
 def levels_of(
