@@ -26,5 +26,5 @@ class LazyCloud:
         if self._made is None:
             from saltlite.cloud.program.app import CloudClient  # noqa: PLC0415 - see above
 
-            self._made = CloudClient(self._config_dir, self._client)
+            self._made = CloudClient(self._config_dir, self._client, foreign=True)
         return getattr(self._made, name)

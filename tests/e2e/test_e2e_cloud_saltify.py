@@ -199,6 +199,25 @@ def test_the_command_makes_a_minion_and_destroys_it(lab: Lab) -> None:
     assert [tag.rpartition("/")[2] for tag, _ in events(lab)][4:] == ["destroying", "destroyed"]
 
 
+def test_a_host_without_a_profile_is_bootstrapped_and_destroyed(lab: Lab) -> None:
+    profile = lab.program.opts["profiles"]["shop"]
+    conf = lab.fleet.folder / "master"
+    (conf / "cloud").write_text(json.dumps({"root_dir": str(conf / "root"), "minion": profile["minion"]}))
+    names = ("ssh_port", "ssh_username", "key_filename", "install_dir", "minion_dir")
+    settings = [f"{name}={profile[name]}" for name in names]
+    said = lab.fleet.cli("cloud", "--out", "json", "-b", "127.0.0.1", "web1", *settings)
+    assert said.code == 0, said
+    assert said.json()["web1"]["deployed"] is True
+    assert lab.fleet.cli("web1", "test.ping", "--out", "json").json() == {"web1": True}
+    assert list(lab.fleet.cli("cloud", "-Q", "--out", "json").json()["bootstrap"]["saltify"]) == ["web1"]
+    wrong = lab.fleet.cli("cloud", "-b", "127.0.0.1", "web2", "ssh_user_name=me")
+    assert (wrong.code, "there is no setting 'ssh_user_name': did you mean ssh_username?" in wrong.err) == (2, True)
+    assert lab.fleet.cli("cloud", "-b").code == 2
+    gone = lab.fleet.cli("cloud", "-y", "-d", "web1")
+    assert gone.code == 0, gone
+    assert (lab.fleet.keys(), list(lab.machine.rglob("*"))) == ({}, [])
+
+
 def test_a_script_that_fails_takes_everything_back_and_tells_no_secret(lab: Lab) -> None:
     said = cloud(
         lab, "-p", "shop", "web1",

@@ -417,3 +417,36 @@ def test_a_hard_map_destroys_what_it_does_not_name_where_that_is_allowed(lab: La
 def test_what_machines_were_deployed_with_is_shown_on_request(lab: Lab) -> None:
     said = lab.run("-p", "small", "--no-deploy", "--show-deploy-args", "web1")
     assert json.loads(said.stdout)["web1"]["deploy_kwargs"] == {}
+
+
+KEYRING = """
+import json, os
+PATH = os.path.join(os.path.dirname(__file__), "ring.json")
+
+def get_password(service, user):
+    return json.load(open(PATH)).get(f"{service}/{user}") if os.path.exists(PATH) else None
+
+def set_password(service, user, password):
+    json.dump({f"{service}/{user}": password}, open(PATH, "w"))
+"""
+
+
+def test_the_password_of_a_provider_may_be_in_the_keyring(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "packages").mkdir()
+    given: dict[str, Any] = {"text": True, "env": {**os.environ, "PYTHONPATH": str(tmp_path / "packages")}}
+    lab.provider(user="me", password="use_keyring", trouble="down")
+    said = lab.run("--list-providers", env=given["env"])
+    assert (said.returncode, "need the Python package keyring" in sentence(said)) == (2, True)
+    (tmp_path / "packages/keyring.py").write_text(KEYRING)
+    said = lab.run("--list-providers", env=given["env"])
+    assert "the keyring has no password of me for my-cloud-provider: `saltlite cloud --set-password me" in said.stderr
+    lab.provider()
+    stored = lab.run("--set-password", "me", PROVIDER, env=given["env"], stdin=None, input="planted-password\n")
+    assert stored.returncode == 0, stored
+    assert "planted-password" not in stored.stdout + stored.stderr
+    assert lab.run("--set-password", "me", PROVIDER, env=given["env"], stdin=None, input="\n").returncode == 2
+    lab.provider(user="me", password="use_keyring", api_key="planted-password", trouble="down")
+    said = lab.run("-Q", env=given["env"])
+    # The password was read: it is a secret now, wherever it stands.
+    assert "connection refused by api with ***" in sentence(said)
+    assert "planted-password" not in said.stdout + said.stderr

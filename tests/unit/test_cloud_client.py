@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from saltlite.cloud.program.app import CloudClient, open_program
 from saltlite.cloud.program.program import Program
 from saltlite.cloud.rules.catalogue import Profile, Provider, Settings, of_this_host
 from saltlite.errors import CommandExecutionError
+from tests.support.cloud import DRIVER
+from tests.support.modules import loader_over, write
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +34,7 @@ def client(folder: Path) -> CloudClient:
     (folder / "cloud").write_text(f"root_dir: {folder}\n")
     (folder / "master").write_text(f"root_dir: {folder}\n")
     (folder / "cloud.maps.d").mkdir()
-    return CloudClient(str(folder), LocalClient(str(folder / "no-socket")))
+    return CloudClient(str(folder), LocalClient(str(folder / "no-socket")), foreign=True)
 
 
 @pytest.mark.parametrize(
@@ -156,3 +159,67 @@ def test_a_map_with_secrets_that_others_can_read_is_told_when_it_is_used(tmp_pat
         settings = Settings({"ssh_password": "planted"}, {"ssh_password": f"{path}:1"})
         program.machine(name, Profile("p", Provider("lab", "local", Settings({})), Settings({})), settings)
     assert said == [f"other users can read {path}, which has secrets: chmod 600 {path}"]
+
+
+def own_client(folder: Path) -> CloudClient:
+    """That of a program on the master's host, with the driver of "Writing Cloud Driver Modules" and one provider."""
+    drivers = folder / "drivers"
+    drivers.mkdir(mode=0o755)
+    shutil.copy(DRIVER, drivers)
+    (folder / "machines").mkdir()
+    (folder / "master").write_text(f"root_dir: {folder}\n")
+    (folder / "cloud").write_text(f"root_dir: {folder}\ncloud_dirs: [{drivers}]\n")
+    (folder / "cloud.providers").write_text(f"lab: {{driver: scripted, folder: {folder}/machines}}\n")
+    (folder / "cloud.profiles").write_text("small: {provider: lab, image: any, size: small, deploy: false}\n")
+    return CloudClient(path=str(folder / "cloud"))
+
+
+def test_a_program_uses_salts_form(tmp_path: Path) -> None:
+    asked = own_client(tmp_path)
+    made = asked.profile("small", names="web1, web2", vm_overrides={"size": "large"}, ssh_password="pw")
+    assert {name: one["password"] for name, one in made.items()} == {"web1": "pw", "web2": "pw"}
+    assert asked.create("lab", ["bare1"], image="any", size="small", deploy=False)["bare1"]["state"] == "running"
+    assert set(asked.query()["lab"]["scripted"]) == {"web1", "web2", "bare1"}
+    assert asked.full_query()["lab"]["scripted"]["web1"]["image"] == "any"
+    assert asked.select_query()["lab"]["scripted"]["web1"]["state"] == "running"
+    assert set(asked.list_sizes("lab")["lab"]["scripted"]) == {"small", "large"}
+    assert asked.list_images()["lab"]["scripted"] != {}
+    assert asked.list_locations(provider="lab")["lab"]["scripted"] == {"here": {}}
+    shown = asked.action(fun="show_instance", names=["web1"])
+    assert shown["lab"]["scripted"]["web1"]["state"] == "running"
+    assert asked.action("stop", instance="web1", kwargs={"how": "hard"}) == {
+        "lab": {"scripted": {"web1": {"stopped": "web1", "how": {"how": "hard"}}}}
+    }
+    image = asked.action(fun="show_image", provider="lab", kwargs={"image": "ami-1"})
+    assert image["lab"]["scripted"]["asked"]["ImageId.1"] == "ami-1"
+    assert asked.extra_action("web1", "lab", "show_instance")["lab"]["scripted"]["web1"]["state"] == "stopped"
+    (tmp_path / "my.map").write_text("small: [web1, web3]\n")
+    assert set(asked.map_run(str(tmp_path / "my.map"))) == {"web3"}
+    assert not asked.failed
+    assert "no-such" in str(asked.profile("small", "no-such", size="no-such")["no-such"])
+    assert asked.failed
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.profile("small", "a", vm_overrides="size=large"),
+        lambda client: client.action("stop", "a", kwargs=["x"]),
+        lambda client: client.action("stop"),
+        lambda client: client.create("nowhere", "a"),
+        lambda client: client.profile("small", "a", ssh_usrname="x"),
+    ],
+)
+def test_what_a_program_asks_wrongly_is_one_sentence(tmp_path: Path, ask: Callable[[CloudClient], Any]) -> None:
+    with pytest.raises(CommandExecutionError, match=r"as a map|which machines|no provider|did you mean"):
+        ask(own_client(tmp_path))
+
+
+def test_a_foreign_caller_of_actions_gets_no_function(tmp_path: Path) -> None:
+    with pytest.raises(CommandExecutionError, match="say which machines"):
+        client(tmp_path).action("show_image", provider="lab")
+
+
+def test_salts_name_of_the_client_is_ours(tmp_path: Path) -> None:
+    loader = loader_over(write(tmp_path, {"m": "import salt.cloud\ndef f():\n    return salt.cloud.CloudClient\n"}))
+    assert loader["m.f"]() is CloudClient

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import COMMANDS, CONFIG_DIR, QUIET, command_table, config_dir_of, parse_descriptor
-from saltlite.cli.connect import open_client
+from saltlite.cli.connect import ask_password, open_client
 from saltlite.cli.custom_output import master_opts
 from saltlite.cli.in_process import printing_to_stderr
 from saltlite.cli.options import Option, Table, choice
@@ -20,7 +20,7 @@ from saltlite.cli.output import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_o
 from saltlite.cloud.program import app, lifecycle
 from saltlite.cloud.program.app import Done, require_foreign, worst_exit_code
 from saltlite.cloud.program.drivers import Result, check
-from saltlite.cloud.program.files import load_map
+from saltlite.cloud.program.files import keyring_module, load_map
 from saltlite.cloud.program.program import Block, Lines, Program, conceal_logs
 from saltlite.cloud.rules.catalogue import explanation as explain
 from saltlite.config.paths import require_path
@@ -129,6 +129,8 @@ _ACTS = (
     Option("-d", "--destroy", help="destroy the machines of these names"),
     Option("-a", "--action", metavar="ACTION", help="an action for machines, such as show_instance"),
     Option("-f", "--function", metavar="FUNCTION", help="a function for the provider of this name"),
+    Option("-b", "--bootstrap", help="make a host a minion: HOST [ID] [KEY=VALUE...]"),
+    Option("--set-password", metavar="USERNAME", help="keep a provider's password in the keyring"),
     Option("-Q", "--query", help="list machines: id, image, size, state, addresses"),
     Option("-F", "--full-query", help="list machines with all their fields"),
     Option("-S", "--select-query", help="list machines, with the fields of query.selection"),
@@ -293,6 +295,46 @@ def _intentions(made: Sequence[str], destroyed: Mapping[str, str]) -> Iterator[s
     if destroyed:
         rows = [f"{name} ({provider})" for name, provider in destroyed.items()]
         yield f"These machines will be destroyed: {', '.join(rows)}."
+
+
+HOST_DRIVER = "saltify"
+"""The driver that makes existing hosts minions."""
+
+
+def _bootstrap(program: Program, parsed: Parsed, console: Console) -> int:
+    names, given = split_words(parsed.words)
+    if not 1 <= len(names) <= 2:
+        raise UsageError("name the host, and perhaps the id of its minion: saltlite cloud -b HOST [ID] [KEY=VALUE...]")
+    settings = {"ssh_host": names[0], **{key: _typed(value) for key, value in given.items()}, **_given(parsed)}
+    with printing_to_stderr():
+        done = app.bootstrap_host(program, HOST_DRIVER, names[-1], settings)
+    return _print_done(program, done, parsed, console)
+
+
+def _typed(text: str) -> str | int | bool:
+    """A value of the command line: true, false and numbers are no texts."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return int(text) if text.isdecimal() else text
+
+
+def _set_password(program: Program, parsed: Parsed, console: Console) -> int:
+    """Store a password where `password: use_keyring` of the provider is read from."""
+    if len(parsed.words) != 1:
+        raise UsageError("name the provider: saltlite cloud --set-password USERNAME PROVIDER")
+    alias = program.catalogue.provider(parsed.words[0]).alias
+    keyring, user = keyring_module(), parsed.options["set_password"]
+    if sys.stdin.isatty():
+        password = ask_password(f"password of {user} at {alias}: ")
+        if password != ask_password("once more: "):
+            raise UsageError("the passwords differ; nothing was stored")
+    else:
+        password = sys.stdin.buffer.readline().rstrip(b"\r\n")
+    if not password:
+        raise UsageError("the password is empty; nothing was stored")
+    keyring.set_password(alias, user, password.decode())
+    console.note(f"saltlite: stored; `password: use_keyring` and `user: {user}` of the provider {alias} read it")
+    return exitcodes.OK
 
 
 def _destroy(program: Program, parsed: Parsed, console: Console) -> int:
@@ -490,6 +532,8 @@ def _answered(program: Program, answers: Answers, parsed: Parsed, console: Conso
 
 _HANDLERS: Mapping[str, Callable[[Program, Parsed, Console], int]] = {
     "profile": _make,
+    "bootstrap": _bootstrap,
+    "set_password": _set_password,
     "map": _make_map,
     "destroy": _destroy,
     "action": _action,

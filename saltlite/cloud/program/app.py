@@ -27,8 +27,18 @@ from saltlite.cloud.program.files import LoadedCloud, load_cloud, load_map
 from saltlite.cloud.program.lifecycle import Creation, destroy
 from saltlite.cloud.program.master import Master
 from saltlite.cloud.program.program import Program, Say, conceal_logs
-from saltlite.cloud.rules.catalogue import MapMachine, Provider, is_gone, of_this_host, plain_value, waves
+from saltlite.cloud.rules.catalogue import (
+    MapMachine,
+    Profile,
+    Provider,
+    Settings,
+    is_gone,
+    of_this_host,
+    plain_value,
+    waves,
+)
 from saltlite.config.load import load_master
+from saltlite.config.paths import DEFAULT_CONFIG_DIR, master_socket
 from saltlite.errors import CommandExecutionError, SaltliteError, UsageError
 from saltlite.platform.privileges import require_trusted
 
@@ -380,6 +390,17 @@ def make_machines(
     return _run(program, names, partial(_make_one, program, machines), parallel=parallel)
 
 
+BOOTSTRAP = "bootstrap"
+"""The alias and the profile of hosts that are made minions without a profile."""
+
+
+def bootstrap_host(program: Program, driver: str, name: str, settings: Mapping[str, Any]) -> Done:
+    """Make an existing host a minion, by a driver for hosts, with these settings. Raises ConfigError."""
+    profile = Profile(BOOTSTRAP, program.implicit_provider(BOOTSTRAP, driver), Settings(dict(settings)))
+    program.require_known(profile)
+    return _run(program, [name], partial(_make_one, program, {name: program.machine(name, profile)}), parallel=False)
+
+
 def destroy_machines(
     program: Program, names: Sequence[str], providers: Sequence[Provider], *, parallel: bool = False
 ) -> Done:
@@ -513,50 +534,92 @@ QUERIES: Mapping[str, Callable[[Program, Sequence[Provider]], Answers]] = {
 
 
 class CloudClient:
-    """Every method returns plain data and raises CommandExecutionError.
+    """Every method returns plain data and raises CommandExecutionError. Salt's class of this name has the same methods.
 
-    An error of one machine or provider is in its place as `{"Error": sentence}`, and `failed` is true. Settings that
-    name files of this host or options of ssh are refused, because callers may have no shell here.
+    An error of one machine or provider is in its place as `{"Error": sentence}`, and `failed` is true. With `foreign`,
+    for callers who may have no shell here, settings that name files of this host or options of ssh are refused, and
+    maps are those in MAPS. Names are a list, or one text with commas.
     """
 
-    def __init__(self, config_dir: str, client: LocalClient) -> None:
-        self._config_dir = config_dir
+    def __init__(
+        self, path: str = os.path.join(DEFAULT_CONFIG_DIR, "cloud"), client: LocalClient | None = None, *,
+        foreign: bool = False,
+    ) -> None:  # fmt: skip
+        """`path` is the file `cloud` or its folder, in which the configuration of the master is, too."""
+        self._config_dir = path if os.path.isdir(path) else os.path.dirname(path)
         self._client = client
+        self._foreign = foreign
         self.failed = False
 
-    def profile(self, profile: str, names: Sequence[str], *, parallel: bool = False, **settings: Any) -> dict[str, Any]:
-        """Make machines of a profile; `settings` override it: `{name: answer of the driver}`."""
-        require_foreign(settings)
-        return self._made(lambda: make_machines(self._program, profile, names, settings, parallel=parallel))
+    def profile(
+        self, profile: str, names: str | Sequence[str], vm_overrides: Mapping[str, Any] | None = None, *,
+        parallel: bool = False, **settings: Any,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Make machines of a profile; `settings` and `vm_overrides` override it: `{name: answer of the driver}`."""
+        given = _over(settings, vm_overrides)
+        self._require_allowed(given)
+        return self._made(lambda: make_machines(self._program, profile, _names(names), given, parallel=parallel))
 
-    def map_run(self, name: str, *, parallel: bool = False, **settings: Any) -> dict[str, Any]:
-        """Make the missing machines of a map; `name` is a file in MAPS."""
-        require_foreign(settings)
-        if not _NAME.fullmatch(name):
-            raise CommandExecutionError(f"{name!r} is not a name of a map: give the name of a file in {MAPS}")
+    def create(
+        self, provider: str, names: str | Sequence[str], *, parallel: bool = False, **settings: Any
+    ) -> dict[str, Any]:
+        """Make machines of a provider without a profile: `{name: answer of the driver}`."""
+        self._require_allowed(settings)
 
         def make() -> Done:
-            machines = load_map(os.path.join(self._config_dir, MAPS, name))
+            program = self._program
+            found = Profile("", program.catalogue.provider(provider), Settings(settings))
+            program.require_known(found)
+            machines = {name: program.machine(name, found) for name in _names(names)}
+            return _run(program, list(machines), partial(_make_one, program, machines), parallel=parallel)
+
+        return self._made(make)
+
+    def map_run(self, path: str, *, parallel: bool = False, **settings: Any) -> dict[str, Any]:
+        """Make the missing machines of a map, which is a path or the name of a file in MAPS."""
+        self._require_allowed(settings)
+        if self._foreign and not _NAME.fullmatch(path):
+            raise CommandExecutionError(f"{path!r} is not a name of a map: give the name of a file in {MAPS}")
+
+        def make() -> Done:
+            place = path if os.path.sep in path else os.path.join(self._config_dir, MAPS, path)
+            machines = load_map(place)
             there = there_of_map(self._program, machines)
             return make_map(self._program, machines, settings, there, parallel=parallel)
 
         return self._made(make)
 
-    def destroy(self, names: Sequence[str], *, provider: str = "all", parallel: bool = False) -> dict[str, Any]:
+    def destroy(self, names: str | Sequence[str], *, provider: str = "all", parallel: bool = False) -> dict[str, Any]:
         """Destroy these machines, with the keys of their minions."""
-        return self._made(lambda: destroy_machines(self._program, names, self._providers(provider), parallel=parallel))
+        found = _names(names)
+        return self._made(lambda: destroy_machines(self._program, found, self._providers(provider), parallel=parallel))
 
-    def action(self, fun: str, names: Sequence[str], *, provider: str = "all", **kwargs: Any) -> dict[str, Any]:
-        """Call an action for these machines, but not `destroy`: `{alias: {driver: {name: answer}}}`."""
+    def action(
+        self, fun: str, names: str | Sequence[str] | None = None, *, provider: str = "", instance: str = "",
+        kwargs: Mapping[str, Any] | None = None, **settings: Any,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Call an action for these machines, or one `instance`, but not `destroy`: `{alias: {driver: {name: answer}}}`.
+        Without machines, call a function for the provider.
+        """
+        given = _over(settings, kwargs)
+        machines = [*_names(names or ()), *([instance] if instance else ())]
+        if not machines and provider and not self._foreign:
+            return self.function(fun, provider, **given)
+        if not machines:
+            raise CommandExecutionError("say which machines: names, instance, or a provider for a function")
         # A right to one of the two runners is no right to the other.
         if fun == "destroy":
             raise CommandExecutionError("destroy is not an action here: cloud.destroy destroys machines")
-        require_foreign(kwargs)
-        return self._answered(lambda: action(self._program, fun, names, kwargs, self._providers(provider)))
+        self._require_allowed(given)
+        return self._answered(lambda: action(self._program, fun, machines, given, self._providers(provider or "all")))
+
+    def extra_action(self, names: str | Sequence[str], provider: str, action: str, **kwargs: Any) -> dict[str, Any]:
+        """As `action`, for these machines of one provider."""
+        return self.action(action, names, provider=provider, **kwargs)
 
     def function(self, fun: str, provider: str, **kwargs: Any) -> dict[str, Any]:
         """Call a function for a provider: `{alias: {driver: answer}}`."""
-        require_foreign(kwargs)
+        self._require_allowed(kwargs)
         return self._answered(lambda: function(self._program, fun, self._program.catalogue.provider(provider), kwargs))
 
     def query(self, query_type: str = "list_nodes", provider: str = "all") -> dict[str, Any]:
@@ -565,13 +628,38 @@ class CloudClient:
             raise CommandExecutionError(f"there is no query {query_type!r}, but {', '.join(QUERIES)}")
         return self._answered(lambda: QUERIES[query_type](self._program, self._providers(provider)))
 
-    def offers(self, what: str, provider: str = "all") -> dict[str, Any]:
+    def full_query(self, query_type: str = "list_nodes_full") -> dict[str, Any]:
+        """The machines with all their fields."""
+        return self.query(query_type)
+
+    def select_query(self, query_type: str = "list_nodes_select") -> dict[str, Any]:
+        """The machines with the fields of `query.selection`."""
+        return self.query(query_type)
+
+    def offers(self, what: str, provider: str | None = "all") -> dict[str, Any]:
         """`what` is images, sizes or locations: `{alias: {driver: {name: details}}}`."""
-        return self._answered(lambda: offers(self._program, self._providers(provider), what))
+        return self._answered(lambda: offers(self._program, self._providers(provider or "all"), what))
+
+    def list_sizes(self, provider: str | None = None) -> dict[str, Any]:
+        """The sizes of a provider, or of all."""
+        return self.offers("sizes", provider)
+
+    def list_images(self, provider: str | None = None) -> dict[str, Any]:
+        """The images of a provider, or of all."""
+        return self.offers("images", provider)
+
+    def list_locations(self, provider: str | None = None) -> dict[str, Any]:
+        """The locations of a provider, or of all."""
+        return self.offers("locations", provider)
 
     @cached_property
     def _program(self) -> Program:
-        return open_program(self._config_dir, self._client, lambda _machine, _text: None)
+        client = self._client or LocalClient(master_socket(load_master(self._config_dir).config.sock_dir))
+        return open_program(self._config_dir, client, lambda _machine, _text: None)
+
+    def _require_allowed(self, settings: Mapping[str, Any]) -> None:
+        if self._foreign:
+            require_foreign(settings)
 
     def _providers(self, name: str) -> list[Provider]:
         return self._program.catalogue.matching(name)
@@ -596,6 +684,18 @@ class CloudClient:
             known = "_program" in self.__dict__
             text = self._program.secrets.text(str(error)) if known else str(error)
             raise CommandExecutionError(text) from None
+
+
+def _over(settings: Mapping[str, Any], more: object) -> dict[str, Any]:
+    """Settings with those of a map over them. Raises CommandExecutionError if it is no map."""
+    if more is not None and not isinstance(more, Mapping):
+        raise CommandExecutionError(f"settings are given as a map, not as {str(more)[:80]!r}")
+    return {**settings, **(more or {})}
+
+
+def _names(names: str | Sequence[str]) -> list[str]:
+    """Names in a list, or in a text with commas."""
+    return [name.strip() for name in names.split(",") if name.strip()] if isinstance(names, str) else list(names)
 
 
 def require_foreign(settings: Mapping[str, Any]) -> None:

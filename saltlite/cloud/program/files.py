@@ -9,6 +9,7 @@ All of them are optional. One ConfigError reports every problem, a line each.
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -64,7 +65,34 @@ def load_cloud(config_dir: str) -> LoadedCloud:
         files.read(path, partial(_add_profile, profiles, path))
     files.raise_problems()
     given = Settings({**reading.values, **dotted}, _places(reading))
-    return LoadedCloud(config, given, catalogue(providers, profiles))
+    found = {alias: [_from_keyring(alias, one) for one in several] for alias, several in providers.items()}
+    return LoadedCloud(config, given, catalogue(found, profiles))
+
+
+KEYRING = "use_keyring"
+"""The `password` of a provider that is in the keyring of the user, under the alias and the setting `user`."""
+
+
+def keyring_module() -> Any:
+    """The package keyring. Raises ConfigError if it is not installed."""
+    try:
+        return importlib.import_module("keyring")
+    except ImportError:
+        raise ConfigError("passwords in a keyring need the Python package keyring: pip install keyring") from None
+
+
+def _from_keyring(alias: str, settings: Settings) -> Settings:
+    """The settings with the password of the keyring, if they name that. Raises ConfigError."""
+    if settings.values.get("password") != KEYRING:
+        return settings
+    where, user = settings.origin("password"), str(settings.values.get("user") or settings.values.get("username") or "")
+    password = keyring_module().get_password(alias, user)
+    if not password:
+        raise ConfigError(
+            f"{where}: the keyring has no password of {user or 'an empty user'} for {alias}: "
+            f"`saltlite cloud --set-password {user or 'USERNAME'} {alias}` stores one"
+        )
+    return Settings({**settings.values, "password": password}, settings.origins, settings.where)
 
 
 def cloud_files(config_dir: str) -> list[str]:

@@ -19,6 +19,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TextIO
 
 from saltlite.cloud.api import port
@@ -280,6 +281,8 @@ KEY_FILE_MAX = 64 * 1024
 
 _GLOBAL = ("minion", "deploy", "script", "append_domain", "destroy_on_failure", "wait_for_minion")
 """Options that are also settings of machines."""
+IMPLICIT = "providers.json"
+"""The file in cachedir with the providers that no file of the configuration has: alias -> driver."""
 SAYS_THAT: Mapping[str, str] = {"creating": "announced", "requesting": "requested"}
 """Event of a driver -> its entry in the journal."""
 
@@ -310,11 +313,38 @@ class Program:
         self._notes: dict[str, Note] = {}
         self._given = loaded.given
         self._told_exposed: set[str] = set()
+        for alias, driver in self._remembered_providers().items():
+            if alias not in self.catalogue.providers:
+                self._add_provider(alias, driver)
         self._learn_everything()
 
     def driver(self, provider: Provider) -> Driver:
         """The driver of a provider."""
         return self.drivers.of(provider)
+
+    def implicit_provider(self, alias: str, driver: str) -> Provider:
+        """The provider of this alias, which is added if no file has it, and remembered for later commands."""
+        if alias not in self.catalogue.providers:
+            self._add_provider(alias, driver)
+            path = os.path.join(self.config.cachedir, IMPLICIT)
+            _make_private(os.path.dirname(path))
+            with open(f"{path}.new", "w", encoding="utf-8") as file:
+                json.dump({**self._remembered_providers(), alias: driver}, file)
+            os.replace(f"{path}.new", path)
+        return self.catalogue.provider(alias)
+
+    def _add_provider(self, alias: str, driver: str) -> None:
+        provider = Provider(alias, driver, Settings({"driver": driver}, where=f"provider {alias}"))
+        self.catalogue = replace(self.catalogue, providers={**self.catalogue.providers, alias: {driver: provider}})
+        self.opts["providers"][alias] = {driver: {"driver": driver}}
+
+    def _remembered_providers(self) -> dict[str, str]:
+        try:
+            with open(os.path.join(self.config.cachedir, IMPLICIT), encoding="utf-8") as file:
+                found = json.load(file)
+        except (OSError, ValueError):
+            return {}
+        return {str(alias): str(driver) for alias, driver in found.items()} if isinstance(found, dict) else {}
 
     def levels(self, profile: Profile, machine: Settings | None, given: Mapping[str, Any]) -> list[Level]:
         """The levels of settings of a machine, the winning one first."""
