@@ -57,6 +57,7 @@ CODES: dict[str, tuple[Severity, str]] = {
     "SMI017": (Severity.WARNING, "__virtual__ may return None"),
     "SMI018": (Severity.ERROR, "the file is not an executor"),
     "SMI019": (Severity.WARNING, "the executor does not declare which options callers may pass"),
+    "SMI020": (Severity.ERROR, "the file is not a resource type"),
 }
 """Code -> its severity and meaning."""
 
@@ -89,6 +90,8 @@ FIELDS = ("maintainer", "maturity", "depends", "platform")
 """Fields of a module's docstring, each `:name: text` on its own line."""
 
 _FIELD = re.compile(r"^\s*:(\w+)(:?)(\s*)(.*)$", re.MULTILINE)
+RESOURCE_FUNCTIONS = {"init": 1, "initialized": 0, "discover": 1, "grains": 0}
+"""What a resource type must have -> the number of arguments of its calls."""
 _LOGGERS = {"log", "logger", "logging", "LOG"}
 _LEVELS = {"debug", "info", "warning", "warn", "error", "critical", "exception"}
 _SHELLS = {"system", "popen", "getoutput", "getstatusoutput"}
@@ -255,6 +258,27 @@ def is_executor(path: str) -> bool:
     return os.path.basename(os.path.dirname(folder) if name == "__init__.py" else folder) in FOLDERS
 
 
+def is_resource_type(path: str) -> bool:
+    """Whether the file is the connection module of a resource type."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return name == "__init__.py" and os.path.basename(os.path.dirname(folder)) in {"resources", "_resources"}
+
+
+def check_resource_type(module: SourceModule) -> Iterator[Finding]:
+    """What the loader needs of a connection module: these functions, callable with these arguments."""
+    for name, count in RESOURCE_FUNCTIONS.items():
+        function = module.functions.get(name)
+        if function is None:
+            arguments = "opts" if count else ""
+            yield Finding(module.path, 1, "SMI020", f"there is no function {name}({arguments})")
+            continue
+        try:
+            function.signature.bind(*["opts"] * count)
+        except TypeError:
+            text = f"{name} is called with {'one argument: opts' if count else 'no argument'}"
+            yield Finding(module.path, function.line, "SMI020", text)
+
+
 def check_executor(module: SourceModule) -> Iterator[Finding]:
     """Problems of an executor for the loader and its callers."""
     execute = module.functions.get("execute")
@@ -404,7 +428,12 @@ def lint(paths: Sequence[str]) -> Report:
     interfaces = by_module(list(classes.values()))
     for module in modules:
         findings += check_module(module)
-        findings += check_executor(module) if is_executor(module.path) else check_against(module, interfaces)
+        if is_executor(module.path):
+            findings += check_executor(module)
+        elif is_resource_type(module.path):
+            findings += check_resource_type(module)
+        else:
+            findings += check_against(module, interfaces)
     return Report(tuple(files), tuple(sorted(one for one in set(findings) if not _is_allowed(one))))
 
 

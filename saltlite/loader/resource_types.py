@@ -25,7 +25,6 @@ Contract: Salt's guide to resources.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -36,7 +35,7 @@ from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.plugin_opts import PluginOptsOfLoader
-from saltlite.loader.search_path import SHIPPED, Form, Layer, search_layers, shipped_folder
+from saltlite.loader.search_path import SHIPPED, Form, Layer, search_layers
 from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import check_resource_type
 
@@ -81,21 +80,19 @@ def find_type(
     if file is None:
         places = ", ".join(f"{layer.path}/{name}" for layer in layers)
         raise TypeUnavailableError(f"there is no {name}/__init__.py in a folder of resource types ({places})")
-    slots = build_index(_slot_layers(opts, name, only_shipped), previous.slots if previous else None)
+    slots = build_index(_layers(opts, slots_of(name), only_shipped), previous.slots if previous else None)
     if previous and slots is previous.slots and previous.connection.file(name) == file:
         return previous
     return TypeFiles(name, Index(layers, [file]), slots)
 
 
+def slots_of(name: str) -> str:
+    """The type of plug-ins that are the slots of a resource type."""
+    return f"{RESOURCES}/{name}/modules"
+
+
 def _layers(opts: Mapping[str, Any], kind: str, only_shipped: bool) -> list[Layer]:
     return [layer for layer in search_layers(opts, kind) if layer.name == SHIPPED or not only_shipped]
-
-
-def _slot_layers(opts: Mapping[str, Any], name: str, only_shipped: bool) -> list[Layer]:
-    """The layers of the slots of a type, and below them the slots that every type has."""
-    kind = f"{RESOURCES}/{name}/modules"
-    folder = os.path.join(os.path.dirname(shipped_folder(RESOURCES)), "slots")
-    return [*_layers(opts, kind, only_shipped), Layer(SHIPPED, folder, kind, installed=True)]
 
 
 def load_type(

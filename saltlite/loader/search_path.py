@@ -287,6 +287,9 @@ def search_layers(opts: Mapping[str, Any], kind: str = MODULES) -> tuple[Layer, 
         places += [(f"own{number}", folder) for number, folder in enumerate(folders)]
     installed = entry_places(OURS, kind)
     installed.append((SHIPPED, shipped_folder(kind)))
+    if kind.startswith("resources/"):
+        # Every resource type has these, too.
+        installed.append((SHIPPED, os.path.join(os.path.dirname(shipped_folder("resources")), "slots")))
     salts = []
     if opts.get("salt_compat", "auto") != "off":
         if kind not in SALT_KINDS and kind not in _NOT_IN_SALT:

@@ -167,6 +167,24 @@ def test_executors_and_drivers_are_listed_and_documented(folder: Path) -> None:
     assert (code, "there is no 'executors.lowd' in the modules here; did you mean executors.loud?" in err) == (2, True)
 
 
+def test_resource_types_are_listed_documented_and_explained(folder: Path) -> None:
+    (folder / "srv/_resources/rack/modules").mkdir(parents=True)
+    (folder / "srv/_resources/rack/__init__.py").write_text('"""Racks of servers."""\n')
+    (folder / "srv/_resources/rack/modules/power.py").write_text('def cycle():\n    """Switch off and on."""\n')
+    code, out, _err = doc(folder, "resources", "--out", "json")
+    listed = json.loads(out)["resources"]
+    assert (code, listed["rack"]) == (0, "Racks of servers.")
+    assert {"dummy", "ssh"} <= set(listed)
+    code, out, _err = doc(folder, "resources.rack")
+    assert "Racks of servers." in out
+    assert "power.cycle   Switch off and on." in out
+    assert "grains.items  All grains." in out
+    (folder / "minion").write_text(f"root_dir: {folder}\nmodule_dirs: [{folder}/srv]\n")
+    out_, err_ = io.StringIO(), io.StringIO()
+    code = run(["explain", "-c", str(folder), "resources.rack", "--local"], Console(None, out_, err_))
+    assert (code, out_.getvalue()) == (0, f"rack (dir0) provides it\n  {folder}/srv/_resources/rack/__init__.py\n")
+
+
 def test_drivers_of_the_folders_in_the_file_cloud_are_documented(folder: Path) -> None:
     (folder / "drivers").mkdir()
     (folder / "drivers/mine.py").write_text('"""Machines of mine."""\n\ndef create(vm_):\n    return {}\n')

@@ -168,6 +168,25 @@ def test_an_executor_is_known_by_its_folder(tmp_path: Path, source: str, found: 
     assert [one.partition(" ")[2] for one in result] == found
 
 
+WHOLE = "".join(f"def {head}:\n{FUN}" for head in ("init(opts)", "initialized()", "discover(opts)", "grains()"))
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        (WHOLE, []),
+        (WHOLE.replace("def grains()", "def reach()"), ["SMI020"]),
+        (WHOLE.replace("discover(opts)", "discover()"), ["SMI020"]),
+        (WHOLE.replace("initialized()", "initialized(opts)"), ["SMI020"]),
+        (WHOLE.replace("init(opts)", "init(opts, more=1)"), []),
+        (f"def f():\n{FUN}", ["SMI020"] * 4),
+    ],
+)
+def test_a_resource_type_is_known_by_its_folder(tmp_path: Path, source: str, found: list[str]) -> None:
+    files = {"_resources/group/__init__": DOC + source, "_resources/group/modules/test": f"{DOC}def ping():\n{FUN}"}
+    assert [one.partition(" ")[2] for one in codes(tmp_path, files)] == found
+
+
 def test_an_interface_that_does_not_say_its_module_is_an_error(tmp_path: Path) -> None:
     source = f"{DOC}from saltlite.interfaces import Interface\nclass T(Interface):\n    def f(self):\n        'Do.'\n"
     assert codes(tmp_path, {"t": source}) == ["t.py:3 SMI003"]

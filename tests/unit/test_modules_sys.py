@@ -72,6 +72,21 @@ def test_a_module_says_what_it_is(loader: Loader, tmp_path: Path) -> None:
     }
 
 
+def test_the_functions_for_resources_are_listed_and_documented(loader: Loader) -> None:
+    listed = told(loader, "sys.list_functions", "resources.dummy")
+    assert {"resources.dummy.test.ping", "resources.dummy.pkg.install", "resources.dummy.grains.items"} <= set(listed)
+    assert told(loader, "sys.list_functions", "resources.dummy.grains") == [
+        "resources.dummy.grains.get", "resources.dummy.grains.item", "resources.dummy.grains.items",
+        "resources.dummy.grains.ls",
+    ]  # fmt: skip
+    (name,) = told(loader, "sys.list_functions", "resources.dummy.grains.it*s")
+    assert name == "resources.dummy.grains.items"
+    assert told(loader, "sys.doc", name)[name].startswith("All grains.")
+    assert told(loader, "sys.list_functions", "resources.none.test") == []
+    (dummy,) = told(loader, "sys.providers", "resources.dummy")["resources.dummy"]
+    assert (dummy["file"], dummy["layer"], dummy["chosen"]) == ("dummy", "shipped", True)
+
+
 def test_every_shipped_module_has_its_fields_read(loader: Loader) -> None:
     shipped = told(loader, "sys.module_info")
     del shipped["shop"]

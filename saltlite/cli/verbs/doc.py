@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 
 _CLOUDS = "clouds"
-_KINDS = ("executors", _CLOUDS)
+_RESOURCES = "resources"
+_KINDS = ("executors", _CLOUDS, _RESOURCES)
 """Plug-in types besides execution modules."""
 
 _GONE = (SyntaxError, OSError, ArchiveError)
@@ -179,13 +180,20 @@ def _show_kind(kind: str, plugin: str, index: Index, parsed: Parsed, console: Co
     file = next(index.all_claimants(plugin), None)
     if file is None:
         raise _unknown(f"{kind}.{plugin}", [f"{kind}.{name}" for name in index.names()])
-    functions = function_summaries(index, plugin)
+    functions = _slots(plugin, parsed) if kind == _RESOURCES else function_summaries(index, plugin)
     doc = ("" if file.failure is None else file.failure.sentence(file.stem)) or _module_doc(file)
     origin = _origin(file.stem, file.layer, file.path)
     text = textwrap.indent("\n".join(printable(line) for line in doc.splitlines()), "    ")
     answer = {"file": file.stem, "layer": file.layer, "path": file.path, "doc": doc, "functions": functions}
     shown = f"{kind}.{plugin}\n    {origin}\n\n{text or '    It has no docstring.'}\n\n{_table(functions, console)}"
     print_answer({f"{kind}.{plugin}": answer}, shown, parsed, console)
+
+
+def _slots(type_name: str, parsed: Parsed) -> dict[str, str]:
+    """The functions that can be called on resources of a type, with the first lines of their docstrings."""
+    index = index_of(_opts(config_dir_of(parsed)), f"{_RESOURCES}/{type_name}/modules")
+    found = (function_summaries(index, module) for module in index.names())
+    return {name: line for one in found for name, line in one.items()}
 
 
 def _show_all(index: Index, parsed: Parsed, console: Console) -> None:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 __virtualname__ = "sys"
 
 _FIELD = re.compile(r":(maintainer|maturity|depends|platform):(.*)")
+_RESOURCES = "resources"
+_TYPES = ("executors", _RESOURCES)
+"""Types of plug-ins that are named before the plug-in, as `executors.splay`."""
 _LISTS = frozenset({"depends", "maintainer", "platform"})
 
 
@@ -30,6 +33,7 @@ def __virtual__() -> str:  # noqa: N807 - the name that the loader asks for
 
 def doc(*args: str) -> dict[str, str | None]:
     """Return the documentation of functions: all, those of a module, one function, or those that match a glob.
+    ``resources.NAME`` and ``resources.NAME.MODULE.FUNCTION`` select functions for resources of a type.
 
     CLI Example::
 
@@ -37,6 +41,7 @@ def doc(*args: str) -> dict[str, str | None]:
         saltlite '*' sys.doc pkg
         saltlite '*' sys.doc pkg.install
         saltlite '*' sys.doc 'grains.*'
+        saltlite '*' sys.doc resources.ssh.cmd.run
     """
     return _docs(__salt__, args)
 
@@ -52,6 +57,8 @@ def runner_doc(*args: str) -> dict[str, str | None]:
 def list_functions(*args: str, stubs: bool = False) -> list[str]:
     """Return the functions of this minion: all, those of modules, or those that match a glob.
 
+    ``resources.NAME`` selects those that can be called on resources of a type.
+
     ``stubs`` adds functions in the interfaces of the named modules that are missing here; calling one reports why.
 
     CLI Example::
@@ -60,6 +67,7 @@ def list_functions(*args: str, stubs: bool = False) -> list[str]:
         saltlite '*' sys.list_functions sys pkg
         saltlite '*' sys.list_functions 'sys.list_*'
         saltlite '*' sys.list_functions pkg stubs=True
+        saltlite '*' sys.list_functions resources.ssh
     """
     found = _matching(__salt__, args)
     if not stubs:
@@ -196,7 +204,7 @@ def not_loaded() -> dict[str, str]:
 
 def providers(*args: str) -> dict[str, list[dict[str, Any]]]:
     """Return the files that could provide a module, in search order, with the reasons against them. ``executors.NAME``
-    selects an executor.
+    selects an executor, ``resources.NAME`` a resource type.
 
     CLI Example::
 
@@ -221,11 +229,25 @@ def providers(*args: str) -> dict[str, list[dict[str, Any]]]:
 
 def _candidates(module: str) -> Any:
     kind, _, plugin = module.partition(".")
-    return __salt__.of_type(kind).candidates(plugin) if kind == "executors" and plugin else __salt__.candidates(module)
+    return __salt__.of_type(kind).candidates(plugin) if kind in _TYPES and plugin else __salt__.candidates(module)
 
 
 def _docs(functions: Functions, wanted: tuple[str, ...]) -> dict[str, str | None]:
-    return {name: found.doc for name in _matching(functions, wanted) if (found := functions.describe(name))}
+    found = {}
+    for name in _matching(functions, wanted):
+        kind, _, rest = name.partition(".")
+        type_name, _, function = rest.partition(".")
+        is_of_resource = kind == _RESOURCES and "." in function
+        described = (_slots(type_name) if is_of_resource else functions).describe(function if is_of_resource else name)
+        if described:
+            found[name] = described.doc
+    return found
+
+
+def _slots(type_name: str) -> Functions:
+    """The functions for resources of a type."""
+    slots: Functions = __salt__.of_type(f"{_RESOURCES}/{type_name}/modules")
+    return slots
 
 
 def _argspecs(functions: Functions, module: str) -> dict[str, dict[str, Any]]:
@@ -239,6 +261,13 @@ def _argspecs(functions: Functions, module: str) -> dict[str, dict[str, Any]]:
         for name in _matching(functions, (module,) if module else ())
         if (found := functions.describe(name))
     }
+
+
+def _of_resources(wanted: str) -> list[str]:
+    """The functions that TYPE, TYPE.MODULE or TYPE.MODULE.FUNCTION selects, with the name of the type before them."""
+    type_name, _, rest = wanted.partition(".")
+    slots = _slots(type_name)
+    return [f"{_RESOURCES}.{type_name}.{name}" for name in _matching(slots, (rest,) if rest else ())]
 
 
 def _modules(functions: Functions, wanted: tuple[str, ...]) -> list[str]:
@@ -256,6 +285,9 @@ def _matching(functions: Functions, wanted: tuple[str, ...]) -> list[str]:
     found: set[str] = set()
     for name in wanted:
         module, _, function = str(name).partition(".")
+        if module == _RESOURCES and function:
+            found.update(_of_resources(function))
+            continue
         modules = _modules(functions, (module,)) if any(sign in module for sign in "*?[") else [module]
         for each in modules:
             known = functions.functions(each)
