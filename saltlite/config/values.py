@@ -11,7 +11,7 @@ import re
 from saltlite.errors import UsageError
 
 PORT_MAX = 65535
-LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+LOG_LEVELS = ("all", "garbage", "trace", "debug", "profile", "info", "warning", "error", "critical", "quiet")
 DAY = 86_400.0
 """Seconds of a day."""
 

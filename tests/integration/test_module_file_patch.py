@@ -193,5 +193,5 @@ def test_touch_makes_a_file_and_sets_its_times(tmp_path: Path) -> None:
 
 
 def test_touch_says_what_is_no_time_and_where_nothing_can_be_made(tmp_path: Path) -> None:
-    assert "atime and mtime are numbers" in refusal("touch", str(tmp_path / "file"), "noon")
+    assert "atime and mtime must be integers" in refusal("touch", str(tmp_path / "file"), "noon")
     assert refusal("touch", str(tmp_path / "no" / "file")).endswith("cannot be touched: No such file or directory.")

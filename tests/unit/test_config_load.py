@@ -14,6 +14,7 @@ from saltlite.config.load import PROBLEMS_MAX, load_master, load_minion
 from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
 from saltlite.config.options import opts_of
+from saltlite.config.values import LOG_LEVELS
 from saltlite.config.yamlfile import ALIASED_VALUES_MAX, DEPTH_MAX
 from saltlite.errors import ConfigError
 
@@ -192,7 +193,7 @@ def test_limits_of_resource_types_are_whole_numbers_by_their_names(tmp_path: Pat
         ("worker_threads: 65", "master:1:17: 'worker_threads' takes a whole number from 1 to 64, not '65'"),
         (
             "log_level: loud",
-            "master:1:12: 'log_level' takes one of debug, info, warning, error, critical, not 'loud'",
+            f"master:1:12: 'log_level' takes one of {', '.join(LOG_LEVELS)}, not 'loud'",
         ),
         ("user: ''", "master:1:7: 'user' takes text that is not empty, not the quoted text ''"),
         (

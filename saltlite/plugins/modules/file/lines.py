@@ -598,5 +598,5 @@ def _nanoseconds(value: Any, name: str) -> int:
         return int(float(value) * 10**9)
     except (TypeError, ValueError, OverflowError) as error:
         raise SaltInvocationError(
-            f"{name}={value!r} is not a time in seconds since 1970: atime and mtime are numbers."
+            f"atime and mtime must be integers, or other numbers of seconds since 1970: {name} is {value!r}."
         ) from error
