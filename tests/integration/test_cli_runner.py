@@ -333,6 +333,19 @@ def test_lists_of_the_master_that_leave_out_everything_remove_nothing(folder: Pa
     assert there() == []
 
 
+@pytest.mark.parametrize("kind", ["runners", "modules", "all"])
+def test_a_sync_takes_the_keyword_refresh_of_salt(folder: Path, kind: str) -> None:
+    with FakeMaster(folder, answers):
+        assert runner(folder, f"saltutil.sync_{kind}", "refresh=False")[0] == 0
+
+
+def test_a_sync_of_what_masters_do_not_have_says_so_and_is_no_failure(folder: Path) -> None:
+    with FakeMaster(folder, answers):
+        words = ("saltutil.sync_states", "saltenv=base", "refresh=False", "--out", "json")
+        code, out, err = runner(folder, *words)
+    assert (code, json.loads(out), "Nothing was synced. States do not exist here." in err) == (0, [], True)
+
+
 def test_a_sync_without_a_place_for_plug_ins_is_refused(folder: Path) -> None:
     (folder / "master").write_text(f"root_dir: {folder}\nsock_dir: {folder}\nextension_modules: ''\n")
     out = io.StringIO()

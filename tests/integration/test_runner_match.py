@@ -15,14 +15,17 @@ from saltlite.cli.console import Console
 from saltlite.cli.main import run
 from tests.integration.fakemaster import FakeMaster, Step
 
+SELECTING = ("web*", "G@a:* or G@id:/", "not G@id:/")
+"""Targets that select web1."""
+
 
 def answers(request: dict[str, Any]) -> Iterable[Step]:
     match request["verb"]:
         case "runner_event":
             return [{"ok": True}]
         case "match":
-            selected = request["tgt"] == "web*" and request["tgt_type"] == "compound" and request["explain"] == "web1"
-            return [{"ok": True, "explanation": {"selected": selected}}]
+            assert request["tgt_type"] == "compound"
+            return [{"ok": True, "minions": ["web1"] if request["tgt"] in SELECTING else []}]
     return [{"ok": False, "exit": 2, "error": "there is no such thing"}]
 
 
@@ -47,3 +50,16 @@ def ran(tmp_path: Path) -> Iterator[Any]:
 def test_a_compound_target_is_asked_about_one_minion(ran: Any) -> None:
     assert ran("match.compound_matches", "web*", "web1")[:2] == (0, {"res": "web1"})
     assert ran("match.compound_matches", "web*", "db1")[:2] == (0, {"res": False})
+
+
+@pytest.mark.parametrize(
+    ("expression", "result"),
+    [("G@a:* or I@b:c*", "web1"), ("G@a:* or J@b:.", "web1"), ("not I|@b|[c]", "web1"), ("I@b:c*", False)],
+)
+def test_a_pillar_is_compared_with_whole_values_only(ran: Any, expression: str, result: Any) -> None:
+    assert ran("match.compound_matches", expression, "web1")[1] == {"res": result}
+
+
+@pytest.mark.parametrize("minion", ["../../etc/shadow", "my/minion", "nosuch"])
+def test_what_is_no_minion_is_not_selected(ran: Any, minion: str) -> None:
+    assert ran("match.compound_matches", "web*", minion)[:2] == (0, {"res": False})

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from saltlite.decorators import same_parameters
+from saltlite.decorators import note, same_parameters
 from saltlite.errors import CommandExecutionError
 from saltlite.model.files import MASTER_TYPES
 from saltlite.plugins._plugin_sync import SyncRequest, raise_failed, sync
@@ -27,11 +27,13 @@ def sync_runners(
     extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
     *,
     extmod_empty: bool | None = None,
+    refresh: bool = True,
 ) -> list[str]:
     """Sync the runners in ``salt://_runners``, and return the names of those that changed.
 
     ``saltenv`` is one or several environments. ``extmod_whitelist`` and ``extmod_blacklist`` override the options of
-    these names: globs, as a list, a text with commas, or a map from types to lists.
+    these names: globs, as a list, a text with commas, or a map from types to lists. ``refresh`` has no effect: the next
+    runner uses the new plug-ins.
 
     Other plug-ins are removed; a note and the log name them. If the lists exclude everything in file_roots, the call
     fails without changes, unless ``extmod_empty`` or the option of that name is True.
@@ -41,7 +43,8 @@ def sync_runners(
         saltlite-run saltutil.sync_runners
         saltlite-run saltutil.sync_runners saltenv=dev extmod_whitelist=tour
     """
-    return _sync("runners", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty=extmod_empty)["runners"]
+    lists = extmod_whitelist, extmod_blacklist
+    return _sync("runners", saltenv, *lists, extmod_empty=extmod_empty, refresh=refresh)["runners"]
 
 
 @same_parameters(sync_runners)
@@ -107,23 +110,185 @@ def sync_utils(*args: Any, **kwargs: Any) -> list[str]:
     return _sync("utils", *args, **kwargs)["utils"]
 
 
+# What masters of Salt also sync. A script that syncs type by type goes on, and is told.
+
+
+@same_parameters(sync_runners)
+def sync_cache(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: drivers of the cache do not exist here. A note says so.
+
+    CLI Example: ``saltlite-run saltutil.sync_cache``
+    """
+    return _nothing_to_sync("Drivers of the cache do not exist here")
+
+
+@same_parameters(sync_runners)
+def sync_eauth_tokens(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: stores of tokens do not exist here. A note says so.
+
+    CLI Example: ``saltlite-run saltutil.sync_eauth_tokens``
+    """
+    return _nothing_to_sync("Stores of tokens do not exist here")
+
+
+@same_parameters(sync_runners)
+def sync_engines(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: engines do not exist here. A note says so.
+
+    CLI Example: ``saltlite-run saltutil.sync_engines``
+    """
+    return _nothing_to_sync("Engines do not exist here")
+
+
+@same_parameters(sync_runners)
+def sync_fileserver(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: backends of the file server do not exist here. A note says so.
+
+    CLI Example: ``saltlite-run saltutil.sync_fileserver``
+    """
+    return _nothing_to_sync("Backends of the file server do not exist here")
+
+
+@same_parameters(sync_runners)
+def sync_pillar(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: external pillars do not exist here. A note says so.
+
+    CLI Example: ``saltlite-run saltutil.sync_pillar``
+    """
+    return _nothing_to_sync("External pillars do not exist here")
+
+
+@same_parameters(sync_runners)
+def sync_proxymodules(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: proxy minions do not exist here. A note says so.
+
+    CLI Example: ``saltlite-run saltutil.sync_proxymodules``
+    """
+    return _nothing_to_sync("Proxy minions do not exist here")
+
+
+@same_parameters(sync_runners)
+def sync_queues(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: queues do not exist here. A note says so.
+
+    CLI Example: ``saltlite-run saltutil.sync_queues``
+    """
+    return _nothing_to_sync("Queues do not exist here")
+
+
+@same_parameters(sync_runners)
+def sync_renderers(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: renderers of one's own do not exist here. A note says so.
+
+    CLI Example: ``saltlite-run saltutil.sync_renderers``
+    """
+    return _nothing_to_sync("Renderers of one's own do not exist here")
+
+
+@same_parameters(sync_runners)
+def sync_roster(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: rosters do not exist here. A note says so.
+
+    CLI Example: ``saltlite-run saltutil.sync_roster``
+    """
+    return _nothing_to_sync("Rosters do not exist here")
+
+
+@same_parameters(sync_runners)
+def sync_sdb(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: drivers of sdb do not exist here. A note says so.
+
+    CLI Example: ``saltlite-run saltutil.sync_sdb``
+    """
+    return _nothing_to_sync("Drivers of sdb do not exist here")
+
+
+@same_parameters(sync_runners)
+def sync_serializers(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: serializers of one's own do not exist here. A note says so.
+
+    CLI Example: ``saltlite-run saltutil.sync_serializers``
+    """
+    return _nothing_to_sync("Serializers of one's own do not exist here")
+
+
+@same_parameters(sync_runners)
+def sync_states(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: states do not exist here. A note says so.
+
+    CLI Example: ``saltlite-run saltutil.sync_states``
+    """
+    return _nothing_to_sync("States do not exist here")
+
+
+@same_parameters(sync_runners)
+def sync_thorium(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: thorium do not exist here. A note says so.
+
+    CLI Example: ``saltlite-run saltutil.sync_thorium``
+    """
+    return _nothing_to_sync("Thorium do not exist here")
+
+
+@same_parameters(sync_runners)
+def sync_tops(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: master tops do not exist here. A note says so.
+
+    CLI Example: ``saltlite-run saltutil.sync_tops``
+    """
+    return _nothing_to_sync("Master tops do not exist here")
+
+
+@same_parameters(sync_runners)
+def sync_wheel(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: wheel functions of one's own do not exist here. A note says so.
+
+    CLI Example: ``saltlite-run saltutil.sync_wheel``
+    """
+    return _nothing_to_sync("Wheel functions of one's own do not exist here")
+
+
+@same_parameters(sync_runners)
+def sync_wrapper(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: wrappers of salt-ssh do not exist here. A note says so.
+
+    CLI Example: ``saltlite-run saltutil.sync_wrapper``
+    """
+    return _nothing_to_sync("Wrappers of salt-ssh do not exist here")
+
+
+@same_parameters(sync_runners)
+def sync_executors(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: executors run on minions, whose function ``saltutil.sync_executors`` syncs them. A note says so.
+
+    CLI Example: ``saltlite-run saltutil.sync_executors``
+    """
+    return _nothing_to_sync("Executors run on minions: use `saltlite TARGET saltutil.sync_executors`")
+
+
+def _nothing_to_sync(why: str) -> list[str]:
+    note(f"Nothing was synced. {why}.")
+    return []
+
+
 def sync_all(
     saltenv: str | list[str] = "base",
     extmod_whitelist: dict[str, Any] | None = None,
     extmod_blacklist: dict[str, Any] | None = None,
     *,
     extmod_empty: bool | None = None,
+    refresh: bool = True,
 ) -> dict[str, list[str]]:
     """Sync the plug-ins of every type; type -> the names of those that changed. The lists map types to globs.
 
     CLI Example: ``saltlite-run saltutil.sync_all``
     """
-    return _sync("", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty=extmod_empty)
+    return _sync("", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty=extmod_empty, refresh=refresh)
 
 
 def _sync(
     kind: str, saltenv: Any = "base", extmod_whitelist: Any = None, extmod_blacklist: Any = None, *,
-    extmod_empty: bool | None = None,
+    extmod_empty: bool | None = None, refresh: bool = True,  # noqa: ARG001 - Salt's signature
 ) -> dict[str, list[str]]:  # fmt: skip
     request = SyncRequest(kind, saltenv, extmod_whitelist, extmod_blacklist, extmod_empty)
     reports = sync(_client, __opts__, MASTER_TYPES, request)
