@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from saltlite.files.client import FileClient
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
@@ -97,6 +98,12 @@ def test_lists_say_what_the_master_has(cp: Caller) -> None:
     assert cp("cp.list_master", prefix="etc/a") == ["etc/apache2/conf/x", "etc/apache2/y"]
     assert cp("cp.list_master_dirs") == ["etc", "etc/apache2", "etc/apache2/conf"]
     assert cp("cp.list_master", "dev") == ["only"]
+
+
+def test_sls_files_are_listed_by_name(cp: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["core.sls", "web/init.sls", "web/ssl.sls", "web/a.txt", "top.sls"]
+    monkeypatch.setattr(FileClient, "files", lambda _self, _env: names)
+    assert cp("cp.list_states") == ["core", "top", "web", "web.ssl"]
 
 
 def test_digest_and_mode_of_a_file(cp: Caller, tmp_path: Path) -> None:

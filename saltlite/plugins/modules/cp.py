@@ -365,6 +365,16 @@ def list_master_dirs(saltenv: str = "base", prefix: str = "") -> list[str]:
     return [name for name in _client().folders(_env(saltenv)) if name.startswith(prefix)]
 
 
+def list_states(saltenv: str = "base") -> list[str]:
+    """Return the names of the ``.sls`` files of an environment of the master, which run nowhere here: ``web.ssl`` for
+    ``web/ssl.sls``, ``web`` for ``web/init.sls``.
+
+    CLI Example: ``saltlite '*' cp.list_states``
+    """
+    stems = [name.removesuffix(".sls") for name in list_master(saltenv) if name.endswith(".sls")]
+    return sorted({stem.removesuffix("/init").replace("/", ".") for stem in stems})
+
+
 def envs() -> list[str]:
     """Return the environments of the master's file server.
 

@@ -20,13 +20,11 @@ import shutil
 from .remotes import clone, fetch, ls_remote, pull, push, remote_get, remote_refs, remote_set, remotes, submodule
 
 from .repository import (  # isort: skip
-    add, archive, branch, checkout, commit, config_get, config_get_regexp, config_set, config_unset, current_branch,
-    describe, diff, discard_local_changes, init, is_worktree, list_branches, list_tags, merge, merge_base, rebase,
-    reset, rev_parse, revision, rm_, stash, status, symbolic_ref, tag, version,
+    add, archive, branch, checkout, commit, config_get, config_get_regex, config_get_regexp, config_set, config_unset,
+    current_branch, describe, diff, discard_local_changes, init, is_worktree, list_branches, list_tags, merge,
+    merge_base, rebase, reset, rev_parse, revision, rm_, stash, status, symbolic_ref, tag, version,
 )  # fmt: skip
 from .worktrees import list_worktrees, merge_tree, worktree_add, worktree_prune, worktree_rm  # isort: skip
-
-config_get_regex = config_get_regexp
 
 __func_alias__ = {"rm_": "rm"}
 

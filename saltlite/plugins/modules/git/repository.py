@@ -478,7 +478,7 @@ def config_get_regexp(
     CLI Example::
 
         saltlite '*' git.config_get_regexp 'user\\..*' cwd=/srv/app
-        saltlite '*' git.config_get_regexp 'alias\\..*' global=True
+        saltlite '*' git.config_get_regex 'alias\\..*' global=True
     """
     place = _Place(cwd, kwargs, user, password, ignore_retcode, output_encoding)
     more = [] if value_regex is None else [str(value_regex)]
@@ -491,6 +491,9 @@ def config_get_regexp(
         name, _, value = row.partition("\n")
         found.setdefault(name, []).append(value)
     return found
+
+
+config_get_regex = config_get_regexp
 
 
 def config_set(  # noqa: PLR0913 - Salt's signature
