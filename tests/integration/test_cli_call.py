@@ -239,6 +239,22 @@ def test_what_a_function_prints_is_not_part_of_the_output(config_dir: Path) -> N
     assert "printed by a program" in done.stderr
 
 
+def test_what_was_imported_is_not_searched_for_cycles_at_the_end_and_what_a_module_made_is(config_dir: Path) -> None:
+    (config_dir.parent / "ext/modules/cycle.py").write_text(
+        "import gc, os\n\nclass Circle:\n"
+        "    def __init__(self, path):\n        self.me, self.write = self, os.write\n"
+        "        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)\n"
+        "    def __del__(self):\n        self.write(self.descriptor, b'ended')\n\n"
+        "def make(path):\n    Circle(path)\n    return gc.get_freeze_count()\n"
+    )
+    path = config_dir.parent / "written"
+    argv = [sys.executable, "-c", "import sys; from saltlite.cli.main import main_call; sys.exit(main_call())"]
+    words = ["-c", str(config_dir), "--out", "json", "cycle.make", str(path)]
+    done = subprocess.run([*argv, *words], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["local"] > 10_000
+    assert path.read_text() == "ended"
+
+
 def test_a_plain_call_imports_no_part_of_a_daemon(config_dir: Path) -> None:
     program = (
         "import sys; from saltlite.cli.main import main_call; code = main_call(sys.argv[1:]);"
