@@ -69,6 +69,13 @@ class BenchFleet:
                 self.launch_minion(name)
         wait_until(lambda: self.up() >= set(names), "the minions are up")
 
+    def start_api(self, port: int) -> None:
+        """Start the API beside the master, without limits for how fast it may be asked."""
+        paces = {"requests_per_address": 100_000, "logins_per_address": 100_000}
+        root = str(self.folder / "master/root")
+        self._configure("api", "api", root_dir=root, interface="127.0.0.1", port=port, log_file="", **paces)
+        self._launch([str(BIN / "saltlite-api")], "api")
+
     def launch_minion(self, name: str) -> None:
         """Start a minion on the configuration that it has."""
         self._launch([str(BIN / "saltlite-minion")], name)

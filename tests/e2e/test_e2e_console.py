@@ -141,6 +141,22 @@ def test_events_arrive_by_themselves(window: Browser, served: tuple[Fleet, str])
     window.one("td", "salt/netapi/hook/console/test")
 
 
+def test_ten_tabs_share_one_stream_of_events(window: Browser, served: tuple[Fleet, str]) -> None:
+    first = window.driver.current_window_handle
+    for _ in range(9):
+        window.driver.switch_to.new_window("tab")
+        window.open("events?tag=console")
+        window.one("h1", "Events")
+        window.one("main", "as they happen")
+    Api(served[1]).log_in("admin").post("/hook/console/tabs", {})
+    for handle in window.driver.window_handles:
+        if handle != first:
+            window.driver.switch_to.window(handle)
+            window.one("td", "salt/netapi/hook/console/tabs")
+            window.driver.close()
+    window.driver.switch_to.window(first)
+
+
 def test_keys_of_the_keyboard_go_to_pages_and_to_the_search(window: Browser) -> None:
     window.open("")
     window.one("h1", "Overview")

@@ -74,6 +74,7 @@ export async function logIn(eauth, username, password) {
   await ask("POST", "/login", { eauth, username, password });
   tell("login", false);
   listen();
+  channel.postMessage({ login: true });
   waiting?.resolve();
   waiting = null;
 }
@@ -87,12 +88,32 @@ export async function logOut() {
 }
 
 let source = null;
+let channel = null;
 
-/** Open the one stream of events of this page. */
+/**
+ * Receive events. A browser opens six connections to a host at most, so one tab has the stream and passes each event on
+ * to the others; when it is closed, the next one opens the stream.
+ */
 export function listen() {
+  if (channel) {
+    if (source) open();
+    return;
+  }
+  channel = new BroadcastChannel("events");
+  channel.onmessage = ({ data }) => {
+    // The tab with the stream follows a login in another tab: the events are those of the user who is logged in now.
+    if (!data.login) tell("event", data);
+    else if (source) open();
+  };
+  navigator.locks.request("events", () => new Promise(() => open()));
+}
+
+function open() {
   source?.close();
   source = new EventSource("/events");
   source.onmessage = (message) => {
-    tell("event", { id: Number(message.lastEventId), ...JSON.parse(message.data) });
+    const event = { id: Number(message.lastEventId), ...JSON.parse(message.data) };
+    tell("event", event);
+    channel.postMessage(event);
   };
 }
