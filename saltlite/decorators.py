@@ -415,18 +415,6 @@ def _use(successor: str | None) -> str:
     return f' Use successor "{successor}" instead.' if successor else ""
 
 
-def find_program(exe: str | None = None) -> str | None:
-    """The path of the program, or None if it is not in PATH. Contract: `salt.utils.path.which`."""
-    import shutil  # noqa: PLC0415 - as above
-
-    return shutil.which(exe) if exe else None
-
-
-def find_first_program(exes: Iterable[str]) -> str | None:
-    """The path of the first of the programs that is in PATH. Contract: `salt.utils.path.which_bin`."""
-    return next((path for exe in exes if (path := find_program(exe))), None)
-
-
 def which(exe: str) -> Callable[[Decorated], Decorated]:
     """Raise CommandNotFoundError when the function is called and the program is not in PATH."""
     return _needing([exe], f"The '{exe}' binary was not found in $PATH.")
@@ -442,7 +430,9 @@ def _needing(exes: list[str], sentence: str) -> Callable[[Decorated], Decorated]
     def decorate(function: Decorated) -> Decorated:
         @functools.wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
-            if find_first_program(exes) is None:
+            import shutil  # noqa: PLC0415 - slow to import, and few functions need it
+
+            if not any(map(shutil.which, exes)):
                 raise CommandNotFoundError(sentence)
             return function(*args, **kwargs)
 

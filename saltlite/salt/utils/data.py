@@ -5,9 +5,7 @@ from __future__ import annotations
 import copy
 import datetime
 import fnmatch
-import hashlib
 import logging
-import random
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
@@ -659,6 +657,8 @@ def flatten(
 
 def hash(value: Any, algorithm: str = "sha512") -> str:
     """The hexadecimal digest of a text or bytes. Raises SaltException for an unknown algorithm."""
+    import hashlib
+
     if algorithm not in hashlib.algorithms_available:
         raise SaltException("You must specify a valid algorithm.")
     return hashlib.new(algorithm, value.encode() if isinstance(value, str) else value).hexdigest()
@@ -667,6 +667,8 @@ def hash(value: Any, algorithm: str = "sha512") -> str:
 @jinja_filter("random_sample")
 def sample(value: Any, size: int, seed: Any = None) -> list[Any]:
     """`size` random items; the same ones for the same seed."""
+    import random
+
     return random.sample(value, size) if seed is None else random.Random(hash(seed)).sample(value, size)  # noqa: S311 - the choice is no secret
 
 

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 import sys
 import tempfile
 import threading
@@ -113,6 +112,8 @@ def copyfile(source: str, dest: str, backup_mode: str = "", cachedir: str = "") 
 def _restore_selinux_label(path: str) -> None:
     program = paths.which("restorecon")
     if program and os.path.exists("/sys/fs/selinux/enforce"):
+        import subprocess
+
         subprocess.run([program, path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing
 import os
 import platform
-import subprocess
 import sys
 from typing import Any
 
@@ -70,6 +68,8 @@ def is_smartos_zone() -> bool:
 
 @functools.cache
 def _zone_name() -> str:
+    import subprocess
+
     try:
         done = subprocess.run(["zonename"], capture_output=True, text=True, check=False, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
@@ -111,6 +111,8 @@ def is_aarch64() -> bool:
 
 def spawning_platform() -> bool:
     """Whether a process of `multiprocessing` starts afresh, so that what it is given is pickled."""
+    import multiprocessing
+
     return multiprocessing.get_start_method(allow_none=False) in ("spawn", "forkserver")
 
 
