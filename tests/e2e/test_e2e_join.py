@@ -231,3 +231,16 @@ def test_a_token_of_another_fleet_than_the_pinned_one_stops_the_minion(fleet: Fl
     assert said.code == 2
     assert "belongs to" in said.err
     assert len(said.err.splitlines()) == 1, said.err
+
+
+def test_a_minion_with_capitals_works_and_one_that_differs_by_case_only_is_a_conflict(fleet: Fleet) -> None:
+    fleet.start_master()
+    fleet.join("Web-A1")
+    assert fleet.cli("Web-*", "test.ping", "--out", "json").json() == {"Web-A1": True}
+    assert fleet.cli("-L", "Web-A1", "grains.get", "id", "--out", "json").json() == {"Web-A1": "Web-A1"}
+    assert fleet.cli("web-a1", "test.ping").code == 3, "targets are compared with their case"
+    fleet.start_minion("web-a1", join_token=fleet.token())
+    fleet.wait_key("web-a1", "conflict")
+    refused = fleet.cli("key", "accept", "web-a1", "-y")
+    assert (refused.code, "Web-A1 has an accepted key already" in refused.err) == (6, True)
+    assert fleet.keys() == {"Web-A1": ["accepted"], "web-a1": ["conflict"]}
