@@ -164,6 +164,12 @@ def test_options_of_an_installation_reach_pip(venv: str, wheels: Path, tmp_path:
     assert (tmp_path / "target/slt_tiny.py").read_text() == "VERSION = '1.0'\n"
 
 
+def test_a_virtualenv_may_be_named_by_its_folder_of_programs(venv: str) -> None:
+    for place in (f"{venv}/bin", f"{venv}/bin/"):
+        assert run("pip.list_all_versions", "slt-tiny", bin_env=place).value == ["1.0", "1.1"]
+        assert run("pip.list", bin_env=place) == run("pip.list", bin_env=venv)
+
+
 def test_a_failure_is_pips_own_words_and_a_return_code(venv: str) -> None:
     done = run("pip.install", "nosuch-slt", bin_env=venv)
     assert (done.retcode, done.value["retcode"]) == (1, 1)

@@ -1,7 +1,7 @@
 """Python packages, through pip: of the minion's own Python, or of any virtualenv.
 
-All functions take ``bin_env`` (the folder of a virtualenv, or the path of a ``pip`` or ``python``), ``user`` (who runs
-pip) and ``cwd``. No package name can be taken for an option. Addresses of indexes and proxies, which may contain
+All functions take ``bin_env`` (the folder of a virtualenv, its folder ``bin``, or the path of a ``pip`` or ``python``),
+``user`` (who runs pip) and ``cwd``. No package name can be taken for an option. Addresses of indexes and proxies, which may contain
 passwords, are passed to pip in its environment.
 
 :maintainer:    The saltlite authors
@@ -305,7 +305,7 @@ def _run(
         _word(user, "user")
     environment = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", **(env or {})}
     if bin_env and os.path.isdir(bin_env):
-        environment["VIRTUAL_ENV"] = bin_env
+        environment["VIRTUAL_ENV"] = _virtualenv(bin_env)
     done: dict[str, Any] = __salt__["cmd.run_all"](
         [*_pip(bin_env), *arguments],
         cwd=cwd,
@@ -320,6 +320,12 @@ def _run(
     return done
 
 
+def _virtualenv(folder: str) -> str:
+    """The folder of a virtualenv, which may be named by its folder `bin`, as in Salt."""
+    above, _, last = folder.rstrip("/").rpartition("/")
+    return above if last == "bin" and not os.path.isdir(os.path.join(folder, "bin")) else folder
+
+
 def _pip(bin_env: str | None) -> list[str]:
     """The command that runs pip."""
     if not bin_env:
@@ -328,6 +334,7 @@ def _pip(bin_env: str | None) -> list[str]:
     if not os.path.isabs(place):
         raise SaltInvocationError(f"{place} is not an absolute path.")
     if os.path.isdir(place):
+        place = _virtualenv(place)
         for name in ("python", "python3"):
             program = os.path.join(place, "bin", name)
             if os.access(program, os.X_OK):
