@@ -1,8 +1,8 @@
 """Python packages, through pip: of the minion's own Python, or of any virtualenv.
 
 All functions take ``bin_env`` (the folder of a virtualenv, its folder ``bin``, or the path of a ``pip`` or ``python``),
-``user`` (who runs pip) and ``cwd``. No package name can be taken for an option. Addresses of indexes and proxies, which may contain
-passwords, are passed to pip in its environment.
+``user`` (who runs pip) and ``cwd``. No package name can be taken for an option. Addresses of indexes and proxies, which
+may contain passwords, are passed to pip in its environment.
 
 :maintainer:    The saltlite authors
 :maturity:      new
