@@ -1,9 +1,9 @@
 """What everyday work costs in things that can be counted: `python -m tests.bench.counts [--write]`.
 
 Time depends on the machine and on what else it does; counts of system calls, syncs, SQL statements, new processes,
-imported modules and the page faults of a command do not. They are compared with `counts.json`, which is committed
-beside this file. A count that is more than TOLERANCE above its figure fails the run (exit code 1); `--write` sets new
-figures, and the diff shows what changed.
+imported modules, processes that wake up and the page faults of a command do not. They are compared with `counts.json`,
+which is committed beside this file. A count that is more than TOLERANCE above its figure fails the run (exit code 1);
+`--write` sets new figures, and the diff shows what changed.
 
 A master with one minion and the command line run as real processes under strace. Each count is the lowest of ROUNDS
 rounds, because timers and retries only ever add to it.
@@ -32,6 +32,7 @@ from saltlite.client.local import JobCall, LocalClient
 from saltlite.minion.jobs.process_pool import REAP_S
 from tests.bench.bench_fleet import CUSTOM_MODULE
 from tests.bench.fleet import BenchFleet
+from tests.bench.measure import title
 from tests.bench.statements import read
 
 FIGURES = Path(__file__).with_name("counts.json")
@@ -128,6 +129,21 @@ def of_jobs(fleet: BenchFleet, client: LocalClient, pids: list[int]) -> dict[str
         "new processes": sum(calls[name] for name in FORKS) / JOBS,
         "writes to files": calls["pwrite64"] / JOBS,
     }
+
+
+def mworkers_awake(fleet: BenchFleet, client: LocalClient) -> float:
+    """How many MWorkers one `test.ping` wakes up: each counts by its share of the jobs for which it woke up."""
+    mworkers = [pid for pid in fleet.pids("master") if title(pid).startswith("MWorker")]
+    before = {pid: wake_ups(pid) for pid in mworkers}
+    for _ in range(JOBS):
+        ping(client)
+    return sum(min(1.0, (wake_ups(pid) - before[pid]) / JOBS) for pid in mworkers)
+
+
+def wake_ups(pid: int) -> int:
+    """How often the process has gone to sleep so far."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches:"))
 
 
 def statements_of_many(fleet: BenchFleet) -> float:
@@ -243,6 +259,7 @@ def measured() -> dict[str, float]:
                     note(f"{name}: page faults", faults_of(command()))
                 for name, count in of_jobs(fleet, client, [*fleet.pids("master"), *fleet.pids("min")]).items():
                     note(f"a job: {name}", count)
+                note("a job: MWorkers that wake up", mworkers_awake(fleet, client))
                 note(f"a job of {CLIENTS} clients: SQL statements", statements_of_many(fleet))
             join_with_custom_module(fleet, client)
             for _ in range(ROUNDS):
