@@ -44,6 +44,7 @@ def window(served: tuple[Fleet, str]) -> Iterator[Browser]:
         ("run", "Run", "saltlite '*' test.ping"),
         ("jobs", "Jobs", "Function"),
         ("keys", "Keys", "Minions pin the fleet key"),
+        ("packages", "Packages", "Ask them"),
         ("resources", "Resources", "No resource is registered"),
         ("events", "Events", "as they happen"),
         ("access", "Access", "This login ends"),
@@ -110,6 +111,16 @@ def test_outputs_that_differ_are_compared_and_those_that_failed_run_again(window
     window.until(lambda: len(window.all(".group")) == 2, "there are two groups")
     window.click(".group button", "Compare with the largest group")
     assert window.texts(".group pre span") == ["- a", "+ b"]
+
+
+def test_versions_of_a_package_are_compared_over_the_fleet(window: Browser) -> None:
+    window.open("packages")
+    window.type("#search", "bash")
+    window.click("button.primary", "Ask them")
+    window.one("[role=status]", "All answers are here")
+    assert window.texts("tbody td:nth-child(2)") == ["2"]
+    assert window.texts("tbody td:nth-child(3) a") == ["a", "b"]
+    assert window.texts("tbody td:first-child")[0][0].isdigit()
 
 
 def test_hostile_output_is_shown_as_text(window: Browser, served: tuple[Fleet, str]) -> None:

@@ -8,6 +8,7 @@ import { Machine, Machines } from "./machines.js";
 import { Job, Jobs } from "./jobs.js";
 import { Run } from "./run.js";
 import { Keys } from "./keys.js";
+import { Packages } from "./packages.js";
 import { Access, Events, Resources } from "./others.js";
 
 const PAGES = [
@@ -16,6 +17,7 @@ const PAGES = [
   ["run", "Run", Run, "r"],
   ["jobs", "Jobs", Jobs, "j"],
   ["keys", "Keys", Keys, "k"],
+  ["packages", "Packages", Packages, "p"],
   ["resources", "Resources", Resources, "s"],
   ["events", "Events", Events, "e"],
   ["access", "Access", Access, "a"],

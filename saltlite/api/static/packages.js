@@ -1,0 +1,49 @@
+// Packages: which version of a package each machine has, by a job that asks all of them.
+
+import { get, post } from "./api.js";
+import { Field, html, link, Page, State, Table, textOf } from "./parts.js";
+
+const NAMES_SHOWN = 12;
+
+export class Packages extends Page {
+  async load({ query: { jid } }) {
+    if (!jid) return {};
+    const found = await get(`/fleet/jobs/${encodeURIComponent(jid)}`);
+    this.pollMs = found.job.outcomes.open ? 1000 : 0;
+    return found;
+  }
+
+  async look(event) {
+    event.preventDefault();
+    const { name, tgt = "*" } = this.props.query;
+    try {
+      const { jid } = await post("/fleet/jobs", { tgt, fun: "pkg.version", arg: [name], consent: [] });
+      this.narrow({ jid });
+    } catch (error) {
+      this.setState({ note: error.message });
+    }
+  }
+
+  show({ job, groups = [] }) {
+    const { name = "", tgt = "*" } = this.props.query;
+    const open = job?.outcomes.open || 0;
+    return html`
+      <h1>Packages</h1>
+      <form class="filters" role="search" onSubmit=${(event) => this.look(event)}>
+        <${Field} id="search" label="Package" hint="openssl" value=${name} now=${true} onChange=${(text) => this.narrow({ name: text, jid: "" })} />
+        <${Field} label="Machines" value=${tgt} now=${true} onChange=${(text) => this.narrow({ tgt: text, jid: "" })} />
+        <button class="primary" disabled=${!name || !tgt}>Ask them</button>
+      </form>
+      ${this.state.note && html`<p class="error" role="alert">${this.state.note}</p>`}
+      ${job && html`
+        <p role="status">${open > 0 ? `${open} machines have not answered yet` : "All answers are here"} ·
+          <a href=${link(`jobs/${job.jid}`)}>the job</a></p>
+        <${Table} caption=${`Versions of ${name}`} rows=${groups} empty="No machine has answered." columns=${[
+          ["Version", (group) => group.success ? html`<code>${textOf(group.value) || "not installed"}</code>` : html`<${State} of="failed" />`],
+          ["Machines", (group) => group.count],
+          ["Which", (group) => html`${group.ids.slice(0, NAMES_SHOWN).map((id) => html`<a href=${link(`machines/${id}`)}>${id}</a> `)}
+            ${group.count > NAMES_SHOWN && html`<span class="dim">and ${group.count - NAMES_SHOWN} more</span>`}`],
+          ["", (group) => html`<a href=${link("run", { tgt: group.ids.join(","), type: "list" })}>run on these</a>`],
+        ]} />`}`;
+  }
+}
