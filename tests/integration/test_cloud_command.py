@@ -450,3 +450,14 @@ def test_the_password_of_a_provider_may_be_in_the_keyring(lab: Lab, tmp_path: Pa
     # The password was read: it is a secret now, wherever it stands.
     assert "connection refused by api with ***" in sentence(said)
     assert "planted-password" not in said.stdout + said.stderr
+
+
+def test_drivers_see_the_options_that_they_pass_on(lab: Lab) -> None:
+    """Those of `deploy_script` which Salt's drivers read from `__opts__`."""
+    (lab.folder / "drivers/tells.py").write_text(
+        "def create(vm_):\n    return {}\n\ndef opts(kwargs=None, call=None):\n"
+        "    return [__opts__[name] for name in ('start_action', 'parallel', 'keep_tmp')]\n"
+    )
+    lab.write("cloud.providers", {"mine": {"driver": "tells"}})
+    assert json.loads(lab.run("-f", "opts", "mine").stdout)["mine"]["tells"] == [None, False, False]
+    assert json.loads(lab.run("-f", "opts", "mine", "-P", "-k").stdout)["mine"]["tells"] == [None, True, True]
