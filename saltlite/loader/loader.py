@@ -12,10 +12,11 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from saltlite.decorators import note
-from saltlite.interfaces.smi.contract import STUBS, Binding, FunctionState
+from saltlite.interfaces.smi.contract import STUBS, Binding, DeclaredFunction, FunctionState
 from saltlite.loader import scan
 from saltlite.loader.contracts import Contracts
 from saltlite.loader.cross_calls import signature_of
@@ -97,16 +98,22 @@ def _has_no_text(file: ModuleFile) -> bool:
 def _description_of(function: Callable[..., Any]) -> Description:
     """The description of a loaded function."""
     signature = signature_of(function)
-    found = list(signature.parameters.values()) if signature is not None else []
+    if signature is None:
+        return Description(inspect.getdoc(function), (), None, "args", "kwargs")
+    return replace(_description_of_signature(signature), doc=inspect.getdoc(function))
+
+
+def _description_of_signature(signature: inspect.Signature) -> Description:
+    found = list(signature.parameters.values())
     named = [one for one in found if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     named += [one for one in found if one.kind is one.KEYWORD_ONLY]
     rest = {one.kind: one.name for one in found}
     return Description(
-        doc=inspect.getdoc(function),
+        doc=None,
         args=tuple(one.name for one in named),
         defaults=tuple(one.default for one in named if one.default is not one.empty) or None,
-        varargs=rest.get(inspect.Parameter.VAR_POSITIONAL) if signature is not None else "args",
-        kwargs=rest.get(inspect.Parameter.VAR_KEYWORD) if signature is not None else "kwargs",
+        varargs=rest.get(inspect.Parameter.VAR_POSITIONAL),
+        kwargs=rest.get(inspect.Parameter.VAR_KEYWORD),
     )
 
 
@@ -334,14 +341,45 @@ class Loader(Mapping[str, Callable[..., Any]]):
         return {name: contract.version for name, contract in found if contract is not None}
 
     def describe(self, name: str) -> Description | None:
-        """Docstring and argument list of `module.function`, or None when it is not offered."""
+        """Docstring and argument list of `module.function`, or None when it does not exist.
+
+        The docstring of an interface comes first, followed by that of the provider. A function of the interface that
+        this machine lacks is described by the interface alone.
+        """
         module, _, function = name.partition(".")
+        stem, found = self._described(module, function)
+        declared = self._declared_function(module, function)
+        if declared is None:
+            return found
+        if found is None:
+            return self._description_of_absent(module, function, declared)
+        if not declared.doc or not found.doc or found.doc.startswith(declared.doc.rstrip(".")):
+            return replace(found, doc=found.doc or declared.doc)
+        return replace(found, doc=f"{declared.doc}\n\nNotes of {stem}:\n\n{found.doc}")
+
+    def _described(self, module: str, function: str) -> tuple[str, Description | None]:
+        """The description by the file that provides it, and the name of that file."""
         for file in self._registry.winning_files(module):
             if function in file.functions:  # also a function that `depends` removed
-                return self._documents_of(file).functions.get(function)
+                return file.stem, self._documents_of(file).functions.get(function)
             if _has_no_text(file) and (loaded := self._loaded(file)) is not None and function in loaded.functions:
-                return _description_of(loaded.functions[function])
-        return None
+                return file.stem, _description_of(loaded.functions[function])
+        return "", None
+
+    def _declared_function(self, module: str, function: str) -> DeclaredFunction | None:
+        contract = self._contracts.contract(module) if self.index.kind == MODULES else None
+        return None if contract is None else contract.functions.get(function)
+
+    def _description_of_absent(self, module: str, function: str, declared: DeclaredFunction) -> Description | None:
+        binding = self._binding(module)
+        standing = None if binding is None else binding.standing(function, present=False)
+        if binding is None or standing is None:
+            return None
+        state = f"On this machine: {standing.state.replace('_', ' ')}"
+        if standing.state is FunctionState.NOT_APPLICABLE:
+            state = f"{state}; a call returns {declared.default()!r}"
+        described = _description_of_signature(declared.signature)
+        return replace(described, doc=f"{declared.doc}\n\n{state}.".strip())
 
     def module_doc(self, module: str) -> str | None:
         """The docstring of the first file that provides the module; None without one."""

@@ -130,6 +130,20 @@ def test_explain_tells_winner_losers_and_the_interface(config_dir: Path) -> None
     assert "  not implemented: f" in out
 
 
+def test_show_knows_the_interfaces_in_the_folders_of_plug_ins(config_dir: Path) -> None:
+    code, out, _err = cli("interface", "show", "thing", "-c", str(config_dir))
+    assert (code, out.splitlines()[0]) == (0, "interface thing 1.0, 1 functions")
+    (config_dir / "srv/_interfaces").mkdir(parents=True)
+    (config_dir / "srv/_interfaces/t.py").write_text(OLD)
+    with open(config_dir / "minion", "a") as file:
+        file.write(f"file_roots: {{base: [{config_dir}/srv]}}\n")
+    code, out, _err = cli("interface", "show", "t", "-c", str(config_dir))
+    assert (code, out.splitlines()[0]) == (0, "interface t 1.0, 1 functions")
+    code, _out, err = cli("interface", "show", "nosuch", "-c", str(config_dir))
+    assert code == 2
+    assert "no interface of that name: use a file, or group, pkg, service, shadow, t, thing, user" in err
+
+
 def test_explain_gives_the_reason_of_each_loser(config_dir: Path) -> None:
     (config_dir / "ext/modules/good.py").unlink()
     code, out, _err = cli("explain", "thing", "--local", "-c", str(config_dir), "--out", "json")

@@ -510,3 +510,70 @@ def test_counts_that_cannot_be_kept_cost_nothing_else(tmp_path: Path) -> None:
     assert counts.counts() == {}
     assert UndeclaredCalls(str(tmp_path / "smi")).count("../pkg") is True
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+# -- Documentation, and structures without annotations
+
+
+NOTED = """
+    '''A thing.'''
+    __virtualname__ = "thing"
+    def __virtual__(): return __virtualname__
+    def plain(name, size=1):
+        '''Only with a lid.'''
+        return ["no dict"]
+    def list_(): return ["real"]
+    __func_alias__ = {"list_": "list"}
+"""
+
+
+def docs(loader: Loader, *names: str) -> dict[str, Any]:
+    found: dict[str, Any] = call(loader, "sys.doc", names, {}).value
+    return found
+
+
+def test_the_docstring_of_the_interface_comes_before_the_notes_of_the_provider(tmp_path: Path) -> None:
+    loader = thing(tmp_path, NOTED, DEBIAN)
+    assert docs(loader, "thing.plain") == {"thing.plain": "Do it.\n\nNotes of ours:\n\nOnly with a lid."}
+    described = loader.describe("thing.plain")
+    assert described is not None
+    assert (described.args, described.defaults) == (("name", "size"), (1,))
+
+
+def test_what_the_machine_lacks_is_documented_with_the_reason(tmp_path: Path) -> None:
+    loader = thing(tmp_path, NOTED, {**WINDOWS, "osfamily": "Windows"})
+    found = docs(loader, "thing")
+    assert sorted(found) == ["thing.both", "thing.idle", "thing.list", "thing.plain", "thing.rare"]
+    assert found["thing.rare"] == "On this machine: not supported."
+    assert found["thing.idle"] == "On this machine: not applicable; a call returns {'done': False}."
+    bare = thing(tmp_path, BARE, DEBIAN)
+    assert docs(bare, "thing.plain") == {"thing.plain": "Do it.\n\nOn this machine: not implemented."}
+    described = bare.describe("thing.plain")
+    assert described is not None
+    assert (described.args, described.defaults) == (("name", "size"), (1,))
+
+
+def test_an_equal_docstring_is_shown_once(tmp_path: Path) -> None:
+    provider = NOTED.replace("Only with a lid.", "Do it quickly.").replace("Do it quickly", "Do it")
+    assert docs(thing(tmp_path, provider, DEBIAN), "thing.plain") == {"thing.plain": "Do it."}
+
+
+@pytest.mark.parametrize(
+    ("returns", "value", "retcode"), [("log", ["no dict"], 0), ("off", ["no dict"], 0), ("strict", None, 70)]
+)
+def test_the_structure_that_the_body_of_a_declaration_returns_is_its_promise(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, returns: str, value: Any, retcode: int
+) -> None:
+    outcome = call(thing(tmp_path, NOTED, DEBIAN, smi_returns=returns), "thing.plain", ("x",), {})
+    assert outcome.retcode == retcode
+    assert value is None or outcome.value == value
+    told = f"{caplog.text} {outcome.value}"
+    assert ("it returned list where dict is promised" in told) == (returns != "off")
+
+
+def test_missing_keys_are_filled_from_the_structure_of_the_body(tmp_path: Path) -> None:
+    whole = THING.replace('"Do it."\n            return {}', '"Do it."\n            return {"size": 0, "tags": []}')
+    write(tmp_path, {"interfaces/thing_module": whole, "modules/ours": NOTED.replace('["no dict"]', '{"size": 3}')})
+    given = {"extension_modules": str(tmp_path), "smi_returns": "fill"}
+    loader = Loader(build_index(search_layers(given)), given, DEBIAN, {})
+    assert call(loader, "thing.plain", ("x",), {}) == Outcome({"size": 3, "tags": []}, 0)

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 import pytest
 
-from saltlite.interfaces.smi.schema import ENTRIES_MAX, MISMATCHES_MAX, mismatches_of, schema_of
+from saltlite.interfaces.smi.schema import ENTRIES_MAX, MISMATCHES_MAX, mismatches_of, schema_of, schema_of_example
 
 
 class Change(TypedDict):
@@ -128,3 +128,25 @@ def test_filling_a_value_of_another_kind_leaves_it_as_it_is() -> None:
 def test_filling_one_of_several_kinds_takes_the_one_that_then_fits() -> None:
     schema = schema_of(bool | dict[str, Change] | Change)
     assert schema.filled({"old": "1"}, {"old": "", "new": ""}) == {"old": "1", "new": ""}
+
+
+@pytest.mark.parametrize(
+    ("example", "text"),
+    [
+        ({}, "dict"),
+        ([], "list"),
+        (["x"], "list[str]"),
+        (
+            {"name": "", "uid": 0, "groups": [], "more": {}, "free": None},
+            "{name: str, uid: int, groups: list, more: dict, free: any}",
+        ),
+        (True, "bool"),
+        (1.5, "float"),
+        (None, "any"),
+        (object(), "any"),
+    ],
+)
+def test_a_structure_is_an_example_of_itself(example: Any, text: str) -> None:
+    schema = schema_of_example(example)
+    assert schema.text() == text
+    assert schema.fits(example)

@@ -136,7 +136,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     console.quiet = parsed.on("quiet")
     if len(parsed.words) > 1:
         raise UsageError("say one module or one function: saltlite doc pkg.install")
-    opts = _opts(config_dir_of(parsed))
+    opts = configured_opts(config_dir_of(parsed))
     name = parsed.words[0] if parsed.words else ""
     kind, _, plugin = name.partition(".")
     if kind in _KINDS:
@@ -152,7 +152,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     return exitcodes.OK
 
 
-def _opts(config_dir: str) -> dict[str, Any]:
+def configured_opts(config_dir: str) -> dict[str, Any]:
     """The options of the configured side, the master's if both are; empty without one."""
     for side in ("master", "minion"):
         if is_configured(config_dir, side):
@@ -191,7 +191,7 @@ def _show_kind(kind: str, plugin: str, index: Index, parsed: Parsed, console: Co
 
 def _slots(type_name: str, parsed: Parsed) -> dict[str, str]:
     """The functions that can be called on resources of a type, with the first lines of their docstrings."""
-    index = index_of(_opts(config_dir_of(parsed)), f"{_RESOURCES}/{type_name}/modules")
+    index = index_of(configured_opts(config_dir_of(parsed)), f"{_RESOURCES}/{type_name}/modules")
     found = (function_summaries(index, module) for module in index.names())
     return {name: line for one in found for name, line in one.items()}
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli import exitcodes
-from saltlite.cli.commands import COMMANDS, QUIET, command_table
+from saltlite.cli.commands import COMMANDS, QUIET, command_table, config_dir_of
 from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.output import columns, print_answer, width_for
+from saltlite.cli.verbs.doc import configured_opts, index_of
 from saltlite.config.paths import require_path
 from saltlite.errors import UsageError
 from saltlite.interfaces import Platforms
 from saltlite.lint.interface import Kind, changes_between, generate, version_problem
 from saltlite.lint.run import Severity, as_data, as_sarif, as_text, by_module, codes_table, lint, shipped_interfaces
 from saltlite.lint.source import SourceInterface, SourceModule, read_interfaces, read_module, read_tree
+from saltlite.loader.contracts import INTERFACES
+from saltlite.loader.search_path import SHIPPED
 from saltlite.plugins.output.json import document
 
 if TYPE_CHECKING:
@@ -24,14 +28,18 @@ if TYPE_CHECKING:
     from saltlite.lint.source import Declaration
 
 
-def read_interface(word: str) -> SourceInterface:
-    """The interface that a word names: one that ships, or one in a file. Raises UsageError."""
+def read_interface(word: str, config_dir: str) -> SourceInterface:
+    """The interface that a word names: one in a file, one in a folder of plug-ins, or one that ships.
+
+    Raises UsageError, and ConfigError for a configuration that cannot be read.
+    """
     shipped = shipped_interfaces()
     if not os.path.exists(word):
-        parts = by_module(shipped).get(word)
+        here = by_module([*shipped, *_custom_interfaces(config_dir, shipped)])
+        parts = here.get(word)
         if parts is None:
-            known = ", ".join(sorted(by_module(shipped)))
-            raise UsageError(f"there is no file {word}, and no interface of that name ships: use a file, or {known}")
+            known = ", ".join(sorted(here))
+            raise UsageError(f"there is no file {word}, and no interface of that name: use a file, or {known}")
         return parts[0]
     try:
         found = read_interfaces(word, read_tree(word), {one.name: one for one in shipped})
@@ -42,12 +50,24 @@ def read_interface(word: str) -> SourceInterface:
     return found[0]
 
 
+def _custom_interfaces(config_dir: str, shipped: Sequence[SourceInterface]) -> list[SourceInterface]:
+    """The interfaces in the folders of plug-ins and in `_interfaces` of file_roots; a file that fails is for `lint`."""
+    known = {one.name: one for one in shipped}
+    found: list[SourceInterface] = []
+    # A later interface replaces an earlier one, and the first folder takes precedence.
+    for file in reversed(index_of(configured_opts(config_dir), INTERFACES).files):
+        if file.layer != SHIPPED:
+            with contextlib.suppress(SyntaxError, OSError, UsageError):
+                found += read_interfaces(file.path, read_tree(file.path), known)
+    return found
+
+
 def run_show(argv: Sequence[str], console: Console) -> int:
     """Show the functions of an interface: signatures, returns, platforms."""
     parsed = command_table("interface show").parse(argv)
     if len(parsed.words) != 1:
         raise UsageError("say one interface: saltlite interface show pkg")
-    interface = read_interface(parsed.words[0])
+    interface = read_interface(parsed.words[0], config_dir_of(parsed))
     rows = {fun: _row(declared) for fun, declared in sorted(interface.functions.items())}
     answer = {
         "interface": interface.module or interface.extends,
@@ -88,7 +108,7 @@ def run_diff(argv: Sequence[str], console: Console) -> int:
     parsed = command_table("interface diff").parse(argv)
     if len(parsed.words) != 2:
         raise UsageError("say two interfaces, the older one first: saltlite interface diff pkg pkg_new.py")
-    before, after = (read_interface(word) for word in parsed.words)
+    before, after = (read_interface(word, config_dir_of(parsed)) for word in parsed.words)
     if before.module != after.module:
         raise UsageError(f"{parsed.words[0]} describes {before.module}, and {parsed.words[1]} {after.module}")
     changes = changes_between(before, after)

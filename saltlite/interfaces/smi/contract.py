@@ -38,7 +38,7 @@ from saltlite.errors import (
     InterfaceReturnError,
 )
 from saltlite.interfaces import NOT_APPLICABLE, RETURNS, SUPPORTED, Interface, Platforms, is_declaration
-from saltlite.interfaces.smi.schema import Mismatch, Schema, mismatches_of, schema_of
+from saltlite.interfaces.smi.schema import Mismatch, Schema, mismatches_of, schema_of, schema_of_example
 from saltlite.model.dataclass import dataclass
 
 REDUCED = {
@@ -245,12 +245,18 @@ class DeclaredFunction:
 
     @functools.cached_property
     def schema(self) -> Schema:
-        """The schema of the minimal return; anything if the declaration has none."""
+        """The schema of the minimal return: of `@Interface.returns`, the annotation, or the structure that the body
+        returns. A body that returns None, or cannot be called, promises nothing.
+        """
         structure = getattr(self._method, RETURNS, None)
         if structure is not None:
             return schema_of(structure)
         if "return" not in self._method.__annotations__:
-            return Schema()
+            try:
+                return schema_of_example(self.default())
+            except Exception as error:  # noqa: BLE001 - supervision point: the body is the author's code
+                log.warning("The structure of %s.%s cannot be read: %s.", self._owner.__name__, self.name, error)
+                return Schema()
         try:
             return schema_of(typing.get_type_hints(self._method).get("return"))
         except (NameError, AttributeError, TypeError, SyntaxError) as error:

@@ -249,6 +249,17 @@ def schema_of(annotation: Any) -> Schema:
     return Schema()
 
 
+def schema_of_example(value: Any) -> Schema:
+    """The schema of a structure that is itself an example: the types of its entries, and anything for None."""
+    if isinstance(value, Mapping):
+        if not value:
+            return DictSchema(Schema(), Schema())
+        return RecordSchema({str(name): schema_of_example(one) for name, one in value.items()})
+    if isinstance(value, list | tuple):
+        return ListSchema(schema_of_example(value[0]) if value else Schema())
+    return ScalarSchema(type(value)) if isinstance(value, bool | int | float | str | bytes) else Schema()
+
+
 def _of_structure(wanted: Any) -> Schema | None:
     if isinstance(wanted, Mapping):
         return RecordSchema({str(name): schema_of(kind) for name, kind in wanted.items()})

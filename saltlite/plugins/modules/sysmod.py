@@ -234,7 +234,7 @@ def _candidates(module: str) -> Any:
 
 def _docs(functions: Functions, wanted: tuple[str, ...]) -> dict[str, str | None]:
     found = {}
-    for name in _matching(functions, wanted):
+    for name in _matching(functions, wanted, stubs=True):
         kind, _, rest = name.partition(".")
         type_name, _, function = rest.partition(".")
         is_of_resource = kind == _RESOURCES and "." in function
@@ -278,8 +278,10 @@ def _modules(functions: Functions, wanted: tuple[str, ...]) -> list[str]:
     ]
 
 
-def _matching(functions: Functions, wanted: tuple[str, ...]) -> list[str]:
-    """Return the functions of names and globs, sorted; the name of a module means all its functions."""
+def _matching(functions: Functions, wanted: tuple[str, ...], *, stubs: bool = False) -> list[str]:
+    """Return the functions of names and globs, sorted; the name of a module means all its functions. ``stubs`` adds
+    those in the interfaces of named modules that are missing here.
+    """
     if not wanted:
         return [f"{module}.{function}" for module in functions.modules() for function in functions.functions(module)]
     found: set[str] = set()
@@ -290,7 +292,7 @@ def _matching(functions: Functions, wanted: tuple[str, ...]) -> list[str]:
             continue
         modules = _modules(functions, (module,)) if any(sign in module for sign in "*?[") else [module]
         for each in modules:
-            known = functions.functions(each)
+            known = [*functions.functions(each), *(functions.stubs(each) if stubs else ())]
             found.update(f"{each}.{one}" for one in known if fnmatch.fnmatchcase(one, function or "*"))
     return sorted(found)
 
