@@ -7,7 +7,8 @@ The folders are those of any plug-in type (`saltlite.loader.search_path`). Each 
 a custom folder is added to a shipped type, or replaces a shipped slot. Every type has the slots in
 `saltlite/resources/slots`, such as `grains`, unless it has a file of that name. Only functions in slots can be called
 on a resource. A connection module may define `timeout(fun, args, kwargs)`, which returns the seconds that a call may
-take, or None for `resource_timeout`.
+take, or None for `resource_timeout`. With `THREAD_PER_RESOURCE = True` all calls on a resource run in one thread of its
+own.
 
     name                   in the connection module            in slots
     __resource__           {"id", "type"} of the call; empty in init, discover and shutdown, and while files are loaded
@@ -165,6 +166,8 @@ class ResourceType:
         self._check()
         self._opts: Mapping[str, Any] = self._connection.constant(self.name, "__opts__")
         """The options as the connection module sees them."""
+        self.own_threads = self._connection.constant(self.name, "THREAD_PER_RESOURCE") is True
+        """Whether all calls on one resource run in one thread, for libraries that bind a connection to its thread."""
         self.has_timeout = f"{self.name}.timeout" in self._connection
         self.slot_faults = self.slots.not_loaded()
 

@@ -732,3 +732,33 @@ def test_a_custom_type_that_does_not_load_leaves_the_shipped_types_resources_rea
     rig.server.go(call.jid)
     rig.until(lambda: call.jid in rig.done)
     assert decode_return(rig.rows(call.jid)["d1"].body) is True
+
+
+THREADS = """
+    import threading
+
+    def thread():
+        return threading.get_ident()
+    """
+
+
+def test_calls_on_one_resource_run_in_one_thread_if_the_type_asks_for_it(make: MakeRig) -> None:
+    connection = "    THREAD_PER_RESOURCE = True\n" + CONNECTION
+    rig = make({"resources/probe/__init__": connection, "resources/probe/modules/test": THREADS + SLOT})
+    ids = [f"p{number}" for number in range(20)]
+    rig.found(ids)
+    # Calls that wait make the pool start further threads.
+    rig.values(ids, "test.sleep", 0.05)
+    first, *others = [rig.values(ids, "test.thread") for _ in range(4)]
+    assert others == [first] * 3
+    assert len(set(first.values())) == len(ids)
+    assert rig.values(["p1", "p2"], "test.both") == {"p1": True, "p2": True}
+
+
+def test_a_call_that_hangs_in_the_thread_of_its_resource_delays_no_other(make: MakeRig) -> None:
+    connection = "    THREAD_PER_RESOURCE = True\n" + CONNECTION
+    rig = make({**FILES, "resources/probe/__init__": connection}, timeout_s=2.0)
+    rig.found(["p1", "p2"])
+    part = rig.begin(["p1", "p2"], "test.sleep_if", "p1", 60)
+    rig.until(lambda: part in rig.done)
+    assert [rig.rows(part)[one].state for one in ("p1", "p2")] == [TargetState.TIMED_OUT, TargetState.RETURNED]

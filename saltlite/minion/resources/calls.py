@@ -277,6 +277,30 @@ class Work:
     timing: Timing = AT_ONCE
 
 
+class ResourceThreads:
+    """A thread for each resource, made at its first call, in which all its calls run."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[TargetId, queue.SimpleQueue[Callable[[], None]]] = {}
+        self._making = threading.Lock()
+
+    def run(self, resource: TargetId, call: Callable[[], Result]) -> Result:
+        """The result of the call, which must not raise. The caller's thread waits for it."""
+        results: queue.SimpleQueue[Result] = queue.SimpleQueue()
+        with self._making:
+            tasks = self._tasks.get(resource)
+            if tasks is None:
+                tasks = self._tasks[resource] = queue.SimpleQueue()
+                threading.Thread(target=self._live, args=(tasks,), daemon=True).start()
+        tasks.put(lambda: results.put(call()))
+        return results.get()
+
+    @staticmethod
+    def _live(tasks: queue.SimpleQueue[Callable[[], None]]) -> None:
+        while True:
+            tasks.get()()
+
+
 def unavailable(kind: str, why: str) -> str:
     """The answer of a resource whose type did not load."""
     return f"No resource loader available for type '{kind}'" + (f": {why}" if why else "")
@@ -406,6 +430,7 @@ class LocalType:
         self._type = load_type(files, here.opts, here.grains, here.pillar, minion=here.minion)
         if self._type.instead_of:
             log.error("resource type %s: %s", name, self._type.instead_of)
+        self._threads = ResourceThreads() if self._type.own_threads else None
         self.texts = self._type.files.function_texts()
         """The signature text (`saltlite.model.signature`) of each of its functions."""
         self._returns = here.returns
@@ -462,11 +487,12 @@ class LocalType:
     ) -> None:
         """Call for all of them, in parallel; `late` for those that time out."""
         ended: queue.SimpleQueue[AbandonedCall | TargetId] = queue.SimpleQueue()
+        threads = self._threads
 
         def run(turn: DeviceCall) -> bool:
             limit_s = call_limit(self._type, turn.device, work.calls, self.grains[turn.device], self._timeout_s)
             calls.limit(turn, shorter_limit(limit_s, work.timing.limit_s))
-            return call(turn.device)
+            return threads.run(turn.device, lambda: call(turn.device)) if threads else call(turn.device)
 
         calls: Calls[bool] = Calls(
             DeviceQueue(self._places, self._timeout_s),

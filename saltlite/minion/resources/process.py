@@ -37,6 +37,7 @@ from saltlite.minion.resources.calls import (
     DelayedCalls,
     GrainsError,
     ResourceAnswer,
+    ResourceThreads,
     Work,
     call_limit,
     call_resource,
@@ -394,6 +395,7 @@ class _Life:
         )
         self._later = DelayedCalls(self._calls.add)
         self._executors: Executors | None = None
+        self._threads = ResourceThreads()
 
     def live(self) -> None:
         """Load the type, then serve the job server until it stops this process or is gone."""
@@ -565,6 +567,11 @@ class _Life:
     # -- calls, from their threads
 
     def _run(self, turn: DeviceCall) -> ResourceAnswer | dict[str, Any] | str:
+        if self._type is not None and self._type.own_threads:
+            return self._threads.run(turn.device, lambda: self._called(turn))
+        return self._called(turn)
+
+    def _called(self, turn: DeviceCall) -> ResourceAnswer | dict[str, Any] | str:
         assert self._type is not None and self._finding is not None  # noqa: S101, PT018 - nothing is queued without
         grains = self._finding.grains.get(turn.device) or {
             "resource_type": self._start.name,
