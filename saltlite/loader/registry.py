@@ -40,7 +40,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from saltlite.decorators import requirements_of
 from saltlite.interfaces import Interface, interface_in, virtual_name
@@ -52,6 +52,9 @@ from saltlite.loader.module_builder import Interfaces, SubmoduleLoader, build_mo
 from saltlite.loader.plugin_opts import PluginOptsOfLoader
 from saltlite.loader.search_path import GRAINS, MODULES, SHIPPED, Form, salt_is_installed
 from saltlite.model.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from saltlite.loader.salt_compat import CompatFunctions
 
 Function = Callable[..., Any]
 
@@ -307,7 +310,8 @@ class ModuleRegistry:
         for file in self._candidates(name):
             if file.layer != SHIPPED:
                 compile_ahead(file, self.index.kind, self._interfaces)
-                _ = self._is_salt_installed
+                if not self._is_bridged(file):
+                    self._names_of(file)  # the processes of jobs share the memory of what it makes
             elif not (file.checked or file.undetermined):
                 self._load_for(file, name)
             return
@@ -414,17 +418,23 @@ class ModuleRegistry:
         if file.layer == SHIPPED:
             return self._names
         bridged = self._is_bridged(file)
-        given = {**self._names, "__opts__": self.plugin_opts.opts(beside_salt=bridged)}
-        # All functions that the file can call.
-        calls = {name: CrossCalls(value) for name, value in self._names.items() if isinstance(value, LazyFunctions)}
-        if not bridged:
-            return {**given, **calls}
-        from saltlite.loader.salt_compat import CompatFunctions  # noqa: PLC0415 - most minions have no Salt
-
-        given.update({name: CompatFunctions(value) for name, value in calls.items()})
+        calls = self._calls_bridged if bridged else self._calls
+        given = {**self._names, "__opts__": self.plugin_opts.opts(beside_salt=bridged), **calls}
         if file.is_salt_file and self.index.kind == GRAINS:
             del given["__salt__"]  # grain files define their own functions under that name
         return given
+
+    @functools.cached_property
+    def _calls(self) -> dict[str, CrossCalls]:
+        """All functions that a file can call, by dunder name."""
+        return {name: CrossCalls(value) for name, value in self._names.items() if isinstance(value, LazyFunctions)}
+
+    @functools.cached_property
+    def _calls_bridged(self) -> dict[str, CompatFunctions]:
+        """The same for files that may call Salt."""
+        from saltlite.loader.salt_compat import CompatFunctions  # noqa: PLC0415 - most minions have no Salt
+
+        return {name: CompatFunctions(value) for name, value in self._calls.items()}
 
     def _is_bridged(self, file: ModuleFile) -> bool:
         """Whether the file may call Salt, and be called with its errors."""
