@@ -281,24 +281,24 @@ class ResourceThreads:
     """A thread for each resource, made at its first call, in which all its calls run."""
 
     def __init__(self) -> None:
-        self._tasks: dict[TargetId, queue.SimpleQueue[Callable[[], None]]] = {}
+        self._queues: dict[TargetId, queue.SimpleQueue[Callable[[], None]]] = {}
         self._making = threading.Lock()
 
     def run(self, resource: TargetId, call: Callable[[], Result]) -> Result:
         """The result of the call, which must not raise. The caller's thread waits for it."""
         results: queue.SimpleQueue[Result] = queue.SimpleQueue()
         with self._making:
-            tasks = self._tasks.get(resource)
-            if tasks is None:
-                tasks = self._tasks[resource] = queue.SimpleQueue()
-                threading.Thread(target=self._live, args=(tasks,), daemon=True).start()
-        tasks.put(lambda: results.put(call()))
+            calls = self._queues.get(resource)
+            if calls is None:
+                calls = self._queues[resource] = queue.SimpleQueue()
+                threading.Thread(target=self._live, args=(calls,), daemon=True).start()
+        calls.put(lambda: results.put(call()))
         return results.get()
 
     @staticmethod
-    def _live(tasks: queue.SimpleQueue[Callable[[], None]]) -> None:
+    def _live(calls: queue.SimpleQueue[Callable[[], None]]) -> None:
         while True:
-            tasks.get()()
+            calls.get()()
 
 
 def unavailable(kind: str, why: str) -> str:
