@@ -182,7 +182,8 @@ def partial_salt_folder() -> str:
 @functools.lru_cache(maxsize=1)
 def _salt_folders(_installed: tuple[tuple[str, int], ...]) -> tuple[str, str]:
     """The folder of Salt, and that of a partial one; at most one of them."""
-    finders = [finder for finder in sys.meta_path if not hasattr(finder, "stands_in_for")]
+    # Finders of older Pythons, such as one of Salt's, have no such method.
+    finders = [one for one in sys.meta_path if hasattr(one, "find_spec") and not hasattr(one, "stands_in_for")]
     specs = (finder.find_spec("salt", None) for finder in finders)
     spec = next((spec for spec in specs if spec is not None and spec.origin), None)
     if spec is None or spec.origin is None:

@@ -191,6 +191,12 @@ def test_a_folder_that_is_merely_called_salt_is_none(tmp_path: Path, monkeypatch
     assert not salt_is_installed()
 
 
+def test_an_old_finder_of_modules_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "meta_path", [object(), *sys.meta_path])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert not salt_is_installed()
+
+
 def test_a_salt_that_is_imported_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "salt", ModuleType("salt"))
     assert salt_is_installed()
