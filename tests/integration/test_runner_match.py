@@ -15,7 +15,7 @@ from saltlite.cli.console import Console
 from saltlite.cli.main import run
 from tests.integration.fakemaster import FakeMaster, Step
 
-SELECTING = ("web*", "G@a:* or G@id:/", "not G@id:/")
+SELECTING = ("web*", "G@a:* or G@id:/", "not G@id:/", "I@b:c")
 """Targets that select web1."""
 
 
@@ -54,7 +54,13 @@ def test_a_compound_target_is_asked_about_one_minion(ran: Any) -> None:
 
 @pytest.mark.parametrize(
     ("expression", "result"),
-    [("G@a:* or I@b:c*", "web1"), ("G@a:* or J@b:.", "web1"), ("not I|@b|[c]", "web1"), ("I@b:c*", False)],
+    [
+        ("G@a:* or I@b:c*", "web1"),
+        ("G@a:* or J@b:.*", "web1"),
+        ("J@b:c", "web1"),
+        ("not I|@b|[c]", "web1"),
+        ("I@b:c*", False),
+    ],
 )
 def test_a_pillar_is_compared_with_whole_values_only(ran: Any, expression: str, result: Any) -> None:
     assert ran("match.compound_matches", expression, "web1")[1] == {"res": result}

@@ -22,17 +22,19 @@ def compound_matches(expr: str, minion_id: str) -> dict[str, str | bool]:
     """Return ``{"res": minion_id}`` if the compound target selects that minion, else ``{"res": False}``.
 
     The master answers from what it knows of the minion, which is not asked. As in Salt, only whole values of the pillar
-    are compared: ``I@`` with a wildcard and ``J@`` are true of no minion. ``saltlite match -C EXPR --explain ID`` says
+    are compared: ``I@`` and ``J@`` with a wildcard are true of no minion. ``saltlite match -C EXPR --explain ID`` says
     why.
 
     CLI Example: ``saltlite-run match.compound_matches 'I@foo:bar and G@os:Deb* and not db*' web1``
     """
-    words = [_NEVER if _guesses(word) else word for word in str(expr).split()]
-    answer = __client__.call("match", tgt=" ".join(words), tgt_type="compound")
+    exact = " ".join(map(_exact, str(expr).split()))
+    answer = __client__.call("match", tgt=exact, tgt_type="compound")
     return {"res": minion_id if minion_id in answer["minions"] else False}
 
 
-def _guesses(word: str) -> bool:
-    """Whether a word looks for a value of the pillar that its author need not know."""
+def _exact(word: str) -> str:
+    """A word that compares the pillar with a whole value, and cannot look for one that its author need not know."""
     engine, at, pattern = word.partition("@")
-    return bool(at) and (engine[:1] == "J" or (engine[:1] == "I" and not _GLOB.isdisjoint(pattern)))
+    if not at or engine[:1] not in {"I", "J"}:
+        return word
+    return f"I{engine[1:]}@{pattern}" if _GLOB.isdisjoint(pattern) else _NEVER
