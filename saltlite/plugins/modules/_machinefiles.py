@@ -13,6 +13,8 @@ from saltlite.errors import CommandExecutionError, SaltInvocationError
 
 ROOT = "/"
 """The folder that is used as `/`."""
+_FIRST_LINE_MAX = 1024
+"""Characters of a first line that are read."""
 
 
 def place(path: str) -> str:
@@ -73,6 +75,22 @@ def replace(path: str, text: str, mode: int = 0o644) -> None:
         if reason is None:
             raise
         raise CommandExecutionError(f"{path} cannot be written, and is unchanged: {_why(reason)}.") from error
+
+
+def refuse_other(path: str, first_line: str, what: str) -> None:
+    """Raise CommandExecutionError if there is a file whose first line does not match the expression `first_line`."""
+    from saltlite.plugins.modules._safe_files import regular
+
+    target = place(path)
+    try:
+        if regular(target) is None:
+            return
+        with open(target, encoding="utf-8", errors="replace") as stream:
+            line = stream.readline(_FIRST_LINE_MAX)
+    except OSError as error:
+        raise CommandExecutionError(f"{path} cannot be read: {_why(error)}.") from error
+    if re.match(first_line, line.rstrip("\n")) is None:
+        raise CommandExecutionError(f"{path} is not replaced: it does not contain {what}.")
 
 
 def _why(error: BaseException) -> str:

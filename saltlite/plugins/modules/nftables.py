@@ -19,7 +19,7 @@ from typing import Any
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules import _machinefiles, _programs
 
-__risk__ = {"delete_table": "firewall", "flush": "firewall", "set_policy": "firewall"}
+__risk__ = {"delete_table": "firewall", "flush": "firewall", "save": "firewall", "set_policy": "firewall"}
 
 SAVED = "/etc/nftables"
 """The folder of saved rules, as in Salt."""
@@ -29,6 +29,8 @@ _FAMILIES = {
     "bridge": "bridge", "netdev": "netdev",
 }  # fmt: skip
 _COUNTER = re.compile(r"\bcounter packets \d+ bytes \d+")
+_SCRIPT = r"#! ?(/\S*/)?nft -f$"
+"""The first line of a file of saved rules."""
 _ONE_IN_A_SET = re.compile(r"\{ ?([^,{} ]+) ?\}")
 
 
@@ -286,13 +288,16 @@ def set_policy(
 def save(filename: str | None = None, family: str = "ipv4") -> str:
     """Write the rules of a family to a file in the syntax of nft, ``/etc/nftables/salt-FAMILY.nft`` by default.
 
-    They are loaded at the start if the configuration of nftables includes that file.
+    They are loaded at the start if the configuration of nftables includes that file. Another file that exists is
+    replaced only if it is a script of nft.
 
     CLI Example: ``saltlite '*' nftables.save /etc/nftables/mine.nft family=inet``
     """
     path = str(filename or f"{SAVED}/salt-{_family(family)}.nft")
     if not os.path.isabs(path):
         raise SaltInvocationError(f"{path!r:.80} is not an absolute path.")
+    if filename:
+        _machinefiles.refuse_other(path, _SCRIPT, "rules of nft")
     text = "#! nft -f\n\n" + "\n\n".join(get_rules(family)) + "\n"
     _machinefiles.replace(path, text, 0o600)
     return text
