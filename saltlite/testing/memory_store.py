@@ -362,6 +362,9 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
         found = [key for key in self._tables.keys.values() if key.state in states]
         return sorted(found, key=lambda key: (key.id, key.first_seen, key.fingerprint))
 
+    def keys_of(self, name: str) -> list[KeyRecord]:
+        return [key for key in self.keys() if key.id.lower() == name.lower()]
+
     def holder(self, minion: MinionId, *, any_case: bool = False) -> KeyRecord | None:
         accepted = [key for key in self._tables.keys.values() if key.state is KeyState.ACCEPTED]
         alike = (key for key in accepted if key.id == minion or (any_case and key.id.lower() == minion.lower()))

@@ -133,6 +133,17 @@ def test_keys_are_sorted_by_id_then_by_first_contact(store: Store) -> None:
     assert store.keys(frozenset()) == []
 
 
+def test_the_keys_of_an_id_are_found_in_any_case(store: Store) -> None:
+    later = key(WEB1, KeyState.CONFLICT, n=1, first_seen=NOW + 5)
+    earlier = key(WEB1, KeyState.ACCEPTED, n=2, first_seen=NOW)
+    capital = key(MinionId("WEB1"), KeyState.PENDING, n=3)
+    with store.write() as tx:
+        for record in (later, earlier, capital, key(WEB2)):
+            tx.put_key(record)
+    assert store.keys_of("Web1") == [capital, earlier, later]
+    assert store.keys_of("web") == []
+
+
 def test_a_second_accepted_key_for_an_id_is_refused_and_the_rest_is_kept(store: Store) -> None:
     with store.write() as tx:
         tx.put_key(key(WEB1))

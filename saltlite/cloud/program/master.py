@@ -118,9 +118,9 @@ class MinionKeys:
 
     def make_token(self, minion_id: str, expires_s: float) -> str:
         """A join token for one minion of this id. Raises SaltCloudSystemExit if the id is taken."""
-        keys = self._ask("key_list")["keys"]
         # The master never accepts two ids that differ by case only.
-        held = (row for row in keys if row["id"].lower() == minion_id.lower() and row["state"] == KeyState.ACCEPTED)
+        keys = self._ask("key_list", id=minion_id)["keys"]
+        held = (row for row in keys if row["state"] == KeyState.ACCEPTED)
         holder = next(held, None)
         if holder is not None:
             raise SaltCloudSystemExit(
@@ -178,7 +178,7 @@ class MinionKeys:
             self._ask("key_change", action="delete", fingerprints=fingerprints)
 
     def _keys(self, minion_id: str) -> list[dict[str, Any]]:
-        return [row for row in self._ask("key_list")["keys"] if row["id"] == minion_id]
+        return [row for row in self._ask("key_list", id=minion_id)["keys"] if row["id"] == minion_id]
 
     def _is_up(self, minion_id: str) -> bool:
         rows = self._ask("minions")["minions"]

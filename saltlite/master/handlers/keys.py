@@ -38,8 +38,11 @@ DELETED = "deleted"
 
 
 def handle_key_list(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Every key, sorted by id; with a true field `public` each public key in PEM, too."""
-    records = master.store.keys()
+    """Every key, sorted by id; with a true field `public` each public key in PEM, too.
+
+    With a field `id`, the keys of this id, and of ids that differ from it by case only.
+    """
+    records = master.store.keys_of(request["id"]) if "id" in request else master.store.keys()
     with_public = request.get("public", False)
     rows = [
         {

@@ -113,7 +113,7 @@ VERBS: dict[str, OperatorVerb] = {
         {"retcode": IntegerField(-(2**63)), "duration_ms": IntegerField()},
     ),
     "status": OperatorVerb(minions.handle_status),
-    "key_list": OperatorVerb(keys.handle_key_list, {}, {"public": BooleanField()}),
+    "key_list": OperatorVerb(keys.handle_key_list, {}, {"public": BooleanField(), "id": NAME}),
     "key_change": OperatorVerb(keys.handle_key_change, {"action": NAME, "fingerprints": Names}),
     "key_preaccept": OperatorVerb(keys.handle_key_preaccept, {"id": NAME, "fingerprint": NAME}),
     "key_finger": OperatorVerb(keys.handle_key_finger),

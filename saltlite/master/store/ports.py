@@ -225,6 +225,10 @@ class StoreReader(Protocol):
         """Keys in these states, sorted by id, then by first_seen."""
         ...
 
+    def keys_of(self, name: str) -> list[KeyRecord]:
+        """Keys whose id is `name` in any case, sorted by id, then by first_seen."""
+        ...
+
     def holder(self, minion: MinionId, *, any_case: bool = False) -> KeyRecord | None:
         """The accepted key of that id, or of one that differs by case only: no two such keys are accepted."""
         ...

@@ -540,11 +540,10 @@ MORE_JOB_COLUMNS = ("tgt", "tgt_type", "batch_size", "batch_wait_ms", "batch_fai
 _MINION_COLUMNS = columns(MinionRow)
 _KEY = select(KEY_COLUMNS, "keys")
 _MINION = select(_MINION_COLUMNS, "minions")
-_KEY_BY_FINGERPRINT = _KEY + " WHERE fingerprint = ?"
 _KEY_HOLDER = _KEY + " WHERE id = ? AND state = 'accepted'"
 _KEY_HOLDER_ANY_CASE = _KEY + " WHERE id = ? COLLATE NOCASE AND state = 'accepted'"
+_KEYS_OF_ID = _KEY + " WHERE id = ? COLLATE NOCASE ORDER BY id, first_seen, fingerprint"
 _KEYS_IN_STATES = _KEY + " WHERE state IN (?, ?, ?, ?, ?) ORDER BY id, first_seen, fingerprint"
-_MINION_BY_ID = _MINION + " WHERE id = ?"
 _MINIONS_ACCEPTED = (
     select([f"m.{name}" for name in _MINION_COLUMNS], "minions")
     + " AS m JOIN keys AS k ON k.fingerprint = m.fingerprint AND k.id = m.id WHERE k.state = 'accepted' ORDER BY m.id"
@@ -610,12 +609,15 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         return str(self._queries.value("SELECT id FROM store"))
 
     def key(self, fingerprint: Fingerprint) -> KeyRecord | None:
-        rows = self._queries.rows(_KEY_BY_FINGERPRINT, (fingerprint,))
+        rows = self._queries.rows(_KEY + " WHERE fingerprint = ?", (fingerprint,))
         return _key_record(rows[0]) if rows else None
 
     def keys(self, states: frozenset[KeyState] = frozenset(KeyState)) -> list[KeyRecord]:
         wanted = [*map(str, states), *[""] * (len(KeyState) - len(states))]
         return readable(self._queries.rows(_KEYS_IN_STATES, wanted), _key_record, lambda row: f"the key of {row[0]}")
+
+    def keys_of(self, name: str) -> list[KeyRecord]:
+        return readable(self._queries.rows(_KEYS_OF_ID, (name,)), _key_record, lambda row: f"the key of {row[0]}")
 
     def holder(self, minion: MinionId, *, any_case: bool = False) -> KeyRecord | None:
         rows = self._queries.rows(_KEY_HOLDER_ANY_CASE if any_case else _KEY_HOLDER, (minion,))
@@ -748,7 +750,7 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         return {digest: (count, first) for digest, count, first in rows}
 
     def minion(self, minion: MinionId) -> MinionRow | None:
-        rows = self._queries.rows(_MINION_BY_ID, (minion,))
+        rows = self._queries.rows(_MINION + " WHERE id = ?", (minion,))
         return _minion_row(rows[0]) if rows else None
 
     def minions(self) -> list[MinionRow]:
