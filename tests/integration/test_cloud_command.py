@@ -414,6 +414,38 @@ def test_a_hard_map_destroys_what_it_does_not_name_where_that_is_allowed(lab: La
     assert set(json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"]) == {"web1"}
 
 
+def test_a_hard_map_destroys_nothing_after_a_machine_was_not_made(lab: Lab) -> None:
+    path = lab.folder / "shop.map"
+    path.write_text("small: [web1]\n")
+    lab.machines(old1={"state": "running"})
+    lab.options(enable_hard_maps=True)
+    lab.profile(trouble="refuses")
+    done = lab.run("-m", str(path), "-H", "-y", "--no-deploy")
+    assert done.returncode == 4
+    assert "no machine was destroyed, because not every machine of the map was made" in sentence(done)
+    assert set(json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"]) == {"old1"}
+
+
+def test_a_hard_map_destroys_a_name_at_the_provider_whose_machine_it_is(lab: Lab) -> None:
+    (lab.folder / "other").mkdir()
+    (lab.folder / "other/machines.json").write_text('{"old1": {"state": "running"}, "web1": {"state": "running"}}')
+    lab.machines(old1={"state": "running"})
+    here, there = (str(lab.folder / name) for name in ("machines", "other"))
+    lab.write(
+        "cloud.providers",
+        {PROVIDER: {"driver": "scripted", "folder": here}, "two": {"driver": "scripted", "folder": there}},
+    )
+    profile = {"image": IMAGE, "size": "small", "minion": {"master": "m"}}
+    lab.write("cloud.profiles", {"small": {"provider": PROVIDER, **profile}, "far": {"provider": "two", **profile}})
+    (lab.folder / "shop.map").write_text("small: [web1]\nfar: [web2]\n")
+    lab.options(enable_hard_maps=True)
+    done = lab.run("-m", str(lab.folder / "shop.map"), "-H", "-y", "--no-deploy")
+    assert "say which one is meant" not in sentence(done)
+    assert set(json.loads(done.stdout)) == {"web1", "web2"}
+    listed = json.loads(lab.run("-Q").stdout)
+    assert [set(listed[alias]["scripted"]) for alias in (PROVIDER, "two")] == [{"web1"}, {"web2"}]
+
+
 def test_what_machines_were_deployed_with_is_shown_on_request(lab: Lab) -> None:
     said = lab.run("-p", "small", "--no-deploy", "--show-deploy-args", "web1")
     assert json.loads(said.stdout)["web1"]["deploy_kwargs"] == {}

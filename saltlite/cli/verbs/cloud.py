@@ -271,7 +271,7 @@ def _make_map(program: Program, parsed: Parsed, console: Console) -> int:
         raise RefusedError(f"-H destroys machines: allow it with enable_hard_maps: true in {program.opts['conf_file']}")
     with printing_to_stderr():
         there = app.there_of_map(program, machines)
-        others = app.others_of_map(program, machines) if parsed.on("hard") else {}
+        others = app.others_of_map(program, machines) if parsed.on("hard") else []
     missing = [one for one in machines if one.name not in there]
     if not missing and not others:
         console.note("saltlite: all machines of the map exist")
@@ -282,18 +282,18 @@ def _make_map(program: Program, parsed: Parsed, console: Console) -> int:
     parallel = parsed.on("parallel")
     with printing_to_stderr():
         done = app.make_map(program, machines, _given(parsed), there, parallel=parallel)
-        if others and not done.interrupted:
-            providers = [program.catalogue.provider(name) for name in dict.fromkeys(others.values())]
-            gone = app.destroy_machines(program, list(others), providers, parallel=parallel)
-            done = Done({**done.answers, **gone.answers}, {**done.errors, **gone.errors}, gone.interrupted)
+        if others and (done.errors or done.interrupted):
+            console.error("saltlite: no machine was destroyed, because not every machine of the map was made")
+        elif others:
+            done = app.destroy_others(program, others, done, parallel=parallel)
     return _print_done(program, done, parsed, console)
 
 
-def _intentions(made: Sequence[str], destroyed: Mapping[str, str]) -> Iterator[str]:
+def _intentions(made: Sequence[str], destroyed: Sequence[tuple[str, str]]) -> Iterator[str]:
     if made:
         yield f"These machines will be made: {', '.join(made)}."
     if destroyed:
-        rows = [f"{name} ({provider})" for name, provider in destroyed.items()]
+        rows = [f"{name} ({provider})" for provider, name in destroyed]
         yield f"These machines will be destroyed: {', '.join(rows)}."
 
 

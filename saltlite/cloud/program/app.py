@@ -459,16 +459,33 @@ def there_of_map(program: Program, machines: Sequence[MapMachine]) -> dict[str, 
     return found
 
 
-def others_of_map(program: Program, machines: Sequence[MapMachine]) -> dict[str, str]:
-    """The machines at the providers of a map that it does not name: name -> `alias:driver`. Raises SaltliteError."""
+def others_of_map(program: Program, machines: Sequence[MapMachine]) -> list[tuple[str, str]]:
+    """The machines at the providers of a map that it does not name: (`alias:driver`, name). Raises SaltliteError."""
     named: dict[str, set[str]] = {}
     for one in machines:
         named.setdefault(program.catalogue.profile(one.profile).provider.name, set()).add(one.name)
-    return {
-        name: provider
+    return [
+        (provider, name)
         for provider, wanted in named.items()
         for name in sorted(program.driver(program.catalogue.provider(provider)).names() - wanted)
-    }
+    ]
+
+
+def destroy_others(program: Program, others: Sequence[tuple[str, str]], made: Done, *, parallel: bool = False) -> Done:
+    """Destroy these machines, which are (`alias:driver`, name), after the machines of the map were made.
+
+    The outcome is that of both. The label of a name that is at another provider, too, has the provider in it.
+    """
+    names = [*made.answers, *(name for _provider, name in others)]
+    labels = {name if names.count(name) == 1 else f"{name} ({at})": (at, name) for at, name in others}
+    drivers = {at: program.driver(program.catalogue.provider(at)) for at, _name in others}
+
+    def work(label: str) -> Any:
+        at, name = labels[label]
+        return destroy(program, drivers[at], name)
+
+    gone = _run(program, list(labels), work, parallel=parallel)
+    return Done({**made.answers, **gone.answers}, gone.errors, gone.interrupted)
 
 
 def _make_one(program: Program, machines: Mapping[str, dict[str, Any]], name: str) -> Any:
