@@ -95,15 +95,31 @@ def test_the_folder_of_the_upload_is_made_and_removed_again(target: Target, tmp_
         assert list((target.folder / "tmp").iterdir()) == []
 
 
-def test_a_folder_of_another_user_does_not_get_the_upload(target: Target, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("owner", "mode", "below", "why"),
+    [
+        (65534, 0o755, "", "belongs to another user"),
+        (65534, 0o1777, "", "belongs to another user"),
+        (65534, 0o755, "/missing/deeper", "belongs to another user"),
+        (0, 0o777, "", "other users may write to"),
+        (0, 0o775, "/missing", "other users may write to"),
+    ],
+)
+def test_a_folder_that_another_user_could_replace_does_not_get_the_upload(
+    owner: int, mode: int, below: str, why: str, target: Target, tmp_path: Path
+) -> None:
     other = target.folder / "tmp/.saltcloud"
     other.mkdir()
-    shutil.chown(other, 65534, 65534)
+    other.chmod(mode)
+    shutil.chown(other, owner, owner)
     with (
-        flow(target, tmp_path, tmp_dir=str(other)) as (driver, _program, vm_),
-        pytest.raises(Exception, match=r"no folder can be made in .*: .*/\.saltcloud belongs to another user"),
+        flow(target, tmp_path, tmp_dir=f"{other}{below}") as (driver, _program, vm_),
+        pytest.raises(Exception, match="no folder can be made in ") as caught,
     ):
         driver.call("create", vm_)
+    assert why in str(caught.value)
+    assert str(other) in str(caught.value)
+    assert list(other.iterdir()) == []
     assert not target.conf.exists()
 
 

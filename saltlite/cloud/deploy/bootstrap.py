@@ -92,17 +92,30 @@ _AFTER_MARK = 'while IFS= read -r line; do [ "$line" != "$1" ] || break; done; '
 _LOOK = r"""
 umask 077
 missing() { [ -d "$1" ] || { printf '%s\n' "$1" && missing "$(dirname "$1")"; }; }
-made=$(missing "$1")
-mkdir -p "$1" && parent=$(cd "$1" && pwd -P) || exit 1
-# In a folder of another user, that user could replace the upload.
-[ -k "$parent" ] || [ -O "$parent" ] || [ "$(stat -c %u "$parent")" = 0 ] || {
-    echo "$parent belongs to another user" >&2
-    exit 1
+# Whoever may rename a folder of the path could replace the upload, so only root and we may.
+trusted() {
+    at=$1
+    while :; do
+        set -- $(stat -c '%u %a' "$at")
+        [ "$1" = 0 ] || [ "$1" = "$(id -u)" ] || { echo "$at belongs to another user" >&2; return 1; }
+        [ "$((0$2 & 022))" = 0 ] || [ -k "$at" ] || { echo "other users may write to $at" >&2; return 1; }
+        [ "$at" != / ] || return 0
+        at=$(dirname "$at")
+    done
 }
-folder=$(mktemp -d "$parent/saltlite-cloud.$5.XXXXXXXX") || {
+undo() {
     printf '%s\n' "$made" | while IFS= read -r one; do rmdir "$one"; done 2>/dev/null
     exit 1
 }
+there=$1
+while [ ! -d "$there" ]; do there=$(dirname "$there"); done
+# Symbolic links are followed once, and the path that was checked is the one that is used.
+base=$(cd "$there" && pwd -P) && trusted "$base" || exit 1
+parent=$base${1#"$there"}
+made=$(missing "$parent")
+# Another user may have made the folder meanwhile if its parent is sticky.
+mkdir -p "$parent" && parent=$(cd "$parent" && pwd -P) && trusted "$parent" || undo
+folder=$(mktemp -d "$parent/saltlite-cloud.$5.XXXXXXXX") || undo
 printf 'folder=%s\nuid=%s\n' "$folder" "$(id -u)"
 [ -z "$made" ] || printf '%s\n' "$made" | sed 's/^/made=/'
 installed=$("$2/bin/saltlite-minion" --version 2>/dev/null | sed 's/.* //')

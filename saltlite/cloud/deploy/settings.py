@@ -44,7 +44,8 @@ Custom steps, in this order:
     inline_script          commands after it; also with `deploy: false`
     keep_tmp               false; leave the upload on the machine
     tmp_dir                /tmp; the folder of the upload on the machine. It is made if it is missing, and then removed
-                           with the upload
+                           with the upload. Each folder of the path must belong to root or to the user of the
+                           deployment, and no other user may write to it unless it is sticky
     deploy_timeout         900; the time limit of each step, in seconds
 
 Windows, with Salt's names. There is no minion for Windows, so such a deployment is refused:
