@@ -14,6 +14,7 @@ import pytest
 
 from saltlite.client.follower import Progress, WaitPolicy
 from saltlite.client.local import JobCall, LocalClient
+from saltlite.errors import UsageError
 from tests.support.api import Api, user_file
 from tests.support.fleet import BIN, Fleet, Said, wait_until
 from tests.support.machine import OTHER, opening, why_not
@@ -200,8 +201,6 @@ WEAKENING: list[tuple[dict[str, Any], str]] = [
     ),
     ({"executor_opts": {"module_executors": ["direct_call"]}}, "takes the option 'module_executors' from a caller"),
     ({"executor_opts": {"executors_allowed": ["own"]}}, "takes the option 'executors_allowed' from a caller"),
-    ({"module_executors": ["own"]}, "may not be requested here"),
-    ({"module_executors": ["Direct_call"]}, "may not be requested here"),
 ]
 
 
@@ -227,3 +226,21 @@ def test_no_caller_weakens_a_configured_sudo(guarded: tuple[Fleet, Api], asked: 
     with fleet.client() as client:
         raw = published(client, JobCall("s", "cmd.run", arg=["id -un"], **asked))
     assert said in raw
+
+
+@pytest.mark.parametrize("executor", ["own", "Direct_call"])
+def test_no_job_is_published_for_an_executor_that_a_guarded_minion_lacks(
+    guarded: tuple[Fleet, Api], executor: str
+) -> None:
+    fleet, api = guarded
+    said = f"none of the targets has an executor '{executor}' that can be loaded"
+    asked = {"tgt": "s", "module_executors": [executor]}
+    by_api = api.low(client="local", fun="cmd.run", arg=["id -un"], **asked)
+    by_batch = api.low(client="local_batch", fun="cmd.run", arg=["id -un"], batch=1, **asked)
+    twice = api.low(client="local", fun=["cmd.run", "cmd.run"], arg=[["id -un"], ["id -un"]], **asked)
+    for answer in (by_api, by_batch, twice):
+        assert (answer.status, said in answer.body, "Nothing was published" in answer.body) == (400, True, True)
+    typed = fleet.cli(f"--module-executors={executor}", "s", "cmd.run", "id -un")
+    assert (typed.code, said in typed.err) == (2, True)
+    with fleet.client() as client, pytest.raises(UsageError, match=said):
+        client.publish(JobCall("s", "cmd.run", arg=["id -un"], module_executors=[executor]), follow=True)

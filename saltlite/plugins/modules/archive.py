@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
+from saltlite.plugins.modules._commands import run_needed
 from saltlite.plugins.modules._safe_files import PinnedPath, pinned, refuse_strange_links
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def _tar(name: str, path: str) -> Members:
 def _tar_by_program(name: str, path: str) -> Members:
     """List with the program tar, for compressions that Python lacks, such as zstd; links count as files."""
     argv = ["tar", "--quoting-style=literal", "-tf", _operand(path)]
-    done = __salt__["cmd.run_all"](argv, python_shell=False, ignore_retcode=True)
+    done = run_needed(__salt__["cmd.run_all"], argv, ignore_retcode=True)
     if done["retcode"]:
         raise CommandExecutionError(f"{name} is not a readable tar archive: {done['stderr'].strip()[:300]}")
     names = done["stdout"].splitlines()
@@ -229,7 +230,7 @@ def _zip(name: str, path: str) -> Members:
 
 
 def _rar(name: str, path: str) -> Members:
-    done = __salt__["cmd.run_all"](["rar", "lt", "--", _operand(path)], python_shell=False, ignore_retcode=True)
+    done = run_needed(__salt__["cmd.run_all"], ["rar", "lt", "--", _operand(path)], ignore_retcode=True)
     found: tuple[list[str], list[str]] = [], []
     last = ""
     for line in done["stdout"].splitlines():
@@ -410,11 +411,11 @@ def _target(dest: Any, template: str | None, cwd: str | None = None) -> str:
 
 def _lines(argv: list[str], cwd: str | None, runas: str | None, fine: tuple[int, ...] = (0,)) -> list[str]:
     """Return the program's output. Raises CommandExecutionError with its message if it failed."""
-    done = __salt__["cmd.run_all"](
+    done = run_needed(
+        __salt__["cmd.run_all"],
         argv,
         cwd=cwd,
         runas=runas,
-        python_shell=False,
         redirect_stderr=True,
         ignore_retcode=True,
         env={"LC_ALL": "C.UTF-8"},

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules import _machinefiles, _programs
+from saltlite.plugins.modules._commands import run_needed
 from saltlite.plugins.modules._safe_files import held
 
 if TYPE_CHECKING:
@@ -377,10 +378,10 @@ def _make_folder(point: str, user: str | None) -> None:
 
 
 def _done(argv: list[str], user: str | None) -> bool | str:
-    done = __salt__["cmd.run_all"](
+    done = run_needed(
+        __salt__["cmd.run_all"],
         argv,
         runas=user,
-        python_shell=False,
         ignore_retcode=True,
         output_loglevel="quiet",  # options of network file systems may contain passwords
     )

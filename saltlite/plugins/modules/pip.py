@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
 from saltlite.plugins.modules import _packages
+from saltlite.plugins.modules._commands import run_needed
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __context__, __salt__
@@ -306,12 +307,12 @@ def _run(
     environment = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", **(env or {})}
     if bin_env and os.path.isdir(bin_env):
         environment["VIRTUAL_ENV"] = _virtualenv(bin_env)
-    done: dict[str, Any] = __salt__["cmd.run_all"](
+    done: dict[str, Any] = run_needed(
+        __salt__["cmd.run_all"],
         [*_pip(bin_env), *arguments],
         cwd=cwd,
         runas=user,
         env=environment,
-        python_shell=False,
         ignore_retcode=ignore_retcode,
         output_loglevel="quiet",  # the URL of a package may have a password in it
     )

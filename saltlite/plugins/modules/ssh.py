@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules import _safe_files
+from saltlite.plugins.modules._commands import run_needed
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __context__, __salt__
@@ -422,8 +423,8 @@ def recv_known_host_entries(
     words += ["-t", _word(enc, "a type of keys")] if enc else []
     words += ["-H"] if hash_known_hosts else []
     for _ in range(_ATTEMPTS):
-        done = __salt__["cmd.run_all"](
-            [*words, "--", _word(hostname, "the name of a host")], python_shell=False, ignore_retcode=True
+        done = run_needed(
+            __salt__["cmd.run_all"], [*words, "--", _word(hostname, "the name of a host")], ignore_retcode=True
         )
         entries = list(_entries(done["stdout"], fingerprint_hash_type))
         if entries:
@@ -563,8 +564,11 @@ def _keygen(words: list[str], data: bytes, shown: str = "") -> tuple[str, bytes]
         copy = os.path.join(folder, "known_hosts")
         with open(copy, "wb") as stream:
             stream.write(data)
-        done = __salt__["cmd.run_all"](
-            ["ssh-keygen", *words, "-f", copy], python_shell=False, ignore_retcode=True, redirect_stderr=bool(shown)
+        done = run_needed(
+            __salt__["cmd.run_all"],
+            ["ssh-keygen", *words, "-f", copy],
+            ignore_retcode=True,
+            redirect_stderr=bool(shown),
         )
         reply = "\n".join(line for line in done["stdout"].splitlines() if ".old" not in line)
         # Status 1: nothing was found.

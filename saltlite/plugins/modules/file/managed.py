@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules._commands import run_needed
 from saltlite.plugins.modules._safe_files import (
     Access,
     blocks,
@@ -619,10 +620,10 @@ def patch(
     given = _words(options)
     command = ["patch", *given, *_unless_given(given, folder=folder), "-i", source]
     command += ["-d", place] if folder else ["--", place]
-    tried: dict[str, Any] = __salt__["cmd.run_all"]([command[0], "--dry-run", *command[1:]], python_shell=False)
+    tried: dict[str, Any] = run_needed(__salt__["cmd.run_all"], [command[0], "--dry-run", *command[1:]])
     if dry_run or test or tried["retcode"]:
         return tried
-    done: dict[str, Any] = __salt__["cmd.run_all"](command, python_shell=False)
+    done: dict[str, Any] = run_needed(__salt__["cmd.run_all"], command)
     return done
 
 

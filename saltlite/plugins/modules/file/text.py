@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules._commands import run_needed
 from saltlite.plugins.modules._safe_files import (
     blocks,
     checked_path,
@@ -408,8 +409,8 @@ def sed(  # noqa: PLR0913, PLR0917 - Salt's signature
         f"s/{_expression(before, escape_all)}/{_replacement(after, escape_all)}/{_checked_flags(flags)}"
     )
     in_place = [] if test else [f"-i{suffix}"]
-    done: dict[str, Any] = __salt__["cmd.run_all"](
-        ["sed", *in_place, *options.split(), script, "--", place], python_shell=False
+    done: dict[str, Any] = run_needed(
+        __salt__["cmd.run_all"], ["sed", *in_place, *options.split(), script, "--", place]
     )
     return done
 
@@ -424,9 +425,7 @@ def sed_contains(path: str, text: str, limit: str = "", flags: str = "g") -> boo
         return False
     aim = f"/{_expression(limit, False)}/ " if limit else ""
     script = f"{aim}s/{_expression(text, False)}/$/p{_checked_flags(flags)}"
-    done = __salt__["cmd.run_all"](
-        ["sed", "-n", "-r", "-e", script, "--", place], python_shell=False, ignore_retcode=True
-    )
+    done = run_needed(__salt__["cmd.run_all"], ["sed", "-n", "-r", "-e", script, "--", place], ignore_retcode=True)
     if done["retcode"]:
         raise CommandExecutionError(f"sed failed: {done['stderr']}")
     return bool(done["stdout"])
@@ -494,8 +493,8 @@ def grep(path: str, pattern: str, *opts: str) -> dict[str, Any]:
     found = [each for each in sorted(glob(place)) if os.path.isfile(each) or os.path.isdir(each)]
     if not found:
         regular(place)
-    done: dict[str, Any] = __salt__["cmd.run_all"](
-        ["grep", *options, "-e", as_text(pattern), "--", *(found or [place])], python_shell=False
+    done: dict[str, Any] = run_needed(
+        __salt__["cmd.run_all"], ["grep", *options, "-e", as_text(pattern), "--", *(found or [place])]
     )
     return done
 

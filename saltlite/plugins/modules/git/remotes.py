@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules._commands import run_needed
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __salt__
@@ -77,13 +78,13 @@ def _run(
 ) -> dict[str, Any]:
     # A configuration value may be a secret.
     log.debug("Running %s in %s", redacted(shlex.join(argv[:4] if argv[1] == "config" else argv)), cwd)
-    done: dict[str, Any] = __salt__["cmd.run_all"](
+    done: dict[str, Any] = run_needed(
+        __salt__["cmd.run_all"],
         argv,
         cwd=cwd,
         runas=how.get("user"),
         stdin=stdin,
         env=environment,
-        python_shell=False,
         rstrip=False,
         redirect_stderr=both,
         ignore_retcode=bool(how.get("ignore_retcode")) or not fail,
