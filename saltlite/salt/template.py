@@ -88,7 +88,7 @@ def check_render_pipe_str(
     blacklist: Collection[str] | None,
     whitelist: Collection[str] | None,
 ) -> list[tuple[Callable[..., Any], str]]:
-    """(renderer, its arguments) of each part of a pipe. Those that are not allowed are left out and logged; the list is
+    """(renderer, its arguments) of each part of a pipe. Those that are not allowed are omitted and logged; the list is
     empty if one does not exist."""
     found = []
     for part in map(str.strip, pipestr.split("|")):

@@ -51,7 +51,7 @@ def __virtual__():
 
 def greet(name="world"):
     """
-    Greet somebody from this machine.
+    Return a greeting from this machine.
 
     CLI Example::
 

@@ -73,7 +73,7 @@ def _networks(src: str, words: list[str]) -> list[str]:
 
 
 def host(name: str, ip4: bool = True, ip6: bool = True, **kwargs: Any) -> dict[str, list[str]]:
-    """The addresses of a name, as `ip4` and `ip6`; a kind without any is left out."""
+    """The addresses of a name, as `ip4` and `ip6`; a kind without any is omitted."""
     kinds = {"ip6": socket.AF_INET6} if ip6 else {}
     kinds |= {"ip4": socket.AF_INET} if ip4 else {}
     found = {kind: _addresses(name, family) for kind, family in kinds.items()}

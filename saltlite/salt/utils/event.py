@@ -15,6 +15,6 @@ SUB_EVENT = ("state.highstate", "state.sls")
 
 
 def tagify(suffix: Any = "", prefix: str = "", base: str = SALT) -> str:
-    """`base/prefix/suffix`, where the suffix may be several parts; empty parts are left out."""
+    """`base/prefix/suffix`, where the suffix may be several parts; empty parts are omitted."""
     ends = suffix if isinstance(suffix, Iterable) and not isinstance(suffix, str) else [suffix]
     return TAGPARTER.join(str(part) for part in (base, TAGS.get(prefix, prefix), *ends) if str(part))

@@ -44,27 +44,33 @@ def jid_to_time(jid: Any) -> str:
     return f"{day} {text[8:10]}:{text[10:12]}:{text[12:14]}.{text[14:20]}"
 
 
+_SHOWN = (
+    ("User", "user", "root"),
+    ("Target", "tgt", "unknown-target"),
+    ("Target-type", "tgt_type", "list"),
+    ("Function", "fun", "unknown-function"),
+)
+"""Shown key, the key of the job, and the value without it."""
+
+
 def format_job_instance(job: Mapping[str, Any]) -> dict[str, Any]:
-    """What is shown of a job."""
-    shown = {
-        "Function": job.get("fun", "unknown-function"),
-        "Arguments": list(job.get("arg", [])),
-        "Target": job.get("tgt", "unknown-target"),
-        "Target-type": job.get("tgt_type", "list"),
-        "User": job.get("user", "root"),
-    }
-    keywords = [arg for arg in job.get("arg") or [] if isinstance(arg, dict) and arg.get("__kwarg__") is True]
-    holder = next((one for one in (job, job.get("kwargs", {}), *keywords) if "metadata" in one), None)
-    return shown if holder is None else {**shown, "Metadata": holder["metadata"]}
+    """The keys of a job that its users see, by their shown names."""
+    arguments = list(job.get("arg") or ())
+    found = {shown: job.get(key, default) for shown, key, default in _SHOWN} | {"Arguments": arguments}
+    keywords = (one for one in arguments if isinstance(one, dict) and one.get("__kwarg__") is True)
+    for place in (job, job.get("kwargs") or {}, *keywords):
+        if "metadata" in place:
+            return found | {"Metadata": place["metadata"]}
+    return found
 
 
 def format_jid_instance(jid: Any, job: Mapping[str, Any]) -> dict[str, Any]:
-    """What is shown of a job, with its time."""
+    """Like `format_job_instance`, with the start time."""
     return {**format_job_instance(job), "StartTime": jid_to_time(jid)}
 
 
 def format_jid_instance_ext(jid: Any, job: Mapping[str, Any]) -> dict[str, Any]:
-    """What is shown of a job, with its id and time."""
+    """Like `format_job_instance`, with the id and the start time."""
     return {**format_job_instance(job), "JID": jid, "StartTime": jid_to_time(jid)}
 
 

@@ -69,7 +69,7 @@ def virtual(opts: Mapping[str, Any], virtualname: str, filename: str) -> Any:
 def call(napalm_device: Any, method: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
     """Call a method of the device; `{"out": …, "result": …, "comment": …}`.
 
-    Keywords that are None are left out. A connection that was closed is opened once more.
+    Keywords that are None are omitted. A connection that was closed is opened once more.
     """
     opts = napalm_device.get("__opts__", {})
     retry = kwargs.pop("__retry", True)
