@@ -310,6 +310,8 @@ class JobSummary:
     cancelled_at: float | None
     """When an operator ended it; None when nobody did."""
     cancelled_by: str
+    batch_size: int | None
+    """Targets that run the job at once; None if it is not a batch."""
     counts: Mapping[TargetState, int]
     outcomes: Mapping[TargetOutcome, int]
 

@@ -140,6 +140,7 @@ class MemoryHistory(ABC):
             **{field.name: getattr(job, field.name) for field in fields(JobSummary) if hasattr(job, field.name)},
             cancelled_at=cancelled_at,
             cancelled_by=cancelled_by,
+            batch_size=None if job.batch is None else job.batch.size,
             counts=dict(Counter(detail.state for detail in details)),
             outcomes=dict(Counter(detail.outcome for detail in details)),
         )

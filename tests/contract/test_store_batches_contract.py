@@ -6,7 +6,7 @@ import pytest
 
 from saltlite.master.store.ports import Standing, Store
 from saltlite.model.ids import MinionId
-from saltlite.model.job import Batch, TargetState
+from saltlite.model.job import Batch, JobFilter, TargetState
 from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, job, move, publish, ret, row
 
 ALL = (WEB1, WEB2, WEB3)
@@ -28,6 +28,10 @@ def test_the_targets_of_a_batch_begin_planned_and_the_job_says_how_it_goes_on(st
     other = store.job(job(2).jid)
     assert other is not None
     assert other.batch is None
+    assert {summary.jid: summary.batch_size for summary in store.jobs(JobFilter(), 9)} == {
+        PLANNED.jid: 1,
+        other.jid: None,
+    }
 
 
 def test_a_planned_target_is_open_and_nothing_is_handed_over(store: Store) -> None:

@@ -519,6 +519,30 @@ def test_only_a_worktree_is_removed_as_one(repo: Path, tmp_path: Path) -> None:
     assert (repo / "a").exists()
 
 
+def test_a_submodule_is_not_removed_as_a_worktree(repo: Path, tmp_path: Path) -> None:
+    for name in ("plain", "worktrees/x"):
+        words = ("-c", "protocol.file.allow=always", "submodule", "add", "-q", "--name", name, str(repo))
+        git(repo, *words, place := name.replace("/", "-"))
+        assert "is not a git worktree" in run("worktree_rm", f"{repo}/{place}").value
+        assert (repo / place / "a").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_a_worktree_is_removed_with_the_rights_of_the_user() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # those of pytest are closed to others
+        shutil.chown(folder, "nobody")
+        for name, owner in (("ours", "root"), ("theirs", "nobody")):
+            parent = Path(folder, name)
+            (parent / "tree").mkdir(parents=True)
+            (parent / "tree/.git").write_text("gitdir: /gone/.git/worktrees/tree\n")
+            for each in (parent, parent / "tree"):
+                shutil.chown(each, owner)
+        assert "could not be deleted" in run("worktree_rm", f"{folder}/ours/tree", user="nobody").value
+        assert Path(folder, "ours/tree/.git").exists()
+        assert run("worktree_rm", f"{folder}/theirs/tree", user="nobody").value is True
+        assert not Path(folder, "theirs/tree").exists()
+
+
 def test_a_merge_can_be_looked_at_before(repo: Path) -> None:
     git(repo, "checkout", "-q", "-b", "one")
     (repo / "a").write_text("changed\n")

@@ -19,7 +19,7 @@ from saltlite.minion.jobs.job_process import JobContext, JobSpec
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.rpc_server import RpcServer
 from saltlite.minion.jobs.spool import DiskSpool
-from saltlite.minion.resources import discovery, server
+from saltlite.minion.resources import calls, discovery, server
 from saltlite.minion.resources import server as keeper
 from saltlite.minion.resources.device_queue import DOUBT_S
 from saltlite.minion.resources.discovery import Declared
@@ -31,6 +31,7 @@ from saltlite.platform.files import PosixFolder
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.codec import decode_document
 from saltlite.wire.messages import SegmentRow, decode_segment
+from tests.support.fleet import wait_until
 from tests.support.keys import answer_check
 from tests.support.modules import write
 
@@ -739,6 +740,9 @@ THREADS = """
 
     def thread():
         return threading.get_ident()
+
+    def own_threads():
+        return sum(each.name.startswith("probe:") for each in threading.enumerate())
     """
 
 
@@ -753,6 +757,19 @@ def test_calls_on_one_resource_run_in_one_thread_if_the_type_asks_for_it(make: M
     assert others == [first] * 3
     assert len(set(first.values())) == len(ids)
     assert rig.values(["p1", "p2"], "test.both") == {"p1": True, "p2": True}
+    assert rig.values(["p1"], "test.own_threads") == {"p1": len(ids)}
+    rig.found(["p1"])
+    wait_until(lambda: rig.values(["p1"], "test.own_threads") == {"p1": 1}, "the threads of the others end")
+
+
+def test_a_resource_without_a_thread_answers_with_the_reason(make: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "RESOURCE_THREADS_MAX", 0)
+    connection = "    THREAD_PER_RESOURCE = True\n" + CONNECTION
+    rig = make({"resources/probe/__init__": connection, "resources/probe/modules/test": THREADS + SLOT})
+    rig.found(["p1"])
+    answer = rig.run(["p1"], "test.thread")["p1"]
+    assert (answer.state, answer.retcode) == (TargetState.RETURNED, 1)
+    assert "0 resources of its type have threads" in decode_return(answer.body)
 
 
 def test_a_call_that_hangs_in_the_thread_of_its_resource_delays_no_other(make: MakeRig) -> None:

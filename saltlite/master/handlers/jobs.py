@@ -51,8 +51,8 @@ def handle_job_list(master: Master, principal: Principal, request: Mapping[str, 
     """Answers `jobs`, the newest first, and `more`: whether there are older ones.
 
     Users without the right to the jobs of others get their own. A `tgt` of more than TARGET_MAX characters is cut and
-    ends in three dots; `job_show` has all of it. With `whole` rows have `calls` and, if any, `metadata`, `hides` and
-    `withheld`, as `job_show` answers them.
+    ends in three dots; `job_show` has all of it. Rows of batches have `batch_size`, the targets at once. With `whole`
+    rows have `calls` and, if any, `metadata`, `hides` and `withheld`, as `job_show` answers them.
     """
     limit = request.get("limit", LIMIT_DEFAULT)
     if not 1 <= limit <= LIMIT_MAX:
@@ -158,7 +158,8 @@ def _target_id(text: str) -> TargetId:
     )
 
 
-_ROW = [field.name for field in fields(JobSummary) if field.name not in ("uid", "target", "counts", "outcomes")]
+_NOT_COPIED = frozenset({"uid", "target", "batch_size", "counts", "outcomes"})
+_ROW = [field.name for field in fields(JobSummary) if field.name not in _NOT_COPIED]
 
 
 def _row(job: JobSummary) -> dict[str, Any]:
@@ -168,6 +169,7 @@ def _row(job: JobSummary) -> dict[str, Any]:
         "tgt": job.target.expression,
         "tgt_type": str(job.target.kind),
         **{name: getattr(job, name) for name in _ROW},
+        **({} if job.batch_size is None else {"batch_size": job.batch_size}),
         "counts": {str(state): count for state, count in job.counts.items()},
         "outcomes": {str(outcome): count for outcome, count in job.outcomes.items()},
     }

@@ -14,9 +14,10 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, NoReturn, TypeVar
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
@@ -252,6 +253,10 @@ GRAINS_BYTES_MAX = 64 * 1024
 RETCODE_MAX = 2**31 - 1
 
 
+RESOURCE_THREADS_MAX = 10_000
+"""Threads of the resources of one type with THREAD_PER_RESOURCE; calls on further resources fail."""
+
+
 class GrainsError(Exception):
     """The grains of a resource could not be collected; the text gives the reason."""
 
@@ -277,28 +282,63 @@ class Work:
     timing: Timing = AT_ONCE
 
 
+class NoThreadError(Exception):
+    """A resource of a type with THREAD_PER_RESOURCE cannot get its thread; the text gives the reason."""
+
+
 class ResourceThreads:
     """A thread for each resource, made at its first call, in which all its calls run."""
 
     def __init__(self) -> None:
-        self._queues: dict[TargetId, queue.SimpleQueue[Callable[[], None]]] = {}
+        self._queues: dict[TargetId, queue.SimpleQueue[Callable[[], None] | None]] = {}
         self._making = threading.Lock()
 
     def run(self, resource: TargetId, call: Callable[[], Result]) -> Result:
-        """The result of the call, which must not raise. The caller's thread waits for it."""
-        results: queue.SimpleQueue[Result] = queue.SimpleQueue()
+        """The result of the call; what it raises is raised here. The caller's thread waits for it.
+
+        Raises NoThreadError.
+        """
+        results: queue.SimpleQueue[Callable[[], Result]] = queue.SimpleQueue()
+
+        def answer() -> None:
+            try:
+                result = call()
+            except BaseException as error:  # noqa: BLE001 - supervision point: the caller gets it
+                results.put(partial(_reraise, error))
+            else:
+                results.put(lambda: result)
+
         with self._making:
-            calls = self._queues.get(resource)
-            if calls is None:
-                calls = self._queues[resource] = queue.SimpleQueue()
-                threading.Thread(target=self._live, args=(calls,), daemon=True).start()
-        calls.put(lambda: results.put(call()))
-        return results.get()
+            calls = self._queues.get(resource) or self._start(resource)
+            calls.put(answer)
+        return results.get()()
+
+    def keep(self, resources: Collection[TargetId]) -> None:
+        """End the threads of all other resources, after the calls that they have."""
+        with self._making:
+            for gone in self._queues.keys() - set(resources):
+                self._queues.pop(gone).put(None)
+
+    def _start(self, resource: TargetId) -> queue.SimpleQueue[Callable[[], None] | None]:
+        if len(self._queues) >= RESOURCE_THREADS_MAX:
+            raise NoThreadError(f"{RESOURCE_THREADS_MAX} resources of its type have threads, and there are no more")
+        calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        try:
+            threading.Thread(target=self._live, args=(calls,), name=resource, daemon=True).start()
+        except RuntimeError as error:
+            raise NoThreadError("no thread can be started for it; raise TasksMax") from error
+        # Only now: calls in a queue without a thread would wait forever.
+        self._queues[resource] = calls
+        return calls
 
     @staticmethod
-    def _live(calls: queue.SimpleQueue[Callable[[], None]]) -> None:
-        while True:
-            calls.get()()
+    def _live(calls: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+        while (call := calls.get()) is not None:
+            call()
+
+
+def _reraise(error: BaseException) -> NoReturn:
+    raise error
 
 
 def unavailable(kind: str, why: str) -> str:
@@ -452,7 +492,13 @@ class LocalType:
         rows: dict[TargetId, SegmentRow] = {}
 
         def call(srn: TargetId) -> bool:
-            answer = call_resource(self._type, srn, work, self.grains[srn], returns=self._returns)
+            try:
+                answer = self._in_its_thread(
+                    srn, lambda: call_resource(self._type, srn, work, self.grains[srn], returns=self._returns)
+                )
+            except NoThreadError as error:
+                rows[srn] = failed_row(srn, str(error))
+                return False
             rows[srn] = answer.row
             return not answer.raised
 
@@ -472,11 +518,14 @@ class LocalType:
 
     def _grains_of(self, srn: TargetId) -> bool:
         try:
-            self.grains[srn] = collect_grains(self._type, srn, {})
-        except GrainsError as error:
+            self.grains[srn] = self._in_its_thread(srn, lambda: collect_grains(self._type, srn, {}))
+        except (GrainsError, NoThreadError) as error:
             log.warning("grains of %s are missing: %s", srn, error)
             return False
         return True
+
+    def _in_its_thread(self, srn: TargetId, call: Callable[[], Result]) -> Result:
+        return self._threads.run(srn, call) if self._threads else call()
 
     def _each(
         self,
@@ -487,12 +536,11 @@ class LocalType:
     ) -> None:
         """Call for all of them, in parallel; `late` for those that time out."""
         ended: queue.SimpleQueue[AbandonedCall | TargetId] = queue.SimpleQueue()
-        threads = self._threads
 
         def run(turn: DeviceCall) -> bool:
             limit_s = call_limit(self._type, turn.device, work.calls, self.grains[turn.device], self._timeout_s)
             calls.limit(turn, shorter_limit(limit_s, work.timing.limit_s))
-            return threads.run(turn.device, lambda: call(turn.device)) if threads else call(turn.device)
+            return call(turn.device)
 
         calls: Calls[bool] = Calls(
             DeviceQueue(self._places, self._timeout_s),

@@ -47,12 +47,14 @@ IDS_NAMED = 5
 @dataclass(frozen=True, slots=True)
 class DiscoveryContext:
     """What discovery needs of its process: `collect` starts to collect grains, whose answers come to
-    `Discovery.answered`; `give_up` stops it. `post` runs a function in the main thread."""
+    `Discovery.answered`; `give_up` stops it. `post` runs a function in the main thread. `keep` gets all
+    resources that were found."""
 
     collect: Callable[[Sequence[TargetId]], None]
     give_up: Callable[[], None]
     say: Callable[[IpcMessage], None]
     post: Callable[[Callable[[], None]], None]
+    keep: Callable[[Sequence[TargetId]], None]
 
 
 @dataclass(slots=True)
@@ -161,6 +163,7 @@ class Discovery:
             self._look = None
             return
         srns = [resource_index_srn_key(self._type.name, one) for one in ids]
+        self._ways.keep(srns)
         self.grains = {srn: self.grains[srn] for srn in srns if srn in self.grains}
         self._sizes = {srn: self._sizes[srn] for srn in self.grains}
         self._total = sum(self._sizes.values())

@@ -36,6 +36,7 @@ from saltlite.minion.resources.calls import (
     Calls,
     DelayedCalls,
     GrainsError,
+    NoThreadError,
     ResourceAnswer,
     ResourceThreads,
     Work,
@@ -436,7 +437,11 @@ class _Life:
             return
         self._type = loaded
         ways = DiscoveryContext(
-            lambda srns: self._calls.add(GRAINS, srns), lambda: self._calls.cancel(GRAINS), self._say, self._post
+            lambda srns: self._calls.add(GRAINS, srns),
+            lambda: self._calls.cancel(GRAINS),
+            self._say,
+            self._post,
+            self._threads.keep,
         )
         self._finding = Discovery(loaded, loaded.files.function_texts(), one.grains, ways)
         if loaded.instead_of:
@@ -568,7 +573,12 @@ class _Life:
 
     def _run(self, turn: DeviceCall) -> ResourceAnswer | dict[str, Any] | str:
         if self._type is not None and self._type.own_threads:
-            return self._threads.run(turn.device, lambda: self._called(turn))
+            try:
+                return self._threads.run(turn.device, lambda: self._called(turn))
+            except NoThreadError as error:
+                if turn.part == GRAINS:
+                    return str(error)
+                return ResourceAnswer(failed_row(turn.device, str(error)), raised=False)
         return self._called(turn)
 
     def _called(self, turn: DeviceCall) -> ResourceAnswer | dict[str, Any] | str:

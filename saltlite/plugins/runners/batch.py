@@ -32,7 +32,8 @@ def list_active() -> list[dict[str, Any]]:
     more = True
     while more:
         answer = __client__.call("job_list", limit=_PAGE, state="open", **cursor)
-        found += [row for job in answer["jobs"] if (row := status(job["jid"])) is not None]
+        batches = (job["jid"] for job in answer["jobs"] if "batch_size" in job)
+        found += [row for jid in batches if (row := status(jid)) is not None]
         more = answer["more"]
         cursor = {"before": answer["jobs"][-1]["jid"]} if more else {}
     return sorted(found, key=lambda row: row["jid"])
@@ -55,7 +56,7 @@ def status(jid: str) -> dict[str, Any] | None:
     targets = job["targets"]
     pending = [row for row in targets if row["state"] == "planned"]
     active = [row for row in targets if row["outcome"] == "open" and row["state"] != "planned"]
-    unreached = [row for row in targets if row["state"] == "cancelled" and row["started_at"] is None]
+    unreached = [row for row in targets if _is_unreached(row)]
     last = max((row["at"] for row in targets), default=job["created_at"])
     return {
         "jid": job["jid"],
@@ -66,7 +67,7 @@ def status(jid: str) -> dict[str, Any] | None:
         "completed": len(targets) - len(pending) - len(active) - len(unreached),
         "active": len(active),
         "pending": len(pending),
-        "failed": sum(row["outcome"] == "failed" and row not in unreached for row in targets),
+        "failed": sum(row["outcome"] == "failed" and not _is_unreached(row) for row in targets),
         "batch_size": job["batch"]["size"],
         "halted": bool(unreached),
         "halted_reason": unreached[0]["reason"] if unreached else None,
@@ -76,6 +77,10 @@ def status(jid: str) -> dict[str, Any] | None:
         "last_progress": last,
         "age_seconds": round(time.time() - last, 3),
     }
+
+
+def _is_unreached(row: dict[str, Any]) -> bool:
+    return bool(row["state"] == "cancelled" and row["started_at"] is None)
 
 
 def stop(jid: str, kill: bool = False) -> bool:

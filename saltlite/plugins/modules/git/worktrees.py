@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,14 @@ from .remotes import git, lines, options, output, path, word
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from saltlite.loader.hints import __salt__
+
     from .repository import How
 
 __risk__ = {"worktree_rm": "discard"}
+
+_LINK_MAX = 8192
+"""Characters of a file `.git` that are read."""
 
 
 def worktree_add(  # noqa: PLR0913, PLR0917 - Salt's signature
@@ -74,14 +80,36 @@ def worktree_rm(cwd: str, **how: Unpack[How]) -> bool:
     place = path(cwd, how.get("user"))
     if not os.path.exists(place):
         raise CommandExecutionError(f"{place} does not exist")
-    if not os.path.isfile(os.path.join(place, ".git")):
-        # The folder of a worktree has a file there; that of the repository itself has a folder, and is not deleted.
+    if not _is_worktree(place):
         raise CommandExecutionError(f"{place} is not a git worktree")
+    user = how.get("user")
+    if user:
+        done = __salt__["cmd.run_all"](["rm", "-rf", "--", place], cwd="/", runas=user, python_shell=False)
+        if done["retcode"]:
+            raise CommandExecutionError(f"{place} could not be deleted: {done['stderr'].strip()}")
+        return True
     try:
         shutil.rmtree(place)
     except OSError as error:
         raise CommandExecutionError(f"{place} could not be deleted: {error.strerror} ({error.filename})") from error
     return True
+
+
+def _is_worktree(place: str) -> bool:
+    """Whether the file `.git` in a folder names the data of a worktree; that of a submodule names a repository."""
+    link = os.path.join(place, ".git")
+    if not os.path.isfile(link):
+        return False
+    try:
+        with open(link, encoding="utf-8", errors="surrogateescape") as stream:
+            found = re.fullmatch(r"gitdir: (.*/worktrees/[^/\n]+)\n?", stream.read(_LINK_MAX))
+    except OSError as error:
+        raise CommandExecutionError(f"{link} cannot be read: {error.strerror}") from error
+    if found is None:
+        return False
+    data = os.path.join(place, found[1])
+    # A submodule may be named worktrees/x, but has no common folder. The repository of a worktree may be gone.
+    return os.path.isfile(os.path.join(data, "commondir")) or not os.path.isdir(data)
 
 
 def list_worktrees(
