@@ -311,6 +311,8 @@ def fork_server(surroundings: JobContext, tmp_path: Path) -> Iterator[ForkServer
     surroundings.loader()
     server = start_fork_server(surroundings)
     assert server.hear()
+    # The job server would fork without it after FORK_SERVER_ANSWER_S; under load that is too short for these tests.
+    server.socket.settimeout(60)
     yield server
     server.close()
     with contextlib.suppress(ChildProcessError):
