@@ -484,6 +484,22 @@ def test_the_password_of_a_provider_may_be_in_the_keyring(lab: Lab, tmp_path: Pa
     assert "planted-password" not in said.stdout + said.stderr
 
 
+@pytest.mark.parametrize(
+    "secret", ["password=planted-secret", "install_index=https://me:planted-secret@index.example/simple"]
+)
+def test_a_secret_on_the_command_line_is_refused_with_its_places(lab: Lab, secret: str) -> None:
+    said = lab.run("-b", "127.0.0.1", "web1", secret)
+    assert said.returncode == 2
+    assert f"{secret.partition('=')[0]}: other users can read the command line" in sentence(said)
+    assert f"under `defaults` in {lab.folder}/cloud (chmod 600)" in said.stderr
+    assert "planted-secret" not in said.stdout + said.stderr
+
+
+def test_paths_of_keys_and_public_keys_are_no_secrets_of_the_command_line(lab: Lab) -> None:
+    said = lab.run("-b", "127.0.0.1", "web1", "private_key=/nowhere", "ssh_host_key=ssh-ed25519 AAAA", "ssh_port=x")
+    assert (said.returncode, "ssh_port=x: it must be a whole number" in sentence(said)) == (2, True)
+
+
 def test_drivers_see_the_options_that_they_pass_on(lab: Lab) -> None:
     """Those of `deploy_script` which Salt's drivers read from `__opts__`."""
     (lab.folder / "drivers/tells.py").write_text(

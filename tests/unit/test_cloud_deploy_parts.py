@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from saltlite.cloud.deploy import settings, upload
 from saltlite.cloud.deploy.bootstrap import DENIED_PAUSE_S, PAUSE_MAX_S, script_text, until_let_in
 from saltlite.cloud.deploy.settings import Readings, deployment_of
 from saltlite.cloud.deploy.upload import BYTES_MAX, Upload
+from saltlite.errors import UsageError
 from saltlite.resources.types.ssh._client import NotReachedError
 from tests.support.cloud import Program
 
@@ -237,3 +239,18 @@ def test_a_setting_of_another_kind_is_named_with_its_profile(read: Callable[[Rea
 
 def _text(archive: zipfile.ZipFile, name: str) -> str:
     return archive.read(f"saltlite-{__version__}.dist-info/{name}").decode()
+
+
+def test_a_setting_of_the_command_line_stays_text_unless_its_reader_takes_another_type() -> None:
+    assert [settings.typed("ssh_username", text) for text in ("0123", "true", "9" * 5000)] == [
+        "0123", "true", "9" * 5000,
+    ]  # fmt: skip
+    assert (settings.typed("ssh_port", "2222"), settings.typed("sudo", "False")) == (2222, False)
+    for name, text in (("ssh_port", "9" * 5000), ("ssh_port", "²"), ("sudo", "yes")):
+        with pytest.raises(UsageError, match=f"{name}=.*: it must be") as caught:
+            settings.typed(name, text)
+        assert len(str(caught.value)) < 200
+    assert settings.credentials_of("https://[me:planted") == ("https://[me:planted",)
+    source = Path(settings.__file__).read_text(encoding="utf-8")
+    assert set(re.findall(r'read\.flag\("(\w+)"', source)) <= set(settings.FLAGS)
+    assert set(re.findall(r'read\.whole\("(\w+)"', source)) <= set(settings.NUMBERS)

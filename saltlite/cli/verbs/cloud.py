@@ -17,6 +17,7 @@ from saltlite.cli.custom_output import master_opts
 from saltlite.cli.in_process import printing_to_stderr
 from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.output import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output, print_answer
+from saltlite.cloud.deploy.settings import credentials_of, typed
 from saltlite.cloud.program import app, lifecycle
 from saltlite.cloud.program.app import Done, require_foreign, worst_exit_code
 from saltlite.cloud.program.drivers import Result, check
@@ -25,7 +26,7 @@ from saltlite.cloud.program.program import Block, Lines, Program, conceal_logs
 from saltlite.cloud.rules.catalogue import explanation as explain
 from saltlite.config.paths import require_path
 from saltlite.errors import RefusedError, SaltliteError, UsageError
-from saltlite.model.redaction import HIDDEN, is_secret_name
+from saltlite.model.redaction import HIDDEN, KEY_FILES, is_secret_name
 from saltlite.platform import logs
 
 if TYPE_CHECKING:
@@ -305,17 +306,23 @@ def _bootstrap(program: Program, parsed: Parsed, console: Console) -> int:
     names, given = split_words(parsed.words)
     if not 1 <= len(names) <= 2:
         raise UsageError("name the host, and perhaps the id of its minion: saltlite cloud -b HOST [ID] [KEY=VALUE...]")
-    settings = {"ssh_host": names[0], **{key: _typed(value) for key, value in given.items()}, **_given(parsed)}
+    for name, value in given.items():
+        _require_no_secret(name, value, program)
+    settings = {"ssh_host": names[0], **{name: typed(name, value) for name, value in given.items()}, **_given(parsed)}
     with printing_to_stderr():
         done = app.bootstrap_host(program, HOST_DRIVER, names[-1], settings)
     return _print_done(program, done, parsed, console)
 
 
-def _typed(text: str) -> str | int | bool:
-    """A value of the command line: true, false and numbers are no texts."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    return int(text) if text.isdecimal() else text
+def _require_no_secret(name: str, value: str, program: Program) -> None:
+    """Raises UsageError for a secret, which all users of this host could read in the list of processes."""
+    public = name == "ssh_host_key" or (name in KEY_FILES and "\n" not in value)
+    if (is_secret_name(name) and not public) or (name == "install_index" and credentials_of(value)):
+        raise UsageError(
+            f"{name}: other users can read the command line, so it takes no secrets: write {name} under `defaults` in "
+            f"{program.opts['conf_file']} (chmod 600) or into a profile, or keep a provider's password in the keyring "
+            "with --set-password"
+        )
 
 
 def _set_password(program: Program, parsed: Parsed, console: Console) -> int:

@@ -168,6 +168,32 @@ class Readings:
         )
 
 
+FLAGS = (
+    "deploy", "destroy_on_failure", "keep_tmp", "remove_config_on_destroy", "replace_minion", "ssh_agent", "sudo",
+    "use_winrm", "winrm_use_ssl", "winrm_verify_ssl",
+)  # fmt: skip
+"""Settings that are true or false."""
+NUMBERS = ("smb_port", "ssh_port", "wait_for_passwd_maxtries", "win_deploy_auth_retries", "winrm_port")
+"""Settings that are whole numbers."""
+_DIGITS_MAX = 9
+
+
+def typed(name: str, text: str) -> str | int | bool:
+    """The text of a setting with the type that its reader expects; other settings, such as names, stay text.
+
+    Raises UsageError.
+    """
+    if name in FLAGS:
+        if text.lower() not in ("true", "false"):
+            raise UsageError(f"{name}={text[:80]}: it must be true or false")
+        return text.lower() == "true"
+    if name in NUMBERS:
+        if not re.fullmatch(rf"[0-9]{{1,{_DIGITS_MAX}}}", text):
+            raise UsageError(f"{name}={text[:80]}: it must be a whole number of at most {_DIGITS_MAX} digits")
+        return int(text)
+    return text
+
+
 # -- the configuration of the minion
 # It is written to `minion.d/90-cloud.conf`, so that it overrides the image's configuration and replaces no file.
 
@@ -476,8 +502,11 @@ def is_text(script: str) -> bool:
 
 
 def credentials_of(address: str) -> tuple[str, ...]:
-    """The credentials in an address: its password, or a token as its user name."""
-    found = urllib.parse.urlsplit(address)
+    """The credentials in an address: its password, or a token as its user name; all of it if it cannot be read."""
+    try:
+        found = urllib.parse.urlsplit(address)
+    except ValueError:
+        return (address,)
     secret = found.password or found.username
     return () if not secret else (secret, urllib.parse.unquote(secret))
 
