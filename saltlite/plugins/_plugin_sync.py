@@ -5,6 +5,7 @@ The file client of the caller fetches and replaces the files; this module choose
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -67,3 +68,17 @@ def _report_removed(names: Sequence[str]) -> None:
     text = f"plug-ins that are removed here: {names_text(names)}"
     log.warning("%s", text)
     note(text)
+
+
+def noting(function: Callable[..., list[str]], sentences: Mapping[str, str]) -> dict[str, Callable[..., list[str]]]:
+    """`function` under each name, with a note of the sentence of that name."""
+    return {name: _noting(function, sentence) for name, sentence in sentences.items()}
+
+
+def _noting(function: Callable[..., list[str]], sentence: str) -> Callable[..., list[str]]:
+    @functools.wraps(function)
+    def noted(*args: Any, **kwargs: Any) -> list[str]:
+        note(f"Nothing was synced. {sentence}.")
+        return function(*args, **kwargs)
+
+    return noted

@@ -7,6 +7,7 @@ import os
 import stat
 import string
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
+from saltlite.plugins.modules import saltutil as minion_saltutil
+from saltlite.plugins.runners import saltutil as runner_saltutil
 
 INDEX = build_index(search_layers({}))
 
@@ -310,13 +313,26 @@ def test_what_makes_no_sense_is_refused_without_the_password(fun: str, args: tup
     ("kind", "why"),
     [
         ("states", "Nothing was synced. States do not exist here."),
-        ("renderers", "Nothing was synced. Renderers of one's own do not exist here."),
+        ("renderers", "Nothing was synced. Custom renderers do not exist here."),
+        ("thorium", "Nothing was synced. Thorium does not exist here."),
         ("returners", "Nothing was synced. Returners run on the master: use `saltlite-run saltutil.sync_returners`."),
     ],
 )
 def test_a_sync_of_what_minions_do_not_have_says_so_and_is_no_failure(kind: str, why: str) -> None:
     outcome = call(Loader(INDEX, {}, {}, {}), f"saltutil.sync_{kind}", [], {"saltenv": "base", "refresh": False})
     assert (outcome.value, outcome.retcode, list(outcome.warnings)) == ([], 0, [why])
+
+
+@pytest.mark.parametrize(("module", "count"), [(minion_saltutil, 15), (runner_saltutil, 17)])
+def test_each_function_that_syncs_nothing_has_a_sentence(module: ModuleType, count: int) -> None:
+    functions = {
+        name: one
+        for name, one in vars(module).items()
+        if (getattr(one, "__doc__", "") or "").startswith("Sync nothing")
+    }
+    public = {name: one for name, one in functions.items() if not name.startswith("_")}
+    assert (set(public), len(public)) == (set(module._NOT_SYNCED), count)
+    assert module._sync_nothing not in public.values()
 
 
 def test_a_module_calls_another_and_shows_what_modules_see() -> None:

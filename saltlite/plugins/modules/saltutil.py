@@ -23,12 +23,12 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from saltlite.decorators import note, same_parameters
+from saltlite.decorators import same_parameters
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
 from saltlite.model.files import MINION_TYPES
 from saltlite.model.ids import parse_jid
 from saltlite.model.job import CLAIMED, FOLDER, HEADER_BYTES, SUFFIX, digest_of
-from saltlite.plugins._plugin_sync import SyncRequest, raise_failed, sync
+from saltlite.plugins._plugin_sync import SyncRequest, noting, raise_failed, sync
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __context__, __file_client__, __opts__
@@ -351,147 +351,58 @@ def sync_utils(*args: Any, **kwargs: Any) -> list[str]:
     return _sync("utils", *args, **kwargs)
 
 
-# What minions of Salt also sync. A script that syncs type by type goes on, and is told.
+# Plug-in types of Salt's minions that minions of saltlite do not have. Scripts that sync each type keep working.
+
+_NOT_SYNCED = {
+    "sync_beacons": "Beacons do not exist here",
+    "sync_engines": "Engines do not exist here",
+    "sync_log_handlers": "Custom log handlers do not exist here",
+    "sync_matchers": "Custom matchers do not exist here",
+    "sync_pillar": "External pillars do not exist here",
+    "sync_proxymodules": "Proxy minions do not exist here",
+    "sync_renderers": "Custom renderers do not exist here",
+    "sync_sdb": "SDB drivers do not exist here",
+    "sync_serializers": "Custom serializers do not exist here",
+    "sync_states": "States do not exist here",
+    "sync_thorium": "Thorium does not exist here",
+    "sync_tops": "Master tops do not exist here",
+    "sync_wrapper": "Wrappers of salt-ssh do not exist here",
+    "sync_clouds": "Cloud drivers run on the master: use `saltlite-run saltutil.sync_clouds`",
+    "sync_returners": "Returners run on the master: use `saltlite-run saltutil.sync_returners`",
+}
+"""Function -> the sentence of its note."""
 
 
 @same_parameters(sync_modules)
-def sync_beacons(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: beacons do not exist here. A note says so.
+def _sync_nothing(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: minions have no plug-ins of this type. A note says so.
 
-    CLI Example: ``saltlite '*' saltutil.sync_beacons``
+    CLI Example::
+
+        saltlite '*' saltutil.sync_beacons
+        saltlite '*' saltutil.sync_engines
+        saltlite '*' saltutil.sync_log_handlers
+        saltlite '*' saltutil.sync_matchers
+        saltlite '*' saltutil.sync_pillar
+        saltlite '*' saltutil.sync_proxymodules
+        saltlite '*' saltutil.sync_renderers
+        saltlite '*' saltutil.sync_sdb
+        saltlite '*' saltutil.sync_serializers
+        saltlite '*' saltutil.sync_states
+        saltlite '*' saltutil.sync_thorium
+        saltlite '*' saltutil.sync_tops
+        saltlite '*' saltutil.sync_wrapper
+        saltlite '*' saltutil.sync_clouds
+        saltlite '*' saltutil.sync_returners
     """
-    return _nothing_to_sync("Beacons do not exist here")
-
-
-@same_parameters(sync_modules)
-def sync_engines(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: engines do not exist here. A note says so.
-
-    CLI Example: ``saltlite '*' saltutil.sync_engines``
-    """
-    return _nothing_to_sync("Engines do not exist here")
-
-
-@same_parameters(sync_modules)
-def sync_log_handlers(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: handlers of the log do not exist here. A note says so.
-
-    CLI Example: ``saltlite '*' saltutil.sync_log_handlers``
-    """
-    return _nothing_to_sync("Handlers of the log do not exist here")
-
-
-@same_parameters(sync_modules)
-def sync_matchers(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: matchers of one's own do not exist here. A note says so.
-
-    CLI Example: ``saltlite '*' saltutil.sync_matchers``
-    """
-    return _nothing_to_sync("Matchers of one's own do not exist here")
-
-
-@same_parameters(sync_modules)
-def sync_pillar(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: external pillars do not exist here. A note says so.
-
-    CLI Example: ``saltlite '*' saltutil.sync_pillar``
-    """
-    return _nothing_to_sync("External pillars do not exist here")
-
-
-@same_parameters(sync_modules)
-def sync_proxymodules(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: proxy minions do not exist here. A note says so.
-
-    CLI Example: ``saltlite '*' saltutil.sync_proxymodules``
-    """
-    return _nothing_to_sync("Proxy minions do not exist here")
-
-
-@same_parameters(sync_modules)
-def sync_renderers(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: renderers of one's own do not exist here. A note says so.
-
-    CLI Example: ``saltlite '*' saltutil.sync_renderers``
-    """
-    return _nothing_to_sync("Renderers of one's own do not exist here")
-
-
-@same_parameters(sync_modules)
-def sync_sdb(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: drivers of sdb do not exist here. A note says so.
-
-    CLI Example: ``saltlite '*' saltutil.sync_sdb``
-    """
-    return _nothing_to_sync("Drivers of sdb do not exist here")
-
-
-@same_parameters(sync_modules)
-def sync_serializers(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: serializers of one's own do not exist here. A note says so.
-
-    CLI Example: ``saltlite '*' saltutil.sync_serializers``
-    """
-    return _nothing_to_sync("Serializers of one's own do not exist here")
-
-
-@same_parameters(sync_modules)
-def sync_states(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: states do not exist here. A note says so.
-
-    CLI Example: ``saltlite '*' saltutil.sync_states``
-    """
-    return _nothing_to_sync("States do not exist here")
-
-
-@same_parameters(sync_modules)
-def sync_thorium(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: thorium do not exist here. A note says so.
-
-    CLI Example: ``saltlite '*' saltutil.sync_thorium``
-    """
-    return _nothing_to_sync("Thorium do not exist here")
-
-
-@same_parameters(sync_modules)
-def sync_tops(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: master tops do not exist here. A note says so.
-
-    CLI Example: ``saltlite '*' saltutil.sync_tops``
-    """
-    return _nothing_to_sync("Master tops do not exist here")
-
-
-@same_parameters(sync_modules)
-def sync_wrapper(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: wrappers of salt-ssh do not exist here. A note says so.
-
-    CLI Example: ``saltlite '*' saltutil.sync_wrapper``
-    """
-    return _nothing_to_sync("Wrappers of salt-ssh do not exist here")
-
-
-@same_parameters(sync_modules)
-def sync_clouds(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: cloud drivers run on the master, whose runner ``saltutil.sync_clouds`` syncs them.
-
-    CLI Example: ``saltlite '*' saltutil.sync_clouds``
-    """
-    return _nothing_to_sync("Cloud drivers run on the master: use `saltlite-run saltutil.sync_clouds`")
-
-
-@same_parameters(sync_modules)
-def sync_returners(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: returners run on the master, whose runner ``saltutil.sync_returners`` syncs them.
-
-    CLI Example: ``saltlite '*' saltutil.sync_returners``
-    """
-    return _nothing_to_sync("Returners run on the master: use `saltlite-run saltutil.sync_returners`")
-
-
-def _nothing_to_sync(why: str) -> list[str]:
-    note(f"Nothing was synced. {why}.")
     return []
+
+
+# The assignment declares the names for readers of the source, the update adds the notes.
+sync_beacons = sync_engines = sync_log_handlers = sync_matchers = sync_pillar = sync_proxymodules = _sync_nothing
+sync_renderers = sync_sdb = sync_serializers = sync_states = sync_thorium = sync_tops = sync_wrapper = _sync_nothing
+sync_clouds = sync_returners = _sync_nothing
+globals().update(noting(_sync_nothing, _NOT_SYNCED))
 
 
 def sync_all(

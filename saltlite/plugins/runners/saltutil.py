@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from saltlite.decorators import note, same_parameters
+from saltlite.decorators import same_parameters
 from saltlite.errors import CommandExecutionError
 from saltlite.model.files import MASTER_TYPES
-from saltlite.plugins._plugin_sync import SyncRequest, raise_failed, sync
+from saltlite.plugins._plugin_sync import SyncRequest, noting, raise_failed, sync
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __file_client__, __opts__
@@ -110,165 +110,62 @@ def sync_utils(*args: Any, **kwargs: Any) -> list[str]:
     return _sync("utils", *args, **kwargs)["utils"]
 
 
-# What masters of Salt also sync. A script that syncs type by type goes on, and is told.
+# Plug-in types of Salt's masters that the master of saltlite does not have. Scripts that sync each type keep working.
+
+_NOT_SYNCED = {
+    "sync_cache": "Cache drivers do not exist here",
+    "sync_eauth_tokens": "Token stores do not exist here",
+    "sync_engines": "Engines do not exist here",
+    "sync_fileserver": "File server backends do not exist here",
+    "sync_pillar": "External pillars do not exist here",
+    "sync_proxymodules": "Proxy minions do not exist here",
+    "sync_queues": "Queues do not exist here",
+    "sync_renderers": "Custom renderers do not exist here",
+    "sync_roster": "Rosters do not exist here",
+    "sync_sdb": "SDB drivers do not exist here",
+    "sync_serializers": "Custom serializers do not exist here",
+    "sync_states": "States do not exist here",
+    "sync_thorium": "Thorium does not exist here",
+    "sync_tops": "Master tops do not exist here",
+    "sync_wheel": "Custom wheel functions do not exist here",
+    "sync_wrapper": "Wrappers of salt-ssh do not exist here",
+    "sync_executors": "Executors run on minions: use `saltlite TARGET saltutil.sync_executors`",
+}
+"""Function -> the sentence of its note."""
 
 
 @same_parameters(sync_runners)
-def sync_cache(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: drivers of the cache do not exist here. A note says so.
+def _sync_nothing(*_args: Any, **_kwargs: Any) -> list[str]:
+    """Sync nothing: the master has no plug-ins of this type. A note says so.
 
-    CLI Example: ``saltlite-run saltutil.sync_cache``
+    CLI Example::
+
+        saltlite-run saltutil.sync_cache
+        saltlite-run saltutil.sync_eauth_tokens
+        saltlite-run saltutil.sync_engines
+        saltlite-run saltutil.sync_fileserver
+        saltlite-run saltutil.sync_pillar
+        saltlite-run saltutil.sync_proxymodules
+        saltlite-run saltutil.sync_queues
+        saltlite-run saltutil.sync_renderers
+        saltlite-run saltutil.sync_roster
+        saltlite-run saltutil.sync_sdb
+        saltlite-run saltutil.sync_serializers
+        saltlite-run saltutil.sync_states
+        saltlite-run saltutil.sync_thorium
+        saltlite-run saltutil.sync_tops
+        saltlite-run saltutil.sync_wheel
+        saltlite-run saltutil.sync_wrapper
+        saltlite-run saltutil.sync_executors
     """
-    return _nothing_to_sync("Drivers of the cache do not exist here")
-
-
-@same_parameters(sync_runners)
-def sync_eauth_tokens(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: stores of tokens do not exist here. A note says so.
-
-    CLI Example: ``saltlite-run saltutil.sync_eauth_tokens``
-    """
-    return _nothing_to_sync("Stores of tokens do not exist here")
-
-
-@same_parameters(sync_runners)
-def sync_engines(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: engines do not exist here. A note says so.
-
-    CLI Example: ``saltlite-run saltutil.sync_engines``
-    """
-    return _nothing_to_sync("Engines do not exist here")
-
-
-@same_parameters(sync_runners)
-def sync_fileserver(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: backends of the file server do not exist here. A note says so.
-
-    CLI Example: ``saltlite-run saltutil.sync_fileserver``
-    """
-    return _nothing_to_sync("Backends of the file server do not exist here")
-
-
-@same_parameters(sync_runners)
-def sync_pillar(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: external pillars do not exist here. A note says so.
-
-    CLI Example: ``saltlite-run saltutil.sync_pillar``
-    """
-    return _nothing_to_sync("External pillars do not exist here")
-
-
-@same_parameters(sync_runners)
-def sync_proxymodules(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: proxy minions do not exist here. A note says so.
-
-    CLI Example: ``saltlite-run saltutil.sync_proxymodules``
-    """
-    return _nothing_to_sync("Proxy minions do not exist here")
-
-
-@same_parameters(sync_runners)
-def sync_queues(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: queues do not exist here. A note says so.
-
-    CLI Example: ``saltlite-run saltutil.sync_queues``
-    """
-    return _nothing_to_sync("Queues do not exist here")
-
-
-@same_parameters(sync_runners)
-def sync_renderers(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: renderers of one's own do not exist here. A note says so.
-
-    CLI Example: ``saltlite-run saltutil.sync_renderers``
-    """
-    return _nothing_to_sync("Renderers of one's own do not exist here")
-
-
-@same_parameters(sync_runners)
-def sync_roster(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: rosters do not exist here. A note says so.
-
-    CLI Example: ``saltlite-run saltutil.sync_roster``
-    """
-    return _nothing_to_sync("Rosters do not exist here")
-
-
-@same_parameters(sync_runners)
-def sync_sdb(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: drivers of sdb do not exist here. A note says so.
-
-    CLI Example: ``saltlite-run saltutil.sync_sdb``
-    """
-    return _nothing_to_sync("Drivers of sdb do not exist here")
-
-
-@same_parameters(sync_runners)
-def sync_serializers(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: serializers of one's own do not exist here. A note says so.
-
-    CLI Example: ``saltlite-run saltutil.sync_serializers``
-    """
-    return _nothing_to_sync("Serializers of one's own do not exist here")
-
-
-@same_parameters(sync_runners)
-def sync_states(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: states do not exist here. A note says so.
-
-    CLI Example: ``saltlite-run saltutil.sync_states``
-    """
-    return _nothing_to_sync("States do not exist here")
-
-
-@same_parameters(sync_runners)
-def sync_thorium(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: thorium do not exist here. A note says so.
-
-    CLI Example: ``saltlite-run saltutil.sync_thorium``
-    """
-    return _nothing_to_sync("Thorium do not exist here")
-
-
-@same_parameters(sync_runners)
-def sync_tops(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: master tops do not exist here. A note says so.
-
-    CLI Example: ``saltlite-run saltutil.sync_tops``
-    """
-    return _nothing_to_sync("Master tops do not exist here")
-
-
-@same_parameters(sync_runners)
-def sync_wheel(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: wheel functions of one's own do not exist here. A note says so.
-
-    CLI Example: ``saltlite-run saltutil.sync_wheel``
-    """
-    return _nothing_to_sync("Wheel functions of one's own do not exist here")
-
-
-@same_parameters(sync_runners)
-def sync_wrapper(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: wrappers of salt-ssh do not exist here. A note says so.
-
-    CLI Example: ``saltlite-run saltutil.sync_wrapper``
-    """
-    return _nothing_to_sync("Wrappers of salt-ssh do not exist here")
-
-
-@same_parameters(sync_runners)
-def sync_executors(*_args: Any, **_kwargs: Any) -> list[str]:
-    """Sync nothing: executors run on minions, whose function ``saltutil.sync_executors`` syncs them. A note says so.
-
-    CLI Example: ``saltlite-run saltutil.sync_executors``
-    """
-    return _nothing_to_sync("Executors run on minions: use `saltlite TARGET saltutil.sync_executors`")
-
-
-def _nothing_to_sync(why: str) -> list[str]:
-    note(f"Nothing was synced. {why}.")
     return []
+
+
+# The assignment declares the names for readers of the source, the update adds the notes.
+sync_cache = sync_eauth_tokens = sync_engines = sync_fileserver = sync_pillar = sync_proxymodules = _sync_nothing
+sync_queues = sync_renderers = sync_roster = sync_sdb = sync_serializers = sync_states = sync_thorium = _sync_nothing
+sync_tops = sync_wheel = sync_wrapper = sync_executors = _sync_nothing
+globals().update(noting(_sync_nothing, _NOT_SYNCED))
 
 
 def sync_all(
