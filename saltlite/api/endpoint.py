@@ -62,6 +62,8 @@ class AppContext:
     runners: Runners
     feeds: Feeds
     metrics: Metrics = field(default_factory=Metrics)
+    fleet_metrics: tuple[float, str] | None = None
+    """When the figures of the fleet were asked for without a login, and their text."""
     requests: RateLimiter = field(init=False)
     logins: RateLimiter = field(init=False)
     hooks: RateLimiter = field(init=False)

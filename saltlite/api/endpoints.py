@@ -33,7 +33,7 @@ from saltlite.api.link import FeedEvent
 from saltlite.api.metrics import fleet_metrics
 from saltlite.api.openapi import document
 from saltlite.config.api import CLIENTS
-from saltlite.errors import LoginError, RefusedError, SaltliteError, UsageError
+from saltlite.errors import LoginError, RefusedError, SaltliteError, UnreachableError, UsageError
 from saltlite.model.ids import parse_jid, parse_minion_id
 
 log = logging.getLogger(__name__)
@@ -340,6 +340,10 @@ class Stats(_Figures):
         self.answer({"saltlite-api": {"version": __version__, "requests": requests, **self.gauges()}})
 
 
+METRICS_KEPT_S = 5.0
+"""How long callers without a login get the same figures of the fleet, so that they cost the master little."""
+
+
 class Prometheus(_Figures):
     """/metrics: figures for Prometheus."""
 
@@ -351,12 +355,24 @@ class Prometheus(_Figures):
         """Figures of the API, and of the fleet for callers with the right to `manage.status`."""
         await self.check_access()
         text = self.context.metrics.exposed(self.gauges())
-        # Without a login the API asks as its own user, to whom publisher_acl of the master may grant the right.
-        token = "" if self.context.config.stats_disable_auth else self.token()
         with contextlib.suppress(RefusedError):
-            text += fleet_metrics(await self.context.link.call(token, "status"))
+            text += await self._of_the_fleet()
         self.set_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
         self.finish(text)
+
+    async def _of_the_fleet(self) -> str:
+        # Without a login the API asks as its own user, to whom publisher_acl of the master may grant the right.
+        token = "" if self.context.config.stats_disable_auth else self.token()
+        known, now = self.context.fleet_metrics, time.monotonic()
+        if not token and known is not None and now - known[0] < METRICS_KEPT_S:
+            return known[1]
+        try:
+            text = fleet_metrics(await self.context.link.call(token, "status"))
+        except UnreachableError:
+            return fleet_metrics(None)
+        if not token:
+            self.context.fleet_metrics = now, text
+        return text
 
 
 class Openapi(Endpoint):

@@ -16,6 +16,7 @@ from typing import Any
 from saltlite.api import link
 from saltlite.api.clients import read_batch
 from saltlite.api.endpoint import Endpoint
+from saltlite.api.formats import as_json
 from saltlite.client.local import JobCall
 from saltlite.errors import RefusedError, UsageError
 from saltlite.model.ids import parse_jid, parse_minion_id
@@ -50,6 +51,14 @@ class FleetEndpoint(Endpoint):
             return await self.ask(verb, **fields)
         except RefusedError:
             return None
+
+    async def publish(self, call: JobCall, consent: list[str]) -> None:
+        """Publish a job and answer 202, or 409 with the question that comes first."""
+        published = await link.publish_or_ask(self.context.link, self.token(), call, consent)
+        if isinstance(published, dict):
+            self.answer({"question": _shown(published)}, 409)
+        else:
+            self.answer({"jid": published.jid, "count": published.count}, 202)
 
     def texts(self, *names: str) -> dict[str, str]:
         """Those of these query parameters that the URL has."""
@@ -196,11 +205,7 @@ class History(FleetEndpoint):
             origin=f"API from {self.address}",
             batch=read_batch(given) if "batch" in given else None,
         )
-        published = await link.publish_or_ask(self.context.link, self.token(), call, given.get("consent", []))
-        if isinstance(published, dict):
-            self.answer({"question": _shown(published)}, 409)
-        else:
-            self.answer({"jid": published.jid, "count": published.count}, 202)
+        await self.publish(call, given.get("consent", []))
 
 
 class JobDetails(FleetEndpoint):
@@ -210,6 +215,37 @@ class JobDetails(FleetEndpoint):
         job = (await self.ask("job_show", jid=parse_jid(jid)))["job"]
         returned = await link.returned(self.context.link, self.token(), jid)
         self.answer({"job": job, **grouped(returned)})
+
+
+class JobAgain(FleetEndpoint):
+    """/fleet/jobs/<jid>/rerun: publish the calls of a job again."""
+
+    async def post(self, jid: str) -> None:
+        """On its targets that have ended, or with `failed` on those that failed or are missing. Answers as POST to
+        /fleet/jobs."""
+        given = self.given(failed=bool, consent=list)
+        job = (await self.ask("job_show", jid=parse_jid(jid)))["job"]
+        if any(job.get(sign) for sign in ("hides", "withheld", "unreadable")):
+            raise UsageError(f"arguments of job {jid} are secret or were not kept: type the call anew")
+        wanted = ("failed", "missing") if given.get("failed") else ("failed", "missing", "ok")
+        ids = [row["id"] for row in job["targets"] if row["outcome"] in wanted]
+        if not ids:
+            raise UsageError(f"no target of job {jid} {'failed' if given.get('failed') else 'has ended'}")
+        (fun, args, kwargs), *more = job["calls"]
+        call = JobCall(
+            ids,
+            fun,
+            arg=args,
+            kwarg=kwargs,
+            more=more,
+            tgt_type="list",
+            deliver_ms=job["deliver_ms"],
+            run_ms=job["run_ms"] or None,
+            module_executors=job["module_executors"] or None,
+            executor_opts=job["executor_opts"] or None,
+            origin=f"API from {self.address}",
+        )
+        await self.publish(call, given.get("consent", []))
 
 
 class JobEnd(FleetEndpoint):
@@ -222,19 +258,20 @@ class JobEnd(FleetEndpoint):
 
 
 def grouped(returned: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """`groups` of equal return values and return codes, the largest first, and `more`: how many groups are left out.
+    """`groups` of equal return values and return codes, the largest first, and `more`: how many groups are omitted.
 
     A group has `count`, `ids` (IDS_MAX of them), `retcode`, `success`, `value`, and `cut`: whether `value` is only the
     beginning of its text.
     """
-    groups: dict[tuple[str, int], list[str]] = {}
+    groups: dict[tuple[str, int, bool], list[str]] = {}
     for name in sorted(returned):
         row = returned[name]
-        text = json.dumps(row["ret"], sort_keys=True, default=str)
-        groups.setdefault((text, row["retcode"]), []).append(name)
+        # A map may have texts and numbers as keys, which cannot be sorted.
+        text = json.dumps(as_json(row["ret"]), sort_keys=True)
+        groups.setdefault((text, row["retcode"], row["success"]), []).append(name)
     largest = sorted(groups.items(), key=lambda group: (-len(group[1]), group[1]))
     rows = []
-    for (text, retcode), names in largest[:GROUPS_MAX]:
+    for (text, retcode, success), names in largest[:GROUPS_MAX]:
         first = returned[names[0]]
         cut = len(text) > VALUE_MAX
         value = text[:VALUE_MAX] if cut else first["ret"]
@@ -243,7 +280,7 @@ def grouped(returned: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
                 "count": len(names),
                 "ids": names[:IDS_MAX],
                 "retcode": retcode,
-                "success": first["success"],
+                "success": success,
                 "value": value,
                 "cut": cut,
             }
@@ -368,6 +405,7 @@ FLEET_PATHS: dict[str, type[Endpoint]] = {
     r"/fleet/jobs": History,
     r"/fleet/jobs/([^/]+)": JobDetails,
     r"/fleet/jobs/([^/]+)/kill": JobEnd,
+    r"/fleet/jobs/([^/]+)/rerun": JobAgain,
     r"/fleet/target": TargetPreview,
     r"/fleet/words": Words,
     r"/fleet/keys": FleetKeys,

@@ -77,10 +77,10 @@ def _quality(parameters: str) -> float:
 def rendered(value: Any, kind: str) -> bytes:
     """An answer's body in a type of `answer_type`; for HTML it is JSON, which browsers show."""
     if kind in YAML_NAMES:
-        return yaml.dump(_plain(value), Dumper=_Dumper, default_flow_style=False, allow_unicode=True).encode(
+        return yaml.dump(as_json(value), Dumper=_Dumper, default_flow_style=False, allow_unicode=True).encode(
             "utf-8", "replace"
         )
-    return json.dumps(_plain(value), ensure_ascii=False).encode("utf-8", "replace")
+    return json.dumps(as_json(value), ensure_ascii=False).encode("utf-8", "replace")
 
 
 def content_type(kind: str) -> str:
@@ -109,14 +109,14 @@ def _spelled(value: Any) -> Any:
     return str(value)
 
 
-def _plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Maps, lists, texts, numbers that every format can write."""
     if type(value) is str or type(value) is int:
         return value
     if isinstance(value, dict):
-        return with_text_keys(value, _plain)
+        return with_text_keys(value, as_json)
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [as_json(item) for item in value]
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124 - NaN
         return str(value)
     if value is None or isinstance(value, str | int | float | bool):

@@ -66,8 +66,11 @@ class Metrics:
 _AWAY = "minions_away_with_jobs"
 
 
-def fleet_metrics(status: Mapping[str, Any]) -> str:
-    """What the master answers to the verb `status`, in the text format of Prometheus."""
+def fleet_metrics(status: Mapping[str, Any] | None) -> str:
+    """What the master answers to the verb `status`, in the text format of Prometheus; None if it does not answer."""
+    up = "\n".join(_metric("master_up", "1 if the master answers.", "", status is not None)) + "\n"
+    if status is None:
+        return up
     store, queues, resources, link = status["store"], status["queues"], status["resources"], status["link"]
     rows = [
         *_metric("minions", "Minions by state; pending ones wait for their key.", "state", status["counts"]),
@@ -96,7 +99,7 @@ def fleet_metrics(status: Mapping[str, Any]) -> str:
             *_metric("link_handshakes_total", "Handshakes that were completed.", "", link["handshakes"]),
             *_metric("link_frames_refused_total", "Refused frames by reason.", "reason", link["refused"]),
         ]
-    return "\n".join(rows) + "\n"
+    return up + "\n".join(rows) + "\n"
 
 
 def _counts(types: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:

@@ -131,7 +131,18 @@ def _fleet_paths() -> dict[str, Any]:
         _object(["jid", "count"]),
         status="202",
     )
-    publish["responses"]["409"] = {"description": "a risk needs consent", "content": _content(_object(["question"]))}
+    flags = {"failed": {"type": "boolean"}, "consent": {"type": "array", "items": {"type": "string"}}}
+    again = _post(
+        "fleetRerun",
+        "Publish the calls of a job again.",
+        _body({"type": "object", "properties": flags, "additionalProperties": False}),
+        _object(["jid", "count"]),
+        names=("jid",),
+        status="202",
+    )
+    for operation in (publish, again):
+        question = {"description": "a risk needs consent", "content": _content(_object(["question"]))}
+        operation["responses"]["409"] = question
     ended = _object(["ids", "away", "cancelled"])
     return {
         **_fleet_access_paths(),
@@ -154,6 +165,7 @@ def _fleet_paths() -> dict[str, Any]:
             "get": _get("fleetJob", "One job, its equal outputs together.", _object(["job", "groups"]), names=("jid",)),
         },
         "/fleet/jobs/{jid}/kill": {"post": _post("fleetKill", "End a job.", None, ended, names=("jid",))},
+        "/fleet/jobs/{jid}/rerun": {"post": again},
         "/fleet/target": {
             "get": _page(
                 "fleetTarget",
@@ -161,14 +173,6 @@ def _fleet_paths() -> dict[str, Any]:
                 ["count", "functions"],
                 {**target, "fun": word},
                 "tgt",
-            ),
-        },
-        "/fleet/words": {
-            "get": _page(
-                "fleetWords",
-                "Words that begin with a prefix.",
-                ["words"],
-                {"kind": {"enum": ["target", "minion", "key", "jid", "function"]}, "prefix": {"type": "string"}},
             ),
         },
         "/fleet/resources": {
@@ -186,6 +190,14 @@ def _fleet_access_paths() -> dict[str, Any]:
     texts = {"type": "array", "items": {"type": "string"}}
     changes = _object(["action", "fingerprints"], action={"type": "string"}, fingerprints=texts)
     return {
+        "/fleet/words": {
+            "get": _page(
+                "fleetWords",
+                "Words that begin with a prefix.",
+                ["words"],
+                {"kind": {"enum": ["target", "minion", "key", "jid", "function"]}, "prefix": {"type": "string"}},
+            ),
+        },
         "/fleet/keys": {
             "get": _get("fleetKeys", "The keys of minions.", _object(["keys", "fleet"])),
             "post": _post(

@@ -139,6 +139,27 @@ def test_a_job_is_followed_by_its_groups(admin: Api) -> None:
     assert {row["id"]: row["outcome"] for row in found["job"]["targets"]} == {"a": "ok", "b": "ok"}
 
 
+def test_a_job_is_published_again_where_it_failed(admin: Api) -> None:
+    jid = admin.post("/fleet/jobs", {"tgt": "*", "fun": "test.retcode", "arg": [3]}).json()["jid"]
+    finished(admin, jid)
+    said = admin.post(f"/fleet/jobs/{jid}/rerun", {"failed": True})
+    assert (said.status, said.json()["count"]) == (202, 2)
+    assert finished(admin, said.json()["jid"])["job"]["calls"] == [["test.retcode", [3], {}]]
+    ping = admin.post("/fleet/jobs", {"tgt": "*", "fun": "test.ping"}).json()["jid"]
+    finished(admin, ping)
+    said = admin.post(f"/fleet/jobs/{ping}/rerun", {"failed": True})
+    assert (said.status, said.json()["error"]) == (400, f"no target of job {ping} failed")
+
+
+def test_a_job_with_a_secret_is_not_published_again(admin: Api) -> None:
+    job = {"tgt": "a", "fun": "test.arg", "kwarg": {"password": "geheim"}}
+    jid = admin.post("/fleet/jobs", job).json()["jid"]
+    finished(admin, jid)
+    said = admin.post(f"/fleet/jobs/{jid}/rerun", {})
+    assert said.status == 400
+    assert "secret or were not kept" in said.json()["error"]
+
+
 def test_a_job_is_ended(admin: Api) -> None:
     jid = admin.post("/fleet/jobs", {"tgt": "a", "fun": "test.sleep", "arg": [60]}).json()["jid"]
     said = admin.post(f"/fleet/jobs/{jid}/kill", {})

@@ -46,6 +46,10 @@ def test_figures_of_the_fleet_need_the_right_to_its_status(served: tuple[Fleet, 
     assert stranger.get("/metrics", Authorization=f"Basic {admin.token}").status == 401
 
 
+def test_the_figures_of_the_api_stay_when_the_master_is_down() -> None:
+    assert fleet_metrics(None).endswith("saltlite_master_up 0\n")
+
+
 def test_names_that_minions_chose_stay_inside_their_label() -> None:
     store = dict.fromkeys(("size", "limit", "file", "log", "seq"), 1)
     resources = {"types": {'x"} 1\nsaltlite_up 0 #\\': {"count": 3}}, "refused": 0, "incomplete": False}

@@ -25,6 +25,16 @@ def test_true_and_one_are_different_outputs() -> None:
     assert len(grouped({"a": row(True), "b": row(1), "c": row("1")})["groups"]) == 3
 
 
+def test_a_map_with_numbers_and_texts_as_keys_hides_no_other_output() -> None:
+    found = grouped({"a": row({80: "http", "x": 1}), "b": row({80: "http", "x": 1}), "c": row(None)})
+    assert [one["ids"] for one in found["groups"]] == [["a", "b"], ["c"]]
+
+
+def test_a_failure_stands_apart_from_a_success_with_the_same_output() -> None:
+    found = grouped({"a": row(1), "b": {**row(1), "success": False}})
+    assert [(one["ids"], one["success"]) for one in found["groups"]] == [(["a"], True), (["b"], False)]
+
+
 def test_a_long_output_is_cut_and_says_so() -> None:
     [group] = grouped({"a": row("x" * (VALUE_MAX + 1))})["groups"]
     assert group["cut"]

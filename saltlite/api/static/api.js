@@ -58,7 +58,7 @@ async function ask(method, path, body) {
   }
 }
 
-/** GET a path with query parameters; those that are empty are left out. */
+/** GET a path with query parameters; those that are empty are omitted. */
 export function get(path, query = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== "" && value !== undefined && value !== null);
   return ask("GET", given.length ? `${path}?${new URLSearchParams(given)}` : path);
@@ -73,10 +73,10 @@ export function post(path, value) {
 export async function logIn(eauth, username, password) {
   await ask("POST", "/login", { eauth, username, password });
   tell("login", false);
-  listen();
-  channel.postMessage({ login: true });
   waiting?.resolve();
   waiting = null;
+  listen();
+  channel.postMessage({ login: true });
 }
 
 /** Log out of every tab. */

@@ -27,12 +27,21 @@ const BACKENDS = ["pam", "file", "ldap", "sharedsecret"];
 /** The page of the address, with what it needs: `path`, `query`, and the name behind the path. */
 function route() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const [noun, name] = path.split("/").map(decodeURIComponent);
+  const [noun, name] = path.split("/").map(decoded);
   const props = { address: location.hash, path, query: Object.fromEntries(new URLSearchParams(query)) };
   if (noun === "machines" && name) return { page: Machine, noun, props: { ...props, name } };
   if (noun === "jobs" && name) return { page: Job, noun, props: { ...props, jid: name } };
   const row = PAGES.find(([one]) => one === noun);
   return { page: row ? row[2] : Missing, noun, props };
+}
+
+/** A part of the address as text; one that cannot be decoded names no page. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 function Missing() {
@@ -77,6 +86,7 @@ class Shell extends Component {
       <header><a class="name" href="#/">saltlite</a>
         <nav aria-label="Pages">${PAGES.map(([path, title, , letter]) => html`<a href=${`#/${path}`} title=${`g ${letter}`}
           aria-current=${at.noun === path ? "page" : undefined}>${title}</a>`)}</nav></header>
+      ${!isSecureContext && html`<p class="banner" role="alert">The console needs HTTPS: browsers do not tell the API over plain HTTP which page asks.</p>`}
       ${unreachable && html`<p class="banner" role="alert">${unreachable} This page tries again by itself.</p>`}
       <main id="main" tabindex="-1"><${at.page} key=${key} ...${at.props} /></main>
       ${login && html`<${Login} />`}`;

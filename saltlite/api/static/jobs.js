@@ -1,10 +1,12 @@
 // Jobs: the history, and one job with the states of its targets and its outputs.
 
 import { get, post } from "./api.js";
-import { Choice, difference, Field, html, link, Page, State, Table, textOf, Time, visible } from "./parts.js";
+import { Choice, Consent, difference, Field, html, link, Page, State, Table, textOf, Time, visible } from "./parts.js";
 
 const OUTCOMES = ["ok", "failed", "missing", "open"];
-const TERMINAL_PAUSE_MS = 1000;
+const NEW_S = 60;
+const SOON_MS = 1000;
+const LATER_MS = 15000;
 
 export const jobColumns = [
   ["Job", (job) => html`<a href=${link(`jobs/${job.jid}`)}><code>${job.jid}</code></a>`],
@@ -46,7 +48,9 @@ export class Jobs extends Page {
 export class Job extends Page {
   async load({ jid }) {
     const found = await get(`/fleet/jobs/${encodeURIComponent(jid)}`);
-    this.pollMs = found.job.outcomes.open ? TERMINAL_PAUSE_MS : 0;
+    // A job may stay open for days, until a machine that is away comes back.
+    const isNew = Date.now() / 1000 - found.job.created_at < NEW_S;
+    this.pollMs = found.job.outcomes.open ? (isNew ? SOON_MS : LATER_MS) : 0;
     return found;
   }
 
@@ -56,11 +60,20 @@ export class Job extends Page {
     this.refresh();
   }
 
+  async again(failed, consent) {
+    try {
+      const { jid } = await post(`/fleet/jobs/${this.props.jid}/rerun`, { failed, consent });
+      location.hash = link(`jobs/${jid}`);
+    } catch (error) {
+      this.setState(error.status === 409 ? { question: error.body.question, failed } : { note: error.message });
+    }
+  }
+
   show({ job, groups, more }) {
     const open = job.outcomes.open || 0;
     const bad = job.targets.filter((row) => row.outcome === "failed" || row.outcome === "missing");
     const without = job.targets.filter((row) => row.outcome === "missing" || (row.outcome === "failed" && row.retcode === null) || row.outcome === "open");
-    const again = { fun: job.fun, args: JSON.stringify(job.calls[0][1]), kwargs: JSON.stringify(job.calls[0][2]) };
+    const hidden = job.hides || job.withheld || job.unreadable;
     return html`
       <h1>${job.fun} <span class="dim">on</span> <code>${job.tgt}</code></h1>
       <p><code>${job.jid}</code> by ${job.user}, <${Time} at=${job.created_at} />
@@ -70,9 +83,12 @@ export class Job extends Page {
       <${Progress} outcomes=${job.outcomes} />
       <p class="actions">
         ${open > 0 && html`<button class="danger" onClick=${() => this.kill().catch((error) => this.setState({ note: error.message }))}>End it on ${open} targets</button>`} ${" "}
-        <a class="button" href=${link("run", { tgt: job.tgt, type: job.tgt_type, ...again })}>Run again</a> ${" "}
-        ${bad.length > 0 && html`<a class="button" href=${link("run", { tgt: bad.map((row) => row.id).join(","), type: "list", ...again })}>Run again on the ${bad.length} that failed</a>`}
+        ${hidden ? html`<span class="dim">Its arguments are secret or were not kept: type the call anew to run it again.</span>` : html`
+          <button onClick=${() => this.again(false, [])}>Run again</button> ${" "}
+          ${bad.length > 0 && html`<button onClick=${() => this.again(true, [])}>Run again on the ${bad.length} that failed</button>`}`}
       </p>
+      ${this.state.question && html`<${Consent} question=${this.state.question} onAgree=${(risks) => this.again(this.state.failed, risks)}
+        onLeave=${() => this.setState({ question: null })} />`}
       ${this.state.note && html`<p role="status">${this.state.note}</p>`}
       ${without.length > 0 && html`<h2>Without a return</h2><${Table} caption="Targets without a return" rows=${without.slice(0, 500)} columns=${[
         ["Target", (row) => row.id.includes(":") ? row.id : html`<a href=${link(`machines/${row.id}`)}>${row.id}</a>`],

@@ -3,7 +3,8 @@
 import { get, post } from "./api.js";
 import { Choice, html, Page, State, Table, Time, visible } from "./parts.js";
 
-const ACTIONS = { pending: ["accept", "reject"], accepted: ["revoke", "delete"], rejected: ["accept", "delete"], revoked: ["delete"] };
+const ACTIONS = { pending: ["accept", "reject"], accepted: ["revoke", "delete"], rejected: ["accept", "delete"], revoked: ["delete"],
+  conflict: ["delete"] };
 
 export class Keys extends Page {
   watches = ["salt/auth", "salt/key"];
@@ -27,7 +28,7 @@ export class Keys extends Page {
 
   show({ keys, fleet }) {
     const { state = "" } = this.props.query;
-    const order = ["pending", "accepted", "rejected", "revoked"];
+    const order = ["pending", "conflict", "accepted", "rejected", "revoked"];
     const rows = keys.filter((key) => !state || key.state === state)
       .sort((one, other) => order.indexOf(one.state) - order.indexOf(other.state) || one.id.localeCompare(other.id, undefined, { numeric: true }));
     return html`
@@ -45,7 +46,7 @@ export class Keys extends Page {
         ["Address", (key) => key.address],
         ["First seen", (key) => html`<${Time} at=${key.first_seen} />`],
         ["How", (key) => visible(key.how || "")],
-        ["Change", (key) => ACTIONS[key.state].map((action) => html`<button onClick=${() => this.change(action, key)}
+        ["Change", (key) => (ACTIONS[key.state] ?? []).map((action) => html`<button onClick=${() => this.change(action, key)}
           aria-label=${`${action} ${key.id}`} class=${action === "accept" ? "primary" : ""}>${action}</button> `)],
       ]} />
       ${rows.length > 1000 && html`<p class="dim">and ${rows.length - 1000} more: choose a state</p>`}`;

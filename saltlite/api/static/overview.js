@@ -1,7 +1,7 @@
 // Overview: who is up, what ran in the last day, and how the master is.
 
 import { get } from "./api.js";
-import { html, link, Page, size, State, Table, Time } from "./parts.js";
+import { html, link, Page, size, State, Table, Time, visible } from "./parts.js";
 
 export class Overview extends Page {
   watches = ["salt/presence/", "salt/auth", "salt/key", "salt/job/"];
@@ -31,7 +31,7 @@ export class Overview extends Page {
         <section>
           <h2>Versions</h2>
           <${Table} caption="Versions of the minions" rows=${versions} columns=${[
-            ["Version", ([version]) => html`${version}${version !== master.version && html` <span class="state mid">not the master's</span>`}`],
+            ["Version", ([version]) => html`${visible(version)}${version !== master.version && html` <span class="state mid">not the master's</span>`}`],
             ["Minions", ([, count]) => count],
           ]} />
         </section>

@@ -4,12 +4,13 @@ import { get, post } from "./api.js";
 import { Field, html, link, Page, State, Table, textOf } from "./parts.js";
 
 const NAMES_SHOWN = 12;
+const NAMES_LINKED = 200;
 
 export class Packages extends Page {
   async load({ query: { jid } }) {
     if (!jid) return {};
     const found = await get(`/fleet/jobs/${encodeURIComponent(jid)}`);
-    this.pollMs = found.job.outcomes.open ? 1000 : 0;
+    this.pollMs = found.job.outcomes.open ? (Date.now() / 1000 - found.job.created_at < 60 ? 1000 : 15000) : 0;
     return found;
   }
 
@@ -43,7 +44,8 @@ export class Packages extends Page {
           ["Machines", (group) => group.count],
           ["Which", (group) => html`${group.ids.slice(0, NAMES_SHOWN).map((id) => html`<a href=${link(`machines/${id}`)}>${id}</a> `)}
             ${group.count > NAMES_SHOWN && html`<span class="dim">and ${group.count - NAMES_SHOWN} more</span>`}`],
-          ["", (group) => html`<a href=${link("run", { tgt: group.ids.join(","), type: "list" })}>run on these</a>`],
+          // A longer list would not fit into an address.
+          ["", (group) => group.count <= NAMES_LINKED && html`<a href=${link("run", { tgt: group.ids.join(","), type: "list" })}>run on these</a>`],
         ]} />`}`;
   }
 }

@@ -165,7 +165,7 @@ export class Field extends Component {
 
   componentWillReceiveProps({ value }) {
     // What is being typed is newer than what the page knows.
-    if (document.activeElement !== this.input) this.setState({ text: value });
+    if (value !== this.props.value && document.activeElement !== this.input) this.setState({ text: value });
   }
 
   render({ label, value, onChange, list, id, hint, now }, { text: shown = value }) {
@@ -188,3 +188,19 @@ export function Choice({ label, value, options, onChange }) {
 }
 
 export const TARGET_TYPES = ["glob", "compound", "grain", "list", "pcre", "nodegroup", "pillar", "ipcidr"].map((one) => [one, one]);
+
+/** The question before a job with a risk: the number of its targets has to be typed. */
+export function Consent({ question, onAgree, onLeave }) {
+  const risks = Object.entries(question.functions).flatMap(([fun, row]) => row.risks.map((one) => [fun, one.risk]));
+  let typed = "";
+  const agree = (event) => {
+    event.preventDefault();
+    if (typed === String(question.count)) onAgree([...new Set(risks.map(([, risk]) => risk))]);
+  };
+  return html`<form class="question" role="alertdialog" aria-label="Confirm" onSubmit=${agree}>
+    ${risks.map(([fun, risk]) => html`<p>${fun} carries the risk <strong>${risk}</strong>.</p>`)}
+    <label>Type ${question.count}, the number of targets, to run it
+      <input type="text" inputmode="numeric" ref=${(field) => field?.focus()} onInput=${(event) => { typed = event.target.value; }} /></label>
+    <p class="actions"><button class="danger">Run it</button> <button type="button" onClick=${onLeave}>Leave it</button></p>
+  </form>`;
+}

@@ -2,16 +2,15 @@
 
 import { Component } from "./vendor/preact-11.2.0.mjs";
 import { get, post } from "./api.js";
-import { Choice, Field, html, link, TARGET_TYPES } from "./parts.js";
+import { Choice, Consent, Field, html, link, TARGET_TYPES } from "./parts.js";
 
 const OPTION = { glob: "", list: "-L ", grain: "-G ", pcre: "-E ", compound: "-C ", nodegroup: "-N ", pillar: "-I ", ipcidr: "-S " };
 
 export class Run extends Component {
   constructor(props) {
     super(props);
-    const { tgt = "", type = "glob", fun = "", args = "[]", kwargs = "{}" } = props.query;
+    const { tgt = "", type = "glob", fun = "" } = props.query;
     this.state = { tgt, type, fun, words: [], values: {}, rest: "", batch: "", preview: null, problem: "", question: null };
-    this.given = [parsed(args, []), parsed(kwargs, {})];
   }
 
   componentDidMount() {
@@ -24,8 +23,8 @@ export class Run extends Component {
 
   async look() {
     const { tgt, type, fun } = this.state;
-    // The address is what a colleague would be sent; the arguments of a job may be secret.
-    if (!this.given) history.replaceState(null, "", link("run", { tgt, type: type === "glob" ? "" : type, fun }));
+    // The address is what a colleague would be sent; arguments may be secret and are not in it.
+    history.replaceState(null, "", link("run", { tgt, type: type === "glob" ? "" : type, fun }));
     if (!tgt) return;
     const turn = (this.turn = {});
     let found = { preview: null, problem: "" };
@@ -35,24 +34,7 @@ export class Run extends Component {
     } catch (error) {
       found.problem = error.message;
     }
-    if (this.turn === turn) this.setState(found, () => this.fill());
-  }
-
-  /** Put the arguments of the job that is run again into their fields, once these are known. */
-  fill() {
-    const parameters = this.parameters();
-    if (!this.given || !parameters) return;
-    const [args, kwargs] = this.given;
-    this.given = null;
-    const taking = parameters.filter((one) => one.kind !== "rest" && one.kind !== "keywords");
-    const values = {};
-    args.slice(0, taking.length).forEach((value, index) => { values[taking[index].name] = written(value); });
-    const rest = args.slice(taking.length).map(written);
-    for (const [name, value] of Object.entries(kwargs)) {
-      if (taking.some((one) => one.name === name)) values[name] = written(value);
-      else if (!name.startsWith("__")) rest.push(`${name}=${written(value)}`);
-    }
-    this.setState({ values, rest: rest.join("\n") });
+    if (this.turn === turn) this.setState(found);
   }
 
   known() {
@@ -144,21 +126,6 @@ function Parameter({ of, value, onChange }) {
     return html`<${Choice} label=${`${of.name} (${note})`} value=${value} options=${[["", "not given"], ["true", "true"], ["false", "false"]]} onChange=${onChange} />`;
   }
   return html`<${Field} label=${`${of.name}${note && ` (${note})`}`} value=${value} now=${true} onChange=${onChange} />`;
-}
-
-function Consent({ question, onAgree, onLeave }) {
-  const risks = Object.entries(question.functions).flatMap(([fun, row]) => row.risks.map((one) => [fun, one.risk]));
-  let typed = "";
-  const agree = (event) => {
-    event.preventDefault();
-    if (typed === String(question.count)) onAgree([...new Set(risks.map(([, risk]) => risk))]);
-  };
-  return html`<form class="question" role="alertdialog" aria-label="Confirm" onSubmit=${agree}>
-    ${risks.map(([fun, risk]) => html`<p>${fun} carries the risk <strong>${risk}</strong>.</p>`)}
-    <label>Type ${question.count}, the number of targets, to run it
-      <input type="text" inputmode="numeric" ref=${(field) => field?.focus()} onInput=${(event) => { typed = event.target.value; }} /></label>
-    <p class="actions"><button class="danger">Run it</button> <button type="button" onClick=${onLeave}>Leave it</button></p>
-  </form>`;
 }
 
 function parsed(text, instead) {
