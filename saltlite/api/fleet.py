@@ -158,7 +158,7 @@ class Machine(FleetEndpoint):
         minion = parse_minion_id(name)
         one = {"tgt": minion, "tgt_type": "list"}
         answer = await self.ask("minions", **one)
-        keys = await self.ask_if_allowed("key_list")
+        keys = await self.ask_if_allowed("key_list", id=minion)
         grains = await self.ask_if_allowed("cached", bank="grains", **one)
         if not answer["minions"] and not any(key["id"] == minion for key in (keys or {}).get("keys", ())):
             raise UsageError(f"there is no minion {minion}")

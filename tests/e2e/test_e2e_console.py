@@ -96,9 +96,7 @@ def test_a_job_goes_from_its_form_to_its_outputs(window: Browser) -> None:
 def test_a_risk_is_confirmed_by_the_number_of_targets(window: Browser) -> None:
     window.open("run?tgt=*&fun=pkg.remove")
     window.one("p", "It carries the risk remove.")
-    window.until(lambda: window.all("main label"), "the form has fields")
-    [name] = [one for one in window.all("main label") if one.text.startswith("name (")]
-    name.find_element("css selector", "input").send_keys("no-such-package")
+    window.fill("name (", "no-such-package")
     window.click("button.primary", "Run on 2 targets")
     window.type("[role=alertdialog] input", "1")
     window.click("[role=alertdialog] button", "Run it")
@@ -110,9 +108,7 @@ def test_a_risk_is_confirmed_by_the_number_of_targets(window: Browser) -> None:
 
 def test_outputs_that_differ_are_compared_and_those_that_failed_run_again(window: Browser) -> None:
     window.open("run?tgt=*&fun=grains.get")
-    window.until(lambda: window.all("main label"), "the form has fields")
-    [key] = [one for one in window.all("main label") if one.text.startswith("key")]
-    key.find_element("css selector", "input").send_keys("id")
+    window.fill("key", "id")
     window.click("button.primary", "Run on 2 targets")
     window.until(lambda: len(window.all(".group")) == 2, "there are two groups")
     window.click(".group button", "Compare with the largest group")
@@ -133,7 +129,7 @@ def test_hostile_output_is_shown_as_text(window: Browser, served: tuple[Fleet, s
     admin = Api(served[1]).log_in("admin")
     jid = admin.post("/fleet/jobs", {"tgt": "a", "fun": "test.echo", "arg": [HOSTILE]}).json()["jid"]
     window.open(f"jobs/{jid}")
-    text = window.one(".group pre").text
+    text = window.until(lambda: window.one(".group pre").text, "there is an output")
     assert text.startswith("<img src=x onerror=alert(1)><script>")
     assert text.endswith("\\u001b[31mred\\u202etxt.exe")
     assert window.all("main img, main script") == []

@@ -13,6 +13,7 @@ from selenium import webdriver
 from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 
 from tests.support.api import PASSWORD
@@ -65,9 +66,19 @@ class Browser:
 
     def type(self, selector: str, text: str) -> None:
         """Type into a field that is there, in place of what it holds."""
-        field = self.one(selector)
-        field.clear()
-        field.send_keys(text)
+        # As people do it: WebDriver's `clear` also takes the focus away.
+        self.one(selector).send_keys(Keys.CONTROL + "a", Keys.DELETE, text)
+
+    def fill(self, label: str, text: str) -> None:
+        """Type into the field of the form whose label begins with these words, once it is there."""
+
+        def filled() -> bool:
+            labels = [one for one in self.all("main label") if one.text.startswith(label)]
+            if labels:
+                labels[0].find_element(By.CSS_SELECTOR, "input").send_keys(text)
+            return bool(labels)
+
+        self.until(filled, f"{label} is filled in")
 
     def choose(self, selector: str, text: str) -> None:
         """Choose in a list."""
