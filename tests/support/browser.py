@@ -67,7 +67,9 @@ class Browser:
     def type(self, selector: str, text: str) -> None:
         """Type into a field that is there, in place of what it holds."""
         # As people do it: WebDriver's `clear` also takes the focus away.
-        self.one(selector).send_keys(Keys.CONTROL + "a", Keys.DELETE, text)
+        field = self.one(selector)
+        for keys in (Keys.CONTROL + "a", Keys.DELETE, text):
+            field.send_keys(keys)
 
     def fill(self, label: str, text: str) -> None:
         """Type into the field of the form whose label begins with these words, once it is there."""
