@@ -292,7 +292,7 @@ def test_two_masters_change_their_fleet_key_together(fleet: Fleet) -> None:
 
     wait_until(lambda: fleet.fleet_id("two") == new, "the second master uses the new key, while it runs")
     # Which of the two the minion tries first depends on when each of them has the new key.
-    wait_until(lambda: "m" in fleet.up("one") | fleet.up("two"), "m is up")
+    wait_until(lambda: "m" in fleet.up_now("one") | fleet.up_now("two"), "m is up")
     chosen, other = ("one", "two") if "m" in fleet.up("one") else ("two", "one")
     assert fleet.daemons[chosen].stop() == 0
     fleet.wait_up("m", master=other)

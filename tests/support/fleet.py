@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from saltlite.client.connection import ConnectionLostError
 from saltlite.client.local import LocalClient
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.ids import parse_jid
@@ -427,9 +428,16 @@ class Fleet:
         with self.client(master) as client:
             return {row["id"] for row in client.call("minions")["minions"] if row["state"] == "up"}
 
+    def up_now(self, master: str = "master") -> set[str]:
+        """The same for a look that is repeated: none while the processes of the master start again."""
+        try:
+            return self.up(master)
+        except ConnectionLostError:
+            return set()
+
     def wait_up(self, *names: str, master: str = "master") -> None:
         """Wait until these minions have a session."""
-        wait_until(lambda: set(names) <= self.up(master), f"{', '.join(names)} up")
+        wait_until(lambda: set(names) <= self.up_now(master), f"{', '.join(names)} up")
 
     def wait_key(self, name: str, *states: str, master: str = "master") -> None:
         """Wait until the id has keys in exactly these states."""
