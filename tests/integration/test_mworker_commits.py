@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from saltlite.errors import StoreError
+from saltlite.master.handlers import publish as publish_handler
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes import mworker
 from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
@@ -21,7 +23,7 @@ from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint
 from saltlite.platform.daemon import SystemClock
 from saltlite.platform.reactor import Reactor
-from saltlite.platform.stream import listen_unix
+from saltlite.platform.stream import Channel, listen_unix
 from saltlite.testing import memory_store
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
 from saltlite.wire.framing import framed, pack, take_frame, unpack
@@ -138,22 +140,25 @@ def test_jobs_of_several_clients_and_a_return_are_one_transaction(site: Site) ->
     publish(site.store, earlier)
     first, second = site.connect(), site.connect()
     before = site.transactions
-    asks(first, 1)
-    asks(second, 2)
+    asks(first, 2)
+    asks(second, 3)
     site.report(earlier.jid)
     site.run()
     assert site.transactions - before == 1
     ((one,), (two,)) = answers(first), answers(second)
     assert (one["ok"], two["ok"], one["jid"] != two["jid"]) == (True, True, True)
     assert [ret.id for ret in site.store.returns(earlier.jid)] == ["web1"]
-    assert {"publish", "committed"} <= set(site.told())
+    told = site.told()
+    assert (told.count("publish"), told.count("committed")) == (2, 1)
 
 
 def test_a_request_twice_in_one_transaction_is_one_job(site: Site) -> None:
     first, second = site.connect(), site.connect()
+    before = site.transactions
     asks(first, 1)
     asks(second, 1)
     site.run()
+    assert site.transactions - before == 1
     ((one,), (two,)) = answers(first), answers(second)
     assert one["jid"] == two["jid"]
     assert site.told().count("publish") == 1
@@ -194,26 +199,53 @@ def test_requests_of_one_connection_are_answered_in_order(site: Site) -> None:
     assert all(answer["ok"] for answer in found)
 
 
-def test_nothing_is_answered_or_sent_before_the_commit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_answered_sent_or_acknowledged_before_the_commit(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = job(1, (WEB1,))
+    publish(site.store, earlier)
     first, second = site.connect(), site.connect()
-    seen: list[list[Any]] = []
-    ended = memory_store._MemoryWriter.end
+    order: list[str] = []
+    ended, send = memory_store._MemoryWriter.end, Channel.send
 
-    def looks(writer: Any) -> Any:
-        for sock in (first, second):
-            sock.settimeout(0.05)
-            try:
-                seen.append(answers(sock))
-            except TimeoutError:
-                seen.append([])
+    def ends(writer: Any) -> Any:
+        order.append("commit")
         return ended(writer)
 
-    monkeypatch.setattr(memory_store._MemoryWriter, "end", looks)
-    site.told()
-    asks(first, 1)
-    asks(second, 2)
+    def sends(channel: Channel, payload: bytes) -> None:
+        order.append(unpack(payload).get("t", "answer"))
+        send(channel, payload)
+
+    monkeypatch.setattr(memory_store._MemoryWriter, "end", ends)
+    monkeypatch.setattr(Channel, "send", sends)
+    asks(first, 2)
+    asks(second, 3)
+    site.report(earlier.jid)
     site.run()
-    assert seen == [[], []]
+    assert order[0] == "commit"
+    assert sorted(order[1:]) == ["answer", "answer", "committed", "publish", "publish", "wake_up"]
+
+
+@pytest.mark.parametrize("requests", [1, 2])
+def test_an_error_after_the_commit_does_not_hide_the_job(
+    site: Site, monkeypatch: pytest.MonkeyPatch, requests: int
+) -> None:
+    socks = [site.connect() for _ in range(requests)]
+    found: list[str] = []
+
+    def fails_first(_master: Master, _principal: Any, made: Any, *_known: Any) -> dict[str, str]:
+        found.append(made.jid)
+        if len(found) == 1:
+            raise StoreError("the disk cannot be read")
+        return {}
+
+    monkeypatch.setattr(publish_handler, "unknown_names", fails_first)
+    for number, sock in enumerate(socks):
+        asks(sock, number)
+    site.run()
+    given = [answer for sock in socks for answer in answers(sock)]
+    assert [answer.get("jid") for answer in given] == list(dict.fromkeys(found))
+    assert len(found) == requests + 1
 
 
 def test_a_new_link_process_learns_how_many_minions_may_connect(site: Site) -> None:

@@ -360,7 +360,7 @@ class StoreWrite:
 
     `store` changes nothing but the store: if another one of its transaction fails, it runs again in a transaction of
     its own. `answer` makes the answer from what `store` returned, after the commit. `failed` gets the error with which
-    `store` or the commit failed; it answers or raises it.
+    `store`, the commit or `answer` failed; it answers or raises it.
     """
 
     store: Callable[[StoreWriter], Any]
@@ -374,7 +374,14 @@ class StoreWrite:
                 stored = self.store(writer)
         except SaltliteError as error:
             return self.failed(error)
-        return self.answer(stored)
+        return self.committed(stored)
+
+    def committed(self, stored: Any) -> Answer:
+        """The answer after the commit. Raises SaltliteError."""
+        try:
+            return self.answer(stored)
+        except SaltliteError as error:
+            return self.failed(error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -611,7 +611,7 @@ class MWorker:
         client.writing = True
         return GroupPart(
             store,
-            lambda stored: answer(lambda: write.answer(stored)),
+            lambda stored: answer(lambda: write.committed(stored)),
             lambda: answer(lambda: write.alone(self._master.store)),
         )
 
