@@ -151,6 +151,9 @@ def unmap_clean_pages() -> None:
     """Unmap the pages of programs and libraries. The kernel keeps them, and maps them again when used.
 
     A daemon maps 10 MiB more of them while it starts than it uses later. Call it SETTLED_S after the start.
+
+    Signals, forks and other threads may interrupt it, because a page that is used again has the same content. But no
+    thread may unload a library meanwhile, because other memory could take its addresses. Python never unloads one.
     """
     with contextlib.suppress(OSError), open("/proc/self/smaps", "rb") as file:
         for begin, end in _CLEAN_FILE.findall(file.read()):

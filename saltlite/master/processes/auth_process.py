@@ -73,8 +73,8 @@ class AuthProcess:
         holder.append(make_channel(on_batch, lambda _reason: None))
 
     def _received(self, channel: Channel, data: bytes) -> None:
-        outcome = unpack(data)
-        self._take(_Check(channel, outcome["n"], outcome["backend"], outcome["user"], outcome["password"]))
+        request = unpack(data)
+        self._take(_Check(channel, request["n"], request["backend"], request["user"], request["password"]))
 
     def _take(self, check: _Check) -> None:
         wait_s = self._guesses.wait_s((check.backend, check.user), self._reactor.now())

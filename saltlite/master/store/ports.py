@@ -387,6 +387,7 @@ class StoreReader(Protocol):
 
     def function_names(self, prefix: str) -> dict[str, list[str]]:
         """Digest -> its functions whose names begin so, sorted, of the sets that have any; `prefix` is ASCII."""
+        ...
 
     def function_digests(self, minions: Sequence[MinionId]) -> dict[str, tuple[int, MinionId]]:
         """By digest ("" for none): how many of these minions reported it last, and the first of them by id."""
