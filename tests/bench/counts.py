@@ -29,9 +29,8 @@ from typing import Any
 
 from saltlite.client.follower import Progress, WaitPolicy
 from saltlite.client.local import JobCall, LocalClient
-from saltlite.minion.jobs.process_pool import REAP_S
 from tests.bench.bench_fleet import CUSTOM_MODULE
-from tests.bench.fleet import BenchFleet
+from tests.bench.fleet import BenchFleet, wait_until
 from tests.bench.measure import title
 from tests.bench.statements import read
 
@@ -165,13 +164,11 @@ def statements_of_many(fleet: BenchFleet) -> float:
 
 def wait_until_reaped(parents: list[int]) -> None:
     """Wait for the end of the children that have ended: their page faults are counted when their parent reaps them."""
-    give_up = time.monotonic() + 10 * REAP_S
-    while time.monotonic() < give_up and any(zombies_of(set(parents))):
-        time.sleep(REAP_S / 20)
+    wait_until(lambda: not any(zombies_of(set(parents))), "processes that have ended are reaped")
 
 
 def zombies_of(parents: set[int]) -> Iterator[int]:
-    """The ended children of these processes that nobody has waited for."""
+    """The children of these processes that have ended and were not reaped."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             state, parent = stat.read_text().rpartition(")")[2].split()[:2]

@@ -1,4 +1,4 @@
-"""Parts of one transaction: what shares it, what is told before the commit (nothing), and whom an error costs."""
+"""Parts that share one transaction: when it is committed, what follows the commit, and which parts an error affects."""
 
 from __future__ import annotations
 

@@ -189,13 +189,13 @@ def test_an_mworker_learns_of_which_jobs_the_others_have_committed_something() -
     assert woken(["1"], None, ["2"], theirs=[]) == ([], [{"t": "wake_up", "jobs": None}])
 
 
-def test_an_mworker_that_watches_nothing_is_woken_for_its_own_jobs_and_those_of_nobody_only() -> None:
+def test_an_mworker_that_watches_nothing_is_woken_only_for_its_own_jobs_and_those_without_a_publisher() -> None:
     two = TwoMWorkers(second_watches=False)
     two.link.says(two.publish("1"))
     two.second_says(two.publish("2"))
     assert two.woken(["1"], [], theirs=[]) == ([], [])
     assert two.woken(["1", "2"], theirs=[]) == ([], [{"t": "wake_up", "jobs": ["2"]}])
-    # Of an earlier link process, or of maintenance: somebody may follow it anywhere.
+    # Of an earlier link process, or of maintenance: any MWorker may have a follower of it.
     assert two.woken(["3"], theirs=[]) == ([], [{"t": "wake_up", "jobs": ["3"]}])
     assert two.woken(None, theirs=[]) == ([], [{"t": "wake_up", "jobs": None}])
 
