@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -17,14 +18,16 @@ from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from tests.support.cloud import DRIVER, IMAGE, PROVIDER
+from tests.support.cloud import DRIVER, IMAGE, PROVIDER, run_cloud
+from tests.support.fleet import Said
 
 
 class Lab:
     """A configuration folder with the scripted driver, and no master."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, capture: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
+        self._capture = capture
         (folder / "drivers").mkdir(mode=0o755)
         (folder / "machines").mkdir()
         shutil.copy(DRIVER, folder / "drivers")
@@ -53,37 +56,40 @@ class Lab:
     def machines(self, **rows: dict[str, Any]) -> None:
         (self.folder / "machines/machines.json").write_text(json.dumps(rows))
 
-    def run(self, *words: str, **how: Any) -> subprocess.CompletedProcess[str]:
-        program = "import sys; from saltlite.cli.main import main_cloud; sys.exit(main_cloud())"
-        argv = [sys.executable, "-c", program, "-c", str(self.folder), "--out", "json", *words]
-        return subprocess.run(
-            argv, capture_output=True, text=True, timeout=60, check=False, **{"stdin": subprocess.DEVNULL, **how}
-        )
+    def run(self, *words: str) -> Said:
+        """`saltlite-cloud words`, in this process."""
+        return run_cloud(self._capture, "-c", str(self.folder), "--out", "json", *words)
+
+    def start(self, entry: str, *words: str, **streams: Any) -> subprocess.Popen[str]:
+        """A command in a process of its own."""
+        program = f"import sys; from saltlite.cli.main import {entry}; sys.exit({entry}())"
+        argv = [sys.executable, "-c", program, "-c", str(self.folder), *words]
+        return subprocess.Popen(argv, text=True, **streams)
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path)
+def lab(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Lab:
+    return Lab(tmp_path, capfd)
 
 
-def sentence(said: subprocess.CompletedProcess[str]) -> str:
+def sentence(said: Said) -> str:
     """What stderr says, when it is no traceback."""
-    assert "Traceback" not in said.stderr
-    return said.stderr
+    assert "Traceback" not in said.err
+    return said.err
 
 
 def test_a_listing_takes_no_names_and_says_what_does(lab: Lab) -> None:
     said = lab.run("-F", "web1")
-    assert said.returncode == 2
-    assert "--full-query takes no words, and has 'web1': `--provider NAME` asks one provider" in said.stderr
+    assert said.code == 2
+    assert "--full-query takes no words, and has 'web1': `--provider NAME` asks one provider" in said.err
 
 
 def test_providers_and_profiles_are_listed_without_asking_anybody(lab: Lab) -> None:
     lab.provider(trouble="down")
-    listed = json.loads(lab.run("--list-providers").stdout)
+    listed = lab.run("--list-providers").json()
     assert listed == {PROVIDER: {"scripted": {"written": f"{lab.folder}/cloud.providers:1"}}}
     lab.profile(ssh_password="hidden-password")
-    listed = json.loads(lab.run("--list-profiles", "all").stdout)
+    listed = lab.run("--list-profiles", "all").json()
     assert listed[PROVIDER]["scripted"]["small"]["size"] == "small"
     assert "hidden-password" not in str(listed)
 
@@ -91,14 +97,14 @@ def test_providers_and_profiles_are_listed_without_asking_anybody(lab: Lab) -> N
 def test_a_required_setting_that_is_missing_is_named_with_its_file(lab: Lab) -> None:
     lab.provider(folder=None)
     said = lab.run("-Q")
-    assert said.returncode == 2
+    assert said.code == 2
     assert f"{lab.folder}/cloud.providers:1: provider {PROVIDER} lacks the setting 'folder'" in sentence(said)
 
 
 def test_a_setting_of_a_profile_that_is_missing_is_named_with_its_file(lab: Lab) -> None:
     lab.profile(image=None)
     said = lab.run("-p", "small", "--no-deploy", "web1")
-    assert said.returncode == 4
+    assert said.code == 4
     assert f"{lab.folder}/cloud.profiles:1: profile small lacks the setting 'image'" in sentence(said)
 
 
@@ -128,9 +134,9 @@ def test_a_setting_of_a_profile_that_is_missing_is_named_with_its_file(lab: Lab)
 def test_what_cannot_be_done_is_said_in_one_sentence(lab: Lab, words: tuple[str, ...], code: int, said: str) -> None:
     lab.machines(web1={"state": "running"})
     found = lab.run(*words)
-    assert (found.returncode, said in sentence(found)) == (code, True), found
-    assert len(found.stderr.splitlines()) < 4
-    assert lab.run("--unfinished").stdout == "{}\n"
+    assert (found.code, said in sentence(found)) == (code, True), found
+    assert len(found.err.splitlines()) < 4
+    assert lab.run("--unfinished").out == "{}\n"
 
 
 @pytest.mark.parametrize(
@@ -145,52 +151,55 @@ def test_a_provider_that_is_down_or_talks_nonsense_does_not_keep_others_from_bei
     lab.write("cloud.providers", {"bad": bad, PROVIDER: good})
     lab.machines(web1={"state": "running"})
     found = lab.run("-Q")
-    assert found.returncode == 4
+    assert found.code == 4
     assert said in sentence(found)
-    assert set(json.loads(found.stdout)[PROVIDER]["scripted"]) == {"web1"}
+    assert set(found.json()[PROVIDER]["scripted"]) == {"web1"}
 
 
 def test_a_size_that_there_is_not_is_said_and_nothing_is_made(lab: Lab) -> None:
     lab.profile(size="enormous")
     said = lab.run("-p", "small", "--no-deploy", "web1")
-    assert (said.returncode, "there is no size 'enormous'" in sentence(said)) == (4, True)
-    assert json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"] == {}
+    assert (said.code, "there is no size 'enormous'" in sentence(said)) == (4, True)
+    assert lab.run("-Q").json()[PROVIDER]["scripted"] == {}
 
 
 def test_a_driver_that_there_is_not_is_said_with_those_that_there_are(lab: Lab) -> None:
     lab.write("cloud.providers", {"lab": {"driver": "ec3"}})
     said = lab.run("-Q")
-    assert said.returncode == 2
+    assert said.code == 2
     assert f"{lab.folder}/cloud.providers:1: provider lab: there is no driver 'ec3', but" in sentence(said)
 
 
 def test_machines_without_a_master_can_be_made_bare_and_somebody_is_told_that_nobody_is_told(lab: Lab) -> None:
     said = lab.run("-p", "small", "--no-deploy", "web1")
-    assert (said.returncode, json.loads(said.stdout)["web1"]["state"]) == (0, "running")
-    assert said.stderr.count("No events are fired") == 1
+    assert (said.code, said.json()["web1"]["state"]) == (0, "running")
+    assert said.err.count("No events are fired") == 1
 
 
 def test_a_machine_whose_key_could_not_be_deleted_stays_listed(lab: Lab) -> None:
     lab.machines(web1={"state": "running"})
-    said = lab.run("-d", "web1", "-y")
-    assert (said.returncode, "the key of its minion may still be accepted" in sentence(said)) == (4, True)
+    command = lab.start("main_cloud", "-d", "web1", "-y", stderr=subprocess.PIPE)
+    _out, err = command.communicate(timeout=60)
+    assert (command.returncode, "the key of its minion may still be accepted" in err, "Traceback" in err) == (
+        4, True, False,
+    )  # fmt: skip
     listed = lab.run("--unfinished")
-    assert (listed.returncode, json.loads(listed.stdout)["web1"]["what"]) == (4, "destroy")
-    assert lab.run("--clean", "-y").returncode == 4
+    assert (listed.code, listed.json()["web1"]["what"]) == (4, "destroy")
+    assert lab.run("--clean", "-y").code == 4
 
 
 def test_a_bare_machine_is_made_and_destroyed_without_a_master(lab: Lab) -> None:
-    assert lab.run("-p", "small", "--no-deploy", "web1").returncode == 0
+    assert lab.run("-p", "small", "--no-deploy", "web1").code == 0
     said = lab.run("-d", "web1", "-y")
-    assert (said.returncode, json.loads(said.stdout)) == (0, {"web1": {"destroyed": "web1"}})
-    assert lab.run("--unfinished").returncode == 0
+    assert (said.code, said.json()) == (0, {"web1": {"destroyed": "web1"}})
+    assert lab.run("--unfinished").code == 0
 
 
 def test_a_time_that_is_none_is_refused_before_anything_is_made(lab: Lab) -> None:
     lab.profile(wait_for_minion="soon")
     said = lab.run("-p", "small", "--no-deploy", "web1")
-    assert (said.returncode, "'soon' is not a duration" in sentence(said)) == (2, True)
-    assert json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"] == {}
+    assert (said.code, "'soon' is not a duration" in sentence(said)) == (2, True)
+    assert lab.run("-Q").json()[PROVIDER]["scripted"] == {}
 
 
 def test_a_file_with_secrets_that_everybody_can_read_is_told_of(lab: Lab) -> None:
@@ -198,9 +207,9 @@ def test_a_file_with_secrets_that_everybody_can_read_is_told_of(lab: Lab) -> Non
     path = lab.folder / "cloud.providers"
     path.chmod(0o644)
     said = lab.run("--list-providers")
-    assert (said.returncode, f"chmod 600 {path}" in said.stderr) == (0, True)
+    assert (said.code, f"chmod 600 {path}" in said.err) == (0, True)
     path.chmod(0o640)
-    assert lab.run("--list-providers").stderr == ""
+    assert lab.run("--list-providers").err == ""
 
 
 def test_a_name_at_two_providers_is_asked_about(lab: Lab) -> None:
@@ -213,24 +222,24 @@ def test_a_name_at_two_providers_is_asked_about(lab: Lab) -> None:
         {PROVIDER: {"driver": "scripted", "folder": here}, "two": {"driver": "scripted", "folder": there}},
     )
     said = lab.run("-a", "show_instance", "web1")
-    assert (said.returncode, "say which one is meant with --provider" in sentence(said)) == (4, True)
-    one = json.loads(lab.run("-a", "show_instance", "web1", "--provider", "two").stdout)
+    assert (said.code, "say which one is meant with --provider" in sentence(said)) == (4, True)
+    one = lab.run("-a", "show_instance", "web1", "--provider", "two").json()
     assert one == {"two": {"scripted": {"web1": {"state": "running"}}}}
 
 
 def test_a_machine_that_is_gone_leaves_its_name(lab: Lab) -> None:
     lab.machines(web1={"state": "terminated"})
-    assert json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"] == {}
-    assert lab.run("-p", "small", "--no-deploy", "web1").returncode == 0
+    assert lab.run("-Q").json()[PROVIDER]["scripted"] == {}
+    assert lab.run("-p", "small", "--no-deploy", "web1").code == 0
 
 
 def test_what_was_listed_last_can_be_seen_without_asking(lab: Lab) -> None:
     lab.machines(web1={"state": "running", "admin_password": "planted-password"})
-    assert lab.run("-F").returncode == 0
+    assert lab.run("-F").code == 0
     lab.provider(trouble="down")
     found = lab.run("-Q", "--cached")
-    assert (found.returncode, list(json.loads(found.stdout)[PROVIDER]["scripted"])) == (0, ["web1"])
-    assert "planted-password" not in found.stdout
+    assert (found.code, list(found.json()[PROVIDER]["scripted"])) == (0, ["web1"])
+    assert "planted-password" not in found.out
     files = list((lab.folder / "root/var/cache").rglob("*.json"))
     assert files
     assert not any("planted-password" in path.read_text() for path in files)
@@ -240,7 +249,7 @@ def test_what_was_listed_last_can_be_seen_without_asking(lab: Lab) -> None:
 def test_an_explanation_shows_who_said_what_and_no_secret(lab: Lab) -> None:
     lab.options(defaults={"size": "tiny"}, script="mine.sh")
     lab.profile(ssh_password="planted-password")
-    rows = json.loads(lab.run("-p", "small", "--explain").stdout)
+    rows = lab.run("-p", "small", "--explain").json()
     assert rows["size"] == {
         "value": "small",
         "from": f"profile small ({lab.folder}/cloud.profiles:1)",
@@ -248,26 +257,24 @@ def test_an_explanation_shows_who_said_what_and_no_secret(lab: Lab) -> None:
     }
     assert rows["script"]["from"] == f"global ({lab.folder}/cloud:4)"
     assert rows["ssh_password"]["value"] == "***"
-    rows = json.loads(lab.run("-p", "small", "--explain", "--no-deploy").stdout)
+    rows = lab.run("-p", "small", "--explain", "--no-deploy").json()
     assert rows["deploy"] == {"value": False, "from": "command line"}
 
 
 def test_what_destroys_asks_a_person_and_does_nothing_without_a_yes(lab: Lab) -> None:
     lab.machines(web1={"state": "running"})
     said = lab.run("-d", "web1")
-    assert (said.returncode, "add -y" in sentence(said)) == (2, True)
+    assert (said.code, "add -y" in sentence(said)) == (2, True)
     ours, theirs = pty.openpty()
     try:
         os.write(ours, b"n\n")
-        program = "import sys; from saltlite.cli.main import main_cloud; sys.exit(main_cloud())"
-        argv = [sys.executable, "-c", program, "-c", str(lab.folder), "-d", "web1"]
-        done = subprocess.run(argv, stdin=theirs, stdout=theirs, stderr=theirs, timeout=60, check=False)
+        code = lab.start("main_cloud", "-d", "web1", stdin=theirs, stdout=theirs, stderr=theirs).wait(60)
         shown = os.read(ours, 65536).decode()
     finally:
         os.close(ours)
         os.close(theirs)
-    assert (done.returncode, "will be destroyed: web1" in shown) == (6, True)
-    assert json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"].keys() == {"web1"}
+    assert (code, "will be destroyed: web1" in shown) == (6, True)
+    assert lab.run("-Q").json()[PROVIDER]["scripted"].keys() == {"web1"}
 
 
 @pytest.mark.parametrize("folder", ["drivers", "root/var/cache/saltlite/cloud"])
@@ -275,14 +282,14 @@ def test_folders_that_others_may_write_to_are_refused(lab: Lab, folder: str) -> 
     (lab.folder / folder).mkdir(parents=True, exist_ok=True)
     (lab.folder / folder).chmod(0o777)
     said = lab.run("--list-providers")
-    assert (said.returncode, f"{lab.folder}/{folder}" in sentence(said)) == (6, True)
+    assert (said.code, f"{lab.folder}/{folder}" in sentence(said)) == (6, True)
 
 
 def test_a_minion_that_could_not_find_its_master_is_never_begun(lab: Lab) -> None:
     lab.profile(minion=None)
     said = lab.run("-p", "small", "web1")
-    assert (said.returncode, "write `minion: {master: ADDRESS}`" in sentence(said)) == (2, True)
-    assert json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"] == {}
+    assert (said.code, "write `minion: {master: ADDRESS}`" in sentence(said)) == (2, True)
+    assert lab.run("-Q").json()[PROVIDER]["scripted"] == {}
 
 
 def test_drivers_of_file_roots_are_synced_and_then_used(lab: Lab) -> None:
@@ -292,12 +299,10 @@ def test_drivers_of_file_roots_are_synced_and_then_used(lab: Lab) -> None:
     shutil.move(lab.folder / "scripted.py", lab.folder / "srv/_clouds")
     roots = {"root_dir": str(lab.folder / "root"), "file_roots": {"base": [str(lab.folder / "srv")]}}
     lab.write("master", roots)
-    program = "import sys; from saltlite.cli.main import main_run; sys.exit(main_run())"
-    argv = [sys.executable, "-c", program, "-c", str(lab.folder), "--out", "json", "saltutil.sync_clouds"]
-    synced = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    assert (synced.returncode, json.loads(synced.stdout)) == (0, ["clouds.scripted"]), synced
+    synced = lab.start("main_run", "--out", "json", "saltutil.sync_clouds", stdout=subprocess.PIPE)
+    assert (json.loads(synced.communicate(timeout=60)[0]), synced.returncode) == (["clouds.scripted"], 0)
     lab.machines(web1={"state": "running"})
-    assert set(json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"]) == {"web1"}
+    assert set(lab.run("-Q").json()[PROVIDER]["scripted"]) == {"web1"}
 
 
 def test_clean_asks_before_it_destroys_and_has_a_row_for_every_run(lab: Lab) -> None:
@@ -307,14 +312,14 @@ def test_clean_asks_before_it_destroys_and_has_a_row_for_every_run(lab: Lab) -> 
     begun = {"what": "create", "name": "web1", "provider": f"{PROVIDER}:scripted", "profile": "small", "pid": 0}
     records = [one for run in ("r1", "r2") for one in ({"run": run, **begun}, {"run": run, **_BEGUN})]
     (folder / "journal").write_text("".join(f"{json.dumps(one)}\n" for one in records))
-    listed = json.loads(lab.run("--unfinished").stdout)
+    listed = lab.run("--unfinished").json()
     assert set(listed) == {"web1 (r1)", "web1 (r2)"}
     said = lab.run("--clean")
-    assert (said.returncode, "will be destroyed, if they exist: web1 (" in sentence(said)) == (2, True)
+    assert (said.code, "will be destroyed, if they exist: web1 (" in sentence(said)) == (2, True)
     assert set(json.loads((lab.folder / "machines/machines.json").read_text())) == {"web1"}
-    assert lab.run("--clean", "-y").returncode == 0
+    assert lab.run("--clean", "-y").code == 0
     assert (lab.folder / "machines/machines.json").read_text() == "{}"
-    assert lab.run("--unfinished").stdout == "{}\n"
+    assert lab.run("--unfinished").out == "{}\n"
 
 
 _BEGUN = {"what": "begin", "step": "make-machine"}
@@ -360,16 +365,14 @@ def test_without_providers_the_execution_module_says_which_file_lacks(lab: Lab) 
 def test_a_mistyped_setting_is_refused_with_the_near_name(lab: Lab, words: tuple[str, ...]) -> None:
     lab.profile(ssh_usrname="me", troubel="x", of_my_own=1)
     said = lab.run("-p", "small", *words)
-    assert said.returncode == 2
-    assert (
-        f"{lab.folder}/cloud.profiles:1: there is no setting 'ssh_usrname': did you mean ssh_username?" in said.stderr
-    )
+    assert said.code == 2
+    assert f"{lab.folder}/cloud.profiles:1: there is no setting 'ssh_usrname': did you mean ssh_username?" in said.err
     assert "there is no setting 'troubel': did you mean trouble?" in sentence(said)
-    assert "of_my_own" not in said.stderr
-    assert json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"] == {}
+    assert "of_my_own" not in said.err
+    assert lab.run("-Q").json()[PROVIDER]["scripted"] == {}
     lab.profile(of_my_own=1)
     lab.provider(foldr="x")
-    assert "cloud.providers:1: there is no setting 'foldr': did you mean folder?" in lab.run("-p", "small", "a").stderr
+    assert "cloud.providers:1: there is no setting 'foldr': did you mean folder?" in lab.run("-p", "small", "a").err
 
 
 MAP = """{% set small = ["web1", "web2"] %}
@@ -382,20 +385,19 @@ small:
 
 
 def test_a_map_may_be_a_template(lab: Lab) -> None:
-    pytest.importorskip("jinja2")
     path = lab.folder / "shop.map"
     path.write_text(MAP)
     (lab.folder / "more.jinja").write_text("  - web3\n")
     said = lab.run("-m", str(path), "-y", "--no-deploy")
-    assert said.returncode == 0, said
-    made = json.loads(said.stdout)
+    assert said.code == 0, said
+    made = said.json()
     assert {name: one["extra"]["tags"] for name, one in made.items()} == {
         "web1": ["a", "web1"], "web2": ["a", "web2"], "web3": None,
     }  # fmt: skip
     path.write_text("small:\n  - {{ nobody }}\n")
-    assert f"{lab.folder}/shop.map:2: Jinja: 'nobody' is undefined" in lab.run("-m", str(path), "-y").stderr
+    assert f"{lab.folder}/shop.map:2: Jinja: 'nobody' is undefined" in lab.run("-m", str(path), "-y").err
     path.write_text('small:\n{% include "/etc/passwd" %}\n')
-    assert "there is no file '/etc/passwd'" in lab.run("-m", str(path), "-y").stderr
+    assert "there is no file '/etc/passwd'" in lab.run("-m", str(path), "-y").err
 
 
 def test_a_hard_map_destroys_what_it_does_not_name_where_that_is_allowed(lab: Lab) -> None:
@@ -403,15 +405,15 @@ def test_a_hard_map_destroys_what_it_does_not_name_where_that_is_allowed(lab: La
     path.write_text("small: [web1]\n")
     lab.machines(old1={"state": "running"}, gone={"state": "terminated"})
     refused = lab.run("-m", str(path), "-H", "-y", "--no-deploy")
-    assert (refused.returncode, "allow it with enable_hard_maps: true" in sentence(refused)) == (6, True)
-    assert (lab.run("-Q", "-H").returncode, lab.run("-d", "-m", str(path), "-H", "-y").returncode) == (2, 2)
+    assert (refused.code, "allow it with enable_hard_maps: true" in sentence(refused)) == (6, True)
+    assert (lab.run("-Q", "-H").code, lab.run("-d", "-m", str(path), "-H", "-y").code) == (2, 2)
     lab.options(enable_hard_maps=True)
     asked = lab.run("-m", str(path), "-H", "--no-deploy")
-    assert "web1 (small). These machines will be destroyed: old1 (my-cloud-provider:scripted)." in asked.stderr
+    assert "web1 (small). These machines will be destroyed: old1 (my-cloud-provider:scripted)." in asked.err
     done = lab.run("-m", str(path), "-H", "-y", "--no-deploy")
     # There is no master, which would have the key of its minion.
-    assert "old1: the machine is destroyed, but the key of its minion may still be accepted" in done.stderr
-    assert set(json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"]) == {"web1"}
+    assert "old1: the machine is destroyed, but the key of its minion may still be accepted" in done.err
+    assert set(lab.run("-Q").json()[PROVIDER]["scripted"]) == {"web1"}
 
 
 def test_a_hard_map_destroys_nothing_after_a_machine_was_not_made(lab: Lab) -> None:
@@ -421,9 +423,9 @@ def test_a_hard_map_destroys_nothing_after_a_machine_was_not_made(lab: Lab) -> N
     lab.options(enable_hard_maps=True)
     lab.profile(trouble="refuses")
     done = lab.run("-m", str(path), "-H", "-y", "--no-deploy")
-    assert done.returncode == 4
+    assert done.code == 4
     assert "no machine was destroyed, because not every machine of the map was made" in sentence(done)
-    assert set(json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"]) == {"old1"}
+    assert set(lab.run("-Q").json()[PROVIDER]["scripted"]) == {"old1"}
 
 
 def test_a_hard_map_destroys_a_name_at_the_provider_whose_machine_it_is(lab: Lab) -> None:
@@ -441,47 +443,51 @@ def test_a_hard_map_destroys_a_name_at_the_provider_whose_machine_it_is(lab: Lab
     lab.options(enable_hard_maps=True)
     done = lab.run("-m", str(lab.folder / "shop.map"), "-H", "-y", "--no-deploy")
     assert "say which one is meant" not in sentence(done)
-    assert set(json.loads(done.stdout)) == {"web1", "web2"}
-    listed = json.loads(lab.run("-Q").stdout)
+    assert set(done.json()) == {"web1", "web2"}
+    listed = lab.run("-Q").json()
     assert [set(listed[alias]["scripted"]) for alias in (PROVIDER, "two")] == [{"web1"}, {"web2"}]
 
 
 def test_what_machines_were_deployed_with_is_shown_on_request(lab: Lab) -> None:
     said = lab.run("-p", "small", "--no-deploy", "--show-deploy-args", "web1")
-    assert json.loads(said.stdout)["web1"]["deploy_kwargs"] == {}
+    assert said.json()["web1"]["deploy_kwargs"] == {}
 
 
-KEYRING = """
-import json, os
-PATH = os.path.join(os.path.dirname(__file__), "ring.json")
+class Keyring(dict[tuple[str, str], str]):
+    """As the package keyring: service, user -> password."""
 
-def get_password(service, user):
-    return json.load(open(PATH)).get(f"{service}/{user}") if os.path.exists(PATH) else None
+    def get_password(self, service: str, user: str) -> str | None:
+        return self.get((service, user))
 
-def set_password(service, user, password):
-    json.dump({f"{service}/{user}": password}, open(PATH, "w"))
-"""
+    def set_password(self, service: str, user: str, password: str) -> None:
+        self[service, user] = password
 
 
-def test_the_password_of_a_provider_may_be_in_the_keyring(lab: Lab, tmp_path: Path) -> None:
-    (tmp_path / "packages").mkdir()
-    given: dict[str, Any] = {"text": True, "env": {**os.environ, "PYTHONPATH": str(tmp_path / "packages")}}
+def test_the_password_of_a_provider_may_be_in_the_keyring(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = Keyring()
+
+    def store(typed: str) -> Said:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
+        return lab.run("--set-password", "me", PROVIDER)
+
     lab.provider(user="me", password="use_keyring", trouble="down")
-    said = lab.run("--list-providers", env=given["env"])
-    assert (said.returncode, "need the Python package keyring" in sentence(said)) == (2, True)
-    (tmp_path / "packages/keyring.py").write_text(KEYRING)
-    said = lab.run("--list-providers", env=given["env"])
-    assert "the keyring has no password of me for my-cloud-provider: `saltlite cloud --set-password me" in said.stderr
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    said = lab.run("--list-providers")
+    assert (said.code, "need the Python package keyring" in sentence(said)) == (2, True)
+    monkeypatch.setitem(sys.modules, "keyring", ring)
+    said = lab.run("--list-providers")
+    assert "the keyring has no password of me for my-cloud-provider: `saltlite cloud --set-password me" in said.err
     lab.provider()
-    stored = lab.run("--set-password", "me", PROVIDER, env=given["env"], stdin=None, input="planted-password\n")
-    assert stored.returncode == 0, stored
-    assert "planted-password" not in stored.stdout + stored.stderr
-    assert lab.run("--set-password", "me", PROVIDER, env=given["env"], stdin=None, input="\n").returncode == 2
+    stored = store("planted-password\n")
+    assert stored.code == 0, stored
+    assert "planted-password" not in stored.out + stored.err
+    assert store("\n").code == 2
+    assert ring == {(PROVIDER, "me"): "planted-password"}
     lab.provider(user="me", password="use_keyring", api_key="planted-password", trouble="down")
-    said = lab.run("-Q", env=given["env"])
+    said = lab.run("-Q")
     # The password was read: it is a secret now, wherever it stands.
     assert "connection refused by api with ***" in sentence(said)
-    assert "planted-password" not in said.stdout + said.stderr
+    assert "planted-password" not in said.out + said.err
 
 
 @pytest.mark.parametrize(
@@ -489,15 +495,15 @@ def test_the_password_of_a_provider_may_be_in_the_keyring(lab: Lab, tmp_path: Pa
 )
 def test_a_secret_on_the_command_line_is_refused_with_its_places(lab: Lab, secret: str) -> None:
     said = lab.run("-b", "127.0.0.1", "web1", secret)
-    assert said.returncode == 2
+    assert said.code == 2
     assert f"{secret.partition('=')[0]}: other users can read the command line" in sentence(said)
-    assert f"under `defaults` in {lab.folder}/cloud (chmod 600)" in said.stderr
-    assert "planted-secret" not in said.stdout + said.stderr
+    assert f"under `defaults` in {lab.folder}/cloud (chmod 600)" in said.err
+    assert "planted-secret" not in said.out + said.err
 
 
 def test_paths_of_keys_and_public_keys_are_no_secrets_of_the_command_line(lab: Lab) -> None:
     said = lab.run("-b", "127.0.0.1", "web1", "private_key=/nowhere", "ssh_host_key=ssh-ed25519 AAAA", "ssh_port=x")
-    assert (said.returncode, "ssh_port=x: it must be a whole number" in sentence(said)) == (2, True)
+    assert (said.code, "ssh_port=x: it must be a whole number" in sentence(said)) == (2, True)
 
 
 def test_drivers_see_the_options_that_they_pass_on(lab: Lab) -> None:
@@ -507,5 +513,5 @@ def test_drivers_see_the_options_that_they_pass_on(lab: Lab) -> None:
         "    return [__opts__[name] for name in ('start_action', 'parallel', 'keep_tmp')]\n"
     )
     lab.write("cloud.providers", {"mine": {"driver": "tells"}})
-    assert json.loads(lab.run("-f", "opts", "mine").stdout)["mine"]["tells"] == [None, False, False]
-    assert json.loads(lab.run("-f", "opts", "mine", "-P", "-k").stdout)["mine"]["tells"] == [None, True, True]
+    assert lab.run("-f", "opts", "mine").json()["mine"]["tells"] == [None, False, False]
+    assert lab.run("-f", "opts", "mine", "-P", "-k").json()["mine"]["tells"] == [None, True, True]
