@@ -122,7 +122,14 @@ JOB = Table(
     (
         *TARGET_OPTIONS,
         Option("--subset", metavar="N", convert=parse_count, help="run on N of them only, chosen by chance"),
-        Option("-b", "--batch-size", "--batch", metavar="N|N%", convert=parse_batch, help="run on so many at a time"),
+        Option(
+            "-b",
+            "--batch-size",
+            "--batch",
+            metavar="N|N%",
+            convert=parse_batch,
+            help="how many targets run at a time",
+        ),
         Option("--batch-wait", metavar="TIME", convert=parse_duration, help="pause after each target of a batch"),
         Option("--failhard", help="begin on no further target once one has failed"),
         Option("--batch-safe-limit", metavar="N", convert=parse_count, help="in batches where N or more match"),
@@ -153,7 +160,6 @@ JOB = Table(
         ARGS_STDIN,
         Option("--hide-timeout", help="do not name targets that did not return"),
         Option("--retcode-passthrough", help="end with the highest return code of the functions"),
-        Option("-s", "--static", help="no effect: --out json always is one object", no_effect=""),
         *FOLLOW_OPTIONS,
         LOG_LEVEL,
         *VERSIONS,

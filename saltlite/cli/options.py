@@ -288,19 +288,14 @@ class choice:  # noqa: N801 - it is called as the other converters are, which ar
     def __call__(self, text: str) -> str:
         if text in self.names:
             return text
-        near = _nearest(text, self.names)
+        near = nearest(text, self.names)
         hint = f"did you mean {near}?" if near else f"use one of {', '.join(self.names)}"
         raise UsageError(f"{text!r} is not known; {hint}")
 
 
 def _nearest_option(token: str, known: Iterable[str]) -> str | None:
     name = token.partition("=")[0].lstrip(_HYPHENS)
-    return _nearest(f"--{name}" if len(name) > 1 else f"-{name}", known)
-
-
-def _nearest(name: str, known: Iterable[str]) -> str | None:
-
-    return nearest(name, known)
+    return nearest(f"--{name}" if len(name) > 1 else f"-{name}", known)
 
 
 _DAY_S = 86400.0

@@ -77,8 +77,12 @@ _LOGIN = (
     ),
 )
 _TARGETS = (
-    _refused("-R", "--range", why="it needs a range server: write the minions as -L a,b, or as a nodegroup (-N)"),
-    _refused("-H", "--hosts", why="there is no roster: write the minions as -L a,b"),
+    _refused(
+        "-R",
+        "--range",
+        why="it needs a range server: list the minions with -L a,b, or use a nodegroup (-N)",
+    ),
+    _refused("-H", "--hosts", why="rosters do not exist here: list the minions with -L a,b"),
     _ignored("--delimiter", metavar="CHARACTER", convert=_delimiter),
 )
 _PROFILING = (
@@ -93,6 +97,7 @@ PROGRAMS: Mapping[str, tuple[Option, ...]] = {
         *_TARGETS,
         _ignored("--show-timeout"),
         _ignored("-p", "--progress"),
+        _ignored("-s", "--static"),  # --out json always is one object
         _ignored(
             "--gather-job-timeout",
             metavar="TIME",

@@ -155,5 +155,5 @@ def test_the_command_line_ends_a_batch_without_a_kill(fleet: Fleet) -> None:
     said = fleet.cli("job", "kill", "--planned", jid)
     assert (said.code, said.err) == (
         3,
-        f"saltlite: job {jid} has no target whose turn is to come: there is nothing to kill\n",
+        f"saltlite: job {jid} has no target that waits for its turn: there is nothing to kill\n",
     )

@@ -69,7 +69,7 @@ def test_an_interface_that_ships_is_shown_with_signatures_and_platforms() -> Non
 def test_an_interface_that_is_nowhere_is_named_with_those_that_are() -> None:
     code, _out, err = cli("interface", "show", "pgk")
     assert code == 2
-    assert "use a file, or group, pkg, service, shadow, user" in err
+    assert "name a file, or one of group, pkg, service, shadow, user" in err
 
 
 def test_diff_tells_breaking_changes_and_wants_a_new_version(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_show_knows_the_interfaces_in_the_folders_of_plug_ins(config_dir: Path) 
     assert (code, out.splitlines()[0]) == (0, "interface t 1.0, 1 functions")
     code, _out, err = cli("interface", "show", "nosuch", "-c", str(config_dir))
     assert code == 2
-    assert "no interface of that name: use a file, or group, pkg, service, shadow, t, thing, user" in err
+    assert "no interface with that name: name a file, or one of group, pkg, service, shadow, t, thing, user" in err
 
 
 def test_explain_gives_the_reason_of_each_loser(config_dir: Path) -> None:

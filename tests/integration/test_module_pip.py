@@ -22,6 +22,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
+from saltlite.plugins.modules import pip as pip_functions
 
 INDEX = build_index(search_layers({}))
 NO_NAMES = ["-r/etc/passwd", "--index-url=http://evil.org", "a\nb", "a\0b", "\x1b[1m"]
@@ -168,6 +169,7 @@ def test_a_virtualenv_may_be_named_by_its_folder_of_programs(venv: str) -> None:
     for place in (f"{venv}/bin", f"{venv}/bin/"):
         assert run("pip.list_all_versions", "slt-tiny", bin_env=place).value == ["1.0", "1.1"]
         assert run("pip.list", bin_env=place) == run("pip.list", bin_env=venv)
+    assert [pip_functions._virtualenv(place) for place in ("/bin", "/srv/bin/")] == ["/", "/srv"]
 
 
 def test_a_failure_is_pips_own_words_and_a_return_code(venv: str) -> None:

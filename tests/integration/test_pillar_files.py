@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -225,3 +226,12 @@ def test_functions_see_the_minion_whose_pillar_is_made(tmp_path: Path) -> None:
 def test_every_function_of_templates_is_in_a_shipped_module() -> None:
     loader = functions._make_loader()
     assert [name for name in functions.SaltNames(loader.__getitem__) if name not in loader] == []
+
+
+def test_the_documentation_lists_the_functions_of_templates() -> None:
+    text = Path(functions.__file__).parents[1].joinpath("docs/from-salt.md").read_text()
+    listed = {
+        module: tuple(re.findall(r"`(\w+)`", names))
+        for module, names in re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.M)
+    }
+    assert listed == functions.FUNCTIONS

@@ -109,7 +109,7 @@ def test_behind_the_function_these_are_its_arguments(words: list[str]) -> None:
         (["ls", "-x"], "no option -x; `saltlite --help` lists them. To pass it to cmd.run"),
         (["du", "-s"], "-s has no effect here. To pass it to cmd.run as an argument, write it after `--`"),
         (["ps", "-p", "1"], "-p has no effect here. To pass it to cmd.run as an argument, write it after `--`"),
-        (["df", "-H"], "--hosts is refused: there is no roster"),
+        (["df", "-H"], "--hosts is refused: rosters do not exist here"),
         (["-la", "/tmp"], "--log-level: 'a' is not known; use one of quiet, critical"),
         (["-qx"], "no option -x, as in -qx;"),
         (["-x5"], "no option -x, as in -x5;"),

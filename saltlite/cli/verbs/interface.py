@@ -39,7 +39,7 @@ def read_interface(word: str, config_dir: str) -> SourceInterface:
         parts = here.get(word)
         if parts is None:
             known = ", ".join(sorted(here))
-            raise UsageError(f"there is no file {word}, and no interface of that name: use a file, or {known}")
+            raise UsageError(f"there is no file {word} and no interface with that name: name a file, or one of {known}")
         return parts[0]
     try:
         found = read_interfaces(word, read_tree(word), {one.name: one for one in shipped})

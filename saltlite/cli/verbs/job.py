@@ -392,14 +392,14 @@ _SENTENCES = {
 
 def run_kill(argv: Sequence[str], console: Console) -> int:
     """Kill the job where it has not ended, and print what that means for each target."""
-    planned = Option("--planned", help="only where its turn in the batch has not come")
+    planned = Option("--planned", help="only targets that wait for their turn in the batch")
     parsed = command_table("job kill", planned).parse(argv)
     jid = jid_in(parsed, "kill")
     with open_client(parsed) as client:
         answer = client.call("job_kill", jid=jid, **({"planned": True} if parsed.on("planned") else {}))
         found: dict[str, list[str]] = {name: answer[name] for name in _SENTENCES}
         if not any(found.values()):
-            state = "has no target whose turn is to come" if parsed.on("planned") else "has ended everywhere"
+            state = "has no target that waits for its turn" if parsed.on("planned") else "has ended everywhere"
             raise NoTargetError(f"job {jid} {state}: there is nothing to kill")
         names = _names(client, jid, [target for targets in found.values() for target in targets])
     rows = sorted((names[target], _SENTENCES[name]) for name, targets in found.items() for target in targets)

@@ -150,7 +150,7 @@ def run(argv: Sequence[str], console: Console) -> int:
         calls = read_calls(parsed.words[0], parsed.words[1:], index, {}, as_text=as_text)
         _point_elsewhere(loader, calls)
         if parsed.on("async"):
-            _require_runners(loader, calls)  # afterwards an error reaches nobody
+            _require_runners(loader, calls)  # in the background, no terminal would show the error
         jid = new_jid()
         reported = _report_begin(client, jid, calls, console)
         if parsed.on("async"):

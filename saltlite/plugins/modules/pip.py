@@ -324,7 +324,7 @@ def _run(
 def _virtualenv(folder: str) -> str:
     """The folder of a virtualenv, which may be named by its folder `bin`, as in Salt."""
     above, _, last = folder.rstrip("/").rpartition("/")
-    return above if last == "bin" and not os.path.isdir(os.path.join(folder, "bin")) else folder
+    return above or "/" if last == "bin" and not os.path.isdir(os.path.join(folder, "bin")) else folder
 
 
 def _pip(bin_env: str | None) -> list[str]:
