@@ -258,14 +258,17 @@ NO_PARSE = Option("--no-parse", metavar="NAMES", convert=_names, help="keywords 
 """Of commands that call functions, as ARGS_STDIN."""
 
 
-def show_version(parsed: Parsed, program: str) -> None:
-    """Raise HelpAsked with what VERSIONS ask for, if they do."""
+def begin(parsed: Parsed, program: str, console: Console) -> None:
+    """Obey what Salt's programs have in common: VERSIONS, which raise HelpAsked, QUIET, and options without effect."""
     if parsed.on("version"):
         raise HelpAsked(f"{program} {__version__}")
     if parsed.on("versions_report"):
         from saltlite.plugins.modules.test import versions_report
 
         raise HelpAsked(versions_report())
+    console.quiet = parsed.on("quiet")
+    for note in parsed.notes:
+        console.note(note)
 
 
 LOG_LEVELS = ("quiet", "critical", "error", "warning", "info", "profile", "debug", "trace", "garbage", "all")

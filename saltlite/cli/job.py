@@ -324,14 +324,11 @@ EXPIRY_S = 3.0
 
 def run(parsed: Parsed, console: Console) -> int:
     """Run one job, parsed with the table JOB; the exit code. Raises SaltliteError, and Detached when interrupted."""
-    console.quiet = parsed.on("quiet")
     _check(parsed)
     if "log_level" in parsed.options:
         from saltlite.platform import logs  # few commands log anything
 
         logs.configure(parsed.options["log_level"])
-    for note in parsed.notes:
-        console.note(note)
     if parsed.on("doc"):
         _ask_for_documentation(parsed)
     with opened_output(parsed, console) as output:

@@ -95,7 +95,7 @@ def _run_job(argv: Sequence[str], console: Console) -> int:
         console.error(JOB.help())
         return exitcodes.USAGE
     parsed = JOB.parse(argv, words_before_arguments=TARGET_AND_FUNCTION)
-    commands.show_version(parsed, "saltlite")
+    commands.begin(parsed, "saltlite", console)
     from saltlite.cli import job  # a help text does not need the client and its socket
 
     return job.run(parsed, console)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli import exitcodes
-from saltlite.cli.commands import COMMANDS, LOG_LEVEL, NO_PARSE, QUIET, VERSIONS, config_dir_of, show_version
+from saltlite.cli.commands import COMMANDS, LOG_LEVEL, NO_PARSE, QUIET, VERSIONS, begin, config_dir_of
 from saltlite.cli.in_process import Ran, chain_of, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
 from saltlite.cli.job_options import EXECUTION_OPTIONS
 from saltlite.cli.options import ARGS_STDIN, ARGUMENTS_TEXT, Option, Table, choice
@@ -154,11 +154,8 @@ def _folders(name: str, help: str) -> Option:  # noqa: A002 - as in Option
 def run(argv: Sequence[str], console: Console) -> int:
     """Run functions here. Raises UsageError, ConfigError, KeyboardInterrupt."""
     parsed = _table().parse(argv, words_before_arguments=1)
-    show_version(parsed, "saltlite-call")
-    console.quiet = parsed.on("quiet")
+    begin(parsed, "saltlite-call", console)
     _check(parsed)
-    for note in parsed.notes:
-        console.note(note)
     logs.configure(parsed.options.get("log_level", "warning"))
     config = _config(parsed)
     opts = _opts(config, parsed)

@@ -9,7 +9,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from saltlite.cli.commands import COMMANDS, LOG_LEVEL, VERSIONS, show_version
+from saltlite.cli.commands import COMMANDS, LOG_LEVEL, VERSIONS, begin
 from saltlite.cli.connect import open_client
 from saltlite.cli.job import follow_job, origin
 from saltlite.cli.job_options import FOLLOW_OPTIONS
@@ -43,11 +43,8 @@ OPTIONS = (
 def run(argv: Sequence[str], console: Console) -> int:
     """Copy the files, and report what each minion has; the exit code is that of the job."""
     parsed = Table(*COMMANDS["cp"], OPTIONS, salt="salt-cp").parse(argv)
-    show_version(parsed, "saltlite-cp")
+    begin(parsed, "saltlite-cp", console)
     logs.configure(parsed.options.get("log_level", "warning"))
-    console.quiet = parsed.on("quiet")
-    for note in parsed.notes:
-        console.note(note)
     if len(parsed.words) < 3:
         raise UsageError("name the target, the files and the destination: saltlite cp TARGET SOURCE... DEST")
     target, *sources, dest = parsed.words

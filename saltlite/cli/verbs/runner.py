@@ -22,8 +22,8 @@ from saltlite.cli.commands import (
     NO_PARSE,
     QUIET,
     VERSIONS,
+    begin,
     config_dir_of,
-    show_version,
 )
 from saltlite.cli.connect import open_client
 from saltlite.cli.in_process import Ran, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
@@ -124,12 +124,9 @@ def _table() -> Table:
 def run(argv: Sequence[str], console: Console) -> int:
     """Run a runner. Raises UsageError, ConfigError, RefusedError, KeyboardInterrupt."""
     parsed = _table().parse(argv, words_before_arguments=1)
-    show_version(parsed, "saltlite-run")
-    console.quiet = parsed.on("quiet")
+    begin(parsed, "saltlite-run", console)
     if not parsed.words and not parsed.on("doc"):
         raise UsageError("say what to run: saltlite runner RUNNER.FUNCTION, as in saltlite runner manage.up")
-    for note in parsed.notes:
-        console.note(note)
     logs.configure(parsed.options.get("log_level", "warning"))
     config = load_master(config_dir_of(parsed)).config
     if "timeout" in parsed.options:

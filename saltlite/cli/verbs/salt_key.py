@@ -15,11 +15,11 @@ from saltlite.cli.commands import (
     LOGIN_OPTIONS,
     QUIET,
     VERSIONS,
+    begin,
     command_lines,
     config_dir_of,
     load,
     members,
-    show_version,
 )
 from saltlite.cli.connect import open_client
 from saltlite.cli.main import full_name, next_word
@@ -127,11 +127,8 @@ def _run_options(argv: Sequence[str], console: Console) -> int:
         action = _action_of(parsed)
     except UsageError as error:
         raise UsageError(f"{ERROR}{error}") from error
-    show_version(parsed, "saltlite-key")
-    console.quiet = parsed.on("quiet")
+    begin(parsed, "saltlite-key", console)
     logs.configure(parsed.options.get("log_level", "warning"))
-    for note in parsed.notes:
-        console.note(note)
     match = "*" if parsed.options.get(action, True) is True else parsed.options[action]
     with opened_output(parsed, console) as output, open_client(parsed) as client:
         printing = Printing(parsed, output, lambda: _master_opts(parsed))
