@@ -115,6 +115,8 @@ def test_packages_are_listed_in_the_form_that_was_asked_for() -> None:
     }
     assert pkg_resource.format_pkg_list(packages, True, "all")["vim"] == [row]
     assert packages["vim:amd64"] == [row]
+    mixed = pkg_resource.format_pkg_list({"vim:amd64": [{**row, "arch": "arm64"}, row]}, True, ["epoch"])
+    assert {name: len(rows) for name, rows in mixed.items()} == {"vim": 2}
 
 
 def test_functions_that_a_provider_may_lack_are_optional(monkeypatch: pytest.MonkeyPatch) -> None:

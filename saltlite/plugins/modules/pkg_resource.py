@@ -9,7 +9,6 @@ The shipped providers of ``pkg`` do not need it; modules that were written for S
 
 from __future__ import annotations
 
-import copy
 import fnmatch
 import os
 from collections.abc import Iterable, Mapping
@@ -159,7 +158,7 @@ def format_pkg_list(
         return found
     wanted = _ATTRIBUTES if attr == "all" else _ATTRIBUTES & {*attr, "version", "arch"}
     shown: dict[str, Any] = {}
-    for name, rows in copy.deepcopy(packages).items():
+    for name, rows in packages.items():
         parts: dict[str, Any] = (
             __salt__["pkg.parse_arch"](name) if "pkg.parse_arch" in __salt__ else {"name": name, "arch": None}
         )
