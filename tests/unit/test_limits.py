@@ -123,8 +123,8 @@ def test_it_does_what_a_slow_table_would(moves: list[tuple[bool, str, int]]) -> 
     slow: dict[int, str] = {}
     for number, (adds, address, old) in enumerate(moves):
         if not adds:
-            it.remove(old)
-            slow.pop(old, None)
+            it.remove(100 + old)
+            slow.pop(100 + old, None)
             continue
         count = Counter(slow.values())
         key = 100 + number
