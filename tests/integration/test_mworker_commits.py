@@ -14,6 +14,7 @@ import pytest
 
 from saltlite.errors import StoreError
 from saltlite.master.handlers import publish as publish_handler
+from saltlite.master.handlers import results
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes import mworker
 from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
@@ -86,9 +87,10 @@ class Site:
         self.run()
         return sock
 
-    def report(self, jid: str) -> None:
-        row = MinionReport("web1", key(WEB1).fingerprint, RETURN | {"jid": jid}, b"\xc3")
-        self.link_says(ipc.reports(7, [row]))
+    def report(self, jid: str, *others: dict[str, Any]) -> None:
+        returned = MinionReport("web1", key(WEB1).fingerprint, RETURN | {"jid": jid}, b"\xc3")
+        rows = [MinionReport("web1", key(WEB1).fingerprint, other) for other in others]
+        self.link_says(ipc.reports(7, [returned, *rows]))
 
     def link_says(self, message: dict[str, Any]) -> None:
         self._link.sendall(framed(pack(message)))
@@ -186,6 +188,25 @@ def test_a_job_that_cannot_be_stored_is_refused_and_the_others_are_published(
     assert sorted(answer["ok"] for answer in found) == [False, True, True]
     assert site.told().count("publish") == 2
     assert len({answer["jid"] for answer in found if answer["ok"]}) == 2
+
+
+def test_a_report_that_fails_after_the_commit_costs_no_other_its_acknowledgement(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_given: object) -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(results, "handle_digests", fails)
+    earlier = job(1, (WEB1,))
+    publish(site.store, earlier)
+    sock = site.connect()
+    asks(sock, 2)
+    site.report(earlier.jid, {"t": "digest", "resources": "", "grains": "", "pillar": ""})
+    site.run()
+    assert answers(sock)[0]["ok"]
+    (acknowledged,) = [message for message in site.messages() if message["t"] == "committed"]
+    assert acknowledged["items"] == [[key(WEB1).fingerprint, [earlier.jid]]]
+    assert "a report of web1 cannot be stored and is skipped" in caplog.text
 
 
 def test_requests_of_one_connection_are_answered_in_order(site: Site) -> None:

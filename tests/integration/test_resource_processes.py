@@ -747,10 +747,16 @@ THREADS = """
 
 
 def test_calls_on_one_resource_run_in_one_thread_if_the_type_asks_for_it(make: MakeRig) -> None:
-    connection = "    THREAD_PER_RESOURCE = True\n" + CONNECTION
+    # Not from the pillar: a change of the pillar replaces the process with all its threads.
+    changing = CONNECTION.replace(
+        'return __pillar__["resources"]["probe"]["ids"]', "return open(opts['cachedir'] + '/ids').read().split()"
+    )
+    connection = "    THREAD_PER_RESOURCE = True\n" + changing
     rig = make({"resources/probe/__init__": connection, "resources/probe/modules/test": THREADS + SLOT})
     ids = [f"p{number}" for number in range(20)]
-    rig.found(ids)
+    present = rig.folder / "cache/ids"
+    present.write_text(" ".join(ids))
+    rig.found([])
     # Calls that wait make the pool start further threads.
     rig.values(ids, "test.sleep", 0.05)
     first, *others = [rig.values(ids, "test.thread") for _ in range(4)]
@@ -758,7 +764,10 @@ def test_calls_on_one_resource_run_in_one_thread_if_the_type_asks_for_it(make: M
     assert len(set(first.values())) == len(ids)
     assert rig.values(["p1", "p2"], "test.both") == {"p1": True, "p2": True}
     assert rig.values(["p1"], "test.own_threads") == {"p1": len(ids)}
-    rig.found(["p1"])
+    present.write_text("p1")
+    over: list[bool] = []
+    rig.server.looked(lambda: over.append(True))
+    rig.until(lambda: over)
     wait_until(lambda: rig.values(["p1"], "test.own_threads") == {"p1": 1}, "the threads of the others end")
 
 
