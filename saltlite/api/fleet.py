@@ -18,6 +18,7 @@ from saltlite.api.clients import read_batch
 from saltlite.api.endpoint import Endpoint
 from saltlite.api.formats import as_json
 from saltlite.client.local import JobCall
+from saltlite.client.rerun import same_calls
 from saltlite.errors import RefusedError, UsageError
 from saltlite.model.ids import parse_jid, parse_minion_id
 from saltlite.model.signature import parse_signature
@@ -225,26 +226,11 @@ class JobAgain(FleetEndpoint):
         /fleet/jobs."""
         given = self.given(failed=bool, consent=list)
         job = (await self.ask("job_show", jid=parse_jid(jid)))["job"]
-        if any(job.get(sign) for sign in ("hides", "withheld", "unreadable")):
-            raise UsageError(f"arguments of job {jid} are secret or were not kept: type the call anew")
         wanted = ("failed", "missing") if given.get("failed") else ("failed", "missing", "ok")
         ids = [row["id"] for row in job["targets"] if row["outcome"] in wanted]
         if not ids:
             raise UsageError(f"no target of job {jid} {'failed' if given.get('failed') else 'has ended'}")
-        (fun, args, kwargs), *more = job["calls"]
-        call = JobCall(
-            ids,
-            fun,
-            arg=args,
-            kwarg=kwargs,
-            more=more,
-            tgt_type="list",
-            deliver_ms=job["deliver_ms"],
-            run_ms=job["run_ms"] or None,
-            module_executors=job["module_executors"] or None,
-            executor_opts=job["executor_opts"] or None,
-            origin=f"API from {self.address}",
-        )
+        call = same_calls(job, ids, f"API from {self.address}")
         await self.publish(call, given.get("consent", []))
 
 

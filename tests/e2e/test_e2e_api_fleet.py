@@ -74,6 +74,9 @@ def test_minions_are_selected_sorted_and_cut_by_the_master(admin: Api) -> None:
 
     assert ids() == (["a", "b"], 2)
     assert ids(sort="-id", limit=1) == (["b"], 2)
+    seen = {row["id"]: row["last_seen"] for row in page(admin, "/minions")["minions"]}
+    assert ids(sort="last_seen")[0] == sorted(seen, key=seen.__getitem__)
+    assert ids(sort="-last_seen")[0] == sorted(seen, key=seen.__getitem__, reverse=True)
     assert ids(sort="id", offset=1, limit=5) == (["b"], 2)
     assert ids(tgt="b or c", tgt_type="compound") == (["b"], 1)
     assert ids(state="away") == ([], 0)
@@ -156,8 +159,8 @@ def test_a_job_with_a_secret_is_not_published_again(admin: Api) -> None:
     jid = admin.post("/fleet/jobs", job).json()["jid"]
     finished(admin, jid)
     said = admin.post(f"/fleet/jobs/{jid}/rerun", {})
-    assert said.status == 400
-    assert "secret or were not kept" in said.json()["error"]
+    assert said.status == 403
+    assert "has secrets among its arguments" in said.json()["error"]
 
 
 def test_a_job_is_ended(admin: Api) -> None:

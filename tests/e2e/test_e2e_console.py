@@ -147,6 +147,14 @@ def test_a_key_is_accepted_by_its_fingerprint(window: Browser, served: tuple[Fle
     window.one("[role=status]", "3 machines")
 
 
+def test_a_key_in_conflict_hides_no_other_key(window: Browser, served: tuple[Fleet, str]) -> None:
+    served[0].start_minion("twin", id="a", trust_on_first_use=True)
+    window.open("keys?state=conflict")
+    window.one("button[aria-label='delete a']")
+    window.open("keys")
+    window.one("button[aria-label='revoke b']")
+
+
 def test_events_arrive_by_themselves(window: Browser, served: tuple[Fleet, str]) -> None:
     window.open("events?tag=console")
     window.one("main", "as they happen")

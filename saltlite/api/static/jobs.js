@@ -1,5 +1,6 @@
 // Jobs: the history, and one job with the states of its targets and its outputs.
 
+import { Component } from "./vendor/preact-11.2.0.mjs";
 import { get, post } from "./api.js";
 import { Choice, Consent, difference, Field, html, link, Page, State, Table, textOf, Time, visible } from "./parts.js";
 
@@ -120,15 +121,9 @@ function Progress({ outcomes }) {
     <p role="status">${OUTCOMES.filter((one) => outcomes[one]).map((one) => html`<span>${outcomes[one]} <${State} of=${one} /> </span>`)}</p>`;
 }
 
-class Group extends Page {
-  async load() {
-    return {};
-  }
-
-  show() {
-    const { group, largest, first } = this.props;
+class Group extends Component {
+  render({ group, largest, first }, { compared }) {
     const names = group.ids.slice(0, 20);
-    const compared = this.state.compared;
     return html`<section class=${`group ${group.success ? "" : "failed"}`}>
       <h3>${group.count} ${group.count === 1 ? "target" : "targets"}
         ${group.retcode !== 0 && html` <span class="state bad">return code ${group.retcode}</span>`}</h3>

@@ -47,13 +47,13 @@ export class Run extends Component {
 
   /** [args, kwargs] of the fields. Raises Error for a value that its parameter does not take. */
   arguments() {
-    const kwargs = {};
+    const [args, kwargs] = [[], {}];
     for (const parameter of this.parameters() || []) {
       const text = this.state.values[parameter.name];
       if (text === undefined || text === "") continue;
-      kwargs[parameter.name] = valueOf(text, parameter);
+      if (parameter.kind === "positional only") args.push(valueOf(text, parameter));
+      else kwargs[parameter.name] = valueOf(text, parameter);
     }
-    const args = [];
     for (const line of this.state.rest.split("\n").filter((one) => one !== "")) {
       const [, name, text] = /^([A-Za-z_]\w*)=([\s\S]*)$/.exec(line) || [];
       if (name) kwargs[name] = plain(text);

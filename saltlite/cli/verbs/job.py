@@ -19,8 +19,9 @@ from saltlite.cli.targets import targets_text, written_target
 from saltlite.client.connection import decode_value
 from saltlite.client.follower import Progress, Published, WaitPolicy
 from saltlite.client.local import JobCall
+from saltlite.client.rerun import same_calls
 from saltlite.config.paths import require_path
-from saltlite.errors import NoTargetError, RefusedError, SaltliteError, UnreachableError, UsageError
+from saltlite.errors import NoTargetError, SaltliteError, UnreachableError, UsageError
 from saltlite.model.plain import labels, printable
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
@@ -434,23 +435,8 @@ def run_rerun(argv: Sequence[str], console: Console) -> int:
     jid = jid_in(parsed, "rerun")
     with open_client(parsed) as client:
         job: JobRow = client.call("job_show", jid=jid)["job"]
-        _refuse_unreadable(job)
-        _refuse_hidden(job)
         ids = _targets(job, parsed)
-        first, *more = job["calls"]
-        call = JobCall(
-            ids,
-            first[0],
-            arg=first[1],
-            kwarg=first[2],
-            more=more,
-            tgt_type="list",
-            deliver_ms=job["deliver_ms"],
-            run_ms=job["run_ms"] or None,
-            module_executors=job["module_executors"] or None,
-            executor_opts=job["executor_opts"] or None,
-            origin=origin() or None,
-        )
+        call = same_calls(job, ids, origin())
         accepted, follow = list(parsed.options.get("accept_risk", ())), not parsed.on("async")
         published = client.publish_or_ask(call, accepted, follow=follow)
         while isinstance(published, dict):
@@ -464,24 +450,6 @@ def run_rerun(argv: Sequence[str], console: Console) -> int:
         where = targets_text(len(published.minions), len(published.managing))
         console.note(f"saltlite: job {published.jid} runs {job['fun']} again on {where}")
         return follow_job(client, published, parsed, console)
-
-
-def _refuse_unreadable(job: JobRow) -> None:
-    if "unreadable" in job:
-        raise UsageError(f"the calls of job {job['jid']} can no longer be read: publish a new job")
-
-
-def _refuse_hidden(job: JobRow) -> None:
-    if job.get("withheld") == "arguments":
-        raise RefusedError(
-            f"the arguments of job {job['jid']} were not kept when it ended (the master has keep_job_args: false); "
-            "nothing was published. Type the call anew, with -L and the targets."
-        )
-    if job.get("hides"):
-        raise RefusedError(
-            f"job {job['jid']} has secrets among its arguments, which are not shown again; nothing was published. "
-            "Type the call anew, with -L and the targets."
-        )
 
 
 def _targets(job: JobRow, parsed: Parsed) -> list[str]:
