@@ -227,7 +227,7 @@ def test_files_are_sent_once_and_allow_no_inline_code(served: tuple[Fleet, str])
     first = api.get("/console/console.js")
     policy: Any = first.headers["Content-Security-Policy"]
     assert "unsafe" not in policy
-    assert "default-src 'none'" in policy
+    assert "default-src 'none'; script-src 'self';" in policy
     assert api.get("/console/console.js", If_None_Match=first.headers["ETag"]).status == 304
     for path in ("../app.py", "%2e%2e/app.py", "vendor", "vendor/preact-LICENSE", "console.py"):
         assert api.get(f"/console/{urllib.parse.quote(path, safe='/%.')}").status == 404

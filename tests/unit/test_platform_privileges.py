@@ -80,6 +80,22 @@ def test_a_daemon_that_dropped_root_starts_no_program_with_more_rights_and_hides
 
 
 @as_root
+def test_a_daemon_is_never_its_user_with_a_way_to_more_rights(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work() -> object:
+        change, before = os.setresuid, []
+
+        def checked(*ids: int) -> None:
+            before.append("NoNewPrivs:\t1" in Path("/proc/self/status").read_text())
+            change(*ids)
+
+        monkeypatch.setattr(os, "setresuid", checked)
+        drop_to("nobody")
+        return before
+
+    assert in_child(work) == "[True]"
+
+
+@as_root
 def test_staying_root_changes_nothing() -> None:
     assert in_child(lambda: (drop_to("root").uid, os.geteuid())) == "(0, 0)"
 
