@@ -255,7 +255,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 NO_PARSE = Option("--no-parse", metavar="NAMES", convert=_names, help="keywords whose values stay text: a,b")
-"""Of commands that call functions, as ARGS_STDIN."""
+"""An option of commands that call functions, as ARGS_STDIN is."""
 
 
 def begin(parsed: Parsed, program: str, console: Console) -> None:

@@ -51,13 +51,12 @@ def _ignored(
 
 _LOGS = "a command logs to stderr only: write 2>>PATH behind it"
 _NO_PROFILES = "to profile a command, run `python -m cProfile -m saltlite ...`"
-_NO_STATES = "there are no states here"
 _NO_SIGNATURE = (
     "minions know the master by the fingerprint of the fleet, which `saltlite key finger` prints, and no file has a "
     "signature of its key"
 )
 _RETURNERS = "the settings of returners are in returner_config of the master's configuration"
-_WHOLE = "states are always shown whole"
+_WHOLE = "returns of states are always shown whole"
 
 _EVERY = (
     _ignored("--hard-crash", why="SALTLITE_TRACEBACK=1 in the environment shows where a defect is"),
@@ -104,7 +103,7 @@ PROGRAMS: Mapping[str, tuple[Option, ...]] = {
             convert=parse_duration,
             why="minions acknowledge a job, so none is asked whether it still runs one",
         ),
-        _ignored("--out-diff", "--output-diff", why=_NO_STATES),
+        _ignored("--out-diff", "--output-diff", why=_WHOLE),
         _refused("--start-event", why="minions acknowledge every job: `saltlite events 'salt/job/*'` shows it"),
         _refused("--return_config", metavar="NAME", why=_RETURNERS),
         _refused("--return_kwargs", metavar="MAP", why=_RETURNERS),
@@ -117,8 +116,8 @@ PROGRAMS: Mapping[str, tuple[Option, ...]] = {
         _ignored("-t", "--timeout", metavar="TIME", convert=parse_duration),  # for a master, which it does not ask
         _ignored("--no-return-event"),
         _ignored("--refresh-grains-cache"),
-        _ignored("--out-diff", "--output-diff", why=_NO_STATES),
-        _ignored("--states-dir", metavar="DIR", many=True, why=_NO_STATES),
+        _ignored("--out-diff", "--output-diff", why=_WHOLE),
+        _ignored("--states-dir", metavar="DIR", many=True, why="saltlite has no states"),
         _refused("--master", metavar="ADDRESS", why="it asks no master: run a job, as in saltlite ID MODULE.FUNCTION"),
         _refused(
             "--return", metavar="LIST", why="returners belong to the master: run a job, as in saltlite --return LIST ID"

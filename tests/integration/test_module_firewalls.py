@@ -254,6 +254,7 @@ def test_rules_are_made_changed_saved_and_deleted(tmp_path: Path) -> None:
     ("given", "rule"),
     [
         ({"match": "state", "connstate": "NEW,INVALID", "jump": "DROP"}, "-m state --state NEW,INVALID --jump DROP"),
+        ({"connstate": "NEW", "jump": "DROP"}, "-m state --state NEW --jump DROP"),
         ({"jump": "ACCEPT", "dport": 80, "proto": "tcp"}, "-p tcp --dport 80 --jump ACCEPT"),
         ({"proto": "tcp", "dports": [80, 443], "jump": "ACCEPT"}, "-p tcp -m multiport --dports 80,443 --jump ACCEPT"),
         ({"if": "!eth0", "source": "not 10.0.0.0/8", "j": "DROP"}, "! -i eth0 ! --source 10.0.0.0/8 --jump DROP"),

@@ -96,7 +96,7 @@ def test_what_has_no_effect_is_a_note_of_the_line_except_where_it_always_is_so()
     why = "minions acknowledge a job, so none is asked whether it still runs one"
     assert parsed.notes == [
         f"saltlite: --gather-job-timeout has no effect: {why}",
-        "saltlite: --state-output has no effect: states are always shown whole",
+        "saltlite: --state-output has no effect: returns of states are always shown whole",
     ]
 
 
