@@ -1,7 +1,8 @@
 """The bill of materials of a wheel: every build of a wheel makes it anew, and puts it into .dist-info/sboms (PEP 770).
 
-It is CycloneDX 1.6: what .ci/run.lock names, with which versions CI runs, and who needs what. The same lock gives the
-same bytes. By hand: `python .ci/sbom.py > saltlite.cdx.json`.
+It is CycloneDX 1.6: what .ci/run.lock names, with which versions CI runs, and who needs what; and the JavaScript of
+others in the console, with its digests. The same files give the same bytes. By hand:
+`python .ci/sbom.py > saltlite.cdx.json`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / ".ci/run.lock"
 NAME = "saltlite.cdx.json"
+VENDORED = ROOT / "saltlite/api/static/vendor"
+"""Files of npm packages, as NAME-VERSION.mjs."""
 _PIN = re.compile(r"([a-z0-9-]+)==([^ ;\\]+)")
 _VIA = re.compile(r"    #(?: via|  ) +([a-z0-9-]+)")
 _FLOOR = re.compile(r"[A-Za-z0-9._-]+")
@@ -35,6 +38,27 @@ def pins() -> Iterator[tuple[str, str, list[str]]]:
         elif found := _VIA.match(line):
             needed_by.append(found[1])
     yield name, version, needed_by
+
+
+def vendored() -> list[dict[str, Any]]:
+    """The components of the console that others wrote."""
+    rows = []
+    for path in sorted(VENDORED.glob("*.mjs")):
+        name, _, version = path.stem.rpartition("-")
+        digest = {"alg": "SHA-256", "content": hashlib.sha256(path.read_bytes()).hexdigest()}
+        purl = f"pkg:npm/{name}@{version}"
+        rows.append(
+            {
+                "type": "library",
+                "bom-ref": purl,
+                "name": name,
+                "version": version,
+                "purl": purl,
+                "scope": "required",
+                "hashes": [digest],
+            }
+        )
+    return rows
 
 
 def bill(own_version: str) -> dict[str, Any]:
@@ -62,12 +86,17 @@ def bill(own_version: str) -> dict[str, Any]:
         }
         for name, version, _needed_by in rows
     ]
+    scripts = vendored()
+    components += scripts
+    graph |= {row["purl"]: [] for row in scripts}
+    graph[own] += [row["purl"] for row in scripts]
     digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()
+    changing = own + digest + "".join(row["hashes"][0]["content"] for row in scripts)
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
-        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, own + digest)}",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, changing)}",
         "version": 1,
         "metadata": {
             "component": {

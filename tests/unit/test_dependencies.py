@@ -13,6 +13,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+VENDORED = {
+    "htm-3.1.1.mjs": "ab33dd3f38059b9be4d5f5350128eefb2356639c4e0bbe9d9e8b3ba75847e9e4",
+    "preact-11.2.0.mjs": "bdcbd9abdf2c77c5c45326eab42191e949222d479d0d5f69467387a77040cb55",
+}
+"""The console's files of npm packages, as these were published, and their SHA-256."""
 FILES = ("pyproject.toml", ".ci/advisories", ".ci/advisories.toml", ".ci/run.lock", ".ci/dev.lock", ".ci/sbom.py")
 
 
@@ -22,6 +27,7 @@ def tree(tmp_path: Path) -> Path:
     for name in (*FILES, "saltlite/__init__.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
+    shutil.copytree(ROOT / "saltlite/api/static/vendor", tmp_path / "saltlite/api/static/vendor")
     return tmp_path
 
 
@@ -87,7 +93,11 @@ def test_the_bill_of_materials_is_valid_and_has_all_that_the_lock_has(tree: Path
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(out) is None
     bill = json.loads(out)
     names = re.findall(r"^([a-z0-9-]+)==", (ROOT / ".ci/run.lock").read_text(), re.MULTILINE)
-    assert [one["name"] for one in bill["components"]] == names
+    assert [one["name"] for one in bill["components"] if one["purl"].startswith("pkg:pypi/")] == names
+    scripts = {one["purl"]: one["hashes"][0]["content"] for one in bill["components"] if "hashes" in one}
+    assert scripts == {
+        "pkg:npm/" + file.removesuffix(".mjs").replace("-", "@"): digest for file, digest in VENDORED.items()
+    }
     scopes = {one["name"]: one["scope"] for one in bill["components"]}
     assert {scopes[name] for name in ("tornado", "cryptography", "cffi", "pyzmq")} == {"required"}
     assert {scopes[name] for name in ("jinja2", "markupsafe", "botocore")} == {"optional"}
