@@ -60,9 +60,9 @@ def test_no_file_is_overwritten_and_none_is_written_beside_it(
         ([], "say a kind (module, resource, executor, driver, runner) and a name"),
         (["module"], "and a name"),
         (["state", "shelf"], "say a kind"),
-        (["module", "Shelf"], "'Shelf' is no name of a plug-in"),
-        (["module", "../shelf"], "is no name of a plug-in"),
-        (["module", "a" * 41], "is no name of a plug-in"),
+        (["module", "Shelf"], "'Shelf' is not a valid plug-in name"),
+        (["module", "../shelf"], "is not a valid plug-in name"),
+        (["module", "a" * 41], "is not a valid plug-in name"),
     ],
 )
 def test_what_is_no_plug_in_is_refused_with_a_sentence(

@@ -335,7 +335,9 @@ def run(argv: Sequence[str], console: Console) -> int:
         raise UsageError(f"say a kind ({', '.join(FILES)}) and a name: saltlite new module hello")
     kind, name = parsed.words
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name of a plug-in: use a-z, 0-9 and '_', a letter first, up to 40 characters")
+        raise UsageError(
+            f"{name!r} is not a valid plug-in name: use a-z, 0-9 and '_', a letter first, up to 40 characters"
+        )
     folder = os.path.abspath(parsed.options.get("dir", "."))
     texts = {
         os.path.join(folder, path.replace(_PLACE, name)): text.replace(_PLACE, name)
