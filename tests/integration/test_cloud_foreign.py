@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from saltlite.cloud.api import port
 from saltlite.cloud.api.exceptions import SaltCloudException
@@ -138,7 +139,6 @@ def tags_of(program: Program) -> list[str]:
 
 def send_here(monkeypatch: pytest.MonkeyPatch, answers: Answers, root: str) -> None:
     """Let `requests` send to the stub what is for `root`."""
-    requests = pytest.importorskip("requests")
     send = requests.Session.request
 
     def redirected(self: Any, method: str, url: str, **kwargs: Any) -> Any:
@@ -196,7 +196,6 @@ DROPLET = {
 
 @pytest.mark.parametrize("foreign", ["digitalocean"], indirect=True)
 def test_salts_digitalocean(foreign: Path, tmp_path: Path) -> None:
-    pytest.importorskip("requests")
     (tmp_path / "key").write_text("a private key")
     listing = {"droplets": [DROPLET], "links": {}}
     keys = {"ssh_keys": [{"id": 5, "name": "deploy"}], "links": {}}
@@ -271,7 +270,6 @@ def test_salts_scaleway_asks_its_api_and_ends_as_it_does_with_salt(foreign: Path
 
 @pytest.mark.parametrize("foreign", ["proxmox"], indirect=True)
 def test_the_public_extension_proxmox(foreign: Path) -> None:
-    pytest.importorskip("requests")
     one = {"vmid": 107, "name": "web1", "status": "running", "node": "pve1", "type": "qemu"}
     listing = answer("GET /api2/json/cluster/resources?type=vm", {"data": [one]})
     config = answer("GET /api2/json/nodes/pve1/qemu/107/config", {"data": {"ipconfig0": "ip=9.9.9.9/24,gw=9.9.9.1"}})
