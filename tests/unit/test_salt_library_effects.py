@@ -312,6 +312,11 @@ def test_systemd_is_asked_once_for_each_context(monkeypatch: pytest.MonkeyPatch)
     assert systemd.offline({"salt.utils.systemd.booted": True}) is False
 
 
+def test_without_systemctl_there_is_no_version_of_systemd(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/no/such")
+    assert systemd.version() is None
+
+
 def test_names_of_a_call_are_those_of_its_loader() -> None:
     class Calling:
         pack: Mapping[str, Any] = {"__grains__": {"os": "Debian"}, "__context__": {}}

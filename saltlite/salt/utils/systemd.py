@@ -63,7 +63,8 @@ def _version() -> int | None:
     try:
         text = _systemctl("--version").stdout
     except OSError as error:
-        text = str(error)
+        log.error("Unable to determine systemd version: %s", error)
+        return None
     found = re.search(r"\w+ ([0-9]+)", text.partition("\n")[0])
     if found is None:
         log.error("Unable to determine systemd version from systemctl --version, output follows:\n%s", text)
