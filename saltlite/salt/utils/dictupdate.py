@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from saltlite.errors import SaltInvocationError
@@ -114,54 +114,33 @@ def set_dict_key_value(
     return in_dict
 
 
-@jinja_filter("update_dict_key_value")
-def update_dict_key_value(
-    in_dict: dict[Any, Any],
-    keys: str,
-    value: Any,
-    delimiter: str = DEFAULT_TARGET_DELIM,
-    ordered_dict: bool = False,
-) -> dict[Any, Any]:
-    """The dict, with the dict at `a:b:c` updated. Raises SaltInvocationError."""
-    empty: Any = OrderedDict() if ordered_dict else {}
-    return _called("update", in_dict, _place(in_dict, keys, delimiter, ordered_dict), value, empty)
+def _calling(method: str, what: str) -> Callable[..., dict[Any, Any]]:
+    """The function, and filter, that calls a method of the dict or list at a key."""
+
+    def call(
+        in_dict: dict[Any, Any],
+        keys: str,
+        value: Any,
+        delimiter: str = DEFAULT_TARGET_DELIM,
+        ordered_dict: bool = False,
+    ) -> dict[Any, Any]:
+        place, last = _place(in_dict, keys, delimiter, ordered_dict)
+        if place.get(last) is None:
+            place[last] = [] if method != "update" else OrderedDict() if ordered_dict else {}
+        held = place[last]
+        if not hasattr(held, method):
+            raise SaltInvocationError(f"The last key contains a {type(held)}, which cannot {method}.")
+        try:
+            getattr(held, method)(value)
+        except (ValueError, TypeError) as error:
+            raise SaltInvocationError(f"Cannot {method} {type(held)} with a {type(value)}.") from error
+        return in_dict
+
+    call.__name__ = call.__qualname__ = f"{method}_dict_key_value"
+    call.__doc__ = f"The dict, with {what}. Raises SaltInvocationError."
+    return jinja_filter(call.__name__)(call)
 
 
-@jinja_filter("append_dict_key_value")
-def append_dict_key_value(
-    in_dict: dict[Any, Any],
-    keys: str,
-    value: Any,
-    delimiter: str = DEFAULT_TARGET_DELIM,
-    ordered_dict: bool = False,
-) -> dict[Any, Any]:
-    """The dict, with `value` at the end of the list at `a:b:c`. Raises SaltInvocationError."""
-    return _called("append", in_dict, _place(in_dict, keys, delimiter, ordered_dict), value, [])
-
-
-@jinja_filter("extend_dict_key_value")
-def extend_dict_key_value(
-    in_dict: dict[Any, Any],
-    keys: str,
-    value: Any,
-    delimiter: str = DEFAULT_TARGET_DELIM,
-    ordered_dict: bool = False,
-) -> dict[Any, Any]:
-    """The dict, with the items of `value` at the end of the list at `a:b:c`. Raises SaltInvocationError."""
-    return _called("extend", in_dict, _place(in_dict, keys, delimiter, ordered_dict), value, [])
-
-
-def _called(
-    method: str, in_dict: dict[Any, Any], where: tuple[dict[Any, Any], str], value: Any, empty: Any
-) -> dict[Any, Any]:
-    place, last = where
-    if place.get(last) is None:
-        place[last] = empty
-    held = place[last]
-    if not hasattr(held, method):
-        raise SaltInvocationError(f"The last key contains a {type(held)}, which cannot {method}.")
-    try:
-        getattr(held, method)(value)
-    except (ValueError, TypeError) as error:
-        raise SaltInvocationError(f"Cannot {method} {type(held)} with a {type(value)}.") from error
-    return in_dict
+update_dict_key_value = _calling("update", "the dict at `a:b:c` updated")
+append_dict_key_value = _calling("append", "`value` at the end of the list at `a:b:c`")
+extend_dict_key_value = _calling("extend", "the items of `value` at the end of the list at `a:b:c`")
