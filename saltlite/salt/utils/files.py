@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import logging
 import os
 import re
 import shutil
@@ -24,8 +23,6 @@ from saltlite.salt.utils import path as paths
 from saltlite.salt.utils import stringutils
 from saltlite.salt.utils.decorators.jinja import jinja_filter
 from saltlite.salt.utils.platform import is_sunos
-
-log = logging.getLogger(__name__)
 
 LOCAL_PROTOS = ("", "file")
 REMOTE_PROTOS = ("http", "https", "ftp", "swift", "s3")

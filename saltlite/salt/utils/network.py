@@ -22,7 +22,6 @@ log = logging.getLogger(__name__)
 _NAME_CHARACTERS = frozenset(f"{string.ascii_letters}{string.digits}.-_")
 _NAME_MOST = 255
 _PORTS = range(1, 65536)
-_ESTABLISHED = "01"
 
 
 def _address(text: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

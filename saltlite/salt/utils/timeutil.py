@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
-
-log = logging.getLogger(__name__)
 
 _FORMATS = ("%H%M", "%Hh%M", "%I%p", "%I:%M%p", "%I:%M %p")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
