@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any, TypeGuard, Unpack, get_origin
 
 from saltlite.loader.dunders import ASKED, LazyFunctions, ModuleView
+from saltlite.loader.module_builder import PREFIX
 from saltlite.loader.search_path import SHIPPED
 
 Function = Callable[..., Any]
@@ -87,7 +88,7 @@ def lenient(function: Function, name: str) -> Function:
     return call
 
 
-_SHIPPED = f"saltlite.loaded.{SHIPPED}."
+_SHIPPED = f"{PREFIX}{SHIPPED}."
 
 
 def is_shipped(function: Function) -> bool:

@@ -104,25 +104,17 @@ def _places(opts: Mapping[str, Any], role: str) -> dict[str, Any]:
 
 
 def _masters(opts: Mapping[str, Any]) -> dict[str, Any]:
-    given = opts.get("master")
-    addresses = [given] if isinstance(given, str) else [str(one) for one in given or ()]
-    if not addresses:
+    from saltlite.config.values import parse_address  # noqa: PLC0415 - a minion without such files does not need it
+
+    given = opts.get("master") or ()
+    port = int(opts.get("port") or _DEFAULT_PORT)
+    found = [parse_address(str(one), port) for one in ([given] if isinstance(given, str) else given)]
+    if not found:
         return {}
-    port = opts.get("port") or _DEFAULT_PORT
-    found = [_host_and_port(address, str(port)) for address in addresses]
     host, own_port = found[0]
     return {
         "master": host,
         "master_list": [host for host, _port in found],
-        "master_port": int(own_port),
+        "master_port": own_port,
         "master_uri": f"tcp://{f'[{host}]' if ':' in host else host}:{own_port}",
     }
-
-
-def _host_and_port(address: str, port: str) -> tuple[str, str]:
-    """Of `host`, `host:port`, `[ipv6]` or `[ipv6]:port`, which the configuration has checked."""
-    if address.startswith("["):
-        host, _, rest = address[1:].partition("]")
-        return host, rest.removeprefix(":") or port
-    host, _, own = address.partition(":")
-    return host, own or port
