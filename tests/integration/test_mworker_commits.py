@@ -296,7 +296,7 @@ def test_any_other_stream_wants_to_know_of_all_commits_until_it_ends(
         case "publish":
             # Whoever sends a batch to its next targets counts as its publisher.
             batch = {"size": 1, "percent": False, "wait_ms": 0, "failhard": False}
-            asks(sock, 1, follow=True, batch=batch)
+            asks(sock, 2, follow=True, batch=batch)
         case "follow":
             sock.sendall(framed(pack({"v": 1, **request_fields, "jid": earlier.jid})))
         case _:

@@ -231,6 +231,27 @@ def test_commits_of_a_moment_wake_the_others_by_one_message(tmp_path: Path) -> N
     assert [message for message in sent if message["t"] == "wake_up"] == [{"t": "wake_up", "jobs": ["1", "2"]}]
 
 
+def test_a_new_link_process_learns_whether_all_commits_are_wanted(tmp_path: Path) -> None:
+    reactor = Reactor()
+    hellos = []
+    with socket.socket(socket.AF_UNIX) as link:
+        link.bind(str(tmp_path / "link.ipc"))
+        link.listen()
+        address = linkchannel.LinkAddress(str(tmp_path / "link.ipc"), os.geteuid())
+        channel = linkchannel.LinkChannel(reactor, address, ipc.MWORKER, lambda _batch: None)
+        for _process in range(2):
+            run_for(reactor, 0.2)
+            other, _ = link.accept()
+            with other:
+                payload = take_frame(bytearray(other.recv(65536)))
+                channel.watch(True)
+            assert payload is not None
+            hellos.append(unpack(payload))
+        assert channel._channel is not None
+        channel._channel.close()
+    assert [(hello["t"], hello["watch"]) for hello in hellos] == [("hello", False), ("hello", True)]
+
+
 @contextmanager
 def user_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Reactor, mworker.MWorker, str]]:
     """An MWorker for which this process is an ordinary user, with small limits; its socket."""
