@@ -32,9 +32,9 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 @pytest.fixture
-def lab(master: Fleet) -> Iterator[Lab]:
+def lab(master: Fleet, capfd: pytest.CaptureFixture[str]) -> Iterator[Lab]:
     """The configuration as it was; machines of a test are gone behind it."""
-    made = Lab(master)
+    made = Lab(master, capfd)
     yield made
     made.provider()
     for name in made.there():
@@ -52,14 +52,14 @@ def nothing_is_left(lab: Lab, *names: str) -> bool:
 
 
 def test_one_command_makes_an_accepted_minion_that_answers_and_another_leaves_nothing_of_it(lab: Lab) -> None:
-    said = lab.run("-p", "small", "web1")
+    said = lab.run_apart("-p", "small", "web1")
     assert said.code == 0, said
     assert said.json()["web1"]["state"] == "running"
     assert lab.fleet.cli("--out", "json", "web1", "test.ping").json() == {"web1": True}
     grains = lab.fleet.cli("--out", "json", "web1", "grains.get", "salt-cloud").json()["web1"]
     assert grains == {"driver": "scripted", "provider": PROVIDER, "profile": "small"}
     assert lab.fleet.keys()["web1"] == ["accepted"]
-    said = lab.run("-d", "web1", "-y")
+    said = lab.run_apart("-d", "web1", "-y")
     assert (said.code, said.json()) == (0, {"web1": {"destroyed": "web1"}})
     assert nothing_is_left(lab, "web1")
 
@@ -92,20 +92,20 @@ def test_planted_secrets_are_in_no_event_log_record_or_message(lab: Lab, tmp_pat
     )
     lab.provider(**PLANTED["provider"])
     lab.profile("small", private_key=str(key), **PLANTED["profile"])
-    said = lab.run("-l", "debug", "-p", "small", "web1")
+    said = lab.run_apart("-l", "debug", "-p", "small", "web1")
     assert said.code == 0, said
     token = (lab.machines / "web1/token").read_text()
     assert MARK in said.out, "whoever makes a machine may see what the provider says of it"
     failed = [
-        lab.run("-p", "small", "web2", "--no-deploy"),
-        lab.run("-p", "small", "web1"),
-        lab.run("-p", "small", "--explain"),
-        lab.run("--list-profiles", "all"),
+        lab.run_apart("-p", "small", "web2", "--no-deploy"),
+        lab.run_apart("-p", "small", "web1"),
+        lab.run_apart("-p", "small", "--explain"),
+        lab.run_apart("--list-profiles", "all"),
     ]
     lab.profile("small", private_key=str(key), trouble="crash", **PLANTED["profile"])
-    failed.append(lab.run("-l", "debug", "-p", "small", "web3"))
+    failed.append(lab.run_apart("-l", "debug", "-p", "small", "web3"))
     lab.provider(trouble="refuses", **PLANTED["provider"])
-    failed.append(lab.run("-l", "debug", "-p", "small", "web4"))
+    failed.append(lab.run_apart("-l", "debug", "-p", "small", "web4"))
     told = [said.err, *(one.err for one in failed), *(one.out for one in failed[1:])]
     store = lab.folder / "root/var/lib/saltlite/master"
     files = [*store.rglob("*"), *(lab.folder / "root/var/cache").rglob("*"), lab.folder / "output"]
@@ -196,7 +196,7 @@ def test_an_event_has_fields_that_the_configuration_adds(lab: Lab) -> None:
 def test_a_machine_that_could_not_be_destroyed_is_listed_until_it_is(lab: Lab) -> None:
     lab.profile("small", trouble="crash")
     lab.provider(trouble="will-not-destroy")
-    said = lab.run("-p", "small", "stays")
+    said = lab.run_apart("-p", "small", "stays")
     assert said.code == 4
     assert "stays: the machine is still there: the provider keeps stays" in said.err
     listed = lab.run("--unfinished")
@@ -309,18 +309,18 @@ def test_a_minion_that_is_accepted_already_is_never_replaced(lab: Lab) -> None:
 
 
 def test_machines_are_made_at_the_same_time(lab: Lab) -> None:
-    said = lab.run("-P", "-p", "small", "p1", "p2", "p3")
+    said = lab.run_apart("-P", "-p", "small", "p1", "p2", "p3")
     assert said.code == 0, said
     assert set(said.json()) == {"p1", "p2", "p3"}
     assert lab.fleet.up() >= {"p1", "p2", "p3"}
-    said = lab.run("-P", "-d", "p1", "p2", "p3", "-y")
+    said = lab.run_apart("-P", "-d", "p1", "p2", "p3", "-y")
     assert (said.code, set(said.json())) == (0, {"p1", "p2", "p3"})
     assert nothing_is_left(lab, "p1", "p2", "p3")
 
 
 def test_one_machine_that_fails_does_not_keep_the_others_from_being_made(lab: Lab) -> None:
     lab.write("my.map", {"small": ["m1", {"m2": {"trouble": "crash"}}, {"m3": {"requires": ["m2"]}}, "m4"]})
-    said = lab.run("-P", "-m", str(lab.folder / "my.map"), "-y")
+    said = lab.run_apart("-P", "-m", str(lab.folder / "my.map"), "-y")
     assert said.code == 4
     assert set(said.json()) == {"m1", "m4"}
     assert "m3: not made, because m2, which it requires, failed" in said.err

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import json
 import logging
+import os
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -167,8 +169,9 @@ def run_cloud(capture: pytest.CaptureFixture[str], *words: str) -> Said:
 class Lab:
     """The files, and the command `saltlite-cloud` on them."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, capture: pytest.CaptureFixture[str]) -> None:
         self.fleet = fleet
+        self._capture = capture
         self.folder = fleet.folder / "master"
         self.machines = fleet.folder / "machines"
         self.machines.mkdir(exist_ok=True)
@@ -201,7 +204,12 @@ class Lab:
         self.write(f"cloud.profiles.d/{name}.conf", {name: given})
 
     def run(self, *words: str) -> Said:
-        """`saltlite-cloud words`, to its end."""
+        """`saltlite-cloud words`, in this process."""
+        with patch.dict(os.environ, self.fleet.environment(), clear=True):
+            return run_cloud(self._capture, "-c", str(self.folder), "--out", "json", *words)
+
+    def run_apart(self, *words: str) -> Said:
+        """The same, in a process of its own."""
         return self.fleet.cli("cloud", "--out", "json", *words)
 
     def start(self, *words: str) -> subprocess.Popen[str]:

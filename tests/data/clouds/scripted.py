@@ -11,7 +11,6 @@ import logging
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 
@@ -139,13 +138,17 @@ def _start_minion(vm_):
     conf["join_token_file"] = token
     with open(os.path.join(folder, "minion"), "w") as file:
         file.write(salt.utils.cloud.salt_config_to_yaml(conf))
-    with open(os.path.join(folder, "output"), "w") as output:
-        program = os.path.join(os.path.dirname(sys.executable), "saltlite-minion")
-        process = subprocess.Popen(
-            [program, "-c", folder], stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-        )
+    program = os.path.join(os.path.dirname(sys.executable), "saltlite-minion")
+    output = os.path.join(folder, "output")
+    streams = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    # The minion outlives the command, so there is no object that wants to wait for it.
+    pid = os.posix_spawn(program, [program, "-c", folder], os.environ, file_actions=streams, setsid=True)
     with _changing() as machines:
-        machines[vm_["name"]]["pid"] = process.pid
+        machines[vm_["name"]]["pid"] = pid
 
 
 def destroy(name, call=None):
@@ -163,8 +166,9 @@ def destroy(name, call=None):
         except ProcessLookupError:
             pass
         while os.path.exists("/proc/%d" % pid):
-            if "Z" in open("/proc/%d/stat" % pid).read().rpartition(")")[2].split()[0]:
-                break
+            with open("/proc/%d/stat" % pid) as file:
+                if "Z" in file.read().rpartition(")")[2].split()[0]:
+                    break
             time.sleep(0.02)
     with _changing() as machines:
         del machines[name]
