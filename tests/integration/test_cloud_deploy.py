@@ -24,30 +24,12 @@ from saltlite.cloud.deploy.bootstrap import DeployError, bootstrap, retire
 from saltlite.model.redaction import Secrets
 from tests.support import sshd
 from tests.support.cloud import DeployingProgram
-from tests.support.deploy_target import MINION, TOKEN, Target, program_in, sshd_running, target_of
+from tests.support.deploy_target import MINION, TOKEN, Target
 from tests.support.fleet import free_port, wait_until
-from tests.support.sshd import PASSWORD, USER, Sshd, start_sshd
+from tests.support.sshd import PASSWORD, USER, start_sshd
 
 pytestmark = pytest.mark.skipif(sshd.SSHD is None, reason="there is no sshd: install openssh-server")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="other users need an sshd that was started by root")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Sshd]:
-    with sshd_running() as running:
-        yield running
-
-
-@pytest.fixture
-def target(server: Sshd) -> Iterator[Target]:
-    with target_of(server) as made:
-        yield made
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Iterator[DeployingProgram]:
-    with program_in(tmp_path) as made:
-        yield made
 
 
 # -- what a deployment does
@@ -262,15 +244,6 @@ def test_a_full_disk_is_named_and_leaves_nothing(target: Target, program: Deploy
     finally:
         subprocess.run([*enter, "umount", small], check=True)
     assert not target.conf.exists()
-
-
-def test_a_second_deployment_to_a_machine_whose_minion_runs_is_refused(
-    target: Target, program: DeployingProgram
-) -> None:
-    bootstrap(target.vm(), program.opts)
-    with pytest.raises(DeployError, match="destroy that one first"):
-        bootstrap(target.vm(), program.opts)
-    assert len(target.processes()) == 1
 
 
 def test_pinned_host_keys_leave_the_file_of_the_operator_alone(

@@ -22,8 +22,7 @@ from saltlite.config.cloud import CloudConfig
 from saltlite.config.master import MasterConfig
 from tests.support import sshd
 from tests.support.cloud import DeployingProgram
-from tests.support.deploy_target import TOKEN, Target, sshd_running, target_of
-from tests.support.sshd import Sshd
+from tests.support.deploy_target import TOKEN, Target
 
 pytestmark = pytest.mark.skipif(sshd.SSHD is None, reason="there is no sshd: install openssh-server")
 
@@ -40,18 +39,6 @@ class Making(DeployingProgram):
 
     def script(self, vm_: Any) -> str:
         return text_of(vm_.get("script") or "")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Sshd]:
-    with sshd_running() as running:
-        yield running
-
-
-@pytest.fixture
-def target(server: Sshd) -> Iterator[Target]:
-    with target_of(server) as made:
-        yield made
 
 
 @contextlib.contextmanager
@@ -98,7 +85,6 @@ def test_the_folder_of_the_upload_is_made_and_removed_again(target: Target, tmp_
 @pytest.mark.parametrize(
     ("owner", "mode", "below", "why"),
     [
-        (65534, 0o755, "", "belongs to another user"),
         (65534, 0o1777, "", "belongs to another user"),
         (65534, 0o755, "/missing/deeper", "belongs to another user"),
         (0, 0o777, "", "other users may write to"),

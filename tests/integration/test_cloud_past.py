@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +14,8 @@ from saltlite.cloud.deploy import upload
 from saltlite.cloud.deploy.bootstrap import DeployError, bootstrap, retire
 from tests.support import sshd
 from tests.support.cloud import DeployingProgram
-from tests.support.deploy_target import MINION, Target, program_in, sshd_running, target_of
+from tests.support.deploy_target import MINION, Target
 from tests.support.fleet import wait_until
-from tests.support.sshd import Sshd
 
 pytestmark = [
     pytest.mark.skipif(sshd.SSHD is None, reason="there is no sshd: install openssh-server"),
@@ -40,24 +37,6 @@ def small_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = upload.Wheel(f"saltlite-{__version__}-py3-none-any.whl", upload._zip(files, info))
     monkeypatch.setattr(upload, "own_wheel", lambda: wheel)
     monkeypatch.setattr(upload, "requirements", lambda: ())
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Sshd]:
-    with sshd_running() as running:
-        yield running
-
-
-@pytest.fixture
-def target(server: Sshd) -> Iterator[Target]:
-    with target_of(server) as made:
-        yield made
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Iterator[DeployingProgram]:
-    with program_in(tmp_path) as made:
-        yield made
 
 
 def deploy_with_virtualenv(target: Target, program: DeployingProgram) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from saltlite import __version__
 from saltlite.cloud.api import port
@@ -94,9 +95,9 @@ class Target:
         }
 
 
-@contextlib.contextmanager
-def sshd_running() -> Iterator[Sshd]:
-    """The sshd, until the end of the block."""
+@pytest.fixture(scope="module")
+def sshd_of_targets() -> Iterator[Sshd]:
+    """The sshd for all tests of a file."""
     with tempfile.TemporaryDirectory(prefix="sshd-") as folder:
         Path(folder).chmod(0o711)
         running = start_sshd(Path(folder) / "sshd")
@@ -104,25 +105,26 @@ def sshd_running() -> Iterator[Sshd]:
         running.stop()
 
 
-@contextlib.contextmanager
-def target_of(server: Sshd) -> Iterator[Target]:
-    """A machine with the stand-in installed, until the end of the block."""
+@pytest.fixture
+def target(sshd_of_targets: Sshd) -> Iterator[Target]:
+    """A machine with the stand-in installed."""
     with tempfile.TemporaryDirectory(prefix="saltlite-target-") as name:
         folder = Path(name)
         folder.chmod(0o711)
         (folder / "tmp").mkdir(mode=0o777)
         (folder / "tmp").chmod(0o1777)
-        made = Target(server, folder)
+        made = Target(sshd_of_targets, folder)
         made.put_minion()
         yield made
         for pid in made.processes():
             os.kill(pid, 9)
 
 
-@contextlib.contextmanager
-def program_in(folder: Path) -> Iterator[DeployingProgram]:
-    """The program that runs drivers, with its files in this folder."""
-    (folder / "config/cloud.deploy.d").mkdir(parents=True)
-    made = DeployingProgram({"cachedir": str(folder / "cache"), "config_dir": str(folder / "config"), "providers": {}})
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[DeployingProgram]:
+    """The program that runs drivers."""
+    config = tmp_path / "config"
+    (config / "cloud.deploy.d").mkdir(parents=True)
+    made = DeployingProgram({"cachedir": str(tmp_path / "cache"), "config_dir": str(config), "providers": {}})
     with port.running(made):
         yield made
