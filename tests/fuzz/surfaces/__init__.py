@@ -12,6 +12,7 @@ SURFACES = {
     "messages": "Messages",
     "api": "Api",
     "config": "Config",
+    "socket_path": "SocketPath",
     "pillar": "Pillar",
     "registry": "RegistryBytes",
     "spool": "SpoolFiles",
