@@ -193,6 +193,10 @@ def _lines(data: Any, indent: int, prefix: str = "") -> Iterator[str]:
         yield f"{blank}{prefix}{data!r}"
 
 
+class NoMinionError(CommandExecutionError):
+    """No minion runs on this machine, or this user may not speak for it."""
+
+
 class CommandNotFoundError(SaltliteError):
     """A program that the function needs is not installed. As in Salt, this is no CommandExecutionError."""
 

@@ -71,6 +71,17 @@ def test_a_refresh_brings_what_has_changed_to_the_next_job(webs: Fleet) -> None:
     assert run(webs, "*", "pillar.get", "port") == {"web": 443, "db": 443}
 
 
+def test_a_call_on_the_machine_makes_the_running_minion_refresh_and_fails_without_one(webs: Fleet) -> None:
+    put(webs, "all.sls", "port: 443\n")
+    said = webs.cli("call", "saltutil.refresh_pillar", "--out", "json", master="db")
+    assert (said.code, said.json()) == (0, {"local": True})
+    assert run(webs, "*", "pillar.get", "port") == {"web": 80, "db": 443}
+    webs.daemons["db"].stop()
+    said = webs.cli("call", "saltutil.refresh_pillar", "--out", "json", master="db")
+    assert said.code == 4
+    assert "could not be refreshed: that requires a running saltlite-minion here" in said.json()["local"]
+
+
 def test_targets_see_the_pillar_as_it_was_given_last(webs: Fleet) -> None:
     def pinged() -> list[str]:
         return sorted(run(webs, "-I", "port:443", "test.ping"))

@@ -75,6 +75,15 @@ def test_a_refreshed_pillar_adds_and_removes_resources(dummies: Fleet) -> None:
     assert returns(dummies, "-C", "T@dummy", "test.ping") == {"d1": True, "fresh": True}
 
 
+def test_the_event_resource_refresh_on_the_machine_registers_the_resources_anew(dummies: Fleet) -> None:
+    declare(dummies, resource_ids=["d1", "fresh"])
+    said = dummies.cli("call", "event.fire", "{}", "pillar_refresh", "--out", "json", master="m")
+    assert (said.code, said.json()) == (0, {"local": True})
+    said = dummies.cli("call", "event.fire", "{}", "resource_refresh", "--out", "json", master="m")
+    assert (said.code, said.json()) == (0, {"local": True})
+    assert returns(dummies, "-C", "T@dummy", "test.ping") == {"d1": True, "fresh": True}
+
+
 def _sleep(fleet: Fleet, ids: str) -> str:
     """Publish a long sleep on these resources; the jid."""
     said = fleet.cli("--async", "--out", "json", "-L", ids, "test.sleep", str(SLEEP_S))

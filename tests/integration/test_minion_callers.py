@@ -1,4 +1,4 @@
-"""The socket at which a minion takes events of `saltlite call`: from whom, and until when."""
+"""The socket at which a minion takes events and refreshes of `saltlite call`: from whom, and until when."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.minion.jobs.rpc_server import CALLERS_MAX, SOCKET_MODE, SOCKET_NAME, LocalEvents, RpcServer
+from saltlite.minion.jobs.rpc_server import CALLERS_MAX, SOCKET_MODE, SOCKET_NAME, LocalCallers, RpcServer
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.messages import response_message
@@ -32,9 +32,12 @@ class Minion:
     def __init__(self, folder: Path) -> None:
         self.reactor = Reactor()
         self.told: list[Any] = []
-        self.asks = RpcServer(self.reactor, self._tell, lambda _what, done: done({}), answer_check())
+        self.report: IpcMessage = {}
+        self.asks = RpcServer(
+            self.reactor, self._tell, lambda what, done: done({"what": what, **self.report}), answer_check()
+        )
         self.path = folder / SOCKET_NAME
-        self.callers = LocalEvents(self.reactor, self.asks, str(folder))
+        self.callers = LocalCallers(self.reactor, self.asks, str(folder))
         self.callers.start()
 
     def _tell(self, message: IpcMessage) -> None:
@@ -109,6 +112,28 @@ def test_an_event_is_handed_on_and_its_answer_comes_back_under_the_callers_numbe
     assert (said["n"], said["state"]) == (7, "ok")
 
 
+def answer_to(minion: Minion, raw: bytes) -> Any:
+    """The minion's answer on the socket."""
+    with minion.connect() as sock:
+        sock.sendall(raw)
+        minion.look()
+        (size,) = struct.unpack(">I", sock.recv(4))
+        return unpack(sock.recv(size))
+
+
+def test_a_refresh_is_done_and_its_report_comes_back_under_the_callers_number(minion: Minion) -> None:
+    told = answer_to(minion, frame(t="refresh", what="resources"))
+    assert told == {"t": "refreshed", "n": 7, "told": {"what": "resources"}}
+    assert minion.told == []
+
+
+def test_a_report_that_is_too_long_for_the_socket_is_an_error_and_the_next_caller_is_served(minion: Minion) -> None:
+    minion.report = {"types": "x" * 100_000}
+    assert "its report is too long" in answer_to(minion, frame(t="refresh", what="resources"))["told"]["error"]
+    minion.report = {}
+    assert answer_to(minion, frame(t="refresh", what="pillar"))["told"] == {"what": "pillar"}
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_user_cannot_connect_and_is_not_heard_where_he_can(minion: Minion) -> None:
     assert stat.S_IMODE(minion.path.stat().st_mode) == SOCKET_MODE
@@ -132,6 +157,10 @@ def test_another_user_cannot_connect_and_is_not_heard_where_he_can(minion: Minio
         frame(t="ret"),
         frame(tag=5),
         frame(data="x"),
+        frame(t="refresh"),
+        frame(t="refresh", what="everything"),
+        frame(t="refresh", what=["pillar"]),
+        frame(t="refresh", what="pillar", n="x"),
         b"\0\0\0\1\xc1",
         b"\0\0\0\1\x00",
         b"\xff" * 64,

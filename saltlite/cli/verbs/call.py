@@ -16,7 +16,14 @@ from saltlite.cli.output import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_o
 from saltlite.config.load import load_minion
 from saltlite.config.options import opts_of
 from saltlite.config.paths import require_path
-from saltlite.errors import CommandExecutionError, RefusedError, StartupError, UnreachableError, UsageError
+from saltlite.errors import (
+    CommandExecutionError,
+    NoMinionError,
+    RefusedError,
+    StartupError,
+    UnreachableError,
+    UsageError,
+)
 from saltlite.loader.index import build_index, cached_index, is_own_folder
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
@@ -36,8 +43,11 @@ if TYPE_CHECKING:
     from saltlite.loader.index import Index
 
 
-class LocalEventSender:
-    """`__events__` of what runs here. What it needs is imported for the first event: most functions send none."""
+class RunningMinion:
+    """The minion that runs here with the configuration of this command: `__events__`, and refreshes.
+
+    What it needs is imported at the first use, because most functions need none of it.
+    """
 
     def __init__(self, data_dir: str) -> None:
         self._data_dir = data_dir
@@ -45,36 +55,46 @@ class LocalEventSender:
     def send(self, tag: str, data: Mapping[str, Any], timeout_s: float) -> None:
         """Send an event, and raise, as `saltlite.minion.jobs.rpc_client.RpcEventSender` does."""
         from saltlite.minion.jobs.rpc_client import RpcEventSender
-        from saltlite.minion.jobs.rpc_server import SOCKET_NAME
 
-        RpcEventSender(ThroughDaemon(os.path.join(self._data_dir, SOCKET_NAME))).send(tag, data, timeout_s)
-
-
-class ThroughDaemon:
-    """Sends events through the minion that listens on the socket `path`, which has the session with the master."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
+        RpcEventSender(self).send(tag, data, timeout_s)
 
     def event(self, message: Mapping[str, Any], patience_s: float) -> dict[str, Any] | None:
-        """The master's answer to an `event`, None when there is none in that time.
+        """The master's answer to an `event`, None when there is none in that time. Raises NoMinionError."""
+        return self._ask(message, patience_s, "The event was not sent")
 
-        Raises CommandExecutionError when no minion runs here, or this user may not speak for it.
-        """
+    def refresh(self, what: str) -> dict[str, Any]:
+        """Refresh, and raise, as `saltlite.minion.jobs.rpc_client.RpcClient.refresh`; also raises NoMinionError."""
+        from saltlite.minion.jobs.rpc_client import REFRESH_S, refreshed
+
+        answer = self._ask({"t": "refresh", "n": 0, "what": what}, REFRESH_S, f"The {what} could not be refreshed")
+        return refreshed(answer, what, REFRESH_S)
+
+    def _ask(self, message: Mapping[str, Any], patience_s: float, problem: str) -> dict[str, Any] | None:
         from saltlite.client.connection import Connection
+        from saltlite.minion.jobs.rpc_server import SOCKET_NAME
 
+        path = os.path.join(self._data_dir, SOCKET_NAME)
         try:
-            connection = Connection(self._path)
+            connection = Connection(path)
             try:
                 connection.send(dict(message))
                 return connection.receive(patience_s)
             finally:
                 connection.close()
         except (UnreachableError, RefusedError) as error:
-            raise CommandExecutionError(
-                f"The event was not sent: that requires a running saltlite-minion here, and the rights of its user "
-                f"({self._path})."
-            ) from error
+            needs = f"that requires a running saltlite-minion here, and the rights of its user ({path})"
+            raise NoMinionError(f"{problem}: {needs}.") from error
+
+
+class WithoutFiles:
+    """`__file_client__` of a configuration without file_roots: only refreshes."""
+
+    def __init__(self, minion: RunningMinion) -> None:
+        self.refresh = minion.refresh
+
+    def sync(self, *_what: object) -> None:
+        """Raises CommandExecutionError."""
+        raise CommandExecutionError("There is nothing to sync with: set file_roots in the minion's configuration.")
 
 
 LOCAL = "local"
@@ -89,10 +109,11 @@ Everything happens on this machine. Modules, grains and module configuration are
 those of the minion's configuration, salt:// is its file_roots, and the pillar
 is compiled from its pillar_roots, or the last one of its master where
 minion_pillar_cache keeps it. There is no run timeout and no journal, and the
-master learns only what event.send passes to the running minion. So --local
-changes nothing. The function has the rights of its caller. With --resources the
-return is a map by id, or that of the one target; TYPE is glob, list, pcre,
-grain, pillar, ipcidr, compound ...
+running minion learns only events (event.send) and what to refresh (event.fire,
+saltutil.refresh_*, saltutil.sync_*, grains.set). So --local changes nothing.
+The function has the rights of its caller. With --resources the return is a map
+by id, or that of the one target; TYPE is glob, list, pcre, grain, pillar,
+ipcidr, compound ...
 
 {FORMATS_TEXT}
 
@@ -256,19 +277,20 @@ def _index(opts: dict[str, Any], *, with_more: bool) -> Index:
 
 def _given(config: MinionConfig) -> dict[str, Any]:
     """The additional dunder names of modules."""
-    return {**_files(config), "__events__": LocalEventSender(config.data_dir)}
+    minion = RunningMinion(config.data_dir)
+    return {"__file_client__": _files(config, minion), "__events__": minion}
 
 
-def _files(config: MinionConfig) -> dict[str, Any]:
+def _files(config: MinionConfig, minion: RunningMinion) -> Any:
     """`__file_client__` over the folders of file_roots, if there are any."""
     if not config.file_roots:
-        return {}
+        return WithoutFiles(minion)
     from saltlite.files.client import FileClient  # most calls need no files
     from saltlite.files.roots import FileRoots
     from saltlite.files.server import FileService
 
     desk = FileService(FileRoots(config.file_roots))
-    return {"__file_client__": FileClient(desk, config.cachedir, extmods=config.extension_modules)}
+    return FileClient(desk, config.cachedir, extmods=config.extension_modules, refresh=minion.refresh)
 
 
 def _pillar(config: MinionConfig, minion: str, grains: Mapping[str, Any]) -> dict[str, Any]:

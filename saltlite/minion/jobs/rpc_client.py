@@ -87,14 +87,7 @@ class RpcClient:
         answer = self._answer_within(number, patience_s)
         if answer is None:
             self._unwanted.add(number)
-            raise CommandExecutionError(
-                f"The minion still refreshes its {what} after {patience_s:g} s, and goes on with it: its log says what "
-                "it waits for, and `saltlite doctor` there whether it has a master."
-            )
-        told: IpcMessage = answer["told"]
-        if "error" in told:
-            raise CommandExecutionError(told["error"])
-        return told
+        return refreshed(answer, what, patience_s)
 
     def _settled(self, ahead: deque[tuple[int, Message]]) -> Message:
         number, question = ahead.popleft()
@@ -144,6 +137,19 @@ class RpcClient:
                 self._unwanted.discard(answer["n"])
             else:
                 self._answers[answer["n"]] = answer
+
+
+def refreshed(answer: IpcMessage | None, what: str, waited_s: float) -> IpcMessage:
+    """The report in the answer to a request for a refresh; None for no answer so far. Raises CommandExecutionError."""
+    if answer is None:
+        raise CommandExecutionError(
+            f"The minion still refreshes its {what} after {waited_s:g} s, and goes on with it: its log says what "
+            "it waits for, and `saltlite doctor` there whether it has a master."
+        )
+    told: IpcMessage = answer["told"]
+    if "error" in told:
+        raise CommandExecutionError(told["error"])
+    return told
 
 
 def _minion_gone() -> CommandExecutionError:

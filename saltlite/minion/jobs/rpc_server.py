@@ -3,7 +3,8 @@
 A process of a job has no network. It sends its request over its socket to the job server, which passes requests about
 files and events on to the master, with a number of its own, and returns the answer. Requests of a session that ended
 are sent again in the next one. The minion's documents (`saltlite.minion.sync`) go the same way, because a
-session has one limit for all requests. `saltlite call` sends events through a Unix socket in the minion's folder.
+session has one limit for all requests. `saltlite call` sends events, and asks for refreshes, through a Unix socket in
+the minion's folder.
 """
 
 from __future__ import annotations
@@ -106,9 +107,9 @@ class RpcServer:
     def __init__(
         self, reactor: Reactor, tell: Callable[[IpcMessage], None], refresh: Refresh, check: AnswerCheck
     ) -> None:
+        self.refresh = refresh
         self._reactor = reactor
         self._tell = tell
-        self._refresh = refresh
         self._check = check
         self._open: dict[int, _Request] = {}
         self._waiting: deque[_Request] = deque()
@@ -135,7 +136,7 @@ class RpcServer:
             own = int(asked["n"])
             if asked["t"] == "refresh":
                 self._refreshing.append((process, own))
-                self._refresh(str(asked["what"]), lambda told: self._refreshed(process, own, told))
+                self.refresh(str(asked["what"]), lambda told: self._refreshed(process, own, told))
                 return
             message = dict(check(asked, Sender.MINION, accepted=True))
         except (ProtocolError, ValueError, KeyError, TypeError) as error:
@@ -205,7 +206,7 @@ class RpcServer:
             self._reactor.remove_writer(process.socket.fileno())
 
 
-# -- Events of `saltlite call`, from a Unix socket that takes nothing else
+# -- Events and refreshes of `saltlite call`, from a Unix socket that takes nothing else
 
 
 SOCKET_NAME = "events.ipc"
@@ -213,10 +214,11 @@ SOCKET_MODE = 0o600
 CALLERS_MAX = 64
 """Processes served at once; others wait in the kernel."""
 _MESSAGE_MAX = EVENT_DATA_MAX + 4096
+_REFRESHED = ("modules", "grains", "pillar", "resources")
 
 
-class LocalEvents:
-    """Takes events from processes of this minion's own user (and of root)."""
+class LocalCallers:
+    """Takes events and refreshes from processes of this minion's own user (and of root)."""
 
     def __init__(self, reactor: Reactor, rpc_server: RpcServer, data_dir: str) -> None:
         self._reactor = reactor
@@ -226,11 +228,11 @@ class LocalEvents:
         self._acceptor: Acceptor | None = None
 
     def start(self) -> None:
-        """Listen. If the socket cannot be created, `saltlite call` sends no events, and the log says why."""
+        """Listen. If the socket cannot be created, `saltlite call` does not reach the minion, and the log says why."""
         try:
             self._listener = listen_unix(self._path, SOCKET_MODE)
         except StartupError as error:
-            log.warning("event.send does not work in `saltlite call` here: %s", error)
+            log.warning("event.send and saltutil.refresh_* do not work in `saltlite call` here: %s", error)
             return
         self._acceptor = Acceptor(self._reactor, self._listener, self._accept, connections_max=CALLERS_MAX)
 
@@ -256,8 +258,12 @@ class LocalEvents:
 
     def _ask(self, channel: Channel, data: bytes) -> None:
         try:
-            message = dict(check(unpack(data), Sender.MINION, accepted=True))
-        except (ProtocolError, ValueError) as error:
+            asked = unpack(data)
+            if isinstance(asked, dict) and asked.get("t") == "refresh":
+                self._refresh(channel, int(asked["n"]), asked["what"])
+                return
+            message = dict(check(asked, Sender.MINION, accepted=True))
+        except (ProtocolError, ValueError, KeyError, TypeError) as error:
             log.error("a process asked at %s what makes no sense: %s", self._path, error)  # noqa: TRY400 - a sentence
             return
         if message["t"] != "event":
@@ -268,6 +274,21 @@ class LocalEvents:
             channel.send(pack({**response, "n": own}))
 
         self._rpc_server.ask(message, answered, again=True, whose=channel)
+
+    def _refresh(self, channel: Channel, own: int, what: str) -> None:
+        if what not in _REFRESHED:
+            raise ValueError(f"there is no refresh of {what!r:.40}")
+
+        def refreshed(told: IpcMessage) -> None:
+            answer = pack({"t": "refreshed", "n": own, "told": told})
+            if len(answer) > _MESSAGE_MAX:
+                text = (
+                    f"it is done, and its report is too long for `saltlite call`: run saltutil.refresh_{what} as a job"
+                )
+                answer = pack({"t": "refreshed", "n": own, "told": {"error": text}})
+            channel.send(answer)
+
+        self._rpc_server.refresh(what, refreshed)
 
     def _gone(self, channel: Channel) -> None:
         # Its user was told that the event was not sent; without this, the request would stay while the master is away.

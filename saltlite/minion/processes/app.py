@@ -24,7 +24,7 @@ from saltlite.minion.jobs.job_process import JobContext
 from saltlite.minion.jobs.job_server import JobServer, JobStorage
 from saltlite.minion.jobs.journal import DiskJournal
 from saltlite.minion.jobs.returns import Returns
-from saltlite.minion.jobs.rpc_server import LocalEvents
+from saltlite.minion.jobs.rpc_server import LocalCallers
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.processes import identity
 from saltlite.minion.processes import ipc_messages as ipc
@@ -114,7 +114,7 @@ class MinionDaemon:
         self._server = JobServer(
             self._reactor, jobs, disk, clock, context, believe=self._fleet.believe, fail=self._fail
         )
-        self._callers = LocalEvents(self._reactor, self._server.rpc_server, config.data_dir)
+        self._callers = LocalCallers(self._reactor, self._server.rpc_server, config.data_dir)
         self._resources = self._make_resources(context, disk)
         self._inventory: dict[str, Any] = {}
         self._found: dict[str, Any] = {}

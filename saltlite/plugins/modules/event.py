@@ -94,12 +94,13 @@ def fire(data: dict[str, Any], tag: str, timeout: float | None = None) -> bool:
     only one.
 
     Salt's tags ``module_refresh``, ``grains_refresh``, ``pillar_refresh`` and ``resource_refresh`` make the minion do
-    that, and are no events. The call returns when it is done.
+    that, and are no events. The call returns when it is done. ``saltlite-call`` asks the minion that runs here.
 
     CLI Example::
 
         saltlite '*' event.fire '{version: 1.2}' app/deployed
         saltlite '*' event.fire '{}' resource_refresh
+        saltlite-call event.fire '{}' resource_refresh
     """
     if tag in _REFRESHES:
         if not hasattr(__file_client__, "sync"):

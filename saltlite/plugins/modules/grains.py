@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.errors import CommandExecutionError, NoMinionError, SaltInvocationError
 from saltlite.plugins.modules import _nested
 from saltlite.plugins.modules._nested import MISSING
 from saltlite.plugins.modules._safe_files import write_whole
@@ -483,9 +483,11 @@ def _refuse_fixed(name: str, value: Any) -> None:
 
 def _tell(*, refresh_pillar: bool) -> None:
     if not hasattr(__file_client__, "sync"):
-        return  # `saltlite call` without a minion
+        return  # a loader without a minion
     try:
         __salt__["saltutil.refresh_grains"](refresh_pillar=refresh_pillar)
+    except NoMinionError:
+        return  # it reads them at its start
     except CommandExecutionError as error:
         raise CommandExecutionError(f"The grains are set, but the minion does not have them yet. {error}") from error
 

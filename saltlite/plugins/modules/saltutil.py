@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from saltlite.decorators import same_parameters
-from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
+from saltlite.errors import CommandExecutionError, NoMinionError, SaltInvocationError, UsageError
 from saltlite.model.files import MINION_TYPES
 from saltlite.model.ids import parse_jid
 from saltlite.model.job import CLAIMED, FOLDER, HEADER_BYTES, SUFFIX, digest_of
@@ -435,7 +435,7 @@ def refresh_modules() -> bool:
 
     CLI Example: ``saltlite '*' saltutil.refresh_modules``
     """
-    _client().refresh("modules")
+    _refresh("modules")
     return True
 
 
@@ -446,9 +446,9 @@ def refresh_grains(refresh_pillar: bool = True) -> bool:
 
     CLI Example: ``saltlite '*' saltutil.refresh_grains``
     """
-    _client().refresh("grains")
+    _refresh("grains")
     if refresh_pillar:
-        _client().refresh("pillar")
+        _refresh("pillar")
     return True
 
 
@@ -462,7 +462,7 @@ def refresh_pillar(wait: bool = True, timeout: float = 30) -> bool:  # noqa: ARG
         saltlite '*' saltutil.refresh_pillar
         saltlite '*' saltutil.pillar_refresh
     """
-    _client().refresh("pillar")
+    _refresh("pillar")
     return True
 
 
@@ -481,7 +481,7 @@ def refresh_resources() -> dict[str, Any]:
 
     CLI Example: ``saltlite '*' saltutil.refresh_resources``
     """
-    outcome: dict[str, Any] = _client().refresh("resources")
+    outcome = _refresh("resources")
     if outcome["withheld"] or any("error" in one for one in outcome["types"].values()):
         __context__["retcode"] = 1
     return outcome if outcome["looked_at"] else {name: value for name, value in outcome.items() if name != "looked_at"}
@@ -553,12 +553,21 @@ def _synced(request: SyncRequest) -> dict[str, Any]:
 
 
 def _refresh_after(kinds: Sequence[str]) -> None:
-    if "grains" in kinds:
-        _client().refresh("grains")
-    if kinds:
-        _client().refresh("modules")
-    if "resources" in kinds:
-        _client().refresh("resources")
+    """Refresh what the synced types concern. Without a running minion there is nothing to do: it looks at its start."""
+    try:
+        if "grains" in kinds:
+            _refresh("grains")
+        if kinds:
+            _refresh("modules")
+        if "resources" in kinds:
+            _refresh("resources")
+    except NoMinionError:
+        return
+
+
+def _refresh(what: str) -> dict[str, Any]:
+    report: dict[str, Any] = _client().refresh(what)
+    return report
 
 
 def _client() -> Any:
