@@ -83,6 +83,7 @@ class Tables:
 
     seq: int = 0
     epoch: int = 0
+    moves: int = 0
     keys: dict[Fingerprint, KeyRecord] = field(default_factory=dict)
     tokens: dict[str, TokenRecord] = field(default_factory=dict)
     auth_tokens: dict[str, AuthToken] = field(default_factory=dict)
@@ -92,6 +93,8 @@ class Tables:
     jobs: dict[Jid, Job] = field(default_factory=dict)
     requests: dict[tuple[RequestId, int], Jid] = field(default_factory=dict)
     targets: dict[Jid, dict[TargetId, TargetRow]] = field(default_factory=dict)
+    moved: dict[Jid, dict[TargetId, int]] = field(default_factory=dict)
+    """The number of the change that moved a target last, of those that have moved."""
     owners: dict[Jid, dict[TargetId, MinionId]] = field(default_factory=dict)
     """The minion that each target is, or that manages it."""
     parts: dict[Jid, dict[MinionId, dict[int, tuple[TargetId, ...]]]] = field(default_factory=dict)
@@ -110,7 +113,7 @@ class Tables:
         return tables
 
 
-_TABLE_NAMES = tuple(f.name for f in fields(Tables) if f.name not in {"seq", "epoch"})
+_TABLE_NAMES = tuple(f.name for f in fields(Tables) if f.name not in {"seq", "epoch", "moves"})
 
 
 class MemoryHistory(ABC):
@@ -414,12 +417,14 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
     def open_targets(self, jid: Jid) -> int:
         return sum(row.state not in TERMINAL for row in self.targets(jid))
 
-    def news(self, jid: Jid, after: int, limit: int, size: int = RETURNS_SIZE) -> JobNews:
-        silent = (TargetState.PLANNED, TargetState.QUEUED, TargetState.RETURNED)
-        moved = [row for row in self.targets(jid) if row.state not in silent]
+    def news(self, jid: Jid, after: int, limit: int, size: int = RETURNS_SIZE, *, moves: int = 0) -> JobNews:
+        number = self._tables.moved.get(jid, {})
+        late = (row for row in self.targets(jid) if number.get(row.id, 0) > moves)
+        moved = [row for row in late if row.state is not TargetState.RETURNED]
         returns = self.returns(jid, after, limit, size)
         ended = frozenset(row.id for row in moved if row.state in TERMINAL)
-        return JobNews(moved, ended, returns, len(returns) < limit and sum(len(one.body) for one in returns) < size)
+        is_whole = len(returns) < limit and sum(len(one.body) for one in returns) < size
+        return JobNews(moved, max((number[row.id] for row in moved), default=moves), ended, returns, is_whole)
 
     def targets_in(self, jid: Jid, state: TargetState) -> list[TargetRow]:
         return [row for row in self.targets(jid) if row.state is state]
@@ -513,6 +518,7 @@ class _MemoryWriter(_MemoryReader):
         self._copy: Tables | None = disk.tables.copy()
         self._owned_targets: set[Jid] = set()
         self._owned_returns: set[Jid] = set()
+        self._owned_moved: set[Jid] = set()
         self.batches_returned: set[Jid] = set()
 
     @property
@@ -641,6 +647,11 @@ class _MemoryWriter(_MemoryReader):
         if current is None or advance(current.state, row.state) is current.state:
             return False
         self._targets_of(jid)[row.id] = row
+        if jid not in self._owned_moved:
+            self._tables.moved[jid] = dict(self._tables.moved.get(jid, {}))
+            self._owned_moved.add(jid)
+        self._tables.moves += 1
+        self._tables.moved[jid][row.id] = self._tables.moves
         return True
 
     def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
@@ -742,6 +753,8 @@ class _MemoryWriter(_MemoryReader):
             del tables.owners[job.jid], tables.parts[job.jid]
             tables.returns.pop(job.jid, None)
             tables.cancels.pop(job.jid, None)
+            tables.moved.pop(job.jid, None)
+            self._owned_moved.discard(job.jid)
             tables.reducible.pop(job.jid, None)
             self._owned_targets.discard(job.jid)
             self._owned_returns.discard(job.jid)

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
-from saltlite.master.store.ports import FunctionSet, JobNews, Store, Stored, TargetRow
-from saltlite.model.ids import Jid, MinionId
-from saltlite.model.job import TERMINAL, Batch, TargetState
+from saltlite.master.store.ports import FunctionSet, JobNews, PartRow, Store, Stored, TargetRow
+from saltlite.model.ids import Jid, MinionId, TargetId
+from saltlite.model.job import TERMINAL, Batch, Job, TargetState, part_id
 from saltlite.model.keys import KeyState
 from saltlite.model.signature import by_name
-from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, job, key, move, publish, ret, row, state_of
+from tests.support.store import (
+    NOW,
+    WEB1,
+    WEB2,
+    WEB3,
+    commit,
+    job,
+    key,
+    move,
+    move_part,
+    publish,
+    ret,
+    row,
+    srns,
+    state_of,
+)
 
 OpenStore = Callable[[], Store]
 
@@ -214,7 +231,89 @@ def test_news_name_the_targets_that_ended_otherwise(store: Store) -> None:
     move(store, job(1), WEB1, TargetState.RUNNING)
     move(store, job(1), WEB2, TargetState.REFUSED)
     assert store.news(job(1).jid, 0, 10).ended == {WEB2}
-    assert store.news(job(9).jid, 0, 10) == JobNews([], frozenset(), [], is_whole=True)
+    assert store.news(job(9).jid, 0, 10) == JobNews([], 0, frozenset(), [], is_whole=True)
+
+
+def test_a_change_of_state_is_told_once_to_who_comes_with_the_cursor(store: Store) -> None:
+    publish(store, job(1, (WEB1, WEB2, WEB3), batch=Batch(1)), job(2))
+    move(store, job(1), WEB1, TargetState.QUEUED)
+    first = store.news(job(1).jid, 0, 10)
+    assert [(row.id, row.state) for row in first.moved] == [(WEB1, TargetState.QUEUED)]
+    move(store, job(2), WEB1, TargetState.RUNNING)
+    assert store.news(job(1).jid, 0, 10, moves=first.moves).moved == []
+    move(store, job(1), WEB1, TargetState.RUNNING)
+    move_part(store, job(1).jid, WEB2, TargetState.RECEIVED)
+    commit(store, ret(job(1), WEB3, state=TargetState.TIMED_OUT))
+    second = store.news(job(1).jid, 0, 10, moves=first.moves)
+    assert [(row.id, row.state) for row in second.moved] == [
+        (WEB1, TargetState.RUNNING),
+        (WEB2, TargetState.RECEIVED),
+        (WEB3, TargetState.TIMED_OUT),
+    ]
+    commit(store, ret(job(1), WEB1))
+    with store.write() as tx:
+        tx.set_parts([PartRow(job(1).jid, WEB2, TargetState.LOST, "", NOW + 9)])
+        tx.cancel_job(job(1).jid, "root", NOW + 9)
+    third = store.news(job(1).jid, 0, 10, moves=second.moves)
+    assert [(row.id, row.state) for row in third.moved] == [(WEB2, TargetState.LOST)]
+    assert first.moves < second.moves < third.moves
+    assert store.news(job(1).jid, 0, 10, moves=third.moves).moves == third.moves
+
+
+def test_a_change_that_was_rolled_back_moves_no_cursor(store: Store) -> None:
+    publish(store, job(1))
+    with suppress(RuntimeError), store.write() as tx:
+        tx.set_targets([(job(1).jid, TargetRow(WEB1, TargetState.RUNNING, "", NOW))])
+        raise RuntimeError
+    assert store.news(job(1).jid, 0, 10).moved == []
+    move(store, job(1), WEB2, TargetState.RUNNING)
+    assert [row.id for row in store.news(job(1).jid, 0, 10).moved] == [WEB2]
+
+
+MANY = tuple(MinionId(f"web{n:03d}") for n in range(100))
+
+
+def numbers(store: Store, of: Job) -> tuple[int, int, int, float, TargetId | None]:
+    """What is counted of a large job, and is the same when its targets are looked at one by one."""
+    standing = store.standing(of.jid, NOW - 100, NOW + 1000, NOW + 1000)
+    states = Counter(row.state for row in store.targets(of.jid))
+    assert store.open_targets(of.jid) == sum(count for state, count in states.items() if state not in TERMINAL)
+    assert standing.planned == states[TargetState.PLANNED]
+    occupied = (TargetState.QUEUED, TargetState.RECEIVED, TargetState.RUNNING)
+    assert standing.active == sum(states[state] for state in occupied)
+    assert [one.jid for one in store.batches([of.jid])] == ([of.jid] if standing.planned else [])
+    return store.open_targets(of.jid), standing.active, standing.planned, standing.changed_at, standing.failed
+
+
+def test_a_large_job_is_counted_right_whatever_becomes_of_it(store: Store) -> None:
+    srn = srns(3)
+    large = job(1, MANY, batch=Batch(50), resources={MANY[0]: srn})
+    publish(store, large)
+    assert numbers(store, large) == (103, 0, 103, NOW, None)
+    with store.write() as tx:
+        queued = [(large.jid, TargetRow(target, TargetState.QUEUED, "", NOW + 1)) for target in (*MANY[:20], *srn)]
+        tx.set_targets(queued)
+        tx.set_targets([(large.jid, TargetRow("db1", TargetState.LOST, "no target of it", NOW + 1))])
+    assert numbers(store, large) == (103, 23, 80, NOW + 1, None)
+    move_part(store, large.jid, MANY[1], TargetState.RUNNING)
+    move_part(store, part_id(large.jid, 1), MANY[0], TargetState.RUNNING)
+    move_part(store, large.jid, MANY[2], TargetState.RECEIVED)
+    assert numbers(store, large) == (103, 23, 80, NOW + 3, None)
+    # It ran: so it is lost.
+    move_part(store, large.jid, MANY[1], TargetState.REFUSED)
+    move(store, large, MANY[2], TargetState.REFUSED)
+    assert numbers(store, large) == (101, 21, 80, NOW + 3, MANY[2])
+    commit(store, ret(large, MANY[3], retcode=1), ret(large, MANY[4]), ret(large, MANY[4]), now=NOW + 4)
+    assert numbers(store, large) == (99, 19, 80, NOW + 4, MANY[2])
+    # Late ones: the first says that it did not fail, the second that it did.
+    commit(store, ret(large, MANY[2]), ret(large, MANY[1], retcode=1), now=NOW + 5)
+    assert numbers(store, large) == (99, 19, 80, NOW + 4, MANY[1])
+    with store.write() as tx:
+        assert len(tx.expire(NOW + 61)) == 18
+    assert numbers(store, large) == (81, 1, 80, NOW + 61, MANY[1])
+    with store.write() as tx:
+        assert len(tx.cancel_job(large.jid, "root", NOW + 70)) == 80
+    assert numbers(store, large) == (1, 1, 0, NOW + 70, MANY[1])
 
 
 @pytest.mark.parametrize("state", TargetState)

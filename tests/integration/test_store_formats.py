@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from saltlite.errors import StoreError
-from saltlite.master.store.ports import TargetRow
+from saltlite.master.store.ports import Standing, TargetRow
 from saltlite.master.store.sqlite import SqliteStore, connection
 from saltlite.model.ids import MinionId, jid_at
 from saltlite.model.job import JobFilter, TargetOutcome, TargetState
 
 FOLDER = Path(__file__).parent
-OLDER = (1, 2, 3, 4, 5, 6, 7)
+OLDER = (1, 2, 3, 4, 5, 6, 7, 8)
 
 
 @pytest.fixture(params=OLDER)
@@ -42,7 +42,8 @@ def test_a_store_of_an_older_format_is_brought_to_this_one_with_all_that_it_hold
         assert found.resources == {}
         outcomes = [str(detail.outcome) for detail in store.target_details(found.jid)]
         assert outcomes == ["ok", "failed", "ok", "failed", "open"]
-        assert [job.jid for job in store.jobs(JobFilter(outcome=TargetOutcome.FAILED), 5)] == [found.jid]
+        failed = JobFilter(outcome=TargetOutcome.FAILED, before=jid_at(1_800_000_000_000_002))
+        assert [job.jid for job in store.jobs(failed, 5)] == [found.jid]
         assert [job.jid for job in store.jobs(JobFilter(outcome=TargetOutcome.OPEN, minion="web5"), 5)] == [found.jid]
         assert [one.id for one in store.returns(found.jid)] == ["web1", "web2", "web3"]
         assert (store.functions("d1") is None) is (version == 1), "names alone: their minion is asked for signatures"
@@ -51,7 +52,7 @@ def test_a_store_of_an_older_format_is_brought_to_this_one_with_all_that_it_hold
         store.close()
 
 
-@pytest.mark.parametrize("version", [2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("version", [2, 3, 4, 5, 6, 7, 8])
 def test_jobs_that_are_open_in_an_older_store_are_handed_over_from_it(path: str) -> None:
     store = SqliteStore(path)
     batch = jid_at(1_800_000_000_000_001)
@@ -90,6 +91,25 @@ def test_arguments_of_jobs_of_an_older_store_are_looked_at_when_these_have_ended
     store.close()
 
 
+@pytest.mark.parametrize("version", [8])
+def test_large_jobs_of_an_older_store_are_counted_and_their_changes_are_told(path: str) -> None:
+    store = SqliteStore(path)
+    jid = jid_at(1_800_000_000_000_002)
+    assert store.open_targets(jid) == 67
+    assert store.standing(jid, 0.0, 1e11, 1e11) == Standing(3, 64, 1_800_000_003.0, "app003")
+    news = store.news(jid, 0, 10)
+    told = [(row.id, str(row.state)) for row in news.moved]
+    running, refused, timed_out = ("app002", "running"), ("app003", "refused"), ("app004", "timed_out")
+    assert told == [("app000", "queued"), ("app001", "queued"), running, refused, timed_out]
+    with store.write() as tx:
+        tx.set_targets([(jid, TargetRow("app002", TargetState.RETURNED, "", 1_800_000_009.0))])
+        tx.set_targets([(jid, TargetRow("app005", TargetState.QUEUED, "", 1_800_000_009.0))])
+        tx.set_targets([(jid, TargetRow("app006", TargetState.QUEUED, "", 1_800_000_009.0))])
+    assert store.open_targets(jid) == 66
+    assert [row.id for row in store.news(jid, 0, 10, moves=news.moves).moved] == ["app006"]
+    store.close()
+
+
 def test_an_older_store_has_the_tables_of_a_new_one_afterwards(path: str, tmp_path: Path) -> None:
     SqliteStore(path).close()
     SqliteStore(str(tmp_path / "new.db")).close()
@@ -117,6 +137,7 @@ def tables_of(path: str) -> dict[str, list[str]]:
         (5, "INSERT INTO job_arguments"),
         (6, "CREATE INDEX job_targets_moved"),
         (7, "CREATE UNIQUE INDEX keys_holder_any_case"),
+        (8, "INSERT INTO job_counts"),
     ],
 )
 def test_an_older_store_on_a_full_disk_stays_what_it_was(

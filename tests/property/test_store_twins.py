@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -191,7 +192,8 @@ def everything(store: Any) -> dict[str, Any]:
         "jobs": [store.job(jid) for jid in JIDS],
         "requests": [store.job_of_request(RequestId(f"{n:032x}"), n % 2) for n in range(6)],
         "targets": [store.targets(jid) for jid in JIDS],
-        "news": [store.news(jid, after, limit, size) for jid in JIDS for after, limit, size in NEWS],
+        # Stores number changes in their own ways.
+        "news": [replace(store.news(jid, *page), moves=0) for jid in JIDS for page in NEWS],
         "in a state": [store.targets_in(jid, state) for jid in JIDS for state in TargetState],
         "returns": [store.returns(jid) for jid in JIDS],
         "later returns": [store.returns(jid, after=3, limit=2) for jid in JIDS],

@@ -306,11 +306,12 @@ class JobFollower:
         self.jid: Jid = follow.jid
         self._after = follow.after
         self._once = follow.once
-        self._sent: dict[TargetId, TargetState] = {}
+        self._moves = 0
+        """The cursor in the changes of states."""
         job = follow.job
         self._is_new = follow.is_new and job is not None and job.batch is None
-        self._planned: set[TargetId] | None = None if job is None or job.batch is not None else set()
-        """Targets that the client knows as planned; None before the first look."""
+        self._tells_planned = job is None or job.batch is not None
+        """Whether the client has yet to learn whose turn has not come."""
         self._managing: dict[TargetId, MinionId] | None = None
         """Resource -> managing minion; None before the first return."""
         self._open: set[TargetId] | None = None
@@ -322,24 +323,11 @@ class JobFollower:
         self._counted_at = master.clock.monotonic()
 
     def _planned_rows(self) -> list[TargetRow]:
-        """Targets that are planned, or that were and are queued now.
-
-        Planned targets are read once, because none becomes planned later; afterwards it is enough to read the few that
-        are queued.
-        """
-        store = self._master.store
-        if self._planned is None:
-            rows = store.targets_in(self.jid, TargetState.PLANNED)
-            self._planned = {row.id for row in rows}
-            return rows
-        if not self._planned:
+        """Targets that are planned, at the first look: none becomes planned later."""
+        if not self._tells_planned:
             return []
-        return [row for row in store.targets_in(self.jid, TargetState.QUEUED) if row.id in self._planned]
-
-    def _note(self, rows: list[TargetRow]) -> None:
-        self._sent.update((row.id, row.state) for row in rows)
-        if self._planned:
-            self._planned.difference_update(row.id for row in rows if row.state is not TargetState.PLANNED)
+        self._tells_planned = False
+        return self._master.store.targets_in(self.jid, TargetState.PLANNED)
 
     def _row(self, ret: Return) -> dict[str, Any]:
         if self._managing is None:
@@ -380,10 +368,10 @@ class JobFollower:
         if self._open is None:
             self._open = {row.id for row in store.targets(self.jid) if row.state not in TERMINAL}
         planned = self._planned_rows()
-        news = store.news(self.jid, self._after, PAGE)
+        news = store.news(self.jid, self._after, PAGE, moves=self._moves)
         returns, whole = news.returns, news.is_whole
         # In this order, so that the newest state of a target comes last.
-        moved = [row for row in [*planned, *news.moved] if self._sent.get(row.id) is not row.state]
+        moved = [*planned, *news.moved]
         self._open.difference_update(news.ended, [ret.id for ret in returns])
         so_far = self._once and whole
         if not returns and not moved and not so_far:
@@ -391,7 +379,7 @@ class JobFollower:
         end = not self._open and whole
         if not returns and not moved and not end and not so_far:
             return None
-        self._note(moved)
+        self._moves = news.moves
         if returns:
             self._after = returns[-1].seq
         message: dict[str, Any] = {

@@ -204,7 +204,9 @@ class JobNews:
     """States and returns of a job, read at one moment."""
 
     moved: list[TargetRow]
-    """Targets whose state is not PLANNED, QUEUED or RETURNED, sorted by id."""
+    """Targets that changed their state after the cursor, and are not RETURNED, sorted by id."""
+    moves: int
+    """The cursor after them."""
     ended: frozenset[TargetId]
     """Those of them that are terminal, unreadable ones too."""
     returns: list[Return]
@@ -301,8 +303,9 @@ class StoreReader(Protocol):
         """How many targets of the job are not terminal."""
         ...
 
-    def news(self, jid: Jid, after: int, limit: int, size: int = RETURNS_SIZE) -> JobNews:
-        """What a client is told of a job: returns as `returns` gives them, and the targets that moved otherwise."""
+    def news(self, jid: Jid, after: int, limit: int, size: int = RETURNS_SIZE, *, moves: int = 0) -> JobNews:
+        """What a client is told of a job: returns as `returns` gives them, and the targets that changed their state
+        after the cursor `moves` (0: since the job was made)."""
         ...
 
     def targets_in(self, jid: Jid, state: TargetState) -> list[TargetRow]:

@@ -1,23 +1,14 @@
-"""Connections to SQLite, transactions, and the mapping of errors to StoreError and DamagedError.
-
-An unreadable row (damaged on disk, or written by a version that stored something else) affects only itself: a query for
-it raises DamagedError, and a query for many rows skips it and logs it once per process.
-"""
+"""Connections to SQLite, transactions, and the mapping of errors to StoreError."""
 
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import fields
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-import msgpack  # type: ignore[import-untyped]  # the package ships no type information
-
-from saltlite.errors import DamagedError, StoreError
+from saltlite.errors import StoreError
 from saltlite.model.ids import MinionId
 
 BUSY_TIMEOUT_MS = 10_000
@@ -34,14 +25,9 @@ WAL_KEEP_BYTES = 8 * 1024 * 1024
 UNDECODED = "Could not decode to UTF-8"
 """The error of the sqlite3 module for damaged text."""
 
-Values = Sequence[str | bytes | int | float]
+Values = Sequence[str | bytes | int | float | None]
 Until = Callable[[Any], bool]
 """Whether a row is the last one that is wanted. It is called once for each row."""
-
-
-def columns(record: type, *without: str) -> tuple[str, ...]:
-    """The fields of a dataclass, except those `without`: its table has a column of each name."""
-    return tuple(field.name for field in fields(record) if field.name not in without)
 
 
 def select(names: Sequence[str], table: str) -> str:
@@ -53,11 +39,6 @@ def insert(names: Sequence[str], table: str) -> str:
     """An INSERT of one row of these columns."""
     marks = ", ".join("?" * len(names))
     return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608 - as above
-
-
-def row_of(record: object, names: Sequence[str]) -> tuple[Any, ...]:
-    """The values of these fields."""
-    return tuple(getattr(record, name) for name in names)
 
 
 _SETTINGS = (
@@ -264,48 +245,6 @@ class Transaction:
         """Roll back what was not committed; no statement runs in it from here on."""
         self._open = False
         self._connection.rollback()
-
-
-log = logging.getLogger(__name__)
-
-NAMED_MAX = 1000
-"""Damaged rows that a process logs at most."""
-
-_ERRORS = (ValueError, TypeError, KeyError, AttributeError, OverflowError, msgpack.UnpackException)
-_Made = TypeVar("_Made")
-_named: dict[str, None] = {}
-
-
-@contextmanager
-def reading(what: str) -> Iterator[None]:
-    """Wraps the conversion of one row. Raises DamagedError with its name if its values are invalid."""
-    try:
-        yield
-    except _ERRORS as error:
-        raise DamagedError(
-            f"{what} in the store cannot be read ({type(error).__name__}: {error}): it is damaged, or "
-            "another version wrote it"
-        ) from error
-
-
-def readable(rows: Iterable[Any], make: Callable[[Any], _Made], name: Callable[[Any], str]) -> list[_Made]:
-    """The converted rows, without unreadable ones, which are logged by `name`."""
-    found = []
-    for row in rows:
-        try:
-            with reading(name(row)):
-                found.append(make(row))
-        except DamagedError as error:
-            log_skipped(error)
-    return found
-
-
-def log_skipped(error: DamagedError) -> None:
-    """Log a skipped row, once per process."""
-    text = str(error)
-    if text not in _named and len(_named) < NAMED_MAX:
-        _named[text] = None
-        log.error("%s; it is skipped", text)
 
 
 class AcceptedIds:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
-from saltlite.errors import DamagedError
 from saltlite.master.store.ports import (
     OPEN_JOBS_SIZE,
     RANK,
@@ -25,39 +23,50 @@ from saltlite.master.store.ports import (
     TargetRow,
     TokenRecord,
     event_in,
-    most_in_part,
     names_with,
     runs_like,
 )
-from saltlite.master.store.sqlite.connection import (
-    AcceptedIds,
-    Transaction,
-    Until,
-    Values,
-    columns,
-    insert,
-    log_skipped,
+from saltlite.master.store.rows import (
+    JOB_COLUMNS,
+    KEY_COLUMNS,
+    LOGIN_COLUMNS,
+    MINION_COLUMNS,
+    MORE_JOB_COLUMNS,
+    OUTCOME_CODE,
+    OUTCOME_OF_CODE,
+    STATE_OF_RANK,
+    SUMMARY_COLUMNS,
+    TARGET_STATES,
+    TOKEN_COLUMNS,
+    Audiences,
+    Packed,
+    auth_token_of,
+    detail_of,
+    job_of,
+    key_of,
+    minion_of,
+    moved_target_of,
+    open_job_of,
     readable,
     reading,
+    return_of,
     row_of,
-    select,
+    summary_of,
+    target_of,
 )
+from saltlite.master.store.sqlite.connection import AcceptedIds, Transaction, Until, Values, insert, select
 from saltlite.model.events import Event
 from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId
 from saltlite.model.job import (
-    TERMINAL,
     Batch,
     Job,
     JobFilter,
     JobSummary,
     Return,
-    Target,
     TargetDetail,
-    TargetKind,
     TargetOutcome,
     TargetState,
     part_id,
-    resource_parts,
     split_part,
 )
 from saltlite.model.keys import AuthToken, Fingerprint, KeyRecord, KeyState
@@ -66,17 +75,7 @@ from saltlite.model.signature import by_name
 # -- The job history. The conditions are constant texts: SQLite keeps each combination prepared
 
 
-OUTCOME_CODE = {TargetOutcome.OPEN: 0, TargetOutcome.OK: 1, TargetOutcome.MISSING: 2, TargetOutcome.FAILED: 3}
-"""How an outcome is stored. What is above 1 is in an index of its own, and is rare."""
-
-STATE_OF_RANK = {rank: state for state, rank in RANK.items() if state not in TERMINAL}
-"""What is not terminal has a rank of its own, so that an index with the rank answers for the state."""
-
-_TARGET_STATES = {str(state): state for state in TargetState}
-_OUTCOME_OF_CODE = {code: outcome for outcome, code in OUTCOME_CODE.items()}
-
-_SUMMARY_COLUMNS = columns(JobSummary, "target", "counts", "outcomes")
-_SUMMARY = select((*_SUMMARY_COLUMNS, "tgt", "tgt_type"), "jobs")
+_SUMMARY = select((*SUMMARY_COLUMNS, "tgt", "tgt_type"), "jobs")
 _WHOLE = "created_at > 0"
 """Of jobs: not one of which prune has deleted a part."""
 _SUMMARY_BY_JID = f"{_SUMMARY} WHERE jid = ? AND {_WHOLE}"
@@ -143,7 +142,7 @@ class HistoryReader:
         return found[0] if found else None
 
     def target_details(self, jid: Jid) -> list[TargetDetail]:
-        return readable(self._queries.rows(_DETAILS, (jid,)), _detail, lambda row: f"target {row[0]} of job {jid}")
+        return readable(self._queries.rows(_DETAILS, (jid,)), detail_of, lambda row: f"target {row[0]} of job {jid}")
 
     def cancelled(self, jids: Sequence[Jid]) -> set[Jid]:
         return {row[0] for row in self._queries.rows(_CANCELLED, (json.dumps(list(jids)),))}
@@ -183,32 +182,14 @@ class HistoryReader:
         counts: dict[Jid, dict[TargetState, int]] = {row[0]: {} for row in rows}
         outcomes: dict[Jid, dict[TargetOutcome, int]] = {row[0]: {} for row in rows}
         for jid, name, code, count in self._queries.rows(_COUNTS, (json.dumps(list(counts)),)):
-            state, outcome = _TARGET_STATES.get(name), _OUTCOME_OF_CODE.get(code)
+            state, outcome = TARGET_STATES.get(name), OUTCOME_OF_CODE.get(code)
             if state is not None:
                 counts[jid][state] = counts[jid].get(state, 0) + count
             if outcome is not None:
                 outcomes[jid][outcome] = outcomes[jid].get(outcome, 0) + count
-        return readable(rows, lambda row: _summary(row, counts[row[0]], outcomes[row[0]]), lambda row: f"job {row[0]}")
-
-
-def _detail(row: Any) -> TargetDetail:
-    target, state, reason, changed_at, outcome, retcode, started_at, duration_ms = row
-    return TargetDetail(
-        id=target,
-        state=TargetState(state),
-        reason=reason,
-        changed_at=changed_at,
-        outcome=_OUTCOME_OF_CODE[outcome],
-        retcode=retcode,
-        started_at=started_at,
-        duration_ms=duration_ms,
-    )
-
-
-def _summary(row: Any, counts: dict[TargetState, int], outcomes: dict[TargetOutcome, int]) -> JobSummary:
-    *plain, tgt, kind = row
-    named = dict(zip(_SUMMARY_COLUMNS, plain, strict=True))
-    return JobSummary(**named, target=Target(tgt, TargetKind(kind)), counts=counts, outcomes=outcomes)
+        return readable(
+            rows, lambda row: summary_of(row, counts[row[0]], outcomes[row[0]]), lambda row: f"job {row[0]}"
+        )
 
 
 def _target_conditions(
@@ -232,63 +213,6 @@ def _target_conditions(
         yield bad, (OUTCOME_CODE[outcome], *of_it)
 
 
-# -- target lists as they are stored with a job, and a cache of decoded ones: a fleet that reconnects asks for the open
-# jobs of ten thousand minions, and each answer carries the same lists
-
-AUDIENCES_KEPT = 32
-"""Decoded target lists that a reader remembers: one of 10,000 ids takes about 1 MB and 0.5 ms to decode."""
-
-Packed = tuple[bytes, bytes]
-"""The two columns of a job that hold its targets: minions, and resources by their minion."""
-
-
-def pack_targets(minions: tuple[MinionId, ...], resources: Mapping[MinionId, tuple[TargetId, ...]]) -> Packed:
-    """Target lists as they are stored."""
-    return msgpack.packb(minions), msgpack.packb(dict(resources))
-
-
-class Audience:
-    """The decoded target lists of one job."""
-
-    def __init__(self, packed: Packed) -> None:
-        self.minions: tuple[MinionId, ...] = msgpack.unpackb(packed[0], use_list=False)
-        self.resources: Mapping[MinionId, tuple[TargetId, ...]] = msgpack.unpackb(packed[1], use_list=False)
-        if not isinstance(self.minions, tuple) or not isinstance(self.resources, dict):
-            raise TypeError("its list of targets is not a list")
-        self._parts: dict[MinionId, dict[int, tuple[TargetId, ...]]] = {}
-
-    def part(self, minion: MinionId, number: int, most: int) -> tuple[TargetId, ...]:
-        """The resources of that part, of which each of this job has `most` at most; () for a minion's own."""
-        if not number:
-            return ()
-        if minion not in self._parts:
-            self._parts[minion] = dict(resource_parts(self.resources[minion], most))
-        return self._parts[minion][number]
-
-
-class Audiences:
-    """Decoded target lists by the seq of their job, the longest unused one forgotten first.
-
-    By seq, not by jid: a seq is never given out again, so an entry cannot go stale.
-    """
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[int, Audience] = OrderedDict()
-
-    def get(self, seq: int, load: Callable[[int], Packed | None]) -> Audience | None:
-        """The lists of a job, from `load` if they are not kept; None when `load` knows no such job."""
-        known = self._kept.pop(seq, None)
-        if known is None:
-            packed = load(seq)
-            if packed is None:
-                return None
-            known = Audience(packed)
-            if len(self._kept) >= AUDIENCES_KEPT:
-                self._kept.popitem(last=False)
-        self._kept[seq] = known
-        return known
-
-
 # -- batches
 
 _BATCHES = (
@@ -298,7 +222,8 @@ _BATCHES = (
 _BATCHES_AMONG = (
     "SELECT jid, created_at, deliver_ms, batch_size, batch_wait_ms, batch_failhard FROM jobs AS j"
     " WHERE jid IN (SELECT value FROM json_each(?)) AND batch_size IS NOT NULL"
-    " AND EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = j.jid AND t.rank = -1) ORDER BY jid"
+    " AND coalesce((SELECT planned > 0 FROM job_counts AS c WHERE c.jid = j.jid),"
+    " EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = j.jid AND t.rank = -1)) ORDER BY jid"
 )
 _PLANNED_OF = (
     "SELECT DISTINCT jid, part FROM job_targets INDEXED BY job_targets_unfinished"
@@ -308,6 +233,14 @@ _STANDING = (
     "SELECT total(rank IN (1, 2)"
     " OR (changed_at <= ? AND ((rank = 0 AND changed_at > ?) OR (rank = 9 AND changed_at > ?)))),"
     " total(rank = -1), max(changed_at), min(CASE outcome WHEN ? THEN target END) FROM job_targets WHERE jid = ?"
+)
+# The same of a counted job, if none occupies a slot because it ended a moment ago. What is QUEUED there has moved.
+_STANDING_COUNTED = (
+    "SELECT active + (SELECT count(*) FROM job_targets AS t INDEXED BY job_targets_moved WHERE t.jid = c.jid"
+    " AND t.moved > 0 AND t.rank = 0 AND t.changed_at <= ? AND t.changed_at > ?), planned, changed_at,"
+    " CASE WHEN failed > 0 THEN (SELECT t.target FROM job_targets AS t INDEXED BY job_targets_bad"
+    " WHERE t.outcome = ? AND t.outcome > 1 AND t.jid = c.jid ORDER BY t.minion, t.target LIMIT 1) END"
+    " FROM job_counts AS c WHERE c.jid = ?"
 )
 _PLANNED_SEEN = (
     "SELECT max(m.last_seen) FROM job_targets AS t JOIN minions AS m ON m.id = t.minion WHERE t.jid = ? AND t.rank = -1"
@@ -338,8 +271,13 @@ class BatchReader:
         return [part_id(jid, number) for jid, number in self._queries.rows(_PLANNED_OF, (minion,))]
 
     def standing(self, jid: Jid, queued_since: float, ended_since: float, now: float) -> Standing:
-        values = (now, queued_since, ended_since, OUTCOME_CODE[TargetOutcome.FAILED], jid)
-        active, planned, changed_at, failed = self._queries.rows(_STANDING, values)[0]
+        failed_code = OUTCOME_CODE[TargetOutcome.FAILED]
+        rows = []
+        if ended_since >= now:
+            rows = self._queries.rows(_STANDING_COUNTED, (now, queued_since, failed_code, jid))
+        if not rows:
+            rows = self._queries.rows(_STANDING, (now, queued_since, ended_since, failed_code, jid))
+        active, planned, changed_at, failed = rows[0]
         return Standing(int(active), int(planned), changed_at or 0.0, failed)
 
     def planned_seen(self, jid: Jid) -> float:
@@ -434,7 +372,7 @@ class PartReader:
         def one(asked: tuple[Jid, int]) -> OpenJob | None:
             row = bodies[asked[0]]
             audience = self._audiences.get(row[1], self._packed)
-            return None if audience is None else _open_job(minion, asked[1], unsettled[asked], audience, row)
+            return None if audience is None else open_job_of(minion, asked[1], unsettled[asked], audience, row)
 
         for jid, number in wanted:
             # Not there: the job was pruned since its rows were read, so it is open no more.
@@ -467,30 +405,10 @@ def _jids(parts: list[tuple[Jid, int]]) -> str:
     return json.dumps(sorted({jid for jid, _number in parts}))
 
 
-def _open_job(
-    minion: MinionId, number: int, unsettled: tuple[int, float], audience: Audience, row: tuple[Any, ...]
-) -> OpenJob:
-    jid, _seq, body, signature, made_at, deliver_ms, in_batch = row
-    state, changed_at = STATE_OF_RANK[unsettled[0]], unsettled[1]
-    return OpenJob(
-        jid=jid,
-        part=part_id(jid, number),
-        body=body,
-        signature=signature,
-        created_at=changed_at if state is TargetState.QUEUED else made_at,
-        deliver_ms=deliver_ms,
-        minions=audience.minions,
-        resources=audience.resources,
-        resources_here=audience.part(minion, number, most_in_part(batch=bool(in_batch))),
-        state=state,
-    )
-
-
 # -- login tokens
 
-_LOGIN_COLUMNS = columns(AuthToken)
-_TOKENS = select(_LOGIN_COLUMNS, "auth_tokens")
-_PUT = insert(_LOGIN_COLUMNS, "auth_tokens")
+_TOKENS = select(LOGIN_COLUMNS, "auth_tokens")
+_PUT = insert(LOGIN_COLUMNS, "auth_tokens")
 _TOO_MANY = (
     "DELETE FROM auth_tokens WHERE backend = ? AND user = ? AND token_id NOT IN (SELECT token_id FROM auth_tokens"
     " WHERE backend = ? AND user = ? ORDER BY created_at DESC, token_id LIMIT ?)"
@@ -504,15 +422,15 @@ class AuthTokenReader:
 
     def auth_token(self, token_id: str) -> AuthToken | None:
         rows = self._queries.rows(f"{_TOKENS} WHERE token_id = ?", (token_id,))
-        return _token(rows[0]) if rows else None
+        return auth_token_of(rows[0]) if rows else None
 
     def auth_tokens(self) -> list[AuthToken]:
-        return [_token(row) for row in self._queries.rows(f"{_TOKENS} ORDER BY created_at, token_id")]
+        return [auth_token_of(row) for row in self._queries.rows(f"{_TOKENS} ORDER BY created_at, token_id")]
 
 
 def put_auth_token(transaction: Transaction, token: AuthToken, most: int) -> None:
     """Insert it, and forget the oldest of that user above `most`."""
-    row = dict(zip(_LOGIN_COLUMNS, row_of(token, _LOGIN_COLUMNS), strict=True))
+    row = dict(zip(LOGIN_COLUMNS, row_of(token, LOGIN_COLUMNS), strict=True))
     transaction.run(_PUT, tuple({**row, "groups": json.dumps(token.groups)}.values()))
     who = (token.backend, token.user)
     transaction.run(_TOO_MANY, (*who, *who, most))
@@ -528,24 +446,14 @@ def expire_auth_tokens(transaction: Transaction, now: float) -> None:
     transaction.run("DELETE FROM auth_tokens WHERE expires_at <= ?", (now,))
 
 
-def _token(row: Sequence[Any]) -> AuthToken:
-    named = dict(zip(_LOGIN_COLUMNS, row, strict=True))
-    return AuthToken(**{**named, "groups": tuple(json.loads(named["groups"]))})
-
-
-KEY_COLUMNS = columns(KeyRecord)
-TOKEN_COLUMNS = columns(TokenRecord)
-JOB_COLUMNS = columns(Job, "target", "minions", "resources", "batch")
-MORE_JOB_COLUMNS = ("tgt", "tgt_type", "batch_size", "batch_wait_ms", "batch_failhard", "minions", "resources")
-_MINION_COLUMNS = columns(MinionRow)
 _KEY = select(KEY_COLUMNS, "keys")
-_MINION = select(_MINION_COLUMNS, "minions")
+_MINION = select(MINION_COLUMNS, "minions")
 _KEY_HOLDER = _KEY + " WHERE id = ? AND state = 'accepted'"
 _KEY_HOLDER_ANY_CASE = _KEY + " WHERE id = ? COLLATE NOCASE AND state = 'accepted'"
 _KEYS_OF_ID = _KEY + " WHERE id = ? COLLATE NOCASE ORDER BY id, first_seen, fingerprint"
 _KEYS_IN_STATES = _KEY + " WHERE state IN (?, ?, ?, ?, ?) ORDER BY id, first_seen, fingerprint"
 _MINIONS_ACCEPTED = (
-    select([f"m.{name}" for name in _MINION_COLUMNS], "minions")
+    select([f"m.{name}" for name in MINION_COLUMNS], "minions")
     + " AS m JOIN keys AS k ON k.fingerprint = m.fingerprint AND k.id = m.id WHERE k.state = 'accepted' ORDER BY m.id"
 )
 _JOB = select((*JOB_COLUMNS, *MORE_JOB_COLUMNS), "jobs") + " WHERE jid = ?"
@@ -555,9 +463,13 @@ _RETURNS = (
 )
 # The returns are last, so that reading can end at the size of a page. What precedes them has no body and no seq.
 _NEWS = (
-    "SELECT jid, target, state, rank, NULL, changed_at, 0, reason, 0"  # noqa: S608 - constants of this file
-    " FROM job_targets INDEXED BY job_targets_moved WHERE jid = ? AND rank > 0 AND state <> 'returned'"
+    "SELECT jid, target, state, rank, NULL, changed_at, moved, reason, 0"  # noqa: S608 - constants of this file
+    " FROM job_targets INDEXED BY job_targets_moved WHERE jid = ? AND moved > ?"
     " UNION ALL SELECT * FROM (" + _RETURNS + ")"
+)
+_OPEN_COUNT = (
+    "SELECT coalesce((SELECT open FROM job_counts WHERE jid = ?),"
+    " (SELECT count(*) FROM job_targets WHERE jid = ? AND rank < 9))"
 )
 # One text for both, so that the ids are those of that version.
 _ACCEPTED = (
@@ -588,9 +500,6 @@ _PRUNE_DUE = (
     # Only a file that was made so gives pages back.
     " OR ((SELECT auto_vacuum FROM pragma_auto_vacuum) = 2 AND (SELECT freelist_count FROM pragma_freelist_count) > ?)"
 )
-UNREADABLE_RETURN = "what it returned is damaged in the master's store"
-"""The reason of a return whose row cannot be read."""
-_STATES = frozenset(TargetState)
 _DIGESTS = (
     "SELECT coalesce(m.functions, ''), count(*), min(asked.value) FROM json_each(?) AS asked"
     " LEFT JOIN minions AS m ON m.id = asked.value GROUP BY 1"
@@ -610,18 +519,18 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
 
     def key(self, fingerprint: Fingerprint) -> KeyRecord | None:
         rows = self._queries.rows(_KEY + " WHERE fingerprint = ?", (fingerprint,))
-        return _key_record(rows[0]) if rows else None
+        return key_of(rows[0]) if rows else None
 
     def keys(self, states: frozenset[KeyState] = frozenset(KeyState)) -> list[KeyRecord]:
         wanted = [*map(str, states), *[""] * (len(KeyState) - len(states))]
-        return readable(self._queries.rows(_KEYS_IN_STATES, wanted), _key_record, lambda row: f"the key of {row[0]}")
+        return readable(self._queries.rows(_KEYS_IN_STATES, wanted), key_of, lambda row: f"the key of {row[0]}")
 
     def keys_of(self, name: str) -> list[KeyRecord]:
-        return readable(self._queries.rows(_KEYS_OF_ID, (name,)), _key_record, lambda row: f"the key of {row[0]}")
+        return readable(self._queries.rows(_KEYS_OF_ID, (name,)), key_of, lambda row: f"the key of {row[0]}")
 
     def holder(self, minion: MinionId, *, any_case: bool = False) -> KeyRecord | None:
         rows = self._queries.rows(_KEY_HOLDER_ANY_CASE if any_case else _KEY_HOLDER, (minion,))
-        return _key_record(rows[0]) if rows else None
+        return key_of(rows[0]) if rows else None
 
     def accepted_ids(self) -> list[MinionId]:
         known = self._accepted
@@ -651,7 +560,7 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
     def job(self, jid: Jid) -> Job | None:
         rows = self._queries.rows(_JOB, (jid,))
         with reading(f"job {jid}"):
-            return _job(rows[0]) if rows else None
+            return job_of(rows[0]) if rows else None
 
     def reducible(self, limit: int) -> list[tuple[Jid, bytes]]:
         return [(jid, body) for jid, body in self._queries.rows(_REDUCIBLE, (limit,))]
@@ -664,13 +573,12 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
     def targets(self, jid: Jid) -> list[TargetRow]:
         sql = "SELECT target, state, reason, changed_at FROM job_targets WHERE jid = ? ORDER BY target"
         rows = self._queries.rows(sql, (jid,))
-        return readable(rows, _target_row, lambda row: f"target {row[0]} of job {jid}")
+        return readable(rows, target_of, lambda row: f"target {row[0]} of job {jid}")
 
     def open_targets(self, jid: Jid) -> int:
-        sql = "SELECT count(*) FROM job_targets WHERE jid = ? AND rank < 9"
-        return int(self._queries.value(sql, (jid,)))
+        return int(self._queries.value(_OPEN_COUNT, (jid, jid)))
 
-    def news(self, jid: Jid, after: int, limit: int, size: int = RETURNS_SIZE) -> JobNews:
+    def news(self, jid: Jid, after: int, limit: int, size: int = RETURNS_SIZE, *, moves: int = 0) -> JobNews:
         total = 0
 
         def is_last(row: tuple[Any, ...]) -> bool:
@@ -678,13 +586,15 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
             total += len(row[4]) if isinstance(row[4], bytes) else 0
             return total >= size
 
-        rows = self._queries.rows(_NEWS, (jid, jid, after, limit), until=is_last)
-        moved = [row for row in rows if not row[8]]
-        returns = [_return(row) for row in rows if row[8]]
+        rows = self._queries.rows(_NEWS, (jid, moves, jid, after, limit), until=is_last)
+        # Without its number a row would be told again and again; the next change of its state gives it one.
+        moved = [row for row in rows if not row[8] and isinstance(row[6], int)]
+        returns = [return_of(row) for row in rows if row[8]]
         return JobNews(
             moved=readable(
-                sorted(moved, key=lambda row: str(row[1])), _moved_row, lambda row: f"target {row[1]} of job {jid}"
+                sorted(moved, key=lambda row: str(row[1])), moved_target_of, lambda row: f"target {row[1]} of job {jid}"
             ),
+            moves=max((row[6] for row in moved), default=moves),
             ended=frozenset(str(row[1]) for row in moved if row[3] == TERMINAL_RANK),
             returns=returns,
             is_whole=len(returns) < limit and total < size,
@@ -706,7 +616,7 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
             total += len(row[4]) if isinstance(row[4], bytes) else 0
             return total >= size
 
-        return [_return(row) for row in self._queries.rows(_RETURNS, (jid, after, limit), until=is_last)]
+        return [return_of(row) for row in self._queries.rows(_RETURNS, (jid, after, limit), until=is_last)]
 
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
         sql = "SELECT tag, data, at, seq FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
@@ -751,50 +661,7 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
 
     def minion(self, minion: MinionId) -> MinionRow | None:
         rows = self._queries.rows(_MINION + " WHERE id = ?", (minion,))
-        return _minion_row(rows[0]) if rows else None
+        return minion_of(rows[0]) if rows else None
 
     def minions(self) -> list[MinionRow]:
-        return readable(self._queries.rows(_MINIONS_ACCEPTED), _minion_row, lambda row: f"minion {row[0]}")
-
-
-def _target_row(row: tuple[Any, ...]) -> TargetRow:
-    target, state, reason, at = row
-    return TargetRow(target, TargetState(state), reason, at)
-
-
-def _moved_row(row: tuple[Any, ...]) -> TargetRow:
-    _jid, target, state, _rank, _body, at, _duration, reason, _seq = row
-    return TargetRow(target, TargetState(state), reason, at)
-
-
-def _return(row: tuple[Any, ...]) -> Return:
-    """A return, whatever its columns hold: readers go by its seq, so it has to come, and says what it lacks."""
-    jid, target, state, retcode, body, started_at, duration_ms, reason, seq = row
-    fits = isinstance(retcode, int) and isinstance(body, bytes) and isinstance(reason, str)
-    if fits and state in _STATES and isinstance(started_at, int | float) and isinstance(duration_ms, int):
-        return Return(jid, target, TargetState(state), retcode, body, started_at, duration_ms, reason, seq)
-    log_skipped(DamagedError(f"the return of {target} in job {jid} (seq {seq}) cannot be read: it is damaged"))
-    return Return(jid, str(target), TargetState.INTERRUPTED, 1, b"", 0.0, 0, UNREADABLE_RETURN, seq)
-
-
-def _key_record(row: tuple[Any, ...]) -> KeyRecord:
-    minion, fingerprint, public, state, *rest = row
-    return KeyRecord(minion, fingerprint, public, KeyState(state), *rest)
-
-
-def _minion_row(row: tuple[Any, ...]) -> MinionRow:
-    named = dict(zip(_MINION_COLUMNS, row, strict=True))
-    return MinionRow(**{**named, "up": bool(named["up"])})
-
-
-def _job(row: tuple[Any, ...]) -> Job:
-    *plain, tgt, kind, size, wait_ms, failhard, minions, resources = row
-    named = dict(zip(JOB_COLUMNS, plain, strict=True))
-    audience = Audience((minions, resources))
-    return Job(
-        **named,
-        target=Target(tgt, TargetKind(kind)),
-        minions=audience.minions,
-        resources=audience.resources,
-        batch=Batch(size, wait_ms, bool(failhard)) if size is not None else None,
-    )
+        return readable(self._queries.rows(_MINIONS_ACCEPTED), minion_of, lambda row: f"minion {row[0]}")

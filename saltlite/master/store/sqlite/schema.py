@@ -5,12 +5,15 @@
     job_targets  one row a (jid, target); minion is the target itself, or manages it, and part the number of that
                  minion's part with the target, 0 for itself; rank is saltlite.master.store.ports.RANK of its
                  state,
-                 outcome is history.OUTCOME_CODE of what became of it
+                 outcome is history.OUTCOME_CODE of what became of it,
+                 moved the number of the transaction that moved it last; NULL if none has, or its return tells
     returns      at most one row a (jid, target); seq is the seq of its event
     keys         one row a fingerprint; at most one accepted an id, in whatever case
     minions      the last session of each id
     functions    what each digest of a function set stands for
-    store        one row: the id of the store, the number of the last change of a key, the version of the accepted ids
+    store        one row: the id of the store, the number of the last change of a key, the version of the accepted ids,
+                 the number of the last transaction that moved targets
+    job_counts   of a job with COUNTED_FROM targets or more: how many are in which condition, kept with each change
     job_arguments  jobs whose bodies are to be reduced when they have ended
     auth_tokens  logins: one row a token, which itself is not in it
 
@@ -30,7 +33,9 @@ log = logging.getLogger(__name__)
 APPLICATION_ID = 0x534C5453
 """`SLTS` in the file header: how a saltlite store is told from any other SQLite file."""
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
+COUNTED_FROM = 64
+"""A job with so many targets has a row in job_counts. Counting fewer costs less than another statement for each job."""
 _TOKENS_PROVE_SINCE = 5
 """In this format the store keeps the public key of a join token; in earlier ones the hash of its secret."""
 
@@ -58,9 +63,17 @@ _TARGET_INDEXES = (
     # Holds what went wrong, which is little. A query has to say `outcome > 1` for SQLite to take it.
     "CREATE INDEX job_targets_bad ON job_targets (outcome, jid, minion) WHERE outcome > 1",
 )
-# Holds what a client is told besides returns: jobs that run, and ends without a return. A query has to say both
-# conditions for SQLite to take it.
-_TARGETS_MOVED = "CREATE INDEX job_targets_moved ON job_targets (jid, target) WHERE rank > 0 AND state <> 'returned'"
+# Of format 7 and 8: format 9 has another of this name.
+_TARGETS_MOVED_OF_7 = (
+    "CREATE INDEX job_targets_moved ON job_targets (jid, target) WHERE rank > 0 AND state <> 'returned'"
+)
+_TARGETS_NUMBER = "ALTER TABLE job_targets ADD COLUMN moved INTEGER"
+# Holds what a client is told besides returns.
+_TARGETS_MOVED = "CREATE INDEX job_targets_moved ON job_targets (jid, moved) WHERE moved IS NOT NULL"
+_MOVES = "ALTER TABLE store ADD COLUMN moves INTEGER NOT NULL DEFAULT 0"
+_JOB_COUNTS = """CREATE TABLE job_counts (
+        jid TEXT NOT NULL PRIMARY KEY, open INTEGER NOT NULL, active INTEGER NOT NULL, planned INTEGER NOT NULL,
+        failed INTEGER NOT NULL, changed_at REAL NOT NULL) WITHOUT ROWID"""
 # Grows with each change of the set of accepted keys, so that a reader knows whether the ids that it remembers hold.
 _ACCEPTED_VERSION = "ALTER TABLE store ADD COLUMN accepted_version INTEGER NOT NULL DEFAULT 0"
 
@@ -86,6 +99,7 @@ _JOB_ARGUMENTS = "CREATE TABLE job_arguments (jid TEXT NOT NULL PRIMARY KEY) WIT
 _SCHEMA = (
     "CREATE TABLE store (id TEXT NOT NULL, epoch INTEGER NOT NULL)",
     _ACCEPTED_VERSION,
+    _MOVES,
     """CREATE TABLE keys (
         fingerprint TEXT NOT NULL PRIMARY KEY, id TEXT NOT NULL, public BLOB NOT NULL, state TEXT NOT NULL,
         address TEXT NOT NULL, first_seen REAL NOT NULL, changed_at REAL NOT NULL, epoch INTEGER NOT NULL,
@@ -111,7 +125,9 @@ _SCHEMA = (
     _JOBS_LISTING,
     _TARGETS,
     *_TARGET_INDEXES,
+    _TARGETS_NUMBER,
     _TARGETS_MOVED,
+    _JOB_COUNTS,
     """CREATE TABLE returns (
         seq INTEGER PRIMARY KEY, jid TEXT NOT NULL, target TEXT NOT NULL, state TEXT NOT NULL,
         retcode INTEGER NOT NULL, started_at REAL NOT NULL, duration_ms INTEGER NOT NULL,
@@ -139,6 +155,16 @@ _OUTCOMES_OF_1 = (
 _TARGETS_OF_2 = (
     "INSERT INTO job_targets (jid, target, minion, part, rank, state, reason, changed_at, outcome)"
     " SELECT jid, minion, minion, 0, rank, state, reason, changed_at, outcome FROM job_targets_2"
+)
+# What a client is told of these jobs: what runs, what ended without a return, whose turn came in a batch.
+_MOVED_OF_8 = (
+    "UPDATE job_targets SET moved = 1 WHERE (rank > 0 AND state <> 'returned')"
+    " OR (rank = 0 AND jid IN (SELECT jid FROM jobs WHERE batch_size IS NOT NULL))"
+)
+_COUNTS_OF_8 = (
+    "INSERT INTO job_counts (jid, open, active, planned, failed, changed_at) SELECT jid, sum(rank < 9),"  # noqa: S608 - a number of this file
+    " sum(rank IN (1, 2)), sum(rank = -1), sum(outcome = 3), max(changed_at) FROM job_targets GROUP BY jid"
+    f" HAVING count(*) >= {COUNTED_FROM}"
 )
 _STEPS: dict[int, tuple[str, ...]] = {
     1: (
@@ -169,9 +195,19 @@ _STEPS: dict[int, tuple[str, ...]] = {
     4: ("DROP TABLE tokens", _JOIN_TOKENS),
     # Every job is looked at once: what they were called with was never taken away before.
     5: (_JOB_ARGUMENTS, "INSERT INTO job_arguments SELECT jid FROM jobs"),
-    6: (_TARGETS_MOVED, _ACCEPTED_VERSION),
+    6: (_TARGETS_MOVED_OF_7, _ACCEPTED_VERSION),
     # Ids had no capitals before, so no two accepted ones can differ by case only.
     7: (_KEYS_HOLDER_ANY_CASE,),
+    8: (
+        "DROP INDEX job_targets_moved",
+        _TARGETS_NUMBER,
+        _MOVES,
+        "UPDATE store SET moves = 1",
+        _MOVED_OF_8,
+        _TARGETS_MOVED,
+        _JOB_COUNTS,
+        _COUNTS_OF_8,
+    ),
 }
 """What makes a file of format N one of format N + 1; all steps of one opening are one transaction."""
 

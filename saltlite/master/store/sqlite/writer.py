@@ -37,18 +37,20 @@ from saltlite.master.store.ports import (
     parts_of,
     return_event,
 )
-from saltlite.master.store.sqlite import reader
-from saltlite.master.store.sqlite.connection import AcceptedIds, Transaction, Values, insert, row_of
-from saltlite.master.store.sqlite.reader import (
+from saltlite.master.store.rows import (
     JOB_COLUMNS,
     KEY_COLUMNS,
     MORE_JOB_COLUMNS,
     OUTCOME_CODE,
+    STATE_OF_RANK,
     TOKEN_COLUMNS,
-    UNDELIVERED,
-    SqliteReader,
     pack_targets,
+    row_of,
 )
+from saltlite.master.store.sqlite import reader
+from saltlite.master.store.sqlite.connection import AcceptedIds, Transaction, Values, insert
+from saltlite.master.store.sqlite.reader import UNDELIVERED, SqliteReader
+from saltlite.master.store.sqlite.schema import COUNTED_FROM
 from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
 from saltlite.model.job import Job, Return, TargetOutcome, TargetState, outcome_of, outcome_of_return, split_part
 from saltlite.model.keys import AuthToken, Fingerprint, KeyRecord, KeyState
@@ -74,13 +76,13 @@ _PUT_RETURN = (
 )
 # The whole state machine of a target: forward only, and no terminal rank is below another.
 _MOVE_TARGET = (
-    "UPDATE job_targets SET state = ?, rank = ?, reason = ?, changed_at = ?, outcome = ?"
+    "UPDATE job_targets SET state = ?, rank = ?, reason = ?, changed_at = ?, outcome = ?, moved = ?"
     " WHERE jid = ? AND target = ? AND rank < ?"
 )
 # The same for all targets of a part, with the effective state of those that run (rank 2).
 _MOVE_PART = (
     "SET state = CASE rank WHEN 2 THEN ? ELSE ? END, reason = CASE rank WHEN 2 THEN ? ELSE ? END,"
-    " outcome = CASE rank WHEN 2 THEN ? ELSE ? END, rank = ?, changed_at = ?"
+    " outcome = CASE rank WHEN 2 THEN ? ELSE ? END, rank = ?, changed_at = ?, moved = ?"
 )
 _MOVE_MINION = (
     f"UPDATE job_targets {_MOVE_PART} WHERE jid = ? AND target = ? AND part = ? AND rank < ? RETURNING target"
@@ -89,12 +91,27 @@ _MOVE_RESOURCES = (
     f"UPDATE job_targets INDEXED BY job_targets_parts {_MOVE_PART}"
     " WHERE jid = ? AND minion = ? AND part = ? AND target <> minion AND rank < ? RETURNING target"
 )
+_NEXT_MOVE = "UPDATE store SET moves = moves + 1 RETURNING moves"
+_PUT_COUNTS = "INSERT INTO job_counts (jid, open, active, planned, failed, changed_at) VALUES (?, ?, 0, ?, 0, ?)"
+_IS_COUNTED = "SELECT 1 FROM job_counts WHERE jid = ?"
+_COUNT = (
+    "UPDATE job_counts SET open = open + ?, active = active + ?, planned = planned + ?, failed = failed + ?,"
+    " changed_at = max(changed_at, ?) WHERE jid = ?"
+)
+_RANKS_OF_MINION = (
+    "SELECT rank, count(*) FROM job_targets WHERE jid = ? AND target = ? AND part = ? AND rank < ? GROUP BY rank"
+)
+_RANKS_OF_RESOURCES = (
+    "SELECT rank, count(*) FROM job_targets INDEXED BY job_targets_parts"
+    " WHERE jid = ? AND minion = ? AND part = ? AND target <> minion AND rank < ? GROUP BY rank"
+)
 # A return that comes after its target was settled otherwise changes no state, but says what became of it.
 _LATE_OUTCOME = "UPDATE job_targets SET outcome = ? WHERE jid = ? AND target = ?"
 # What is known of some returns, each given as [fingerprint of its key, jid, target]: no row for one that the key may
 # not give. All of them in one statement.
 _JUDGED = (
-    "SELECT asked.key, k.id, t.rank, EXISTS (SELECT 1 FROM returns AS r WHERE r.jid = t.jid AND r.target = t.target),"
+    "SELECT asked.key, k.id, t.rank, t.outcome, EXISTS (SELECT 1 FROM job_counts AS c WHERE c.jid = t.jid),"
+    " EXISTS (SELECT 1 FROM returns AS r WHERE r.jid = t.jid AND r.target = t.target),"
     " (SELECT j.batch_size IS NOT NULL FROM jobs AS j WHERE j.jid = t.jid),"
     " (SELECT seq FROM sqlite_sequence WHERE name = 'events') FROM json_each(?) AS asked"
     " CROSS JOIN keys AS k ON k.fingerprint = json_extract(asked.value, '$[0]') AND k.state = 'accepted'"
@@ -121,7 +138,7 @@ _TOUCH_MINION = (
     " last_seen = max(last_seen, excluded.last_seen)"
 )
 _NEVER_HANDED_OVER = (
-    "SELECT t.target FROM job_targets AS t LEFT JOIN minions AS m ON m.id = t.minion"
+    "SELECT t.target, t.rank FROM job_targets AS t LEFT JOIN minions AS m ON m.id = t.minion"
     " WHERE t.jid = ?"
     " AND (t.rank = -1 OR (t.rank = 0 AND (m.id IS NULL OR (NOT m.up AND m.last_seen < t.changed_at))))"
     " ORDER BY t.target"
@@ -142,6 +159,41 @@ _RETURN_COSTS = "SELECT seq, 1 + length(body) / 1024 FROM returns WHERE jid = ? 
 _SOME_EVENTS = "DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE at < ? ORDER BY at LIMIT ?)"
 
 
+class Tally:
+    """How the numbers of targets of counted jobs change: by job those that are open, active, planned and failed, and
+    when a target last changed its state."""
+
+    def __init__(self) -> None:
+        self.changes: dict[Jid, list[float]] = {}
+
+    def moved(
+        self,
+        jid: Jid,
+        rank: int,
+        state: TargetState,
+        outcome: TargetOutcome,
+        at: float,
+        count: int = 1,
+        *,
+        before: int = 0,
+    ) -> None:
+        """So many targets of that rank, and of the outcome with the code `before`, got this state and outcome; those
+        that had ended before got the outcome only."""
+        change = self.changes.setdefault(jid, [0, 0, 0, 0, 0.0])
+        if rank < TERMINAL_RANK:
+            for step, one in ((-count, rank), (count, RANK[state])):
+                change[0] += step * (one < TERMINAL_RANK)
+                change[1] += step * (one in ACTIVE_RANKS)
+                change[2] += step * (one == PLANNED_RANK)
+            change[4] = max(change[4], at)
+        failed = OUTCOME_CODE[TargetOutcome.FAILED]
+        change[3] += count * ((OUTCOME_CODE[outcome] == failed) - (before == failed))
+
+
+ACTIVE_RANKS = (RANK[TargetState.RECEIVED], RANK[TargetState.RUNNING])
+PLANNED_RANK = RANK[TargetState.PLANNED]
+
+
 class SqliteWriter(SqliteReader):
     """`saltlite.master.store.ports.StoreWriter` over one transaction; lives as long as the `write()` block."""
 
@@ -155,6 +207,8 @@ class SqliteWriter(SqliteReader):
         self._newest_jid: Jid | None = None
         self._queued = QUEUED_COUNTED
         self._new_request: tuple[RequestId, int] | None = None
+        self._move_number = 0
+        self._counted: dict[Jid, bool] = {}
 
     def put_key(self, record: KeyRecord) -> None:
         if record.state is KeyState.ACCEPTED:
@@ -247,6 +301,9 @@ class SqliteWriter(SqliteReader):
         rows = [(job.jid, target, minion, part, *end) for minion, part, ids in parts_of(job) for target in ids]
         # In the order of the table's key: pages are then filled one after the other.
         self._transaction.run_many(_PUT_TARGET, sorted(rows))
+        if len(rows) >= COUNTED_FROM:
+            planned = len(rows) if state is TargetState.PLANNED else 0
+            self._transaction.run(_PUT_COUNTS, (job.jid, len(rows), planned, job.created_at))
         self._new_request = None
         self._queued = QUEUED_COUNTED
         if self._newest_jid is not None:
@@ -270,22 +327,56 @@ class SqliteWriter(SqliteReader):
         return self._transaction.value("SELECT 1 FROM jobs WHERE jid = ?", (jid,)) is not None
 
     def set_targets(self, rows: Iterable[tuple[Jid, TargetRow]]) -> list[tuple[Jid, TargetId]]:
-        return [(jid, row.id) for jid, row in rows if self._set_target(jid, row)]
+        tally = Tally()
+        moved = [(jid, row.id) for jid, row in rows if self._set_target(jid, row, tally)]
+        self._count(tally)
+        return moved
 
-    def _set_target(self, jid: Jid, row: TargetRow) -> bool:
-        if row.state in NEVER_RAN:
+    def _set_target(self, jid: Jid, row: TargetRow, tally: Tally) -> bool:
+        current: TargetState | None = None
+        is_counted = self._is_counted(jid)
+        if row.state in NEVER_RAN or is_counted:
             sql = "SELECT state FROM job_targets WHERE jid = ? AND target = ?"
-            current = self._transaction.value(sql, (jid, row.id))
-            row = row if current is None else effective_state(TargetState(current), row)
-        return bool(self._transaction.run(_MOVE_TARGET, _move(jid, row.id, row.state, row.reason, row.changed_at)))
+            found = self._transaction.value(sql, (jid, row.id))
+            current = None if found is None else TargetState(found)
+            row = row if current is None else effective_state(current, row)
+        moved = bool(self._transaction.run(_MOVE_TARGET, self._move(jid, row)))
+        if moved and is_counted and current is not None:
+            tally.moved(jid, RANK[current], row.state, outcome_of(row.state), row.changed_at)
+        return moved
+
+    def _next_move(self, state: TargetState) -> int | None:
+        """The number of this transaction for what it moves to that state; a return tells of itself."""
+        if state is TargetState.RETURNED:
+            return None
+        if not self._move_number:
+            ((self._move_number,),) = self._transaction.rows(_NEXT_MOVE)
+        return self._move_number
+
+    def _is_counted(self, jid: Jid) -> bool:
+        if jid not in self._counted:
+            self._counted[jid] = self._transaction.value(_IS_COUNTED, (jid,)) is not None
+        return self._counted[jid]
+
+    def _count(self, tally: Tally) -> None:
+        if tally.changes:
+            self._transaction.run_many(_COUNT, [(*change, jid) for jid, change in tally.changes.items()])
 
     def set_parts(self, rows: Iterable[PartRow]) -> list[tuple[Jid, TargetId]]:
         moved = []
+        tally = Tally()
         for row in rows:
             jid, number = split_part(row.part)
+            which = (jid, row.minion, number, RANK[row.state])
+            if self._is_counted(jid):
+                sql = _RANKS_OF_RESOURCES if number else _RANKS_OF_MINION
+                for rank, count in self._transaction.rows(sql, which):
+                    state = effective_state(STATE_OF_RANK[rank], row).state
+                    tally.moved(jid, rank, state, outcome_of(state), row.changed_at, count)
             sql = _MOVE_RESOURCES if number else _MOVE_MINION
-            ids = self._transaction.rows(sql, (*_part_move(row), jid, row.minion, number, RANK[row.state]))
+            ids = self._transaction.rows(sql, (*_part_move(row), self._next_move(row.state), *which))
             moved += [(jid, target) for (target,) in sorted(ids)]
+        self._count(tally)
         return moved
 
     def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
@@ -294,14 +385,18 @@ class SqliteWriter(SqliteReader):
         outcomes = [Stored.UNASSIGNED] * len(commits)
         fresh: dict[tuple[Jid, TargetId], tuple[Return, MinionId]] = {}
         late: list[Return] = []
+        tally = Tally()
         asked = json.dumps([[commit.fingerprint, commit.ret.jid, commit.ret.id] for commit in commits])
-        for at, sender, rank, is_returned, in_batch, seq in sorted(self._transaction.rows(_JUDGED, (asked,))):
+        for row in sorted(self._transaction.rows(_JUDGED, (asked,))):
+            at, sender, rank, outcome, is_counted, is_returned, in_batch, seq = row
             ret = commits[at].ret
             outcomes[at] = Stored.DUPLICATE
             if not is_returned and (ret.jid, ret.id) not in fresh:
                 outcomes[at] = Stored.NEW
                 fresh[ret.jid, ret.id] = ret, sender
                 late += [ret] if rank == TERMINAL_RANK else []
+                if is_counted:
+                    tally.moved(ret.jid, rank, ret.state, outcome_of_return(ret), now, before=outcome)
                 self.batches_returned.update([ret.jid] if in_batch else [])
                 self._seq = seq or 0
         if fresh:
@@ -310,6 +405,7 @@ class SqliteWriter(SqliteReader):
             self._transaction.run_many(
                 _LATE_OUTCOME, [(OUTCOME_CODE[outcome_of_return(ret)], ret.jid, ret.id) for ret in late]
             )
+        self._count(tally)
         return outcomes
 
     def _store_returns(self, rets: list[tuple[Return, MinionId]], now: float) -> None:
@@ -333,7 +429,7 @@ class SqliteWriter(SqliteReader):
                     ret.body,
                 )
             )
-            moves.append(_move(ret.jid, ret.id, ret.state, ret.reason, now, outcome_of_return(ret)))
+            moves.append(self._move(ret.jid, TargetRow(ret.id, ret.state, ret.reason, now), outcome_of_return(ret)))
         self._transaction.run_many(_PUT_EVENT, events)
         self._transaction.run_many(_PUT_RETURN, returns)
         self._transaction.run_many(_MOVE_TARGET, moves)
@@ -342,12 +438,28 @@ class SqliteWriter(SqliteReader):
     def cancel_job(self, jid: Jid, by: str, now: float) -> list[TargetId]:
         sql = "UPDATE jobs SET cancelled_at = ?, cancelled_by = ? WHERE jid = ? AND cancelled_at IS NULL"
         self._transaction.run(sql, (now, by, jid))
-        ids = [row[0] for row in self._transaction.rows(_NEVER_HANDED_OVER, (jid,))]
+        found = self._transaction.rows(_NEVER_HANDED_OVER, (jid,))
         reason = cancelled_reason(by)
-        self._transaction.run_many(
-            _MOVE_TARGET, [_move(jid, target, TargetState.CANCELLED, reason, now) for target in ids]
+        self._end_undelivered(
+            [(jid, TargetRow(target, TargetState.CANCELLED, reason, now), rank) for target, rank in found]
         )
-        return ids
+        return [target for target, _rank in found]
+
+    def _end_undelivered(self, rows: Sequence[tuple[Jid, TargetRow, int]]) -> None:
+        """Move these targets, which have those ranks and never got their jobs, to their last state."""
+        tally = Tally()
+        for jid, row, rank in rows:
+            if self._is_counted(jid):
+                tally.moved(jid, rank, row.state, outcome_of(row.state), row.changed_at)
+        self._transaction.run_many(_MOVE_TARGET, [self._move(jid, row) for jid, row, _rank in rows])
+        self._count(tally)
+
+    def _move(self, jid: Jid, row: TargetRow, outcome: TargetOutcome | None = None) -> Values:
+        """The values of _MOVE_TARGET; the outcome is that of the state alone unless it is given."""
+        rank = RANK[row.state]
+        code = OUTCOME_CODE[outcome_of(row.state) if outcome is None else outcome]
+        number = self._next_move(row.state)
+        return (row.state, rank, row.reason, row.changed_at, code, number, jid, row.id, rank)
 
     def put_event(self, tag: str, data: Mapping[str, Any], now: float) -> int:
         packed = pack_data(data)
@@ -383,9 +495,9 @@ class SqliteWriter(SqliteReader):
 
     def expire(self, now: float) -> list[tuple[Jid, TargetId]]:
         gone = [(jid, target) for jid, target in self._transaction.rows(_UNDELIVERED_SORTED, (now,))]
-        self._transaction.run_many(
-            _MOVE_TARGET,
-            [_move(jid, target, TargetState.EXPIRED, EXPIRED_REASON, now) for jid, target in gone],
+        queued = RANK[TargetState.QUEUED]
+        self._end_undelivered(
+            [(jid, TargetRow(target, TargetState.EXPIRED, EXPIRED_REASON, now), queued) for jid, target in gone]
         )
         return gone
 
@@ -429,7 +541,7 @@ class SqliteWriter(SqliteReader):
         if total > most:
             found.pop()
         jids = [(jid,) for jid, _created_at, _cost in found]
-        for table in ("returns", "job_targets", "jobs", "job_arguments"):
+        for table in ("returns", "job_targets", "jobs", "job_arguments", "job_counts"):
             self._transaction.run_many(f"DELETE FROM {table} WHERE jid = ?", jids)  # noqa: S608 - names of this file
         return [created_at for _jid, created_at, _cost in found]
 
@@ -456,17 +568,8 @@ class SqliteWriter(SqliteReader):
             self._transaction.run("PRAGMA incremental_vacuum(1)")
 
 
-def _move(
-    jid: Jid, target: TargetId, state: TargetState, reason: str, at: float, outcome: TargetOutcome | None = None
-) -> Values:
-    """The values of _MOVE_TARGET; the outcome is that of the state alone unless it is given."""
-    rank = RANK[state]
-    code = OUTCOME_CODE[outcome_of(state) if outcome is None else outcome]
-    return (state, rank, reason, at, code, jid, target, rank)
-
-
 def _part_move(row: PartRow) -> Values:
-    """The values of _MOVE_PART."""
+    """The values of _MOVE_PART, but the number."""
     running = effective_state(TargetState.RUNNING, row)
     codes = (OUTCOME_CODE[outcome_of(running.state)], OUTCOME_CODE[outcome_of(row.state)])
     return (running.state, row.state, running.reason, row.reason, *codes, RANK[row.state], row.changed_at)
