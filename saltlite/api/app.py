@@ -12,6 +12,7 @@ import signal
 import socket
 import ssl
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from cryptography import x509
@@ -125,8 +126,8 @@ class Server(HTTPServer):
             self._limiter.remove(server_conn.stream)
 
 
-def run_api(config: ApiConfig, config_dir: str) -> None:
-    """Serve until SIGTERM or SIGINT. Raises StartupError when it cannot start."""
+def run_api(config: ApiConfig, config_dir: str, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Serve until SIGTERM or SIGINT; `on_ready` is called when requests are answered. Raises StartupError."""
     account = account_of(config.user)
     start_log(config.log_level, config.log_file, account)
     # Anyone could fill the log with its warnings about malformed bytes.
@@ -144,7 +145,7 @@ def run_api(config: ApiConfig, config_dir: str) -> None:
     if digest:
         print(f"saltlite-api: the certificate's SHA-256 fingerprint is {digest}", file=sys.stderr)  # noqa: T201 - for people
         log.info("the certificate's SHA-256 fingerprint is %s", digest)
-    asyncio.run(_serve(config, os.path.abspath(config_dir), sockets, tls))
+    asyncio.run(_serve(config, os.path.abspath(config_dir), sockets, tls, on_ready))
 
 
 def _listen(config: ApiConfig) -> list[socket.socket]:
@@ -186,7 +187,9 @@ def make_server(context: AppContext, tls: Any) -> Server:
     return server
 
 
-async def _serve(config: ApiConfig, config_dir: str, sockets: list[socket.socket], tls: Any) -> None:
+async def _serve(
+    config: ApiConfig, config_dir: str, sockets: list[socket.socket], tls: Any, on_ready: Callable[[], None]
+) -> None:
     link = MasterLink(master_socket(config.sock_dir), _trusted(config_dir))
     context = AppContext(config, link, Runners(link, config_dir, config.runner_timeout), Feeds(link))
     server = make_server(context, tls)
@@ -198,6 +201,7 @@ async def _serve(config: ApiConfig, config_dir: str, sockets: list[socket.socket
     watchdog = asyncio.ensure_future(_feed_watchdog())
     log.info("the API is ready")
     supervision.notify(["READY=1", f"STATUS=listens on port {config.port}"])
+    on_ready()
     await stopping.wait()
     supervision.notify(["STOPPING=1"])
     server.stop()

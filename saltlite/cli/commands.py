@@ -65,7 +65,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "demo": (
         "saltlite demo [options] [-- TARGET MODULE.FUNCTION [ARGUMENT...]]",
-        "Start a whole fleet in a temporary folder, without root.",
+        "Start a fleet in a folder that is removed at the end.",
     ),
     "doc": (
         "saltlite doc [MODULE|MODULE.FUNCTION|executors|clouds] [options]",

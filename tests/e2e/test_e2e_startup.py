@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +24,7 @@ pytestmark = pytest.mark.e2e
 USERS = {"user": ME, "link_user": "daemon" if os.geteuid() == 0 else ME}
 """Two users, so that the master has nothing to warn of."""
 DAEMONS = ("saltlite-master", "saltlite-minion")
+JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 
 
 def kind_of(program: str) -> str:
@@ -213,3 +216,30 @@ def test_a_demo_that_a_script_started_in_the_background_stops_at_a_signal(signum
         demo.send_signal(signum)
         assert demo.wait(WAIT_S) == 0
     os.rmdir(folder)  # nothing is left in it
+
+
+def test_a_demo_in_a_folder_has_as_many_minions_as_asked_for_and_a_console_to_log_in_to(tmp_path: Path) -> None:
+    folder = tmp_path / "f"
+    words = [sys.executable, "-m", "saltlite", "demo", "--dir", str(folder), "--minions", "1", "--console"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as demo:
+        assert demo.stderr is not None
+        said = ""
+        for line in demo.stderr:
+            said += line
+            if "Ctrl-C stops the fleet" in line:
+                break
+        assert "a master and 1 minion in" in said
+        assert sorted(os.listdir(folder)) == ["demo-1", "master"]
+        found = re.search(r"The console: (http://127\.0\.0\.1:\d+/)\n.* as (\w+), with the password (\S+)\n", said)
+        assert found, said
+        url, user, password = found.groups()
+        login = json.dumps({"eauth": "file", "username": user, "password": password}).encode()
+        with urllib.request.urlopen(urllib.request.Request(f"{url}login", login, JSON), timeout=WAIT_S) as answer:
+            token = json.load(answer)["return"][0]["token"]
+        ping = json.dumps([{"client": "local", "tgt": "*", "fun": "test.ping"}]).encode()
+        request = urllib.request.Request(url, ping, {**JSON, "X-Auth-Token": token})
+        with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+            assert json.load(answer)["return"] == [{"demo-1": True}]
+        demo.send_signal(signal.SIGTERM)
+        assert demo.wait(WAIT_S) == 0
+    assert not folder.exists()

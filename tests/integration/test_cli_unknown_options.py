@@ -76,6 +76,23 @@ def test_no_fleet_is_started_for_a_line_with_a_mistake(
 
 
 @pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--minions", "0"], "'0' is not a whole number from 1 to 50"),
+        (["--minions", "51"], "'51' is not a whole number from 1 to 50"),
+        (["--dir", "/"], "/ exists; the demo makes its folder, and removes it at the end: name another"),
+        (["--dir", "/proc/x"], "/proc/x cannot be made: No such file or directory"),
+        (["--console", "--", "*", "test.ping"], "--console is for a fleet that stays"),
+    ],
+)
+def test_a_demo_that_cannot_be_is_refused_with_the_reason(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", *words]) == exitcodes.USAGE
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("words", "call"),
     [
         (["--", "--help", "-x"], ["test.arg", ["--help", "-x"], {}]),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from saltlite.cli import exitcodes
+from saltlite.cli.commands import SALT_KEY
 from saltlite.cli.main import main
 from saltlite.cli.verbs.help import DOCS, titles
 
@@ -52,6 +56,42 @@ def test_every_link_of_the_documentation_leads_somewhere(page: Path) -> None:
     text = re.sub(r"(?s)```.*?```", "", page.read_text())
     for target in LINK.findall(text):
         assert (page.parent / target).exists(), target
+
+
+COMMAND = re.compile(r"^[$#] (saltlite(?:-key|-run)? .*)", re.MULTILINE)
+JID = "20261121043952177301"
+REFUSED_ON_PURPOSE = ("no terminal to ask for the password", "there is no option --tset; did you mean --test?")
+PROGRAMS = {"saltlite-run": ["runner"], "saltlite-key": [SALT_KEY]}
+ASKS = re.compile(
+    r"acl|auth token|events|job (?!\w+\|)|key (?!\w+\||fleet)|match|status|runner|__key|\S+ [a-z_]+\.[a-z_]|-"
+)
+"""Command lines that ask the master, after the program's name; others act on this machine."""
+
+
+def typed_commands() -> Iterator[tuple[str, list[str]]]:
+    """The command lines in blocks of ```console that ask a master, with the page's name, as words."""
+    for page in PAGES:
+        for block in re.findall(r"(?ms)^```console\n(.*?)^```", page.read_text()):
+            for line in COMMAND.findall(block):
+                typed = " ".join(shlex.split(line.replace("$jid", JID), comments=True, posix=False))
+                for part in re.split(r"; | && | \| | > ", typed):
+                    program, *words = shlex.split(part)
+                    words = [*PROGRAMS.get(program, []), *words]
+                    if program.startswith("saltlite") and ASKS.match(" ".join(words)):
+                        yield page.name, words
+
+
+@pytest.mark.parametrize(("page", "words"), list(typed_commands()))
+def test_every_command_of_the_documentation_is_understood(
+    page: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "master").write_text(f"root_dir: {tmp_path}\n")
+    end = words.index("--") if "--" in words else len(words)
+    code = main([*words[:end], "-c", str(tmp_path), *words[end:]])
+    # The words are read before the master is asked, and there is none; some commands have an answer without it.
+    error = capsys.readouterr().err
+    assert "the master does not answer" in error or any(way in error for way in REFUSED_ON_PURPOSE), error
+    assert code in (exitcodes.OK, exitcodes.UNREACHABLE, exitcodes.USAGE)
 
 
 def test_the_readme_names_every_page_and_is_short() -> None:

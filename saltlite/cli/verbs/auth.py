@@ -44,14 +44,18 @@ def run_entry(argv: Sequence[str], console: Console) -> int:
     password = _new_password(console) if descriptor is None else read_password(descriptor)
     if not password:
         raise UsageError("the password is empty")
+    console.data(entry_of(parsed.words[0], password, parsed.options.get("group", [])))
+    return exitcodes.OK
+
+
+def entry_of(name: str, password: bytes, groups: Sequence[str] = ()) -> str:
+    """The line of a user in the file that `auth_file` names."""
     from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
     made = Argon2id(
         salt=os.urandom(16), length=LENGTH, iterations=ITERATIONS, lanes=LANES, memory_cost=MEMORY_KIB
     ).derive_phc_encoded(password)
-    groups = ",".join(parsed.options.get("group", []))
-    console.data(f"{parsed.words[0]}:{made}{':' + groups if groups else ''}\n")
-    return exitcodes.OK
+    return f"{name}:{made}{':' + ','.join(groups) if groups else ''}\n"
 
 
 def _new_password(console: Console) -> bytes:

@@ -1,13 +1,14 @@
-"""`saltlite demo`: a fleet in a temporary folder, to try things on or to run one command.
+"""`saltlite demo`: a fleet in a folder that is removed at the end, to try things on or to run one command.
 
-One master and three minions, over real ZeroMQ on loopback and without root. They are the real daemons, forked from this
-process; their keys are accepted by join token. Tests may use `DemoFleet` as well.
+One master, some minions and, if asked for, the API with its console, over real ZeroMQ on loopback and without root.
+They are the real daemons, forked from this process; the minions' keys are accepted by join token.
 """
 
 from __future__ import annotations
 
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -21,10 +22,12 @@ from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table
 from saltlite.cli.job_options import JOB, TARGET_AND_FUNCTION
 from saltlite.cli.main import split_command
+from saltlite.cli.options import Option
+from saltlite.cli.targets import nodeset
 from saltlite.client.local import LocalClient
 from saltlite.config.apart import begin_reading_minion
-from saltlite.config.load import load_master
-from saltlite.config.paths import master_socket
+from saltlite.config.load import load_api, load_master
+from saltlite.config.paths import master_socket, require_path
 from saltlite.errors import SaltliteError, StartupError, UsageError
 from saltlite.model.dataclass import dataclass
 from saltlite.platform.process import set_parent_death_signal
@@ -35,9 +38,14 @@ if TYPE_CHECKING:
     from saltlite.cli.console import Console
 
 
-MINIONS = ("demo-1", "demo-2", "demo-3")
+MINIONS = 3
+MINIONS_MAX = 50
+"""Each takes about 30 MiB and, for a moment, half a processor."""
 START_S = 20.0
-"""How long the fleet may take to be up before the demo gives up."""
+"""How long the fleet may take to be up before the demo gives up; each minion above MINIONS adds START_MINION_S."""
+START_MINION_S = 2.0
+USER = "demo"
+"""Who logs in to the console; the password is a new one each time."""
 STOP_S = 8.0
 POLL_S = 0.01
 TOKEN_S = 300.0
@@ -51,12 +59,26 @@ class Timings:
     minions_s: float
 
 
-class DemoFleet:
-    """Starts on entering, is gone without a trace after leaving. Raises StartupError."""
+@dataclass(frozen=True, slots=True)
+class ConsoleLogin:
+    """How to log in to the console."""
 
-    def __init__(self) -> None:
-        self.folder = tempfile.mkdtemp(prefix="saltlite-demo-")
+    url: str
+    password: str
+
+
+class DemoFleet:
+    """Starts on entering, is gone without a trace after leaving. Raises StartupError.
+
+    `folder` must not exist yet; the empty one means a temporary folder. `login` is for the console, None without it.
+    """
+
+    def __init__(self, minions: int = MINIONS, folder: str = "", *, with_console: bool = False) -> None:
+        self.minions = tuple(f"demo-{number}" for number in range(1, minions + 1))
+        self.folder = _made(folder) if folder else tempfile.mkdtemp(prefix="saltlite-demo-")
         self.timings = Timings(0.0, 0.0)
+        url = f"http://127.0.0.1:{_free_port()}/"
+        self.login = ConsoleLogin(url, secrets.token_urlsafe(12)) if with_console else None
         self._pids: list[int] = []
 
     @property
@@ -91,39 +113,58 @@ class DemoFleet:
     def _start(self) -> None:
         began = time.monotonic()
         port = _free_port()
-        self._write("master", f"interface: 127.0.0.1\nport: {port}\nhandshakes_per_address: 100\n")
+        options = f"interface: 127.0.0.1\nport: {port}\nhandshakes_per_address: 100\n"
+        if self.login is not None:
+            options += f"auth_file: {self.config_dir}/auth\n"
+            options += f"external_auth: {{file: {{{USER}: ['.*', '@runner', '@wheel']}}}}\n"
+        self._write("master", options)
         self._launch("master", _run_master)
+        if self.login is not None:
+            self._start_api(self.login)
         master_up = time.monotonic()
         with LocalClient(master_socket(load_master(self.config_dir).config.sock_dir)) as client:
-            answer = client.call("token_create", uses=len(MINIONS), expires_s=TOKEN_S, id_glob="demo-*")
-            for minion in MINIONS:
+            answer = client.call("token_create", uses=len(self.minions), expires_s=TOKEN_S, id_glob="demo-*")
+            for minion in self.minions:
                 config = f"id: {minion}\nmaster: 127.0.0.1:{port}\njoin_token: {answer['token']}\n"
                 self._write(minion, config)
                 self._launch(minion, _run_minion)
             self._wait_until_up(client)
         self.timings = Timings(master_up - began, time.monotonic() - master_up)
 
+    def _start_api(self, login: ConsoleLogin) -> None:
+        from saltlite.cli.verbs.auth import entry_of
+
+        self._write_private("master/auth", entry_of(USER, login.password.encode()))
+        port = login.url.rpartition(":")[2].rstrip("/")
+        options = f"root_dir: {self.config_dir}/root\nuser: {_user()}\ninterface: 127.0.0.1\nport: {port}\n"
+        # Without TLS, because a browser would warn of a certificate that the API made; nothing leaves this machine.
+        self._write_private("master/api", f"{options}disable_ssl: true\n")
+        self._launch("master", _run_api)
+
     def _wait_until_up(self, client: LocalClient) -> None:
-        deadline = time.monotonic() + START_S
+        start_s = START_S + START_MINION_S * max(0, len(self.minions) - MINIONS)
+        deadline = time.monotonic() + start_s
         while time.monotonic() < deadline:
             rows = client.call("minions")["minions"]
-            if sum(row["state"] == "up" for row in rows) == len(MINIONS):
+            if sum(row["state"] == "up" for row in rows) == len(self.minions):
                 return
             time.sleep(POLL_S)
-        raise StartupError(f"the minions did not come up within {START_S:g} s; their logs: {self._logs()}")
+        raise StartupError(f"the minions did not come up within {start_s:g} s; their logs: {self._logs()}")
 
     def _write(self, name: str, options: str) -> None:
         folder = os.path.join(self.folder, name)
         os.mkdir(folder, 0o700)
-        user = pwd.getpwuid(os.geteuid()).pw_name
-        common = f"root_dir: {folder}/root\nuser: {user}\nlog_level: info\n"
+        common = f"root_dir: {folder}/root\nuser: {_user()}\nlog_level: info\n"
         kind = "master" if name == "master" else "minion"
         if kind == "master":
-            common += f"link_user: {user}\n"
-        # Created private: a minion's file has its join token in it.
-        descriptor = os.open(os.path.join(folder, kind), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            common += f"link_user: {_user()}\n"
+        self._write_private(os.path.join(name, kind), common + options)
+
+    def _write_private(self, path: str, text: str) -> None:
+        """Create a file of the fleet's folder that only its owner can read: it may have a join token in it."""
+        descriptor = os.open(os.path.join(self.folder, path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(common + options)
+            file.write(text)
 
     def _launch(self, name: str, run: Callable[[str, Callable[[], None]], None]) -> None:
         """Fork a daemon and wait until it is ready."""
@@ -176,6 +217,12 @@ def _run_minion(config_dir: str, on_ready: Callable[[], None]) -> None:
     run_minion(*begin_reading_minion(config_dir)(), on_ready)
 
 
+def _run_api(config_dir: str, on_ready: Callable[[], None]) -> None:
+    from saltlite.api.app import run_api
+
+    run_api(load_api(config_dir).config, config_dir, on_ready)
+
+
 def _say(pipe: int, line: str) -> None:
     os.write(pipe, line.replace("\n", " ").encode() + b"\n")
     os.close(pipe)
@@ -186,6 +233,24 @@ def _signal(pid: int, signum: int) -> None:
         os.kill(pid, signum)
     except ProcessLookupError:
         return
+
+
+def _made(folder: str) -> str:
+    """The absolute path of a new folder. Raises UsageError."""
+    path = os.path.abspath(folder)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError as error:
+        raise UsageError(
+            f"{path} exists; the demo makes its folder, and removes it at the end: name another"
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be made: {error.strerror}") from error
+    return path
+
+
+def _user() -> str:
+    return pwd.getpwuid(os.geteuid()).pw_name
 
 
 def _free_port() -> int:
@@ -204,23 +269,40 @@ def command_for(config_dir: str) -> str:
 def run(argv: Sequence[str], console: Console) -> int:
     """Start the fleet, run the command after `--` (or wait for Ctrl-C), stop it; the command's exit code."""
     own, job = _split(argv)
-    parsed = command_table("demo").parse(own)
+    parsed = command_table(
+        "demo",
+        Option(
+            "--minions", metavar="N", convert=_minion_count, help=f"how many minions, up to {MINIONS_MAX}: {MINIONS}"
+        ),
+        Option("--dir", metavar="DIR", convert=require_path, help="the folder to make, instead of a temporary one"),
+        Option("--console", help="start the API too, and print how to log in to its console in the browser"),
+    ).parse(own)
+    if job and parsed.on("console"):
+        raise UsageError("--console is for a fleet that stays; leave it out, or the command after --")
     if parsed.words:
         raise UsageError(f"write the command for the demo fleet after --, as in: demo -- {' '.join(parsed.words)}")
     _check(job)
     # A closed terminal or a `kill` cleans up, as Ctrl-C does. In the background of a script, SIGINT was ignored.
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.default_int_handler)
-    console.note("starting a master and three minions in a temporary folder ...")
-    with DemoFleet() as fleet:
+    count, folder = parsed.options.get("minions", MINIONS), parsed.options.get("dir", "")
+    where = folder or "a temporary folder"
+    console.note(f"starting a master and {count} minion{'s' if count > 1 else ''} in {where} ...")
+    with DemoFleet(count, folder, with_console=parsed.on("console")) as fleet:
         timings = fleet.timings
         console.note(
-            f"master up after {timings.master_s:.2f} s; {', '.join(MINIONS)} joined by token "
+            f"master up after {timings.master_s:.2f} s; {nodeset(fleet.minions)} joined by token "
             f"and up after another {timings.minions_s:.2f} s"
         )
         if job:
             return _run_job(fleet, job, console)
         return _stay(fleet, console)
+
+
+def _minion_count(text: str) -> int:
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= MINIONS_MAX:
+        return int(text)
+    raise UsageError(f"{text!r} is not a whole number from 1 to {MINIONS_MAX}")
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -248,6 +330,10 @@ def _run_job(fleet: DemoFleet, job: Sequence[str], console: Console) -> int:
 def _stay(fleet: DemoFleet, console: Console) -> int:
     command = command_for(fleet.config_dir)
     console.note("")
+    if fleet.login is not None:
+        console.note(f"The console: {fleet.login.url}")
+        console.note(f"  log in by `file` as {USER}, with the password {fleet.login.password}")
+        console.note("")
     console.note("Try in a second terminal:")
     for example in ("'*' test.ping", "'*' pkg.list_installed", "demo-1 cmd.run 'uname -a'", "key list"):
         console.note(f"  {command} {example}")
