@@ -516,9 +516,7 @@ class _MemoryWriter(_MemoryReader):
     def __init__(self, disk: MemoryStoreDisk) -> None:
         super().__init__(disk)
         self._copy: Tables | None = disk.tables.copy()
-        self._owned_targets: set[Jid] = set()
-        self._owned_returns: set[Jid] = set()
-        self._owned_moved: set[Jid] = set()
+        self._owned: set[tuple[str, Jid]] = set()
         self.batches_returned: set[Jid] = set()
 
     @property
@@ -532,18 +530,13 @@ class _MemoryWriter(_MemoryReader):
         tables, self._copy = self._tables, None
         return tables
 
-    def _targets_of(self, jid: Jid) -> dict[TargetId, TargetRow]:
-        """The targets of a job, as a dict that no other state shares."""
-        if jid not in self._owned_targets:
-            self._tables.targets[jid] = dict(self._tables.targets[jid])
-            self._owned_targets.add(jid)
-        return self._tables.targets[jid]
-
-    def _returns_of(self, jid: Jid) -> dict[TargetId, Return]:
-        if jid not in self._owned_returns:
-            self._tables.returns[jid] = dict(self._tables.returns.get(jid, {}))
-            self._owned_returns.add(jid)
-        return self._tables.returns[jid]
+    def _own(self, table: str, jid: Jid) -> Any:
+        """The rows of a job in that table by target, as a dict that no other state shares."""
+        rows = getattr(self._tables, table)
+        if (table, jid) not in self._owned:
+            rows[jid] = dict(rows.get(jid, {}))
+            self._owned.add((table, jid))
+        return rows[jid]
 
     def put_key(self, record: KeyRecord) -> None:
         holder = self.holder(record.id, any_case=True) if record.state is KeyState.ACCEPTED else None
@@ -646,12 +639,9 @@ class _MemoryWriter(_MemoryReader):
         current = self._tables.targets.get(jid, {}).get(row.id)
         if current is None or advance(current.state, row.state) is current.state:
             return False
-        self._targets_of(jid)[row.id] = row
-        if jid not in self._owned_moved:
-            self._tables.moved[jid] = dict(self._tables.moved.get(jid, {}))
-            self._owned_moved.add(jid)
+        self._own("targets", jid)[row.id] = row
         self._tables.moves += 1
-        self._tables.moved[jid][row.id] = self._tables.moves
+        self._own("moved", jid)[row.id] = self._tables.moves
         return True
 
     def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
@@ -670,7 +660,7 @@ class _MemoryWriter(_MemoryReader):
             return Stored.DUPLICATE
         tag, data = return_event(ret, key.id)
         seq = self.put_event(tag, data, now)
-        self._returns_of(ret.jid)[ret.id] = replace(ret, seq=seq)
+        self._own("returns", ret.jid)[ret.id] = replace(ret, seq=seq)
         self._move(ret.jid, TargetRow(ret.id, ret.state, ret.reason, now))
         if self._tables.jobs[ret.jid].batch is not None:
             self.batches_returned.add(ret.jid)
@@ -754,10 +744,8 @@ class _MemoryWriter(_MemoryReader):
             tables.returns.pop(job.jid, None)
             tables.cancels.pop(job.jid, None)
             tables.moved.pop(job.jid, None)
-            self._owned_moved.discard(job.jid)
             tables.reducible.pop(job.jid, None)
-            self._owned_targets.discard(job.jid)
-            self._owned_returns.discard(job.jid)
+            self._owned.difference_update((table, job.jid) for table in ("targets", "returns", "moved"))
         old = sorted((event.at, seq) for seq, event in tables.events.items() if event.at < events_before)
         gone = {seq for _at, seq in old[:most]}
         tables.events = {seq: event for seq, event in tables.events.items() if seq not in gone}
