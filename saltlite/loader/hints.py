@@ -220,6 +220,9 @@ __context__: dict[str, Any]
 __salt__: Functions
 """All functions of this minion."""
 
+__utils__: Functions
+"""The functions of synced utils, and of the library of Salt's names: `__utils__["versions.warn_until"]`."""
+
 __client__: MasterClient
 """In runners: the master. Other plug-ins do not have it."""
 

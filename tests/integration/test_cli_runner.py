@@ -334,9 +334,9 @@ def test_lists_of_the_master_that_leave_out_everything_remove_nothing(folder: Pa
 
 
 @pytest.mark.parametrize("kind", ["runners", "modules", "all"])
-def test_a_sync_takes_the_keyword_refresh_of_salt(folder: Path, kind: str) -> None:
+def test_a_sync_takes_refresh_and_no_saltenv_as_in_salt(folder: Path, kind: str) -> None:
     with FakeMaster(folder, answers):
-        assert runner(folder, f"saltutil.sync_{kind}", "refresh=False")[0] == 0
+        assert runner(folder, f"saltutil.sync_{kind}", "saltenv=null", "refresh=False")[0] == 0
 
 
 def test_a_sync_of_what_masters_do_not_have_says_so_and_is_no_failure(folder: Path) -> None:

@@ -154,7 +154,9 @@ def test_an_unknown_certificate_is_refused_unless_told_otherwise(caller: Caller,
     pem = loopback_certificate(tmp_path)
     with answering([{"body": BODY}], pem) as server:
         url = f"{server.address}/x"
-        assert "certificate of the server is not accepted" in caller.run("cp.cache_file", url).value
+        refusal = caller.run("cp.cache_file", url).value
+        assert "certificate of the server is not accepted" in refusal
+        assert "SSL: CERTIFICATE_VERIFY_FAILED" in refusal  # what scripts for Salt look for
         assert Path(caller("cp.get_url", url, verify_ssl=False)).read_text() == BODY
 
 
@@ -197,3 +199,15 @@ def test_the_first_source_that_a_server_has_is_chosen(caller: Caller) -> None:
     with answering([{"request": "HEAD /no", "status": 404}, {"request": "HEAD /x", "body": BODY}]) as server:
         sources = [f"{server.address}/no", {f"{server.address}/x": "abc"}, "salt://a"]
         assert list(caller("file.source_list", sources, "", "base")) == [f"{server.address}/x", "abc"]
+
+
+def test_a_check_of_a_managed_file_accepts_a_certificate_as_it_is_told_to(caller: Caller, tmp_path: Path) -> None:
+    pem = loopback_certificate(tmp_path)
+    target = tmp_path / "target"
+    target.write_text("old\n")
+    words = [str(target), None, None, None, None, None, None, None, None, None, None, "base"]
+    answers = [{"body": f"{SHA256}  x\n"}, {"body": BODY}]
+    with answering(answers, pem) as server:
+        words[1:3] = [f"{server.address}/x", f"{server.address}/x.sha256"]
+        assert caller.run("file.check_managed_changes", *words).value[0] is False
+        assert set(caller("file.check_managed_changes", *words, verify_ssl=False)) == {"diff"}

@@ -149,6 +149,38 @@ def test_versions_of_the_index_are_listed_from_old_to_new(venv: str) -> None:
     assert run("pip.list_all_versions", "nosuch-slt", bin_env=venv) == Outcome(None, 0)
 
 
+OLD_PIP = """\
+#!/bin/sh
+case "$*" in
+--version) echo "pip VERSION from /x" ;;
+index*) echo 'ERROR: unknown command "index"' >&2; exit 1 ;;
+*nosuch*) echo 'ERROR: Could not find a version that satisfies nosuch==versions (from versions: none)' >&2; exit 1 ;;
+*broken*) echo 'ERROR: no network' >&2; exit 1 ;;
+*) echo "$*" >>"$0.log"
+   echo 'ERROR: Could not find a version that satisfies it (from versions: 1.0, 1.1, 2.0rc1)' >&2; exit 1 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("19.3.1", "install -- slt-tiny==versions"),
+        ("20.3.4", "install --use-deprecated=legacy-resolver -- slt-tiny==versions"),
+    ],
+)
+def test_versions_of_the_index_are_listed_by_old_versions_of_pip(tmp_path: Path, version: str, words: str) -> None:
+    old = tmp_path / "pip"
+    old.write_text(OLD_PIP.replace("VERSION", version))
+    old.chmod(0o755)
+    at = {"bin_env": str(old)}
+    assert run("pip.list_all_versions", "slt-tiny", **at) == Outcome(["1.0", "1.1"], 0)
+    assert run("pip.list_all_versions", "slt-tiny", include_rc=True, **at).value == ["1.0", "1.1", "2.0rc1"]
+    assert Path(f"{old}.log").read_text().splitlines() == [words, words.replace("install", "install --pre")]
+    assert run("pip.list_all_versions", "nosuch", **at) == Outcome(None, 0)
+    assert "no network" in run("pip.list_all_versions", "broken", **at).value
+
+
 def test_options_of_an_installation_reach_pip(venv: str, wheels: Path, tmp_path: Path) -> None:
     (tmp_path / "wanted.txt").write_text("Slt_Tiny>=1.0,<1.1\n")
     done = run(
@@ -166,7 +198,7 @@ def test_options_of_an_installation_reach_pip(venv: str, wheels: Path, tmp_path:
 
 
 def test_a_virtualenv_may_be_named_by_its_folder_of_programs(venv: str) -> None:
-    for place in (f"{venv}/bin", f"{venv}/bin/"):
+    for place in (f"{venv}/bin", f"{venv}/bin/", Path(venv, "bin")):
         assert run("pip.list_all_versions", "slt-tiny", bin_env=place).value == ["1.0", "1.1"]
         assert run("pip.list", bin_env=place) == run("pip.list", bin_env=venv)
     assert [pip_functions._virtualenv(place) for place in ("/bin", "/srv/bin/")] == ["/", "/srv"]

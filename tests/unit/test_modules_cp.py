@@ -117,11 +117,13 @@ def test_digest_and_mode_of_a_file(cp: Caller, tmp_path: Path) -> None:
 
 
 def test_get_url_takes_files_of_the_master_and_of_this_machine_only(cp: Caller, tmp_path: Path) -> None:
-    (tmp_path / "local").write_text("")
+    (tmp_path / "local").write_text("mine")
     assert cp("cp.get_url", "salt://a") == f"{cp.served.cache}/files/base/a"
     assert cp("cp.get_url", "salt://a", f"{tmp_path}/dest") == f"{tmp_path}/dest"
     assert cp("cp.get_url", "salt://a", None) == "a"
     assert cp("cp.get_url", f"file://{tmp_path}/local") == f"{tmp_path}/local"
+    assert cp("cp.get_url", f"file://{tmp_path}/local", None) == "mine"
+    assert cp("cp.get_url", f"file://{tmp_path}/absent", None) == ""
     assert cp.outcome("cp.get_url", "https://example.com/x").retcode == 1
 
 

@@ -17,8 +17,10 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
+from saltlite.model.keys import fingerprint
 from saltlite.plugins.modules import saltutil as minion_saltutil
 from saltlite.plugins.runners import saltutil as runner_saltutil
+from saltlite.wire.noise import public_of
 
 INDEX = build_index(search_layers({}))
 
@@ -37,6 +39,45 @@ def refusal(fun: str, *args: Any, **kwargs: Any) -> str:
     outcome = run(fun, *args, **kwargs)
     assert outcome.retcode == 1, outcome.value
     return str(outcome.value)
+
+
+# --- key
+
+
+def test_fingerprints_are_those_that_the_master_shows(tmp_path: Path) -> None:
+    def value(fun: str, **kwargs: Any) -> Any:
+        return call(Loader(INDEX, {"id": "web1", "pki_dir": str(tmp_path)}, {}, {}), fun, (), kwargs).value
+
+    private = bytes(range(32))
+    fleet = "ABCDE-FGHIJ-KLMNO-PQRST-UVWXY-Z2345-67ABC-DEFGH"
+    assert "makes its key at its first start" in value("key.finger")
+    (tmp_path / "minion.key").write_bytes(private)
+    (tmp_path / "fleet.pin").write_text(f"{fleet}\n{fleet[::-1]}\n")
+    assert value("key.finger") == value("key.finger", hash_type="sha256") == fingerprint(public_of(private))
+    assert value("key.finger_master") == fleet
+    assert "sha256 only" in value("key.finger", hash_type="md5")
+    assert "sha256 only" in value("key.finger_master", hash_type="md5")
+    (tmp_path / "minion.key").write_bytes(b"short")
+    (tmp_path / "fleet.pin").write_text("")
+    assert "is not a key of 32 bytes" in value("key.finger")
+    assert "fleet.pin is damaged" in value("key.finger_master")
+    (tmp_path / "minion.key").unlink()
+    (tmp_path / "minion.key").mkdir()
+    assert "cannot be read: Is a directory" in value("key.finger")
+    assert "without a minion" in refusal("key.finger")
+
+
+# --- test
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_warnings_of_deprecation_reach_the_caller() -> None:
+    outcome = run("test.deprecation_warning")
+    assert (outcome.value, outcome.retcode) == (True, 0)
+    assert outcome.warnings == (
+        "DeprecationWarning: This is a test deprecation warning by version.",
+        "DeprecationWarning: This is a test deprecation warning by date very far into the future (3000-01-01).",
+    )
 
 
 # --- hashutil; the values are those of Salt's documentation, RFC 4648 and RFC 4231

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from saltlite.decorators import collecting
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.salt import cache, config, loader, output, payload, template
 from saltlite.salt.exceptions import FileLockError, MinionError, SaltCacheError, SaltRenderError, TimedProcTimeoutError
@@ -282,6 +283,18 @@ def test_warnings_name_the_version_that_ends_them(capsys: pytest.CaptureFixture[
     versions.kwargs_warn_until({}, "Potassium")
     with pytest.raises(RuntimeError, match="is no version"):
         versions.warn_until("zz", "x")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_callers_of_a_function_see_what_it_warns_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    with collecting() as notes:
+        versions.warn_until(3108, "by version")
+        versions.warn_until_date("30000101", "by {date}", category=FutureWarning)
+    assert list(notes) == ["DeprecationWarning: by version", "FutureWarning: by 3000-01-01"]
+    monkeypatch.setenv("PYTHONWARNINGS", "ignore")
+    with collecting() as notes:
+        versions.warn_until(3108, "by version")
+    assert not notes
 
 
 def test_the_refresh_tag_of_packages(tmp_path: Path) -> None:

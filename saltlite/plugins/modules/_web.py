@@ -279,7 +279,8 @@ def _unpacked(body: bytes, coding: str, most: int) -> bytes:
 def _reason(error: BaseException) -> str:
     inner = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(inner, ssl.SSLCertVerificationError):
-        return f"The certificate of the server is not accepted: {inner.verify_message}."
+        # Scripts look for the name that OpenSSL has for it.
+        return f"The certificate of the server is not accepted: {inner.verify_message} (SSL: CERTIFICATE_VERIFY_FAILED)."
     if isinstance(inner, TimeoutError):
         return "The server did not answer in time."
     if isinstance(inner, http.client.RemoteDisconnected):

@@ -177,6 +177,8 @@ def get_url(
         local = str(path).removeprefix("file://")
         if not local.startswith("/"):
             raise SaltInvocationError(f"{path!r} is neither salt://path, a URL of HTTP, nor a path on this minion.")
+        if dest is None and os.path.isfile(local):
+            return _text_of(path, local)
         return local if os.path.isfile(local) else ""
     if dest is None:
         return _text_of(path, cache_file(path, saltenv, source_hash, **how))

@@ -53,6 +53,8 @@ _SECRETS = {"index_url": "PIP_INDEX_URL", "extra_index_url": "PIP_EXTRA_INDEX_UR
 
 _PRERELEASES = {"include_alpha": "a", "include_beta": "b", "include_rc": "rc"}
 _REASON_LINES = 3
+_RESOLVER_SINCE = 20, 3
+"""The version of pip whose resolver of dependencies is new."""
 
 _START = (
     "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
@@ -278,16 +280,34 @@ def list_all_versions(
     """
     given = _take(kwargs, _Versions)
     parts = [part for key, part in _PRERELEASES.items() if given[key]]
-    argv = ["index", "versions", *(["--pre"] if parts else []), "--", _word(pkg, "package")]
-    done = _run(argv, bin_env, user, cwd, env=_secrets(given), ignore_retcode=True)
-    match = re.search(r"^Available versions: (.*)$", done["stdout"], re.MULTILINE)
-    if match is None:
-        if "No matching distribution found" not in done["stderr"]:
+    more = ["--pre"] if parts else []
+    name = _word(pkg, "package")
+    done = _run(["index", "versions", *more, "--", name], bin_env, user, cwd, env=_secrets(given), ignore_retcode=True)
+    if 'unknown command "index"' in done["stderr"]:
+        found = _versions_of_old_pip(name, more, bin_env, user, cwd, _secrets(given))
+    else:
+        match = re.search(r"^Available versions: (.*)$", done["stdout"], re.MULTILINE)
+        if match is None and "No matching distribution found" not in done["stderr"]:
             _checked(done)
-        return None
+        found = match[1].split(", ")[::-1] if match else []
     excluded = "|".join(part for key, part in _PRERELEASES.items() if not given[key])
     dropped = re.compile(rf"\d({excluded})\d*|dev") if excluded else re.compile("dev")
-    return [each for each in reversed(match[1].split(", ")) if not dropped.search(each)] or None
+    return [each for each in found if not dropped.search(each)] or None
+
+
+def _versions_of_old_pip(
+    name: str, more: list[str], bin_env: str | None, user: str | None, cwd: str | None, env: Mapping[str, str]
+) -> list[str]:
+    """What pip before 21.2 says when it is asked for a version that no package has."""
+    numbers = tuple(map(int, re.findall(r"\d+", version(bin_env, cwd, user) or "")))
+    if numbers >= _RESOLVER_SINCE:
+        more = [*more, "--use-deprecated=legacy-resolver"]  # the new one does not list versions
+    argv = ["install", *more, "--", f"{name}==versions"]
+    done = _run(argv, bin_env, user, cwd, env=env, ignore_retcode=True)
+    match = re.search(r"\(from versions: (.*)\)", done["stderr"])
+    if match is None:
+        _checked(done)
+    return [each for each in match[1].split(", ") if each and each != "none"] if match else []
 
 
 def normalize(name: str) -> str:
@@ -321,8 +341,9 @@ def _run(
     return done
 
 
-def _virtualenv(folder: str) -> str:
+def _virtualenv(folder: str | os.PathLike[str]) -> str:
     """The folder of a virtualenv, which may be named by its folder `bin`, as in Salt."""
+    folder = os.fspath(folder)
     above, _, last = folder.rstrip("/").rpartition("/")
     return above or "/" if last == "bin" and not os.path.isdir(os.path.join(folder, "bin")) else folder
 

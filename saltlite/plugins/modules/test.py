@@ -17,7 +17,7 @@ from saltlite import errors
 from saltlite.errors import SaltInvocationError
 
 if TYPE_CHECKING:
-    from saltlite.loader.hints import __context__, __opts__, __salt__
+    from saltlite.loader.hints import __context__, __opts__, __salt__, __utils__
 
 __func_alias__ = {"true_": "true", "false_": "false", "try_": "try"}
 
@@ -285,6 +285,19 @@ def retcode(code: int = 42) -> bool:
     CLI Example: ``saltlite '*' test.retcode 42``
     """
     __context__["retcode"] = int(code)
+    return True
+
+
+def deprecation_warning() -> bool:
+    """Return True with two warnings of deprecation, which the caller sees as notes.
+
+    Modules that were written for Salt warn so through ``salt.utils.versions``.
+
+    CLI Example: ``saltlite '*' test.deprecation_warning``
+    """
+    __utils__["versions.warn_until"](3108, "This is a test deprecation warning by version.")
+    text = "This is a test deprecation warning by date very far into the future ({date})."
+    __utils__["versions.warn_until_date"]("30000101", text)
     return True
 
 

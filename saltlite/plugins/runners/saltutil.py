@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def sync_runners(
-    saltenv: str | list[str] = "base",
+    saltenv: str | list[str] | None = "base",
     extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
     extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
     *,
@@ -169,7 +169,7 @@ globals().update(noting(_sync_nothing, _NOT_SYNCED))
 
 
 def sync_all(
-    saltenv: str | list[str] = "base",
+    saltenv: str | list[str] | None = "base",
     extmod_whitelist: dict[str, Any] | None = None,
     extmod_blacklist: dict[str, Any] | None = None,
     *,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from saltlite.decorators import note
 from saltlite.salt.version import SaltStackVersion, SaltVersion, __version_info__
 
 log = logging.getLogger(__name__)
@@ -215,7 +216,8 @@ def warn_until(
     _version_info_: Any = None,
     _dont_call_warnings: bool = False,
 ) -> None:
-    """Warn with `message`, in which `{version}` is the version that ends it: a number, a tuple, a name.
+    """Warn with `message`, in which `{version}` is the version that ends it: a number, a tuple, a name. Callers of
+    execution modules and runners see it as a note.
 
     From that version on, a line on stderr asks for the warning's removal. Raises RuntimeError for what is no version.
     """
@@ -224,8 +226,8 @@ def warn_until(
     if now >= until:
         what = f"is supposed to be shown until version {until.formatted_version} is released. Current version is now "
         _ask_for_removal(f"{what}{now.formatted_version}. Please remove the warning.", level)
-    if not _dont_call_warnings and os.environ.get("PYTHONWARNINGS") != "ignore":
-        warnings.warn(message.format(version=until.formatted_version), category, stacklevel=level + 0)
+    if not _dont_call_warnings:
+        _warn(message.format(version=until.formatted_version), category, level)
 
 
 def _release(version: Any) -> SaltStackVersion:
@@ -266,8 +268,15 @@ def warn_until_date(
         _ask_for_removal(
             f"is supposed to be shown until {until}. Today is {today}. Please remove the warning: {text}", level
         )
-    if not _dont_call_warnings and os.environ.get("PYTHONWARNINGS") != "ignore":
-        warnings.warn(text, category, stacklevel=level)
+    if not _dont_call_warnings:
+        _warn(text, category, level)
+
+
+def _warn(text: str, category: type[Warning], level: int) -> None:
+    """Warn as Python does, and tell the caller of the function that is running."""
+    if os.environ.get("PYTHONWARNINGS") != "ignore":
+        warnings.warn(text, category, stacklevel=level + 1)
+        note(f"{category.__name__}: {text}")
 
 
 def _ask_for_removal(what: str, level: int) -> None:

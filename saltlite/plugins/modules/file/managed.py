@@ -338,7 +338,7 @@ def check_managed_changes(  # noqa: PLR0913, PLR0917 - Salt's arguments
     if contents is None:
         sfn, source_sum, wrong = get_managed(
             name, template, first, digest, source_hash_name, user, group, mode, attrs, saltenv, context,
-            defaults, skip_verify,
+            defaults, skip_verify, verify_ssl=verify_ssl,
         )  # fmt: skip
         if wrong:
             return False, wrong
