@@ -280,7 +280,9 @@ def _reason(error: BaseException) -> str:
     inner = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(inner, ssl.SSLCertVerificationError):
         # Scripts look for the name that OpenSSL has for it.
-        return f"The certificate of the server is not accepted: {inner.verify_message} (SSL: CERTIFICATE_VERIFY_FAILED)."
+        return (
+            f"The certificate of the server is not accepted: {inner.verify_message} (SSL: CERTIFICATE_VERIFY_FAILED)."
+        )
     if isinstance(inner, TimeoutError):
         return "The server did not answer in time."
     if isinstance(inner, http.client.RemoteDisconnected):
