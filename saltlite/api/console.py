@@ -1,8 +1,10 @@
-"""The console: a page that shows the fleet, made of files in `static`, and of what /fleet and /events answer.
+"""The console: a page that shows the fleet, made of files in `static`, and of what /fleet, /docs and /events answer.
 
 The files are served as they are; there is no build step. The page has Preact and htm, whose files are in
 `static/vendor` with their licences, because the pages need components that update in place, and nothing else: together
-they have 13 kB. No third party is asked for anything, and the policy of the page allows no inline code.
+they have 13 kB. Marked, 52 kB for the documents only, reads Markdown into a tree of tokens, which the page shows
+as components: no text of a document becomes HTML. No third party is asked for anything, and the policy of the
+page allows no inline code.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from importlib.resources.abc import Traversable
 from tornado.web import HTTPError
 
 from saltlite.api.endpoint import Endpoint
+from saltlite.api.formats import HTML
 from saltlite.model.dataclass import dataclass
 
 _TYPES = {
@@ -85,3 +88,59 @@ def send(endpoint: Endpoint, path: str) -> None:
         return
     endpoint.set_header("Content-Type", asset.type)
     endpoint.finish(asset.content)
+
+
+class DocsEndpoint(Endpoint):
+    """The base of the endpoints below /docs, which need no login: everyone has the package.
+
+    A browser is sent to the console, which renders what a program gets.
+    """
+
+    def prepare(self) -> None:
+        """Checks the request as every endpoint does."""
+        super().prepare()
+        if self.kind == HTML and self.context.config.console:
+            self.redirect(f"/#{self.request.uri}")
+
+
+class Docs(DocsEndpoint):
+    """/docs: the titles of the documents, and what the reference has."""
+
+    async def get(self) -> None:
+        """`version`, `pages` and `reference`."""
+        self.answer(await self.context.documentation.contents())
+
+
+class DocsPage(DocsEndpoint):
+    """/docs/<name>: a document, in Markdown."""
+
+    def get(self, name: str) -> None:
+        """`name`, `title` and `text`."""
+        self.answer(self.context.documentation.page(name))
+
+
+class DocsEntry(DocsEndpoint):
+    """/docs/reference/<section>/<name>: a module, a file of options, or the paths of a noun."""
+
+    async def get(self, section: str, name: str) -> None:
+        """`doc`, and `items` with their signatures."""
+        self.answer(await self.context.documentation.entry(section, name))
+
+
+class DocsSearch(DocsEndpoint):
+    """/docs/search: where all of some `words` occur."""
+
+    QUERY = frozenset({"words"})
+
+    async def get(self) -> None:
+        """`found`, the best first."""
+        self.answer({"found": await self.context.documentation.search(self.get_query_argument("words", ""))})
+
+
+DOCS_PATHS: dict[str, type[Endpoint]] = {
+    r"/docs": Docs,
+    r"/docs/search": DocsSearch,
+    r"/docs/([^/]+)": DocsPage,
+    r"/docs/reference/([^/]+)/([^/]+)": DocsEntry,
+}
+"""Path -> endpoint."""

@@ -13,6 +13,7 @@ from typing import Any
 from tornado.web import HTTPError, RequestHandler
 
 from saltlite.api.clients import Runners
+from saltlite.api.documentation import Documentation
 from saltlite.api.formats import JSON, BodyError, answer_type, content_type, parsed, rendered, rendered_error
 from saltlite.api.link import NO_TOKEN, Feeds, MasterLink
 from saltlite.api.metrics import Metrics
@@ -62,6 +63,7 @@ class AppContext:
     runners: Runners
     feeds: Feeds
     metrics: Metrics = field(default_factory=Metrics)
+    documentation: Documentation = field(default_factory=Documentation)
     fleet_metrics: tuple[float, str] | None = None
     """When the figures of the fleet were asked for without a login, and their text."""
     requests: RateLimiter = field(init=False)

@@ -25,7 +25,7 @@ from saltlite.api.clients import (
     read_lowstate,
     read_lowstates,
 )
-from saltlite.api.console import ConsoleFiles, send
+from saltlite.api.console import DOCS_PATHS, ConsoleFiles, send
 from saltlite.api.endpoint import COOKIE, TOKEN_HEADER, Endpoint, SlowDownError
 from saltlite.api.fleet import FLEET_PATHS
 from saltlite.api.formats import HTML, BodyError
@@ -543,6 +543,7 @@ PATHS: dict[str, type[Any]] = {
     r"/ws(?:/(.*))?": Ws,
     r"/hook(?:/(.*))?": Hook,
     **FLEET_PATHS,
+    **DOCS_PATHS,
     r"/console(?:/(.*))?": ConsoleFiles,
     r"/stats": Stats,
     r"/metrics": Prometheus,

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 from saltlite.api import link
-from saltlite.api.clients import read_batch
+from saltlite.api.clients import TOKEN_LASTS_S, RunnerCall, read_batch
 from saltlite.api.endpoint import Endpoint
 from saltlite.api.formats import as_json
 from saltlite.client.local import JobCall
@@ -23,6 +23,8 @@ from saltlite.errors import RefusedError, UsageError
 from saltlite.model.ids import parse_jid, parse_minion_id
 from saltlite.model.signature import parse_signature
 
+KEY_ORDER = ("pending", "conflict", "accepted", "rejected", "revoked")
+"""The states of keys, in the order of a list."""
 PAGE = 100
 """Rows of a page whose size was not asked for."""
 PAGE_MAX = 1000
@@ -191,9 +193,10 @@ class History(FleetEndpoint):
     async def post(self) -> None:
         """Publish a job without waiting for it: 202 with `jid` and `count`, the number of its targets.
 
+        With `dry` minions report what they would call, and call nothing.
         409 with `question` if nothing was published because a function has a risk that `consent` does not name.
         """
-        given = self.given(tgt=str, tgt_type=str, fun=str, arg=list, kwarg=dict, consent=list, batch=str)
+        given = self.given(tgt=str, tgt_type=str, fun=str, arg=list, kwarg=dict, consent=list, batch=str, dry=bool)
         for name in ("tgt", "fun"):
             if not given.get(name):
                 raise UsageError(f"a job needs {name}")
@@ -205,6 +208,7 @@ class History(FleetEndpoint):
             tgt_type=given.get("tgt_type", "glob"),
             origin=f"API from {self.address}",
             batch=read_batch(given) if "batch" in given else None,
+            module_executors=["dry"] if given.get("dry") else None,
         )
         await self.publish(call, given.get("consent", []))
 
@@ -340,13 +344,35 @@ class Words(FleetEndpoint):
 
 
 class FleetKeys(FleetEndpoint):
-    """/fleet/keys: the keys of minions."""
+    """/fleet/keys: a page of the keys of minions."""
+
+    QUERY = frozenset({"state", "search", "offset", "limit"})
 
     async def get(self) -> None:
-        """`keys`, and `fleet`, the fingerprint that minions pin."""
-        keys = await self.ask("key_list")
+        """`keys`, those that wait for a decision first; `total`, `counts` by state; `fleet`, which minions pin.
+
+        `search` is a part of an id or the beginning of a fingerprint.
+        """
+        keys = (await self.ask("key_list"))["keys"]
         finger = await self.ask_if_allowed("key_finger")
-        self.answer({"keys": keys["keys"], "fleet": None if finger is None else finger["fleet"]})
+        given = self.texts("state", "search")
+        state, search = given.get("state", ""), given.get("search", "")
+        found = [
+            key
+            for key in keys
+            if (not state or key["state"] == state)
+            and (search in key["id"] or key["fingerprint"].startswith(search.upper()))
+        ]
+        found.sort(key=lambda key: (KEY_ORDER.index(key["state"]), key["id"]))
+        offset = self.whole("offset", 0)
+        self.answer(
+            {
+                "keys": found[offset : offset + self.page()],
+                "total": len(found),
+                "counts": Counter(key["state"] for key in keys),
+                "fleet": None if finger is None else finger["fleet"],
+            }
+        )
 
     async def post(self) -> None:
         """Accept, reject, revoke or delete the keys with exactly these fingerprints."""
@@ -355,6 +381,33 @@ class FleetKeys(FleetEndpoint):
             "key_change", action=given.get("action", ""), fingerprints=given.get("fingerprints", [])
         )
         self.answer({"changed": answer["changed"], "refused": answer["refused"]})
+
+
+class JoinTokens(FleetEndpoint):
+    """/fleet/tokens: join tokens."""
+
+    async def get(self) -> None:
+        """`tokens`: those that are still valid, without their texts."""
+        self.answer({"tokens": (await self.ask("token_list"))["tokens"]})
+
+    async def post(self) -> None:
+        """Make one: `token` is its text, which is shown only here."""
+        given = self.given(id_glob=str, uses=int, expires_s=int)
+        answer = await self.ask(
+            "token_create",
+            id_glob=given.get("id_glob", ""),
+            uses=given.get("uses", 1),
+            expires_s=float(given.get("expires_s", TOKEN_LASTS_S)),
+        )
+        self.answer({"token": answer["token"]})
+
+
+class JoinTokenEnd(FleetEndpoint):
+    """/fleet/tokens/<id>/revoke: end a join token."""
+
+    async def post(self, name: str) -> None:
+        """`revoked`: false if there was none."""
+        self.answer({"revoked": (await self.ask("token_revoke", token_id=name))["revoked"]})
 
 
 class Resources(FleetEndpoint):
@@ -384,6 +437,47 @@ class Access(FleetEndpoint):
         self.answer({"revoked": (await self.ask("auth_token_revoke", ids=given.get("revoke", [])))["revoked"]})
 
 
+class AccessQuestion(FleetEndpoint):
+    """/fleet/access/explain: whether a user may run a function on a target, and by which rule. Nothing is run."""
+
+    async def post(self) -> None:
+        """`allowed`, `reason`, `rules`, `operator`, `targets`, `refused`; see
+        `saltlite.master.handlers.auth.handle_acl_explain`."""
+        given = self.given(user=str, groups=list, tgt=str, tgt_type=str, fun=str, arg=list, kwarg=dict)
+        for name in ("user", "tgt", "fun"):
+            if not given.get(name):
+                raise UsageError(f"the question needs {name}")
+        answer = await self.ask(
+            "acl_explain",
+            user=given["user"],
+            tgt=given["tgt"],
+            tgt_type=given.get("tgt_type", "glob"),
+            fun=given["fun"],
+            args=given.get("arg", []),
+            kwargs=given.get("kwarg", {}),
+            groups=given.get("groups", []),
+        )
+        answer.pop("ok", None)
+        self.answer(answer)
+
+
+class RunnerCalls(FleetEndpoint):
+    """/fleet/runners: run a runner."""
+
+    async def post(self) -> None:
+        """Run it and wait for it: `jid`, `value`, and `retcode`; the value of one that failed is its message."""
+        given = self.given(fun=str, arg=list, kwarg=dict)
+        if not given.get("fun"):
+            raise UsageError("a runner has a function, such as manage.up")
+        if "runner" not in self.context.config.netapi_enable_clients:
+            raise UsageError(
+                "the client runner is disabled: add it to netapi_enable_clients in the API's configuration"
+            )
+        call = RunnerCall(given["fun"], given.get("arg", []), given.get("kwarg", {}), self.token())
+        jid, found = await self.context.runners.run(call)
+        self.answer({"jid": jid, **found})
+
+
 FLEET_PATHS: dict[str, type[Endpoint]] = {
     r"/fleet": Overview,
     r"/fleet/minions": Machines,
@@ -397,5 +491,9 @@ FLEET_PATHS: dict[str, type[Endpoint]] = {
     r"/fleet/keys": FleetKeys,
     r"/fleet/resources": Resources,
     r"/fleet/access": Access,
+    r"/fleet/access/explain": AccessQuestion,
+    r"/fleet/tokens": JoinTokens,
+    r"/fleet/tokens/([^/]+)/revoke": JoinTokenEnd,
+    r"/fleet/runners": RunnerCalls,
 }
 """Path -> endpoint."""

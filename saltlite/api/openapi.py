@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from saltlite import __version__
-from saltlite.api.fleet import PAGE_MAX
+from saltlite.api.documentation import WORDS_MAX
+from saltlite.api.fleet import KEY_ORDER, PAGE_MAX
 from saltlite.api.formats import FORM
 from saltlite.config.api import CLIENTS
 from saltlite.model.job import TargetKind, TargetOutcome
@@ -103,6 +104,7 @@ def _paths() -> dict[str, Any]:
             )
         },
         **_fleet_paths(),
+        **_docs_paths(),
         "/stats": {"get": _get("stats", "Figures about the API.", {"type": "object"})},
         "/metrics": {"get": _plain("metrics", "Figures for Prometheus.")},
         "/openapi.json": {"get": _get("openapi", "This document.", {"type": "object"}, open_to_all=True)},
@@ -199,7 +201,12 @@ def _fleet_access_paths() -> dict[str, Any]:
             ),
         },
         "/fleet/keys": {
-            "get": _get("fleetKeys", "The keys of minions.", _object(["keys", "fleet"])),
+            "get": _page(
+                "fleetKeys",
+                "A page of the keys of minions.",
+                ["keys", "total", "counts", "fleet"],
+                {"state": {"enum": list(KEY_ORDER)}, "search": {"type": "string"}, **_fleet_page()},
+            ),
             "post": _post(
                 "fleetKeysChange",
                 "Accept, reject, revoke or delete keys.",
@@ -214,6 +221,59 @@ def _fleet_access_paths() -> dict[str, Any]:
                 "Revoke logins.",
                 _body({**_object(["revoke"], revoke=texts), "additionalProperties": False}),
                 _object(["revoked"]),
+            ),
+        },
+        "/fleet/access/explain": {
+            "post": _post(
+                "fleetExplain",
+                "Whether a user may run a function on a target, and by which rule.",
+                _body(_ref("AccessQuestion")),
+                _object(["user", "allowed", "reason", "rules", "targets", "refused"]),
+            ),
+        },
+        "/fleet/tokens": {
+            "get": _get("fleetTokens", "The valid join tokens, without their texts.", _object(["tokens"])),
+            "post": _post("fleetTokensMake", "Make a join token.", _body(_ref("NewToken")), _object(["token"])),
+        },
+        "/fleet/tokens/{id}/revoke": {
+            "post": _post("fleetTokensRevoke", "End a join token.", None, _object(["revoked"]), names=("id",)),
+        },
+        "/fleet/runners": {
+            "post": _post(
+                "fleetRunner", "Run a runner.", _body(_ref("FleetRunner")), _object(["jid", "value", "retcode"])
+            ),
+        },
+    }
+
+
+def _fleet_page() -> dict[str, Any]:
+    """Which part of a list."""
+    return {
+        "offset": {"type": "integer", "minimum": 0, "maximum": 10**10},
+        "limit": {"type": "integer", "minimum": 1, "maximum": PAGE_MAX},
+    }
+
+
+def _docs_paths() -> dict[str, Any]:
+    contents, page = ["version", "pages", "reference"], ["name", "title", "text"]
+    entry, words = (
+        ["section", "title", "name", "doc", "items"],
+        {"type": "string", "minLength": 1, "maxLength": WORDS_MAX},
+    )
+    found = _page("docsSearch", "Where all of some words occur.", ["found"], {"words": words}, "words")
+    return {
+        "/docs": {"get": _get("docs", "The documents and the reference.", _object(contents), open_to_all=True)},
+        "/docs/search": {"get": {**found, "security": []}},
+        "/docs/{page}": {
+            "get": _get("docsPage", "A document, in Markdown.", _object(page), names=("page",), open_to_all=True),
+        },
+        "/docs/reference/{section}/{entry}": {
+            "get": _get(
+                "docsEntry",
+                "An entry of the reference.",
+                _object(entry),
+                names=("section", "entry"),
+                open_to_all=True,
             ),
         },
     }
@@ -262,6 +322,15 @@ def _schemas() -> dict[str, Any]:
             "required": ["eauth", "username", "password"],
             "properties": {"eauth": word, "username": word, "password": word},
         },
+        **_body_schemas(),
+        "Welcome": _object(["return", "clients"], clients={"type": "array", "items": {"enum": list(CLIENTS)}}),
+        "Error": _object(["error", "status"], error=text, status={"type": "integer"}),
+    }
+
+
+def _body_schemas() -> dict[str, Any]:
+    word, text, flag = {"type": "string", "minLength": 1}, {"type": "string"}, {"type": "boolean"}
+    return {
         "NewMinion": {
             "type": "object",
             "required": ["mid"],
@@ -286,10 +355,43 @@ def _schemas() -> dict[str, Any]:
                 "kwarg": {"type": "object"},
                 "consent": {"type": "array", "items": text},
                 "batch": {"type": "string", "pattern": "^[1-9][0-9]{0,5}%?$"},
+                "dry": flag,
             },
         },
-        "Welcome": _object(["return", "clients"], clients={"type": "array", "items": {"enum": list(CLIENTS)}}),
-        "Error": _object(["error", "status"], error=text, status={"type": "integer"}),
+        "FleetRunner": {
+            "type": "object",
+            "required": ["fun"],
+            "additionalProperties": False,
+            "properties": {
+                "fun": {**word, "examples": ["manage.up"]},
+                "arg": {"type": "array"},
+                "kwarg": {"type": "object"},
+            },
+        },
+        "AccessQuestion": {
+            "type": "object",
+            "required": ["user", "tgt", "fun"],
+            "additionalProperties": False,
+            "properties": {
+                "user": {**word, "examples": ["pam:fred"]},
+                "groups": {"type": "array", "items": text},
+                "tgt": {**word, "examples": ["*"]},
+                "tgt_type": {"enum": [str(kind) for kind in TargetKind]},
+                "fun": {**word, "examples": ["test.ping"]},
+                "arg": {"type": "array"},
+                "kwarg": {"type": "object"},
+            },
+        },
+        "NewToken": {
+            "type": "object",
+            "required": ["id_glob"],
+            "additionalProperties": False,
+            "properties": {
+                "id_glob": {**word, "examples": ["web*"]},
+                "uses": {"type": "integer", "minimum": 1},
+                "expires_s": {"type": "integer", "minimum": 1},
+            },
+        },
     }
 
 

@@ -397,6 +397,7 @@ RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "key_change": (WHEEL, ("key.accept", "key.reject", "key.delete", "key.revoke")),
     "key_preaccept": (WHEEL, ("key.accept",)),
     "token_create": (WHEEL, ("key.token_create",)),
+    "token_list": (WHEEL, ("key.token_list",)),
     "token_revoke": (WHEEL, ("key.token_revoke",)),
     "cloud_event": (RUNNER, CLOUD),
 }

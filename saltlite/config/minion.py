@@ -240,7 +240,7 @@ class MinionConfig:
         Texts(or_text=True),
     )
     executors_allowed: list[str] = option(
-        [DIRECT, "splay"],
+        [DIRECT, "dry", "splay"],
         "The executors that jobs may request instead of module_executors, besides those in module_executors. If "
         "audit, nice, sudo or timeout are in module_executors, they always apply.",
         Texts(),

@@ -189,6 +189,14 @@ class CloudProgram(Protocol):
         """Call a function of a driver for a provider."""
         ...
 
+    def list_providers(self) -> dict[str, Any]:
+        """The configured providers."""
+        ...
+
+    def list_profiles(self, provider: str = "all") -> dict[str, Any]:
+        """The profiles of a provider, or of all."""
+        ...
+
     def query(self, query_type: str = "list_nodes", provider: str = "all") -> dict[str, Any]:
         """The machines of providers."""
         ...

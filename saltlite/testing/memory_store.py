@@ -387,6 +387,9 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
     def token(self, token_id: str) -> TokenRecord | None:
         return self._tables.tokens.get(token_id)
 
+    def tokens(self) -> list[TokenRecord]:
+        return sorted(self._tables.tokens.values(), key=lambda token: (token.created_at, token.token_id))
+
     def auth_token(self, token_id: str) -> AuthToken | None:
         return self._tables.auth_tokens.get(token_id)
 

@@ -281,6 +281,15 @@ def test_a_deleted_token_is_gone(store: Store) -> None:
         assert not tx.use_token("k3f9aaaa")
 
 
+def test_all_tokens_are_listed_the_oldest_first(store: Store) -> None:
+    assert store.tokens() == []
+    newer = replace(token(), token_id="aaaaaaaa", created_at=token().created_at + 1)
+    with store.write() as tx:
+        tx.put_token(newer)
+        tx.put_token(token())
+    assert store.tokens() == [token(), newer]
+
+
 def test_a_preaccepted_fingerprint_is_found_until_it_is_deleted(store: Store) -> None:
     wanted = key(WEB1).fingerprint
     with store.write() as tx:

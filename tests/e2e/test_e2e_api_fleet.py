@@ -207,6 +207,66 @@ def test_keys_and_logins_are_changed(served: tuple[Fleet, str], admin: Api) -> N
     assert {asked(one, "/access").status for one in (fred, other)} == {401}
 
 
+def test_keys_are_selected_and_cut(served: tuple[Fleet, str], admin: Api) -> None:
+    found = page(admin, "/keys", state="accepted", limit=1)
+    assert ([key["id"] for key in found["keys"]], found["total"], found["counts"]["accepted"]) == (["a"], 2, 2)
+    assert [key["id"] for key in page(admin, "/keys", state="accepted", offset=1)["keys"]] == ["b"]
+    first = page(admin, "/keys", search="b", state="accepted")["keys"][0]
+    assert page(admin, "/keys", search=first["fingerprint"][:8].lower())["keys"] == [first]
+    assert page(admin, "/keys", search="nowhere")["total"] == 0
+
+
+def test_join_tokens_are_made_listed_and_revoked(admin: Api, fred: Api) -> None:
+    said = admin.post("/fleet/tokens", {"id_glob": "web*", "uses": 3, "expires_s": 60})
+    assert said.json()["token"].startswith("slj1.")
+    (row,) = page(admin, "/tokens")["tokens"]
+    assert (row["id_glob"], row["uses_left"], row["created_by"]) == ("web*", 3, "file:admin")
+    assert row["id"] in said.json()["token"]
+    assert {fred.get("/fleet/tokens").status, fred.post("/fleet/tokens", {"id_glob": "*"}).status} == {403}
+    assert fred.post(f"/fleet/tokens/{row['id']}/revoke", {}).status == 403
+    assert admin.post(f"/fleet/tokens/{row['id']}/revoke", {}).json() == {"revoked": True}
+    assert admin.post(f"/fleet/tokens/{row['id']}/revoke", {}).json() == {"revoked": False}
+    assert page(admin, "/tokens")["tokens"] == []
+    assert admin.post("/fleet/tokens", {"id_glob": "", "uses": 1}).status == 400
+
+
+def test_the_master_says_who_may_do_what(admin: Api, fred: Api) -> None:
+    question = {"user": "file:fred", "tgt": "a", "fun": "test.ping"}
+    found = fred.post("/fleet/access/explain", question).json()
+    assert (found["allowed"], found["targets"], len(found["rules"])) == (True, 1, 1)
+    found = fred.post("/fleet/access/explain", {**question, "fun": "cmd.run"}).json()
+    assert found["allowed"] is False
+    assert "cmd.run" in found["reason"]
+    said = fred.post("/fleet/access/explain", {**question, "user": "file:admin"})
+    assert (said.status, "may ask about himself only" in said.json()["error"]) == (403, True)
+    assert admin.post("/fleet/access/explain", {"user": "file:admin"}).status == 400
+
+
+def test_a_runner_runs_with_the_rights_of_its_caller(admin: Api, fred: Api) -> None:
+    said = admin.post("/fleet/runners", {"fun": "manage.up"})
+    assert (said.status, said.json()["value"], said.json()["retcode"]) == (200, ["a", "b"], 0)
+    assert fred.post("/fleet/runners", {"fun": "manage.up"}).status == 403
+    assert admin.post("/fleet/runners", {"arg": []}).status == 400
+
+
+def test_a_dry_run_calls_nothing(admin: Api) -> None:
+    job = {"tgt": "a", "fun": "test.echo", "arg": ["x"], "dry": True}
+    found = finished(admin, admin.post("/fleet/jobs", job).json()["jid"])
+    assert found["job"]["module_executors"] == ["dry"]
+    assert found["groups"][0]["value"] == {"dry": True, "fun": "test.echo", "args": ["x"], "kwargs": {}}
+
+
+def test_the_documents_need_no_login(served: tuple[Fleet, str]) -> None:
+    api = Api(served[1])
+    contents = api.get("/docs").json()
+    assert {"http-api", "install"} <= {row["name"] for row in contents["pages"]}
+    assert api.get("/docs/http-api").json()["text"].startswith("# The HTTP API")
+    assert api.get("/docs/reference/modules/pkg").json()["items"][0]["name"].startswith("pkg.")
+    assert api.get("/docs/search?words=pkg.install").json()["found"][0]["at"] == "pkg.install"
+    assert api.get("/docs/nothing").status == 400
+    assert "console.js" in api.get("/docs/http-api", Accept="text/html").body  # where a browser is sent to
+
+
 def test_the_cookie_counts_for_pages_of_this_origin_only(served: tuple[Fleet, str], admin: Api) -> None:
     stranger = Api(served[1])
     cookie = f"session_id={admin.token}"

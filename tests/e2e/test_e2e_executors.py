@@ -211,8 +211,8 @@ def test_a_caller_gets_no_executor_that_the_minion_does_not_allow(site: Fleet) -
     assert said.code == 4
     assert value(said) == (
         "ERROR executing 'test.ping': Executor 'own' may not be requested here: "
-        "option executors_allowed of this minion has direct_call, splay; "
-        "this line in its configuration allows it: executors_allowed: [direct_call, splay, own]"
+        "option executors_allowed of this minion has direct_call, dry, splay; "
+        "this line in its configuration allows it: executors_allowed: [direct_call, dry, splay, own]"
     )
 
 

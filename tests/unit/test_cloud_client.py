@@ -99,6 +99,22 @@ def test_destroy_is_no_action(tmp_path: Path) -> None:
         client(tmp_path).action("destroy", ["a"])
 
 
+def test_providers_and_profiles_are_listed_without_their_secrets(tmp_path: Path) -> None:
+    (tmp_path / "master").write_text(f"root_dir: {tmp_path}\n")
+    (tmp_path / "cloud").write_text("")
+    (tmp_path / "cloud.providers").write_text("lab: {driver: local, password: planted-password}\n")
+    (tmp_path / "cloud.profiles").write_text("small: {provider: lab, size: small, password: planted-password}\n")
+    for name in ("cloud.providers", "cloud.profiles"):
+        (tmp_path / name).chmod(0o600)
+    asked = CloudClient(str(tmp_path), LocalClient(str(tmp_path / "no-socket")), foreign=True)
+    assert asked.list_providers() == {"lab": {"local": {"written": f"{tmp_path}/cloud.providers:1"}}}
+    found = asked.list_profiles("lab")
+    assert found["lab"]["local"]["small"]["size"] == "small"
+    assert "planted-password" not in str(found)
+    with pytest.raises(CommandExecutionError, match="there is no provider 'nowhere'"):
+        asked.list_profiles("nowhere")
+
+
 # -- the program that it opens
 
 

@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 VENDORED = {
     "htm-3.1.1.mjs": "ab33dd3f38059b9be4d5f5350128eefb2356639c4e0bbe9d9e8b3ba75847e9e4",
+    "marked-18.2.1.mjs": "5371fea86fd0656b4fc7bea7c94c663109d82789b69433eeee78d42895aa44de",
     "preact-11.2.0.mjs": "bdcbd9abdf2c77c5c45326eab42191e949222d479d0d5f69467387a77040cb55",
 }
 """The console's files of npm packages, as these were published, and their SHA-256."""

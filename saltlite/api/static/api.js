@@ -9,9 +9,12 @@ export class ApiError extends Error {
   }
 }
 
-const listeners = { login: new Set(), reach: new Set(), event: new Set() };
+const listeners = { login: new Set(), reach: new Set(), back: new Set(), event: new Set() };
 
-/** Call `listener` for each "login", "reach" (whether the master can be reached) or "event"; returns how to stop. */
+/**
+ * Call `listener` for each "login", "reach" (the sentence that says why the master cannot be reached, or ""), "back" (it
+ * can be reached again) or "event"; returns how to stop.
+ */
 export function on(what, listener) {
   listeners[what].add(listener);
   return () => listeners[what].delete(listener);
@@ -32,6 +35,16 @@ function loggedIn() {
   return waiting.promise;
 }
 
+const AGAIN_MS = 3000;
+let timer = null;
+
+/** Say whether the master can be reached; while it cannot, look again until it can. */
+function reached(problem) {
+  tell("reach", problem);
+  clearTimeout(timer);
+  if (problem) timer = setTimeout(() => get("/fleet/access").then(() => tell("back", true), () => {}), AGAIN_MS);
+}
+
 async function ask(method, path, body) {
   for (;;) {
     let answer;
@@ -43,7 +56,7 @@ async function ask(method, path, body) {
         credentials: "same-origin",
       });
     } catch {
-      tell("reach", "The API does not answer.");
+      reached("The API does not answer.");
       throw new ApiError(0, { error: "The API does not answer." });
     }
     const value = await answer.json().catch(() => ({}));
@@ -52,7 +65,7 @@ async function ask(method, path, body) {
       await loggedIn();
       continue;
     }
-    tell("reach", answer.status === 503 ? value.error : "");
+    reached(answer.status === 503 ? value.error || "The master does not answer." : "");
     if (!answer.ok) throw new ApiError(answer.status, value);
     return value;
   }
@@ -72,40 +85,47 @@ export function post(path, value) {
 /** Log in; raises ApiError. The browser keeps the token in a cookie that no script can read. */
 export async function logIn(eauth, username, password) {
   await ask("POST", "/login", { eauth, username, password });
+  entered();
+  channel.postMessage({ login: true });
+}
+
+/** Go on after a login, in this tab or in another one: requests that waited are sent, and the events are the user's. */
+function entered() {
   tell("login", false);
   waiting?.resolve();
   waiting = null;
-  listen();
-  channel.postMessage({ login: true });
+  if (source) open();
 }
 
 /** Log out of every tab. */
 export async function logOut() {
   await post("/logout", {});
+  channel.postMessage({ logout: true });
+  leave();
+}
+
+function leave() {
   source?.close();
   location.hash = "#/";
   location.reload();
 }
 
+const channel = new BroadcastChannel("events");
+channel.onmessage = ({ data }) => {
+  if (data.login) entered();
+  else if (data.logout) leave();
+  else tell("event", data);
+};
 let source = null;
-let channel = null;
+let listening = false;
 
 /**
  * Receive events. A browser opens six connections to a host at most, so one tab has the stream and passes each event on
  * to the others; when it is closed, the next one opens the stream.
  */
 export function listen() {
-  if (channel) {
-    if (source) open();
-    return;
-  }
-  channel = new BroadcastChannel("events");
-  channel.onmessage = ({ data }) => {
-    // The tab with the stream follows a login in another tab: the events are those of the user who is logged in now.
-    if (!data.login) tell("event", data);
-    else if (source) open();
-  };
-  navigator.locks.request("events", () => new Promise(() => open()));
+  if (!listening) navigator.locks.request("events", () => new Promise(() => open()));
+  listening = true;
 }
 
 function open() {
@@ -116,4 +136,12 @@ function open() {
     tell("event", event);
     channel.postMessage(event);
   };
+  source.onerror = ({ target }) => {
+    // A browser tries again after a broken connection, and not after an answer such as 503 or 401.
+    if (target.readyState === EventSource.CLOSED) later(target);
+  };
+}
+
+function later(closed) {
+  setTimeout(() => closed === source && get("/fleet/access").then(() => closed === source && open(), () => later(closed)), AGAIN_MS);
 }

@@ -1,27 +1,39 @@
 // The console: finds the page of the address, shows the navigation, the login and what cannot be reached.
 
 import { Component, render } from "./vendor/preact-11.2.0.mjs";
-import { get, listen, logIn, on } from "./api.js";
+import { get, listen, logIn, logOut, on } from "./api.js";
 import { Choice, html } from "./parts.js";
+import { Access } from "./access.js";
+import { Clouds } from "./clouds.js";
+import { Docs } from "./docs.js";
 import { Overview } from "./overview.js";
 import { Machine, Machines } from "./machines.js";
 import { Job, Jobs } from "./jobs.js";
 import { Run } from "./run.js";
 import { Keys } from "./keys.js";
 import { Packages } from "./packages.js";
-import { Access, Events, Resources } from "./others.js";
+import { Events, Resources } from "./others.js";
 
-const PAGES = [
-  ["", "Overview", Overview, "o"],
-  ["machines", "Machines", Machines, "m"],
-  ["run", "Run", Run, "r"],
-  ["jobs", "Jobs", Jobs, "j"],
-  ["keys", "Keys", Keys, "k"],
-  ["packages", "Packages", Packages, "p"],
-  ["resources", "Resources", Resources, "s"],
-  ["events", "Events", Events, "e"],
-  ["access", "Access", Access, "a"],
+const GROUPS = [
+  ["Fleet", [
+    ["", "Overview", Overview, "o"],
+    ["machines", "Machines", Machines, "m"],
+    ["packages", "Packages", Packages, "p"],
+    ["resources", "Resources", Resources, "s"],
+  ]],
+  ["Work", [
+    ["run", "Run", Run, "r"],
+    ["jobs", "Jobs", Jobs, "j"],
+    ["events", "Events", Events, "e"],
+  ]],
+  ["Master", [
+    ["keys", "Keys", Keys, "k"],
+    ["access", "Access", Access, "a"],
+    ["clouds", "Clouds", Clouds, "c"],
+    ["docs", "Documentation", Docs, "d"],
+  ]],
 ];
+const PAGES = GROUPS.flatMap(([, pages]) => pages);
 const BACKENDS = ["pam", "file", "ldap", "sharedsecret"];
 
 /** The page of the address, with what it needs: `path`, `query`, and the name behind the path. */
@@ -49,28 +61,38 @@ function Missing() {
 }
 
 class Shell extends Component {
-  state = { at: route(), login: false, unreachable: "" };
+  state = { at: route(), login: false, unreachable: "", who: null, menu: false, help: false };
 
   componentDidMount() {
     addEventListener("hashchange", () => {
       const at = route();
       const moved = at.page !== this.state.at.page;
-      this.setState({ at });
-      document.title = `${at.noun || "saltlite"}${at.props.name || at.props.jid ? ` ${at.props.name || at.props.jid}` : ""}`;
+      this.setState({ at, menu: false });
+      document.title = titleOf(at);
       if (moved) document.querySelector("main").focus();
     });
     addEventListener("keydown", (event) => this.key(event));
-    on("login", (login) => this.setState({ login }));
+    document.title = titleOf(this.state.at);
+    on("login", (login) => {
+      this.setState({ login });
+      if (!login) this.meet();
+    });
     on("reach", (unreachable) => unreachable !== this.state.unreachable && this.setState({ unreachable }));
-    get("/fleet/access").then(() => listen(), () => {});
+    this.meet();
   }
 
-  /** `/` goes to the first field of the page, `g` and a letter to a page. */
+  meet() {
+    get("/fleet/access").then((who) => { this.setState({ who }); listen(); }, () => {});
+  }
+
+  /** `/` goes to the first field of the page, `g` and a letter to a page, `?` lists the letters. */
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
     if (event.key === "/") {
       event.preventDefault();
       document.getElementById("search")?.focus();
+    } else if (event.key === "?") {
+      this.setState({ help: true });
     } else if (this.going) {
       const row = PAGES.find(([, , , letter]) => letter === event.key);
       if (row) location.hash = `#/${row[0]}`;
@@ -78,19 +100,37 @@ class Shell extends Component {
     this.going = event.key === "g" && !this.going;
   }
 
-  render(_, { at, login, unreachable }) {
+  render(_, { at, login, unreachable, who, menu, help }) {
     // Run writes its own address while it is filled in: a link to another one starts anew.
     const key = at.page === Run ? at.props.address : at.noun + (at.props.name || at.props.jid || "");
     return html`
       <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.querySelector("main").focus(); }}>To the content</a>
-      <header><a class="name" href="#/">saltlite</a>
-        <nav aria-label="Pages">${PAGES.map(([path, title, , letter]) => html`<a href=${`#/${path}`} title=${`g ${letter}`}
-          aria-current=${at.noun === path ? "page" : undefined}>${title}</a>`)}</nav></header>
-      ${!isSecureContext && html`<p class="banner" role="alert">The console needs HTTPS: browsers do not tell the API over plain HTTP which page asks.</p>`}
-      ${unreachable && html`<p class="banner" role="alert">${unreachable} This page tries again by itself.</p>`}
+      <header class=${menu ? "open" : ""}><a class="name" href="#/"><img src="/console/icon.svg" alt="" />saltlite</a>
+        <button class="menu small" aria-expanded=${String(menu)} onClick=${() => this.setState({ menu: !menu })}>Menu</button>
+        <nav aria-label="Pages">${GROUPS.map(([group, pages]) => html`<p class="label">${group}</p>${pages.map(([path, title, , letter]) => html`<a href=${`#/${path}`}
+          aria-current=${at.noun === path ? "page" : undefined}>${title} <kbd aria-hidden="true">g ${letter}</kbd></a>`)}`)}</nav>
+        ${who && html`<p class="who"><span title=${who.user}>${who.user}</span><button class="small" onClick=${() => logOut()}>Log out</button></p>`}</header>
+      <div class="banners">
+        ${!isSecureContext && html`<p class="banner" role="alert">The console needs HTTPS: browsers do not tell the API over plain HTTP which page asks.</p>`}
+        ${unreachable && html`<p class="banner" role="alert">${unreachable} This page tries again by itself.</p>`}</div>
       <main id="main" tabindex="-1"><${at.page} key=${key} ...${at.props} /></main>
+      ${help && html`<${Help} onLeave=${() => this.setState({ help: false })} />`}
       ${login && html`<${Login} />`}`;
   }
+}
+
+function titleOf({ noun, props }) {
+  const [, title] = PAGES.find(([one]) => one === noun) || [];
+  return [props.name || props.jid, title, "saltlite"].filter(Boolean).join(" · ");
+}
+
+/** The keys of the keyboard. */
+function Help({ onLeave }) {
+  return html`<dialog aria-label="Keys of the keyboard" ref=${(dialog) => dialog && !dialog.open && dialog.showModal()} onClose=${onLeave}>
+    <h1>Keyboard</h1>
+    <dl><dt><kbd>/</kbd></dt><dd>to the search of the page</dd>
+      ${PAGES.map(([, title, , letter]) => html`<dt><kbd>g</kbd> <kbd>${letter}</kbd></dt><dd>${title}</dd>`)}</dl>
+    <p class="actions"><button class="primary" onClick=${onLeave}>Close</button></p></dialog>`;
 }
 
 class Login extends Component {
@@ -108,7 +148,7 @@ class Login extends Component {
   }
 
   render(_, { eauth, problem }) {
-    return html`<dialog class="login" ref=${(dialog) => dialog && !dialog.open && dialog.showModal()} onCancel=${(event) => event.preventDefault()}>
+    return html`<dialog class="login" aria-label="Log in" ref=${(dialog) => dialog && !dialog.open && dialog.showModal()} onCancel=${(event) => event.preventDefault()}>
       <form onSubmit=${(event) => this.enter(event)}>
         <h1>Log in</h1>
         <${Choice} label="By" value=${eauth} options=${BACKENDS.map((one) => [one, one])} onChange=${(text) => this.setState({ eauth: text })} />

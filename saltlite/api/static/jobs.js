@@ -10,13 +10,17 @@ const SOON_MS = 1000;
 const LATER_MS = 15000;
 
 export const jobColumns = [
-  ["Job", (job) => html`<a href=${link(`jobs/${job.jid}`)}><code>${job.jid}</code></a>`],
-  ["Function", (job) => job.fun],
+  ["Job", (job) => html`<a href=${link(`jobs/${job.jid}`)}><code>${job.jid}</code></a>`, "", "fit"],
+  ["Function", (job) => html`<strong>${job.fun}</strong>`],
   ["Target", (job) => html`<code>${job.tgt}</code> <span class="dim">${job.tgt_type === "glob" ? "" : job.tgt_type}</span>`],
   ["User", (job) => job.user],
   ["Published", (job) => html`<${Time} at=${job.created_at} />`],
-  ["Targets", (job) => OUTCOMES.filter((one) => job.outcomes[one]).map((one) => html`<span>${job.outcomes[one]} <${State} of=${one} /> </span>`)],
+  ["Targets", (job) => html`<${Outcomes} of=${job.outcomes} />`],
 ];
+
+function Outcomes({ of }) {
+  return html`<span class="states">${OUTCOMES.filter((one) => of[one]).map((one) => html`<${State} of=${one} count=${of[one]} />`)}</span>`;
+}
 
 export class Jobs extends Page {
   watches = ["salt/job/"];
@@ -77,20 +81,20 @@ export class Job extends Page {
     const hidden = job.hides || job.withheld || job.unreadable;
     return html`
       <h1>${job.fun} <span class="dim">on</span> <code>${job.tgt}</code></h1>
-      <p><code>${job.jid}</code> by ${job.user}, <${Time} at=${job.created_at} />
-        ${job.cancelled_at && html`, ended by ${job.cancelled_by}`}</p>
+      <p class="lead"><code>${job.jid}</code> by ${job.user}, <${Time} at=${job.created_at} />
+        ${job.cancelled_at && html`, ended by ${job.cancelled_by}`}${job.module_executors.length > 0 && `, with ${job.module_executors.join(", ")}`}</p>
       ${job.calls.map(([fun, args, kwargs]) => (args.length > 0 || Object.keys(kwargs).length > 0) &&
         html`<pre>${fun} ${[...args.map(shown), ...Object.entries(kwargs).map(([name, value]) => `${name}=${shown(value)}`)].join(" ")}</pre>`)}
       <${Progress} outcomes=${job.outcomes} />
       <p class="actions">
-        ${open > 0 && html`<button class="danger" onClick=${() => this.kill().catch((error) => this.setState({ note: error.message }))}>End it on ${open} targets</button>`} ${" "}
+        ${open > 0 && html`<button class="danger" onClick=${() => this.kill().catch((error) => this.setState({ note: error.message }))}>End it on ${open} targets</button>`}
         ${hidden ? html`<span class="dim">Its arguments are secret or were not kept: type the call anew to run it again.</span>` : html`
-          <button onClick=${() => this.again(false, [])}>Run again</button> ${" "}
+          <button onClick=${() => this.again(false, [])}>Run again</button>
           ${bad.length > 0 && html`<button onClick=${() => this.again(true, [])}>Run again on the ${bad.length} that failed</button>`}`}
       </p>
       ${this.state.question && html`<${Consent} question=${this.state.question} onAgree=${(risks) => this.again(this.state.failed, risks)}
         onLeave=${() => this.setState({ question: null })} />`}
-      ${this.state.note && html`<p role="status">${this.state.note}</p>`}
+      ${this.state.note && html`<p class="note" role="status">${this.state.note}</p>`}
       ${without.length > 0 && html`<h2>Without a return</h2><${Table} caption="Targets without a return" rows=${without.slice(0, 500)} columns=${[
         ["Target", (row) => row.id.includes(":") ? row.id : html`<a href=${link(`machines/${row.id}`)}>${row.id}</a>`],
         ["State", (row) => html`<${State} of=${row.state} />`],
@@ -118,7 +122,7 @@ function Progress({ outcomes }) {
         left += width;
         return html`<rect class=${one} x=${left - width} y="0" width=${width} height="4" />`;
       })}</svg>
-    <p role="status">${OUTCOMES.filter((one) => outcomes[one]).map((one) => html`<span>${outcomes[one]} <${State} of=${one} /> </span>`)}</p>`;
+    <p role="status"><${Outcomes} of=${outcomes} /></p>`;
 }
 
 class Group extends Component {
@@ -127,9 +131,9 @@ class Group extends Component {
     return html`<section class=${`group ${group.success ? "" : "failed"}`}>
       <h3>${group.count} ${group.count === 1 ? "target" : "targets"}
         ${group.retcode !== 0 && html` <span class="state bad">return code ${group.retcode}</span>`}</h3>
-      <p>${names.map((id) => html`<a href=${link(id.includes(":") ? "resources" : `machines/${id}`)}>${id}</a> `)}
+      <p class="tags">${names.map((id) => html`<a class="tag" href=${link(id.includes(":") ? "resources" : `machines/${id}`)}>${id}</a>`)}
         ${group.count > names.length && html`<span class="dim">and ${group.count - names.length} more</span>`}</p>
-      ${!first && html`<p><button onClick=${() => this.setState({ compared: !compared })}>
+      ${!first && html`<p><button class="small" onClick=${() => this.setState({ compared: !compared })}>
         ${compared ? "Show the output" : "Compare with the largest group"}</button></p>`}
       <pre tabindex="0">${compared
         ? difference(textOf(group.value), textOf(largest.value)).map(([sign, line]) => html`<span class=${{ "+": "added", "-": "removed" }[sign] || ""}>${sign} ${line}\n</span>`)

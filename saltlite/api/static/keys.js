@@ -1,22 +1,28 @@
-// Keys: those that wait first, each with the fingerprint to compare.
+// Keys: those that wait first, each with the fingerprint to compare; and the tokens with which minions join.
 
 import { get, post } from "./api.js";
-import { Choice, html, Page, State, Table, Time, visible } from "./parts.js";
+import { Choice, Dialog, Field, html, Page, Pages, State, Table, Time, visible } from "./parts.js";
 
 const ACTIONS = { pending: ["accept", "reject"], accepted: ["revoke", "delete"], rejected: ["accept", "delete"], revoked: ["delete"],
   conflict: ["delete"] };
+const STATES = ["pending", "conflict", "accepted", "rejected", "revoked"];
+const PAGE = 100;
 
 export class Keys extends Page {
   watches = ["salt/auth", "salt/key"];
   pollMs = 15000;
 
-  load() {
-    return get("/fleet/keys");
+  async load({ query: { state, search, offset } }) {
+    const [keys, tokens] = await Promise.all([
+      get("/fleet/keys", { state, search, offset, limit: PAGE }),
+      // Who may see the keys may not see the tokens for that.
+      get("/fleet/tokens").catch((error) => { if (error.status === 403) return { tokens: null }; throw error; }),
+    ]);
+    return { ...keys, ...tokens };
   }
 
-  async change(action, key) {
-    const sentence = `${action} the key of ${key.id} with the fingerprint\n${key.fingerprint}`;
-    if (!confirm(`${sentence[0].toUpperCase()}${sentence.slice(1)}?`)) return;
+  async change({ action, key }) {
+    this.setState({ asked: null });
     try {
       const { refused } = await post("/fleet/keys", { action, fingerprints: [key.fingerprint] });
       this.setState({ note: refused.length ? `${key.id}: ${refused[0].reason}` : `${key.id}: done (${action})` });
@@ -26,29 +32,77 @@ export class Keys extends Page {
     this.refresh();
   }
 
-  show({ keys, fleet }) {
-    const { state = "" } = this.props.query;
-    const order = ["pending", "conflict", "accepted", "rejected", "revoked"];
-    const rows = keys.filter((key) => !state || key.state === state)
-      .sort((one, other) => order.indexOf(one.state) - order.indexOf(other.state) || one.id.localeCompare(other.id, undefined, { numeric: true }));
+  async make(event) {
+    event.preventDefault();
+    const { ids, uses, hours } = event.target.elements;
+    try {
+      const { token } = await post("/fleet/tokens", { id_glob: ids.value, uses: Number(uses.value), expires_s: Math.round(Number(hours.value) * 3600) });
+      this.setState({ token, problem: "" });
+    } catch (error) {
+      this.setState({ token: "", problem: error.message });
+    }
+    this.refresh();
+  }
+
+  async end(id) {
+    try {
+      const { revoked } = await post(`/fleet/tokens/${id}/revoke`, {});
+      this.setState({ problem: revoked ? "" : `The token ${id} was used up or has ended.` });
+    } catch (error) {
+      this.setState({ problem: error.message });
+    }
+    this.refresh();
+  }
+
+  show({ keys, total, counts, fleet, tokens }) {
+    const { state = "", search = "" } = this.props.query;
+    const offset = Number(this.props.query.offset || 0);
+    const { asked, note } = this.state;
     return html`
       <h1>Keys</h1>
+      <p class="lead">Compare a fingerprint with what <code>saltlite-call --local key.finger</code> prints on that machine before you accept it.</p>
       ${fleet && html`<p>Minions pin the fleet key <code>${fleet}</code></p>`}
-      <form class="filters" onSubmit=${(event) => event.preventDefault()}>
-        <${Choice} label="State" value=${state} options=${[["", "any"], ...order.map((one) => [one, one])]} onChange=${(text) => this.narrow({ state: text })} />
+      <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
+        <${Field} id="search" label="Id or fingerprint" hint="part of an id" value=${search} onChange=${(text) => this.narrow({ search: text })} />
+        <${Choice} label="State" value=${state} options=${[["", "any"], ...STATES.map((one) => [one, `${one} (${counts[one] || 0})`])]} onChange=${(text) => this.narrow({ state: text })} />
       </form>
-      ${this.state.note && html`<p role="status">${this.state.note}</p>`}
-      <p class="dim">Compare a fingerprint with what saltlite-call --local key.finger prints on that machine before you accept it.</p>
-      <${Table} caption="Keys" rows=${rows.slice(0, 1000)} columns=${[
+      ${note && html`<p class="note" role="status">${note}</p>`}
+      <${Table} caption="Keys" rows=${keys} empty=${search || state ? "No key is like this." : "No minion has presented a key yet."} columns=${[
         ["Id", (key) => html`<a href=${`#/machines/${key.id}`}>${key.id}</a>`],
-        ["State", (key) => html`<${State} of=${key.state} />`],
-        ["Fingerprint", (key) => html`<code>${key.fingerprint}</code>`],
-        ["Address", (key) => key.address],
-        ["First seen", (key) => html`<${Time} at=${key.first_seen} />`],
-        ["How", (key) => visible(key.how || "")],
-        ["Change", (key) => (ACTIONS[key.state] ?? []).map((action) => html`<button onClick=${() => this.change(action, key)}
-          aria-label=${`${action} ${key.id}`} class=${action === "accept" ? "primary" : ""}>${action}</button> `)],
+        ["State", (key) => html`<${State} of=${key.state} />`, "", "fit"],
+        ["Fingerprint", (key) => html`<code>${key.fingerprint}</code>`, "", "wide"],
+        ["First seen", (key) => html`<div><${Time} at=${key.first_seen} /> <span class="dim">${key.address}<br />${visible(key.how || "")}</span></div>`],
+        ["", (key) => html`<span class="actions">${(ACTIONS[key.state] ?? []).map((action) => html`<button onClick=${() => this.setState({ asked: { action, key } })}
+          aria-label=${`${action} ${key.id}`} class=${action === "accept" ? "primary" : ""}>${action}</button>`)}</span>`, "", "fit"],
       ]} />
-      ${rows.length > 1000 && html`<p class="dim">and ${rows.length - 1000} more: choose a state</p>`}`;
+      <${Pages} offset=${offset} size=${PAGE} count=${keys.length} total=${total} go=${(next) => this.narrow({ offset: next || "" })} />
+      ${asked && html`<${Dialog} title=${`${asked.action[0].toUpperCase()}${asked.action.slice(1)} the key of ${asked.key.id}?`} yes=${asked.action}
+        danger=${asked.action !== "accept"} onYes=${() => this.change(asked)} onLeave=${() => this.setState({ asked: null })}>
+        <p>Its fingerprint is</p><pre>${asked.key.fingerprint}</pre></${Dialog}>`}
+      ${tokens && this.tokens(tokens)}`;
+  }
+
+  tokens(tokens) {
+    const { token, problem } = this.state;
+    return html`
+      <h2>Join tokens</h2>
+      <p class="dim">A minion with a token is accepted at its first contact, without a comparison.</p>
+      <form class="filters" onSubmit=${(event) => this.make(event)}>
+        <label>For ids like<input name="ids" placeholder="web*" required autocomplete="off" /></label>
+        <label>Uses<input name="uses" type="number" min="1" value="1" required /></label>
+        <label>Ends in hours<input name="hours" type="number" min="0.1" step="any" value="1" required /></label>
+        <button>Make a token</button>
+      </form>
+      ${problem && html`<p class="error" role="alert">${problem}</p>`}
+      ${token && html`<div class="note" role="status"><p>Copy it now: it is not shown again. It belongs into <code>join_token</code> of the minion's configuration.</p>
+        <pre tabindex="0">${token}</pre></div>`}
+      <${Table} caption="Join tokens" rows=${tokens} empty="No token is valid now." columns=${[
+        ["Token", (row) => html`<code>${row.id}</code>`, "", "fit"],
+        ["For ids like", (row) => html`<code>${visible(row.id_glob)}</code>`],
+        ["Uses left", (row) => row.uses_left, "", "number"],
+        ["Made by", (row) => visible(row.created_by)],
+        ["Ends", (row) => new Date(row.expires_at * 1000).toLocaleString()],
+        ["", (row) => html`<button class="danger" aria-label=${`revoke the token ${row.id}`} onClick=${() => this.end(row.id)}>revoke</button>`, "", "fit"],
+      ]} />`;
   }
 }

@@ -1,10 +1,11 @@
 // Machines: the list, and one of them with its key, its grains and its jobs.
 
 import { get } from "./api.js";
-import { Choice, Field, html, link, Page, State, Table, TARGET_TYPES, textOf, Time, visible } from "./parts.js";
+import { Choice, counted, Field, html, link, Page, Pages, State, Table, TARGET_TYPES, textOf, Time, visible } from "./parts.js";
 import { jobColumns } from "./jobs.js";
 
 const PAGE = 100;
+const LINE = 120; // characters of a grain that is shown in one line
 
 export class Machines extends Page {
   watches = ["salt/presence/", "salt/key"];
@@ -20,33 +21,24 @@ export class Machines extends Page {
     const { search = "", type = "glob", state = "", sort = "id" } = this.props.query;
     const offset = Number(this.props.query.offset || 0);
     return html`
-      <h1>Machines</h1>
+      <div class="head"><h1>Machines</h1>
+        <p role="status">${counted(total, "machine")}${search && html` · <a href=${link("run", { tgt: search, type })}>run a function on them</a>`}</p></div>
       <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
         <${Field} id="search" label="Target" hint="part of an id, or an expression" value=${search} onChange=${(text) => this.narrow({ search: text })} />
         <${Choice} label="Read as" value=${type} options=${TARGET_TYPES} onChange=${(text) => this.narrow({ type: text })} />
         <${Choice} label="State" value=${state} options=${[["", "any"], ["up", "up"], ["away", "away"], ["never", "never seen"]]} onChange=${(text) => this.narrow({ state: text })} />
       </form>
-      <p role="status">${total} machines${search && html` · <a href=${link("run", { tgt: search, type })}>run a function on them</a>`}</p>
       <${Table} caption="Machines" rows=${minions} sort=${sort} onSort=${(next) => this.narrow({ sort: next })}
-        empty="No machine is selected by this." columns=${[
+        empty=${search || state ? "No machine is selected by this." : html`No machine has joined yet: see <a href="#/docs/install">how to install a minion</a>, and the <a href="#/keys">keys</a> that wait.`} columns=${[
           ["Machine", (row) => html`<a href=${link(`machines/${row.id}`)}>${row.id}</a>`, "id"],
           ["State", (row) => html`<${State} of=${row.state} />`, "state"],
           ["Last seen", (row) => row.state === "up" ? "connected" : html`<${Time} at=${row.last_seen} />`, "last_seen"],
           ["Version", (row) => visible(row.version), "version"],
           ["Address", (row) => row.address, "address"],
-          ["Resources", (row) => row.resources || "", "resources"],
+          ["Resources", (row) => row.resources || "", "resources", "number"],
         ]} />
-      <${Pages} offset=${offset} count=${minions.length} total=${total} go=${(next) => this.narrow({ offset: next || "" })} />`;
+      <${Pages} offset=${offset} size=${PAGE} count=${minions.length} total=${total} go=${(next) => this.narrow({ offset: next || "" })} />`;
   }
-}
-
-function Pages({ offset, count, total, go }) {
-  if (total <= count) return null;
-  return html`<nav class="pages" aria-label="Pages">
-    <button disabled=${offset === 0} onClick=${() => go(Math.max(0, offset - PAGE))}>Previous</button>
-    ${` ${offset + 1} to ${offset + count} of ${total} `}
-    <button disabled=${offset + count >= total} onClick=${() => go(offset + PAGE)}>Next</button>
-  </nav>`;
 }
 
 export class Machine extends Page {
@@ -67,31 +59,37 @@ export class Machine extends Page {
     const words = (this.state.filter || "").toLowerCase();
     const rows = Object.entries(grains || {}).sort().filter(([grain, value]) => `${grain} ${JSON.stringify(value)}`.toLowerCase().includes(words));
     return html`
-      <h1>${name} ${minion && html`<${State} of=${minion.state} />`}</h1>
-      <p><a class="button" href=${link("run", { tgt: name, type: "list" })}>Run a function here</a></p>
-      ${minion ? html`<dl>
+      <div class="head"><h1>${name} ${minion && html`<${State} of=${minion.state} />`}</h1>
+        <p><a class="button primary" href=${link("run", { tgt: name, type: "list" })}>Run a function here</a></p></div>
+      ${minion ? html`<dl class="panel">
         <dt>Last seen</dt><dd>${minion.state === "up" ? html`connected since <${Time} at=${minion.last_seen} />` : html`<${Time} at=${minion.last_seen} />`}</dd>
         <dt>Address</dt><dd>${minion.address || "not known"}</dd>
         <dt>Version</dt><dd>${visible(minion.version) || "not known"}</dd>
-      </dl>` : html`<p>Its key is not accepted: see <a href="#/keys">keys</a>.</p>`}
+      </dl>` : html`<p class="note">Its key is not accepted: see <a href="#/keys">keys</a>.</p>`}
       ${keys && html`<h2>Keys</h2><${Table} caption="Keys of this id" rows=${keys} columns=${[
         ["State", (key) => html`<${State} of=${key.state} />`],
         ["Fingerprint", (key) => html`<code>${key.fingerprint}</code>`],
         ["First seen", (key) => html`<${Time} at=${key.first_seen} />`],
-        ["Accepted by", (key) => visible(key.how || "")],
+        ["How", (key) => visible(key.how || "")],
       ]} />`}
       <h2>Jobs</h2>
       <${Table} caption="Jobs of this machine" rows=${jobs.jobs} columns=${jobColumns} empty="It had no job that is still kept." />
       ${jobs.more && html`<p><a href=${link("jobs", { minion: name })}>Older jobs</a></p>`}
       ${resources.resources.length > 0 && html`<h2>Resources</h2>
-        <p>${resources.resources.map((row) => html`<code>${row.srn}</code> `)}
+        <p class="panel tags">${resources.resources.map((row) => html`<code class="tag">${row.srn}</code>`)}
           ${resources.more && html`<a href=${link("resources", { minion: name })}>all of them</a>`}</p>`}
       <h2>Grains</h2>
-      ${grains === null ? html`<p class="dim">You have no right to see them (cache.grains).</p>` : html`
-        <label>Filter<input type="text" value=${this.state.filter || ""} onInput=${(event) => this.setState({ filter: event.target.value })} /></label>
+      ${grains === null ? html`<p class="empty">You have no right to see them (cache.grains).</p>` : html`
+        <div class="filters"><label>Filter<input type="text" id="search" value=${this.state.filter || ""} onInput=${(event) => this.setState({ filter: event.target.value })} /></label></div>
         <${Table} caption="Grains" rows=${rows} empty="No grain matches." columns=${[
-          ["Grain", ([grain]) => html`<code>${grain}</code>`],
-          ["Value", ([, value]) => html`<pre>${textOf(value)}</pre>`],
+          ["Grain", ([grain]) => html`<code>${grain}</code>`, "", "fit"],
+          ["Value", ([, value]) => html`<${Value} of=${value} />`],
         ]} />`}`;
   }
+}
+
+/** A grain in a line if it is short enough. */
+function Value({ of }) {
+  const line = typeof of === "string" ? of : JSON.stringify(of);
+  return html`<pre>${line.length <= LINE ? visible(line) : textOf(of)}</pre>`;
 }

@@ -1,7 +1,7 @@
 // Overview: who is up, what ran in the last day, and how the master is.
 
 import { get } from "./api.js";
-import { html, link, Page, size, State, Table, Time, visible } from "./parts.js";
+import { counted, html, link, Page, size, State, Table, Time, visible } from "./parts.js";
 
 export class Overview extends Page {
   watches = ["salt/presence/", "salt/auth", "salt/key", "salt/job/"];
@@ -18,26 +18,27 @@ export class Overview extends Page {
       <h1>Overview</h1>
       <section aria-label="Machines" class="cards">
         ${["up", "away", "never"].map((state) => html`<a class="card" href=${link("machines", { state })}>
-          <strong>${counts[state]}</strong> <${State} of=${state} /></a>`)}
-        <a class="card" href="#/keys"><strong>${counts.pending}</strong> <${State} of="pending" /></a>
-        <a class="card" href="#/resources"><strong>${resources.count}</strong> resources</a>
+          <strong>${counts[state].toLocaleString("en")}</strong> <${State} of=${state} /></a>`)}
+        <a class="card" href=${link("keys", { state: "pending" })}><strong>${counts.pending.toLocaleString("en")}</strong> <${State} of="pending" /></a>
+        <a class="card" href="#/resources"><strong>${resources.count.toLocaleString("en")}</strong> resources</a>
       </section>
+      ${counts.up + counts.away + counts.never === 0 && html`<p class="empty">No machine has joined yet: see <a href="#/docs/install">how to install a minion</a>.</p>`}
       <section>
         <h2>Jobs of the last 24 hours</h2>
-        <${Hours} rows=${fleet.hours} />
-        ${fleet.jobs_cut && html`<p class="dim">These are the newest 1,000 jobs; there were more.</p>`}
+        <div class="panel"><${Hours} rows=${fleet.hours} />
+        ${fleet.jobs_cut && html`<p class="dim">These are the newest 1,000 jobs; there were more.</p>`}</div>
       </section>
       <div class="columns">
         <section>
           <h2>Versions</h2>
-          <${Table} caption="Versions of the minions" rows=${versions} columns=${[
+          <${Table} caption="Versions of the minions" rows=${versions} empty="No minion has told its version yet." columns=${[
             ["Version", ([version]) => html`${visible(version)}${version !== master.version && html` <span class="state mid">not the master's</span>`}`],
-            ["Minions", ([, count]) => count],
+            ["Minions", ([, count]) => count.toLocaleString("en"), "", "number"],
           ]} />
         </section>
         <section>
           <h2>Master</h2>
-          <dl>
+          <dl class="panel">
             <dt>Name</dt><dd>${master.name}, version ${master.version}</dd>
             <dt>Started</dt><dd><${Time} at=${master.started_at} /></dd>
             <dt>Store</dt><dd>${size(store.size)} of ${size(store.limit)}
@@ -59,6 +60,7 @@ function Hours({ rows }) {
   const most = Math.max(1, ...rows.map((row) => row.ok + row.bad + row.open));
   const total = rows.reduce((sum, row) => sum + row.ok + row.bad + row.open, 0);
   const bad = rows.reduce((sum, row) => sum + row.bad, 0);
+  const open = rows.reduce((sum, row) => sum + row.open, 0);
   const bar = (row, hour) => {
     let top = 60;
     return [["ok", row.ok], ["open", row.open], ["bad", row.bad]].map(([kind, count]) => {
@@ -68,10 +70,14 @@ function Hours({ rows }) {
         <title>${`${new Date(row.at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}: ${count} ${kind}`}</title></rect>`;
     });
   };
+  const hour = (at) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   return html`
     <svg class="hours" viewBox="0 0 240 60" preserveAspectRatio="none" role="img"
       aria-label=${`${total} jobs in 24 hours, ${bad} of them failed or without an answer`}>
+      <line x1="0" x2="240" y1="2" y2="2" /><line x1="0" x2="240" y1="31" y2="31" />
       ${rows.map(bar)}<line x1="0" x2="240" y1="60" y2="60" /></svg>
-    <p><a href=${link("jobs", { since: rows[0].at })}>${total} jobs</a>, ${" "}
-      <a href=${link("jobs", { since: rows[0].at, state: "failed" })}>${bad} failed or without an answer</a></p>`;
+    <p class="axis" aria-hidden="true"><span>${hour(rows[0].at)}</span><span>${hour(rows[8].at)}</span><span>${hour(rows[16].at)}</span><span>now</span></p>
+    <p class="legend"><span><i></i><a href=${link("jobs", { since: rows[0].at })}>${counted(total, "job")}</a></span>
+      <span><i class="bad"></i><a href=${link("jobs", { since: rows[0].at, state: "failed" })}>${bad} failed or without an answer</a></span>
+      <span><i class="open"></i>${open} open</span><span class="dim">at most ${most} an hour</span></p>`;
 }

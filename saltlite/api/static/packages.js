@@ -30,22 +30,24 @@ export class Packages extends Page {
     const open = job?.outcomes.open || 0;
     return html`
       <h1>Packages</h1>
+      <p class="lead">Which version of a package each machine has. A job asks the machines, so those that are away answer later.</p>
       <form class="filters" role="search" onSubmit=${(event) => this.look(event)}>
         <${Field} id="search" label="Package" hint="openssl" value=${name} now=${true} onChange=${(text) => this.narrow({ name: text, jid: "" })} />
         <${Field} label="Machines" value=${tgt} now=${true} onChange=${(text) => this.narrow({ tgt: text, jid: "" })} />
         <button class="primary" disabled=${!name || !tgt}>Ask them</button>
       </form>
       ${this.state.note && html`<p class="error" role="alert">${this.state.note}</p>`}
+      ${!job && html`<p class="empty">Name a package, and see its versions over the fleet.</p>`}
       ${job && html`
         <p role="status">${open > 0 ? `${open} machines have not answered yet` : "All answers are here"} ·
           <a href=${link(`jobs/${job.jid}`)}>the job</a></p>
         <${Table} caption=${`Versions of ${name}`} rows=${groups} empty="No machine has answered." columns=${[
           ["Version", (group) => group.success ? html`<code>${textOf(group.value) || "not installed"}</code>` : html`<${State} of="failed" />`],
-          ["Machines", (group) => group.count],
+          ["Machines", (group) => group.count, "", "number"],
           ["Which", (group) => html`${group.ids.slice(0, NAMES_SHOWN).map((id) => html`<a href=${link(`machines/${id}`)}>${id}</a> `)}
             ${group.count > NAMES_SHOWN && html`<span class="dim">and ${group.count - NAMES_SHOWN} more</span>`}`],
           // A longer list would not fit into an address.
-          ["", (group) => group.count <= NAMES_LINKED && html`<a href=${link("run", { tgt: group.ids.join(","), type: "list" })}>run on these</a>`],
+          ["", (group) => group.count <= NAMES_LINKED && html`<a class="button" href=${link("run", { tgt: group.ids.join(","), type: "list" })}>run on these</a>`, "", "fit"],
         ]} />`}`;
   }
 }

@@ -26,6 +26,7 @@ export class Page extends Component {
     this.unwatch = on("event", (event) => {
       if (this.watches.some((prefix) => event.tag.startsWith(prefix))) this.soon();
     });
+    this.unreach = on("back", () => this.refresh());
     this.refresh();
   }
 
@@ -36,6 +37,7 @@ export class Page extends Component {
   componentWillUnmount() {
     this.gone = true;
     this.unwatch();
+    this.unreach();
     clearTimeout(this.timer);
     clearTimeout(this.coming);
   }
@@ -76,29 +78,47 @@ export class Page extends Component {
   }
 }
 
-/** A table: `columns` are [title, cell of a row, sort name]. */
+/**
+ * A table: `columns` are [title, cell of a row, sort name, kind]. The kind is how wide the column is and where its text
+ * stands: "fit", "wide" or "number".
+ */
 export function Table({ columns, rows, caption, sort, onSort, empty = "There are none." }) {
-  const head = ([title, , name]) => {
-    if (!name || !onSort) return html`<th scope="col">${title}</th>`;
+  const head = ([title, , name, kind]) => {
+    if (!name || !onSort) return html`<th scope="col" class=${kind}>${title || html`<span class="unseen">Actions</span>`}</th>`;
     const way = sort === name ? "ascending" : sort === `-${name}` ? "descending" : "none";
     const next = sort === name ? `-${name}` : name;
-    return html`<th scope="col" aria-sort=${way}>
+    return html`<th scope="col" class=${kind} aria-sort=${way}>
       <button class="plain" onClick=${() => onSort(next)}>${title}${way === "ascending" ? " ↑" : way === "descending" ? " ↓" : ""}</button>
     </th>`;
   };
-  if (!rows.length) return html`<p class="dim">${empty}</p>`;
+  if (!rows.length) return html`<p class="empty">${empty}</p>`;
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table>
     <caption class="unseen">${caption}</caption>
     <thead><tr>${columns.map(head)}</tr></thead>
-    <tbody>${rows.map((row) => html`<tr>${columns.map(([title, cell]) => html`<td data-title=${title}>${cell(row)}</td>`)}</tr>`)}</tbody>
+    <tbody>${rows.map((row) => html`<tr>${columns.map(([title, cell, , kind]) => html`<td class=${kind} data-title=${title}>${cell(row)}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
 
-/** A state as a word with a colour. */
-export function State({ of }) {
-  const kind = { up: "good", ok: "good", accepted: "good", done: "good", returned: "good",
-    away: "bad", failed: "bad", bad: "bad", missing: "bad", lost: "bad", rejected: "bad", revoked: "bad" }[of] || "mid";
-  return html`<span class=${`state ${kind}`}>${of}</span>`;
+/** The buttons below a page of a list; `go` takes the offset of another page. */
+export function Pages({ offset, size: length, count, total, go }) {
+  if (total <= count && offset === 0) return null;
+  return html`<nav class="pages" aria-label="Pages">
+    <button disabled=${offset === 0} onClick=${() => go(Math.max(0, offset - length))}>Previous</button>
+    <span class="dim">${count ? `${offset + 1} to ${offset + count}` : "none"} of ${total}</span>
+    <button disabled=${offset + count >= total} onClick=${() => go(offset + length)}>Next</button>
+  </nav>`;
+}
+
+/** "1 machine", "2 machines". */
+export function counted(number, noun) {
+  return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** A state as a word with a colour, and how many have it. */
+export function State({ of, count }) {
+  const kind = { up: "good", ok: "good", accepted: "good", done: "good", returned: "good", allowed: "good", running: "good",
+    away: "bad", failed: "bad", bad: "bad", missing: "bad", lost: "bad", rejected: "bad", revoked: "bad", refused: "bad" }[of] || "mid";
+  return html`<span class=${`state ${kind}`}>${count === undefined ? "" : `${count.toLocaleString("en")} `}${of}</span>`;
 }
 
 /** A moment (seconds since 1970), and how long ago it was. */
@@ -203,4 +223,11 @@ export function Consent({ question, onAgree, onLeave }) {
       <input type="text" inputmode="numeric" ref=${(field) => field?.focus()} onInput=${(event) => { typed = event.target.value; }} /></label>
     <p class="actions"><button class="danger">Run it</button> <button type="button" onClick=${onLeave}>Leave it</button></p>
   </form>`;
+}
+
+/** A question over the page, with what it is about inside; closing it is a no. */
+export function Dialog({ title, yes, danger, ready = true, onYes, onLeave, children }) {
+  return html`<dialog aria-label=${title} ref=${(dialog) => dialog && !dialog.open && dialog.showModal()} onClose=${onLeave}>
+    <h1>${title}</h1>${children}
+    <p class="actions"><button class=${danger ? "danger" : "primary"} disabled=${!ready} onClick=${onYes}>${yes}</button><button onClick=${onLeave}>Cancel</button></p></dialog>`;
 }

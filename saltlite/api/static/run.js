@@ -1,7 +1,7 @@
 // Run: a target with its preview, a function with a field for each parameter, and what has to be confirmed.
 
 import { Component } from "./vendor/preact-11.2.0.mjs";
-import { get, post } from "./api.js";
+import { get, on, post } from "./api.js";
 import { Choice, Consent, Field, html, link, TARGET_TYPES } from "./parts.js";
 
 const OPTION = { glob: "", list: "-L ", grain: "-G ", pcre: "-E ", compound: "-C ", nodegroup: "-N ", pillar: "-I ", ipcidr: "-S " };
@@ -14,7 +14,12 @@ export class Run extends Component {
   }
 
   componentDidMount() {
+    this.unreach = on("back", () => this.look());
     this.look();
+  }
+
+  componentWillUnmount() {
+    this.unreach();
   }
 
   set(values) {
@@ -62,11 +67,11 @@ export class Run extends Component {
     return [args, kwargs];
   }
 
-  async publish(consent) {
+  async publish(consent, dry = false) {
     const { tgt, type, fun, batch } = this.state;
     try {
       const [args, kwargs] = this.arguments();
-      const { jid } = await post("/fleet/jobs", { tgt, tgt_type: type, fun, arg: args, kwarg: kwargs, consent, ...(batch ? { batch } : {}) });
+      const { jid } = await post("/fleet/jobs", { tgt, tgt_type: type, fun, arg: args, kwarg: kwargs, consent, dry, ...(batch ? { batch } : {}) });
       location.hash = link(`jobs/${jid}`);
     } catch (error) {
       if (error.status === 409) this.setState({ question: error.body.question, problem: "", typed: "" });
@@ -78,32 +83,46 @@ export class Run extends Component {
     const known = this.known();
     const parameters = this.parameters();
     const takesRest = !known || !parameters || parameters.some((one) => one.kind === "rest" || one.kind === "keywords");
+    const fields = (some) => html`<div class="fields">${some.map((one) => html`<${Parameter} key=${one.name}
+      of=${one} value=${values[one.name] ?? ""} onChange=${(text) => this.setState({ values: { ...this.state.values, [one.name]: text } })} />`)}</div>`;
+    const named = parameters?.filter((one) => one.kind !== "rest" && one.kind !== "keywords") ?? [];
+    // Parameters whose default differs from platform to platform, or that only some have, are rarely needed.
+    const [common, rare] = [named.filter((one) => one.default !== "..."), named.filter((one) => one.default === "...")];
     return html`
       <h1>Run</h1>
       <form onSubmit=${(event) => { event.preventDefault(); this.publish([]); }}>
-        <div class="filters">
-          <${Field} id="search" label="Target" value=${tgt} onChange=${(text) => this.set({ tgt: text })} />
-          <${Choice} label="Read as" value=${type} options=${TARGET_TYPES} onChange=${(text) => this.set({ type: text })} />
-        </div>
-        <p role="status">${preview ? html`<strong>${preview.count}</strong> targets${preview.away > 0 && `, ${preview.away} of them away`}
-          ${preview.ids?.length > 0 && html`: <span class="dim">${preview.ids.slice(0, 12).join(", ")}${preview.count > 12 && ` and ${preview.count - 12} more`}</span>`}` : ""}</p>
-        <${Field} label="Function" hint="test.ping" value=${fun} list="functions" onChange=${(text) => {
-          this.set({ fun: text, values: {} });
-          get("/fleet/words", { kind: "function", prefix: text }).then((found) => this.setState({ words: found.words }), () => {});
-        }} />
-        <datalist id="functions">${words.map((word) => html`<option value=${word} />`)}</datalist>
-        ${known && known.missing > 0 && html`<p class="state mid">${known.missing} targets do not have it.</p>`}
-        ${known?.risks.map((row) => html`<p class="state bad">It carries the risk ${row.risk}.</p>`)}
-        ${parameters?.filter((one) => one.kind !== "rest" && one.kind !== "keywords").map((one) => html`<${Parameter} key=${one.name}
-          of=${one} value=${values[one.name] ?? ""} onChange=${(text) => this.setState({ values: { ...this.state.values, [one.name]: text } })} />`)}
-        ${takesRest && html`<label>Further arguments, one a line<textarea rows="2" value=${rest}
-          onInput=${(event) => this.setState({ rest: event.target.value })} /></label>`}
-        <${Field} label="At once" hint="all, or 10, or 25%" value=${batch} now=${true} onChange=${(text) => this.setState({ batch: text })} />
+        <section class="panel">
+          <div class="filters">
+            <${Field} id="search" label="Target" hint="web*" value=${tgt} onChange=${(text) => this.set({ tgt: text })} />
+            <${Choice} label="Read as" value=${type} options=${TARGET_TYPES} onChange=${(text) => this.set({ type: text })} />
+            <${Field} label="At once" hint="all, or 10, or 25%" value=${batch} now=${true} onChange=${(text) => this.setState({ batch: text })} />
+          </div>
+          <p role="status">${preview ? html`<strong>${preview.count}</strong> targets${preview.away > 0 && `, ${preview.away} of them away`}
+            ${preview.ids?.length > 0 && html`: <span class="dim">${preview.ids.slice(0, 12).join(", ")}${preview.count > 12 && ` and ${preview.count - 12} more`}</span>`}`
+            : html`<span class="dim">What the target selects is shown here before anything runs.</span>`}</p>
+        </section>
+        <section class="panel">
+          <${Field} label="Function" hint="test.ping" value=${fun} list="functions" onChange=${(text) => {
+            this.set({ fun: text, values: {} });
+            get("/fleet/words", { kind: "function", prefix: text }).then((found) => this.setState({ words: found.words }), () => {});
+          }} />
+          <datalist id="functions">${words.map((word) => html`<option value=${word} />`)}</datalist>
+          ${known && html`<p class="actions">
+            ${known.missing > 0 && html`<span class="state mid">${known.missing} targets do not have it.</span>`}
+            ${known.risks.map((row) => html`<span class="state bad">It carries the risk ${row.risk}.</span>`)}
+            ${/^\w+\.\w+$/.test(fun) && html`<a href=${link("docs", { words: fun })}>What it does</a>`}</p>`}
+          ${common.length > 0 && fields(common)}
+          ${rare.length > 0 && html`<details><summary>${rare.length} parameters of some platforms</summary>${fields(rare)}</details>`}
+          ${takesRest && html`<label>Further arguments, one a line<textarea rows="2" value=${rest}
+            onInput=${(event) => this.setState({ rest: event.target.value })} /></label>`}
+        </section>
         ${problem && html`<p class="error" role="alert">${problem}</p>`}
-        <p class="actions"><button class="primary" disabled=${!tgt || !fun || !preview}>Run on ${preview?.count ?? 0} targets</button></p>
+        <p class="actions"><button class="primary" disabled=${!tgt || !fun || !preview}>Run on ${preview?.count ?? 0} targets</button>
+          <button type="button" disabled=${!tgt || !fun || !preview} onClick=${() => this.publish((known?.risks || []).map((row) => row.risk), true)}>Dry run</button>
+          <span class="dim">A dry run shows what would be called, and calls nothing.</span></p>
       </form>
       ${question && html`<${Consent} question=${question} onAgree=${(risks) => this.publish(risks)} onLeave=${() => this.setState({ question: null })} />`}
-      <p class="dim">The same on the command line:</p><pre tabindex="0">${this.line()}</pre>`;
+      <h2>The same on the command line</h2><pre tabindex="0">${this.line()}</pre>`;
   }
 
   line() {
@@ -121,7 +140,7 @@ export class Run extends Component {
 }
 
 function Parameter({ of, value, onChange }) {
-  const note = [of.types.join(" or "), of.default !== null && `default ${of.default}`].filter(Boolean).join(", ");
+  const note = [of.types.join(" or "), of.default !== null && of.default !== "..." && `default ${of.default}`].filter(Boolean).join(", ");
   if (of.types.length && of.types.every((type) => type === "bool" || type === "None") && of.types.includes("bool")) {
     return html`<${Choice} label=${`${of.name} (${note})`} value=${value} options=${[["", "not given"], ["true", "true"], ["false", "false"]]} onChange=${onChange} />`;
   }

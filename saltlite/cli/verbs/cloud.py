@@ -430,21 +430,12 @@ def _list_offers(program: Program, parsed: Parsed, console: Console) -> int:
 
 
 def _list_providers(program: Program, parsed: Parsed, console: Console) -> int:
-    rows: dict[str, dict[str, Any]] = {}
-    for one in program.catalogue.every_provider():
-        rows.setdefault(one.alias, {})[one.driver] = {"written": one.settings.where}
-    printed(rows, parsed, console)
+    printed(app.listed_providers(program), parsed, console)
     return exitcodes.OK
 
 
 def _list_profiles(program: Program, parsed: Parsed, console: Console) -> int:
-    wanted = {one.name for one in program.catalogue.matching(parsed.options["list_profiles"])}
-    rows: dict[str, dict[str, Any]] = {}
-    for name, profile in sorted(program.catalogue.profiles.items()):
-        if profile.provider.name in wanted:
-            of_alias = rows.setdefault(profile.provider.alias, {})
-            settings = {"provider": profile.provider.name, **program.secrets.value(profile.settings.values)}
-            of_alias.setdefault(profile.provider.driver, {})[name] = settings
+    rows = app.listed_profiles(program, parsed.options["list_profiles"])
     for sentence in program.catalogue.dropped.values():
         console.note(f"saltlite: {sentence}")
     printed(rows, parsed, console)

@@ -276,6 +276,25 @@ def machines_cached(program: Program, providers: Sequence[Provider]) -> Answers:
     return answers
 
 
+def listed_providers(program: Program) -> dict[str, Any]:
+    """The configured providers: `{alias: {driver: {"written": file and line}}}`."""
+    rows: dict[str, dict[str, Any]] = {}
+    for one in program.catalogue.every_provider():
+        rows.setdefault(one.alias, {})[one.driver] = {"written": one.settings.where}
+    return rows
+
+
+def listed_profiles(program: Program, provider: str) -> dict[str, Any]:
+    """The profiles of providers, without secrets: `{alias: {driver: {profile: settings}}}`. Raises ConfigError."""
+    wanted = {one.name for one in program.catalogue.matching(provider)}
+    rows: dict[str, dict[str, Any]] = {}
+    for name, profile in sorted(program.catalogue.profiles.items()):
+        if profile.provider.name in wanted:
+            settings = {"provider": profile.provider.name, **program.secrets.value(profile.settings.values)}
+            rows.setdefault(profile.provider.alias, {}).setdefault(profile.provider.driver, {})[name] = settings
+    return rows
+
+
 def offers(program: Program, providers: Sequence[Provider], what: str) -> Answers:
     """`what` is images, sizes or locations."""
 
@@ -668,6 +687,16 @@ class CloudClient:
     def list_locations(self, provider: str | None = None) -> dict[str, Any]:
         """The locations of a provider, or of all."""
         return self.offers("locations", provider)
+
+    def list_providers(self) -> dict[str, Any]:
+        """The configured providers: `{alias: {driver: {"written": file and line}}}`."""
+        found: dict[str, Any] = self._tried(lambda: listed_providers(self._program))
+        return found
+
+    def list_profiles(self, provider: str = "all") -> dict[str, Any]:
+        """The profiles of a provider, or of all, without secrets: `{alias: {driver: {profile: settings}}}`."""
+        found: dict[str, Any] = self._tried(lambda: listed_profiles(self._program, provider))
+        return found
 
     @cached_property
     def _program(self) -> Program:

@@ -304,6 +304,27 @@ def _letters(raw: bytes) -> str:
     return base64.b32encode(raw).decode("ascii").lower()
 
 
+def handle_token_list(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
+    """Answers `tokens`: id, id_glob, uses_left, created_at, expires_at and created_by of those that are still valid."""
+    now = master.clock.wall()
+    valid = [one for one in master.store.tokens() if one.expires_at > now and one.uses_left > 0]
+    return Answer(
+        {
+            "tokens": [
+                {
+                    "id": one.token_id,
+                    "id_glob": one.id_glob,
+                    "uses_left": one.uses_left,
+                    "created_at": one.created_at,
+                    "expires_at": one.expires_at,
+                    "created_by": one.created_by,
+                }
+                for one in valid
+            ]
+        }
+    )
+
+
 def handle_token_revoke(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers whether the token existed: one that was used up may have been pruned."""
     token_id = request["token_id"]

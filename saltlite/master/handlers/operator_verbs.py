@@ -120,6 +120,7 @@ VERBS: dict[str, OperatorVerb] = {
     "token_create": OperatorVerb(
         keys.handle_token_create, {"uses": IntegerField(), "expires_s": NumberField(), "id_glob": NAME}
     ),
+    "token_list": OperatorVerb(keys.handle_token_list),
     "token_revoke": OperatorVerb(keys.handle_token_revoke, {"token_id": NAME}),
     "cloud_event": OperatorVerb(events.handle_cloud_event, {"machine": NAME, "what": NAME, "data": MapField()}),
     "hook": OperatorVerb(events.handle_hook, {"path": NAME, "data": MapField()}, authorizes=True),

@@ -247,6 +247,10 @@ class StoreReader(Protocol):
 
     def token(self, token_id: str) -> TokenRecord | None: ...
 
+    def tokens(self) -> list[TokenRecord]:
+        """All join tokens, oldest first."""
+        ...
+
     def auth_token(self, token_id: str) -> AuthToken | None: ...
 
     def auth_tokens(self) -> list[AuthToken]:

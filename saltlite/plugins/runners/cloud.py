@@ -43,6 +43,22 @@ def list_locations(provider: str = "all") -> dict[str, Any]:
     return _answer(__cloud__.offers("locations", provider))
 
 
+def list_providers() -> dict[str, Any]:
+    """Return the configured providers, and where each is written.
+
+    CLI Example: ``saltlite-run cloud.list_providers``
+    """
+    return _answer(__cloud__.list_providers())
+
+
+def list_profiles(provider: str = "all") -> dict[str, Any]:
+    """Return the profiles of one or all providers, without secrets.
+
+    CLI Example: ``saltlite-run cloud.list_profiles my-provider``
+    """
+    return _answer(__cloud__.list_profiles(provider))
+
+
 def query(query_type: str = "list_nodes", provider: str = "all") -> dict[str, Any]:
     """Return the machines of one or all providers: id, image, size, state, addresses.
 

@@ -553,6 +553,10 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         rows = self._queries.rows(select(TOKEN_COLUMNS, "tokens") + " WHERE token_id = ?", (token_id,))
         return TokenRecord(*rows[0]) if rows else None
 
+    def tokens(self) -> list[TokenRecord]:
+        rows = self._queries.rows(select(TOKEN_COLUMNS, "tokens") + " ORDER BY created_at, token_id")
+        return [TokenRecord(*row) for row in rows]
+
     def preaccepted(self, minion: MinionId) -> Fingerprint | None:
         found: Fingerprint | None = self._queries.value("SELECT fingerprint FROM preaccepts WHERE id = ?", (minion,))
         return found

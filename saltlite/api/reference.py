@@ -1,0 +1,179 @@
+"""The reference of what ships with saltlite: modules, runners and other plug-ins, options, and the HTTP API.
+
+`python -m saltlite.api.reference` prints it as JSON: a list of sections, each with its entries, each with its items.
+Plug-in files are read, not imported. Only the files of the package are: what a site adds is for those who may ask its
+minions (`sys.doc`).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from saltlite.api.openapi import document
+from saltlite.config.api import ApiConfig
+from saltlite.config.cloud import CloudConfig
+from saltlite.config.master import MasterConfig
+from saltlite.config.minion import MinionConfig
+from saltlite.config.options import Option, options_of
+from saltlite.loader.index import Index, ModuleFile, build_index
+from saltlite.loader.loader import Documents, read_documents
+from saltlite.loader.search_path import MODULES, SHIPPED, search_layers
+from saltlite.model.signature import parse_signature, show_signature
+
+Item = dict[str, Any]
+"""`name`, `signatures`, `doc`, and `notes`, sentences such as the risk."""
+Entry = dict[str, Any]
+"""`name`, `summary`, `doc` and `items`."""
+
+_PLUGINS = {
+    MODULES: "Execution modules",
+    "runners": "Runners",
+    "executors": "Executors",
+    "returners": "Returners",
+    "output": "Outputters",
+    "clouds": "Drivers of clouds",
+}
+_RESOURCES = "resources"
+_CONFIGS: dict[str, type[Any]] = {
+    "master": MasterConfig,
+    "minion": MinionConfig,
+    "api": ApiConfig,
+    "cloud": CloudConfig,
+}
+
+
+def reference() -> list[dict[str, Any]]:
+    """The sections: `name`, `title`, `entries`."""
+    return [
+        *({"name": kind, "title": title, "entries": _plugins(kind)} for kind, title in _PLUGINS.items()),
+        {"name": _RESOURCES, "title": "Resource types", "entries": _resource_types()},
+        {"name": "options", "title": "Options", "entries": _options()},
+        {"name": "api", "title": "HTTP API", "entries": _paths()},
+    ]
+
+
+# -- plug-ins
+
+
+def _plugins(kind: str) -> list[Entry]:
+    index = _shipped(kind)
+    return [_module(index, name) for name in index.all_names()]
+
+
+def _shipped(kind: str) -> Index:
+    return build_index([layer for layer in search_layers({"salt_compat": "off"}, kind) if layer.name == SHIPPED])
+
+
+def _module(index: Index, name: str) -> Entry:
+    files = [(file, read_documents(file)) for file in index.all_claimants(name)]
+    doc = next((documents.doc for _file, documents in files if documents.doc), "")
+    items: dict[str, Item] = {}
+    for file, documents in files:
+        for item in _functions(name, file, documents):
+            first = items.setdefault(item["name"], item)
+            first["signatures"] += [text for text in item["signatures"] if text not in first["signatures"]]
+            first["notes"] += [note for note in item["notes"] if note not in first["notes"]]
+    return _entry(name, doc, [items[fun] for fun in sorted(items)])
+
+
+def _functions(module: str, file: ModuleFile, documents: Documents) -> Iterator[Item]:
+    for function, text in zip(file.functions, file.texts, strict=True):
+        name, signature, risk = parse_signature(f"{module}.{text}")
+        described = documents.functions.get(function)
+        yield {
+            "name": name,
+            "signatures": [name if signature is None else show_signature(name, signature)],
+            "doc": (described.doc if described is not None else "") or "",
+            "notes": [f"It carries the risk {risk}, which has to be confirmed."] if risk else [],
+        }
+
+
+def _resource_types() -> list[Entry]:
+    """Each type with the functions that can be called on its resources."""
+    index, found = _shipped(_RESOURCES), []
+    for name in index.all_names():
+        doc = next((read_documents(file).doc for file in index.all_claimants(name)), "")
+        slots = _shipped(f"{_RESOURCES}/{name}/modules")
+        found.append(
+            _entry(name, doc, [item for module in slots.all_names() for item in _module(slots, module)["items"]])
+        )
+    return found
+
+
+# -- options and paths
+
+
+def _options() -> list[Entry]:
+    return [
+        _entry(name, f"Options of the file `{name}`.", [_option(one) for one in options_of(config).values()])
+        for name, config in _CONFIGS.items()
+    ]
+
+
+def _option(one: Option) -> Item:
+    unit = f" ({one.unit})" if one.unit else ""
+    return {
+        "name": one.name,
+        "signatures": [f"{one.name}: {one.takes.spell(one.default)}"],
+        "doc": one.doc,
+        "notes": [
+            f"Takes {one.takes.wants()}{unit}.",
+            *(["It is a secret."] if one.secret else []),
+            f"Since {one.since}.",
+        ],
+    }
+
+
+def _paths() -> list[Entry]:
+    """The operations of the OpenAPI document by the first part of their path."""
+    parts: dict[str, list[Item]] = {}
+    for path, operations in document()["paths"].items():
+        first = path.split("/")[1].split(".")[0] or "root"
+        for method, operation in operations.items():
+            parts.setdefault(first, []).append(_operation(path, method, operation))
+    return [
+        _entry(first, f"Requests to {items[0]['signatures'][0].split()[1]}", items) for first, items in parts.items()
+    ]
+
+
+def _operation(path: str, method: str, operation: dict[str, Any]) -> Item:
+    given = [f"{one['name']} ({one['in']})" for one in operation.get("parameters", ())]
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+    statuses = [code for code in operation["responses"] if code.startswith("2")]
+    return {
+        "name": operation["operationId"],
+        "signatures": [f"{method.upper()} {path}"],
+        "doc": operation["summary"],
+        "notes": [
+            *([f"Parameters: {', '.join(given)}."] if given else []),
+            *([f"Body: {_schema(body)}."] if body else []),
+            *([f"Answers {', '.join(statuses)}."] if statuses else []),
+            *(["It takes no login."] if operation.get("security") == [] else []),
+        ],
+    }
+
+
+def _schema(schema: dict[str, Any]) -> str:
+    """A schema in a few words; the OpenAPI document has all of it."""
+    if "$ref" in schema:
+        named: dict[str, Any] = document()["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        return _schema(named)
+    if "anyOf" in schema:
+        return ", or ".join(_schema(one) for one in schema["anyOf"])
+    if schema.get("type") == "array":
+        return f"a list of {_schema(schema['items'])}" if "$ref" not in schema.get("items", {}) else "a list of these"
+    required = schema.get("required", ())
+    fields = [f"{name}{'' if name in required else '?'}" for name in schema.get("properties", {})]
+    return f"a map of {', '.join(fields)}" if fields else "any value"
+
+
+def _entry(name: str, doc: str | None, items: list[Item]) -> Entry:
+    summary = " ".join((doc or "").strip().partition("\n\n")[0].split())
+    return {"name": name, "summary": summary, "doc": doc or "", "items": items}
+
+
+if __name__ == "__main__":
+    json.dump(reference(), sys.stdout)
