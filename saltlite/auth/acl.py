@@ -408,6 +408,10 @@ JOBS_OF_OTHERS = (
     "jobs.last_run", "jobs.exit_success",
 )  # fmt: skip
 KILL_OF_OTHERS = ("jobs.kill",)
+RULES_OF_OTHERS = ("config.get",)
+"""Runners whose right shows the rules of all users anyway."""
+LOGINS_OF_OTHERS = {"auth_token_list": ("auth.token_list",), "auth_token_revoke": ("auth.token_revoke",)}
+"""verb -> wheel functions whose right makes it reach the logins of all users."""
 ALL_EVENTS = ("event.listen", "state.event")
 
 OPTIONS_ALONE = "executor_opts"

@@ -48,6 +48,11 @@ def window(served: tuple[Fleet, str]) -> Iterator[Browser]:
         ("resources", "Resources", "No resource is registered"),
         ("events", "Events", "as they happen"),
         ("access", "Access", "This login ends"),
+        ("clouds", "Clouds", "No provider is configured"),
+        ("docs", "Documentation", "Execution modules"),
+        ("docs/http-api", "Documentation", "It differs from Salt in these points"),
+        ("docs/reference/modules/disk", "Documentation", "disk.usage"),
+        ("docs?words=certificate", "Documentation", "places have"),
         ("nowhere", "There is no such page", "Overview"),
         ("%E0", "There is no such page", "Overview"),
     ],
@@ -68,7 +73,7 @@ def test_each_page_has_an_address_and_fits_a_telephone(window: Browser, page: st
 def test_machines_are_narrowed_by_the_address(window: Browser) -> None:
     window.open("machines")
     window.type("#search", "b")
-    window.one("[role=status]", "1 machines")
+    window.one("[role=status]", "1 machine")
     assert window.texts("tbody td:first-child") == ["b"]
     assert "search=b" in window.driver.current_url
     window.choose("main select", "compound")
@@ -139,9 +144,9 @@ def test_a_key_is_accepted_by_its_fingerprint(window: Browser, served: tuple[Fle
     served[0].start_minion("late", trust_on_first_use=True)
     window.open("keys?state=pending")
     window.click("button[aria-label='accept late']")
-    question = window.until(lambda: window.driver.switch_to.alert, "it asks")
-    assert "fingerprint" in question.text
-    question.accept()
+    row = next(key for key in served[0].key_rows() if key["id"] == "late")
+    assert window.one("dialog pre").text == row["fingerprint"]
+    window.click("dialog button", "accept")
     window.one("[role=status]", "late: done (accept)")
     window.open("machines")
     window.one("[role=status]", "3 machines")
@@ -153,6 +158,62 @@ def test_a_key_in_conflict_hides_no_other_key(window: Browser, served: tuple[Fle
     window.one("button[aria-label='delete a']")
     window.open("keys")
     window.one("button[aria-label='revoke b']")
+
+
+def test_the_documents_are_searched_and_every_part_has_an_address(window: Browser) -> None:
+    window.open("docs")
+    window.type("#search", "disk.format")
+    window.click(".found a", "disk.format")
+    window.one(".item.named h3", "disk.format")
+    assert "docs/reference/modules/disk?at=disk.format" in window.driver.current_url
+    top = window.driver.execute_script("return document.querySelector('.named').getBoundingClientRect().top")
+    assert 0 <= top < 200
+    window.open("docs/http-api?at=the-console")
+    window.one("h3", "The console")
+    window.until(lambda: window.driver.execute_script("return scrollY") > 0, "the section is in sight")
+    # What looks like HTML in a document is text.
+    window.one("li code", "/fleet/minions/<id>")
+    assert window.all("article script, article img") == []
+    window.open("docs/from-salt")
+    window.click("article a", "salt-modules")
+    window.one("article h2", "Salt's own execution modules")
+
+
+def test_the_master_says_who_may_do_what(window: Browser) -> None:
+    window.open("access")
+    window.type("#search", "file:fred")
+    window.type("[name=tgt]", "a")
+    window.type("[name=fun]", "test.ping")
+    window.click("button.primary", "Ask the master")
+    window.one("[role=status]", "allowed file:fred may do it")
+    window.one("dd code", "test.*")
+    window.type("[name=fun]", "cmd.run")
+    window.click("button.primary", "Ask the master")
+    window.one("[role=status]", "refused file:fred")
+
+
+def test_a_login_is_revoked(window: Browser, served: tuple[Fleet, str]) -> None:
+    fred = Api(served[1]).log_in("fred")
+    (login,) = [row["id"] for row in fred.get("/fleet/access").json()["logins"]]
+    window.open("")
+    window.one("h1", "Overview")
+    window.open("access")
+    window.click(f"button[aria-label='revoke {login}']")
+    window.until(lambda: fred.get("/fleet/access").status == 401, "fred is logged out")
+
+
+def test_a_join_token_is_made_shown_once_and_revoked(window: Browser) -> None:
+    window.open("keys")
+    window.type("[name=ids]", "web*")
+    window.click("button", "Make a token")
+    text = window.one("pre", "slj1.").text
+    name = text.split(".")[2]
+    window.one("td code", name)
+    window.open("keys?state=pending")
+    window.one("td code", name)
+    window.click(f"button[aria-label='revoke the token {name}']")
+    window.one("main", "No token is valid now")
+    assert text not in window.driver.page_source
 
 
 def test_events_arrive_by_themselves(window: Browser, served: tuple[Fleet, str]) -> None:

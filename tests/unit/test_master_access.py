@@ -26,7 +26,16 @@ PUBLISHER = {
     "hans": [{"@runner": ["manage.up"]}, {"G@role:web": ["test.ping"]}],
     ".*": [],
 }
-EXTERNAL = {"file": {"fred": ["test.ping"], "ops%": [{"web1": ["service.restart"]}]}}
+AUDITOR, ADMIN = ("config.get", "manage.up"), ("auth.token_list", "auth.token_revoke")
+EXTERNAL = {
+    "file": {
+        "ivy": [{"@runner": [*AUDITOR]}],
+        "jack": [{"@runner": ["config.get"]}],
+        "kim": [{"@wheel": [*ADMIN]}],
+        "fred": ["test.ping"],
+        "ops%": [{"web1": ["service.restart"]}],
+    }
+}
 
 
 class Place(Office):
@@ -294,6 +303,14 @@ def test_a_user_sees_and_ends_his_own_logins_only(place: Place) -> None:
     assert place.by(HANS, "auth_token_revoke", ids=ids, token=own).fields["revoked"] == ids[:1]
 
 
+def test_the_rights_of_the_wheel_reach_the_logins_of_all_users(place: Place) -> None:
+    own, others = place.log_in("kim"), place.log_in("fred")
+    ids = {place.master.logins.id_of(token) for token in (own, others)}
+    assert {row["id"] for row in place.by(HANS, "auth_token_list", token=own).fields["tokens"]} == ids
+    wanted = place.master.logins.id_of(others)
+    assert place.by(HANS, "auth_token_revoke", ids=[wanted], token=own).fields["revoked"] == [wanted]
+
+
 def test_the_masters_own_user_is_refused_also_with_a_good_token(place: Place) -> None:
     token = place.log_in("fred")
     for verb, more in (("whoami", {"token": token}), ("login", {"backend": "file", "username": "x", "password": "y"})):
@@ -383,3 +400,14 @@ def test_who_may_not_see_pillars_cannot_try_patterns_on_them(
         assert "by patterns of pillar" not in sentence(ROOT, verb, **fields), verb
     explain = {"fun": "test.ping", "args": [], "kwargs": {}}
     assert ("by patterns of pillar" in sentence(GINA, "acl_explain", user="gina", **explain)) is refused
+
+
+def test_who_may_see_all_rules_and_the_fleet_may_ask_about_anyone(place: Place) -> None:
+    ivy, jack = place.log_in("ivy"), place.log_in("jack")
+    asked = {"user": "fred", "tgt": "*", "tgt_type": "glob", "fun": "pkg.install", "args": ["vim"], "kwargs": {}}
+    said = place.by(HANS, "acl_explain", token=ivy, **asked).fields
+    assert (said["allowed"], said["refused"], said["targets"]) == (False, ["db1"], 3)
+    own = place.by(HANS, "acl_explain", token=ivy, **{**asked, "user": "file:ivy"}).fields
+    assert (own["allowed"], own["rules"]) == (False, [])
+    with pytest.raises(RefusedError, match=r"it takes @runner config\.get and manage\.up"):
+        place.by(HANS, "acl_explain", token=jack, **asked)

@@ -5,6 +5,8 @@ import { get, logOut, post } from "./api.js";
 import { Choice, counted, html, Page, State, Table, TARGET_TYPES, Time, visible } from "./parts.js";
 
 export class Access extends Page {
+  pollMs = 15000;
+
   load() {
     return get("/fleet/access");
   }

@@ -47,7 +47,7 @@ export class Keys extends Page {
   async end(id) {
     try {
       const { revoked } = await post(`/fleet/tokens/${id}/revoke`, {});
-      this.setState({ problem: revoked ? "" : `The token ${id} was used up or has ended.` });
+      this.setState({ token: "", problem: revoked ? "" : `The token ${id} was used up or has ended.` });
     } catch (error) {
       this.setState({ problem: error.message });
     }

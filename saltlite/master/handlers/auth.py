@@ -1,8 +1,8 @@
 """Logins, login tokens, and what a user's rules allow.
 
-A login exchanges a name and a password for a token, which stands in every later request. An operator lists and revokes
-all tokens, any other user only their own. `acl_explain` says whether a user may run a function, and by which rule,
-without running it.
+A login exchanges a name and a password for a token, which stands in every later request. An operator, and a user with
+the right in LOGINS_OF_OTHERS, lists and revokes all tokens, any other user only their own. `acl_explain` says whether a
+user may run a function, and by which rule, without running it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 
 from saltlite.auth.acl import (
     HOOK,
+    LOGINS_OF_OTHERS,
+    RULES_OF_OTHERS,
     RUNNER,
     WHEEL,
     AccessVerdict,
@@ -120,7 +122,9 @@ def handle_auth_token_list(master: Master, principal: Principal, _request: Mappi
     """Answers `tokens`: id, user, eauth, groups, start and expire of valid ones. Their texts are not stored."""
     now = master.clock.wall()
     valid = (token for token in master.store.auth_tokens() if token.expires_at > now)
-    return Answer({"tokens": [_row(token) for token in valid if _may_manage(master, principal, token)]})
+    return Answer(
+        {"tokens": [_row(token) for token in valid if _may_manage(master, principal, token, "auth_token_list")]}
+    )
 
 
 def handle_auth_token_revoke(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
@@ -132,16 +136,18 @@ def handle_auth_token_revoke(master: Master, principal: Principal, request: Mapp
     with master.store.write() as store:
         for one in ids:
             token = store.auth_token(one)
-            if token is not None and _may_manage(master, principal, token) and store.delete_auth_token(one):
+            if token is None or not _may_manage(master, principal, token, "auth_token_revoke"):
+                continue
+            if store.delete_auth_token(one):
                 revoked.append(one)
     log.info("%s has revoked %d tokens", principal, len(revoked))
     return Answer({"revoked": revoked})
 
 
-def _may_manage(master: Master, principal: Principal, token: AuthToken) -> bool:
-    if is_operator(principal, master.config):
+def _may_manage(master: Master, principal: Principal, token: AuthToken, verb: str) -> bool:
+    if (token.backend, token.user) == (principal.backend, principal.user):
         return True
-    return (token.backend, token.user) == (principal.backend, principal.user)
+    return may(principal, WHEEL, LOGINS_OF_OTHERS[verb], master.config)
 
 
 def _row(token: AuthToken) -> dict[str, Any]:
@@ -169,15 +175,19 @@ def handle_acl_explain(master: Master, principal: Principal, request: Mapping[st
     the target selects, and `refused`, those that no rule covers (`refused_count`).
 
     `user` is a local user, or `backend:user`; `groups` adds to the groups known on this machine. `tgt` may be @runner,
-    @wheel or @hook: then `fun` is one of these, or the path of a hook. Users may ask about themselves, operators about
-    anyone. Only targets within the caller's reach are counted, and only operators get their names.
+    @wheel or @hook: then `fun` is one of these, or the path of a hook. Users may ask about themselves. Operators, and
+    those who may see all rules (RULES_OF_OTHERS) and the whole fleet, may ask about anyone. Only they get the names of
+    targets; for others only targets within their reach are counted.
     """
     who = _who(request["user"], request.get("groups", []))
-    asks_as_operator = is_operator(principal, master.config)
+    sees_all = may(principal, RUNNER, RULES_OF_OTHERS, master.config) and reach(master, principal) is None
     if who.label == principal.label:
         who = principal
-    elif not asks_as_operator:
-        raise RefusedError(f"{principal} may ask about himself only: saltlite acl explain {principal.label} ...")
+    elif not sees_all:
+        raise RefusedError(
+            f"{principal} may ask about himself only: saltlite acl explain {principal.label} ...; it takes @runner "
+            "config.get and manage.up to ask about others"
+        )
     common = {"user": who.label, "groups": sorted(who.groups), "operator": is_operator(who, master.config)}
     kind = _KINDS.get(request["tgt"])
     if kind is not None:
@@ -187,7 +197,7 @@ def handle_acl_explain(master: Master, principal: Principal, request: Mapping[st
     refuse_pillar_guesses(master, principal, target)
     call = Call(checked_function(request["fun"]), request["args"], request["kwargs"])
     try:
-        chosen = _chosen(master, principal, target, call)
+        chosen = _chosen(master, principal, target, call, sees_all=sees_all)
         verdict = _verdict(master, who, call, chosen)
     except RefusedError as error:
         chosen, verdict = _within(master, principal, target), AccessVerdict((), frozenset(), str(error))
@@ -198,14 +208,14 @@ def handle_acl_explain(master: Master, principal: Principal, request: Mapping[st
             "reason": verdict.reason and verdict.reason + _no_such_user(who),
             "rules": [rule.text for rule in verdict.rules],
             "targets": len(chosen.minions) + len(chosen.resources),
-            **_refused(tuple(sorted(verdict.uncovered)) if asks_as_operator else ()),
+            **_refused(tuple(sorted(verdict.uncovered)) if sees_all else ()),
         }
     )
 
 
-def _chosen(master: Master, principal: Principal, target: Target, call: Call) -> Selection:
-    """The targets of a job with that call. Raises RefusedError as publishing it does."""
-    if not is_operator(principal, master.config):
+def _chosen(master: Master, principal: Principal, target: Target, call: Call, *, sees_all: bool) -> Selection:
+    """The targets of a job with that call. Unless the caller sees all, raises RefusedError as publishing it does."""
+    if not sees_all:
         authorize(principal, Action("publish", call), master.config)
     return supported_targets(master, selected_within_reach(master, principal, target, call), [call.fun]).selection
 
