@@ -442,8 +442,7 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
         return found
 
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
-        seqs = [seq for seq in self._tables.events if seq > after][:limit]
-        logged = [(seq, self._tables.events[seq]) for seq in seqs]
+        logged = [(seq, event) for seq, event in self._tables.events.items() if seq > after][:limit]
         return [event_in(event.tag, event.data, event.at, seq) for seq, event in logged]
 
     def last_seq(self) -> int:
