@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 
 from saltlite.cli import exitcodes
-from saltlite.cli.options import format_duration
+from saltlite.cli.options import format_duration, parse_duration
 from saltlite.cli.targets import targets_text
+from saltlite.errors import UsageError
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
@@ -152,18 +153,49 @@ def failures(progress: Progress) -> list[tuple[str, str]]:
 def lines(rows: Sequence[tuple[str, str]], kind: str = "minions") -> list[str]:
     """`name: sentence` for each pair; more than LINES_MAX with the same sentence share one line.
 
-    `kind` is their noun: minions, resources, targets.
+    Sentences that differ only in how long ago something was count as the same, because a large fleet has many minions
+    that went away at different times; their line has the shortest and the longest time. `kind` is their noun: minions,
+    resources, targets.
     """
-    by_sentence: dict[str, list[str]] = {}
-    for name, sentence in rows:
-        by_sentence.setdefault(sentence, []).append(name)
-    many = {sentence for sentence, names in by_sentence.items() if len(names) > LINES_MAX}
-    shown = [f"{name}: {sentence}" for name, sentence in rows if sentence not in many]
-    if not many:
-        return shown
+    if len(rows) <= LINES_MAX:
+        return [f"{name}: {sentence}" for name, sentence in rows]
     from saltlite.cli.targets import nodeset
 
-    return shown + [f"{len(by_sentence[one])} {kind}: {one}: {nodeset(by_sentence[one])}" for one in sorted(many)]
+    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for name, sentence in rows:
+        before, ago, behind = _around_time(sentence)
+        groups.setdefault((before, behind), []).append((name, ago))
+    shared = []
+    for (before, behind), found in groups.items():
+        if len(found) > LINES_MAX:
+            times = sorted({ago for _name, ago in found}, key=lambda ago: parse_duration(ago or "0"))
+            ago = times[0] if len(times) == 1 else f"{times[0]} to {times[-1]}"
+            shared.append(f"{len(found)} {kind}: {before}{ago}{behind}: {nodeset(name for name, _ago in found)}")
+    few = {
+        f"{before}{ago}{behind}"
+        for (before, behind), found in groups.items()
+        if len(found) <= LINES_MAX
+        for _, ago in found
+    }
+    return [f"{name}: {sentence}" for name, sentence in rows if sentence in few] + sorted(shared)
+
+
+def _around_time(sentence: str) -> tuple[str, str, str]:
+    """The sentence before, in and behind the time that it gives, as in `(last seen 4m ago)`."""
+    for words in ("last seen ", "running for "):
+        before, found, rest = sentence.partition(words)
+        ago = rest[: next((at for at, char in enumerate(rest) if char in " ,;:)"), len(rest))]
+        if found and _is_duration(ago):
+            return before + found, ago, rest[len(ago) :]
+    return sentence, "", ""
+
+
+def _is_duration(text: str) -> bool:
+    """False for other text: a minion's words can be in the sentence."""
+    try:
+        return parse_duration(text) >= 0.0
+    except UsageError:
+        return False
 
 
 def delivery_end(published: Published) -> float:

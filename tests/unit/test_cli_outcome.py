@@ -143,6 +143,18 @@ def test_many_minions_with_one_reason_are_one_line() -> None:
     ]
 
 
+def test_many_minions_that_were_seen_at_different_times_are_one_line() -> None:
+    away = "not connected (last seen {} ago); the job waits for it until 12:04:31 (--deliver-by)"
+    rows = [(f"web{n:02}", away.format(ago)) for n, ago in enumerate([*["3d"] * 4, *["9m"] * 4, "2h", "45s", "1d"])]
+    assert lines([("db1", "refused"), *rows]) == [
+        "db1: refused",
+        f"11 minions: {away.format('45s to 3d')}: web[00-10]",
+    ]
+    # A minion's own words are not taken for a time.
+    odd = [(f"web{n}", f"refused: last seen {'x' * n} ago") for n in range(LINES_MAX + 1)]
+    assert lines(odd) == [f"{name}: {sentence}" for name, sentence in odd]
+
+
 def test_a_moment_has_its_date_only_on_another_day(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
