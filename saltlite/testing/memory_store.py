@@ -769,10 +769,7 @@ class MemoryStore(_MemoryReader):
 
     @contextmanager
     def write(self) -> Iterator[StoreWriter]:
-        """One transaction; see `saltlite.master.store.ports.Store.write`. Transactions do not nest.
-
-        Raises StoreError when another store on the same disk committed while the block was suspended.
-        """
+        """As the port's `write`. Raises StoreError when another store on the disk committed during the block."""
         if self._writing:
             raise StoreError("a transaction of this store is open already; end it before the next")
         seen = self._tables
