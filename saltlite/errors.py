@@ -11,7 +11,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
 
@@ -41,6 +41,18 @@ class UsageError(SaltliteError):
     """The command line was not understood."""
 
     exit_code = 2
+
+
+class UncallableError(UsageError):
+    """No target of a job can run a call, so nothing was published.
+
+    `targets` are the minions and SRNs; `missing` is the function, if that is what they do not have.
+    """
+
+    def __init__(self, text: str, targets: Sequence[str] = (), missing: str = "") -> None:
+        super().__init__(text)
+        self.targets = targets
+        self.missing = missing
 
 
 class ConfigError(SaltliteError):

@@ -24,7 +24,13 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.api.formats import JSON, rendered
-from saltlite.client.connection import ANSWER_TIMEOUT_S, FRAME_MAX_BYTES, ConnectionLostError, decode_message
+from saltlite.client.connection import (
+    ANSWER_TIMEOUT_S,
+    FRAME_MAX_BYTES,
+    ConnectionLostError,
+    decode_message,
+    decode_value,
+)
 from saltlite.client.follower import (
     RESUME_FOR_S,
     RESUME_PAUSE_S,
@@ -449,14 +455,25 @@ class BehindError(SaltliteError):
 
 
 def feed_event(row: Mapping[str, Any]) -> FeedEvent:
-    """Convert an event of the master. Raises RemoteProtocolError for a malformed one."""
+    """Convert an event of the master. Raises RemoteProtocolError for a malformed one.
+
+    The field `body` of a row has the return of its target.
+    """
     try:
         stamp = datetime.fromtimestamp(row["at"], UTC).replace(tzinfo=None).isoformat()
         data = row["data"] if isinstance(row["data"], dict) else {"value": row["data"]}
-        text = rendered({"tag": row["tag"], "data": {**data, "_stamp": stamp}}, JSON)
+        returned = {"return": _return_of(row["body"])} if "body" in row else {}
+        text = rendered({"tag": row["tag"], "data": {**data, **returned, "_stamp": stamp}}, JSON)
         return FeedEvent(int(row["seq"]), str(row["tag"]), text)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RemoteProtocolError("bad-event", repr(error)) from error
+
+
+def _return_of(body: bytes) -> Any:
+    try:
+        return decode_value(body)
+    except RemoteProtocolError as error:
+        return f"the return cannot be read: {error}"
 
 
 def _events_in(message: Mapping[str, Any]) -> list[FeedEvent]:
@@ -472,12 +489,17 @@ def _events_in(message: Mapping[str, Any]) -> list[FeedEvent]:
     return found
 
 
+def _wanted(returns: bool) -> dict[str, Any]:
+    return {"pattern": _PATTERN, **({"returns": True} if returns else {})}
+
+
 class Feed:
     """The events that the holder of one token may see, from now on."""
 
-    def __init__(self, link: MasterLink, token: str) -> None:
+    def __init__(self, link: MasterLink, token: str, *, returns: bool) -> None:
         self._link = link
         self._token = token
+        self._wanted = _wanted(returns)
         self._events: deque[FeedEvent] = deque()
         self._bytes = 0
         self._news = asyncio.Event()
@@ -532,7 +554,7 @@ class Feed:
     async def _stream(self) -> None:
         connection = await self._link.connect()
         try:
-            answer = await connection.ask(self._token, "events", {"pattern": _PATTERN})
+            answer = await connection.ask(self._token, "events", self._wanted)
             self.floor = self.seq = answer["seq"]
             self._began.set()
             while True:
@@ -561,7 +583,7 @@ class Feed:
             await asyncio.sleep(_RETRY_S)
             try:
                 connection = await self._link.connect()
-                await connection.ask(self._token, "events", {"pattern": _PATTERN, "after": self.seq})
+                await connection.ask(self._token, "events", {**self._wanted, "after": self.seq})
             except UnreachableError:
                 if time.monotonic() >= give_up_at:
                     raise
@@ -587,11 +609,11 @@ class Feed:
 
 
 class Feeds:
-    """The feeds with watchers, by token."""
+    """The feeds with watchers, by token, and whether they have returns."""
 
     def __init__(self, link: MasterLink) -> None:
         self._link = link
-        self._feeds: dict[str, Feed] = {}
+        self._feeds: dict[tuple[str, bool], Feed] = {}
 
     @property
     def watchers(self) -> int:
@@ -599,16 +621,19 @@ class Feeds:
         return sum(feed.watchers for feed in self._feeds.values())
 
     @contextlib.asynccontextmanager
-    async def watch(self, token: str, after: int | None) -> AsyncIterator[AsyncIterator[FeedEvent]]:
-        """Events from now on, or after a cursor. Once entered, no event is missed.
+    async def watch(
+        self, token: str, after: int | None, *, returns: bool = True
+    ) -> AsyncIterator[AsyncIterator[FeedEvent]]:
+        """Events from now on, or after a cursor, with `returns` those of jobs as in Salt. Once entered, no event is
+        missed.
 
         Raises the error that the master answers: LoginError for a bad token, UsageError for a cursor that is ahead.
         """
-        feed = self._feeds.get(token)
+        feed = self._feeds.get((token, returns))
         if feed is None:
             if len(self._feeds) >= FEEDS_MAX:
                 raise UnreachableError(f"the events of {FEEDS_MAX} tokens are followed already; try again later")
-            feed = self._feeds[token] = Feed(self._link, token)
+            feed = self._feeds[token, returns] = Feed(self._link, token, returns=returns)
         feed.watchers += 1
         connection = None
         try:
@@ -616,7 +641,7 @@ class Feeds:
             if after is None or feed.floor <= after <= feed.seq:
                 yield feed.events(feed.seq if after is None else after)
             else:
-                connection = await self._opened(token, after)
+                connection = await self._opened(token, after, returns)
                 yield self._from_far(feed, after, connection)
         finally:
             if connection is not None:
@@ -624,13 +649,13 @@ class Feeds:
             feed.watchers -= 1
             if not feed.watchers:
                 feed.end()
-                if self._feeds.get(token) is feed:
-                    del self._feeds[token]
+                if self._feeds.get((token, returns)) is feed:
+                    del self._feeds[token, returns]
 
-    async def _opened(self, token: str, after: int) -> PooledConnection:
+    async def _opened(self, token: str, after: int, returns: bool) -> PooledConnection:
         connection = await self._link.connect()
         try:
-            await connection.ask(token, "events", {"pattern": _PATTERN, "after": after})
+            await connection.ask(token, "events", {**_wanted(returns), "after": after})
         except BaseException:
             connection.close()
             raise

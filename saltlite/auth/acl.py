@@ -399,6 +399,10 @@ RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "token_create": (WHEEL, ("key.token_create",)),
     "token_list": (WHEEL, ("key.token_list",)),
     "token_revoke": (WHEEL, ("key.token_revoke",)),
+    "config_values": (WHEEL, ("config.values",)),
+    "minions_connected": (WHEEL, ("minions.connected",)),
+    # Which function, its handler says.
+    "wheel_event": (SOMEBODY, ()),
     "cloud_event": (RUNNER, CLOUD),
 }
 """verb -> who may ask it: a kind, and the names of which one is enough."""

@@ -24,6 +24,7 @@ from saltlite.errors import (
     RefusedError,
     RemoteProtocolError,
     SaltliteError,
+    UncallableError,
     UnreachableError,
     UsageError,
 )
@@ -357,4 +358,6 @@ def error_of(answer: Mapping[str, Any]) -> SaltliteError:
         return RemoteProtocolError("bad-answer", f"the master answered {sorted(answer)}")
     if answer.get("login"):
         return LoginError(text)
+    if "targets" in answer:
+        return UncallableError(text, answer["targets"], answer["missing"])
     return _ERRORS.get(code, SaltliteError)(text)

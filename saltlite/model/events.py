@@ -109,6 +109,16 @@ def tag_run_return(jid: Jid) -> str:
     return f"salt/run/{jid}/ret"
 
 
+def tag_wheel_new(jid: Jid) -> str:
+    """A wheel function was begun."""
+    return f"salt/wheel/{jid}/new"
+
+
+def tag_wheel_return(jid: Jid) -> str:
+    """A wheel function has ended."""
+    return f"salt/wheel/{jid}/ret"
+
+
 def tag_hook(path: str) -> str:
     """A program elsewhere said something to the API; `path` may be empty."""
     return f"salt/netapi/hook/{path}" if path else "salt/netapi/hook"

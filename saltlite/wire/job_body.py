@@ -18,6 +18,7 @@ arguments, after one byte that says which were withheld. No message starts with 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any
@@ -75,6 +76,13 @@ class FunctionCall:
         """[function, args, kwargs] for display: HIDDEN in place of secrets."""
         args = [HIDDEN if place in self.hidden else without_secrets(one) for place, one in enumerate(self.args)]
         return [self.fun, args, without_secrets(self.kwargs)]
+
+
+def shown_fun_args(calls: Sequence[FunctionCall]) -> list[Any]:
+    """The arguments of a job for display, as Salt's `fun_args`: a list of them for each of several functions."""
+    shown = [call.shown() for call in calls]
+    args = [[*args, *([{"__kwarg__": True, **kwargs}] if kwargs else [])] for _fun, args, kwargs in shown]
+    return args[0] if len(args) == 1 else args
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

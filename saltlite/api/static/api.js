@@ -130,7 +130,7 @@ export function listen() {
 
 function open() {
   source?.close();
-  source = new EventSource("/events");
+  source = new EventSource("/events?returns=false");
   source.onmessage = (message) => {
     const event = { id: Number(message.lastEventId), ...JSON.parse(message.data) };
     tell("event", event);

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from saltlite.auth.acl import ALL_EVENTS, RUNNER, Action, Principal, authorize, may, sees_jobs_of_others
-from saltlite.errors import ProtocolError, RefusedError, StoreError, UsageError
+from saltlite.auth.acl import ALL_EVENTS, RUNNER, WHEEL, Action, Principal, authorize, may, sees_jobs_of_others
+from saltlite.errors import DamagedError, ProtocolError, RefusedError, StoreError, UsageError
 from saltlite.master.handlers.functions import checked_function
 from saltlite.master.processes.context import Answer, Master, Watch
+from saltlite.master.store.ports import StoreReader
 from saltlite.model.events import (
     SENT_BY,
     Event,
@@ -26,13 +27,15 @@ from saltlite.model.events import (
     tag_run_new,
     tag_run_return,
     tag_turn_ended,
+    tag_wheel_new,
+    tag_wheel_return,
 )
 from saltlite.model.ids import Jid, MinionId, parse_jid
-from saltlite.model.job import split_part
+from saltlite.model.job import Return, TargetOutcome, outcome_of_return, split_part
 from saltlite.platform.shared_memory import Marks
 from saltlite.targeting.patterns import glob_pattern
 from saltlite.wire import codec
-from saltlite.wire.job_body import CALLS_MAX
+from saltlite.wire.job_body import CALLS_MAX, decode_record, shown_fun_args
 from saltlite.wire.messages import Message, response_message
 
 log = logging.getLogger(__name__)
@@ -46,6 +49,14 @@ STEPS = 1_000_000
 PATTERN_MAX = 256
 OWNED_MAX = 1000
 """Jobs whose owner a stream remembers."""
+JOBS_KEPT = 16
+"""Jobs of which a stream remembers what it adds to their events."""
+MINIONS_MAX = 1000
+"""Targets that the event of a new job names; `targets` is how many there are."""
+RETURN_MAX = 64 * 1024
+"""Bytes of a return that is sent with its event."""
+ARGUMENTS_MAX = 16 * 1024
+"""Characters of arguments that are sent with events."""
 SIZE = 4 * 1024 * 1024
 """Characters of data that fill a message of the stream."""
 DATA_MAX = 128 * 1024
@@ -64,7 +75,7 @@ def handle_events(master: Master, principal: Principal, request: Mapping[str, An
     """Answers `seq`, the cursor that the stream starts from, and `first`, the oldest event that there is.
 
     `after` is a cursor, `since` a wall-clock time; without either the stream starts now. Users without the right to all
-    events get those of their own jobs and runners.
+    events get those of their own jobs and runners. With `returns`, events of jobs are as `ReturnsOfEvents` says.
     """
     pattern = request["pattern"]
     if not 1 <= len(pattern) <= PATTERN_MAX:
@@ -78,7 +89,13 @@ def handle_events(master: Master, principal: Principal, request: Mapping[str, An
     elif "since" in request:
         after = master.store.seq_before(request["since"])
     everything = may(principal, RUNNER, ALL_EVENTS, master.config)
-    watch = Watch(pattern, after, None if everything else principal, sees_jobs_of_others(principal, master.config))
+    watch = Watch(
+        pattern,
+        after,
+        only_of=None if everything else principal,
+        only_jobs=sees_jobs_of_others(principal, master.config),
+        returns_for=principal if request.get("returns") else None,
+    )
     return Answer({"seq": after, "first": master.store.first_seq()}, follow=watch)
 
 
@@ -94,6 +111,7 @@ class EventStream:
         """Events that cannot be read, for the next message."""
         self._owned: dict[str, bool] = {}
         """jid -> whether the job belongs to the user of this stream."""
+        self._returns = ReturnsOfEvents(master.store)
 
     def may_have_news(self, jobs: Collection[Jid]) -> bool:  # noqa: ARG002 - that of Stream
         """True: every commit may have written an event."""
@@ -120,6 +138,12 @@ class EventStream:
         return self._message([])
 
     def _message(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        who = self._watch.returns_for
+        if who is not None and rows:
+            kept = self._returns.put_into(rows, lambda jid: self._watch.only_jobs or self._is_of(jid, who))
+            if kept < len(rows):
+                rows = rows[:kept]
+                self._after = rows[-1]["seq"]
         skipped, self._skipped = self._skipped, []
         message = {"seq": self._after, "events": rows}
         return {**message, "skipped": skipped} if skipped else message
@@ -148,7 +172,10 @@ class EventStream:
         who = self._watch.only_of
         if who is None:
             return True
-        kind, _, rest = event.tag.removeprefix("salt/").partition("/")
+        core, _, rest = event.tag.partition("/")
+        kind, _, rest = rest.partition("/")
+        if core != "salt":
+            return False
         if kind == "run":
             return event.data.get("user") == who.label
         return kind == "job" and (self._watch.only_jobs or self._is_of(rest.partition("/")[0], who))
@@ -161,6 +188,79 @@ class EventStream:
             if len(self._owned) > OWNED_MAX:
                 del self._owned[next(iter(self._owned))]
         return found
+
+
+class ReturnsOfEvents:
+    """Adds to events of jobs what Salt's events have: `fun`, `fun_args`, `success` and the return to `…/ret/…`, `arg`
+    and `minions` to `…/new`. Stored events have neither arguments nor returns, so they are read from the jobs.
+
+    The return is the field `body` of the row, as the minion encoded it. A return of more than RETURN_MAX bytes, or a
+    reason why there is none, is the text `return` of the data.
+    """
+
+    def __init__(self, store: StoreReader) -> None:
+        self._store = store
+        self._jobs: dict[str, dict[str, Any] | None] = {}
+
+    def put_into(self, rows: list[dict[str, Any]], may_see: Callable[[str], bool]) -> int:
+        """Change the rows of those jobs; how many of the rows fit into one message, at least one."""
+        found: dict[int, Return] = {}
+        size = 0
+        for count, row in enumerate(rows):
+            salt, word, jid, kind = (*row["tag"].split("/", 4), "", "", "")[:4]
+            if (salt, word) != ("salt", "job") or kind not in ("new", "ret") or not may_see(jid):
+                continue
+            about = self._job(jid)
+            if about is None:
+                continue
+            if kind == "new":
+                row["data"] = {**row["data"], "arg": about["fun_args"], "minions": about["minions"]}
+                size += about["size"]
+            else:
+                if row["seq"] not in found:
+                    found = {ret.seq: ret for ret in self._store.returns(Jid(jid), row["seq"] - 1, PAGE, SIZE)}
+                size += _add_return(row, about, found.get(row["seq"])) + len(about["fun_args"])
+            if size >= SIZE:
+                return count + 1
+        return len(rows)
+
+    def _job(self, jid: str) -> dict[str, Any] | None:
+        """What events tell of a job, None if it is gone or damaged."""
+        if jid not in self._jobs:
+            try:
+                self._jobs[jid] = self._read(Jid(jid))
+            except (DamagedError, ProtocolError):
+                self._jobs[jid] = None
+            if len(self._jobs) > JOBS_KEPT:
+                del self._jobs[next(iter(self._jobs))]
+        return self._jobs[jid]
+
+    def _read(self, jid: Jid) -> dict[str, Any] | None:
+        job = self._store.job(jid)
+        if job is None:
+            return None
+        targets = [*job.minions, *(srn for srns in job.resources.values() for srn in srns)]
+        args = shown_fun_args(decode_record(job.body).body.calls)
+        size = len(repr(args))
+        if size > ARGUMENTS_MAX:
+            args = [f"{size} characters of arguments: job show {jid} has them"]
+        return {"fun": job.fun, "fun_args": args, "minions": targets[:MINIONS_MAX], "size": size + 16 * len(targets)}
+
+
+def _add_return(row: dict[str, Any], about: Mapping[str, Any], ret: Return | None) -> int:
+    """Add a return to its event; the bytes that it has."""
+    data = {"cmd": "_return", **row["data"], "fun": about["fun"], "fun_args": about["fun_args"], "success": False}
+    row["data"] = data
+    if ret is None:
+        return 0
+    data["success"] = outcome_of_return(ret) is TargetOutcome.OK
+    if not ret.body:
+        data["return"] = ret.reason
+    elif len(ret.body) > RETURN_MAX:
+        data["return"] = f"the return has {len(ret.body)} bytes: the job {ret.jid} has it"
+    else:
+        row["body"] = ret.body
+    return len(row.get("body", b""))
 
 
 # -- writers
@@ -203,6 +303,23 @@ def handle_runner_event(master: Master, principal: Principal, request: Mapping[s
         tag = tag_run_return(jid)
         data.update({name: request[name] for name in ("retcode", "duration_ms") if name in request})
         data["success"] = request["retcode"] == 0
+    with master.store.write() as store:
+        store.put_event(tag, data, master.clock.wall())
+    return Answer(committed=True, moved=())
+
+
+def handle_wheel_event(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Writes `salt/wheel/<jid>/new`, or with `success` `salt/wheel/<jid>/ret`, with `return` of `data` (R13)."""
+    jid, fun = parse_jid(request["jid"]), checked_function(request["fun"])
+    if not may(principal, WHEEL, (fun,), master.config):
+        raise RefusedError(f"{principal} may not run the wheel function {fun}: that takes @wheel {fun}")
+    data: dict[str, Any] = {"fun": f"wheel.{fun}", "jid": jid, "user": principal.label}
+    tag = tag_wheel_new(jid)
+    if "success" in request:
+        tag = tag_wheel_return(jid)
+        data |= {"success": request["success"], "return": request.get("data", {}).get("return")}
+    data["tag"] = f"salt/wheel/{jid}"
+    _refuse_large(data)
     with master.store.write() as store:
         store.put_event(tag, data, master.clock.wall())
     return Answer(committed=True, moved=())

@@ -19,7 +19,7 @@ from itertools import chain, islice, takewhile
 from typing import Any
 
 from saltlite.auth.acl import JOBS_OF_OTHERS, RIGHTS, RUNNER, Principal, may
-from saltlite.errors import UsageError, nearest
+from saltlite.errors import UncallableError, UsageError, nearest
 from saltlite.master.handlers.targets import reach
 from saltlite.master.processes.context import Answer, Master
 from saltlite.master.store.ports import FunctionSet
@@ -152,6 +152,12 @@ class FunctionSupport:
         self._master = master
         self._groups = list(resource_groups(master, selection.resources))
         self._minions = selection.minions
+        self._resources = selection.resources
+
+    @property
+    def targets(self) -> list[TargetId]:
+        """The minions and SRNs of the selection, sorted."""
+        return sorted([*self._minions, *self._resources])
 
     def sets(self) -> Iterator[tuple[FunctionSet | None, int, TargetId]]:
         """Each set, None where nothing is known, with the number of targets and the first of them by id."""
@@ -290,12 +296,13 @@ def publishable_calls(
     do. An argument is a secret if at least half of the targets that have the function say so: one compromised minion
     cannot hide from the history what was called on the others.
 
-    Raises UsageError, with the near name or the signature, for a function that no target has or can be called so.
+    Raises UncallableError, with the near name or the signature, for a function that no target has or can be called so.
     """
     for call in calls:
         problem = _problem(call, known, may_be_missing=may_be_missing)
         if problem:
-            raise UsageError(f"{problem} Nothing was published.")
+            missing = "" if any(known.texts(call.fun)) else call.fun
+            raise UncallableError(f"{problem} Nothing was published.", known.targets, missing)
     return tuple(replace(call, hidden=_secret_indexes(call, known)) if call.args else call for call in calls)
 
 

@@ -56,6 +56,16 @@ def handle_minions(master: Master, principal: Principal, request: Mapping[str, A
     return Answer({"minions": rows[offset : offset + limit], "total": len(rows)})
 
 
+def handle_minions_connected(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
+    """Answers `minions`, the ids of those with a session, sorted."""
+    return Answer({"minions": [row["id"] for row in minion_rows(master) if row["state"] == "up"]})
+
+
+def handle_config_values(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
+    """Answers `values`: the options of this master without secrets, and its `id`."""
+    return Answer({"values": master.config.shown})
+
+
 def _sort(rows: list[dict[str, Any]], order: str) -> None:
     name = order.removeprefix("-")
     if name not in ORDERS:

@@ -104,7 +104,11 @@ VERBS: dict[str, OperatorVerb] = {
         },
     ),
     "job_show": OperatorVerb(jobs.handle_job_show, {"jid": NAME}),
-    "events": OperatorVerb(events.handle_events, {"pattern": NAME}, {"after": IntegerField(), "since": NumberField()}),
+    "events": OperatorVerb(
+        events.handle_events,
+        {"pattern": NAME},
+        {"after": IntegerField(), "since": NumberField(), "returns": BooleanField()},
+    ),
     "event_send": OperatorVerb(events.handle_event_send, {"tag": NAME, "data": MapField()}, {"runner": NAME}),
     "missing_functions": OperatorVerb(functions.handle_missing_functions, {"fun": NAME}),
     "runner_event": OperatorVerb(
@@ -112,7 +116,12 @@ VERBS: dict[str, OperatorVerb] = {
         {"jid": NAME, "funs": Names},
         {"retcode": IntegerField(-(2**63)), "duration_ms": IntegerField()},
     ),
+    "wheel_event": OperatorVerb(
+        events.handle_wheel_event, {"jid": NAME, "fun": NAME}, {"success": BooleanField(), "data": MapField()}
+    ),
     "status": OperatorVerb(minions.handle_status),
+    "config_values": OperatorVerb(minions.handle_config_values),
+    "minions_connected": OperatorVerb(minions.handle_minions_connected),
     "key_list": OperatorVerb(keys.handle_key_list, {}, {"public": BooleanField(), "id": NAME}),
     "key_change": OperatorVerb(keys.handle_key_change, {"action": NAME, "fingerprints": Names}),
     "key_preaccept": OperatorVerb(keys.handle_key_preaccept, {"id": NAME, "fingerprint": NAME}),

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from saltlite.auth.acl import Granted, read_blacklist, read_rules
 from saltlite.auth.logins import guess_limiter
 from saltlite.config.master import MasterConfig, returner_names
-from saltlite.config.options import opts_of
+from saltlite.config.options import opts_of, shown_opts
 from saltlite.errors import MisconfiguredError, RefusedError, StartupError
 from saltlite.master.processes import identity
 from saltlite.master.processes import link_channel as ipc
@@ -599,6 +599,7 @@ def _open_master(
         keep_job_args=config.keep_job_args,
         returners=frozenset(returner_names(config)),
         readers=paths.readers,
+        shown=shown_opts(config, f"{certificate.name}_master"),
     )
 
     def make_master(link: LinkChannel) -> Master:

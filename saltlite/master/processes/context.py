@@ -143,6 +143,8 @@ class HandlerConfig:
     """Returners that a job may name."""
     readers: Mapping[str, str] = field(default_factory=dict)
     """Processes that follow the event log: name -> file of its cursor."""
+    shown: Mapping[str, Any] = field(default_factory=dict)
+    """The options of this master for display, without secrets."""
 
 
 _COMPOUND = frozenset("@ ()")
@@ -303,6 +305,8 @@ class Watch:
     """Only events of jobs and runners of this principal; None for all events."""
     only_jobs: bool = False
     """Only events of jobs, of all users."""
+    returns_for: Principal | None = None
+    """Events of jobs that this principal may see have the fields that Salt's have, and returns; None: no event."""
 
 
 class Stream(Protocol):

@@ -18,7 +18,15 @@ from dataclasses import replace
 from typing import Any
 
 from saltlite.auth.acl import Principal
-from saltlite.errors import CostlyRuleError, LoginError, ProtocolError, RefusedError, SaltliteError, StoreError
+from saltlite.errors import (
+    CostlyRuleError,
+    LoginError,
+    ProtocolError,
+    RefusedError,
+    SaltliteError,
+    StoreError,
+    UncallableError,
+)
 from saltlite.files.server import FileServer
 from saltlite.master.handlers import minions
 from saltlite.master.handlers.auth import WRONG
@@ -591,6 +599,8 @@ class MWorker:
 
     def _refuse(self, client: Client, error: SaltliteError) -> None:
         refusal = {"ok": False, "exit": error.exit_code, "error": str(error)}
+        if isinstance(error, UncallableError):
+            refusal |= {"targets": list(error.targets), "missing": error.missing}
         self._send(client, {**refusal, "login": True} if isinstance(error, LoginError) else refusal)
         if isinstance(error, RefusedError):
             # A rule that cannot be evaluated concerns the operator; a lack of rights is ordinary.

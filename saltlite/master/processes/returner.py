@@ -40,7 +40,7 @@ from saltlite.model.job import Job
 from saltlite.platform.files import CursorFile
 from saltlite.platform.privileges import drop_to, require_trusted
 from saltlite.wire import codec
-from saltlite.wire.job_body import decode_record
+from saltlite.wire.job_body import decode_record, shown_fun_args
 
 log = logging.getLogger(__name__)
 
@@ -221,15 +221,13 @@ class Returner:
         job = self._job(jid)
         if not found or job is None:
             return None
-        ret, call = found[0], decode_record(job.body).body.calls
+        ret = found[0]
         value, readable = _value(ret.body)
-        every = [one.shown() for one in call]
-        args = [[*args, *([{"__kwarg__": True, **kwargs}] if kwargs else [])] for _fun, args, kwargs in every]
         about = {
             "jid": jid,
             "id": ret.id,
             "fun": job.fun,
-            "fun_args": args[0] if len(args) == 1 else args,
+            "fun_args": shown_fun_args(decode_record(job.body).body.calls),
             "return": value,
             "retcode": ret.retcode if readable else ret.retcode or UNREADABLE_CODE,
             "success": readable and str(ret.state) == "returned" and ret.retcode == 0,

@@ -48,10 +48,11 @@ FIELDS: dict[str, Any] = {
     "module_executors": ["direct_call"], "executor_opts": {"a": 1}, "runner": JID, "once": True, "since": 0,
     "until": 2e9, "state": "returned", "limit": 5, "before": JID, "whole": True, "retcode": 0, "duration_ms": 5,
     "function": "test.ping", "states": ["accepted"], "groups": ["wheel"], "subset": 1, "follow": True, "deliver_ms": 9,
-    "run_ms": 9, "public": True, "planned": True, "sort": "id",
+    "run_ms": 9, "public": True, "planned": True, "sort": "id", "returns": True,
+    "success": True,
 }  # fmt: skip
 
-WITH_EVENT_DATA = {"cloud_event", "event_send", "hook"}
+WITH_EVENT_DATA = {"cloud_event", "event_send", "hook", "wheel_event"}
 """Verbs whose field `data` is a map, not bytes."""
 
 
@@ -67,7 +68,7 @@ class Verbs:
             fields = FIELDS | {"data": {"a": 1}} if name in WITH_EVENT_DATA else FIELDS
             request = {"v": 1, "verb": name, **{field: fields[field] for field in verb.needs}}
             found.append(b"\0" + packed(request))
-            found += [b"\0" + packed({**request, field: FIELDS[field]}) for field in verb.takes]
+            found += [b"\0" + packed({**request, field: fields[field]}) for field in verb.takes]
         for number, target in enumerate(TARGETS):
             request = {"v": 1, "verb": "match", "tgt": target, "tgt_type": "compound", "explain": "web1"}
             found.append(bytes((number % len(WHO),)) + packed(request))
