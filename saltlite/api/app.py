@@ -27,6 +27,7 @@ from saltlite.api.clients import Runners
 from saltlite.api.endpoint import AppContext, NotFound
 from saltlite.api.endpoints import PATHS
 from saltlite.api.link import Feeds, MasterLink
+from saltlite.api.web_app import web_app_paths
 from saltlite.config.api import ApiConfig
 from saltlite.config.paths import master_socket
 from saltlite.errors import StartupError
@@ -165,8 +166,13 @@ def _listen(config: ApiConfig) -> list[socket.socket]:
 def make_server(context: AppContext, tls: Any) -> Server:
     """The HTTP server, not listening yet."""
     config = context.config
+    paths = {**PATHS, **web_app_paths(config)}
     application = Application(
-        [(pattern, kind, {"context": context}) for pattern, kind in PATHS.items()],
+        # Clients of Salt's API may end a path with a slash.
+        [
+            (pattern if pattern == "/" else f"{pattern}/?", kind, {"context": context})
+            for pattern, kind in paths.items()
+        ],
         default_handler_class=NotFound,
         default_handler_args={"context": context},
         log_function=lambda _handler: None,

@@ -1,13 +1,14 @@
 """Lowstates, read and run: each client of Salt's netapi (local, wheel, runner) in terms of the master's verbs.
 
-A lowstate is a map that says which client is to do what; names and meanings are Salt's.
+A lowstate is a map that says which client is to do what; names and meanings are Salt's. By default the API is as
+lenient as Salt's: a local client ignores fields that it does not know, and the return of a call that nothing can run is
+a text. A strict request gets an error instead.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import json
 import logging
 import os
@@ -15,20 +16,29 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import field, replace
 from typing import Any
 
 from saltlite.api import link
 from saltlite.api.link import MasterLink
+from saltlite.api.wheel import READING, TOKEN_CREATE, Wheel
 from saltlite.client.local import JobCall
 from saltlite.config.api import CLIENTS
 from saltlite.config.written import PlacedError, resolve, value_of
 from saltlite.config.yamlfile import parse
-from saltlite.errors import LoginError, NoTargetError, RefusedError, SaltliteError, UnreachableError, UsageError
-from saltlite.model import keys
+from saltlite.errors import (
+    LoginError,
+    NoTargetError,
+    RefusedError,
+    SaltliteError,
+    UncallableError,
+    UnreachableError,
+    UsageError,
+)
 from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import jid_at
+from saltlite.model.redaction import HIDDEN
 from saltlite.wire.framing import pack
 
 log = logging.getLogger(__name__)
@@ -44,6 +54,10 @@ LOWSTATES_MAX = 100
 TIMEOUT_MAX_S = 3600.0
 SUBSET_DEFAULT = 3
 BATCH_DEFAULT = "10%"
+UNCALLABLE_CODE = 254
+"""Salt's retcode of a minion that does not have the function."""
+MINE = "mine.valid"
+"""saltlite has no mine. SaltGUI would list the letters of a text as functions, and nothing for None."""
 
 _CREDENTIALS = {"token", "username", "password", "eauth"}
 _EVERY = {"client", "fun", "arg", "kwarg", "full_return"} | _CREDENTIALS
@@ -114,7 +128,7 @@ def read_lowstates(body: Any) -> list[Any]:
     return rows
 
 
-def read_lowstate(row: Any, enabled: Sequence[str]) -> Lowstate:
+def read_lowstate(row: Any, enabled: Sequence[str], *, strict: bool = True) -> Lowstate:
     """Read one lowstate. Raises UsageError if it is malformed, or its client is not enabled."""
     if not isinstance(row, dict):
         raise UsageError("a lowstate is a map, such as {client: local, tgt: '*', fun: test.ping}")
@@ -124,7 +138,12 @@ def read_lowstate(row: Any, enabled: Sequence[str]) -> Lowstate:
         raise UsageError(f"there is no client {client[:40]!r}: it is one of {', '.join(CLIENTS)}")
     if client not in enabled:
         raise UsageError(f"the client {client} is disabled: add it to netapi_enable_clients in the API's configuration")
-    return _read_local(client, fun, given) if client in LOCAL_CLIENTS else _read_other(client, fun, given)
+    if client not in LOCAL_CLIENTS:
+        return _read_other(client, fun, given)
+    known = _EVERY | _LOCAL
+    if strict:
+        _refuse_unknown(client, given, known)
+    return _read_local(client, fun, {name: value for name, value in given.items() if name in known})
 
 
 def _functions(fun: Any) -> str:
@@ -135,7 +154,6 @@ def _functions(fun: Any) -> str:
 
 
 def _read_local(client: str, fun: str, given: Mapping[str, Any]) -> Lowstate:
-    _refuse_unknown(client, given, _EVERY | _LOCAL)
     tgt = given.get("tgt")
     if not (isinstance(tgt, str) or (isinstance(tgt, list) and all(isinstance(one, str) for one in tgt))) or not tgt:
         raise UsageError("`tgt` is a target, such as '*', or a list of ids")
@@ -318,139 +336,6 @@ def _seconds(given: Mapping[str, Any], name: str, most: float) -> float | None:
     return float(value)
 
 
-# -- wheel: work on keys, with the names and answers of Salt's wheel functions
-
-TOKEN_LASTS_S = 3600.0
-"""The default lifetime of a join token."""
-GENERATING = ("key.gen", "key.gen_accept", "key.gen_keys")
-"""Salt's functions that make private keys on the master; here a private key never leaves its minion."""
-
-
-class Wheel:
-    """The wheel functions, on behalf of the holder of a token."""
-
-    def __init__(self, link: MasterLink, token: str) -> None:
-        self._link = link
-        self._token = token
-
-    async def call(self, fun: str, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Call a wheel function. Raises UsageError for an unknown function or wrong arguments."""
-        function = _FUNCTIONS.get(fun)
-        if fun in GENERATING:
-            raise UsageError(f"{fun}: a minion makes its own key; let it in with a join token of key.token_create")
-        if function is None:
-            raise UsageError(f"there is no wheel function {fun[:80]!r}: there are {', '.join(_FUNCTIONS)}")
-        given = list(args)
-        try:
-            inspect.signature(function).bind(self, *given, **kwargs)
-        except TypeError as error:
-            raise UsageError(f"{fun}: {error}") from None
-        return await function(self, *given, **kwargs)
-
-    async def list_all(self) -> dict[str, list[str]]:
-        """Ids by list, as Salt's `key.list_all`."""
-        return keys.all_lists(await self._rows())
-
-    async def list_some(self, match: str) -> dict[str, list[str]]:
-        """One of the lists, or the keys whose ids match a glob, as Salt's `key.list`."""
-        return keys.some_lists(await self._rows(), match)
-
-    async def name_match(self, match: str) -> dict[str, list[str]]:
-        """Ids that match a glob, by list."""
-        return keys.matching(await self.list_all(), match)
-
-    async def finger(self, match: str, hash_type: str = "sha256") -> dict[str, dict[str, str]]:
-        """Fingerprints of keys whose ids match a glob, by list. There is one `hash_type` only."""
-        if hash_type != "sha256":
-            raise UsageError("fingerprints are made with sha256 only")
-        own = ""
-        if match in ("*", keys.LOCAL_KEY):
-            own = (await self._link.call(self._token, "key_finger"))["master"]["fingerprint"]
-        return keys.fingerprints(await self._rows(), match, own)
-
-    async def finger_of(self, minion: str) -> dict[str, dict[str, str]]:
-        """Fingerprints of the keys of one id, by list."""
-        found = await self.finger("*")
-        rows = {name: {one: text for one, text in ids.items() if one == minion} for name, ids in found.items()}
-        return {name: ids for name, ids in rows.items() if ids}
-
-    async def accept(
-        self, match: str, include_rejected: bool = False, include_denied: bool = False
-    ) -> dict[str, list[str]]:
-        """Accept the keys whose ids match a glob."""
-        states = ["pending", *(["rejected"] if include_rejected else []), *(["conflict"] if include_denied else [])]
-        return await self._change("accept", match, states, "minions")
-
-    async def accept_dict(self, match: Mapping[str, Any]) -> dict[str, list[str]]:
-        """Accept keys by list and id, as `{minions_pre: [id]}`."""
-        return await self._change_named("accept", match, "minions")
-
-    async def reject(
-        self, match: str, include_accepted: bool = False, include_denied: bool = False
-    ) -> dict[str, list[str]]:
-        """Reject the keys whose ids match a glob."""
-        states = ["pending", *(["accepted"] if include_accepted else []), *(["conflict"] if include_denied else [])]
-        return await self._change("reject", match, states, "minions_rejected")
-
-    async def reject_dict(self, match: Mapping[str, Any]) -> dict[str, list[str]]:
-        """Reject keys by list and id."""
-        return await self._change_named("reject", match, "minions_rejected")
-
-    async def revoke(self, match: str) -> dict[str, list[str]]:
-        """Revoke the accepted keys whose ids match a glob; Salt has no such function."""
-        return await self._change("revoke", match, ["accepted"], "minions_revoked")
-
-    async def delete(self, match: str) -> dict[str, list[str]]:
-        """Delete the keys whose ids match a glob."""
-        await self._change("delete", match, list(keys.LISTS.values()), "")
-        return {}
-
-    async def delete_dict(self, match: Mapping[str, Any]) -> dict[str, list[str]]:
-        """Delete keys by list and id."""
-        await self._change_named("delete", match, "")
-        return {}
-
-    async def token_create(self, match: str = "*", uses: int = 1, expires_s: float = TOKEN_LASTS_S) -> dict[str, Any]:
-        """A join token for minions whose ids match a glob; Salt has no such function."""
-        if not (isinstance(match, str) and type(uses) is int and type(expires_s) in (int, float)):
-            raise UsageError("`match` is a glob on ids, `uses` a whole number, `expires_s` a number of seconds")
-        answer = await self._link.call(self._token, "token_create", id_glob=match, uses=uses, expires_s=expires_s)
-        return {"join_token": answer["token"], "match": match, "uses": uses, "expires_s": expires_s}
-
-    async def _rows(self) -> Any:
-        return (await self._link.call(self._token, "key_list"))["keys"]
-
-    async def _change(self, action: str, match: str, states: Sequence[str], list_name: str) -> dict[str, list[str]]:
-        return await self._carry_out(action, keys.chosen(await self._rows(), match, states), list_name)
-
-    async def _change_named(self, action: str, match: Mapping[str, Any], list_name: str) -> dict[str, list[str]]:
-        return await self._carry_out(action, keys.chosen_by_name(await self._rows(), match), list_name)
-
-    async def _carry_out(self, action: str, rows: Sequence[keys.Row], list_name: str) -> dict[str, list[str]]:
-        if not rows:
-            return {}
-        fingerprints = [row["fingerprint"] for row in rows]
-        answer = await self._link.call(self._token, "key_change", action=action, fingerprints=fingerprints)
-        return keys.changed(answer, list_name)
-
-
-_FUNCTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
-    "key.list_all": Wheel.list_all,
-    "key.list": Wheel.list_some,
-    "key.name_match": Wheel.name_match,
-    "key.glob_match": Wheel.name_match,
-    "key.finger": Wheel.finger,
-    "key.accept": Wheel.accept,
-    "key.accept_dict": Wheel.accept_dict,
-    "key.reject": Wheel.reject,
-    "key.reject_dict": Wheel.reject_dict,
-    "key.revoke": Wheel.revoke,
-    "key.delete": Wheel.delete,
-    "key.delete_dict": Wheel.delete_dict,
-    "key.token_create": Wheel.token_create,
-}
-
-
 # -- runner and runner_async: each call has its own process, and the rights of the token's holder
 
 AT_ONCE_MAX = 4
@@ -477,6 +362,8 @@ class RunnerCall:
     kwargs: Mapping[str, Any]
     token: str
     timeout_s: float | None = None
+    is_wheel: bool = False
+    """It is one of `wheel.READING`: then it needs the rights of wheel functions."""
 
 
 class Runners:
@@ -501,10 +388,14 @@ class Runners:
     async def start(self, call: RunnerCall) -> dict[str, str]:
         """Start it and return Salt's `{tag, jid}`; its events have that tag."""
         jid = await self._announce(call)
-        running = asyncio.ensure_future(self._carry_out(call, jid))
+        self.go_on(self._carry_out(call, jid))
+        return {"tag": f"salt/run/{jid}", "jid": jid}
+
+    def go_on(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Do work that outlives its request."""
+        running = asyncio.ensure_future(work)
         self._running.add(running)
         running.add_done_callback(self._running.discard)
-        return {"tag": f"salt/run/{jid}", "jid": jid}
 
     async def _announce(self, call: RunnerCall) -> str:
         """The runner's jid, after the master has authorised the call."""
@@ -517,8 +408,11 @@ class Runners:
                 f"{call.fun} runs a function as whoever calls it, and here that would be the API's own user, who has "
                 "more than its caller: use `saltlite-run` on the master, or the client local"
             )
-        jid = jid_at(time.time_ns() // 1000)
-        await self._link.call(call.token, "runner_event", jid=jid, funs=[call.fun])
+        jid = _new_jid()
+        if call.is_wheel:
+            await self._link.call(call.token, "wheel_event", jid=jid, fun=call.fun)
+        else:
+            await self._link.call(call.token, "runner_event", jid=jid, funs=[call.fun])
         return jid
 
     async def _carry_out(self, call: RunnerCall, jid: str) -> dict[str, Any]:
@@ -533,9 +427,12 @@ class Runners:
         finally:
             self._waiting -= 1
             duration_ms = int((time.monotonic() - began) * 1000)
-            ended = {"jid": jid, "funs": [call.fun], "retcode": retcode, "duration_ms": duration_ms}
             with contextlib.suppress(SaltliteError):  # the runner has ended even if the master cannot be told
-                await self._link.call(call.token, "runner_event", **ended)
+                if call.is_wheel:
+                    await self._link.call(call.token, "wheel_event", jid=jid, fun=call.fun, success=retcode == 0)
+                else:
+                    ended = {"jid": jid, "funs": [call.fun], "retcode": retcode, "duration_ms": duration_ms}
+                    await self._link.call(call.token, "runner_event", **ended)
         return found
 
     async def _process(self, call: RunnerCall, jid: str) -> dict[str, Any]:
@@ -591,25 +488,34 @@ def _outcome(fun: str, out: bytes, err: bytes) -> dict[str, Any]:
 
 
 class Clients:
-    """Runs lowstates. `origin` is shown in the list of jobs."""
+    """Runs lowstates."""
 
-    def __init__(self, link: MasterLink, runners: Runners, origin: str) -> None:
+    def __init__(
+        self,
+        link: MasterLink,
+        runners: Runners,
+        origin: str,
+        *,
+        strict: bool = True,
+        saltgui: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`origin` is shown in the list of jobs, `saltgui` are the settings of SaltGUI."""
         self._link = link
         self._runners = runners
         self._origin = origin
+        self._strict = strict
+        self._saltgui = saltgui
 
-    async def run_each(self, lowstates: Sequence[Lowstate], token: str) -> list[Any]:
-        """The return of each lowstate, in order; a batch returns one entry per target, as in Salt.
+    async def run_each(self, lowstates: Sequence[Lowstate], token: str, returned: list[Any]) -> None:
+        """Append the return of each lowstate, in order; a batch returns one entry per target, as in Salt.
 
-        The first error is raised, and no further lowstate is run.
+        The first error is raised, and no further lowstate is run; `returned` then has those of the earlier ones.
         """
-        returned: list[Any] = []
         for low in lowstates:
             if low.client == "local_batch":
                 returned += await self._batch(low, token)
             else:
                 returned.append(await self._run(low, token))
-        return returned
 
     async def _run(self, low: Lowstate, token: str) -> Any:
         match low.client:
@@ -620,11 +526,25 @@ class Clients:
             case "runner_async":
                 return await self._runners.start(_runner_call(low, token))
             case "wheel":
-                return await self._wheel(low, token)
-        finished = await self._job(low, token)
+                return await self._wheel(low, token, _new_jid())
+            case "wheel_async":
+                return await self._start_wheel(low, token)
+        try:
+            finished = await self._job(low, token)
+        except UncallableError as error:
+            return self._uncallable(low, error)
         if finished is None:
             return {}
         return finished.full() if low.full_return else {**finished.silent(), **finished.values()}
+
+    def _uncallable(self, low: Lowstate, error: UncallableError) -> dict[str, Any]:
+        """What each target returns to a call that none of them can run. Raises the error for a strict request."""
+        if self._strict:
+            raise error
+        text = f"'{error.missing}' is not available." if error.missing else str(error)
+        returned = None if error.missing == MINE else text
+        row = {"ret": returned, "retcode": UNCALLABLE_CODE, "success": False, "jid": ""}
+        return dict.fromkeys(error.targets, row if low.full_return else returned)
 
     async def publish(self, low: Lowstate, token: str) -> dict[str, Any]:
         """Publish without waiting: `{jid, minions}`, {} for an empty target."""
@@ -642,14 +562,22 @@ class Clients:
             return None
 
     async def _batch(self, low: Lowstate, token: str) -> list[dict[str, Any]]:
-        finished = await self._job(low, token)
+        try:
+            finished = await self._job(low, token)
+        except UncallableError as error:
+            return [{name: row} for name, row in self._uncallable(low, error).items()]
         if finished is None:
             return [{}]
         rows = finished.full() if low.full_return else finished.values()
         return [{name: row} for name, row in rows.items()]
 
     async def _runner(self, low: Lowstate, token: str) -> Any:
-        jid, found = await self._runners.run(_runner_call(low, token))
+        try:
+            jid, found = await self._runners.run(_runner_call(low, token))
+        except UsageError as error:
+            if self._strict:
+                raise
+            jid, found = _new_jid(), {"value": str(error), "retcode": 1}
         if not low.full_return:
             return found["value"]
         return {
@@ -660,13 +588,51 @@ class Clients:
             "retcode": found["retcode"],
         }
 
-    async def _wheel(self, low: Lowstate, token: str) -> dict[str, Any]:
+    async def _wheel(self, low: Lowstate, token: str, jid: str) -> dict[str, Any]:
         args, kwargs = call_of(low)
-        jid = jid_at(time.time_ns() // 1000)
-        returned = await Wheel(self._link, token).call(low.fun, args, kwargs)
+        success = True
+        try:
+            if low.fun in READING:
+                jid, found = await self._runners.run(replace(_runner_call(low, token), is_wheel=True))
+                returned, success = found["value"], found["retcode"] == 0
+            else:
+                returned = await Wheel(self._link, token, self._saltgui).call(low.fun, args, kwargs)
+        except UsageError as error:
+            if self._strict:
+                raise
+            returned, success = str(error), False
         tag = f"salt/wheel/{jid}"
-        data = {"fun": f"wheel.{low.fun}", "jid": jid, "tag": tag, "return": returned, "success": True}
+        data = {"fun": f"wheel.{low.fun}", "jid": jid, "tag": tag, "return": returned, "success": success}
         return {"tag": tag, "data": data}
+
+    async def _start_wheel(self, low: Lowstate, token: str) -> dict[str, str]:
+        """Start it and return Salt's `{tag, jid}`; its events have that tag, the last one its return."""
+        jid = _new_jid()
+        await self._link.call(token, "wheel_event", jid=jid, fun=low.fun)
+        self._runners.go_on(self._wheel_to_its_event(low, token, jid))
+        return {"tag": f"salt/wheel/{jid}", "jid": jid}
+
+    async def _wheel_to_its_event(self, low: Lowstate, token: str, jid: str) -> None:
+        try:
+            data = (await self._wheel(low, token, jid))["data"]
+            success, returned = data["success"], data["return"]
+        except SaltliteError as error:
+            success, returned = False, str(error)
+        if low.fun == TOKEN_CREATE and success:
+            returned = HIDDEN
+        for answer in (returned, "the return cannot be sent as an event: call it with the client wheel"):
+            try:
+                ended = {"jid": jid, "fun": low.fun, "success": success, "data": {"return": answer}}
+                await self._link.call(token, "wheel_event", **ended)
+            except UsageError:
+                continue
+            except SaltliteError as error:
+                log.warning("the event of the wheel function %s cannot be written: %s", low.fun, error)
+            return
+
+
+def _new_jid() -> str:
+    return jid_at(time.time_ns() // 1000)
 
 
 def _runner_call(low: Lowstate, token: str) -> RunnerCall:

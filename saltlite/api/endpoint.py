@@ -112,6 +112,8 @@ class Endpoint(RequestHandler):
         """Called by tornado for each request."""
         self.context = context
         self.kind = JSON
+        self.returned: list[Any] = []
+        """Results of the request so far: an error of a later part does not hide them."""
 
     def set_default_headers(self) -> None:
         """Called by tornado first, and again before an error is written."""
@@ -130,6 +132,10 @@ class Endpoint(RequestHandler):
             raise SlowDownError("requests from this address", wait_s)
         if kind is None and not self.streams():
             raise BodyError("the answer is application/json or application/x-yaml; Accept allows neither", 406)
+        self.check_query()
+
+    def check_query(self) -> None:
+        """Raises UsageError if the URL has parameters that are not in QUERY."""
         unknown = {name for name in self.request.query_arguments if name not in self.QUERY}
         if unknown or (self.request.query and not self.request.query_arguments and not self.QUERY):
             raise UsageError("this path takes no parameters in its URL; send a token in the header X-Auth-Token")
@@ -197,7 +203,9 @@ class Endpoint(RequestHandler):
             hmac.compare_digest(origin.encode(), one.encode()) for one in self.context.config.cors_origins
         ):
             self.set_header("Access-Control-Allow-Origin", origin)
-            self.set_header("Access-Control-Allow-Headers", f"{TOKEN_HEADER}, Content-Type, Accept, Last-Event-ID")
+            self.set_header(
+                "Access-Control-Allow-Headers", f"{TOKEN_HEADER}, Content-Type, Accept, Prefer, Last-Event-ID"
+            )
             self.set_header("Access-Control-Allow-Methods", ", ".join(_methods(type(self))))
             self.set_header("Access-Control-Expose-Headers", TOKEN_HEADER)
 
@@ -216,7 +224,7 @@ class Endpoint(RequestHandler):
         if status == 405:
             self.set_header("Allow", ", ".join(_methods(type(self))))
         self._allow_origin()
-        body, kind = rendered_error(sentence, status, self.kind)
+        body, kind = rendered_error(sentence, status, self.kind, self.returned)
         self.set_header("Content-Type", kind)
         self.finish(body)
 

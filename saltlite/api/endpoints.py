@@ -18,7 +18,6 @@ from saltlite.api import link
 from saltlite.api.clients import (
     Clients,
     Lowstate,
-    Wheel,
     logged_in,
     logged_out,
     read_login,
@@ -32,6 +31,8 @@ from saltlite.api.formats import HTML, BodyError
 from saltlite.api.link import FeedEvent
 from saltlite.api.metrics import fleet_metrics
 from saltlite.api.openapi import document
+from saltlite.api.web_app import send_app
+from saltlite.api.wheel import Wheel
 from saltlite.config.api import CLIENTS
 from saltlite.errors import LoginError, RefusedError, SaltliteError, UnreachableError, UsageError
 from saltlite.model.ids import parse_jid, parse_minion_id
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 
 LOGINS_MAX = 10
 """Logins of one request."""
+STRICT = "handling=strict"
+"""The preference of clients that want errors where Salt's API is lenient."""
 
 
 class Caller(Endpoint):
@@ -48,12 +51,22 @@ class Caller(Endpoint):
 
     def clients(self) -> Clients:
         """The clients that run this request's lowstates."""
-        return Clients(self.context.link, self.context.runners, f"API from {self.address}")
+        origin = f"API from {self.address}"
+        saltgui = self.context.config.saltgui
+        return Clients(self.context.link, self.context.runners, origin, strict=self.is_strict, saltgui=saltgui)
 
-    def lowstates(self) -> list[Lowstate]:
-        """The lowstates of the body, all checked before the first one runs. Raises UsageError, BodyError."""
+    @property
+    def is_strict(self) -> bool:
+        """Whether the client asks for errors where Salt's API is lenient (RFC 7240)."""
+        preferred = self.request.headers.get("Prefer", "").lower().replace(";", ",").split(",")
+        return STRICT in (one.strip() for one in preferred)
+
+    def lowstates(self, **fields: Any) -> list[Lowstate]:
+        """The lowstates of the body with these fields, all checked before the first one runs. Raises UsageError,
+        BodyError."""
         enabled = self.context.config.netapi_enable_clients
-        return [read_lowstate(row, enabled) for row in read_lowstates(self.body())]
+        rows = [{**row, **fields} if isinstance(row, dict) else row for row in read_lowstates(self.body())]
+        return [read_lowstate(row, enabled, strict=self.is_strict) for row in rows]
 
     def limit_logins(self) -> None:
         """Raises SlowDownError above the login rate of this address."""
@@ -71,8 +84,16 @@ class Caller(Endpoint):
 class Root(Caller):
     """/: lowstates with a token."""
 
-    def get(self) -> None:
-        """The enabled clients; the console for a browser."""
+    def check_query(self) -> None:
+        """A page for browsers reads its parameters itself."""
+        if not self._shows_app():
+            super().check_query()
+
+    async def get(self) -> None:
+        """The enabled clients; for a browser the page of `app`, or the console."""
+        if self._shows_app():
+            await send_app(self)
+            return
         if self.kind == HTML and self.context.config.console:
             send(self, "index.html")
             return
@@ -81,14 +102,17 @@ class Root(Caller):
 
     async def post(self) -> None:
         token = self.token()
-        self.answer({"return": await self.clients().run_each(self.lowstates(), token)})
+        await self.clients().run_each(self.lowstates(), token, self.returned)
+        self.answer({"return": self.returned})
+
+    def _shows_app(self) -> bool:
+        return self.kind == HTML and self.request.method in ("GET", "HEAD") and bool(self.context.config.app)
 
 
 class Run(Caller):
     """/run: lowstates, each with its own token or credentials."""
 
     async def post(self) -> None:
-        returned: list[Any] = []
         lowstates = self.lowstates()
         for low in lowstates:
             if not low.token and low.login is None:
@@ -98,11 +122,11 @@ class Run(Caller):
                 self.limit_logins()
             token = await logged_in(self.context.link, low)
             try:
-                returned += await self.clients().run_each([low], token)
+                await self.clients().run_each([low], token, self.returned)
             finally:
                 if not low.token:
                     await logged_out(self.context.link, token)
-        self.answer({"return": returned})
+        self.answer({"return": self.returned})
 
 
 class Login(Caller):
@@ -164,20 +188,15 @@ class Minions(Caller):
 
     async def get(self) -> None:
         """The grains of all minions, by a job."""
-        low = Lowstate("local", "grains.items", tgt="*")
-        self.answer({"return": await self.clients().run_each([low], self.token())})
+        await self.clients().run_each([Lowstate("local", "grains.items", tgt="*")], self.token(), self.returned)
+        self.answer({"return": self.returned})
 
     async def post(self) -> None:
         """Publish jobs without waiting; `client` is always local_async."""
         token = self.token()
-        enabled = self.context.config.netapi_enable_clients
-        rows = [
-            {**row, "client": "local_async"} if isinstance(row, dict) else row for row in read_lowstates(self.body())
-        ]
-        lowstates = [read_lowstate(row, enabled) for row in rows]
-        published = await self.clients().run_each(lowstates, token)
-        links = [{"href": f"/jobs/{one['jid']}"} for one in published if one]
-        self.answer({"return": published, "_links": {"jobs": links}}, 202)
+        await self.clients().run_each(self.lowstates(client="local_async"), token, self.returned)
+        links = [{"href": f"/jobs/{one['jid']}"} for one in self.returned if one]
+        self.answer({"return": self.returned, "_links": {"jobs": links}}, 202)
 
 
 class Minion(Caller):
@@ -185,7 +204,8 @@ class Minion(Caller):
 
     async def get(self, minion: str) -> None:
         low = Lowstate("local", "grains.items", tgt=minion, tgt_type="list")
-        self.answer({"return": await self.clients().run_each([low], self.token())})
+        await self.clients().run_each([low], self.token(), self.returned)
+        self.answer({"return": self.returned})
 
 
 class Jobs(Endpoint):
@@ -256,7 +276,7 @@ class Key(Endpoint):
     """/keys/<id>."""
 
     async def get(self, minion: str) -> None:
-        """The fingerprints of the keys of one id, by list."""
+        """The fingerprints of the keys of one id, by list, as Salt spells them."""
         self.answer({"return": await Wheel(self.context.link, self.token()).finger_of(minion)})
 
 
@@ -397,8 +417,12 @@ _CURSOR_DIGITS = 18
 
 
 class Events(Endpoint):
-    """/events: events from now on, or after Last-Event-ID, until the token ends."""
+    """/events: events from now on, or after Last-Event-ID, until the token ends.
 
+    Events of jobs have arguments, targets and returns as in Salt, unless `returns=false`.
+    """
+
+    QUERY = frozenset({"returns"})
     ENDLESS = True
 
     def streams(self) -> bool:
@@ -408,7 +432,7 @@ class Events(Endpoint):
     async def get(self) -> None:
         """Send events for as long as the caller reads them."""
         after = self._cursor()
-        async with self.context.feeds.watch(self.token(), after) as events:
+        async with self.context.feeds.watch(self.token(), after, returns=self._returns()) as events:
             self.set_header("Content-Type", "text/event-stream; charset=utf-8")
             self.set_header("X-Accel-Buffering", "no")
             connection: Any = self.request.connection
@@ -449,6 +473,12 @@ class Events(Endpoint):
         closed = getattr(self, "_closed", None)
         if closed is not None and not closed.done():
             closed.set_result(None)
+
+    def _returns(self) -> bool:
+        given = self.get_query_argument("returns", "true")
+        if given not in ("true", "false"):
+            raise UsageError("`returns` is true or false")
+        return given == "true"
 
     def _cursor(self) -> int | None:
         text = self.request.headers.get("Last-Event-ID", "").strip()

@@ -14,9 +14,10 @@ from itertools import chain
 from typing import Any
 
 from saltlite.api import link
-from saltlite.api.clients import TOKEN_LASTS_S, RunnerCall, read_batch
+from saltlite.api.clients import RunnerCall, read_batch
 from saltlite.api.endpoint import Endpoint
 from saltlite.api.formats import as_json
+from saltlite.api.wheel import TOKEN_LASTS_S
 from saltlite.client.local import JobCall
 from saltlite.client.rerun import same_calls
 from saltlite.errors import RefusedError, UsageError

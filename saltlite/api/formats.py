@@ -88,12 +88,16 @@ def content_type(kind: str) -> str:
     return JSON if kind == HTML else kind
 
 
-def rendered_error(sentence: str, status: int, kind: str) -> tuple[bytes, str]:
-    """The body of an error and its Content-Type: `{"error": sentence, "status": status}`, or a page."""
+def rendered_error(sentence: str, status: int, kind: str, returned: Sequence[Any] = ()) -> tuple[bytes, str]:
+    """The body of an error and its Content-Type: `{"error": sentence, "status": status}`, or a page.
+
+    `return` has the results of earlier parts of the request, if any.
+    """
     if kind == HTML:
         page = f"<!doctype html><title>{status}</title><h1>{status}</h1><p>{escape(sentence)}</p>"
         return page.encode("utf-8", "replace"), "text/html; charset=utf-8"
-    return rendered({"error": sentence, "status": status}, kind), kind
+    found = {"error": sentence, "status": status}
+    return rendered({**found, "return": returned} if returned else found, kind), kind
 
 
 class _Dumper(yaml.SafeDumper):

@@ -62,9 +62,13 @@ def _paths() -> dict[str, Any]:
     return {
         "/": {
             "get": _get("welcome", "The clients that there are.", _ref("Welcome"), open_to_all=True),
-            "post": _post("lowstates", "Carry out lowstates.", lowstates, returned),
+            "post": _lenient(_post("lowstates", "Carry out lowstates.", lowstates, returned)),
         },
-        "/run": {"post": _post("run", "Lowstates with their own credentials.", lowstates, returned, open_to_all=True)},
+        "/run": {
+            "post": _lenient(
+                _post("run", "Lowstates with their own credentials.", lowstates, returned, open_to_all=True)
+            )
+        },
         "/login": {
             "get": {**_operation("loginHelp", "How to log in: always 401."), "security": [], "responses": _errors()},
             "post": _post("login", "A name and a password for a token.", credentials, returned, open_to_all=True),
@@ -75,8 +79,8 @@ def _paths() -> dict[str, Any]:
         },
         "/minions": {
             "get": _get("minions", "The grains of all minions.", returned),
-            "post": _post(
-                "publish", "Publish jobs and wait for nothing.", lowstates, _object(["return"]), status="202"
+            "post": _lenient(
+                _post("publish", "Publish jobs and wait for nothing.", lowstates, _object(["return"]), status="202")
             ),
         },
         "/minions/{id}": {"get": _get("minion", "The grains of one minion.", returned, names=("id",))},
@@ -324,7 +328,12 @@ def _schemas() -> dict[str, Any]:
         },
         **_body_schemas(),
         "Welcome": _object(["return", "clients"], clients={"type": "array", "items": {"enum": list(CLIENTS)}}),
-        "Error": _object(["error", "status"], error=text, status={"type": "integer"}),
+        "Error": _object(
+            ["error", "status"],
+            error=text,
+            status={"type": "integer"},
+            **{"return": {"type": "array", "description": "What earlier lowstates of the request returned."}},
+        ),
     }
 
 
@@ -421,6 +430,17 @@ def _answered(
     }
 
 
+def _lenient(operation: dict[str, Any]) -> dict[str, Any]:
+    """An operation in which Salt's API is lenient, unless the client prefers otherwise."""
+    strict = {
+        "name": "Prefer",
+        "in": "header",
+        "schema": {"type": "string", "examples": ["handling=strict"]},
+        "description": "handling=strict: unknown fields, and calls that nothing can run, are errors.",
+    }
+    return {**operation, "parameters": [strict]}
+
+
 def _content(schema: dict[str, Any]) -> dict[str, Any]:
     return {kind: {"schema": schema} for kind in ("application/json", "application/x-yaml")}
 
@@ -444,9 +464,15 @@ def _page(name: str, summary: str, required: list[str], query: Mapping[str, Any]
 
 def _stream(name: str, summary: str) -> dict[str, Any]:
     cursor = {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}}
+    returns = {
+        "name": "returns",
+        "in": "query",
+        "schema": {"enum": ["true", "false"], "default": "true"},
+        "description": "Whether events of jobs have arguments, targets and returns.",
+    }
     content = {"text/event-stream": {"schema": {"type": "string"}}}
     done = {"description": "events, until the caller goes away", "content": content}
-    return {**_operation(name, summary), "parameters": [cursor], "responses": {"200": done, **_errors()}}
+    return {**_operation(name, summary), "parameters": [cursor, returns], "responses": {"200": done, **_errors()}}
 
 
 def _plain(name: str, summary: str) -> dict[str, Any]:

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import field
+from typing import Any
+
 from saltlite.config.options import Choice, Duration, FilePath, FlagKind, IntegerKind, TextKind, Texts, option
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
 from saltlite.config.values import LOG_LEVELS, PORT_MAX
+from saltlite.errors import UsageError
 from saltlite.model.dataclass import dataclass
 
-CLIENTS = ("local", "local_async", "local_batch", "local_subset", "runner", "runner_async", "wheel")
+CLIENTS = ("local", "local_async", "local_batch", "local_subset", "runner", "runner_async", "wheel", "wheel_async")
 """The clients that there are; netapi_enable_clients has those that may be used."""
+SALTGUI = "saltgui_"
+"""What the names of SaltGUI's settings begin with."""
+OWN_PATHS = (
+    "console", "docs", "events", "fleet", "hook", "jobs", "keys", "login", "logout", "metrics", "minions", "openapi.json",
+    "run", "stats", "token", "ws",
+)  # fmt: skip
+"""The first words of the API's own paths."""
+_URL_PATH = re.compile(r"(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+", re.ASCII)
+
+
+def check_url_path(text: str) -> str:
+    """The path of a web page. Raises UsageError if it is none, or one of the API."""
+    path = "/" + text.strip("/")
+    if not _URL_PATH.fullmatch(path):
+        raise UsageError(f"{text[:80]!r} is not a path of letters, digits, hyphens and dots, such as /app")
+    if path.split("/")[1] in OWN_PATHS:
+        raise UsageError(f"{path} is a path of the API itself; choose another one")
+    return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +140,23 @@ class ApiConfig:
         "external_auth of the master grants.",
         FlagKind(),
     )
+    app: str = option(
+        "",
+        "The HTML file of a web page, such as that of SaltGUI (index.html), which browsers then get at / and at "
+        "app_path; the console is then at /console. SaltGUI's settings, such as saltgui_templates, are options of this "
+        "file. '' means none.",
+        FilePath(may_be_empty=True),
+    )
+    app_path: str = option("/app", "The path at which `app` is served.", TextKind(check_url_path, required=True))
+    static: str = option(
+        "",
+        "The folder with the files that `app` loads. Those that every user of the machine may read are served without "
+        "a login; symbolic links and names that begin with a dot are not. '' means none.",
+        FilePath(may_be_empty=True),
+    )
+    static_path: str = option(
+        "/static", "The path below which `static` is served.", TextKind(check_url_path, required=True)
+    )
     webhook_disable_auth: bool = option(
         False,
         "Whether POST /hook accepts requests without a token. Their events are created by the API's own user, which "
@@ -143,3 +183,5 @@ class ApiConfig:
         "The file that log messages are appended to; '' logs to standard error only.",
         FilePath(may_be_empty=True),
     )
+    saltgui: dict[str, Any] = field(default_factory=dict)
+    """The settings of SaltGUI: every option whose name begins with SALTGUI."""

@@ -29,7 +29,7 @@ from saltlite.errors import ConfigError, UsageError, nearest
 from saltlite.model.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from saltlite.config.api import ApiConfig
     from saltlite.config.master import MasterConfig
@@ -121,18 +121,23 @@ def load_minion(config_dir: str) -> Loaded[MinionConfig]:
 
 
 def load_api(config_dir: str) -> Loaded[ApiConfig]:
-    """The API's configuration from `config_dir`/api and `config_dir`/api.d/*.conf; as `load_master`."""
-    from saltlite.config.api import CLIENTS, ApiConfig  # noqa: PLC0415 - as above
+    """The API's configuration from `config_dir`/api and `config_dir`/api.d/*.conf; as `load_master`.
 
-    reading = ConfigReader(options_of(ApiConfig))
+    Keys that begin with `saltgui_` are SaltGUI's, and are not checked.
+    """
+    from saltlite.config.api import CLIENTS, SALTGUI, ApiConfig  # noqa: PLC0415 - as above
+
+    reading = ConfigReader(options_of(ApiConfig), module_config={}, module_key=lambda name: name.startswith(SALTGUI))
     reading.read_all(config_dir, "api")
-    config = assemble(ApiConfig, reading.values)
+    config = assemble(ApiConfig, {**reading.values, "saltgui": reading.module_config})
     unknown = [name for name in config.netapi_enable_clients if name not in CLIENTS]
     if unknown:
         reading.complain_about(
             ("netapi_enable_clients",),
             f"there is no client {', '.join(unknown)}: there are {', '.join(CLIENTS)}",
         )
+    if config.app and config.static and config.app_path == config.static_path:
+        reading.complain_about(("app_path", "static_path"), "app_path and static_path are the same; choose another one")
     if config.ssl_key and not config.ssl_crt:
         reading.complain_about(("ssl_key",), "ssl_key is set without ssl_crt, the certificate that it belongs to")
     reading.raise_problems()
@@ -146,9 +151,17 @@ OWN_OPTIONS = "own_options"
 class ConfigReader:
     """Reads the files of one configuration, and collects values and problems."""
 
-    def __init__(self, known: dict[str, Option], *, module_config: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        known: dict[str, Option],
+        *,
+        module_config: dict[str, Any] | None = None,
+        module_key: Callable[[str], bool] = lambda name: "." in name,
+    ) -> None:
+        """Keys for which `module_key` holds go to `module_config` as they are, if there is one."""
         self.values: dict[str, Any] = {}
         self.module_config = module_config
+        self._module_key = module_key
         self.files: list[str] = []
         self.places: dict[str, OptionSource] = {}
         self._known = known
@@ -215,7 +228,7 @@ class ConfigReader:
                 self.values[name] = known.takes.read(value)
             except MisfitError as misfit:
                 self._complain_misfit(path, key, known, misfit)
-        elif "." in name and self.module_config is not None:
+        elif self.module_config is not None and self._module_key(name):
             self.module_config[name] = value_of(value)
         else:
             self._unsettled.append(_Unknown(path, key, value))

@@ -30,6 +30,7 @@ Fingerprint = NewType("Fingerprint", str)
 
 FINGERPRINT_BYTES = 25
 _FINGERPRINT = re.compile(r"[A-Z2-7]{40}", re.ASCII)
+_HEX_FINGERPRINT = re.compile(rf"[0-9a-fA-F]{{2}}(?::[0-9a-fA-F]{{2}}){{{FINGERPRINT_BYTES - 1}}}", re.ASCII)
 
 
 class KeyState(StrEnum):
@@ -93,11 +94,18 @@ def format_fingerprint(raw: bytes) -> Fingerprint:
     return Fingerprint("-".join(text[i : i + 5] for i in range(0, 40, 5)))
 
 
+def hex_fingerprint(text: Fingerprint) -> str:
+    """The same fingerprint as Salt and its clients spell theirs: `3f:0a:…`, 25 bytes."""
+    return unspell_fingerprint(text).hex(":")
+
+
 def parse_fingerprint(text: object) -> Fingerprint:
     """The fingerprint in `text`; case, hyphens, spaces and a leading `SHA256:` do not matter.
 
-    Raises UsageError when it is not forty base32 letters.
+    Raises UsageError when it is neither forty base32 letters nor as `hex_fingerprint` spells it.
     """
+    if _HEX_FINGERPRINT.fullmatch(written := str(text).strip()):
+        return format_fingerprint(bytes.fromhex(written.replace(":", "")))
     bare = str(text).strip().removeprefix("SHA256:").replace("-", "").replace(" ", "").upper()
     if not _FINGERPRINT.fullmatch(bare):
         raise UsageError(

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
+from saltlite import SALT_VERSION
 from saltlite import __version__ as _own_version
 
-__version__ = "3008.3"
-"""The release whose functions these are; what plug-in files compare with. saltlite has a version of its own."""
+__version__ = SALT_VERSION
 
 _BY_DATE = {
     "Hydrogen": (2014, 1), "Helium": (2014, 7), "Lithium": (2015, 5), "Beryllium": (2015, 8), "Boron": (2016, 3),

@@ -28,12 +28,13 @@ END_S = 15.0
 
 
 @contextlib.contextmanager
-def serve(folder: Path, **options: Any) -> Iterator[tuple[Fleet, str]]:
-    """A fleet with the minions `a` and `b`, and the address of its API with these options."""
+def serve(folder: Path, *, master: Any = None, **options: Any) -> Iterator[tuple[Fleet, str]]:
+    """A fleet with the minions `a` and `b`, and the address of its API with these options; `master` are those of its
+    master."""
     fleet = Fleet(folder)
     try:
         users = user_file(fleet.folder / "users", "admin", "fred", "eve")
-        fleet.start_master(auth_file=users, external_auth=GRANTED)
+        fleet.start_master(auth_file=users, external_auth=GRANTED, **(master or {}))
         fleet.join("a", "b")
         yield fleet, fleet.start_api(**{"logins_per_address": 1000, **options})
     finally:

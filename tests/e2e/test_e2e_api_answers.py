@@ -159,4 +159,5 @@ def test_post_to_keys_is_for_one_id(admin: Api, body: object) -> None:
 
 def test_salts_way_to_make_keys_is_answered_with_the_way_there_is(admin: Api) -> None:
     said = admin.low(client="wheel", fun="key.gen_accept", id_="c")
-    assert (said.status, "key.token_create" in said.json()["error"]) == (400, True)
+    [done] = said.json()["return"]
+    assert (done["data"]["success"], "key.token_create" in done["data"]["return"]) == (False, True)

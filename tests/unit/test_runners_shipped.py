@@ -55,10 +55,10 @@ def test_a_target_that_cannot_be_read_is_refused() -> None:
 def test_versions_are_compared_by_their_numbers() -> None:
     rows = [row("a", "up"), row("b", "up", "0.0.9"), row("c", "up", "1000.10"), row("d", "never", "")]
     assert run(Client(minions={"minions": rows}), "manage.versions").value == {
-        "Master": __version__,
-        "Up to date": {"a": __version__},
-        "Minion requires update": {"b": "0.0.9"},
-        "Minion newer than master": {"c": "1000.10"},
+        "Master": f"saltlite {__version__}",
+        "Up to date": {"a": f"saltlite {__version__}"},
+        "Minion requires update": {"b": "saltlite 0.0.9"},
+        "Minion newer than master": {"c": "saltlite 1000.10"},
     }
 
 

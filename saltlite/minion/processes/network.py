@@ -23,7 +23,7 @@ from saltlite.minion.protocol.connection import (
     Trust,
 )
 from saltlite.model.dataclass import dataclass
-from saltlite.model.keys import Fingerprint
+from saltlite.model.keys import Fingerprint, hex_fingerprint
 from saltlite.platform.link import ClientLink, SendResult
 from saltlite.platform.reactor import Reactor, Timer
 from saltlite.platform.stream import Channel
@@ -166,7 +166,7 @@ class NetworkProcess:
     def _changed(self, phase: Phase, reason: str) -> None:
         if phase is Phase.PENDING:
             # The operator who accepts the key has to compare the fingerprint.
-            reason += f"; its fingerprint is {self._key}"
+            reason += f"; its fingerprint is {self._key}, in Salt's form {hex_fingerprint(self._key)}"
         level = logging.WARNING if reason else logging.INFO
         self._sessions += phase is Phase.READY
         # The number makes the message unique for each session, or the log would suppress it as a repeat and end with an

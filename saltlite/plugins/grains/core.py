@@ -107,13 +107,13 @@ def first_process() -> dict[str, Any]:
 
 
 def python() -> dict[str, Any]:
-    """The Python interpreter of the minion, and the version of saltlite."""
+    """The Python interpreter of the minion, and the versions of saltlite and of Salt's library."""
     return {
         "pythonversion": list(sys.version_info),
         "pythonexecutable": sys.executable,
         "pythonpath": list(sys.path),
         "saltlite_version": saltlite.__version__,
-        "saltversion": saltlite.__version__,
+        "saltversion": saltlite.SALT_VERSION,
         "saltpath": os.path.dirname(os.path.abspath(saltlite.__file__)),
     }
 

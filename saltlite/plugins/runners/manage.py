@@ -143,14 +143,15 @@ def not_joined(subset: list[str] | None = None, show_ip: bool = False) -> list[s
 
 
 def versions() -> dict[str, Any]:
-    """Return the version of the master and the last known version of each minion.
+    """Return the version of the master and the last known version of each minion, as in ``saltlite 0.1.0``: a number
+    alone would be a version of Salt to programs that look for its vulnerabilities.
 
     CLI Example: ``saltlite-run manage.versions``
     """
-    found: dict[str, Any] = {"Master": __version__}
+    found: dict[str, Any] = {"Master": f"saltlite {__version__}"}
     for row in _minions("*", "glob"):
         if row["version"]:
-            found.setdefault(_standing(row["version"]), {})[row["id"]] = row["version"]
+            found.setdefault(_standing(row["version"]), {})[row["id"]] = f"saltlite {row['version']}"
     return found
 
 
