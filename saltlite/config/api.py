@@ -17,8 +17,8 @@ CLIENTS = ("local", "local_async", "local_batch", "local_subset", "runner", "run
 SALTGUI = "saltgui_"
 """What the names of SaltGUI's settings begin with."""
 OWN_PATHS = (
-    "console", "docs", "events", "fleet", "hook", "jobs", "keys", "login", "logout", "metrics", "minions", "openapi.json",
-    "run", "stats", "token", "ws",
+    "console", "docs", "events", "fleet", "hook", "jobs", "keys", "login", "logout", "metrics", "minions",
+    "openapi.json", "run", "stats", "token", "ws",
 )  # fmt: skip
 """The first words of the API's own paths."""
 _URL_PATH = re.compile(r"(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+", re.ASCII)
