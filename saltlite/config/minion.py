@@ -209,10 +209,11 @@ class MinionConfig:
         Texts(),
     )
     smi_mode: str = option(
-        "observe",
-        "How the interfaces of virtual modules are applied: observe reports differences, enforce translates calls to "
-        "the signature of the module that provides a name, off ignores interfaces.",
-        Choice(("observe", "enforce", "off")),
+        "uniform",
+        "How the interfaces of virtual modules are applied: uniform translates calls that are valid for the interface "
+        "and that the module would refuse, and changes no other; enforce translates all calls, and takes none that is "
+        "not valid for the interface; observe only reports differences; off ignores interfaces.",
+        Choice(("uniform", "enforce", "observe", "off")),
     )
     smi_returns: str = option(
         "log",

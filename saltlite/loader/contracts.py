@@ -17,7 +17,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from types import ModuleType
 from typing import Any
 
@@ -88,6 +88,8 @@ SHIPPED_INTERFACES = frozenset({"group", "pkg", "service", "shadow", "user"})
 
 _DECLARES = re.compile(rb"""^[ \t]+__(?:modulename|extends)__[^=\n]*=\s*["'](\w+)["']""", re.MULTILINE)
 
+_PARAMETER = re.compile(r"[(,*](\w+)")
+
 UNDECLARED_FOLDER = "smi"
 """Folder below `cachedir` for the counts of undeclared calls."""
 
@@ -101,7 +103,7 @@ class Contracts:
         self._opts = opts
         self._grains = grains
         self._names = names
-        self._mode = Mode(opts.get("smi_mode", Mode.OBSERVE))
+        self._mode = Mode(opts.get("smi_mode", Mode.UNIFORM))
         self._returns = ReturnCheck(opts.get("smi_returns", ReturnCheck.LOG))
         cachedir = str(opts.get("cachedir") or "")
         self.undeclared = UndeclaredCalls(os.path.join(cachedir, UNDECLARED_FOLDER) if cachedir else "")
@@ -220,27 +222,32 @@ def _names_in(path: str) -> list[str]:
 def with_interfaces(texts: Sequence[str], opts: Mapping[str, Any]) -> list[str]:
     """The texts of `saltlite.model.signature` for module functions, plus the further functions of their interfaces.
 
-    The master then publishes calls of functions without a provider, and the minion answers them by the interface. With
-    `smi_mode: enforce` the interface decides what a function takes, so the provider's parameters are omitted.
+    The master then publishes calls of functions without a provider, and the minion answers them by the interface. The
+    provider's parameters are omitted where the interface decides what a function takes, or where a call may fit either.
     """
-    mode = Mode(opts.get("smi_mode", Mode.OBSERVE))
+    mode = Mode(opts.get("smi_mode", Mode.UNIFORM))
     known = by_name(texts)
     if mode is Mode.OFF:
         return list(texts)
     modules = {name.partition(".")[0] for name in known}
     for module, functions in _declared(opts, modules):
-        for fun in functions:
+        for fun, parameters in functions.items():
             name = f"{module}.{fun}"
             if name not in known:
                 known[name] = absent_text(name)
-            elif mode is Mode.ENFORCE:
+            elif mode is Mode.ENFORCE or (mode is Mode.UNIFORM and not _has_all(known[name], parameters)):
                 text = known[name]
                 known[name] = format_signature(name, None, parse_signature(text)[2], outputter_of(text))
     return [known[name] for name in sorted(known)]
 
 
-def _declared(opts: Mapping[str, Any], modules: set[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """(virtual name, functions) of every interface of these modules."""
+def _has_all(text: str, parameters: Set[str]) -> bool:
+    """Whether a function's text has these names of parameters. Parsing the text would take ten times as long."""
+    return parameters <= set(_PARAMETER.findall(text))
+
+
+def _declared(opts: Mapping[str, Any], modules: set[str]) -> Iterator[tuple[str, Mapping[str, Set[str]]]]:
+    """(virtual name, function -> names of its parameters) of every interface of these modules."""
     for layer in search_layers(opts, INTERFACES):
         for found in module_files(layer) if layer.name != SHIPPED else ():
             yield from (pair for pair in _in_file(found.path, found.mtime_ns, found.size) if pair[0] in modules)
@@ -249,13 +256,14 @@ def _declared(opts: Mapping[str, Any], modules: set[str]) -> Iterator[tuple[str,
 
 
 @functools.cache
-def _shipped(name: str) -> tuple[str, ...]:
+def _shipped(name: str) -> Mapping[str, Set[str]]:
     module = importlib.import_module(f"saltlite.interfaces.{name}")
-    return tuple(contract_of(getattr(module, f"{name.title()}Interface")).functions)
+    declared = contract_of(getattr(module, f"{name.title()}Interface")).functions
+    return {fun: one.parameter_names for fun, one in declared.items()}
 
 
 @functools.lru_cache(1024)
-def _in_file(path: str, _mtime_ns: int, _size: int) -> list[tuple[str, tuple[str, ...]]]:
+def _in_file(path: str, _mtime_ns: int, _size: int) -> Sequence[tuple[str, Mapping[str, Set[str]]]]:
     try:
         with open(path, "rb") as stream:
             tree = parse_module(stream.read(MODULE_BYTES_MAX + 1), path)
@@ -264,6 +272,11 @@ def _in_file(path: str, _mtime_ns: int, _size: int) -> list[tuple[str, tuple[str
     found = []
     for part in tree.body:
         if isinstance(part, ast.ClassDef) and (name := text_of(part, "__modulename__") or text_of(part, "__extends__")):
-            functions = [one.name for one in part.body if isinstance(one, ast.FunctionDef) and one.name[0] != "_"]
-            found.append((name, tuple(functions)))
+            methods = [one for one in part.body if isinstance(one, ast.FunctionDef) and one.name[0] != "_"]
+            found.append((name, {one.name: _parameter_names(one.args) for one in methods}))
     return found
+
+
+def _parameter_names(arguments: ast.arguments) -> Set[str]:
+    placed = [*arguments.posonlyargs, *arguments.args]
+    return frozenset(one.arg for one in (*placed[1:], *arguments.kwonlyargs))

@@ -163,7 +163,9 @@ def _description(doc: str | None, args: tuple[str, ...], defaults: Any, *further
 Function = Callable[..., Any]
 
 SUGGESTIONS_MAX = 3
-"""Similar names in an error."""
+"""Similar names in an error …"""
+CANDIDATES_MAX = 8
+"""… out of so many, whose modules are loaded to see whether they can be called here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -504,7 +506,8 @@ class Loader(Mapping[str, Callable[..., Any]]):
         known = {*self.index.function_names(), *(salt_files.function_names() if salt_files else ())} - {name}
         import difflib  # noqa: PLC0415 - only an error needs it
 
-        suggestions = difflib.get_close_matches(name, sorted(known), SUGGESTIONS_MAX, cutoff=0.7)
+        near = difflib.get_close_matches(name, sorted(known), CANDIDATES_MAX, cutoff=0.7)
+        suggestions = [one for one in near if one in self][:SUGGESTIONS_MAX]
         if self._registry.is_disabled(module):
             return FunctionUnavailable(f"'{name}' is not available.", suggestions)
         if salt_files is not None and (reason := salt_files.refusal(name)):
@@ -516,9 +519,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
             return FunctionUnavailable(f"'{name}' is not available.{reason}", suggestions if not needs else ())
         failures = self._registry.failures(module)
         if failures:
-            # Do not suggest functions of the module that failed to load.
-            others = [one for one in suggestions if not one.startswith(f"{module}.")]
-            return FunctionUnavailable(join_failures(module, failures), others)
+            return FunctionUnavailable(join_failures(module, failures), suggestions)
         file = self.index.file(module)
         loaded = self._registry.load(file) if file else None
         if isinstance(loaded, LoadedModule) and function in loaded.functions:

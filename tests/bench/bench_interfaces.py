@@ -86,7 +86,7 @@ def main() -> None:
             (folder / path).write_text(text)
         bare = loader_with(folder, "off")
         added = {}
-        for mode in ("observe", "enforce"):
+        for mode in ("observe", "uniform", "enforce"):
             bound = loader_with(folder, mode)
             for fun in ("text", "typed", "table", "either", "changes", "record", "renamed"):
                 cost = microseconds(bound[f"bench.{fun}"]) - microseconds(bare[f"bench.{fun}"])
@@ -100,7 +100,7 @@ def main() -> None:
             "first_use_ms": {
                 f"{fun} {mode}": round(first_ms(folder, mode, fun), 3)
                 for fun in ("test.ping", "pkg.version")
-                for mode in ("off", "observe", "enforce")
+                for mode in ("off", "observe", "uniform", "enforce")
             },
         }
     print(json.dumps(report, indent=2))

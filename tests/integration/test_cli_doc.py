@@ -196,3 +196,48 @@ def test_drivers_of_the_folders_in_the_file_cloud_are_documented(folder: Path) -
     assert (code, out_.getvalue()) == (0, f"mine (own0) provides it\n  {folder}/drivers/mine.py\n")
     code = run(["explain", "-c", str(folder), "clouds.mine", "web1"], Console(None, out_, err_))
     assert (code, "drivers of clouds run on this machine" in err_.getvalue()) == (2, True)
+
+
+def test_the_interface_of_a_module_is_documented_with_what_no_file_here_has(folder: Path) -> None:
+    code, out, _err = doc(folder, "pkg.collect_garbage")
+    assert code == 0
+    expected = (
+        "pkg.collect_garbage()\n    from the interface pkg 1.0, supported on os=NixOS\n\n    No module here has it."
+    )
+    assert out.startswith(f"{expected}\n\n    Remove unreferenced data.\n")
+    out = doc(folder, "pkg.list_holds")[1]
+    assert out.startswith(
+        "pkg.list_holds()\n    from the interface pkg 1.0, supported on os_family=Debian, RedHat, Suse\n"
+    )
+    assert "\n    The held packages.\n\npkg.list_holds()\n    from aptpkg, which comes with saltlite\n" in out
+    listed = json.loads(doc(folder, "pkg", "--out", "json")[1])["functions"]
+    assert listed["pkg.collect_garbage"] == "Remove unreferenced data. (no module here has it; supported on os=NixOS)"
+    assert "no module here" not in listed["pkg.list_holds"]
+
+
+SOLD = '''
+from saltlite.interfaces import Interface
+
+class ShopInterface(Interface):
+    __modulename__ = "shop"
+    def close(self, when="now"):
+        """Close the shop."""
+    @Interface.not_applicable(os=["beos"])
+    def sell(self, name):
+        """Sell a thing."""
+'''
+
+
+def test_an_interface_that_minions_will_fetch_is_part_of_the_documentation(folder: Path) -> None:
+    (folder / "srv/_interfaces").mkdir()
+    (folder / "srv/_interfaces/shop.py").write_text(SOLD)
+    code, out, _err = doc(folder, "shop.sell", "--out", "json")
+    told = json.loads(out)
+    assert (code, told["providers"], told["interface"]["where"]) == (0, [], "not applicable on os=beos")
+    out = doc(folder, "shop.close")[1]
+    assert out.startswith("shop.close(when='now')\n    from the interface shop 1.0\n\nshop.close(when: str = 'now')\n")
+    listed = json.loads(doc(folder, "shop", "--out", "json")[1])["functions"]
+    assert listed == {
+        "shop.close": "Close the shop.",
+        "shop.sell": "Sell a thing. (no module here has it; not applicable on os=beos)",
+    }

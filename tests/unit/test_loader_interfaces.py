@@ -407,13 +407,55 @@ RENAMED = """
 
 
 def test_observe_reports_differences_and_calls_the_provider_as_it_is(tmp_path: Path) -> None:
-    loader = thing(tmp_path, RENAMED, DEBIAN)
+    loader = thing(tmp_path, RENAMED, DEBIAN, smi_mode="observe")
     assert run(loader, "thing.plain", "x").value == ["x", 2, 0]
     assert run(loader, "thing.plain", name="x").retcode == 1
     report = loader.conformance("thing")
     assert report is not None
     kinds = [one["kind"] for one in report["functions"]["plain"]["differences"]]
     assert (kinds, report["warnings"], report["errors"]) == (["renamed", "default_differs", "extra"], 2, 0)
+
+
+def test_by_default_calls_in_the_words_of_the_interface_and_of_the_provider_both_work(tmp_path: Path) -> None:
+    loader = thing(tmp_path, RENAMED, DEBIAN)
+    assert run(loader, "thing.plain", name="x").value == ["x", 2, 0]
+    assert run(loader, "thing.plain", name="x", speed=3).value == ["x", 2, 3]
+    assert run(loader, "thing.plain", pkg="x", speed=3).value == ["x", 2, 3]
+    assert run(loader, "thing.plain", "x", 5).value == ["x", 5, 0]
+    assert loader["thing.plain"](name="x", size=7) == ["x", 7, 0]
+
+
+def test_by_default_a_call_that_fits_neither_is_refused_in_the_words_of_the_provider(tmp_path: Path) -> None:
+    loader = thing(tmp_path, RENAMED, DEBIAN)
+    assert run(loader, "thing.plain").value.startswith("Passed invalid arguments to thing.plain: missing a required")
+    assert "not valid: colour=x" in run(loader, "thing.plain", "x", colour="x").value
+
+
+OTHERS = """
+    __virtualname__ = "thing"
+    def __virtual__(): return __virtualname__
+    def plain(pkg, **kwargs): return [pkg, sorted(kwargs.items())]
+    def unrelated(name, *names): return [name, *names]
+"""
+
+
+def test_by_default_keywords_without_a_parameter_reach_the_providers_kwargs(tmp_path: Path) -> None:
+    loader = thing(tmp_path, OTHERS, DEBIAN)
+    pub = {"jid": "1"}
+    assert call(loader, "thing.plain", [], {"name": "x", "size": 3}, pub=pub).value == [
+        "x",
+        [("__pub_jid", "1"), ("size", 3)],
+    ]
+    assert run(loader, "thing.plain", "x", name="y").value == ["x", [("name", "y")]]
+
+
+def test_observe_calls_a_function_of_the_provider_that_is_not_applicable_here(tmp_path: Path) -> None:
+    loader = thing(tmp_path, WHOLE, WINDOWS, smi_mode="observe")
+    found = run(loader, "thing.idle", "x")
+    assert (found.retcode, found.value == {"done": False}) == (0, False)
+    report = loader.conformance("thing")
+    assert report is not None
+    assert "smi_mode is observe" in report["functions"]["idle"]["note"]
 
 
 def test_enforce_puts_calls_into_the_provider_s_words(tmp_path: Path) -> None:

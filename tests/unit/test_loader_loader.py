@@ -366,6 +366,15 @@ def test_a_function_that_a_provider_for_other_machines_has_is_not_suggested_in_i
     assert caught.value.suggestions == ("low.lists",)
 
 
+def test_two_modules_that_refuse_do_not_name_each_other_and_what_works_is_named(make: Any) -> None:
+    refused = "def __virtual__(): return (False, 'not on this machine')\ndef make(): return 1\n"
+    loader = make({"cheese_a": refused, "cheese_b": refused, "cheese_c": "def make(): return 1\n"})
+    for name in ("cheese_a.make", "cheese_b.make"):
+        with pytest.raises(FunctionUnavailable) as caught:
+            loader[name]
+        assert caught.value.suggestions == ("cheese_c.make",)
+
+
 def test_a_missing_function_has_suggestions_outside_its_text(make: Any) -> None:
     with pytest.raises(FunctionUnavailable) as caught:
         make({"test": "def ping(): pass"})["test.pign"]

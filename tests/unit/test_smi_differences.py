@@ -10,7 +10,8 @@ import pytest
 
 from saltlite.decorators import collecting
 from saltlite.errors import InterfaceArgumentError, InterfaceNotImplemented
-from saltlite.interfaces.smi.contract import DifferenceLevel, adapted, compare
+from saltlite.interfaces import Interface
+from saltlite.interfaces.smi.contract import REFUSING, DeclaredFunction, DifferenceLevel, adapted, compare, uniform
 
 DETAILS = {"status": "not_implemented"}
 
@@ -132,3 +133,63 @@ def test_what_an_enforced_function_takes_is_the_interface_and_the_rest_of_the_pr
 def test_only_differences_that_break_a_call_are_errors() -> None:
     found = compare(inspect.signature(function("name=1, *rest")), inspect.signature(function("other")))
     assert {one.kind for one in found if one.level is DifferenceLevel.ERROR} == {"required", "no_varargs"}
+
+
+PARAMETERS = [
+    "",
+    "name",
+    "name=None",
+    "*names",
+    "name, *args",
+    "name, size=1",
+    "size=1, name=None",
+    "name, *, size=1",
+    "name, **kwargs",
+    "pkg",
+    "pkg, size=2, **kwargs",
+    "pkg, /, name=None",
+    "name, other",
+    "name, *, other",
+]
+CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((), {}),
+    (("x",), {}),
+    (("x", "y"), {}),
+    (("x", "y", "z"), {}),
+    ((), {"name": "x"}),
+    (("x",), {"size": 3}),
+    ((), {"name": "x", "size": 3}),
+    ((), {"pkg": "x"}),
+    ((), {"other": "o", "name": "x"}),
+    (("x",), {"name": "y"}),
+]
+
+
+def declared(parameters: str) -> DeclaredFunction:
+    method = function(f"self, {parameters}")
+    return DeclaredFunction("f", method, type("FInterface", (Interface,), {"__modulename__": "f"}))
+
+
+@pytest.mark.parametrize("provider", PARAMETERS)
+@pytest.mark.parametrize("interface", PARAMETERS)
+def test_a_uniform_function_takes_what_the_provider_takes_unchanged_and_often_more(
+    interface: str, provider: str
+) -> None:
+    real, one = function(provider), declared(interface)
+    both = uniform(real, one, "'pkg.f': file", DETAILS)
+    for args, kwargs in CALLS:
+        try:
+            expected = real(*args, **kwargs)
+        except TypeError:
+            continue
+        assert both(*args, **kwargs) == expected
+        inspect.signature(both).bind(*args, **kwargs)
+
+
+@pytest.mark.parametrize("provider", PARAMETERS)
+@pytest.mark.parametrize("interface", PARAMETERS)
+def test_the_quick_check_of_parameters_never_says_more_than_the_comparison(interface: str, provider: str) -> None:
+    real, one = function(provider), declared(interface)
+    if one.takes_no_more_than(real):
+        kinds = {difference.kind for difference in compare(one.signature, inspect.signature(real))}
+        assert not kinds & REFUSING

@@ -148,12 +148,18 @@ def test_the_shipped_provider_keeps_to_the_shipped_interface() -> None:
 
 
 def test_functions_that_only_an_interface_has_are_told_as_absent() -> None:
-    texts = with_interfaces(["pkg.install(name)!x", "test.ping()"], {})
-    assert "pkg.install(name)!x" in texts
+    install = "pkg.install(name=None,refresh=False,*,pkgs=None,sources=None)!x"
+    texts = with_interfaces([install, "test.ping()"], {})
+    assert install in texts
     assert "pkg.lock?" in texts
     assert "test.ping()" in texts
     assert not [text for text in texts if text.startswith("user.")]
     assert texts == sorted(texts)
+
+
+def test_parameters_are_not_told_where_the_provider_has_other_names_because_a_call_may_use_either() -> None:
+    assert "pkg.install!x" in with_interfaces(["pkg.install(pkg,**kwargs)!x"], {})
+    assert "pkg.install(pkg,**kwargs)" in with_interfaces(["pkg.install(pkg,**kwargs)"], {"smi_mode": "observe"})
 
 
 def test_with_enforce_what_the_provider_takes_is_not_told() -> None:

@@ -7,6 +7,7 @@ and how the chosen one implements its interface. Both know executors and cloud d
 
 from __future__ import annotations
 
+import contextlib
 import os
 import textwrap
 import time
@@ -24,18 +25,21 @@ from saltlite.config.load import is_configured, load_side
 from saltlite.config.options import opts_of
 from saltlite.config.paths import DEFAULT_CONFIG_DIR
 from saltlite.errors import ConfigError, NoTargetError, SaltliteError, UnreachableError, UsageError, nearest
+from saltlite.interfaces import Platforms
+from saltlite.interfaces.smi.report import show_parameters
 from saltlite.loader.formats import ArchiveError
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import read_documents
-from saltlite.loader.search_path import MODULES, Form, Layer, search_layers
+from saltlite.loader.search_path import MODULES, SHIPPED, Form, Layer, search_layers
 from saltlite.model.plain import printable
 from saltlite.model.signature import parse_signature, show_signature
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from saltlite.cli.console import Console
     from saltlite.cli.options import Parsed
+    from saltlite.lint.source import Declaration, SourceInterface
     from saltlite.loader.index import Index, ModuleFile
     from saltlite.loader.loader import Description
 
@@ -59,6 +63,18 @@ class Provided(NamedTuple):
     signature: str
     """For people; only the name where the file's text does not show the parameters."""
     risk: str
+    doc: str
+
+
+class DocumentedDeclaration(NamedTuple):
+    """A function as the interface of its module declares it."""
+
+    interface: str
+    """The interface's name and version."""
+    path: str
+    signature: str
+    where: str
+    """For people: the platforms that have it, or where it has nothing to do."""
     doc: str
 
 
@@ -130,6 +146,51 @@ def _descriptions(file: ModuleFile) -> dict[str, Description]:
         return {}
 
 
+def interfaces_of(opts: Mapping[str, Any], module: str) -> list[SourceInterface]:
+    """The interface of a virtual module and its extensions, from the text of files; empty without one."""
+    from saltlite.lint.run import SHIPPED as FOLDER  # a tenth of a second that most words do not need
+    from saltlite.lint.run import by_module
+    from saltlite.lint.source import read_interfaces, read_tree
+    from saltlite.loader.contracts import SHIPPED_INTERFACES
+
+    path = os.path.join(FOLDER, f"{module}.py")
+    shipped = read_interfaces(path, read_tree(path), {}) if module in SHIPPED_INTERFACES else []
+    return by_module([*shipped, *custom_interfaces(opts, shipped)]).get(module, [])
+
+
+def custom_interfaces(opts: Mapping[str, Any], shipped: Sequence[SourceInterface]) -> Iterator[SourceInterface]:
+    """The interfaces in the folders of plug-ins and in `_interfaces` of file_roots; a file that fails is for `lint`."""
+    from saltlite.lint.source import read_interfaces, read_tree
+    from saltlite.loader.contracts import INTERFACES
+
+    known = {one.name: one for one in shipped}
+    # A later interface replaces an earlier one, and the first folder takes precedence.
+    for file in reversed(index_of(opts, INTERFACES).files):
+        if file.layer != SHIPPED:
+            with contextlib.suppress(SyntaxError, OSError, UsageError):
+                yield from read_interfaces(file.path, read_tree(file.path), known)
+
+
+def declared_functions(opts: Mapping[str, Any], module: str) -> dict[str, DocumentedDeclaration]:
+    """`module.function` -> what the module's interface declares, for every function of it."""
+    parts = interfaces_of(opts, module)
+    found = {}
+    for one in parts:
+        for fun, declaration in one.functions.items():
+            title = f"interface {module} {parts[0].version}"
+            found[f"{module}.{fun}"] = _declared(f"{module}.{fun}", title, one.path, declaration)
+    return found
+
+
+def _declared(fun: str, title: str, path: str, declaration: Declaration) -> DocumentedDeclaration:
+    function = declaration.function
+    where = f"supported on {Platforms(declaration.supported).text()}" if declaration.supported else ""
+    idle = f"not applicable on {Platforms(declaration.not_applicable).text()}" if declaration.not_applicable else ""
+    return DocumentedDeclaration(
+        title, path, f"{fun}{show_parameters(function.signature)}", "; ".join(filter(None, (where, idle))), function.doc
+    )
+
+
 def run(argv: Sequence[str], console: Console) -> int:
     """Show one function, one module, or all modules. Raises UsageError for an unknown name."""
     parsed = command_table("doc").parse(argv)
@@ -144,9 +205,9 @@ def run(argv: Sequence[str], console: Console) -> int:
         return exitcodes.OK
     index = index_of(opts)
     if "." in name:
-        _show_function(name, index, parsed, console)
+        _show_function(name, index, declared_functions(opts, kind).get(name), parsed, console)
     elif name:
-        _show_module(name, index, parsed, console)
+        _show_module(name, index, declared_functions(opts, name), parsed, console)
     else:
         _show_all(index, parsed, console)
     return exitcodes.OK
@@ -201,8 +262,15 @@ def _show_all(index: Index, parsed: Parsed, console: Console) -> None:
     print_answer({"modules": found}, _table(found, console), parsed, console)
 
 
-def _show_module(module: str, index: Index, parsed: Parsed, console: Console) -> None:
+def _show_module(
+    module: str, index: Index, declared: Mapping[str, DocumentedDeclaration], parsed: Parsed, console: Console
+) -> None:
     found = function_summaries(index, module) or _functions_on_minions(module, parsed)
+    for fun, one in declared.items():
+        first = _first_line(one.doc)
+        lacking = f"no module here has it{f'; {one.where}' if one.where else ''}"
+        found[fun] = (found[fun] or first) if fun in found else f"{first} ({lacking})".strip()
+    found = dict(sorted(found.items()))
     if not found:
         raise _unknown(module, index.names())
     print_answer({"module": module, "functions": found}, _table(found, console), parsed, console)
@@ -225,20 +293,25 @@ def _table(rows: Mapping[str, str], console: Console) -> str:
     return columns(shown, cut=(1,), width=width_for(console))
 
 
-def _show_function(fun: str, index: Index, parsed: Parsed, console: Console) -> None:
+def _show_function(
+    fun: str, index: Index, declared: DocumentedDeclaration | None, parsed: Parsed, console: Console
+) -> None:
     providers = providers_of(index, fun)
     fleet = _ask(fun, parsed, console)
-    if not providers and not (fleet and fleet["signatures"]):
+    if not providers and declared is None and not (fleet and fleet["signatures"]):
         raise _unknown(fun, index.function_names())
     answer = {
         "function": fun,
+        "interface": None if declared is None else declared._asdict(),
         "providers": [one._asdict() for one in providers],
         "minions": fleet,
     }
     first = [_provider_text(one) for one in providers[:1]]
     others = [f"{one.signature}\n    {_origin(one.file, one.layer, one.path)}\n" for one in providers[1:]]
-    rows = [] if providers else [_only_on_minions(fun, (fleet or {})["signatures"])]
-    text = "\n".join([*first, *others, *rows, *([_fleet_text(fun, fleet)] if fleet else [])])
+    above = [] if declared is None else [_declared_text(declared, providers)]
+    signatures = () if providers or fleet is None else fleet["signatures"]
+    rows = [_only_on_minions(fun, signatures)] if signatures else []
+    text = "\n".join([*above, *first, *others, *rows, *([_fleet_text(fun, fleet)] if fleet else [])])
     print_answer(answer, text, parsed, console)
 
 
@@ -255,6 +328,15 @@ def _ask(fun: str, parsed: Parsed, console: Console) -> dict[str, Any] | None:
         **{name: missing[name] for name in ("count", "missing", "names", "unknown", "unknown_names")},
         "signatures": described["signatures"],
     }
+
+
+def _declared_text(one: DocumentedDeclaration, providers: Sequence[Provided]) -> str:
+    """What the interface says, without what the first provider repeats."""
+    origin = f"    from the {one.interface}{f', {one.where}' if one.where else ''}\n"
+    repeats = bool(providers) and providers[0].doc.startswith(one.doc.rstrip("."))
+    doc = "" if repeats else textwrap.indent("\n".join(printable(line) for line in one.doc.splitlines()), "    ")
+    none = "" if providers else "\n    No module here has it.\n"
+    return f"{one.signature}\n{origin}{none}" + (f"\n{doc}\n" if doc else "")
 
 
 def _provider_text(one: Provided) -> str:

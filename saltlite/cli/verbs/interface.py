@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +9,14 @@ from saltlite.cli import exitcodes
 from saltlite.cli.commands import COMMANDS, QUIET, command_table, config_dir_of
 from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.output import columns, print_answer, width_for
-from saltlite.cli.verbs.doc import configured_opts, index_of
+from saltlite.cli.verbs.doc import configured_opts, custom_interfaces
 from saltlite.config.paths import require_path
 from saltlite.errors import UsageError
 from saltlite.interfaces import Platforms
+from saltlite.interfaces.smi.report import show_parameters
 from saltlite.lint.interface import Kind, changes_between, generate, version_problem
 from saltlite.lint.run import Severity, as_data, as_sarif, as_text, by_module, codes_table, lint, shipped_interfaces
 from saltlite.lint.source import SourceInterface, SourceModule, read_interfaces, read_module, read_tree
-from saltlite.loader.contracts import INTERFACES
-from saltlite.loader.search_path import SHIPPED
 from saltlite.plugins.output.json import document
 
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ def read_interface(word: str, config_dir: str) -> SourceInterface:
     """
     shipped = shipped_interfaces()
     if not os.path.exists(word):
-        here = by_module([*shipped, *_custom_interfaces(config_dir, shipped)])
+        here = by_module([*shipped, *custom_interfaces(configured_opts(config_dir), shipped)])
         parts = here.get(word)
         if parts is None:
             known = ", ".join(sorted(here))
@@ -48,18 +46,6 @@ def read_interface(word: str, config_dir: str) -> SourceInterface:
     if len(found) != 1:
         raise UsageError(f"{word} declares {len(found)} interfaces: name a file with one")
     return found[0]
-
-
-def _custom_interfaces(config_dir: str, shipped: Sequence[SourceInterface]) -> list[SourceInterface]:
-    """The interfaces in the folders of plug-ins and in `_interfaces` of file_roots; a file that fails is for `lint`."""
-    known = {one.name: one for one in shipped}
-    found: list[SourceInterface] = []
-    # A later interface replaces an earlier one, and the first folder takes precedence.
-    for file in reversed(index_of(configured_opts(config_dir), INTERFACES).files):
-        if file.layer != SHIPPED:
-            with contextlib.suppress(SyntaxError, OSError, UsageError):
-                found += read_interfaces(file.path, read_tree(file.path), known)
-    return found
 
 
 def run_show(argv: Sequence[str], console: Console) -> int:
@@ -92,7 +78,7 @@ def _row(declared: Declaration) -> dict[str, Any]:
 def _text(interface: SourceInterface, rows: Mapping[str, Mapping[str, Any]], console: Console) -> str:
     table = [("FUNCTION", "RETURNS", "WHERE")]
     for fun, row in rows.items():
-        signature = str(interface.functions[fun].function.signature).replace("'", "")
+        signature = show_parameters(interface.functions[fun].function.signature)
         table.append((f"{fun}{signature}", row["returns"], _where(row)))
     title = f"interface {interface.module or interface.extends} {interface.version}, {len(rows)} functions\n"
     return title + columns(table, cut=(2, 0), width=width_for(console))

@@ -21,6 +21,7 @@ How a difference of the provider's parameters affects a call that is valid for t
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import inspect
 import logging
@@ -243,6 +244,34 @@ class DeclaredFunction:
         whole = inspect.signature(self._method)
         return whole.replace(parameters=list(whole.parameters.values())[1:])
 
+    @property
+    def parameter_names(self) -> frozenset[str]:
+        """The names of its parameters, without those of `*args` and `**kwargs`."""
+        code = self._method.__code__
+        return frozenset(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
+
+    def takes_no_more_than(self, function: Callable[..., Any]) -> bool:
+        """Whether the function's code alone shows that it takes every call that is valid here; False if unsure.
+
+        `inspect` takes thirty times as long, and most providers have the interface's parameters and more.
+        """
+        ours, theirs = self._method.__code__, getattr(function, "__code__", None)
+        if theirs is None or hasattr(function, "__wrapped__") or hasattr(function, "__signature__"):
+            return False
+        placed = ours.co_varnames[1 : ours.co_argcount]
+        named = theirs.co_varnames[theirs.co_posonlyargcount : theirs.co_argcount + theirs.co_kwonlyargcount]
+        optional = len(self._method.__defaults__ or ())
+        needed = theirs.co_argcount - len(function.__defaults__ or ())
+        by_keyword = ours.co_varnames[ours.co_argcount : ours.co_argcount + ours.co_kwonlyargcount]
+        return (
+            placed == theirs.co_varnames[: len(placed)]
+            and set(by_keyword) <= set(named)
+            and needed <= len(placed) - optional
+            and theirs.co_kwonlyargcount == len(function.__kwdefaults__ or ())
+            and not ours.co_posonlyargcount | theirs.co_posonlyargcount
+            and not ours.co_flags & ~theirs.co_flags & inspect.CO_VARARGS
+        )
+
     @functools.cached_property
     def schema(self) -> Schema:
         """The schema of the minimal return: of `@Interface.returns`, the annotation, or the structure that the body
@@ -355,6 +384,7 @@ class FunctionStatus:
 
 UNDECLARED = "the interface does not name this platform"
 SHADOWED = "the provider has a function, which is not called"
+NOT_APPLIED = "not applicable here; the provider's function is called all the same, because smi_mode is observe"
 
 
 def status_of(declared: DeclaredFunction | None, present: bool, grains: Mapping[str, object]) -> FunctionStatus | None:
@@ -376,10 +406,68 @@ Function = Callable[..., Any]
 HARMLESS = frozenset({"extra", "type_differs", "fewer_keywords"})
 """Differences that need no change of arguments."""
 
+REFUSING = frozenset({"renamed", "required", "missing", "no_varargs"})
+"""Differences for which the provider may refuse a call that is valid for the interface."""
+
 
 def needs_adapting(differences: tuple[Difference, ...]) -> bool:
     """Whether a call that is valid for the interface may have to be changed."""
     return any(one.kind not in HARMLESS for one in differences)
+
+
+def uniform(function: Function, declared: DeclaredFunction, who: str, details: Mapping[str, str]) -> Function:
+    """`function`, which also takes calls that are valid for the interface and that the provider would refuse.
+
+    A call that the provider takes goes to it unchanged. `who`, `details` and errors are those of `adapted`.
+    """
+    if declared.takes_no_more_than(function):
+        return function
+    interface, theirs = declared.signature, inspect.signature(function)
+    if not any(one.kind in REFUSING for one in compare(interface, theirs)):
+        return function
+    plan = _Plan(interface, theirs, who, details, keeps_provider=True)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        hidden = {key: kwargs.pop(key) for key in list(kwargs) if key.startswith(HIDDEN)}
+        try:
+            theirs.bind(*args, **kwargs)
+        except TypeError:
+            args, kwargs = plan.translate(args, kwargs)
+        return function(*args, **kwargs, **hidden)
+
+    call.__signature__ = _EitherSignature.of(theirs, interface)  # type: ignore[attr-defined]  # what inspect.signature reads
+    return call
+
+
+class _EitherSignature(inspect.Signature):
+    """The parameters of a provider, and those of its interface as further keywords: a call has to fit one of them."""
+
+    __slots__ = ("_either",)
+    _either: tuple[inspect.Signature, inspect.Signature]
+
+    @classmethod
+    def of(cls, theirs: inspect.Signature, interface: inspect.Signature) -> _EitherSignature:
+        named = [
+            one.replace(kind=inspect.Parameter.KEYWORD_ONLY, default=None)
+            for one in interface.parameters.values()
+            if one.kind in _NAMED and one.name not in theirs.parameters
+        ]
+        own = list(theirs.parameters.values())
+        last = [one for one in own if one.kind is one.VAR_KEYWORD]
+        made = cls([*(one for one in own if one not in last), *named, *last])
+        made._either = theirs, _merged(interface, theirs)
+        return made
+
+    def bind(self, /, *args: Any, **kwargs: Any) -> inspect.BoundArguments:
+        """Raises TypeError about the provider's parameters."""
+        theirs, interface = self._either
+        try:
+            return theirs.bind(*args, **kwargs)
+        except TypeError:
+            with contextlib.suppress(TypeError):
+                return interface.bind(*args, **kwargs)
+            raise
 
 
 def adapted(function: Function, interface: inspect.Signature, who: str, details: Mapping[str, str]) -> Function:
@@ -405,10 +493,19 @@ def adapted(function: Function, interface: inspect.Signature, who: str, details:
 
 
 class _Plan:
-    """Translates arguments of the interface to arguments of the provider."""
+    """Translates arguments of the interface to arguments of the provider.
+
+    `keeps_provider`: arguments without a parameter go to the provider's `**kwargs`, and its own defaults apply.
+    """
 
     def __init__(
-        self, interface: inspect.Signature, theirs: inspect.Signature, who: str, details: Mapping[str, str]
+        self,
+        interface: inspect.Signature,
+        theirs: inspect.Signature,
+        who: str,
+        details: Mapping[str, str],
+        *,
+        keeps_provider: bool = False,
     ) -> None:
         differences = compare(interface, theirs)
         self._interface = interface
@@ -416,8 +513,10 @@ class _Plan:
         self._who = who
         self._details = details
         self._names = {one.parameter: one.other for one in differences if one.kind == "renamed"}
-        self._explicit = {one.parameter for one in differences if one.kind in ("default_differs", "required")}
-        self._lacking = {one.parameter: one.kind for one in differences if one.kind in ("missing", "swallowed")}
+        explicit = {"required"} if keeps_provider else {"required", "default_differs"}
+        self._explicit = {one.parameter for one in differences if one.kind in explicit}
+        lacking = {"missing"} if keeps_provider else {"missing", "swallowed"}
+        self._lacking = {one.parameter: one.kind for one in differences if one.kind in lacking}
         self._needed = {one.parameter for one in differences if one.kind == "required"} - {*interface.parameters}
         self._extra = {one.parameter for one in differences if one.kind == "extra"}
 
@@ -484,7 +583,8 @@ class Mode(StrEnum):
 
     OFF = "off"  # interfaces are ignored
     OBSERVE = "observe"  # differences are reported
-    ENFORCE = "enforce"  # calls are translated for the provider
+    UNIFORM = "uniform"  # calls that the provider would refuse are translated for it
+    ENFORCE = "enforce"  # all calls are translated for the provider
 
 
 class ReturnCheck(StrEnum):
@@ -522,7 +622,10 @@ class Binding:
 
     def standing(self, fun: str, *, present: bool) -> FunctionStatus | None:
         """The status of the function; None if it does not exist."""
-        return status_of(self.contract.functions.get(fun), present, self._grains)
+        found = status_of(self.contract.functions.get(fun), present, self._grains)
+        if self._mode is Mode.OBSERVE and found is not None and found.note == SHADOWED:
+            return FunctionStatus(FunctionState.IMPLEMENTED, NOT_APPLIED)
+        return found
 
     def bound(self, fun: str, real: Function | None, lacking: str = "") -> Function | None:
         """The function behind `module.fun`. `real` is the provider's; `lacking` is its unmet `depends`."""
@@ -536,9 +639,11 @@ class Binding:
             return self._idle(fun, declared, standing)
         if real is None:
             return self._stub(fun, declared, standing.state, lacking)
+        who = f"'{self.contract.name}.{fun}': {self.provider}"
         if self._mode is Mode.ENFORCE:
-            who = f"'{self.contract.name}.{fun}': {self.provider}"
             real = adapted(real, declared.signature, who, self._details(fun, FunctionState.NOT_IMPLEMENTED))
+        elif self._mode is Mode.UNIFORM:
+            real = uniform(real, declared, who, self._details(fun, FunctionState.NOT_IMPLEMENTED))
         return real if self._returns is ReturnCheck.OFF else self._checked(fun, declared, real)
 
     def _warned(self, fun: str, real: Function) -> Function:

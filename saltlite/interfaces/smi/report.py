@@ -113,7 +113,7 @@ def describe_contract(contract: Contract, states: Mapping[str, str]) -> dict[str
 
 def _row(declared: DeclaredFunction, state: str) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "signature": f"{declared.name}{_shown(declared.signature)}",
+        "signature": f"{declared.name}{show_parameters(declared.signature)}",
         "returns": declared.schema.text(),
         "doc": declared.doc,
         "default": declared.default(),
@@ -123,7 +123,7 @@ def _row(declared: DeclaredFunction, state: str) -> dict[str, Any]:
     return row | {"state": state} if state else row
 
 
-def _shown(signature: inspect.Signature) -> str:
+def show_parameters(signature: inspect.Signature) -> str:
     """The parameters in Python's notation; string annotations have no quotation marks."""
     parts = [
         parameter.replace(annotation=_Bare(parameter.annotation))

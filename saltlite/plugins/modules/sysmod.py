@@ -133,7 +133,8 @@ def executor_doc(*args: str) -> dict[str, str | None]:
 def argspec(module: str = "") -> dict[str, dict[str, Any]]:
     """Return the arguments of functions: all, those of a module, one function, or those that match a glob.
 
-    ``varargs`` and ``kwargs`` are True if the function takes further arguments.
+    ``varargs`` and ``kwargs`` are True if the function takes further arguments. A function that only the interface of
+    its module has is included if it is named.
 
     CLI Example::
 
@@ -258,7 +259,7 @@ def _argspecs(functions: Functions, module: str) -> dict[str, dict[str, Any]]:
             "varargs": True if found.varargs else None,
             "kwargs": True if found.kwargs else None,
         }
-        for name in _matching(functions, (module,) if module else ())
+        for name in _matching(functions, (module,) if module else (), stubs="." in module)
         if (found := functions.describe(name))
     }
 
