@@ -111,16 +111,36 @@ def load_type(
     try:
         return ResourceType(files, opts, grains, pillar, minion=minion, more=more)
     except TypeUnavailableError as error:
-        file = files.connection.files[0]
-        if file.layer == SHIPPED:
+        shipped = shipped_type(files, str(error), opts, grains, pillar, minion=minion, more=more)
+        if shipped is None:
             raise
-        try:
-            shipped = find_type(files.name, opts, only_shipped=True)
-        except TypeUnavailableError:
-            raise error from None
-        loaded = ResourceType(shipped, opts, grains, pillar, minion=minion, more=more)
-        loaded.instead_of = f"{file.path} cannot be used, and the shipped type takes its place: {error}"
-        return loaded
+        return shipped
+
+
+def shipped_type(
+    files: TypeFiles,
+    why: str,
+    opts: Mapping[str, Any],
+    grains: Mapping[str, Any],
+    pillar: Mapping[str, Any],
+    *,
+    minion: Minion,
+    more: Mapping[str, Any] | None = None,
+) -> ResourceType | None:
+    """The shipped type that these custom files hide; None if there is none. `why` the files cannot be used.
+
+    Raises TypeUnavailableError, as `ResourceType`.
+    """
+    file = files.connection.files[0]
+    if file.layer == SHIPPED:
+        return None
+    try:
+        shipped = find_type(files.name, opts, only_shipped=True)
+    except TypeUnavailableError:
+        return None
+    loaded = ResourceType(shipped, opts, grains, pillar, minion=minion, more=more)
+    loaded.instead_of = f"{file.path} cannot be used, and the shipped type takes its place: {why}"
+    return loaded
 
 
 class ResourceType:

@@ -159,6 +159,18 @@ def test_a_type_that_cannot_be_used_is_named_and_the_others_answer(
     assert "No resource loader available for type 'nosuch'" in capfd.readouterr().err
 
 
+def test_the_shipped_type_answers_where_a_custom_one_of_its_name_cannot_be_initialised(
+    tmp_path: Path, call: Call, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hiding = "def init(opts): raise ValueError('no route')\ndef initialized(): pass\n"
+    hiding += "def discover(opts): return []\ndef grains(): return {}\n"
+    pillar = json.dumps({"resources": {"dummy": {"resource_ids": ["d1"]}}})
+    write(tmp_path, {"plug/resources/dummy/__init__": hiding})
+    (tmp_path / "pillar/all.sls").write_text(pillar)
+    assert call("--tgt", "d1", "test.ping").value is True
+    assert "the shipped type takes its place: init() raised ValueError: no route" in capfd.readouterr().err
+
+
 def test_types_are_shut_down_at_the_end(call: Call, tmp_path: Path) -> None:
     call("test.ping")
     assert (tmp_path / "root/var/cache/saltlite/minion/shut").exists()

@@ -151,11 +151,11 @@ class Rig:
         assert len(self.registered) > before
         return self.registered[-1]
 
-    def begin(self, ids: list[str], fun: str, *args: Any, user: str = "root") -> str:
+    def begin(self, ids: list[str], fun: str, *args: Any, user: str = "root", kind: str = "probe") -> str:
         self.parts += 1
         part = f"{JID}-{self.parts}"
         call = JobSpec(part, [(fun, args, {})], user)
-        self.server.begin(call, [f"probe:{one}" for one in ids])
+        self.server.begin(call, [f"{kind}:{one}" for one in ids])
         self.server.go(part)
         return part
 
@@ -467,6 +467,30 @@ def test_init_that_fails_is_what_the_resources_answer(make: MakeRig) -> None:
     assert rig.values(["p1"], "test.ping") == {
         "p1": "Resource type 'probe' is not initialised: init() raised ValueError: no route"
     }
+
+
+HIDING = """
+    def init(opts):
+        raise ConnectionError("no route to the controller")
+    def initialized(): return True
+    def discover(opts): return []
+    def grains(): return {}
+"""
+
+
+def test_a_custom_type_whose_init_fails_leaves_the_resources_to_the_shipped_type(make: MakeRig, log_file: Path) -> None:
+    rig = make({"resources/dummy/__init__": HIDING, "resources/dummy/modules/extra": "def f(): return 1\n"})
+    rig.server.pillar_is({"resources": {"dummy": {"resource_ids": ["d1", "d2"]}}})
+    rig.until(lambda: rig.registered and rig.registered[-1]["resources"])
+    assert rig.registered[-1]["resources"] == {"dummy": ["d1", "d2"]}
+    report = rig.registered[-1]["reports"]["dummy"]
+    assert (report["loaded"], report["initialised"], report["found"]) == (True, True, 2)
+    why = "the shipped type takes its place: init() raised ConnectionError: no route to the controller"
+    assert why in report["error"]
+    assert why in log_file.read_text()
+    part = rig.begin(["d1"], "test.ping", kind="dummy")
+    rig.until(lambda: part in rig.done)
+    assert [decode_return(row.body) for row in rig.rows(part).values()] == [True]
 
 
 def test_a_type_that_does_not_load_takes_no_other_with_it(make: MakeRig, log_file: Path) -> None:

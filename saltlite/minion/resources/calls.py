@@ -25,7 +25,7 @@ from saltlite.loader.call import ERROR_OUTPUTTER, Call, Outcome, call_each
 from saltlite.loader.encode import encode_return
 from saltlite.loader.executors import Chain
 from saltlite.loader.loader import Loader
-from saltlite.loader.resource_types import ResourceType, TypeUnavailableError, find_type, load_type
+from saltlite.loader.resource_types import ResourceType, TypeUnavailableError, find_type, load_type, shipped_type
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.resources.device_queue import AbandonedCall, DeviceCall, DeviceQueue
 from saltlite.minion.resources.discovery import Declared, good_ids
@@ -459,6 +459,26 @@ class LocalContext:
     returns: Returns
 
 
+def _initialised_type(name: str, here: LocalContext) -> ResourceType:
+    """The type after its `init`; the shipped one if a custom type fails. Raises TypeUnavailableError."""
+    files = find_type(name, here.opts)
+    loaded = load_type(files, here.opts, here.grains, here.pillar, minion=here.minion)
+    try:
+        loaded.init()
+    except Exception as error:  # supervision point: it is the type's own code
+        why = f"init() raised {type(error).__name__}: {error}"
+        given = here.opts, here.grains, here.pillar
+        shipped = None if loaded.instead_of else shipped_type(files, why, *given, minion=here.minion)
+        if shipped is None:
+            raise TypeUnavailableError(why) from error
+        try:
+            shipped.init()
+        except Exception as also:
+            raise TypeUnavailableError(f"{type(also).__name__}: {also}") from also
+        return shipped
+    return loaded
+
+
 class LocalType:
     """One resource type in this process. Raises TypeUnavailableError."""
 
@@ -466,8 +486,7 @@ class LocalType:
         self.name = name
         self.grains: dict[TargetId, dict[str, Any]] = {}
         """By resource; empty if they could not be collected."""
-        files = find_type(name, here.opts)
-        self._type = load_type(files, here.opts, here.grains, here.pillar, minion=here.minion)
+        self._type = _initialised_type(name, here)
         if self._type.instead_of:
             log.error("resource type %s: %s", name, self._type.instead_of)
         self._threads = ResourceThreads() if self._type.own_threads else None
@@ -477,7 +496,6 @@ class LocalType:
         self._places = places
         self._timeout_s = timeout_s
         try:
-            self._type.init()
             ids = good_ids(name, self._type.discover() or [])
         except Exception as error:
             raise TypeUnavailableError(f"{type(error).__name__}: {error}") from error

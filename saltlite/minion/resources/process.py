@@ -27,7 +27,14 @@ from saltlite.files.client import FileClient
 from saltlite.loader.call import Call, blackout
 from saltlite.loader.executors import Chain, Executors, executors_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.resource_types import ResourceType, TypeFiles, TypeUnavailableError, find_type, load_type
+from saltlite.loader.resource_types import (
+    ResourceType,
+    TypeFiles,
+    TypeUnavailableError,
+    find_type,
+    load_type,
+    shipped_type,
+)
 from saltlite.minion.jobs.job_process import JobContext, JobProcess, stand_alone
 from saltlite.minion.jobs.rpc_client import RpcClient, RpcEventSender
 from saltlite.minion.jobs.spool import DiskSpool
@@ -396,6 +403,7 @@ class _Life:
         )
         self._later = DelayedCalls(self._calls.add)
         self._executors: Executors | None = None
+        self._more: Mapping[str, Any] = {}
         self._threads = ResourceThreads()
 
     def live(self) -> None:
@@ -427,14 +435,20 @@ class _Life:
             extmods=here.opts.get("extension_modules", ""),
             refresh=self._rpc.refresh,
         )
-        more = {"__file_client__": files, "__events__": RpcEventSender(self._rpc)}
-        self._minion = Loader(here.index(), here.opts, here.grains, one.pillar, more=more)
+        self._more = {"__file_client__": files, "__events__": RpcEventSender(self._rpc)}
+        self._minion = minion = Loader(here.index(), here.opts, here.grains, one.pillar, more=self._more)
         try:
             self._files = files_of = find_type(one.name, here.opts)
-            loaded = load_type(files_of, here.opts, here.grains, one.pillar, minion=self._minion, more=more)
+            loaded = load_type(files_of, here.opts, here.grains, one.pillar, minion=minion, more=self._more)
         except TypeUnavailableError as error:
             self._is_ready(unavailable(one.name, str(error)))
             return
+        self._use(loaded)
+        self._ready_by = time.monotonic() + INIT_S
+        threading.Thread(target=self._init, args=(loaded,), daemon=True).start()
+
+    def _use(self, loaded: ResourceType) -> None:
+        name, known = self._start.name, self._start.grains
         self._type = loaded
         ways = DiscoveryContext(
             lambda srns: self._calls.add(GRAINS, srns),
@@ -443,21 +457,48 @@ class _Life:
             self._post,
             self._threads.keep,
         )
-        self._finding = Discovery(loaded, loaded.files.function_texts(), one.grains, ways)
+        self._finding = Discovery(loaded, loaded.files.function_texts(), known, ways)
         if loaded.instead_of:
-            log.error("resource type %s: %s", one.name, loaded.instead_of)
+            log.error("resource type %s: %s", name, loaded.instead_of)
         for slot, sentence in loaded.slot_faults.items():
-            log.info("resource type %s: functions of %s are missing: %s", one.name, slot, sentence)
-        self._ready_by = time.monotonic() + INIT_S
-        threading.Thread(target=self._init, args=(loaded,), daemon=True).start()
+            log.info("resource type %s: functions of %s are missing: %s", name, slot, sentence)
 
     def _init(self, loaded: ResourceType) -> None:
+        """Initialise the type, in a thread of its own."""
         why = ""
         try:
             loaded.init()
         except BaseException as error:  # noqa: BLE001 - supervision point: it is the type's own code
             why = f"init() raised {type(error).__name__}: {error}"
-        self._post(lambda: self._is_ready(self._not_initialised(why)))
+        self._post(lambda: self._init_ended(loaded, why))
+
+    def _init_ended(self, loaded: ResourceType, why: str) -> None:
+        """Note the end of `init`, or that it did not end in time.
+
+        After a failure the shipped type of the same name, if any, takes the place of a custom one, which must not make
+        its resources unreachable.
+        """
+        if loaded is not self._type:
+            return  # another type has taken its place since
+        shipped = self._shipped_type(why) if why else None
+        if shipped is None:
+            self._is_ready(self._not_initialised(why))
+            return
+        self._use(shipped)
+        self._ready_by = time.monotonic() + INIT_S
+        threading.Thread(target=self._init, args=(shipped,), daemon=True).start()
+
+    def _shipped_type(self, why: str) -> ResourceType | None:
+        here = self._start.context
+        if self._type is None or self._type.instead_of or self._files is None or self._minion is None:
+            return None
+        try:
+            return shipped_type(
+                self._files, why, here.opts, self._grains, self._pillar, minion=self._minion, more=self._more
+            )
+        except TypeUnavailableError as error:
+            log.error("resource type %s: the shipped type cannot be used: %s", self._start.name, error)  # noqa: TRY400 - a sentence
+            return None
 
     def _not_initialised(self, why: str) -> str:
         return f"Resource type '{self._start.name}' is not initialised: {why}" if why else ""
@@ -657,11 +698,16 @@ class _Life:
         """Do what is due; returns when something is due again."""
         now = time.monotonic()
         if now >= self._ready_by:
-            self._is_ready(self._not_initialised(f"init() has not ended within {INIT_S:g} s"))
+            self._init_late()
         again = min(self._later.tick(now), self._calls.tick())
         found_by = self._finding.tick(now) if self._finding is not None else math.inf
         self._look_whether_tired()
         return min(again, found_by, self._ready_by)
+
+    def _init_late(self) -> None:
+        self._ready_by = math.inf
+        if self._type is not None:
+            self._init_ended(self._type, f"init() has not ended within {INIT_S:g} s")
 
     def _look_whether_tired(self) -> None:
         hung = self._calls.hung
