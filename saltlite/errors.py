@@ -109,6 +109,10 @@ class DamagedError(StoreError):
     """A file of the master holds something that was never written there."""
 
 
+class UnknownRowError(StoreError):
+    """Whether a row exists is unknown, because rows were lost to damage and are not all there again."""
+
+
 class JournalError(SaltliteError):
     """The minion's journal or spool cannot be written; the job was refused, not half run."""
 

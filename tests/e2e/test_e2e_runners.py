@@ -149,7 +149,9 @@ def test_caches_are_read_and_cleared(site: Fleet) -> None:
     assert said(site, "cache.grains", "b")["b"]["role"] == "db"
     wait_until(lambda: said(site, "cache.pillar", "b") == {"b": {"tier": "front"}}, "the pillar of b is cached")
     assert said(site, "cache.list", "grains") == ["a", "b"]
+    assert said(site, "cache.list", "resource_grains") == ["dummy:lamp"]
     assert list(said(site, "cache.fetch", "resource_grains", "a")) == ["dummy:lamp"]
+    assert said(site, "cache.fetch", "resources", "lamp")["managing_minions"] == ["a"]
     assert said(site, "cache.clear_all", "b") is True
     assert said(site, "cache.pillar", "b") == {"b": {}}
     # Nothing has changed for the minion: it sends its grains because it is asked to.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.errors import StoreError
+from saltlite.errors import StoreError, UnknownRowError
 from saltlite.resources.registry import layout
 from saltlite.resources.registry.layout import CAPACITY_MIN, LOAD_MAX, SUPERSEDED, encoded, payload
 from saltlite.resources.registry.mmap import (
@@ -102,12 +103,31 @@ def test_a_flipped_byte_costs_that_row_and_is_said(tmp_path: Path) -> None:
     flipped(path, place_of(path, b"dummy:r4"))
     reports: list[str] = []
     registry = ResourceRegistry({"cachedir": str(tmp_path)}, report=reports.append)
-    assert not registry.has_srn("dummy", "r4")
+    with pytest.raises(UnknownRowError, match="whether a minion manages dummy:r4 is unknown"):
+        registry.has_srn("dummy", "r4")
+    with pytest.raises(UnknownRowError):
+        registry.has_resource("m1", "dummy", "r4")
+    assert registry.has_srn("dummy", "r5")
     assert sorted(rows_of(registry, "m1")) == sorted(f"dummy:r{number}" for number in range(10) if number != 4)
     assert len(reports) == 1
     assert "9 rows were kept" in reports[0]
     assert Path(f"{path}{DAMAGED}").exists()
     assert registry.stats()["primary"]["incomplete"]
+
+
+@pytest.mark.parametrize("word", [0, 1])
+def test_a_slot_that_is_damaged_makes_no_registered_resource_unknown(tmp_path: Path, word: int) -> None:
+    opened(tmp_path).register_minion("m1", {"dummy": ids(10)})
+    content = bytearray(file_of(tmp_path).read_bytes())
+    log_start = layout.read_header(bytes(content)).log_start
+    for at in range(layout.INDEX_START, log_start, layout.SLOT):
+        content[at + 8 * word : at + 8 * word + 8] = bytes(8)
+    file_of(tmp_path).write_bytes(content)
+    registry = ResourceRegistry({"cachedir": str(tmp_path)}, report=lambda _: None)
+    for bare_id in ids(10):
+        with contextlib.suppress(UnknownRowError):
+            assert registry.has_srn("dummy", bare_id)
+    assert registry.stats()["primary"]["incomplete"] or registry.has_srn("dummy", "r0")
 
 
 def test_a_damaged_registry_is_complete_again_when_everybody_has_registered(tmp_path: Path) -> None:
@@ -116,8 +136,11 @@ def test_a_damaged_registry_is_complete_again_when_everybody_has_registered(tmp_
     registry = ResourceRegistry({"cachedir": str(tmp_path)}, report=lambda _: None)
     assert registry.register_minion("m1", {"dummy": ids(10)})[0] == 1
     assert registry.stats()["primary"]["incomplete"]
+    with pytest.raises(UnknownRowError):
+        registry.has_srn("dummy", "never")
     registry.declare_complete()
     assert not registry.stats()["primary"]["incomplete"]
+    assert not registry.has_srn("dummy", "never")
     registry.compact()
     assert not opened(tmp_path).stats()["primary"]["incomplete"]
 
@@ -150,7 +173,8 @@ def test_the_row_of_a_former_owner_does_not_come_back_when_that_of_the_latest_is
     first.register_minion("m2", {"dummy": ["x"]})
     flipped(file_of(tmp_path), place_of(file_of(tmp_path), b'{"m":"m2"'))
     registry = ResourceRegistry({"cachedir": str(tmp_path)}, report=lambda _: None)
-    assert registry.get_managing_minions_for_srn("dummy", "x") == []
+    with pytest.raises(UnknownRowError):
+        registry.get_managing_minions_for_srn("dummy", "x")
     assert rows_of(registry, "m1", "m2") == {"dummy:y": "m1"}
 
 

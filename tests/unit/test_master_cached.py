@@ -8,7 +8,7 @@ import pytest
 
 from saltlite.auth.acl import Granted, Principal, read_rules
 from saltlite.errors import RefusedError, UsageError
-from saltlite.master.handlers import minions
+from saltlite.master.handlers import cached
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.targeting.banks import PILLAR
 from tests.support.master import ROOT, Office
@@ -48,11 +48,76 @@ def test_names_are_those_of_minions_of_which_there_is_something() -> None:
     assert place.ask("cached", bank="pillar", names=True, **ALL).fields["values"] == {"b": None}
 
 
+def resources() -> Office:
+    """The minions a and b with resources, two of which share a bare id."""
+    place = Office("a", "b")
+    place.grains("a", os="Debian")
+    place.register("a", {"dummy": ["lamp", "web"]}, grains={"dummy:lamp": {"n": 1}, "dummy:web": {"n": 2}})
+    place.register("b", {"ssh": ["web"]}, grains={"ssh:web": {"n": 3}})
+    place.master.banks.bank(PILLAR).put("a", {"tier": "front"})
+    return place
+
+
+def value_of(place: Office, bank: str, key: str) -> Any:
+    said = place.ask("cached", bank=bank, key=key, tgt=key, tgt_type="list").fields
+    assert said["more"] is False
+    return said["values"].get(key)
+
+
+def test_banks_of_resources_name_srns_and_bare_ids() -> None:
+    place = resources()
+    named = place.ask("cached", bank="resource_grains", names=True, **ALL).fields["values"]
+    assert list(named) == ["dummy:lamp", "dummy:web", "ssh:web"]
+    assert list(place.ask("cached", bank="resources", names=True, **ALL).fields["values"]) == ["lamp", "web"]
+    only = {"tgt": "b", "tgt_type": "list"}
+    assert list(place.ask("cached", bank="resource_grains", names=True, **only).fields["values"]) == ["ssh:web"]
+    assert list(place.ask("cached", bank="resources", names=True, **only).fields["values"]) == ["web"]
+
+
+@pytest.mark.parametrize("bank", ["resource_grains", "resources"])
+def test_names_of_resources_come_in_pages(monkeypatch: pytest.MonkeyPatch, bank: str) -> None:
+    place = resources()
+    whole = list(place.ask("cached", bank=bank, names=True, **ALL).fields["values"])
+    monkeypatch.setattr(cached, "NAMES_MAX", 1)
+    found, after, more = [], "", True
+    while more:
+        said = place.ask("cached", bank=bank, names=True, after=after, **ALL).fields
+        found += said["values"]
+        after, more = said["last"], said["more"]
+    assert found == whole
+
+
+def test_a_resource_answers_by_srn_and_bare_id_in_every_bank() -> None:
+    place = resources()
+    for bank in ("resource_grains", "grains"):
+        assert value_of(place, bank, "dummy:lamp") == value_of(place, bank, "lamp") == {"n": 1}
+        assert value_of(place, bank, "web") == {"dummy:web": {"n": 2}, "ssh:web": {"n": 3}}
+        assert value_of(place, bank, "nosuch") is None
+    lamp = {"id": "lamp", "managing_minions": ["a"], "types": {"dummy": "a"}}
+    assert value_of(place, "resources", "lamp") == value_of(place, "resources", "dummy:lamp") == lamp
+    assert value_of(place, "resources", "web") == {
+        "id": "web",
+        "managing_minions": ["a", "b"],
+        "types": {"dummy": "a", "ssh": "b"},
+    }
+    assert value_of(place, "resources", "nosuch") is None
+    assert value_of(place, "pillar", "lamp") == {"tier": "front"}
+
+
+def test_a_minion_answers_by_its_id_and_only_while_its_key_is_accepted() -> None:
+    place = resources()
+    place.master.banks.bank(PILLAR).put("gone", {"tier": "old"})
+    assert value_of(place, "pillar", "a") == {"tier": "front"}
+    assert value_of(place, "grains", "a")["os"] == "Debian"
+    assert value_of(place, "resource_grains", "b")["ssh:web"]["grains"] == {"n": 3}
+    assert value_of(place, "pillar", "gone") is None
+
+
 @pytest.mark.parametrize(("limit", "most"), [("VALUES_MAX", 1), ("NAMES_MAX", 1)])
 def test_an_answer_is_limited_and_the_rest_comes_behind_its_last(
     monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
-    monkeypatch.setattr(minions, limit, most)
+    monkeypatch.setattr(cached, limit, most)
     place, found, after = office(), [], ""
     while (said := place.ask("cached", bank="grains", after=after, **ALL).fields)["values"]:
         assert len(said["values"]) == 1
@@ -87,6 +152,8 @@ def allowed(who: str, verb: str, **fields: Any) -> bool:
         ("cached", {"bank": "grains"}, ("cache.grains", "cache.fetch")),
         ("cached", {"bank": "pillar"}, ("cache.pillar", "cache.fetch")),
         ("cached", {"bank": "resource_grains"}, ("cache.fetch",)),
+        ("cached", {"bank": "resources", "key": "lamp"}, ("cache.fetch",)),
+        ("cached", {"bank": "resources", "names": True}, ("cache.list", "cache.fetch")),
         ("cached", {"bank": "grains", "names": True}, ("cache.grains", "cache.list", "cache.fetch")),
         ("cached", {"bank": "pillar", "names": True}, ("cache.pillar", "cache.list", "cache.fetch")),
         ("cache_clear", {"banks": ["grains"]}, ("cache.clear_grains", "cache.clear_all", "cache.flush")),
@@ -106,6 +173,7 @@ def test_the_right_to_a_runner_is_one_to_its_banks_only(
     [
         ("cached", {"bank": "resource_types"}),
         ("cached", {"bank": "../grains"}),
+        ("cached", {"bank": "resources"}),
         ("cached", {"bank": "grains", "tgt_type": "nosuch"}),
         ("cache_clear", {"banks": ["grains", "resource_grains"]}),
         ("cache_clear", {"banks": [["grains"]]}),

@@ -181,11 +181,12 @@ def test_a_change_that_cannot_be_made_says_why(fun: str, given: dict[str, Any], 
 def cached(**of: Any) -> Client:
     """A master whose answers have two minions each."""
 
-    def page(bank: str, tgt: str, tgt_type: str, after: str = "", names: bool = False) -> dict[str, Any]:
+    def page(bank: str, tgt: str, tgt_type: str, after: str = "", names: bool = False, key: str = "") -> dict[str, Any]:
         rest = {one: None if names else value for one, value in sorted(of.items()) if one > after}
-        if tgt_type == "list":
-            rest = {one: value for one, value in rest.items() if one == tgt}
-        return {"values": dict(list(rest.items())[:2]), "more": len(rest) > 2}
+        if key:
+            rest = {one: value for one, value in rest.items() if one == key}
+        values = dict(list(rest.items())[:2])
+        return {"values": values, "more": len(rest) > 2, "last": max(values, default="")}
 
     return Client(cached=page, cache_clear={"cleared": 1})
 

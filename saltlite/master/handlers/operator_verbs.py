@@ -15,6 +15,7 @@ from saltlite.auth.acl import Action, Principal, authorize, refuse_barred
 from saltlite.errors import UsageError
 from saltlite.master.handlers import (
     auth,
+    cached,
     documents,
     events,
     files,
@@ -148,11 +149,11 @@ VERBS: dict[str, OperatorVerb] = {
     ),
     "match": OperatorVerb(targets.handle_match, {"tgt": TextField(), "tgt_type": NAME}, {"explain": NAME}),
     "cached": OperatorVerb(
-        minions.handle_cached,
+        cached.handle_cached,
         {"bank": NAME, "tgt": TextField(), "tgt_type": NAME},
-        {"after": NAME, "names": BooleanField()},
+        {"after": NAME, "names": BooleanField(), "key": NAME},
     ),
-    "cache_clear": OperatorVerb(minions.handle_cache_clear, {"banks": Names, "tgt": TextField(), "tgt_type": NAME}),
+    "cache_clear": OperatorVerb(cached.handle_cache_clear, {"banks": Names, "tgt": TextField(), "tgt_type": NAME}),
     "pillar_show": OperatorVerb(documents.handle_pillar_show, {"id": NAME}),
     "file_list": OperatorVerb(files.handle_file_list, {"operation": NAME}, {"env": NAME, "after": NAME}),
     "resource_list": OperatorVerb(resources.handle_resource_list, {}, {"type": NAME, "minion": NAME, "after": NAME}),

@@ -40,7 +40,7 @@ def handle_resource_list(master: Master, _principal: Principal, request: Mapping
 
 def handle_resource_owner(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `resources`: a row for each resource with this SRN or bare id, as `handle_resource_list` has them."""
-    return Answer({"resources": _rows(master, _named(master, request["id"]))})
+    return Answer({"resources": _rows(master, named(master, request["id"]))})
 
 
 def handle_resource_grains(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
@@ -58,14 +58,15 @@ def handle_resource_grains(master: Master, _principal: Principal, request: Mappi
 def handle_resource_list_grains(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `resources`: SRN -> grain_keys, sorted, grain_count, stale_since and at, at most ROWS_MAX; `more`; and
     `last`, the `after` of the next request."""
-    rows = list(islice(_grain_rows(master, request.get("after", "")), ROWS_MAX + 1))
-    found = dict(row for _place, row in rows[:ROWS_MAX])
+    rows = list(islice(grain_rows(master, request.get("after", "")), ROWS_MAX + 1))
+    found = {srn: _summary(row, at) for _place, _minion, srn, row, at in rows[:ROWS_MAX]}
     more = len(rows) > ROWS_MAX
     return Answer({"resources": found, "more": more, "last": rows[ROWS_MAX - 1][0] if more else ""})
 
 
-def _grain_rows(master: Master, after: str) -> Iterator[tuple[str, tuple[TargetId, dict[str, Any]]]]:
-    """(cursor, row) of each resource with grains, in the order of minion ids, then of SRNs."""
+def grain_rows(master: Master, after: str) -> Iterator[tuple[str, MinionId, TargetId, Mapping[str, Any], float | None]]:
+    """(cursor, minion, SRN, row, when it was registered) of each resource with grains behind the cursor `after`, in the
+    order of minion ids, then of SRNs."""
     fleet, bank = master.fleet, master.banks.bank(RESOURCE_GRAINS)
     since, _, last = after.partition(" ")
     for minion in bank.keys():  # noqa: SIM118 - a bank is not a dict
@@ -74,9 +75,12 @@ def _grain_rows(master: Master, after: str) -> Iterator[tuple[str, tuple[TargetI
         at = bank.changed_at(minion)
         for srn, row in sorted((bank.get(minion) or {}).items()):
             if (minion != since or srn > last) and fleet.owner(srn) == minion:
-                names = sorted(row["grains"])
-                rest = {"stale_since": row["stale_since"], "at": at}
-                yield f"{minion} {srn}", (srn, {"grain_keys": names, "grain_count": len(names), **rest})
+                yield f"{minion} {srn}", MinionId(minion), srn, row, at
+
+
+def _summary(row: Mapping[str, Any], at: float | None) -> dict[str, Any]:
+    names = sorted(row["grains"])
+    return {"grain_keys": names, "grain_count": len(names), "stale_since": row["stale_since"], "at": at}
 
 
 def handle_resource_transfer(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
@@ -196,7 +200,8 @@ def _reports(master: Master) -> Iterator[tuple[MinionId, dict[str, Any]]]:
             yield minion, told
 
 
-def _named(master: Master, name: str) -> list[tuple[TargetId, MinionId]]:
+def named(master: Master, name: str) -> list[tuple[TargetId, MinionId]]:
+    """(SRN, its minion) of the resource with this SRN, or of those with this bare id, sorted."""
     owner = master.fleet.owner(name)
     return [(name, owner)] if owner is not None else sorted(master.fleet.with_bare_id(name))
 

@@ -71,22 +71,32 @@ def clear_all(tgt: str = "", tgt_type: str = "glob") -> bool:
 
 
 def list_(bank: str) -> list[str]:
-    """Return the minions in a bank: ``grains``, ``pillar`` or ``resource_grains``.
+    """Return the keys of a bank: minions of ``grains`` and ``pillar``, SRNs of ``resource_grains``, and bare ids of
+    ``resources``.
 
-    CLI Example: ``saltlite-run cache.list grains``
+    CLI Example::
+
+        saltlite-run cache.list grains
+        saltlite-run cache.list resources
     """
-    return [minion for minion, _nothing in _values(bank, "*", "glob", names=True)]
+    return [key for key, _nothing in _values(bank, "*", "glob", names=True)]
 
 
 def fetch(bank: str, key: str) -> dict[str, Any]:
-    """Return the cached value of one minion in a bank, or {}.
+    """Return the value of one key in a bank, or {}.
+
+    A key is the id of a minion, or a resource by its SRN or its bare id. If several resources have the bare id, the
+    value is a map from SRNs to values. ``resources`` has a resource's ``managing_minions``, and ``types``, a map from
+    types to minions. A resource has the pillar of its minion.
 
     CLI Example::
 
         saltlite-run cache.fetch grains web1
-        saltlite-run cache.fetch resource_grains gate1
+        saltlite-run cache.fetch resource_grains ssh:web-1
+        saltlite-run cache.fetch resources web-1
     """
-    return dict(_values(bank, key, "list")).get(key) or {}
+    answer = __client__.call("cached", bank=bank, tgt=key, tgt_type="list", key=key)
+    return answer["values"].get(key) or {}
 
 
 def flush(bank: str, key: str | None = None) -> bool:
@@ -111,7 +121,7 @@ def _values(bank: str, tgt: str, tgt_type: str, **how: bool) -> Iterator[tuple[s
         yield from answer["values"].items()
         if not answer["more"]:
             return
-        cursor = {"after": max(answer["values"])}
+        cursor = {"after": answer["last"]}
 
 
 def _clear(banks: list[str], tgt: str, tgt_type: str) -> bool:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from typing import Any, Protocol
 
-from saltlite.errors import DamagedError, StoreError, UsageError
+from saltlite.errors import DamagedError, StoreError, UnknownRowError, UsageError
 from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import (
     check_resource_id,
@@ -350,6 +350,9 @@ class Registry:
 
     Queries by SRN read the rows; all others read views, which are built at the first such query and updated from then
     on. Every answer includes all earlier commits of any process. Every method may raise StoreError.
+
+    No damaged byte makes a query by SRN deny a registered resource: what the index does not have is looked up in the
+    views, which are made of the checksummed log, and while rows are lost to damage, the query raises UnknownRowError.
     """
 
     def __init__(self, primary: Primary) -> None:
@@ -505,10 +508,22 @@ class Registry:
         # Invalid UTF-8 (half a surrogate pair) was never registered, and a query for it is not an error.
         value = self._primary.get(f"{resource_type}:{resource_id}".encode("utf-8", "surrogatepass"))
         if value is None:
-            return None
+            return self._owner_without_row(resource_type, resource_id)
         # Only the first colon splits: a query for the type `a:b` is not one for the id `b:…` of the type `a`.
         minion, found = owner_in(value)
         return minion if found == resource_type else None
+
+    def _owner_without_row(self, resource_type: str, resource_id: str) -> str | None:
+        """The owner of a resource that the index does not have. Raises UnknownRowError while rows are lost."""
+        held = self.views().owner(resource_type, resource_id)
+        if held is not None:
+            return held.minion
+        if self._primary.figures().incomplete:
+            raise UnknownRowError(
+                f"whether a minion manages {resource_type}:{resource_id} is unknown: the registry lost rows to damage, "
+                "and not every minion has registered its resources again; `saltlite status` shows when it is complete"
+            )
+        return None
 
 
 # -- the rows in memory, for tests and the simulator
