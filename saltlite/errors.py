@@ -258,3 +258,15 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
     matches = difflib.get_close_matches(name, known, n=1)
     return matches[0] if matches else None
+
+
+def invalid_keywords(unknown: Iterable[str], known: Iterable[str]) -> str:
+    """Salt's sentence about keywords that a function does not take, each with the name that was probably meant.
+
+    `unknown` are names, or `name=value`.
+    """
+    names, shown = list(known), []
+    for one in unknown:
+        near = nearest(one.partition("=")[0], names)
+        shown.append(f"{one} (did you mean {near}?)" if near else one)
+    return f"The following keyword arguments are not valid: {', '.join(shown)}"

@@ -9,7 +9,7 @@ import os
 import sys
 
 from saltlite import __version__
-from saltlite.cli.options import HelpAsked, Option, Table, choice
+from saltlite.cli.options import NO_PAGER, HelpAsked, Option, Table, choice
 from saltlite.cli.start import complete_path
 from saltlite.config.paths import DEFAULT_CONFIG_DIR, require_path
 from saltlite.errors import UsageError
@@ -166,6 +166,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Run a function about the whole fleet on this machine.",
     ),
     "status": ("saltlite status [options]", "Show how the master and its minions stand."),
+    "version": ("saltlite version [options]", "Show the version; -V shows those of dependencies too."),
 }
 
 TAKES_DOTS = frozenset({"acl", "auth", "call", "cloud", "cp", "doc", "explain", "help", "lint", "match", "runner"})
@@ -181,11 +182,25 @@ KEY_STATES = ("pending", "accepted", "rejected", "revoked", "conflict")
 """The names of `saltlite.model.keys.KeyState`, which takes longer to import than a list of keys takes."""
 
 WITHOUT_PLUGINS = frozenset(
-    {"acl", "auth", "completion", "events", "help", "job", "key", "match", "new", "status", COMPLETE, SALT_KEY}
+    {
+        "acl",
+        "auth",
+        "completion",
+        "events",
+        "help",
+        "job",
+        "key",
+        "match",
+        "new",
+        "status",
+        "version",
+        COMPLETE,
+        SALT_KEY,
+    }
 )
 """Commands that load no plug-in before `saltlite.cli.custom_output`: they do not need every folder of packages."""
 
-_FILES = {"acl": "auth", "explain": "doc", "key fleet": "key_fleet", "lint": "interface"}
+_FILES = {"acl": "auth", "explain": "doc", "key fleet": "key_fleet", "lint": "interface", "version": "help"}
 """Nouns whose file in `saltlite/cli/verbs` has another name."""
 
 
@@ -283,7 +298,7 @@ def command_table(name: str, *options: Option, formats: tuple[str, ...] = ("text
     out = Option("--out", metavar="FORMAT", convert=choice(*formats), help=f"{', '.join(first)} or {last}")
     asks = name.startswith(_ASK_THE_MASTER) and not name.startswith(_ON_THE_DISK)
     login = LOGIN_OPTIONS if asks else ()
-    return Table(usage, summary, (*options, *login, CONFIG_DIR, out, QUIET))
+    return Table(usage, summary, (*options, *login, CONFIG_DIR, out, QUIET, NO_PAGER))
 
 
 def members(group: str) -> list[str]:

@@ -96,6 +96,15 @@ class Console:
         except OSError as error:
             raise SaltliteError(f"the output cannot be written: {error.strerror}") from error
 
+    def paged(self, text: str, *, off: bool = False) -> None:
+        """As `data`; at a terminal what is longer than the screen goes through the pager, unless it is `off`."""
+        if not off and self.shows_data():
+            from saltlite.cli import pager  # other output needs none
+
+            if pager.is_longer(text) and pager.show(text, getattr(self._stdout, "encoding", None) or "utf-8"):
+                return
+        self.data(text)
+
     def note(self, line: str) -> None:
         """Write a line for a person to stderr, unless --quiet."""
         if not self.quiet:

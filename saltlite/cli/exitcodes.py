@@ -6,7 +6,7 @@ OK = 0
 """Every target returned, and nothing failed."""
 
 INTERNAL = 1
-"""A defect in saltlite, or the reader of the output went away before its end."""
+"""A defect in saltlite."""
 
 USAGE = 2
 """The command line or the configuration is wrong."""
@@ -28,6 +28,9 @@ UNREACHABLE = 7
 
 INTERRUPTED = 130
 """The user stopped waiting; a published job goes on."""
+
+READER_GONE = 141
+"""The reader of the output went away before its end, as `head` does; a published job goes on."""
 
 WORST_FIRST = (REFUSED, FAILED, MISSING)
 """Which code a job gets when several apply."""

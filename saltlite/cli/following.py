@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from saltlite.cli import exitcodes, outcome
-from saltlite.cli.targets import missing_executor_lines, nodeset, noun, skipped_lines
+from saltlite.cli.targets import missing_executor_lines, natural_key, nodeset, noun, skipped_lines
 from saltlite.client.follower import FIRST_MESSAGE_S
 from saltlite.errors import RemoteProtocolError, SaltliteError, UnreachableError
 
@@ -168,7 +168,11 @@ def status_text(progress: Progress, *, now: float, width: int) -> str:
     elapsed = _elapsed(now - progress.published_at)
     states = [f"{count} {name}" for name, count in counts.items()]
     awaited = progress.awaited()
-    names = [", ".join(sorted(map(progress.published.name, awaited)))] if 0 < len(awaited) <= NAMES_MAX else []
+    names = (
+        [", ".join(sorted(map(progress.published.name, awaited), key=natural_key))]
+        if 0 < len(awaited) <= NAMES_MAX
+        else []
+    )
     forms = (
         [f"{done} returned", *states, elapsed, *names],
         [f"{done} returned", *states, elapsed],
@@ -270,7 +274,11 @@ def report_away(progress: Progress, console: Console) -> None:
     if away:
         until = outcome.local_time(outcome.delivery_end(progress.published), known.now)
         waits = f"; the job waits for it until {until} (--deliver-by)" if progress.published.deliver_s else ""
-        _note(progress, console, sorted((one.name, f"{one.reason}{waits}") for one in away))
+        _note(
+            progress,
+            console,
+            [(one.name, f"{one.reason}{waits}") for one in sorted(away, key=lambda one: natural_key(one.name))],
+        )
 
 
 def report_failures(progress: Progress, console: Console) -> None:

@@ -14,7 +14,7 @@ from saltlite.cli.following import Following, report_failures, report_missing, r
 from saltlite.cli.job_options import SAFE_SIZE, TARGET_AND_FUNCTION
 from saltlite.cli.output import DEFAULT, FOR_PROGRAMS, STREAMS, Outputters, opened_output, style_of
 from saltlite.cli.printers import EachBatch, EachEvent, EachReply, FullObject, OneDocument, OneObject, start_fields
-from saltlite.cli.targets import compound_hint, kinds_text, noun, target_kind, targets_text
+from saltlite.cli.targets import compound_hint, kinds_text, natural_key, noun, target_kind, targets_text
 from saltlite.client.follower import Progress, WaitPolicy
 from saltlite.client.local import JobCall
 from saltlite.config.paths import DEFAULT_CONFIG_DIR
@@ -284,16 +284,17 @@ def _what_is_missing(words: Sequence[str]) -> str:
         sentence = f"{words[0]!r} is not a command, and a target needs a function: saltlite {words[0]!r} test.ping"
     else:
         sentence = f"{words[1]!r} is not a function: it is written MODULE.FUNCTION, as in test.ping"
-    return sentence + _meant(words[0])
+    return sentence + _meant(words)
 
 
-def _meant(word: str) -> str:
+def _meant(words: Sequence[str]) -> str:
     """A hint at the command that was perhaps mistyped."""
     from saltlite.cli.commands import members
     from saltlite.errors import nearest  # difflib is slow to import, and only errors need it
 
-    near = "--help" if word == "help" else nearest(word, members(""))
-    return f"; did you mean saltlite {near}?" if near else ""
+    near = nearest(words[0], members(""))
+    verb = nearest(words[1], members(near)) if near and len(words) > 1 else None
+    return f"; did you mean saltlite {near}{f' {verb}' if verb else ''}?" if near else ""
 
 
 def _milliseconds(seconds: float | None) -> int | None:
@@ -335,7 +336,7 @@ def run(parsed: Parsed, console: Console) -> int:
         form = _Format(parsed, output)
         with open_client(parsed) as client:
             if parsed.on("preview_target"):
-                form.show(sorted(_selected(client, parsed)))
+                form.show(sorted(_selected(client, parsed), key=natural_key))
                 return exitcodes.OK
             if "batch_safe_limit" in parsed.options:
                 _keep_safe_limit(client, parsed, form)
@@ -400,6 +401,7 @@ class _Format:
         self._outputters = Outputters(lambda: _master_opts(parsed))
         self._asked: str = parsed.options.get("out", "")
         self._documents = parsed.on("doc")
+        self._unpaged = parsed.on("no_pager")
         if self._asked and self._asked not in STREAMS:
             self._outputters.find(self._asked, self._style)
         self.out = self._asked or DEFAULT
@@ -408,7 +410,8 @@ class _Format:
         """Print a value that is not the return of a target."""
         if self.out in FOR_PROGRAMS:
             self.console.use_utf8()
-        self.console.data(self._outputters.render("json" if self.out in STREAMS else self.out, value, self._style))
+        text = self._outputters.render("json" if self.out in STREAMS else self.out, value, self._style)
+        self.console.paged(text, off=self._unpaged)
 
     def say(self, sentence: str) -> None:
         """Print a sentence among the returns, as Salt does; on stderr where programs read them."""
@@ -437,8 +440,13 @@ class _Format:
         if not self._asked and self.out == DEFAULT and console.shows_data() and len(progress.states) > 1:
             from saltlite.cli.printers import EqualAnswers
 
-            return EqualAnswers(console, color=style.color)
-        return EachReply(console, self.out, self._outputters, style)
+            return EqualAnswers(console, color=style.color, unpaged=self._unpaged)
+        alone = len(progress.states) == 1
+        if self.out == "table" and not alone:
+            from saltlite.cli.printers import OneTable
+
+            return OneTable(console, self._outputters, style, unpaged=self._unpaged)
+        return EachReply(console, self.out, self._outputters, style, unpaged=self._unpaged or not alone)
 
 
 def _master_opts(parsed: Parsed) -> dict[str, Any]:

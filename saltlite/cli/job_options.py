@@ -86,6 +86,13 @@ EXECUTION_OPTIONS = (
     Option("--executor-opts", metavar="MAP", convert=_executor_options, help="what these are told: '{splaytime: 30}'"),
 )
 
+_INTRO = """\
+  saltlite '*' test.ping                          which minions answer
+  saltlite -G os:Debian pkg.install nginx         one function on many machines
+  saltlite key list pending                       keys of new minions, to accept
+
+Documentation: `saltlite help` lists the pages, `saltlite help command-line`
+shows this one in full, and `saltlite help from-salt` is for who knows Salt."""
 _EPILOG = f"""\
 {ARGUMENTS_TEXT}
 
@@ -98,8 +105,8 @@ commands (`saltlite run -- TARGET ...` is always a job):
 
 exit codes: 0 all is well, 1 defect in saltlite, 2 usage or configuration,
   3 nothing matched, 4 a target failed, 5 a target did not return, 6 refused,
-  7 master unreachable, 130 interrupted; with --retcode-passthrough the highest
-  return code instead of 4"""
+  7 master unreachable, 130 interrupted, 141 the reader of the output is gone;
+  with --retcode-passthrough the highest return code instead of 4"""
 
 _TIMEOUT = Option(
     "-t", "--timeout", metavar="TIME", convert=parse_duration, help="how long to wait without news of a minion"
@@ -166,4 +173,5 @@ JOB = Table(
     ),
     _EPILOG,
     salt="salt",
+    intro=_INTRO,
 )

@@ -16,9 +16,9 @@ import sys
 from saltlite.cli import commands, exitcodes
 from saltlite.cli.console import Console
 from saltlite.cli.job_options import JOB, TARGET_AND_FUNCTION
-from saltlite.cli.options import HELP, HelpAsked, is_option
+from saltlite.cli.options import HELP, NO_PAGER, HelpAsked, is_option
 from saltlite.cli.start import COLLECT_AFTER
-from saltlite.errors import SaltliteError, UsageError
+from saltlite.errors import SaltliteError, UsageError, nearest
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     try:
         return _dispatch(argv, console)
     except HelpAsked as asked:
-        return _print_help(str(asked), console)
+        return _print_help(str(asked), argv, console)
     except SaltliteError as error:
         console.error(f"saltlite: {error}")
         return error.exit_code
@@ -79,7 +79,7 @@ def run(argv: Sequence[str], console: Console) -> int:
         return exitcodes.INTERRUPTED
     except BrokenPipeError:
         console.abandon_output()
-        return exitcodes.INTERNAL
+        return exitcodes.READER_GONE
     except Exception as error:  # noqa: BLE001 - the last supervision point of the command
         _report_defect(error, console)
         return exitcodes.INTERNAL
@@ -101,11 +101,12 @@ def _run_job(argv: Sequence[str], console: Console) -> int:
     return job.run(parsed, console)
 
 
-def _print_help(text: str, console: Console) -> int:
+def _print_help(text: str, argv: Sequence[str], console: Console) -> int:
     try:
-        console.data(f"{text}\n")
+        console.paged(f"{text}\n", off=NO_PAGER.names[0] in argv)
     except BrokenPipeError:
         console.abandon_output()
+        return exitcodes.READER_GONE
     return exitcodes.OK
 
 
@@ -166,9 +167,14 @@ def full_name(rest: list[str]) -> tuple[str, list[str]]:
             raise UsageError(f"`saltlite {name}` needs one of {', '.join(known)} after it")
         word = rest.pop(index)
         if word not in known:
-            raise UsageError(f"there is no command `saltlite {name} {word}`: use one of {', '.join(known)}")
+            raise UsageError(f"there is no command `saltlite {name} {word}`: {_hint(name, word, known)}")
         name = f"{name} {word}".strip()
     return name, rest
+
+
+def _hint(group: str, word: str, known: Sequence[str]) -> str:
+    near = nearest(word, known)
+    return f"did you mean saltlite {group} {near}?" if near else f"use one of {', '.join(known)}"
 
 
 def next_word(argv: Sequence[str], start: int, table: Table = JOB) -> int | None:

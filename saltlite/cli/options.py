@@ -68,6 +68,7 @@ class Option:
 
 
 HELP = Option("-h", "--help", help="show this text and end")
+NO_PAGER = Option("--no-pager", help="no pager for what is longer than the screen")
 ARGS_STDIN = Option("--args-stdin", help="read further words from stdin, one per line")
 """Its lines stand at the end of the command line."""
 
@@ -102,24 +103,27 @@ class Parsed:
 class Table:
     """The options of one command, and the text around them in its help.
 
-    `salt` names the program of Salt whose other options the command takes as well: those of
-    `saltlite.cli.salt_options`, which are without effect here or are refused. They are read for a name that
-    is not in `options`, and for the help.
+    `intro` stands before everything else in the help. `salt` names the program of Salt whose other options the command
+    takes as well: those of `saltlite.cli.salt_options`, which are without effect here or are refused. They are read for
+    a name that is not in `options`, and for the help.
     """
 
     def __init__(
-        self, usage: str, summary: str, options: Sequence[Option], epilog: str = "", *, salt: str = ""
+        self, usage: str, summary: str, options: Sequence[Option], epilog: str = "", *, salt: str = "", intro: str = ""
     ) -> None:
         self.usage = usage
         self.summary = summary
         self.options = (*options, HELP)
         self.epilog = epilog
         self._salt = salt
+        self._intro = intro
         self._by_name = {name: option for option in self.options for name in option.names}
 
     def help(self) -> str:
         """The help text, without a final newline."""
         lines = [f"usage: {self.usage}", "", self.summary, "", "options:"]
+        if self._intro:
+            lines[:0] = [self._intro, ""]
         lines += [option.line() for option in self.options]
         if self._salt:
             from saltlite.cli import salt_options

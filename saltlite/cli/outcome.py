@@ -10,7 +10,7 @@ import time
 
 from saltlite.cli import exitcodes
 from saltlite.cli.options import format_duration, parse_duration
-from saltlite.cli.targets import targets_text
+from saltlite.cli.targets import natural_key, targets_text
 from saltlite.errors import UsageError
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
@@ -121,7 +121,7 @@ def missing(progress: Progress, known: Known) -> list[Missing]:
     """The targets without a return and why, sorted by name."""
     found = [missing_one(progress, target, known) for target in progress.missing()]
     found += [Missing(name, UNKNOWN, reason) for name, reason in progress.published.unknown.items()]
-    return sorted(found, key=lambda one: one.name)
+    return sorted(found, key=lambda one: natural_key(one.name))
 
 
 def missing_one(progress: Progress, target: str, known: Known) -> Missing:
@@ -138,7 +138,7 @@ def missing_one(progress: Progress, target: str, known: Known) -> Missing:
 
 def notes(progress: Progress) -> list[tuple[str, str]]:
     """Targets that sent a note with their return, for example that a function is deprecated."""
-    returned = sorted(progress.states.keys() - progress.missing())
+    returned = sorted(progress.states.keys() - progress.missing(), key=natural_key)
     return [(progress.published.name(one), note) for one in returned if (note := progress.reasons.get(one, ""))]
 
 
@@ -146,7 +146,7 @@ def failures(progress: Progress) -> list[tuple[str, str]]:
     """Targets whose function failed, and how, sorted by id."""
     return [
         (progress.published.name(target), f"failed with retcode {progress.retcodes[target]}")
-        for target in progress.failed()
+        for target in sorted(progress.failed(), key=natural_key)
     ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from saltlite.cli.options import Option
+from saltlite.cli.options import NO_PAGER, Option
 from saltlite.config.paths import require_path
 from saltlite.errors import UsageError
 from saltlite.model.plain import printable
@@ -139,6 +139,7 @@ _STYLE_OPTIONS = (
     ),
     Option("--output-file-append", "--out-file-append", help="with --out-file: append to the file"),
     Option("--no-colour", "--no-color", help="no colours"),
+    NO_PAGER,
     Option("--force-colour", "--force-color", help="colours, whatever reads the output"),
 )
 OUTPUT_OPTIONS = (
@@ -214,6 +215,7 @@ class Printing:
         self._asked: str = parsed.options.get("out", "")
         self._outputters = Outputters(opts)
         self._style = style_of(parsed, console)
+        self._unpaged = parsed.on("no_pager")
         if self._asked:
             self._outputters.find(self._asked, self._style)
 
@@ -224,7 +226,7 @@ class Printing:
             self._console.use_utf8()
         text = self._outputters.render(out, value, self._style, retcode)
         if text:
-            self._console.data(text)
+            self._console.paged(text, off=self._unpaged)
 
 
 COLUMN_MIN = 8
@@ -272,4 +274,4 @@ def print_answer(value: Any, text: str, parsed: Parsed, console: Console) -> Non
         console.use_utf8()
         console.data(document(value))
     elif text:
-        console.data(text)
+        console.paged(text, off=parsed.on("no_pager"))

@@ -6,7 +6,7 @@ because what has arrived is worth printing.
 
 from __future__ import annotations
 
-from saltlite.cli.targets import nodeset, targets_text
+from saltlite.cli.targets import natural_key, nodeset, targets_text
 from saltlite.client.follower import PLANNED
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
@@ -49,11 +49,15 @@ class EachReply:
 
     names_failures = False
 
-    def __init__(self, console: Console, out: str, outputters: Outputters, style: OutputStyle) -> None:
+    def __init__(
+        self, console: Console, out: str, outputters: Outputters, style: OutputStyle, *, unpaged: bool = True
+    ) -> None:
+        """`unpaged` is False where one target has one return."""
         self._console = console
         self._out = out
         self._outputters = outputters
         self._style = style
+        self._unpaged = unpaged
 
     def start(self) -> None:
         """Nothing to print yet."""
@@ -65,10 +69,73 @@ class EachReply:
                 retcode = reply.retcode or int(reply.failed())
                 text = self._outputters.render(self._out, {reply.name: reply.value}, self._style, retcode)
                 if text:
-                    self._console.data(text)
+                    self._console.paged(text, off=self._unpaged)
 
     def finish(self, _missing: Sequence[Missing], _code: int) -> None:
         """Everything is printed already."""
+
+
+COLUMNS_MAX = 8
+"""A table with a row for each target has at most this many columns; with more values the targets are the columns."""
+
+
+class OneTable:
+    """`--out table`: one table for all targets, in which those that returned the same share a row or a column.
+
+    Maps of plain values are compared with each other. Returns of other kinds have a table each, below the names.
+    """
+
+    names_failures = False
+
+    def __init__(self, console: Console, outputters: Outputters, style: OutputStyle, *, unpaged: bool) -> None:
+        self._console = console
+        self._outputters = outputters
+        self._style = style
+        self._unpaged = unpaged
+        self._groups: dict[str, tuple[Any, list[str]]] = {}
+
+    def start(self) -> None:
+        """Nothing to print yet."""
+
+    def take(self, update: Update) -> None:
+        """Add each return to those that are equal to it."""
+        for reply in update.replies:
+            if reply.has_value:
+                self._groups.setdefault(repr(reply.value), (reply.value, []))[1].append(reply.name)
+
+    def finish(self, _missing: Sequence[Missing], _code: int) -> None:
+        """Print the table."""
+        groups = sorted(self._groups.values(), key=lambda group: min(map(natural_key, group[1])))
+        values = {nodeset(names): value for value, names in groups}
+        maps = {names: value for names, value in values.items() if isinstance(value, dict) and value}
+        plain = {names: value for names, value in values.items() if not isinstance(value, dict | list)}
+        if len(maps) == len(values) and all(map(_is_row, maps.values())):
+            text = self._compared(maps)
+        elif len(plain) == len(values):
+            text = self._table([{TARGET: names, "value": value} for names, value in plain.items()])
+        else:
+            text = "".join(self._table({names: value}) for names, value in values.items())
+        if text:
+            self._console.paged(text, off=self._unpaged)
+
+    def _compared(self, maps: dict[str, dict[str, Any]]) -> str:
+        keys = dict.fromkeys(key for value in maps.values() for key in value)
+        if len(keys) <= COLUMNS_MAX:
+            return self._table([{TARGET: names, **value} for names, value in maps.items()])
+        return self._table(
+            [{"": key, **{names: value.get(key, "") for names, value in maps.items()}} for key in sorted(keys, key=str)]
+        )
+
+    def _table(self, rows: Any) -> str:
+        return self._outputters.render("table", rows, self._style)
+
+
+TARGET = "target"
+"""The heading above the names of minions and resources."""
+
+
+def _is_row(value: dict[Any, Any]) -> bool:
+    return not any(isinstance(one, dict | list) for one in value.values())
 
 
 class EachBatch:
@@ -300,11 +367,12 @@ class EqualAnswers:
 
     names_failures = True
 
-    def __init__(self, console: Console, *, color: bool) -> None:
+    def __init__(self, console: Console, *, color: bool, unpaged: bool = False) -> None:
         from saltlite.plugins.output.nested import BAD, TEXT, Paint, body
 
         self._console = console
         self._color = color
+        self._unpaged = unpaged
         self._body = body
         self._paint = Paint(color=color)
         self._paints = (TEXT, BAD)
@@ -325,9 +393,11 @@ class EqualAnswers:
 
     def finish(self, _missing: Sequence[Missing], _code: int) -> None:
         """Print the groups."""
-        order = sorted(self._groups.items(), key=lambda item: (item[0][0], -len(item[1]), min(item[1])))
-        for (failed, how, text), names in order:
-            self._console.data(self._heading(names, how, failed=failed) + text)
+        order = sorted(
+            self._groups.items(), key=lambda item: (item[0][0], -len(item[1]), min(map(natural_key, item[1])))
+        )
+        whole = (self._heading(names, how, failed=failed) + text for (failed, how, text), names in order)
+        self._console.paged("".join(whole), off=self._unpaged)
 
     def _heading(self, names: list[str], how: str, *, failed: bool) -> str:
         marks = ("\u2713", "\u2717") if self._console.has_symbols() else ("ok:", "failed:")

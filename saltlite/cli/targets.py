@@ -132,7 +132,16 @@ def nodeset(names: Iterable[str]) -> str:
         else:
             groups.setdefault((best[0], best[2]), []).append(best[1])
     texts += [_folded(before, digits, behind) for (before, behind), digits in groups.items()]
-    return ",".join(sorted(texts))
+    return ",".join(sorted(texts, key=natural_key))
+
+
+def natural_key(name: str) -> list[tuple[str, int]]:
+    """The key that sorts names as people do: `web2` before `web10`."""
+    key, end = [], 0
+    for before, digits, _behind in _numbers(name):
+        key.append((before[end:], int(digits)))
+        end = len(before) + len(digits)
+    return [*key, (name[end:], -1), (name, -1)]
 
 
 def _numbers(name: str) -> list[Number]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import fnmatch
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from saltlite.config.options import MisfitError, Option, assemble, options_of
@@ -168,6 +168,8 @@ class ConfigReader:
         self._problems: list[str] = []
         self._unsettled: list[str | _Unknown] = []
         """Problems of the files that are being read, and unknown options among them."""
+        self._of_salt: list[_Unknown] = []
+        """Options of Salt that are unknown here."""
 
     def read_all(self, config_dir: str, name: str) -> None:
         """Read the main file and those of its folder."""
@@ -196,12 +198,33 @@ class ConfigReader:
     def raise_problems(self) -> None:
         """Raises ConfigError if there are any."""
         self._settle()
-        if not self._problems:
+        if not self._problems and not self._of_salt:
             return
         lines = self._problems[:PROBLEMS_MAX]
         if len(self._problems) > PROBLEMS_MAX:
             lines.append("there are more problems; correct these first")
+        lines += self._options_of_salt()
         raise ConfigError("\n".join(lines))
+
+    def _options_of_salt(self) -> Iterator[str]:
+        """All unknown options of Salt, for each file one line for each group of them, and one with what is read."""
+        if not self._of_salt:
+            return
+        from saltlite.model.salt_features import GROUPS, RENAMED_GROUP, option_of_salt  # noqa: PLC0415 - needed for problems only
+
+        for path in dict.fromkeys(one.path for one in self._of_salt):
+            groups: dict[str, dict[str, list[_Unknown]]] = {}
+            for one in self._of_salt:
+                if one.path == path:
+                    group, instead = option_of_salt(one.key.text)
+                    groups.setdefault(group, {}).setdefault(instead, []).append(one)
+            for group in sorted(groups, key=GROUPS.index):
+                first = min((one.key.where for some in groups[group].values() for one in some), key=lambda at: at.line)
+                to = " to " if group == RENAMED_GROUP else ": "
+                parts = [_same_answer(some, to, instead) for instead, some in groups[group].items()]
+                yield _placed(path, first, f"options of Salt, {group}: {'; '.join(parts)}")
+            if read := [name for name, place in self.places.items() if place.path == path]:
+                yield f"{path}: options of this file that are read: {', '.join(read)}"
 
     def _read(self, path: str) -> None:
         try:
@@ -256,6 +279,11 @@ class ConfigReader:
             self.module_config[name] = value_of(unknown.value)
             self.places[name] = OptionSource(unknown.path, unknown.key.where)
             return ""
+        from saltlite.model.salt_features import option_of_salt  # noqa: PLC0415 - needed for problems only
+
+        if option_of_salt(name)[0]:
+            self._of_salt.append(unknown)
+            return ""
         hint = f" (did you mean '{close}'?)" if close else ""
         if not close and OWN_OPTIONS in self._known:
             hint = f"; if modules of yours read it, add its name to {OWN_OPTIONS}"
@@ -275,6 +303,12 @@ class ConfigReader:
 
     def _complain(self, path: str, where: Where, sentence: str) -> None:
         self._unsettled.append(_placed(path, where, sentence))
+
+
+def _same_answer(options: Sequence[_Unknown], to: str, instead: str) -> str:
+    """Options of Salt about which there is the same to say, with their lines."""
+    names = ", ".join(f"{one.key.text} (line {one.key.where.line})" for one in options)
+    return f"{names}{to}{instead}" if instead else names
 
 
 def _placed(path: str, where: Where, sentence: str) -> str:

@@ -37,6 +37,7 @@ from saltlite.errors import (
     InterfaceError,
     SaltInvocationError,
     SaltliteError,
+    invalid_keywords,
 )
 from saltlite.loader.cross_calls import PUB, is_plain, is_shipped, names_its_keywords, signature_of, takes_any_keyword
 from saltlite.loader.executors import Chain
@@ -221,8 +222,7 @@ def _refusal(fun: str, function: Callable[..., Any], args: Sequence[Any], kwargs
         by_name = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
         unknown = [f"{name}={value}" for name, value in kwargs.items() if name not in by_name]
         if unknown:
-            names = ", ".join(unknown)
-            return f"ERROR executing '{fun}': The following keyword arguments are not valid: {names}"
+            return f"ERROR executing '{fun}': {invalid_keywords(unknown, by_name)}"
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:

@@ -524,4 +524,8 @@ class Loader(Mapping[str, Callable[..., Any]]):
         loaded = self._registry.load(file) if file else None
         if isinstance(loaded, LoadedModule) and function in loaded.functions:
             suggestions = list(dict.fromkeys([f"{loaded.names[0]}.{function}", *suggestions]))[:SUGGESTIONS_MAX]
+        from saltlite.model.salt_features import missing_feature  # noqa: PLC0415 - as above
+
+        if feature := missing_feature(name, runner=self.index.kind == "runners"):
+            return FunctionUnavailable(f"'{name}' is not available. ({feature})", ())
         return FunctionUnavailable(f"'{name}' is not available.", suggestions)

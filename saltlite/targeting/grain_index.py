@@ -427,6 +427,10 @@ class GrainIndex:
         self._shapes[number] = ()
         self._free.append(number)
 
+    def keys(self) -> list[str]:
+        """The top-level keys that some id has, without numbers."""
+        return [key for key, column in self._columns.items() if isinstance(key, str) and column.count]
+
     def select(self, query: DataQuery, budget: Budget | None = None) -> frozenset[str]:
         """The ids whose data the query matches. Work is charged to `budget`.
 
@@ -600,6 +604,11 @@ class BankIndex:
         """As `GrainIndex.texts`. Raises StoreError as well."""
         self.refresh()
         return self._index.texts(expression)
+
+    def keys(self) -> list[str]:
+        """As `GrainIndex.keys`. Raises StoreError as well."""
+        self.refresh()
+        return self._index.keys()
 
     def refresh(self) -> None:
         """Apply the changes of the bank. Raises StoreError; the next call applies the rest."""

@@ -36,7 +36,7 @@ def test_a_reader_that_went_away_ends_the_command_quietly_whatever_the_format(tm
         line = command(master, "*", "test.ping", "--out", out)
         done = subprocess.run(line, stdout=write_end, stderr=subprocess.PIPE, cwd=ROOT, check=False, timeout=60)
     os.close(write_end)
-    assert (done.returncode, done.stderr) == (exitcodes.INTERNAL, b"")
+    assert (done.returncode, done.stderr) == (exitcodes.READER_GONE, b"")
 
 
 @pytest.mark.parametrize("out", ["nested", "json-full", "jsonl"])

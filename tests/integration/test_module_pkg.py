@@ -160,6 +160,11 @@ def test_names_that_look_like_options_are_refused(fun: str, args: tuple[str, ...
 
 def test_an_unknown_keyword_is_refused_and_nothing_is_installed() -> None:
     assert "not valid: flavour" in run("pkg.install", "bash", flavour=1).value
+    assert "not valid: versio (did you mean version?)" in run("pkg.install", "bash", versio=1).value
+    for nothing in ({}, {"name": ""}, {"refresh": True}):
+        refused = run("pkg.install", **nothing)
+        assert (refused.retcode, "give a name, pkgs or sources" in refused.value) == (1, True)
+    assert run("pkg.install", pkgs=[]).value == {}
 
 
 def test_removing_what_is_not_installed_changes_nothing() -> None:

@@ -192,7 +192,7 @@ def test_a_wrong_option_is_named_with_the_way_out(line: list[str], message: str)
 
 
 def test_help_wins_over_what_stands_behind_it() -> None:
-    with pytest.raises(HelpAsked, match=r"^usage: saltlite \[options\] TARGET"):
+    with pytest.raises(HelpAsked, match=r"\nusage: saltlite \[options\] TARGET"):
         job(["--help", "--no-such-option"])
 
 
@@ -202,7 +202,7 @@ def test_where_the_options_of_a_command_are_listed_can_be_typed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "meant"), [(["stauts"], "status"), (["jobs", "list"], "job"), (["keys"], "key"), (["help"], "--help")]
+    ("words", "meant"), [(["stauts"], "status"), (["jobs", "list"], "job list"), (["keys"], "key"), (["hlep"], "help")]
 )
 def test_a_command_that_is_mistyped_is_guessed(words: list[str], meant: str) -> None:
     assert _what_is_missing(words).endswith(f"; did you mean saltlite {meant}?")

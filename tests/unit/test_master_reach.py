@@ -155,6 +155,20 @@ def test_a_name_that_the_rules_place_would_cover_is_said_to_be_nobody(site: Site
     assert set(site.publish(WEB, "web1,web7", "list")["unknown"]) == {"web7"}
 
 
+def test_who_may_know_the_whole_fleet_is_shown_the_name_that_was_meant_and_others_are_not() -> None:
+    site = Site()
+    assert error_of(lambda: site.publish(ROOT, "wbe1"))[1].endswith("did you mean web1?")
+    assert site.publish(ROOT, "web1,wbe2", "list")["unknown"]["wbe2"].endswith("did you mean web2?")
+    site.grains("web1", os="Debian", role="web")
+    for target, kind in (("oss:Debian", "grain"), ("G@oss:Debian or not *", "compound")):
+        assert error_of(lambda target=target, kind=kind: site.publish(ROOT, target, kind))[1].endswith(
+            "no minion has the grain 'oss'; did you mean os?"
+        )
+    assert "grain" not in error_of(lambda: site.publish(ROOT, "os:SUSE", "grain"))[1]
+    assert "did you mean" not in error_of(lambda: site.publish(WEB, "web7"))[1]
+    assert "did you mean" not in error_of(lambda: site.publish(WEB, "oss:Debian", "grain"))[1]
+
+
 def test_states_of_keys_are_told_to_who_may_list_keys(site: Site) -> None:
     for who, told in ((WEB, False), (ALL, False), (MANAGER, False), (KEEPER, True), (ROOT, True)):
         assert ("its key is pending" in error_of(lambda who=who: site.publish(who, "web9"))[1]) is told, who

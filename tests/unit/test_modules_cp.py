@@ -53,7 +53,8 @@ def cp(tmp_path: Path) -> Caller:
 def test_get_file_gives_the_path_or_an_empty_text(cp: Caller, tmp_path: Path) -> None:
     assert cp("cp.get_file", "salt://a", f"{tmp_path}/dest") == f"{tmp_path}/dest"
     assert cp("cp.get_file", "salt://a", str(tmp_path)) == f"{tmp_path}/a"
-    assert cp("cp.get_file", "salt://no", f"{tmp_path}/no") == ""
+    missing = cp.outcome("cp.get_file", "salt://no", f"{tmp_path}/no")
+    assert (missing.value, missing.retcode, missing.warnings) == ("", 1, ("there is no file salt://no",))
     assert cp("cp.get_file", "salt://only?saltenv=dev", f"{tmp_path}/only") == f"{tmp_path}/only"
     assert cp("cp.get_file", "salt://only", f"{tmp_path}/only2", "dev") == f"{tmp_path}/only2"
 
@@ -70,7 +71,6 @@ def test_get_file_makes_folders_only_when_it_is_told(cp: Caller, tmp_path: Path)
         ("salt://etc/apache2", ["apache2/conf/x", "apache2/y"]),
         ("salt://etc/apache2/", ["conf/x", "y"]),
         ("salt://etc", ["etc/apache2/conf/x", "etc/apache2/y", "etc/z"]),
-        ("salt://no", []),
     ],
 )
 def test_get_dir_keeps_the_folder_s_name_unless_there_is_a_slash(
@@ -78,6 +78,14 @@ def test_get_dir_keeps_the_folder_s_name_unless_there_is_a_slash(
 ) -> None:
     assert cp("cp.get_dir", path, f"{tmp_path}/to") == [f"{tmp_path}/to/{name}" for name in files]
     assert all((tmp_path / "to" / name).is_file() for name in files)
+
+
+def test_what_is_not_there_cannot_be_copied(cp: Caller, tmp_path: Path) -> None:
+    missing = cp.outcome("cp.get_dir", "salt://no", f"{tmp_path}/to")
+    assert (missing.value, missing.retcode) == ([], 1)
+    for path, dest in (("salt://no", ""), ("salt://no", f"{tmp_path}/to"), (f"{tmp_path}/none", "")):
+        missing = cp.outcome("cp.get_url", path, dest)
+        assert (missing.value, missing.retcode) == ("", 1)
 
 
 def test_copies_are_kept_by_environment_and_found_without_the_master(cp: Caller) -> None:
@@ -250,7 +258,7 @@ def test_a_template_takes_its_place_whole_and_knows_the_keywords(cp: Caller, tmp
     assert (dest.read_text(), dest.stat().st_mode & 0o777) == ("port=80\n", 0o640)
     assert cp.outcome("cp.get_template", "salt://t", str(dest)).retcode == 1
     assert (dest.read_text(), sorted(path.name for path in tmp_path.glob(".saltlite*"))) == ("port=80\n", [])
-    assert cp("cp.get_template", "salt://no", str(dest)) == ""
+    assert cp.outcome("cp.get_template", "salt://no", str(dest)).retcode == 1
     assert cp.outcome("cp.get_template", "salt://t", f"{tmp_path}/new/x", port=1).retcode == 1
     assert cp("cp.get_template", "salt://t", f"{tmp_path}/new/x", makedirs=True, port=1) == f"{tmp_path}/new/x"
     assert "mako" in cp.outcome("cp.get_template", "salt://t", str(dest), template="mako").value
@@ -271,7 +279,7 @@ def test_the_paths_of_files_and_folders_may_be_templates(cp: Caller, tmp_path: P
     files = cp("cp.get_dir", path, f"{tmp_path}/dir-{{{{ 3 }}}}", template="jinja", gzip=5)
     assert files == [f"{tmp_path}/dir-3/apache2/{name}" for name in ("conf/x", "y")]
     assert "mako" in cp.outcome("cp.get_file", "salt://a", dest, template="mako").value
-    assert cp("cp.get_file", path, f"{tmp_path}/none") == ""
+    assert cp.outcome("cp.get_file", path, f"{tmp_path}/none").retcode == 1
 
 
 def test_copies_are_listed_and_cleared(cp: Caller, tmp_path: Path) -> None:

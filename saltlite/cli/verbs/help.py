@@ -6,8 +6,8 @@ import os
 
 import saltlite
 from saltlite.cli import exitcodes
-from saltlite.cli.commands import COMMANDS
-from saltlite.cli.options import Table
+from saltlite.cli.commands import COMMANDS, VERSIONS, begin, members
+from saltlite.cli.options import NO_PAGER, Table
 from saltlite.errors import UsageError
 
 TYPE_CHECKING = False  # the completion of topics imports this file, and typing is slow to import
@@ -34,9 +34,11 @@ def page(name: str) -> str:
 
 
 def run(argv: Sequence[str], console: Console) -> int:
-    """Print one page, or the list of all pages. Raises UsageError for a page that does not exist."""
-    parsed = Table(*COMMANDS["help"], ()).parse(argv)
+    """Print one page, the help of a command, or the list of all pages. Raises UsageError for an unknown topic."""
+    parsed = Table(*COMMANDS["help"], (NO_PAGER,)).parse(argv)
     known = titles()
+    if parsed.words and parsed.words[0] in members("") and parsed.words[0] not in known:
+        return _command_help(parsed.words, console)
     if len(parsed.words) > 1:
         raise UsageError("saltlite help shows one page at a time: saltlite help TOPIC")
     if not parsed.words:
@@ -51,5 +53,22 @@ def run(argv: Sequence[str], console: Console) -> int:
         near = nearest(topic, known)
         hint = f"did you mean {near}?" if near else "`saltlite help` lists the pages"
         raise UsageError(f"there is no page {parsed.words[0][:40]!r}: {hint}")
-    console.data(page(topic))
+    console.paged(page(topic), off=parsed.on("no_pager"))
+    return exitcodes.OK
+
+
+def _command_help(words: Sequence[str], console: Console) -> int:
+    """Print the help text of a command, as its `--help` does."""
+    from saltlite.cli.main import run as run_line  # it imports the verbs
+
+    return run_line([*words, "--help"], console)
+
+
+def run_version(argv: Sequence[str], console: Console) -> int:
+    """Print the version. Raises UsageError for words."""
+    parsed = Table(*COMMANDS["version"], VERSIONS).parse(argv)
+    if parsed.words:
+        raise UsageError(f"version takes no {parsed.words[0]!r}")
+    begin(parsed, "saltlite", console)
+    console.data(f"saltlite {saltlite.__version__}\n")
     return exitcodes.OK

@@ -15,7 +15,7 @@ from saltlite.cli.job import accept_risks, follow_job, origin
 from saltlite.cli.job_options import FOLLOW_OPTIONS, accepted_risks
 from saltlite.cli.options import Option, Table, choice, format_duration, format_timestamp, parse_timestamp
 from saltlite.cli.output import columns, print_answer, shorter, width_for
-from saltlite.cli.targets import targets_text, written_target
+from saltlite.cli.targets import natural_key, targets_text, written_target
 from saltlite.client.connection import decode_value
 from saltlite.client.follower import Progress, Published, WaitPolicy
 from saltlite.client.local import JobCall
@@ -175,7 +175,7 @@ def _print_list(answer: dict[str, Any], parsed: Parsed, console: Console) -> Non
 
         console.data("".join(map(line, jobs)))
     elif jobs:
-        console.data(_list_table(jobs, console))
+        console.paged(_list_table(jobs, console), off=parsed.on("no_pager"))
 
 
 def _list_table(jobs: Sequence[JobRow], console: Console) -> str:
@@ -258,7 +258,7 @@ def _targets_table(job: JobRow, now: float, console: Console) -> str:
     """Minions first, then resources by their managing minion, which has a column if there are any."""
     names, manages = names_of(job), any("minion" in row for row in job["targets"])
     rows = [("TARGET" if manages else "MINION", "MANAGED BY", "STATE", "RETCODE", "TOOK", "SINCE", "REASON")]
-    for row in sorted(job["targets"], key=lambda row: (row.get("minion", ""), names[row["id"]])):
+    for row in sorted(job["targets"], key=lambda row: (row.get("minion", ""), natural_key(names[row["id"]]))):
         retcode, took_ms = row["retcode"], row["duration_ms"]
         rows.append(
             (
@@ -403,7 +403,8 @@ def run_kill(argv: Sequence[str], console: Console) -> int:
             state = "has no target that waits for its turn" if parsed.on("planned") else "has ended everywhere"
             raise NoTargetError(f"job {jid} {state}: there is nothing to kill")
         names = _names(client, jid, [target for targets in found.values() for target in targets])
-    rows = sorted((names[target], _SENTENCES[name]) for name, targets in found.items() for target in targets)
+    rows = [(names[target], _SENTENCES[name]) for name, targets in found.items() for target in targets]
+    rows.sort(key=lambda row: natural_key(row[0]))
     text = "".join(f"{line}\n" for line in outcome.lines(rows, "targets"))
     shown = {name: [names[target] for target in targets] for name, targets in found.items()}
     print_answer({"jid": jid, **shown}, text, parsed, console)

@@ -12,6 +12,7 @@ from saltlite.cli.commands import KEY_STATES, command_table
 from saltlite.cli.connect import open_client
 from saltlite.cli.options import Option, choice, format_duration, parse_duration
 from saltlite.cli.output import print_answer
+from saltlite.cli.targets import natural_key
 from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.model.plain import printable
 
@@ -126,7 +127,7 @@ def _matches(rows: Sequence[Row], pattern: str, change: Change) -> list[Row]:
 def table(rows: Sequence[Row], now: float) -> str:
     """Keys as aligned columns with a heading; every line ends with a newline."""
     cells = [("ID", "STATE", "FINGERPRINT", "ADDRESS", "FIRST SEEN", "HOW")]
-    for row in rows:
+    for row in sorted(rows, key=lambda row: natural_key(row["id"])):
         age = f"{format_duration(now - row['first_seen'])} ago"
         cells.append((row["id"], row["state"], row["fingerprint"], row["address"], age, row["how"]))
     shown = [[printable(str(cell)) for cell in line] for line in cells]
@@ -242,8 +243,10 @@ def run_list(argv: Sequence[str], console: Console) -> int:
         rows = [row for row in client.call("key_list")["keys"] if row["state"] in states]
     print_answer({"keys": rows}, table(rows, console.now()) if rows else "", parsed, console)
     if not rows:
-        which = "no such key" if parsed.words else "no key yet: a minion brings its own when it first connects"
-        console.note(f"saltlite: there is {which}")
+        if parsed.words:
+            console.note(f"saltlite: no key is {' or '.join(sorted(states))}")
+        else:
+            console.note("saltlite: there is no key yet: a minion brings its own when it first connects")
     return exitcodes.OK
 
 

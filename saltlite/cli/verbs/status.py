@@ -7,7 +7,7 @@ from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
 from saltlite.cli.options import format_duration
 from saltlite.cli.output import columns, print_answer, width_for
-from saltlite.cli.targets import minions_text, nodeset
+from saltlite.cli.targets import minions_text, natural_key, nodeset
 from saltlite.errors import UsageError
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
@@ -116,7 +116,7 @@ def _refused(refused: Mapping[str, int]) -> str:
 def _minions(minions: Sequence[Mapping[str, Any]], console: Console) -> str:
     manages = any(row["resources"] for row in minions)
     rows = [("MINION", "STATE", "SINCE", "ADDRESS", "VERSION", "RESOURCES" if manages else "")]
-    for row in minions:
+    for row in sorted(minions, key=lambda row: (row["state"] == "pending", natural_key(row["id"]))):
         seen = row["last_seen"]
         since = "" if seen is None else f"{format_duration(max(0.0, console.now() - seen))} ago"
         rows.append((row["id"], row["state"], since, row["address"], row["version"], str(row["resources"] or "")))

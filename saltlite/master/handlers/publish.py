@@ -50,7 +50,6 @@ from saltlite.master.handlers.targets import (
     no_target_message,
     refuse_pillar_guesses,
     selected_within_reach,
-    shown_key_states,
     still_accepted,
     subset_of,
     target_fields,
@@ -378,8 +377,7 @@ def _refuse_no_targets(
     master: Master, principal: Principal, request: PublishRequest, selection: Selection, store: StoreReader
 ) -> None:
     if not selection.minions and not selection.resources:
-        states = shown_key_states(master, principal)
-        raise NoTargetError(no_target_message(request.target, selection.unknown, store, states))
+        raise NoTargetError(no_target_message(master, principal, request.target, selection.unknown, store))
 
 
 # -- commit

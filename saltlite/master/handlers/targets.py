@@ -9,8 +9,10 @@ keys.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any
 
 from saltlite.auth.acl import (
@@ -25,10 +27,10 @@ from saltlite.auth.acl import (
     too_wide,
 )
 from saltlite.auth.logins import WRONG_AT_ONCE
-from saltlite.errors import RefusedError, UsageError
+from saltlite.errors import RefusedError, UsageError, nearest
 from saltlite.master.processes.context import Answer, Master
 from saltlite.master.store.ports import StoreReader
-from saltlite.model.ids import MinionId, TargetId
+from saltlite.model.ids import MINION_ID_MAX, MinionId, TargetId
 from saltlite.model.job import Job, Target, TargetKind
 from saltlite.model.keys import KeyState
 from saltlite.targeting import explain, pillar_pattern, pillar_values, wrong_pillar_values
@@ -203,27 +205,64 @@ def unknown_names(
 
     `unknown` are the names in an expression that select nothing; without them the target is resolved again.
     """
-    states = shown_key_states(master, principal)
     if job.target.kind in (TargetKind.COMPOUND, TargetKind.NODEGROUP):
-        return _why_not(master.resolve(job.target).unknown if unknown is None else unknown, master.store, states)
+        return _why_not(
+            master, principal, master.resolve(job.target).unknown if unknown is None else unknown, master.store
+        )
     if job.target.kind is not TargetKind.LIST:
         return {}
     srns = [srn for some in job.resources.values() for srn in some]
     known = {*job.minions, *srns, *(srn.partition(":")[2] for srn in srns)}
-    return _why_not([name for name in listed(job.target.expression) if name not in known], master.store, states)
+    missing = [name for name in listed(job.target.expression) if name not in known]
+    return _why_not(master, principal, missing, master.store)
 
 
-def no_target_message(target: Target, unknown: Sequence[str], store: StoreReader, states: frozenset[KeyState]) -> str:
-    """The message for a target that selects nothing: `unknown` are the names in it that are unknown, `states` the key
-    states that it may reveal."""
+def no_target_message(
+    master: Master, principal: Principal, target: Target, unknown: Sequence[str], store: StoreReader
+) -> str:
+    """The message for a target that selects nothing: `unknown` are the names in it that are unknown."""
     sentence = f"no accepted minion and no resource matches {target.expression!r}: nothing was published"
     names = unknown
     if target.kind in (TargetKind.LIST, TargetKind.GLOB):
         names = listed(target.expression) if target.kind is TargetKind.LIST else [target.expression]
     if any(letter in name for name in names for letter in "*?["):
-        return sentence + (_waiting(target, store) if KeyState.PENDING in states else "")
-    reasons = _why_not(names[:_REASONS_MAX], store, states)
-    return "; ".join([sentence, *(f"{name}: {reason}" for name, reason in reasons.items())])
+        shown = shown_key_states(master, principal)
+        return sentence + (_waiting(target, store) if KeyState.PENDING in shown else "")
+    reasons = _why_not(master, principal, names[:_REASONS_MAX], store)
+    meant = [f"no minion has the grain {name!r}{near}" for name, near in _unknown_grains(master, principal, target)]
+    return "; ".join([sentence, *(f"{name}: {reason}" for name, reason in reasons.items()), *meant])
+
+
+NAMES_COMPARED_MAX = 2_000
+"""Names that are compared with a mistyped one: more would take an MWorker tenths of a second."""
+_HINTS_MAX = 3
+"""Names of one target that get a hint."""
+_LENGTHS_APART = 2
+"""Names that differ more in length are not compared."""
+_GRAIN_WORD = re.compile(r"(?:^|[\s(])[GP]@([^\s:()]+):")
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    """`; did you mean web1?`, or "" if no known name is similar."""
+    alike = (one for one in known if abs(len(one) - len(name)) <= _LENGTHS_APART)
+    near = nearest(name, list(islice(alike, NAMES_COMPARED_MAX)))
+    return f"; did you mean {near}?" if near else ""
+
+
+def _unknown_grains(master: Master, principal: Principal, target: Target) -> list[tuple[str, str]]:
+    """The names of grains in the target that no minion has, each with a hint. Only for a principal who may learn of
+    every minion."""
+    if target.kind in (TargetKind.GRAIN, TargetKind.GRAIN_PCRE):
+        words = [target.expression.partition(":")[0]]
+    elif target.kind is TargetKind.COMPOUND:
+        words = _GRAIN_WORD.findall(target.expression)
+    else:
+        return []
+    if reach(master, principal) is not None:
+        return []
+    known = master.fleet.grain_names()
+    unknown = [word for word in dict.fromkeys(words) if word not in known and "*" not in word]
+    return [(word[:80], _near(word[:80], known)) for word in unknown[:_HINTS_MAX]]
 
 
 def _waiting(target: Target, store: StoreReader) -> str:
@@ -235,21 +274,26 @@ def _waiting(target: Target, store: StoreReader) -> str:
     return f"; {many} to be accepted: saltlite key list pending" if count else ""
 
 
-def _why_not(names: Sequence[str], store: StoreReader, shown: frozenset[KeyState]) -> dict[str, str]:
-    """Why each name is neither an accepted minion nor a resource; only key states in `shown` are revealed."""
+def _why_not(master: Master, principal: Principal, names: Sequence[str], store: StoreReader) -> dict[str, str]:
+    """Why each name is neither an accepted minion nor a resource, as far as the principal may know."""
     if not names:
         return {}
+    shown = shown_key_states(master, principal)
+    everything = reach(master, principal) is None
     states: dict[str, set[KeyState]] = {name: set() for name in names}
     for key in store.keys(shown) if shown else ():
         if key.id in states:
             states[key.id].add(key.state)
-    return {
-        name: next(
-            (text.format(name) for state, text in _NOT_ACCEPTED.items() if state in known),
-            _NO_RESOURCE if ":" in name else _NO_SUCH_NAME,
-        )
-        for name, known in states.items()
-    }
+    reasons = {}
+    for number, (name, known) in enumerate(states.items()):
+        reason = next((text.format(name) for state, text in _NOT_ACCEPTED.items() if state in known), "")
+        if not reason and ":" in name:
+            reason = _NO_RESOURCE
+        elif not reason:
+            compares = everything and number < _HINTS_MAX and len(name) <= MINION_ID_MAX
+            reason = _NO_SUCH_NAME + (_near(name, store.accepted_ids()) if compares else "")
+        reasons[name] = reason
+    return reasons
 
 
 def handle_match(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:

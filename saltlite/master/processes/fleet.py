@@ -101,6 +101,10 @@ class MasterFleet(Fleet):
         minions = self._minions().keys() & self._indexes.grains.select(query, self._budget)
         return minions, self._indexes.resource_grains.select(query, self._budget)
 
+    def grain_names(self) -> list[str]:
+        """The names of the grains that minions have."""
+        return self._indexes.grains.keys()
+
     def pillar(self, query: DataQuery) -> Collection[MinionId]:
         if self._indexes.pillar is None:
             raise UsageError(

@@ -16,7 +16,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
+from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError, invalid_keywords
 
 Changes = dict[str, dict[str, str]]
 """`{name: {"old": version, "new": version}}`, an empty string where it was or is not installed."""
@@ -76,8 +76,14 @@ def take(kwargs: Mapping[str, Any], *known: str) -> dict[str, Any]:
     """
     unknown = sorted(key for key in kwargs if key not in known and not key.startswith("__pub_"))
     if unknown:
-        raise SaltInvocationError(f"The following keyword arguments are not valid: {', '.join(unknown)}")
+        raise SaltInvocationError(invalid_keywords(unknown, known))
     return {key: kwargs.get(key) for key in known}
+
+
+def require_target(name: Any, pkgs: Any, sources: Any) -> None:
+    """Raises SaltInvocationError if an install names nothing; an empty list of packages is nothing to do."""
+    if name in (None, "") and pkgs is None and sources is None:
+        raise SaltInvocationError("there is nothing to install: give a name, pkgs or sources")
 
 
 def path(text: Any) -> str:

@@ -301,6 +301,7 @@ def install(
         saltlite '*' pkg.install sources='[{"foo": "salt://foo-1.0-r0.apk"}]' skip_verify=True
     """
     given = _packages.take(kwargs, *_Installing.__annotations__)
+    _packages.require_target(name, pkgs, sources)
     options = ["--allow-untrusted"] if given["skip_verify"] else []
     if sources:
         targets = _packages.package_files(sources, __salt__["cp.cache_file"])

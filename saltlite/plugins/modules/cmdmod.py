@@ -50,7 +50,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saltlite.decorators import same_parameters
-from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
+from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError, invalid_keywords
 from saltlite.plugins.modules._programs import OUTPUT_BYTES_MAX, CommandContext, Output, run_to_end, start
 
 if TYPE_CHECKING:
@@ -155,11 +155,15 @@ def _prepared(cmd: Any, who: RunAs, given: dict[str, Any]) -> tuple[Options, lis
     return options, argv
 
 
+_PARAMETERS = ("cwd", "stdin", "runas", "group", "shell")
+"""Parameters of the functions besides Options, for hints."""
+
+
 def _options(given: dict[str, Any]) -> Options:
     mine = {name: value for name, value in given.items() if not name.startswith("__pub_")}
     unknown = sorted(set(mine) - set(Options.__annotations__))
     if unknown:
-        raise SaltInvocationError(f"The following keyword arguments are not valid: {', '.join(unknown)}")
+        raise SaltInvocationError(invalid_keywords(unknown, (*_PARAMETERS, *Options.__annotations__)))
     if mine.get("python_shell") is None:
         # `__pub_jid` is set exactly when the call came from a command line, not from another module.
         mine["python_shell"] = "__pub_jid" in given

@@ -7,6 +7,8 @@ by SHA-256 and replaced atomically; interrupted transfers resume. The cache is `
 ``http://`` and ``https://`` too. The minion then downloads the file to ``<cachedir>/extrn_files/<saltenv>``, through
 the proxy of its options ``proxy_host`` and ``proxy_port``. A file is limited to 16 GiB and an hour.
 
+``get_file``, ``get_template``, ``get_dir`` and ``get_url`` of what does not exist fail with the return code 1.
+
 :maintainer:    The saltlite authors
 :maturity:      new
 :platform:      Linux
@@ -22,13 +24,14 @@ import stat
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from saltlite.decorators import note
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
 from saltlite.model.files import FileAddress, is_address, is_area, parse_address, parse_env, parse_path
 from saltlite.plugins.modules import _safe_files
 from saltlite.plugins.modules._safe_files import hold, pinned
 
 if TYPE_CHECKING:
-    from saltlite.loader.hints import __file_client__, __opts__, __salt__
+    from saltlite.loader.hints import __context__, __file_client__, __opts__, __salt__
 
 
 # --- Patterns and destinations ---
@@ -104,7 +107,14 @@ def get_file(
     address = _address(path, saltenv)
     dest = _destination(dest, os.path.basename(address.path))
     _need_folder(os.path.dirname(dest), makedirs=makedirs)
-    return dest if _fetch(address, dest) else ""
+    return dest if _fetch(address, dest) else _missing(path)
+
+
+def _missing(path: str) -> str:
+    """Let the call fail although its value is Salt's for a missing file: an empty text."""
+    __context__["retcode"] = 1
+    note(f"there is no file {path}")
+    return ""
 
 
 def get_template(
@@ -125,7 +135,7 @@ def get_template(
         raise SaltInvocationError(f"context is a map of names to values, not {context!r}.")
     text = get_file_str(path, saltenv)
     if not isinstance(text, str):
-        return ""
+        return _missing(path)
     found = _rendered(text, template, saltenv, {**context, **known}, defaults)
     dest = _destination(dest, os.path.basename(_address(path, saltenv).path))
     _write(dest, found, makedirs=makedirs)
@@ -155,6 +165,8 @@ def get_dir(
         _make_folders(os.path.dirname(place))
         if _fetch(FileAddress(name, address.env), place):
             fetched.append(place)
+    if not fetched:
+        _missing(path)
     return fetched
 
 
@@ -179,11 +191,11 @@ def get_url(
             raise SaltInvocationError(f"{path!r} is neither salt://path, a URL of HTTP, nor a path on this minion.")
         if dest is None and os.path.isfile(local):
             return _text_of(path, local)
-        return local if os.path.isfile(local) else ""
+        return local if os.path.isfile(local) else _missing(path)
     if dest is None:
         return _text_of(path, cache_file(path, saltenv, source_hash, **how))
     if not dest:
-        return cache_file(path, saltenv, source_hash, **how)
+        return cache_file(path, saltenv, source_hash, **how) or _missing(path)
     if is_address(path):
         return get_file(path, dest, saltenv, makedirs)
     copy = str(cache_file(path, saltenv, source_hash, **how))

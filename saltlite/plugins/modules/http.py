@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.errors import CommandExecutionError, SaltInvocationError, invalid_keywords
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __opts__, __salt__
@@ -100,7 +100,7 @@ def query(url: str, method: str = "GET", *, test: bool = False, **options: Unpac
     """
     unknown = sorted(name for name in options if name not in Options.__annotations__ and not name.startswith("__pub_"))
     if unknown:
-        raise SaltInvocationError(f"The following keyword arguments are not valid: {', '.join(unknown)}")
+        raise SaltInvocationError(invalid_keywords(unknown, Options.__annotations__))
     found: dict[str, Any] = {}
     if test:
         if not options.get("test_url"):

@@ -299,6 +299,8 @@ def install(
     else:
         whole = refresh if sysupgrade is None else sysupgrade
         options = [option for option, wanted in (("-y", refresh and not test), ("-u", whole)) if wanted]
+        if not whole:
+            _packages.require_target(name, pkgs, sources)
         named = _targets(NAME_RULES.requested(name, pkgs, given["version"]))
         if not named and not whole:
             return {}

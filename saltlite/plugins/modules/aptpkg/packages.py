@@ -552,6 +552,7 @@ def install(
         saltlite '*' pkg.install sources='[{foo: salt://foo.deb}]'
     """
     given = _packages.take(kwargs, *_Installing.__annotations__)
+    _packages.require_target(name, pkgs, sources)
     if sources:
         targets = _packages.package_files(sources, __salt__["cp.cache_file"])
     else:

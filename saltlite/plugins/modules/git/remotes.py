@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.errors import CommandExecutionError, SaltInvocationError, invalid_keywords
 from saltlite.plugins.modules._commands import run_needed
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def git(  # noqa: PLR0913 - what is run, where, how, and what is made of it
     """
     unknown = sorted(name for name in how if name not in known and not name.startswith("__pub_"))
     if unknown:
-        raise SaltInvocationError(f"The following keyword arguments are not valid: {', '.join(unknown)}")
+        raise SaltInvocationError(invalid_keywords(unknown, known))
     environment = {"GIT_TERMINAL_PROMPT": "0", **_home(how.get("user"))}
     argv = ["git", *_login_words(login, environment), *words]
     identities = how.get("identity")

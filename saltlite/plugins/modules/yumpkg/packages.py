@@ -159,6 +159,7 @@ def install(
         saltlite '*' pkg.install sources='[{"foo": "/srv/foo.rpm"}]'
     """
     given = {**_packages.take(kwargs, *_Installing.__annotations__), "fromrepo": fromrepo}
+    _packages.require_target(name, pkgs, sources)
     if refresh and not given["test"]:
         refresh_db(check_update=False, **_repositories(given))
     if sources:

@@ -246,6 +246,7 @@ def install(
     """
     given = _packages.take(kwargs, *_Installing.__annotations__)
     root = given["root"]
+    _packages.require_target(name, pkgs, sources)
     if refresh and not given["test"]:
         refresh_db(root=root)
     if sources:

@@ -24,7 +24,7 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from saltlite.errors import SaltInvocationError
+from saltlite.errors import SaltInvocationError, invalid_keywords
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __context__, __resource_funcs__
@@ -106,7 +106,7 @@ def _execute(cmd: Any, cwd: str | None, given: Mapping[str, Any]) -> dict[str, A
     """The result of a command; its return code becomes the job's."""
     unknown = sorted(name for name in given if name not in _Options.__annotations__ and name[:2] != "__")
     if unknown:
-        raise SaltInvocationError(f"The following keyword arguments are not valid: {', '.join(unknown)}")
+        raise SaltInvocationError(invalid_keywords(unknown, _Options.__annotations__))
     stdin = given.get("stdin")
     timeout = given.get("timeout")
     done = __resource_funcs__["ssh.run"](

@@ -1,0 +1,254 @@
+"""What Salt has and saltlite does not: the names that mean it, and what to use instead.
+
+Functions, runners and options of Salt are looked up here where they would otherwise be unknown, so that the message
+says why. `docs/from-salt.md` has a table of the features.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from saltlite.model.dataclass import dataclass
+
+SEE = "see `saltlite help from-salt`"
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+@dataclass(frozen=True, slots=True)
+class SaltFeature:
+    """A feature of Salt that does not exist here. `modules` and `runners` are globs on functions, `options` on options
+    of either side."""
+
+    name: str
+    instead: str
+    """What is different, and what to use; a sentence without its stop."""
+    modules: tuple[str, ...] = ()
+    runners: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+FEATURES = (
+    SaltFeature(
+        "orchestrate",
+        "saltlite has no orchestration: a script that calls `saltlite`, or a runner of yours, does things in order",
+        runners=("state.*",),
+    ),
+    SaltFeature(
+        "states",
+        "saltlite has no states without Salt installed beside: there `cmd.run 'salt-call --local state.apply'` applies "
+        "them",
+        modules=("state.*",),
+        options=(
+            "state_*", "states_dirs", "startup_states", "sls_list", "failhard", "top_file", "default_top", "env_order",
+            "snapper_states*", "whitelist_state_modules", "global_state_conditions", "disabled_requisites", "test",
+            "master_tops*", "runner_returns", "top_file_merging_strategy", "saltenv", "lock_saltenv",
+            "jinja_sls_env",
+        ),
+    ),
+    SaltFeature(
+        "mine",
+        "saltlite has no mine: `saltlite-run cache.grains` reads grains of minions, and `saltlite` asks minions "
+        "themselves",
+        modules=("mine.*",),
+        runners=("mine.*",),
+        options=("mine_*", "enforce_mine_cache", "proxy_mines_pillar", "allow_minion_key_revoke"),
+    ),
+    SaltFeature(
+        "beacons",
+        "saltlite has no beacons: programs report to hooks of the API (`saltlite help http-api`)",
+        modules=("beacons.*", "beacon.*"),
+        options=("beacons", "beacons_*", "beacon_*"),
+    ),
+    SaltFeature(
+        "schedule",
+        "saltlite has no schedule: a systemd timer or cron on the master's machine can run `saltlite`",
+        modules=("schedule.*",),
+        options=("schedule", "scheduler_*", "schedule_*"),
+    ),
+    SaltFeature(
+        "publish",
+        "saltlite has no publish and no peer rules: a minion may ask other minions nothing; hooks of the master start "
+        "jobs on events",
+        modules=("publish.*", "peer.*"),
+        options=("peer", "peer_run"),
+    ),
+    SaltFeature(
+        "reactor",
+        "saltlite has no reactor: hooks in the master's configuration start jobs and runners on events "
+        "(`saltlite help events`)",
+        modules=("reactor.*",),
+        runners=("reactor.*",),
+        options=("reactor", "reactor_*", "engines", "thorium*", "engines_dirs"),
+    ),
+    SaltFeature(
+        "gitfs",
+        "files come from the folders in file_roots only: keep a clone of the repository there",
+        modules=("gitfs.*", "hgfs.*", "svnfs.*", "minionfs.*", "s3fs.*"),
+        options=(
+            "gitfs_*", "hgfs_*", "svnfs_*", "s3fs_*", "azurefs_*", "minionfs_*", "fileserver_backend",
+            "roots_update_interval",
+        ),
+    ),
+    SaltFeature(
+        "syndic",
+        "saltlite has no syndics: give each minion the list of its masters",
+        modules=("syndic.*",),
+        options=("syndic_*", "order_masters"),
+    ),
+    SaltFeature(
+        "ext_pillar",
+        "pillar is made of the files in pillar_roots only: keep a clone of the repository there",
+        runners=("git_pillar.*",),
+        options=(
+            "ext_pillar*", "git_pillar_*", "on_demand_ext_pillar", "pass_dir", "pass_gnupghome", "pass_strict_fetch",
+            "pass_to_ext_pillars", "pass_variable_prefix", "gpg_*", "decrypt_pillar*",
+        ),
+    ),
+    SaltFeature(
+        "master_job_cache",
+        "the master's store keeps the jobs (keep_jobs), and event_return and master_returners send them elsewhere",
+        options=("master_job_cache", "ext_job_cache", "job_cache*", "return", "archive_jobs"),
+    ),
+    SaltFeature(
+        "salt-ssh",
+        "saltlite has no salt-ssh: hosts without a minion are resources of the type ssh (`saltlite help resources`)",
+        modules=("saltutil.ssh*",),
+        runners=("ssh.*",),
+        options=(
+            "ssh_*", "roster*", "enable_ssh_minions", "thin_*", "min_extra_mods", "regen_thin", "multifunc_ordered",
+        ),
+    ),
+    SaltFeature(
+        "proxy minions",
+        "saltlite has no proxy minions: devices are resources of a minion (`saltlite help resources`)",
+        modules=("proxy.*",),
+        options=(
+            "proxy", "proxy_always_alive", "proxy_deep_merge_pillar_in_opts", "proxy_keep_alive",
+            "proxy_keep_alive_interval", "proxy_merge_grains_in_module", "proxy_merge_pillar_in_opts",
+            "proxy_merge_pillar_in_opts_strategy", "add_proxymodule_to_opts",
+        ),
+    ),
+    SaltFeature(
+        "winrepo",
+        "saltlite has no minions for Windows",
+        modules=("winrepo.*",),
+        runners=("winrepo.*",),
+        options=("winrepo*",),
+    ),
+    SaltFeature(
+        "sdb",
+        "saltlite has no sdb and no vault: put secrets into pillar",
+        modules=("sdb.*", "vault.*", "nacl.*"),
+        runners=("sdb.*", "vault.*", "nacl.*"),
+        options=("vault",),
+    ),
+    SaltFeature(
+        "clusters of masters",
+        "saltlite has no cluster of masters: give each minion the list of its masters",
+        options=("cluster_*", "eauth_tokens*", "keys.cache_driver", "pillar.cache_driver"),
+    ),
+)  # fmt: skip
+
+RENAMED = {
+    "publish_port": "port",
+    "ret_port": "port",
+    "master_port": "port",
+    "keep_jobs_seconds": "keep_jobs",
+    "master_finger": "fleet",
+    "process_count_max": "jobs_max",
+    "log_level_logfile": "log_level",
+    "grains_dirs": "module_dirs",
+    "render_dirs": "module_dirs",
+    "netapi_enable_clients": "netapi_enable_clients in the file `api`",
+    "auto_accept": "`saltlite key token create`",
+    "autosign_file": "`saltlite key preaccept`",
+    "autosign_grains_dir": "`saltlite key token create`",
+    "autosign_timeout": "`saltlite key token create --expires`",
+    "autoload_dynamic_modules": "`saltutil.sync_all`",
+    "file_client": "`saltlite-call`, which needs no master",
+}
+"""Options of Salt that have another name here, or whose work a command does."""
+
+MEANINGLESS = _names(
+    """
+    acceptance_wait_time acceptance_wait_time_max always_verify_signature append_minionid_config_dirs auth_events
+    auth_events_autosign_grains auth_events_pend_autosign_grains auth_mode auth_retries auth_safemode auth_timeout
+    auth_tries cache cache_jobs cache_sreqs cli_summary client_acl_verify con_cache conf_file default_include
+    detect_remote_minions disable_aes_with_tls discovery drop_messages_signature_fail dummy_pub
+    enable_legacy_startup_events encryption_algorithm event_match_type event_publisher_niceness
+    event_return_niceness event_return_queue event_return_queue_max_seconds features file_buffer_size
+    fileserver_interval fileserver_update_niceness fips_mode gather_job_timeout hash_type http_connect_timeout
+    http_max_body http_request_timeout include ipc_mode ipc_write_buffer ipv6 jinja_env keep_acl_in_token
+    key_cache key_logfile key_pass keysize local log_datefmt log_datefmt_logfile log_fmt_console log_fmt_jid
+    log_fmt_logfile log_fmt_minion_id log_rotate_backup_count log_rotate_max_bytes loop_interval
+    maintenance_interval maintenance_niceness master_alive_interval master_async_mworker master_failback
+    master_failback_interval master_mworker_max_inflight master_pubkey_signature master_roots master_shuffle
+    master_sign_key_name master_sign_pubkey master_stats master_stats_event_iter master_tries master_type
+    master_uri_format master_use_pubkey_signature max_event_size max_open_files memcache_debug
+    memcache_expire_seconds memcache_full_cleanup memcache_max_items metrics minimum_auth_version
+    minion_id_caching minion_id_lowercase minion_jid_queue_hwm minion_restart_command minion_sign_messages
+    modules_max_memory multiprocessing mworker_niceness mworker_queue_niceness open_mode optimization_order
+    permissive_acl permissive_pki_access pidfile pillar_safe_render_error ping_interval ping_on_rotate
+    preserve_minion_cache pub_hwm pub_ret pub_server_niceness pub_server_write_queue_size publish_drain_timeout
+    publish_session publish_signing_algorithm publish_timeout queue_dirs random_master random_reauth_delay
+    random_startup_delay range_server recon_default recon_max recon_randomize rejected_retry remote_minions_port
+    req_server_niceness request_channel_timeout request_channel_tries request_server_aes_session
+    request_server_ttl require_minion_sign_messages resolve_dns_fallback rest_timeout restart_on_error retry_dns
+    retry_dns_count return_retry_timer return_retry_timer_max return_retry_tries rotate_aes_key salt_cp_chunk_size
+    search serial show_jid show_timeout sign_pub_messages signing_algorithm signing_key_pass sock_pool_size
+    source_address source_interface_name source_publish_port source_ret_port sqlite_queue_dir ssl sudo_acl
+    tcp_authentication_retries tcp_keepalive tcp_keepalive_cnt tcp_keepalive_idle tcp_keepalive_intvl
+    tcp_master_pub_port tcp_master_publish_pull tcp_master_pull_port tcp_master_workers tcp_pub_port tcp_pull_port
+    tcp_reconnect_backoff tracing transport unique_jid verify_env verify_master_pubkey_sign worker_pools
+    worker_pools_enabled zmq_backlog zmq_filtering zmq_monitor
+    """
+)
+"""Options of Salt without a meaning here, because what they tune is made otherwise: the wire, the keys, the processes
+and caches of Salt."""
+
+NOT_YET = _names(
+    """
+    backup_mode bootstrap_delay cmd_safe disable_returners django_auth_path django_auth_settings eauth_acl_module
+    enable_fqdns_grains enable_gpu_grains enable_lspci file_ignore_regex fileserver_followsymlinks
+    fileserver_ignoresymlinks fileserver_verify_config grains_blacklist grains_cache grains_cache_expiration
+    grains_deep_merge grains_refresh_every grains_refresh_pre_exec id_function jinja_lstrip_blocks
+    jinja_trim_blocks log_granular_levels max_minions minion_id_remove_domain netapi_allow_raw_shell password
+    pillar_cache pillar_cache_backend pillar_cache_ttl pillar_includes_override_sls pillar_mask_output
+    pillar_merge_lists pillar_opts pillar_source_merging_strategy pillar_version pillarenv pillarenv_from_saltenv
+    renderer renderer_blacklist renderer_whitelist saltpip_allow_find_links saltpip_disable_pip_version_check
+    saltpip_no_deps saltpip_no_index saltpip_use_pythonpath start_event_grains token_expire_user_override
+    update_restart_services update_url use_master_when_local use_os_truststore username
+    """
+)
+"""Options of Salt that have a meaning, and nothing here that does their work."""
+
+
+def missing_feature(function: str, *, runner: bool = False) -> str:
+    """Why a function of Salt, or a runner, does not exist here and what to use, as a sentence without its stop; ""
+    for any other name."""
+    for one in FEATURES:
+        if any(fnmatchcase(function, glob) for glob in (one.runners if runner else one.modules)):
+            return f"{one.instead}; {SEE}"
+    return ""
+
+
+RENAMED_GROUP, MEANINGLESS_GROUP, NOT_YET_GROUP = "renamed", "no meaning here", "not there yet"
+GROUPS = (RENAMED_GROUP, MEANINGLESS_GROUP, NOT_YET_GROUP)
+"""What can be said of an option of Salt that saltlite does not read."""
+
+
+def option_of_salt(name: str) -> tuple[str, str]:
+    """The group of an option of Salt, and what to use; ("", "") for an option that Salt does not have either."""
+    if name in RENAMED:
+        return RENAMED_GROUP, RENAMED[name]
+    for one in FEATURES:
+        if any(fnmatchcase(name, glob) for glob in one.options):
+            return NOT_YET_GROUP, one.instead
+    if name in MEANINGLESS:
+        return MEANINGLESS_GROUP, ""
+    if name in NOT_YET:
+        return NOT_YET_GROUP, ""
+    return "", ""
