@@ -131,7 +131,7 @@ def test_get_url_takes_files_of_the_master_and_of_this_machine_only(cp: Caller, 
     assert cp("cp.get_url", "salt://a", None) == "a"
     assert cp("cp.get_url", f"file://{tmp_path}/local") == f"{tmp_path}/local"
     assert cp("cp.get_url", f"file://{tmp_path}/local", None) == "mine"
-    assert cp("cp.get_url", f"file://{tmp_path}/absent", None) == ""
+    assert cp.outcome("cp.get_url", f"file://{tmp_path}/absent", None).retcode == 1
     assert cp.outcome("cp.get_url", "https://example.com/x").retcode == 1
 
 
