@@ -141,7 +141,7 @@ class MasterClient(Protocol):
 class EventSender(Protocol):
     """What `__events__` is: events that the minion sends to its master."""
 
-    def send(self, tag: str, data: Mapping[str, Any], timeout_s: float) -> None:
+    def send(self, tag: str, data: Mapping[str, Any] | str, timeout_s: float) -> None:
         """Have the master write the event down; it is in its event log when this returns.
 
         Raises SaltInvocationError for what is no event, CommandExecutionError when the master cannot be asked in that

@@ -59,6 +59,10 @@ def test_what_is_no_event_is_refused_with_a_sentence(fleet: Fleet) -> None:
 
 
 def test_saltlite_call_hands_an_event_to_the_running_minion(fleet: Fleet) -> None:
+    said = run(fleet, "web1", "call", "event.fire_master", "done: just a text", "from/text", "--out", "json")
+    assert json.loads(said) == {"local": True}
+    (event,) = events(fleet, "minion/web1/from/text", 1)
+    assert event["data"] == {"id": "web1", "tag": "from/text", "data": "done: just a text"}
     said = run(fleet, "web1", "call", "event.send", "from/call", "n=1", "--out", "json")
     assert json.loads(said) == {"local": True}
     (event,) = events(fleet, "minion/web1/from/call", 1)

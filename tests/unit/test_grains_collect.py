@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,7 +53,9 @@ def test_the_names_that_modules_rely_on_are_there() -> None:
         "cpuarch",
         "domain",
         "fqdn",
+        "fqdns",
         "gid",
+        "gpus",
         "groupname",
         "host",
         "hwaddr_interfaces",
@@ -72,6 +75,7 @@ def test_the_names_that_modules_rely_on_are_there() -> None:
         "mem_total",
         "nodename",
         "num_cpus",
+        "num_gpus",
         "os",
         "os_family",
         "osarch",
@@ -353,3 +357,27 @@ def test_the_resolver_configuration_is_read(monkeypatch: pytest.MonkeyPatch) -> 
         "options": ["ndots:2"],
         "sortlist": [],
     }
+
+
+def test_graphics_adapters_are_found_on_pci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices, ids = tmp_path / "devices", tmp_path / "pci.ids"
+    monkeypatch.setattr(core, "_PCI", str(devices))
+    monkeypatch.setattr(core, "_PCI_IDS", str(ids))
+    assert core.graphics() == {"num_gpus": 0, "gpus": []}
+    found = [("0x030000", "0x10de", "0x1eb8"), ("0x010802", "0x144d", "0xa808"), ("0x030200", "0xabcd", "0x0001")]
+    for number, texts in enumerate(found):
+        for name, text in zip(("class", "vendor", "device"), texts, strict=True):
+            path = devices / f"0000:00:0{number}.0" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{text}\n")
+    unknown = {"vendor": "unknown", "model": "abcd:0001"}
+    assert core.graphics() == {"num_gpus": 2, "gpus": [{"vendor": "nvidia", "model": "10de:1eb8"}, unknown]}
+    ids.write_text("10dd  Other\n\t1eb8  Wrong\n10de  NVIDIA\n\t1eb7  Wrong\n\t\t1eb8 0001  Wrong\n\t1eb8  Tesla T4\n")
+    assert core.graphics()["gpus"] == [{"vendor": "nvidia", "model": "Tesla T4"}, unknown]
+
+
+def test_full_names_of_the_addresses_come_from_the_file_of_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = "127.0.0.1 localhost.localdomain\n203.0.113.1 web.example.org web www.example.org # a.b\n203.0.113.2 b.c\n\n"
+    with_files(monkeypatch, network, {"/etc/hosts": hosts})
+    assert network._names_of({"203.0.113.1"}) == ["web.example.org", "www.example.org"]
+    assert network._names_of(set()) == network.interfaces()["fqdns"] == []

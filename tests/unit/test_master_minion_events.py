@@ -41,13 +41,19 @@ def test_an_event_is_committed_before_it_is_acknowledged_and_names_its_job() -> 
     assert written(office) == [("minion/web1/app/up", {"id": "web1", "tag": "app/up", "data": {"v": 1}, "jid": JID})]
 
 
+def test_the_data_of_an_event_may_be_a_text() -> None:
+    office = Office("web1")
+    assert said(office, data=event_message("app/up", "version 1.2", "")["data"])["state"] == "ok"
+    assert written(office) == [("minion/web1/app/up", {"id": "web1", "tag": "app/up", "data": "version 1.2"})]
+
+
 @pytest.mark.parametrize("tag", ["salt/auth", "/salt/auth", "minion/db1/x", "minion/web1"])
 def test_whatever_a_minion_writes_stands_below_its_own_name(tag: str) -> None:
     assert tag_of_minion(MinionId("web1"), tag).startswith("minion/web1/")
 
 
 @pytest.mark.parametrize("data", [encode([1]), b"\xc1", b"\x80\x80", encode({"a": {1: {2: 3}}})[:-1]])
-def test_data_that_is_no_map_is_refused_and_nothing_is_written(data: bytes) -> None:
+def test_data_that_is_neither_map_nor_text_is_refused_and_nothing_is_written(data: bytes) -> None:
     office = Office("web1")
     assert said(office, data=data)["state"] == "refused"
     assert written(office) == []

@@ -48,6 +48,9 @@ def test_package_files_are_absolute_paths_that_exist(tmp_path: Path) -> None:
     path = tmp_path / "a.deb"
     path.touch()
     assert _packages.package_files([{"a": str(path)}, f"file://{path}"]) == [str(path)] * 2
+    assert _packages.package_files(f'[{{"a": {path}}}]') == [str(path)]  # as templates write it
+    with pytest.raises(SaltInvocationError, match="are not a list"):
+        _packages.package_files("[{a: /x")
 
 
 @pytest.mark.parametrize("source", ["a.deb", "http://x/a.deb", "salt://a.deb", "/nowhere/a.deb"])

@@ -37,6 +37,8 @@ def run(fun: str, *args: Any, **kwargs: Any) -> tuple[Outcome, list[tuple[Any, .
         ("fire", ({"v": 1}, "app/x"), {}, ("app/x", {"v": 1}, 60.0)),
         ("fire", ({"v": 1}, "app/x"), {"timeout": 5}, ("app/x", {"v": 1}, 5)),
         ("fire_master", ({"v": 1}, "app/x"), {}, ("app/x", {"v": 1}, 60.0)),
+        ("fire_master", ("v: 1", "app/x"), {}, ("app/x", "v: 1", 60.0)),
+        ("fire", ("v: 1", "app/x"), {}, ("app/x", "v: 1", 60.0)),
         ("send", ("app/x",), {"v": 1}, ("app/x", {"v": 1}, 60.0)),
         ("send", ("app/x", {"v": 2}), {"v": 1, "w": 3}, ("app/x", {"v": 2, "w": 3}, 60.0)),
         ("send", ("app/x",), {"with_grains": ["os"]}, ("app/x", {"grains": {"os": "Debian"}}, 60.0)),
@@ -75,8 +77,8 @@ def test_without_a_minion_nothing_is_refreshed() -> None:
 @pytest.mark.parametrize(
     ("fun", "args", "words"),
     [
-        ("fire", ("text", "app/x"), "is a map"),
-        ("fire_master", ("text", "app/x"), "is a map"),
+        ("fire", (5, "app/x"), "is a text or a map"),
+        ("fire_master", ([1], "app/x"), "is a text or a map"),
         ("send", ("app/x", "text"), "is a map"),
         ("fire_master", ({}, "app/x", {"id": "other"}), "leave preload away"),
     ],

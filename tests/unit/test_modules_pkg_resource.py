@@ -44,6 +44,7 @@ def _salt(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"pkgs": ["vim", {"git:amd64": 2}]}, ({"vim": None, "git": "2"}, "repository")),
         ({"pkgs": ["git:amd64"], "normalize": False}, ({"git:amd64": None}, "repository")),
         ({"sources": [{"a": "salt://x/a.deb"}, {"b": "/b.deb"}]}, (["/cache/a.deb", "/b.deb"], "file")),
+        ({"sources": "[{a: salt://x/a.deb}]"}, (["/cache/a.deb"], "file")),
         ({"name": "vim", "advisory_ids": ["RHSA-1"]}, (["RHSA-1"], "advisory")),
         ({"name": "vim", "advisory_ids": []}, (["vim"], "advisory")),
     ],

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from saltlite.salt.cache import Cache
 from tests.support.api import CONFIG, JID, Client, row, run
 
 MINIONS = {"minions": [row("a", "up"), row("b", "away"), row("c", "never"), row("d", "up")]}
@@ -198,6 +200,52 @@ def test_what_is_cached_is_gathered_from_all_pages() -> None:
     assert run(cached(**of), "cache.list", "grains").value == list(of)
     assert run(cached(**of), "cache.fetch", "grains", "m3").value == {"id": 3}
     assert run(cached(**of), "cache.fetch", "grains", "nosuch").value == {}
+
+
+def test_values_of_ones_own_are_kept_in_banks(tmp_path: Path) -> None:
+    def value(fun: str, *args: Any) -> Any:
+        outcome = run(Client(), f"cache.{fun}", *args, cachedir=str(tmp_path))
+        assert outcome.retcode == 0, outcome.value
+        return outcome.value
+
+    assert (value("list", "app/hosts"), value("fetch", "app/hosts", "web1")) == ([], {})
+    assert value("flush", "app/hosts", "web1") is False
+    value("store", "app/hosts", "web2", "text")
+    value("store", "app/hosts", "web1", {"rack": 4})
+    assert value("list", "app/hosts") == ["web1", "web2"]
+    assert value("list", "app") == ["hosts"]
+    assert value("fetch", "app/hosts", "web1") == {"rack": 4}
+    assert Cache({}, f"{tmp_path}/banks").fetch("app/hosts", "web2") == "text"
+    assert value("flush", "app/hosts", "web1") is True
+    assert value("list", "app/hosts") == ["web2"]
+    assert value("flush", "app") is True
+    assert value("list", "app") == []
+
+
+@pytest.mark.parametrize(
+    ("fun", "args", "text"),
+    [
+        ("store", ["grains", "web1", {}], "holds what minions send"),
+        ("store", ["app", "a/b", 1], "a key is a name without a slash"),
+        ("store", ["app", "../x", 1], "a key is a name without a slash"),
+        ("fetch", ["../minions", "x"], "leads out of"),
+        ("list", ["/"], "A bank is a path"),
+        ("flush", ["."], "A bank is a path"),
+        ("flush", ["app", " "], "The key is empty"),
+    ],
+)
+def test_banks_and_keys_stay_in_their_folder(tmp_path: Path, fun: str, args: list[Any], text: str) -> None:
+    (tmp_path / "minions").mkdir()
+    (tmp_path / "minions/x.p").write_bytes(b"\x01")
+    outcome = run(Client(), f"cache.{fun}", *args, cachedir=str(tmp_path))
+    assert (outcome.retcode, text in outcome.value) == (1, True), outcome.value
+
+
+def test_a_bank_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "banks").write_text("")
+    outcome = run(Client(), "cache.store", "app", "k", 1, cachedir=str(tmp_path))
+    assert "cannot be used: [Errno 20] Not a directory" in outcome.value
+    assert "set cachedir of the master" in run(Client(), "cache.store", "app", "k", 1).value
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ class RunningMinion:
     def __init__(self, data_dir: str) -> None:
         self._data_dir = data_dir
 
-    def send(self, tag: str, data: Mapping[str, Any], timeout_s: float) -> None:
+    def send(self, tag: str, data: Mapping[str, Any] | str, timeout_s: float) -> None:
         """Send an event, and raise, as `saltlite.minion.jobs.rpc_client.RpcEventSender` does."""
         from saltlite.minion.jobs.rpc_client import RpcEventSender
 

@@ -377,8 +377,8 @@ def answer_event(master: Master, minion: MinionId, message: Message) -> Message:
 def _event(minion: MinionId, message: Message) -> tuple[str, dict[str, Any]]:
     tag = parse_tag(tag_of_minion(minion, parse_tag(message["tag"])))
     data = codec.decode(message["data"], codec.EVENT)
-    if not isinstance(data, dict):
-        raise UsageError("the data of an event is a map")
+    if not isinstance(data, dict | str):
+        raise UsageError("the data of an event is a map or a text")
     about = {"id": minion, "tag": message["tag"], "data": data}
     return tag, {**about, "jid": split_part(message["jid"])[0]} if message["jid"] else about
 

@@ -175,7 +175,7 @@ class RpcEventSender:
         self.jid = jid
         self._way = way
 
-    def send(self, tag: str, data: Mapping[str, Any], timeout_s: float) -> None:
+    def send(self, tag: str, data: Mapping[str, Any] | str, timeout_s: float) -> None:
         """Send an event; it is in the master's event log when this returns.
 
         Raises SaltInvocationError for an invalid event, CommandExecutionError without an answer in `timeout_s` seconds.
@@ -195,7 +195,7 @@ class RpcEventSender:
             time.sleep(BUSY_S)
 
 
-def event_message(tag: str, data: Mapping[str, Any], jid: str) -> Message:
+def event_message(tag: str, data: Mapping[str, Any] | str, jid: str) -> Message:
     """The `event` message, within its limits. Raises SaltInvocationError."""
     try:
         parse_tag(tag)
@@ -204,7 +204,7 @@ def event_message(tag: str, data: Mapping[str, Any], jid: str) -> Message:
     if len(tag) > EVENT_TAG_MAX:
         raise SaltInvocationError(f"The tag of an event has at most {EVENT_TAG_MAX} characters.")
     # Encoded like a return, so that any value becomes plain.
-    plain = decode_return(encode_whole(dict(data), RETURN_MAX).body, 2 * RETURN_MAX)
+    plain = decode_return(encode_whole(data if isinstance(data, str) else dict(data), RETURN_MAX).body, 2 * RETURN_MAX)
     try:
         encoded = codec.encode_checked(plain, codec.EVENT)
     except LocalProtocolError as error:

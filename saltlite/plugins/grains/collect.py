@@ -27,6 +27,7 @@ def shipped_sources() -> tuple[Source, ...]:
         core.locale_info,
         core.processors,
         core.memory,
+        core.graphics,
         core.firmware,
         core.virtual,
         network.names,

@@ -215,7 +215,7 @@ def read_text(path: str) -> str:
         return ""
 
 
-# --- Hardware: processors, memory, firmware, virtualisation ---
+# --- Hardware: processors, memory, graphics, firmware, virtualisation ---
 
 _DMI = "/sys/class/dmi/id"
 
@@ -225,6 +225,15 @@ _FIRMWARE = {
     "biosreleasedate": "bios_date", "boardname": "board_name",
 }  # fmt: skip
 """Grain -> file of the firmware's tables in /sys. Only root may read some of them."""
+
+_PCI = "/sys/bus/pci/devices"
+_PCI_IDS = "/usr/share/misc/pci.ids"
+_GRAPHICS = frozenset({"0x0300", "0x0302", "0x0380"})
+"""The first six characters of a PCI class: VGA, 3D and display controllers."""
+_GPU_VENDORS = {
+    "10de": "nvidia", "1002": "ati", "1022": "amd", "8086": "intel", "1013": "cirrus logic", "15ad": "vmware",
+    "102b": "matrox", "1a03": "aspeed",
+}  # fmt: skip
 
 _HYPERVISORS = (
     ("vmware", "VMware"), ("virtualbox", "VirtualBox"), ("innotek", "VirtualBox"), ("parallels", "Parallels"),
@@ -256,6 +265,24 @@ def memory() -> dict[str, Any]:
     """Memory and swap in MiB."""
     kib = dict(re.findall(r"^(\w+):\s+(\d+) kB$", read_text("/proc/meminfo"), re.MULTILINE))
     return {"mem_total": int(kib.get("MemTotal", 0)) // 1024, "swap_total": int(kib.get("SwapTotal", 0)) // 1024}
+
+
+def graphics() -> dict[str, Any]:
+    """The graphics adapters on PCI: `num_gpus`, and in `gpus` the vendor and the model of each."""
+    gpus = []
+    for folder in sorted(os.listdir(_PCI)) if os.path.isdir(_PCI) else ():
+        kind = read_text(os.path.join(_PCI, folder, "class"))[:6]
+        if kind in _GRAPHICS:
+            vendor, device = (read_text(os.path.join(_PCI, folder, name)).strip()[2:] for name in ("vendor", "device"))
+            gpus.append({"vendor": _GPU_VENDORS.get(vendor, "unknown"), "model": _pci_model(vendor, device)})
+    return {"num_gpus": len(gpus), "gpus": gpus}
+
+
+def _pci_model(vendor: str, device: str) -> str:
+    """The name of a device in the machine's list of PCI ids, or its numbers."""
+    of_vendor = re.search(rf"^{vendor}  .*\n((?:[\t#].*\n)*)", read_text(_PCI_IDS), re.MULTILINE)
+    found = re.search(rf"^\t{device}  (.*)$", of_vendor[1], re.MULTILINE) if of_vendor else None
+    return found[1].strip() if found else f"{vendor}:{device}"
 
 
 def firmware() -> dict[str, Any]:

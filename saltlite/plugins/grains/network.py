@@ -1,7 +1,7 @@
 """Grains of host names, interfaces, addresses and routes.
 
 No name is looked up on the network, because a slow resolver would delay the start of the minion. The full name comes
-from the host name or from /etc/hosts.
+from the host name or from /etc/hosts, and `fqdns` are the full names that /etc/hosts has for the machine's addresses.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def names() -> dict[str, Any]:
 
 
 def interfaces() -> dict[str, Any]:
-    """Interfaces with their hardware and IP addresses, and all addresses by family."""
+    """Interfaces with their hardware and IP addresses, all addresses by family, and their names."""
     from saltlite.plugins import _netlink  # noqa: PLC0415 - `names` is needed where nothing else is
 
     links, assigned = _netlink.links(), _netlink.addresses()
@@ -39,6 +39,7 @@ def interfaces() -> dict[str, Any]:
         "ip6_interfaces": _of_version(by_interface, 6),
         "ipv4": [str(address) for address in every if address.version == 4],
         "ipv6": [str(address) for address in every if address.version == 6],
+        "fqdns": _names_of({str(address) for address in every if not address.is_loopback}),
     }
 
 
@@ -82,6 +83,16 @@ def _full_name(hostname: str) -> str:
             if dotted:
                 return dotted[0]
     return hostname
+
+
+def _names_of(addresses: set[str]) -> list[str]:
+    """The full names of addresses in /etc/hosts, sorted."""
+    found: set[str] = set()
+    for line in read_text("/etc/hosts").splitlines():
+        address, *known = line.partition("#")[0].split() or [""]
+        if address in addresses:
+            found.update(name for name in known if "." in name)
+    return sorted(found)
 
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address

@@ -94,13 +94,25 @@ def path(text: Any) -> str:
     return found
 
 
+def sources_of(sources: Any) -> list[Any]:
+    """The list in `sources`, which may also be one as text: `[{"name": /path}]`. Raises SaltInvocationError."""
+    if isinstance(sources, str) and sources.lstrip().startswith(("[", "{")):
+        import yaml  # most callers have a list
+
+        try:
+            sources = yaml.safe_load(sources)
+        except yaml.YAMLError as error:
+            raise SaltInvocationError(f"Sources are not a list: {' '.join(str(error).split())}.") from error
+    return list(sources) if isinstance(sources, list | tuple) else [sources]
+
+
 def package_files(sources: Any, fetch: Callable[[str], Any] | None = None) -> list[str]:
-    """Absolute paths of the package files in `[{name: path}]` or `[path]`. Raises SaltInvocationError.
+    """Absolute paths of the package files in `[{name: path}]` or `[path]`, or this as text. Raises SaltInvocationError.
 
     `fetch` downloads a URL and returns its local path; without it URLs are refused.
     """
     found: list[str] = []
-    for each in sources if isinstance(sources, list | tuple) else [sources]:
+    for each in sources_of(sources):
         for source in each.values() if isinstance(each, Mapping) else (each,):
             bare = path(str(source).removeprefix("file://"))
             if "://" in bare and fetch is not None:

@@ -73,23 +73,26 @@ def send(  # noqa: PLR0913, PLR0917, RUF100 - Salt's signature
 
 
 def fire_master(
-    data: dict[str, Any], tag: str, preload: dict[str, Any] | None = None, timeout: float = _TIMEOUT_S
+    data: dict[str, Any] | str, tag: str, preload: dict[str, Any] | None = None, timeout: float = _TIMEOUT_S
 ) -> bool:
-    """Send an event to the master like ``event.send``, with only this data.
+    """Send an event to the master like ``event.send``, with only this data: a map or a text.
 
-    CLI Example: ``saltlite '*' event.fire_master '{version: 1.2}' app/deployed``
+    CLI Example::
+
+        saltlite '*' event.fire_master '{version: 1.2}' app/deployed
+        saltlite '*' event.fire_master 'version 1.2 is there' app/deployed
     """
     if preload:
         raise SaltInvocationError("The master says itself whose event it is: leave preload away.")
-    if not isinstance(data, Mapping):
-        raise SaltInvocationError("The data of an event is a map, as in '{version: 1.2}'.")
+    if not isinstance(data, Mapping | str):
+        raise SaltInvocationError("The data of an event is a text or a map, as in '{version: 1.2}'.")
     if not hasattr(__events__, "send"):
         raise CommandExecutionError("This call has no master to send events to.")
     __events__.send(tag, data, timeout)
     return True
 
 
-def fire(data: dict[str, Any], tag: str, timeout: float | None = None) -> bool:
+def fire(data: dict[str, Any] | str, tag: str, timeout: float | None = None) -> bool:
     """Alias of ``event.fire_master``. In Salt the event stays on the minion, but here the master's event log is the
     only one.
 

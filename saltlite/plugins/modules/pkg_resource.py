@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules import _packages
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __salt__
@@ -30,9 +31,10 @@ def pack_sources(sources: list[dict[str, str]], normalize: bool = True) -> dict[
 
     CLI Example: ``saltlite '*' pkg_resource.pack_sources '[{foo: "salt://foo.deb"}, {bar: "salt://bar.deb"}]'``
     """
-    if not isinstance(sources, list) or not all(isinstance(one, Mapping) and len(one) == 1 for one in sources):
+    every = _packages.sources_of(sources)
+    if not all(isinstance(one, Mapping) and len(one) == 1 for one in every):
         raise SaltInvocationError("Sources are a list of maps from one package to its file, as in '[{foo: /a.deb}]'.")
-    return {_named(name, normalize): place for one in sources for name, place in one.items()}
+    return {_named(name, normalize): place for one in every for name, place in one.items()}
 
 
 def parse_targets(

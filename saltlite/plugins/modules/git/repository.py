@@ -508,8 +508,10 @@ def config_set(  # noqa: PLR0913 - Salt's signature
         saltlite '*' git.config_set user.email me@example.org cwd=/srv/app
         saltlite '*' git.config_set user.email me@example.org global=True
     """
-    if (value is None) == (multivar is None):
-        raise SaltInvocationError("Either a value or multivar is needed, and not both.")
+    if value is not None and multivar is not None:
+        raise SaltInvocationError("Only one of 'value' and 'multivar' is permitted.")
+    if value is None and multivar is None:
+        raise SaltInvocationError("Either 'value' or 'multivar' is needed.")
     place = _Place(cwd, kwargs, user, password, ignore_retcode, output_encoding)
     name = word(key, "the name of a setting")
     for number, each in enumerate([value] if multivar is None else several(multivar)):
