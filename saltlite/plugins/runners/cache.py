@@ -146,10 +146,10 @@ def flush(bank: str, key: str | None = None) -> bool:
 @contextlib.contextmanager
 def _own(bank: str, key: str | None = "none") -> Iterator[Cache]:
     """The files of other banks. Raises SaltInvocationError and CommandExecutionError."""
-    from saltlite.salt.cache import Cache
-    from saltlite.salt.exceptions import SaltCacheError
+    from saltlite.salt.cache import Cache  # noqa: PLC0415 - most calls are about minions
+    from saltlite.salt.exceptions import SaltCacheError  # noqa: PLC0415 - as above
 
-    if not bank.strip("/. ") or key is not None and os.path.basename(key) != key:
+    if not bank.strip("/. ") or (key is not None and os.path.basename(key) != key):
         raise SaltInvocationError("A bank is a path such as app/hosts, and a key is a name without a slash.")
     if not __opts__.get("cachedir"):
         raise CommandExecutionError("There is no place for values: set cachedir of the master.")

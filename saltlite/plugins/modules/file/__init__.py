@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from .backups import delete_backup, list_backup, list_backups, list_backups_dir, remove_backup, restore_backup
 from .find import find
+from .labels import get_selinux_context, restorecon, set_selinux_context
 
 from .lines import (  # isort: skip
     append, blockreplace, comment, comment_line, line, prepend, read, seek_read, seek_write, touch, truncate, uncomment,
@@ -29,7 +30,7 @@ from .permissions import chattr, check_perms, chgrp, chown, lchown, lsattr, set_
 
 from .stats import (  # isort: skip
     access, basename, check_hash, directory_exists, dirname, diskusage, extract_hash, file_exists, get_devmm, get_gid,
-    get_group, get_hash, get_mode, get_selinux_context, get_source_sum, get_sum, get_uid, get_user, gid_to_group,
+    get_group, get_hash, get_mode, get_source_sum, get_sum, get_uid, get_user, gid_to_group,
     group_to_gid, is_blkdev, is_chrdev, is_fifo, is_hardlink, is_link, join, lstat, normpath, open_files, pardir,
     path_exists_glob, readdir, readlink, stats, statvfs, uid_to_user, user_to_uid,
 )  # fmt: skip
@@ -40,12 +41,12 @@ __all__ = [
     "check_hash", "check_managed", "check_managed_changes", "check_perms", "chgrp", "chown", "comment",
     "comment_line", "contains", "contains_glob", "contains_regex", "copy", "delete_backup", "directory_exists",
     "dirname", "diskusage", "extract_hash", "file_exists", "find", "get_devmm", "get_diff", "get_gid", "get_group",
-    "get_hash", "get_managed", "get_mode", "get_selinux_context", "get_source_sum", "get_sum", "get_uid",
-    "get_user", "gid_to_group", "grep", "group_to_gid", "is_blkdev", "is_chrdev", "is_fifo", "is_hardlink",
-    "is_link", "join", "lchown", "line", "link", "list_backup", "list_backups", "list_backups_dir", "lsattr",
-    "lstat", "makedirs", "makedirs_perms", "manage_file", "mkdir", "mknod", "mknod_blkdev", "mknod_chrdev",
-    "mknod_fifo", "move", "normpath", "open_files", "pardir", "patch", "path_exists_glob", "prepend", "psed",
-    "read", "readdir", "readlink", "remove", "remove_backup", "rename", "replace", "restore_backup", "rmdir",
-    "search", "sed", "sed_contains", "seek_read", "seek_write", "set_mode", "source_list", "stats", "statvfs",
+    "get_hash", "get_managed", "get_mode", "get_selinux_context", "get_source_sum", "get_sum", "get_uid", "get_user",
+    "gid_to_group", "grep", "group_to_gid", "is_blkdev", "is_chrdev", "is_fifo", "is_hardlink", "is_link", "join",
+    "lchown", "line", "link", "list_backup", "list_backups", "list_backups_dir", "lsattr", "lstat", "makedirs",
+    "makedirs_perms", "manage_file", "mkdir", "mknod", "mknod_blkdev", "mknod_chrdev", "mknod_fifo", "move",
+    "normpath", "open_files", "pardir", "patch", "path_exists_glob", "prepend", "psed", "read", "readdir", "readlink",
+    "remove", "remove_backup", "rename", "replace", "restore_backup", "restorecon", "rmdir", "search", "sed",
+    "sed_contains", "seek_read", "seek_write", "set_mode", "set_selinux_context", "source_list", "stats", "statvfs",
     "symlink", "touch", "truncate", "uid_to_user", "uncomment", "user_to_uid", "write",
 ]  # fmt: skip

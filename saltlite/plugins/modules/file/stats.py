@@ -560,18 +560,6 @@ def readdir(path: str) -> list[str]:
         raise sentence(name, "read", error) from error
 
 
-def get_selinux_context(path: str) -> str:
-    """Return the SELinux label of a file, or a message that there is none.
-
-    CLI Example: ``saltlite '*' file.get_selinux_context /etc/hosts``
-    """
-    name = checked_path(path)
-    try:
-        return os.getxattr(name, "security.selinux").rstrip(b"\0").decode(errors="replace")
-    except OSError:
-        return f"No selinux context information is available for {name}"
-
-
 def _status(name: str, *, follow_symlinks: bool) -> os.stat_result:
     try:
         return os.stat(name) if follow_symlinks and os.path.exists(name) else os.lstat(name)
