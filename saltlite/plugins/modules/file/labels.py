@@ -70,7 +70,7 @@ def restorecon(path: str, recursive: bool = False) -> bool:
 
     CLI Example::
 
-        saltlite '*' file.restorecon /home/user/.ssh/authorized_keys
+        saltlite '*' file.restorecon /etc/ssh/sshd_config
         saltlite '*' file.restorecon /srv/www recursive=True
     """
     argv = ["restorecon", "-FR" if recursive else "-F", "--", checked_path(path)]
