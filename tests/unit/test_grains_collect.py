@@ -377,9 +377,7 @@ def test_graphics_adapters_are_found_on_pci(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_full_names_of_the_addresses_come_from_the_file_of_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    hosts = (
-        "127.0.0.1 localhost.localdomain\n203.0.113.1 web.example.org web www.example.org # a.b\n203.0.113.2 b.c\n"
-    )
+    hosts = "127.0.0.1 localhost.localdomain\n203.0.113.1 web.example.org web www.example.org # a.b\n203.0.113.2 b.c\n"
     with_files(monkeypatch, network, {"/etc/hosts": hosts})
     assert network._names_of({"203.0.113.1"}) == ["web.example.org", "www.example.org"]
     assert network._names_of(set()) == network.interfaces()["fqdns"] == []
