@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.served import serve
 from tests.support.api import Api
-from tests.support.browser import Browser, browser
+from tests.support.browser import AXE, Browser, browser
 from tests.support.fleet import Fleet
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -35,39 +35,62 @@ def window(served: tuple[Fleet, str]) -> Iterator[Browser]:
         assert one.complaints() == []
 
 
-@pytest.mark.parametrize(
-    ("page", "title", "text"),
-    [
-        ("", "Overview", "Jobs of the last 24 hours"),
-        ("machines", "Machines", "2 machines"),
-        ("machines/a", "a up", "Grains"),
-        ("run", "Run", "saltlite '*' test.ping"),
-        ("jobs", "Jobs", "Function"),
-        ("keys", "Keys", "Minions pin the fleet key"),
-        ("packages", "Packages", "Ask them"),
-        ("resources", "Resources", "No resource is registered"),
-        ("events", "Events", "as they happen"),
-        ("access", "Access", "This login ends"),
-        ("clouds", "Clouds", "No provider is configured"),
-        ("docs", "Documentation", "Execution modules"),
-        ("docs/http-api", "Documentation", "It differs from Salt in these points"),
-        ("docs/reference/modules/disk", "Documentation", "disk.usage"),
-        ("docs?words=certificate", "Documentation", "places have"),
-        ("nowhere", "There is no such page", "Overview"),
-        ("%E0", "There is no such page", "Overview"),
-    ],
+PAGES = (
+    ("", "Overview", "Jobs of the last 24 hours"),
+    ("machines", "Machines", "2 machines"),
+    ("machines/a", "a up", "Grains"),
+    ("run", "Run", "saltlite '*' test.ping"),
+    ("jobs", "Jobs", "Function"),
+    ("keys", "Keys", "Minions pin the fleet key"),
+    ("packages", "Packages", "Ask them"),
+    ("resources", "Resources", "No resource is registered"),
+    ("events", "Events", "as they happen"),
+    ("access", "Access", "This login ends"),
+    ("clouds", "Clouds", "No provider is configured"),
+    ("docs", "Documentation", "Execution modules"),
+    ("docs/http-api", "Documentation", "It differs from Salt in these points"),
+    ("docs/reference/modules/disk", "Documentation", "disk.usage"),
+    ("docs?words=certificate", "Documentation", "places have"),
+    ("nowhere", "There is no such page", "Overview"),
+    ("%E0", "There is no such page", "Overview"),
 )
+"""(address, heading, text) of each page."""
+
+
+@pytest.mark.parametrize(("page", "title", "text"), PAGES)
 def test_each_page_has_an_address_and_fits_a_telephone(window: Browser, page: str, title: str, text: str) -> None:
     window.open(page)
     window.one("h1", title)
     window.one("main", text)
-    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
-    window.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    window.emulate(width=390)
     try:
         width = window.driver.execute_script("return document.documentElement.scrollWidth")
         assert width <= 390
+        assert not window.one("header").find_element("css selector", "nav").is_displayed()
+        window.click("header button", "Menu")
+        window.one("header nav a", "Machines")
+        assert window.driver.execute_script("return document.documentElement.scrollWidth") <= 390
     finally:
-        window.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        window.emulate()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_has_a_barrier_that_axe_finds(window: Browser, served: tuple[Fleet, str], scheme: str) -> None:
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: npm ci --prefix .ci/npm")
+    admin = Api(served[1]).log_in("admin")
+    jid = admin.post("/fleet/jobs", {"tgt": "*", "fun": "grains.get", "arg": ["id"]}).json()["jid"]
+    found = {}
+    window.emulate(scheme=scheme)
+    try:
+        for page in (*(row[0] for row in PAGES), f"jobs/{jid}", "run?tgt=*&fun=pkg.remove", "machines?search=nothing"):
+            window.open(page)
+            window.one("h1")
+            window.until(lambda: "Loading" not in window.one("main").text, f"{page} is loaded")
+            found[page] = window.barriers()
+    finally:
+        window.emulate()
+    assert {page: rows for page, rows in found.items() if rows} == {}
 
 
 def test_machines_are_narrowed_by_the_address(window: Browser) -> None:

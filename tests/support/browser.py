@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from selenium.webdriver.support.select import Select
 from tests.support.api import PASSWORD
 from tests.support.fleet import WAIT_S
 
+AXE = Path(__file__).parents[2] / ".ci/npm/node_modules/axe-core/axe.min.js"
+"""Looks for barriers for people who use a keyboard, a screen reader or strong contrast; `.ci/run` installs it."""
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--ignore-certificate-errors",
@@ -104,6 +107,23 @@ class Browser:
                 return found
             assert time.monotonic() < deadline, f"not so: {what}; {problem}\n{self.driver.page_source[:5000]}"
             time.sleep(0.05)
+
+    def emulate(self, *, width: int = 1200, scheme: str = "light") -> None:
+        """Become a screen of that width, in pixels, whose user prefers that colour scheme, light or dark."""
+        metrics = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def barriers(self) -> list[str]:
+        """What axe-core finds on the page as it is: the rule, and the first element that breaks it."""
+        self.driver.execute_script(AXE.read_text())
+        script = """
+            const done = arguments[arguments.length - 1];
+            axe.run(document, { resultTypes: ["violations"] }).then(
+              (found) => done(found.violations.map((one) => `${one.impact} ${one.id}: ${one.nodes[0].html}`)),
+              (error) => done([String(error)]))"""
+        return list(self.driver.execute_async_script(script))
 
     def complaints(self) -> list[str]:
         """What the browser complained of, such as code that the policy forbids; not answers with an error status."""

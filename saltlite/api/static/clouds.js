@@ -20,6 +20,10 @@ function flat(answer) {
   return { rows, errors };
 }
 
+function stateOf(row) {
+  return visible(String(row.state ?? "unknown")).toLowerCase();
+}
+
 const ACTIONS = [["show_instance", "Details"], ["start", "Start"], ["stop", "Stop"], ["reboot", "Reboot"], ["destroy", "Destroy"]];
 
 export class Clouds extends Page {
@@ -67,7 +71,7 @@ export class Clouds extends Page {
       <${Table} caption="Machines of clouds" rows=${machines.rows} empty="The providers have no machine." columns=${[
         ["Machine", (row) => html`<a href=${link(`machines/${row.name}`)}>${visible(row.name)}</a>`],
         ["Provider", (row) => `${row.alias} (${row.driver})`],
-        ["State", (row) => html`<${State} of=${visible(String(row.state ?? "unknown")).toLowerCase()} />`, "", "fit"],
+        ["State", (row) => html`<${State} of=${stateOf(row)} kind=${stateOf(row) === "running" ? "good" : "mid"} />`, "", "fit"],
         ["Size", (row) => visible(String(row.size ?? ""))],
         ["Image", (row) => visible(String(row.image ?? ""))],
         ["Addresses", (row) => [...(row.public_ips || []), ...(row.private_ips || [])].map(String).map(visible).join(", ")],
@@ -82,7 +86,7 @@ export class Clouds extends Page {
       <${Table} caption="Profiles" rows=${profiles} empty="No profile is configured." columns=${[
         ["Profile", (row) => html`<strong>${visible(row.name)}</strong>`],
         ["Provider", (row) => row.provider],
-        ["Settings", ({ alias, driver, name, provider, ...settings }) => html`<details><summary>${Object.keys(settings).join(", ") || "none"}</summary><pre>${textOf(settings)}</pre></details>`],
+        ["Settings", ({ alias, driver, name, provider, ...settings }) => html`<details><summary>${Object.keys(settings).join(", ") || "none"}</summary><pre tabindex="0">${textOf(settings)}</pre></details>`],
       ]} />
       <h2>Providers</h2>
       <${Table} caption="Providers" rows=${providers} columns=${[

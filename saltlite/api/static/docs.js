@@ -4,6 +4,8 @@ import { get } from "./api.js";
 import { Field, html, link, Page, visible } from "./parts.js";
 import { documentOf } from "./markdown.js";
 
+const FOUND_MAX = 50; // results of a search
+
 export class Docs extends Page {
   async load({ path, query }) {
     const [contents, shown] = await Promise.all([
@@ -61,7 +63,8 @@ function Start({ contents }) {
 }
 
 function Found({ words, found }) {
-  return html`<h2 role="status">${found.length || "No"} ${found.length === 1 ? "place has" : "places have"} “${words}”${found.length === 50 ? ", or more" : ""}</h2>
+  return html`<h2>Found</h2>
+    <p role="status">${found.length || "No"} ${found.length === 1 ? "place has" : "places have"} “${words}”${found.length === FOUND_MAX ? ", or more" : ""}</p>
     ${found.length === 0 && html`<p class="dim">Fewer or shorter words find more.</p>`}
     <ul class="found">${found.map((row) => html`<li><a href=${link(`docs/${row.path}`, { at: row.at })}>${row.title}</a>
       <span class="dim"> ${row.kind}</span><p>${visible(row.excerpt)}</p></li>`)}</ul>`;

@@ -43,7 +43,7 @@ export class Jobs extends Page {
         ${since && html`<button onClick=${() => this.narrow({ since: "" })}>Not only since ${new Date(since * 1000).toLocaleString()}</button>`}
       </form>
       <${Table} caption="Jobs, the newest first" rows=${jobs} columns=${jobColumns} empty="No job is like this." />
-      <nav class="pages" aria-label="Pages">
+      <nav class="pages" aria-label="Parts of the list">
         ${before && html`<button onClick=${() => this.narrow({})}>Newest</button>`} ${" "}
         ${more && html`<button onClick=${() => this.narrow({ before: jobs[jobs.length - 1].jid })}>Older</button>`}
       </nav>`;

@@ -91,5 +91,5 @@ export class Machine extends Page {
 /** A grain in a line if it is short enough. */
 function Value({ of }) {
   const line = typeof of === "string" ? of : JSON.stringify(of);
-  return html`<pre>${line.length <= LINE ? visible(line) : textOf(of)}</pre>`;
+  return html`<pre tabindex=${line.length <= LINE ? undefined : 0}>${line.length <= LINE ? visible(line) : textOf(of)}</pre>`;
 }

@@ -27,7 +27,7 @@ export class Resources extends Page {
         ["Not found since", (row) => row.stale_since && html`<${Time} at=${row.stale_since} />`],
         ["", (row) => html`<a class="button" href=${link("run", { tgt: row.srn, type: "list" })}>run</a>`, "", "fit"],
       ]} />
-      <nav class="pages" aria-label="Pages">
+      <nav class="pages" aria-label="Parts of the list">
         ${after && html`<button onClick=${() => this.narrow({})}>First</button>`} ${" "}
         ${more && html`<button onClick=${() => this.narrow({ after: resources[resources.length - 1].srn })}>Next</button>`}
       </nav>`;
@@ -64,7 +64,7 @@ export class Events extends Component {
       <${Table} caption="Events, the newest first" rows=${rows} empty="Events appear here as they happen." columns=${[
         ["When", (event) => html`<${Time} at=${event.at} />`, "", "fit"],
         ["Tag", (event) => html`<code>${visible(event.tag)}</code>`],
-        ["Data", (event) => html`<details><summary><code>${visible(JSON.stringify(event.data).slice(0, 100))}</code></summary><pre>${textOf(event.data)}</pre></details>`],
+        ["Data", (event) => html`<details><summary><code>${visible(JSON.stringify(event.data).slice(0, 100))}</code></summary><pre tabindex="0">${textOf(event.data)}</pre></details>`],
       ]} />`;
   }
 }

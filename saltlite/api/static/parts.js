@@ -102,7 +102,7 @@ export function Table({ columns, rows, caption, sort, onSort, empty = "There are
 /** The buttons below a page of a list; `go` takes the offset of another page. */
 export function Pages({ offset, size: length, count, total, go }) {
   if (total <= count && offset === 0) return null;
-  return html`<nav class="pages" aria-label="Pages">
+  return html`<nav class="pages" aria-label="Parts of the list">
     <button disabled=${offset === 0} onClick=${() => go(Math.max(0, offset - length))}>Previous</button>
     <span class="dim">${count ? `${offset + 1} to ${offset + count}` : "none"} of ${total}</span>
     <button disabled=${offset + count >= total} onClick=${() => go(offset + length)}>Next</button>
@@ -114,9 +114,9 @@ export function counted(number, noun) {
   return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-/** A state as a word with a colour, and how many have it. */
-export function State({ of, count }) {
-  const kind = { up: "good", ok: "good", accepted: "good", done: "good", returned: "good", allowed: "good", running: "good",
+/** A state as a word with a colour, "good", "mid" or "bad", and how many have it. */
+export function State({ of, count, kind: given }) {
+  const kind = given || { up: "good", ok: "good", accepted: "good", done: "good", returned: "good", allowed: "good",
     away: "bad", failed: "bad", bad: "bad", missing: "bad", lost: "bad", rejected: "bad", revoked: "bad", refused: "bad" }[of] || "mid";
   return html`<span class=${`state ${kind}`}>${count === undefined ? "" : `${count.toLocaleString("en")} `}${of}</span>`;
 }
