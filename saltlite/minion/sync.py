@@ -59,10 +59,10 @@ class Timers(Protocol):
 @dataclass(frozen=True, slots=True)
 class DocumentCallbacks:
     """`pillar` gets each fetched pillar, changed or not. `registered` gets whether the master accepted the resources,
-    and the reasons against all or some of them."""
+    the reasons against all or some of them, and which it withholds (`saltlite.model.resourcelook.bits_of`)."""
 
     pillar: Callable[[dict[str, Any]], None] = lambda _pillar: None
-    registered: Callable[[bool, Sequence[str]], None] = lambda _ok, _reasons: None
+    registered: Callable[[bool, Sequence[str], bytes], None] = lambda _ok, _reasons, _withheld: None
     look_again: Callable[[], None] = lambda: None
     """The master wants another discovery before it believes that some resources are gone."""
 
@@ -229,31 +229,32 @@ class DocumentSync:
             self._in_session(document.wait_s, lambda: self._piece(what, document.data, 0))
             document.wait_s = min(2 * document.wait_s, AGAIN_MAX_S)
         elif response["state"] != "ok":
-            self._answered(what, document, response["names"], ok=False)
+            self._answered(what, document, response, ok=False)
         elif response["sha256"]:
-            self._answered(what, document, response["names"], ok=True)
+            self._answered(what, document, response, ok=True)
             if what == "resources" and response["more"]:
                 self._hooks.look_again()
         else:
             self._piece(what, data, min(response["size"], len(data)))
 
-    def _answered(self, what: str, document: _Document, reasons: Sequence[str], *, ok: bool) -> None:
+    def _answered(self, what: str, document: _Document, response: Message, *, ok: bool) -> None:
+        reasons = response["names"]
         document.sending, document.wait_s = False, AGAIN_S
         document.told = document.digest
         if what == "resources":
-            self._registered(document.digest, reasons, ok=ok)
+            self._registered(document.digest, reasons, ok=ok, withheld=response["data"])
         elif not ok:
             log.error("the master refuses the grains of this minion, and keeps the old ones: %s", "; ".join(reasons))
         settled, document.settled = document.settled, []
         for done in settled:
             done()
 
-    def _registered(self, digest: str, reasons: Sequence[str], *, ok: bool) -> None:
+    def _registered(self, digest: str, reasons: Sequence[str], *, ok: bool, withheld: bytes = b"") -> None:
         if reasons and self._logged != (digest, tuple(reasons)):
             verdict = "did not take all resources" if ok else "refuses the resources"
             log.error("the master %s of this minion: %s", verdict, "; ".join(reasons))
         self._logged = (digest, tuple(reasons))
-        self._hooks.registered(ok, reasons)
+        self._hooks.registered(ok, reasons, withheld)
 
     # -- the pillar
 

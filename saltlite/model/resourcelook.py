@@ -1,8 +1,9 @@
-"""A minion's report about its resource types: whether each can be used, and the result of its last discovery."""
+"""A minion's report about its resource types: whether each can be used, and the result of its last discovery; and the
+master's answer about the resources that it withholds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -71,3 +72,59 @@ def read_report(value: object) -> TypeReport:
 def plain_text(text: str) -> str:
     """The first TEXT_MAX characters, with a space for each that cannot be shown in one line."""
     return "".join(letter if letter.isprintable() else " " for letter in text[:TEXT_MAX])
+
+
+def bits_of(flags: Iterable[bool]) -> bytes:
+    """One bit for each flag, the first one lowest; empty if none is set."""
+    bits = bytearray()
+    for place, flag in enumerate(flags):
+        if place % 8 == 0:
+            bits.append(0)
+        bits[-1] |= flag << place % 8
+    return bytes(bits) if any(bits) else b""
+
+
+def without_marked(resources: Mapping[str, Sequence[str]], bits: bytes) -> dict[str, list[str]]:
+    """Type -> bare ids, without those whose bit in `bits_of` is set; types without any are omitted."""
+    left: dict[str, list[str]] = {}
+    place = 0
+    for kind, ids in resources.items():
+        kept = []
+        for bare_id in ids:
+            if place >= 8 * len(bits) or not bits[place >> 3] >> (place & 7) & 1:
+                kept.append(bare_id)
+            place += 1
+        if kept:
+            left[kind] = kept
+    return left
+
+
+class Inventory:
+    """The resources that a minion manages: those of its last registration, without those that the master withholds."""
+
+    def __init__(self) -> None:
+        self._claimed: Mapping[str, Sequence[str]] = {}
+        self._taken: Mapping[str, Sequence[str]] = {}
+        """Of the last registration that the master took, what it did not withhold."""
+        self._withheld: dict[str, frozenset[str]] = {}
+
+    def claim(self, resources: Mapping[str, Sequence[str]]) -> None:
+        """Note a new registration, type -> bare ids."""
+        self._claimed = resources
+
+    def answered(self, bits: bytes | None) -> None:
+        """Note the master's answer to it: the bits of what it withholds; None if it refused the whole registration, so
+        that an older one stays."""
+        if bits is not None:
+            self._taken = without_marked(self._claimed, bits)
+        taken = {kind: frozenset(ids) for kind, ids in self._taken.items()}
+        self._withheld = {kind: frozenset(ids) - taken.get(kind, frozenset()) for kind, ids in self._claimed.items()}
+
+    def resources(self) -> dict[str, list[str]]:
+        """Type -> bare ids, sorted by type; types without any are omitted."""
+        found = {}
+        for kind, ids in sorted(self._claimed.items()):
+            withheld = self._withheld.get(kind, frozenset())
+            if ours := [bare_id for bare_id in ids if bare_id not in withheld]:
+                found[kind] = ours
+        return found

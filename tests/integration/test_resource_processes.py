@@ -26,6 +26,7 @@ from saltlite.minion.resources.discovery import Declared
 from saltlite.minion.resources.process import HUNG_MAX
 from saltlite.minion.resources.server import RESTART_MIN_S, ResourceServer, RunCallbacks, ServerContext
 from saltlite.model.job import TargetState
+from saltlite.model.resourcelook import bits_of
 from saltlite.platform import logs
 from saltlite.platform.files import PosixFolder
 from saltlite.platform.reactor import Reactor
@@ -467,6 +468,21 @@ def test_init_that_fails_is_what_the_resources_answer(make: MakeRig) -> None:
     assert rig.values(["p1"], "test.ping") == {
         "p1": "Resource type 'probe' is not initialised: init() raised ValueError: no route"
     }
+
+
+def test_resources_that_the_master_withholds_are_not_in_the_inventory(make: MakeRig) -> None:
+    rig = make()
+    rig.found(["p1", "p2", "p3"])
+    assert rig.inventories[-1] == {"probe": ["p1", "p2", "p3"]}
+    rig.server.registered(bits_of([True, False, True]))
+    assert rig.inventories[-1] == {"probe": ["p2"]}
+    rig.found(["p1", "p2", "p3", "p4"])
+    assert rig.inventories[-1] == {"probe": ["p2", "p4"]}
+    # The whole registration was refused: what the master took before is left.
+    rig.server.registered(None)
+    assert rig.inventories[-1] == {"probe": ["p2"]}
+    rig.server.registered(b"")
+    assert rig.inventories[-1] == {"probe": ["p1", "p2", "p3", "p4"]}
 
 
 HIDING = """

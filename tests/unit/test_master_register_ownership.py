@@ -11,6 +11,7 @@ from saltlite.master.handlers import keys, registration
 from saltlite.master.handlers import registration as registering
 from saltlite.master.handlers.documents import agrees
 from saltlite.model.ids import MinionId
+from saltlite.model.resourcelook import bits_of, without_marked
 from saltlite.resources.registry.admission import RegistrationRules
 from saltlite.resources.registry.registry import Conflict
 from saltlite.targeting.banks import RESOURCE_GRAINS
@@ -37,8 +38,20 @@ def test_a_resource_of_another_minion_stays_with_it_and_both_are_told(office: Of
     assert (said["state"], said["names"]) == ("ok", ["dummy:d1 is managed by ma, and stays so"])
     assert office.owned("ma") == DUMMIES
     assert office.owned("mb") == {"dummy": ["d11"]}
+    assert without_marked({"dummy": ["d1", "d11"]}, said["data"]) == {"dummy": ["d11"]}
+    assert office.register("ma", DUMMIES)["data"] == b""
     (event,) = office.events("resource/conflict/")
     assert (event.tag, event.data) == ("resource/conflict/mb", CONFLICT)
+
+
+def test_the_bits_of_withheld_resources_name_them_and_unknown_ones_are_none() -> None:
+    claimed = {"dummy": [f"d{number}" for number in range(20)], "ssh": ["web"], "rack": []}
+    gone = {("dummy", "d0"), ("dummy", "d17"), ("ssh", "web")}
+    bits = bits_of((kind, one) in gone for kind, ids in claimed.items() for one in ids)
+    left = without_marked(claimed, bits)
+    assert left == {"dummy": [f"d{number}" for number in range(20) if number not in (0, 17)]}
+    assert bits_of([False] * 9) == b""
+    assert without_marked({"dummy": ["d1"]}, b"") == {"dummy": ["d1"]}
 
 
 def test_where_the_newest_wins_the_resource_moves_with_its_grains() -> None:

@@ -27,14 +27,17 @@ class Master:
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.pillars: list[dict[str, Any]] = []
         self.registered: list[tuple[bool, Sequence[str]]] = []
+        self.withheld = b""
         self.pillar: dict[str, Any] = {"role": "web"}
         self.held: dict[str, bytes] = {}
         self.made_with: list[str] | None = None
         self.looks_again = 0
-        hooks = DocumentCallbacks(
-            self.pillars.append, lambda ok, reasons: self.registered.append((ok, reasons)), self._look_again
-        )
+        hooks = DocumentCallbacks(self.pillars.append, self._registered, self._look_again)
         self.minion = DocumentSync(self, self._ask, self._tell, hooks)
+
+    def _registered(self, ok: bool, reasons: Sequence[str], withheld: bytes) -> None:
+        self.registered.append((ok, reasons))
+        self.withheld = withheld
 
     def _look_again(self) -> None:
         self.looks_again += 1

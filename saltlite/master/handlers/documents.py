@@ -249,7 +249,8 @@ def take_grains(master: Master, minion: MinionId, data: bytes) -> list[str]:
 
 def answer_document(master: Master, documents: DocumentBuffer, minion: MinionId, message: Message) -> Message:
     """The response to a `doc_put`: "ok", with refused parts in `names`, and `more` if the minion should look for its
-    resources again; "refused", with the reasons; or "busy", and the minion sends it again."""
+    resources again, and `data` with `Taken.withheld`; "refused", with the reasons; or "busy", and the minion sends it
+    again."""
     n = message["n"]
     document = documents.put(minion, message)
     if not isinstance(document, Document):
@@ -265,7 +266,8 @@ def answer_document(master: Master, documents: DocumentBuffer, minion: MinionId,
         log.error("%s of %s cannot be kept for now: %s", document.kind, minion, error)  # noqa: TRY400 - the message is complete
         return response_message(n, "busy", names=_lines([f"the master cannot keep them for now: {error}"]))
     size, sha256, lines = len(document.data), message["sha256"], _lines(taken.sentences)
-    return response_message(n, "ok", size=size, sha256=sha256, names=lines, more=taken.look_again)
+    data = taken.withheld if len(taken.withheld) <= CHUNK else b""
+    return response_message(n, "ok", size=size, sha256=sha256, names=lines, more=taken.look_again, data=data)
 
 
 def _lines(sentences: list[str]) -> list[str]:

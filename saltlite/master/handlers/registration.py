@@ -33,6 +33,7 @@ from saltlite.model.events import (
 )
 from saltlite.model.ids import MinionId, TargetId, parse_srn, resource_index_srn_key
 from saltlite.model.keys import KeyState
+from saltlite.model.resourcelook import bits_of
 from saltlite.resources.registry.admission import (
     LOOKS,
     MissingResources,
@@ -83,6 +84,8 @@ class Taken:
     """What was refused, and what stays although it was not found."""
     look_again: bool
     """Whether the minion should look again, because resources are missing."""
+    withheld: bytes = b""
+    """One bit for each resource of the document, in its order, set if the minion does not manage it; empty for none."""
 
 
 def register(master: Master, minion: MinionId, data: bytes) -> Taken:
@@ -120,7 +123,14 @@ def register(master: Master, minion: MinionId, data: bytes) -> Taken:
         ) from error
     free = missed.srns().difference(srns_of(missed_before)).union(done.registration.released)
     ask_claimants(master.registrations, master.link, free, but=minion)
-    return Taken([*shortened(reasons), *missing_messages(minion, registering, missed)], look_again=bool(missed.missing))
+    sentences = [*shortened(reasons), *missing_messages(minion, registering, missed)]
+    return Taken(sentences, bool(missed.missing), _withheld(master, minion, registering) if done.reasons else b"")
+
+
+def _withheld(master: Master, minion: MinionId, registering: RegistrationContext) -> bytes:
+    held = master.registry.views().by_minion.get(minion, {})
+    ours = {kind: holding.ids for kind, holding in held.items()}
+    return bits_of(bare_id not in ours.get(kind, ()) for kind, ids in registering.resources.items() for bare_id in ids)
 
 
 @dataclass(frozen=True, slots=True)

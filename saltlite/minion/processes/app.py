@@ -280,7 +280,8 @@ class MinionDaemon:
         self._resources.pillar_is(pillar)
         self._opening.pillar_came()
 
-    def _registered(self, _ok: bool, reasons: Sequence[str]) -> None:
+    def _registered(self, ok: bool, reasons: Sequence[str], withheld: bytes) -> None:
+        self._resources.registered(withheld if ok else None)
         self._withheld = list(reasons)
         self._write_status(resources="; ".join(reasons))
 

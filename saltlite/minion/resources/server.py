@@ -26,7 +26,7 @@ from saltlite.minion.resources.process import SHUTDOWN_S, Start, TypeProcess, fo
 from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import PartId, TargetId, parse_srn, resource_index_srn_key
 from saltlite.model.job import TargetState, segment_id
-from saltlite.model.resourcelook import TypeReport
+from saltlite.model.resourcelook import Inventory, TypeReport
 from saltlite.platform.process import Child, ProcessTree, start_ticks
 from saltlite.platform.reactor import Reactor, Timer
 from saltlite.platform.stream import Channel
@@ -537,6 +537,7 @@ class ResourceServer:
         self._done: list[Callable[[], None]] = []
         self._next: list[Callable[[], None]] = []
         self._inventory: dict[str, list[str]] = {}
+        self._claims = Inventory()
         self._stopped: Callable[[], None] | None = None
         self._look_name = ""
         self._again: Timer | None = None
@@ -767,19 +768,29 @@ class ResourceServer:
 
     def _register(self) -> None:
         found = {name: supervisor.found for name, supervisor in self._supervisors.items() if supervisor.found.ids}
+        claimed = {name: list(one.ids) for name, one in found.items()}
         content = {
-            "resources": {name: list(one.ids) for name, one in found.items()},
+            "resources": claimed,
             "grains": {srn: grains for one in found.values() for srn, grains in one.grains.items()},
             "stale": [srn for one in found.values() for srn in one.stale],
             "functions": {name: list(one.functions) for name, one in found.items()},
             "look": self._look_name,
             "reports": {name: report.to_map() for name, report in self.reports().items()},
         }
+        self._claims.claim(claimed)
         try:
             self._around.registration(encode_document(content))
         except LocalProtocolError as error:
             log.error("the resources of this minion cannot be registered: %s", error)  # noqa: TRY400 - a sentence
-        inventory = {name: list(one.ids) for name, one in sorted(found.items())}
+        self._tell_inventory()
+
+    def registered(self, withheld: bytes | None) -> None:
+        """Note the master's answer to the last registration, as `Inventory.answered`."""
+        self._claims.answered(withheld)
+        self._tell_inventory()
+
+    def _tell_inventory(self) -> None:
+        inventory = self._claims.resources()
         if inventory != self._inventory:
             self._inventory = inventory
             self._around.inventory(inventory)
