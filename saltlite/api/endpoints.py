@@ -387,7 +387,7 @@ class Prometheus(_Figures):
         if not token and known is not None and now - known[0] < METRICS_KEPT_S:
             return known[1]
         try:
-            text = fleet_metrics(await self.context.link.call(token, "status"))
+            text = fleet_metrics(await self.context.link.call(token, "status", brief=True))
         except UnreachableError:
             return fleet_metrics(None)
         if not token:

@@ -106,9 +106,8 @@ class Overview(FleetEndpoint):
 
     async def get(self) -> None:
         """The answer has no list of minions; `versions` counts the minions of each version."""
-        status = await self.ask("status")
-        minions = status.pop("minions")
-        versions = Counter(row["version"] for row in minions if row["version"])
+        status = await self.ask("status", brief=True)
+        versions = Counter(status["versions"])
         now = time.time()
         jobs = await self.ask("job_list", since=now - HOURS * HOUR_S, limit=JOBS_COUNTED)
         self.answer(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -506,10 +506,13 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
     def minion(self, minion: MinionId) -> MinionRow | None:
         return self._tables.minions.get(minion)
 
-    def minions(self) -> list[MinionRow]:
+    def minions(self, among: Collection[MinionId] | None = None) -> list[MinionRow]:
         accepted = {(key.id, key.fingerprint) for key in self.keys(frozenset({KeyState.ACCEPTED}))}
-        found = [row for row in self._tables.minions.values() if (row.id, row.fingerprint) in accepted]
-        return sorted(found, key=lambda row: row.id)
+        rows = (row for row in self._tables.minions.values() if among is None or row.id in among)
+        return sorted((row for row in rows if (row.id, row.fingerprint) in accepted), key=lambda row: row.id)
+
+    def minion_values(self, column: str) -> dict[MinionId, Any]:
+        return {row.id: getattr(row, column) for row in self.minions()}
 
 
 class _MemoryWriter(_MemoryReader):

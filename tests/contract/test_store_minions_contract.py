@@ -52,6 +52,11 @@ def test_minions_are_those_whose_accepted_key_had_a_session(store: Store) -> Non
         tx.put_key(key(MinionId("silent")))
         tx.touch_minions([row(WEB2), row(WEB1), row(WEB3), row(MinionId("nokey"))])
     assert store.minions() == [row(WEB1), row(WEB2)]
+    assert store.minions([WEB2, WEB3, MinionId("nokey"), MinionId("silent")]) == [row(WEB2)]
+    assert store.minions([]) == []
+    for column in ("address", "version", "last_seen"):
+        values = {WEB1: getattr(row(WEB1), column), WEB2: getattr(row(WEB2), column)}
+        assert store.minion_values(column) == values
 
 
 def test_a_minion_is_up_or_not_as_it_was_last_written(store: Store) -> None:

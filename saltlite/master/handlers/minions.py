@@ -5,7 +5,8 @@ The link process reports which minions are connected; MWorkers read the rest fro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,30 +33,31 @@ ROWS_MAX = 1000
 
 
 def handle_minions(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `minions`, the rows of minion_rows that were asked for, and `total`, how many rows that is of all pages.
+    """Answers `minions`, the rows that were asked for, and `total`, how many rows that is of all pages.
 
     `tgt` with `tgt_type` and `state` narrow the list. `sort` is one of `saltlite.model.minion.ORDERS`; minions with the
     same value are sorted by id, and numbers in an id by their value. `offset` and `limit` cut a page out of the list.
     """
-    rows = minion_rows(master)
+    ids = master.store.accepted_ids()
+    order = request.get("sort", "")
+    if order:
+        ids = master.natural_order.of(ids)
     if "tgt" in request:
         target = target_of({"tgt_type": str(TargetKind.GLOB), **request})
         refuse_pillar_guesses(master, principal, target)
         selected = master.resolve(target).minions
-        rows = [row for row in rows if row["id"] in selected]
+        ids = [minion for minion in ids if minion in selected]
     if "state" in request:
-        if request["state"] not in STATES:
-            raise UsageError(f"a minion is {', '.join(STATES)}, not {request['state'][:40]!r}")
-        rows = [row for row in rows if row["state"] == request["state"]]
-    if "sort" in request:
-        _sort(rows, request["sort"])
-    offset, limit = request.get("offset", 0), request.get("limit", len(rows))
-    return Answer({"minions": rows[offset : offset + limit], "total": len(rows)})
+        ids = _in_state(master, ids, request["state"])
+    if order:
+        ids = _sorted(master, ids, order)
+    offset, limit = request.get("offset", 0), request.get("limit", len(ids))
+    return Answer({"minions": _rows(master, ids[offset : offset + limit]), "total": len(ids)})
 
 
 def handle_minions_connected(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """Answers `minions`, the ids of those with a session, sorted."""
-    return Answer({"minions": [row["id"] for row in minion_rows(master) if row["state"] == "up"]})
+    return Answer({"minions": [one for one in master.store.accepted_ids() if one in master.present]})
 
 
 def handle_config_values(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
@@ -63,38 +65,71 @@ def handle_config_values(master: Master, _principal: Principal, _request: Mappin
     return Answer({"values": master.config.shown})
 
 
-def _sort(rows: list[dict[str, Any]], order: str) -> None:
+def _in_state(master: Master, ids: Sequence[MinionId], state: str) -> list[MinionId]:
+    if state not in STATES:
+        raise UsageError(f"a minion is {', '.join(STATES)}, not {state[:40]!r}")
+    if state == "up":
+        return [minion for minion in ids if minion in master.present]
+    seen = master.store.minion_values("last_seen")
+    return [minion for minion in ids if minion not in master.present and (minion in seen) == (state == "away")]
+
+
+def _sorted(master: Master, ids: list[MinionId], order: str) -> list[MinionId]:
+    """These ids, which are in natural order, sorted by a field of their rows."""
     name = order.removeprefix("-")
-    if name not in ORDERS:
-        raise UsageError(f"minions are sorted by {', '.join(ORDERS)}, not by {name[:40]!r}")
-    rows.sort(key=lambda row: natural(row["id"]), reverse=order == "-id")
-    if name in ("last_seen", "resources"):
-        # None stands for a minion that never came.
-        rows.sort(key=lambda row: row[name] or 0, reverse=order != name)
-    elif name != "id":
-        rows.sort(key=lambda row: natural(row[name]), reverse=order != name)
+    if name == "id":
+        return ids if order == name else ids[::-1]
+    values: Mapping[MinionId, Any]
+    default: Any = ""
+    match name:
+        case "resources":
+            values, default = _resources_held(master, ids), 0
+        case "last_seen":
+            # 0 stands for a minion that never came.
+            values, default = master.store.minion_values(name), 0.0
+        case "state":
+            seen = master.store.minion_values("last_seen")
+            values = {minion: _state(master, minion, is_known=minion in seen) for minion in ids}
+        case "address" | "version":
+            texts = master.store.minion_values(name)
+            # Many minions have the same version.
+            keys = {text: natural(text) for text in set(texts.values())}
+            values = {minion: keys[text] for minion, text in texts.items()}
+        case _:
+            raise UsageError(f"minions are sorted by {', '.join(ORDERS)}, not by {name[:40]!r}")
+    return sorted(ids, key=lambda minion: values.get(minion, default), reverse=order != name)
 
 
-def minion_rows(master: Master) -> list[dict[str, Any]]:
-    """A row of each accepted minion: `state` (up, away or never), last_seen, address and version where known, and
-    `resources`, how many it manages."""
-    held = master.registry.views().by_minion
-    rows = {row.id: row for row in master.store.minions()}
+def _rows(master: Master, ids: Sequence[MinionId]) -> list[dict[str, Any]]:
+    """A row of each of these accepted minions: `state` (up, away or never), last_seen, address and version where known,
+    and `resources`, how many it manages."""
+    everybody = len(ids) > ROWS_MAX
+    known = {row.id: row for row in master.store.minions(None if everybody else ids)}
+    resources = _resources_held(master, ids)
     answer = []
-    for minion in master.store.accepted_ids():
-        row = rows.get(minion)
-        up = minion in master.present
+    for minion in ids:
+        row = known.get(minion)
         answer.append(
             {
                 "id": minion,
-                "state": "up" if up else "away" if row is not None else "never",
+                "state": _state(master, minion, is_known=row is not None),
                 "last_seen": row.last_seen if row is not None else None,
                 "address": row.address if row is not None else "",
                 "version": row.version if row is not None else "",
-                "resources": sum(len(one.ids) for one in held.get(minion, {}).values()),
+                "resources": resources.get(minion, 0),
             }
         )
     return answer
+
+
+def _state(master: Master, minion: MinionId, *, is_known: bool) -> str:
+    return "up" if minion in master.present else "away" if is_known else "never"
+
+
+def _resources_held(master: Master, ids: Sequence[MinionId]) -> dict[MinionId, int]:
+    """How many resources each of these minions manages; those without any may be missing."""
+    held = master.registry.views().by_minion
+    return {minion: sum(len(one.ids) for one in held[minion].values()) for minion in ids if minion in held}
 
 
 IDS_MAX = 1000
@@ -227,9 +262,11 @@ PROBLEMS_MAX = 5
 """Messages about one resource type."""
 
 
-def handle_status(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
+def handle_status(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `master`, `store`, `minions`, `counts`, `queues`, `resources`, `readers`, and `link`, None if the link
     process does not answer. Pending keys are among `minions` and `counts` for users who may list keys.
+
+    With `brief` there are no `minions`. `versions` has for each version how many minions had it in their last session.
 
     `unable` is minion -> the executors of its module_executors that it does not have, so that no job can run there.
 
@@ -248,7 +285,10 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
     """
     store, config = master.store, master.config
     disk = store.disk_usage()
-    minions, registry = minion_rows(master), master.registry.stats()["primary"]
+    ids, registry = store.accepted_ids(), master.registry.stats()["primary"]
+    versions = store.minion_values("version")
+    states = {minion: _state(master, minion, is_known=minion in versions) for minion in ids}
+    counts = Counter(states.values())
     pending = [
         {
             "id": key.id,
@@ -260,8 +300,6 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
         }
         for key in (store.keys(frozenset({KeyState.PENDING})) if shown_key_states(master, principal) else ())
     ]
-    counts = {state: sum(row["state"] == state for row in minions) for state in ("up", "away", "never")}
-    away = {row["id"] for row in minions if row["state"] != "up"}
     answer = {
         "master": {
             "name": master.identity.certificate.name,
@@ -277,12 +315,12 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
             "log": disk.log,
             "free": disk.free,
         },
-        "minions": minions + pending,
-        "counts": {**counts, "pending": len(pending)},
+        "counts": {**{state: counts[state] for state in STATES}, "pending": len(pending)},
+        "versions": {version: count for version, count in Counter(versions.values()).items() if version},
         "unable": _unable(master),
         "resources": {
             "count": registry["rows"],
-            "minions": sum(row["resources"] > 0 for row in minions),
+            "minions": sum(count > 0 for count in _resources_held(master, ids).values()),
             "refused": sum(bool(row.reasons) for _minion, row in master.registrations.rows()),
             "incomplete": registry["incomplete"],
             "missing": {minion: _counts(kinds) for minion, kinds in sorted(missing_rows(master))[:MISSING_MAX]},
@@ -290,10 +328,12 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
         },
         "queues": {
             "targets": {str(state): count for state, count in store.open_counts().items()},
-            "minions_away_with_jobs": len(away.intersection(store.minions_with_open_jobs())),
+            "minions_away_with_jobs": sum(states.get(one, "up") != "up" for one in store.minions_with_open_jobs()),
         },
         "readers": {name: _lag(master, path) for name, path in config.readers.items()},
     }
+    if not request.get("brief", False):
+        answer["minions"] = _rows(master, ids) + pending
 
     def fields(reply: IpcMessage | None) -> dict[str, Any]:
         return {**answer, "link": reply["figures"] if reply is not None else None}

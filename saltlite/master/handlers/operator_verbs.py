@@ -120,7 +120,7 @@ VERBS: dict[str, OperatorVerb] = {
     "wheel_event": OperatorVerb(
         events.handle_wheel_event, {"jid": NAME, "fun": NAME}, {"success": BooleanField(), "data": MapField()}
     ),
-    "status": OperatorVerb(minions.handle_status),
+    "status": OperatorVerb(minions.handle_status, {}, {"brief": BooleanField()}),
     "config_values": OperatorVerb(minions.handle_config_values),
     "minions_connected": OperatorVerb(minions.handle_minions_connected),
     "key_list": OperatorVerb(keys.handle_key_list, {}, {"public": BooleanField(), "id": NAME}),

@@ -18,6 +18,7 @@ from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import Job, Target, TargetKind
 from saltlite.model.keys import Fingerprint
+from saltlite.model.minion import NaturalOrder
 from saltlite.pillar.evaluation import Pillars
 from saltlite.resources.registry.admission import RegistrationRules
 from saltlite.resources.registry.registry import Registry
@@ -227,6 +228,9 @@ class Master:
     """Limits targets by wrong values of pillar; None where only operators choose targets."""
     present: dict[MinionId, float] = field(default_factory=dict)
     """Minions with a session, and since when, the newest last; updated by the link process."""
+
+    natural_order: NaturalOrder = field(default_factory=NaturalOrder)
+    """The accepted ids as lists show them."""
 
     def __post_init__(self) -> None:
         self.registrations = Registrations(self.banks)

@@ -6,12 +6,12 @@ since 1970 unless a name says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError, StoreError, UsageError
 from saltlite.model.dataclass import dataclass
@@ -106,6 +106,9 @@ def names_with(prefix: str, sets: Iterable[tuple[str, Iterable[str]]]) -> dict[s
     """Digest -> its names that begin so, sorted, of the sets that have any."""
     found = ((digest, sorted(name for name in names if name.startswith(prefix))) for digest, names in sets)
     return {digest: names for digest, names in found if names}
+
+
+MinionColumn = Literal["address", "version", "last_seen"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,8 +409,12 @@ class StoreReader(Protocol):
 
     def minion(self, minion: MinionId) -> MinionRow | None: ...
 
-    def minions(self) -> list[MinionRow]:
-        """All minions with an accepted key that ever had a session, sorted by id."""
+    def minions(self, among: Collection[MinionId] | None = None) -> list[MinionRow]:
+        """All minions, or those `among` these, with an accepted key that ever had a session, sorted by id."""
+        ...
+
+    def minion_values(self, column: MinionColumn) -> dict[MinionId, Any]:
+        """One field of all these minions, by id, which is read in a quarter of the time."""
         ...
 
 

@@ -10,7 +10,7 @@ import json
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -59,6 +59,10 @@ def reading(what: str) -> Iterator[None]:
 
 def readable(rows: Iterable[Any], make: Callable[[Any], _Made], name: Callable[[Any], str]) -> list[_Made]:
     """The converted rows, without unreadable ones, which are logged by `name`."""
+    rows = list(rows)
+    with suppress(DamagedError, *_ERRORS):
+        # All at once takes half the time; after an error each is tried alone.
+        return [make(row) for row in rows]
     found = []
     for row in rows:
         try:
@@ -240,9 +244,9 @@ def key_of(row: tuple[Any, ...]) -> KeyRecord:
     return KeyRecord(minion, fingerprint, public, KeyState(state), *rest)
 
 
-def minion_of(row: tuple[Any, ...]) -> MinionRow:
-    named = dict(zip(MINION_COLUMNS, row, strict=True))
-    return MinionRow(**{**named, "up": bool(named["up"])})
+def minion_of(row: Any) -> MinionRow:
+    minion, fingerprint, address, version, boot_id, incarnation, functions, up, last_seen = row
+    return MinionRow(minion, fingerprint, address, version, boot_id, incarnation, functions, bool(up), last_seen)
 
 
 def job_of(row: tuple[Any, ...]) -> Job:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Protocol
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
@@ -452,10 +452,10 @@ _KEY_HOLDER = _KEY + " WHERE id = ? AND state = 'accepted'"
 _KEY_HOLDER_ANY_CASE = _KEY + " WHERE id = ? COLLATE NOCASE AND state = 'accepted'"
 _KEYS_OF_ID = _KEY + " WHERE id = ? COLLATE NOCASE ORDER BY id, first_seen, fingerprint"
 _KEYS_IN_STATES = _KEY + " WHERE state IN (?, ?, ?, ?, ?) ORDER BY id, first_seen, fingerprint"
-_MINIONS_ACCEPTED = (
-    select([f"m.{name}" for name in MINION_COLUMNS], "minions")
-    + " AS m JOIN keys AS k ON k.fingerprint = m.fingerprint AND k.id = m.id WHERE k.state = 'accepted' ORDER BY m.id"
-)
+# CROSS makes SQLite read the minions, which are sorted by id, and look up each in the index of accepted keys.
+_ACCEPTED_MINIONS = " AS m CROSS JOIN keys AS k USING (id, fingerprint) WHERE k.state = 'accepted'"
+_MINIONS = select([f"m.{name}" for name in MINION_COLUMNS], "minions") + _ACCEPTED_MINIONS
+_MINIONS_AMONG = _MINIONS + " AND m.id IN (SELECT value FROM json_each(?))"  # noqa: S608 - constants of this file
 _JOB = select((*JOB_COLUMNS, *MORE_JOB_COLUMNS), "jobs") + " WHERE jid = ?"
 _RETURNS = (
     "SELECT jid, target, state, retcode, body, started_at, duration_ms, reason, seq FROM returns"
@@ -478,8 +478,7 @@ _ACCEPTED = (
 )
 _ACCEPTED_VERSION = "SELECT accepted_version FROM store"
 _SIZE = (
-    "SELECT page_count * page_size, freelist_count * page_size"
-    " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+    "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
 )
 _REDUCIBLE = (
     "SELECT a.jid, j.body FROM job_arguments AS a CROSS JOIN jobs AS j ON j.jid = a.jid"
@@ -638,8 +637,7 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         return self.last_seq() if found is None else int(found) - 1
 
     def size(self) -> int:
-        whole, free = self._queries.rows(_SIZE)[0]
-        return int(whole - free)
+        return int(self._queries.value(_SIZE))
 
     def expire_due(self, now: float) -> bool:
         return bool(self._queries.value(f"SELECT EXISTS ({UNDELIVERED})", (now,)))
@@ -667,5 +665,9 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         rows = self._queries.rows(_MINION + " WHERE id = ?", (minion,))
         return minion_of(rows[0]) if rows else None
 
-    def minions(self) -> list[MinionRow]:
-        return readable(self._queries.rows(_MINIONS_ACCEPTED), minion_of, lambda row: f"minion {row[0]}")
+    def minions(self, among: Collection[MinionId] | None = None) -> list[MinionRow]:
+        sql, values = (_MINIONS, ()) if among is None else (_MINIONS_AMONG, (json.dumps(list(among)),))
+        return readable(self._queries.rows(sql + " ORDER BY m.id", values), minion_of, lambda row: f"minion {row[0]}")
+
+    def minion_values(self, column: str) -> dict[MinionId, Any]:
+        return dict(self._queries.rows(select(["m.id", f"m.{column}"], "minions") + _ACCEPTED_MINIONS))

@@ -1,0 +1,106 @@
+"""The verb `minions`: a page of the fleet, narrowed and sorted, and what it reads for that."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from saltlite.errors import UsageError
+from saltlite.master.store.ports import MinionRow
+from saltlite.model.ids import MinionId
+from saltlite.model.minion import ORDERS, STATES, natural
+from tests.support.keys import NOW
+from tests.support.master import Office
+from tests.support.store import row
+
+FLEET = 60
+SEEN = 50
+"""Of these, so many had a session."""
+
+
+@pytest.fixture(scope="module")
+def office() -> Office:
+    """Minions web0 to web59 in no order of anything else."""
+    office = Office(*(f"web{number}" for number in range(FLEET)))
+    rows = []
+    for number in range(SEEN):
+        made = row(MinionId(f"web{number}"), NOW + number * 7 % 13, version=f"1.{number % 12}")
+        rows.append(made)
+        if number % 3:
+            office.master.present[made.id] = NOW
+    with office.store.write() as tx:
+        tx.touch_minions(rows)
+    for number in (3, 30, 31):
+        office.register(f"web{number}", {"ssh": [f"host{number}-{one}" for one in range(number)]})
+    return office
+
+
+def listed(office: Office, **fields: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = office.ask("minions", **fields).fields["minions"]
+    return rows
+
+
+def value_of(one: dict[str, Any], field: str) -> Any:
+    return (one[field] or 0) if field in ("last_seen", "resources") else natural(one[field])
+
+
+@pytest.mark.parametrize("state", [None, *STATES])
+@pytest.mark.parametrize("order", [*ORDERS, *(f"-{name}" for name in ORDERS)])
+def test_a_list_is_narrowed_and_sorted_by_every_field(office: Office, order: str, state: str | None) -> None:
+    name = order.removeprefix("-")
+    narrowed = {} if state is None else {"state": state}
+    found = listed(office, sort=order, tgt="web*", **narrowed)
+    expected = [one for one in listed(office) if state in (None, one["state"])]
+    expected.sort(key=lambda one: natural(one["id"]), reverse=order == "-id")
+    expected.sort(key=lambda one: value_of(one, name), reverse=order != name)
+    assert found == expected
+    answer = office.ask("minions", sort=order, offset=2, limit=3, **narrowed).fields
+    assert (answer["minions"], answer["total"]) == (expected[2:5], len(expected))
+
+
+def test_the_order_follows_new_keys(office: Office) -> None:
+    before = [one["id"] for one in listed(office, sort="id")]
+    office.add_keys("web5b")
+    after = [one["id"] for one in listed(office, sort="id")]
+    assert after == [*before[:6], "web5b", *before[6:]]
+
+
+@pytest.mark.parametrize("fields", [{"sort": "id"}, {"sort": "-resources"}, {"state": "up"}, {"tgt": "web1*"}])
+def test_a_page_reads_its_own_rows_only(
+    office: Office, fields: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Collection[MinionId] | None] = []
+    minions = office.store.minions
+
+    def noted(among: Collection[MinionId] | None = None) -> list[MinionRow]:
+        read.append(among)
+        return minions(among)
+
+    monkeypatch.setattr(office.store, "minions", noted)
+    rows = listed(office, offset=2, limit=3, **fields)
+    assert read == [[one["id"] for one in rows]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [({"sort": "height"}, "sorted by id, state"), ({"sort": "-"}, "sorted by"), ({"state": "dead"}, "is up, away")],
+)
+def test_an_unknown_order_or_state_is_refused(office: Office, fields: dict[str, str], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        listed(office, **fields)
+
+
+def test_the_brief_status_counts_what_the_whole_one_lists(office: Office) -> None:
+    whole = office.ask("status").question
+    brief = office.ask("status", brief=True).question
+    assert whole is not None
+    assert brief is not None
+    rows, counted = whole.fields(None), brief.fields(None)
+    minions = rows.pop("minions")
+    assert rows == counted
+    for state in STATES:
+        assert counted["counts"][state] == sum(one["state"] == state for one in minions)
+    assert counted["versions"] == Counter(one["version"] for one in minions if one["version"])
