@@ -26,7 +26,8 @@ from tornado.web import Application
 from saltlite.api.clients import Runners
 from saltlite.api.endpoint import AppContext, NotFound
 from saltlite.api.endpoints import PATHS
-from saltlite.api.link import Feeds, MasterLink
+from saltlite.api.feeds import Feeds
+from saltlite.api.link import MasterLink
 from saltlite.api.web_app import web_app_paths
 from saltlite.config.api import ApiConfig
 from saltlite.config.paths import master_socket

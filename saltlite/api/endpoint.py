@@ -14,8 +14,9 @@ from tornado.web import HTTPError, RequestHandler
 
 from saltlite.api.clients import Runners
 from saltlite.api.documentation import Documentation
+from saltlite.api.feeds import Feeds
 from saltlite.api.formats import JSON, BodyError, answer_type, content_type, parsed, rendered, rendered_error
-from saltlite.api.link import NO_TOKEN, Feeds, MasterLink
+from saltlite.api.link import NO_TOKEN, MasterLink
 from saltlite.api.metrics import Metrics
 from saltlite.config.api import ApiConfig
 from saltlite.errors import (

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tornado.iostream import StreamBufferFullError, StreamClosedError
+from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from saltlite import __version__
@@ -26,9 +26,9 @@ from saltlite.api.clients import (
 )
 from saltlite.api.console import DOCS_PATHS, ConsoleFiles, send
 from saltlite.api.endpoint import COOKIE, TOKEN_HEADER, Endpoint, SlowDownError
+from saltlite.api.feeds import GZIP_HEAD, Watcher, packed
 from saltlite.api.fleet import FLEET_PATHS
 from saltlite.api.formats import HTML, BodyError
-from saltlite.api.link import FeedEvent
 from saltlite.api.metrics import fleet_metrics
 from saltlite.api.openapi import document
 from saltlite.api.web_app import send_app
@@ -406,10 +406,8 @@ class Openapi(Endpoint):
 
 RETRY_MS = 400
 """Salt's value: the pause before a watcher reconnects."""
-QUIET_S = 20.0
-"""The pause after which a comment is sent, so that proxies and firewalls keep the connection."""
-UNSENT_MAX = 8 * 1024 * 1024
-"""Unsent bytes above which a watcher is disconnected; it reconnects with its cursor."""
+QUIET = b": quiet\n\n"
+"""A comment, so that proxies and firewalls keep a connection without events."""
 READY = "websocket client ready"
 """The first message of a client of /ws, as in Salt."""
 READY_MAX_S = 30.0
@@ -429,50 +427,47 @@ class Events(Endpoint):
         """The format is text/event-stream."""
         return True
 
+    _watcher: Watcher | None = None
+
     async def get(self) -> None:
         """Send events for as long as the caller reads them."""
         after = self._cursor()
-        async with self.context.feeds.watch(self.token(), after, returns=self._returns()) as events:
+        async with self.context.feeds.watch(self.token(), after, returns=self._returns()) as watcher:
+            self._watcher = watcher
+            packs = _takes_gzip(self.request.headers.get("Accept-Encoding", ""))
             self.set_header("Content-Type", "text/event-stream; charset=utf-8")
             self.set_header("X-Accel-Buffering", "no")
-            connection: Any = self.request.connection
-            connection.stream.max_write_buffer_size = UNSENT_MAX
-            with contextlib.suppress(StreamClosedError, StreamBufferFullError):
-                self.write(f"retry: {RETRY_MS}\n\n")
+            self.set_header("Vary", "Origin, Accept-Encoding")
+            begin = b"retry: %d\n\n" % RETRY_MS
+            if packs:
+                self.set_header("Content-Encoding", "gzip")
+                begin = GZIP_HEAD + packed(begin)
+            with contextlib.suppress(StreamClosedError):
+                self.write(begin)
                 await self.flush()
-                await self._send_all(events)
+                await self._send_all(watcher, packs)
         if not self._finished:
             self.finish()
 
-    async def _send_all(self, events: Any) -> None:
-        coming: asyncio.Future[FeedEvent] | None = None
-        self._closed = asyncio.get_running_loop().create_future()
+    async def _send_all(self, watcher: Watcher, packs: bool) -> None:
+        quiet = packed(QUIET) if packs else QUIET
         try:
             while True:
-                if coming is None:
-                    coming = asyncio.ensure_future(anext(events))
-                await asyncio.wait({coming, self._closed}, timeout=QUIET_S, return_when=asyncio.FIRST_COMPLETED)
-                if self._closed.done():
+                batch = await watcher.next()
+                if watcher.closed:
                     return
-                if coming.done():
-                    event, coming = coming.result(), None
-                    self.write(b"id: %d\ntag: %s\ndata: %s\n\n" % (event.seq, _line(event.tag), event.data))
-                else:
-                    self.write(b": quiet\n\n")
+                self.write(quiet if batch is None else batch.packed if packs else batch.text)
+                # The next batch is taken when this one was sent.
                 await self.flush()
         except SaltliteError as error:
             # The status was already sent; the caller reconnects and gets the error then.
             log.info("a stream of events has ended: %s", error)
-        finally:
-            if coming is not None:
-                coming.cancel()
 
     def on_connection_close(self) -> None:
         """Called by tornado when the caller has gone."""
         super().on_connection_close()
-        closed = getattr(self, "_closed", None)
-        if closed is not None and not closed.done():
-            closed.set_result(None)
+        if self._watcher is not None:
+            self._watcher.close()
 
     def _returns(self) -> bool:
         given = self.get_query_argument("returns", "true")
@@ -489,8 +484,13 @@ class Events(Endpoint):
         return int(text)
 
 
-def _line(tag: str) -> bytes:
-    return "".join(letter if letter.isprintable() else "?" for letter in tag).encode("utf-8", "replace")
+def _takes_gzip(accepted: str) -> bool:
+    """Whether Accept-Encoding names gzip, and does not refuse it."""
+    for one in accepted.lower().split(","):
+        name, _, weight = one.partition(";")
+        if name.strip() == "gzip":
+            return weight.replace(" ", "").rstrip("0.") != "q="
+    return False
 
 
 class Ws(WebSocketHandler, Endpoint):
@@ -547,14 +547,16 @@ class Ws(WebSocketHandler, Endpoint):
 
     async def _send(self) -> None:
         try:
-            async with self.context.feeds.watch(self._given, None) as events:
-                async for event in events:
-                    await self.write_message(b"data: %s\n\n" % event.data)
+            async with self.context.feeds.watch(self._given, None) as watcher:
+                while True:
+                    batch = await watcher.next()
+                    for event in batch.events if batch is not None else ():
+                        await self.write_message(b"data: %s\n\n" % event.data)
         except LoginError as error:
             self.close(1008, str(error)[:100])
         except SaltliteError as error:
             self.close(1013, str(error)[:100])
-        except (WebSocketClosedError, StreamClosedError, StreamBufferFullError):
+        except (WebSocketClosedError, StreamClosedError):
             pass
 
 

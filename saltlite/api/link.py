@@ -1,10 +1,7 @@
-"""The asyncio client of the master's Unix socket: a pool of connections, jobs that are followed, streams of events.
+"""The asyncio client of the master's Unix socket: a pool of connections, and jobs that are followed.
 
 It speaks the protocol of `saltlite.client.connection`. Every request carries its caller's token, so all callers share
 the connections. The rules of waiting for a job are those of the command line (`saltlite.client.follower`).
-
-The master decides which events the holder of a token may see, so each token has a stream, which all its watchers share.
-A watcher has a cursor: recent events come from the feed's memory, older ones from the master.
 """
 
 from __future__ import annotations
@@ -16,23 +13,13 @@ import os
 import socket
 import struct
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
-from saltlite.api.formats import JSON, rendered
-from saltlite.client.connection import (
-    ANSWER_TIMEOUT_S,
-    FRAME_MAX_BYTES,
-    ConnectionLostError,
-    decode_message,
-    decode_value,
-)
+from saltlite.client.connection import ANSWER_TIMEOUT_S, FRAME_MAX_BYTES, ConnectionLostError, decode_message
 from saltlite.client.follower import (
-    RESUME_FOR_S,
     RESUME_PAUSE_S,
     Follower,
     Open,
@@ -43,9 +30,8 @@ from saltlite.client.follower import (
     WaitPolicy,
 )
 from saltlite.client.local import PROTOCOL_VERSION, JobCall, error_of
-from saltlite.errors import LoginError, RefusedError, RemoteProtocolError, SaltliteError, UnreachableError, UsageError
+from saltlite.errors import LoginError, RefusedError, RemoteProtocolError, UnreachableError, UsageError
 from saltlite.limits import FairSemaphore
-from saltlite.model.dataclass import dataclass
 from saltlite.wire.framing import LENGTH, framed, next_end, take_frame
 
 log = logging.getLogger(__name__)
@@ -62,8 +48,9 @@ IDLE_MAX = 16
 UNREAD_MAX = 256 * 1024
 """Received bytes that nothing has asked for yet, above which a connection is not read further."""
 
-OPEN_VERBS = frozenset({"login", "hook", "status"})
-"""Verbs without a token; `hook` and `status` run as this process's own user, if so configured."""
+OPEN_VERBS = frozenset({"event_views", "login", "hook", "status"})
+"""Verbs without a token; `hook` and `status` run as this process's own user, if so configured. `event_views` is about
+the tokens in its fields."""
 NO_TOKEN = "log in first: POST /login answers a token for the header X-Auth-Token"  # noqa: S105 - a sentence
 
 _CREDENTIALS = struct.Struct("3i")
@@ -426,250 +413,3 @@ async def returned(link: MasterLink, token: str, jid: str) -> dict[str, dict[str
         stream = _JobStream(link, token, progress, Follower(progress, WaitPolicy(0.0), live=False, stored=True))
         await stream.read(connection)
     return {reply.name: full_row(reply, jid) for reply in stream.replies if reply.has_value}
-
-
-# -- events
-
-FEEDS_MAX = 256
-"""Tokens whose events are followed at the same time."""
-KEPT_EVENTS = 1000
-KEPT_BYTES = 4 * 1024 * 1024
-"""A feed's memory for watchers that are a little behind; those further behind are disconnected."""
-CHECK_S = 30.0
-"""How often the token is checked; the master also ends its streams itself."""
-_PATTERN = "*"
-_RETRY_S = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class FeedEvent:
-    """One event, with its `data:` as it is sent."""
-
-    seq: int
-    tag: str
-    data: bytes
-
-
-class BehindError(SaltliteError):
-    """A watcher is behind the memory of its feed; it reconnects with its cursor and loses nothing."""
-
-
-def feed_event(row: Mapping[str, Any]) -> FeedEvent:
-    """Convert an event of the master. Raises RemoteProtocolError for a malformed one.
-
-    The field `body` of a row has the return of its target.
-    """
-    try:
-        stamp = datetime.fromtimestamp(row["at"], UTC).replace(tzinfo=None).isoformat()
-        data = row["data"] if isinstance(row["data"], dict) else {"value": row["data"]}
-        returned = {"return": _return_of(row["body"])} if "body" in row else {}
-        text = rendered({"tag": row["tag"], "data": {**data, **returned, "_stamp": stamp}}, JSON)
-        return FeedEvent(int(row["seq"]), str(row["tag"]), text)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise RemoteProtocolError("bad-event", repr(error)) from error
-
-
-def _return_of(body: bytes) -> Any:
-    try:
-        return decode_value(body)
-    except RemoteProtocolError as error:
-        return f"the return cannot be read: {error}"
-
-
-def _events_in(message: Mapping[str, Any]) -> list[FeedEvent]:
-    """The events of one message of the master; unreadable ones are logged and skipped."""
-    for one in message.get("skipped", ()):
-        log.warning("event %s (%s) cannot be read and is skipped: %s", one["seq"], one["tag"], one["reason"])
-    found = []
-    for row in message.get("events", ()):
-        try:
-            found.append(feed_event(row))
-        except RemoteProtocolError as error:
-            log.warning("event %s cannot be shown and is skipped: %s", row.get("seq"), error)
-    return found
-
-
-def _wanted(returns: bool) -> dict[str, Any]:
-    return {"pattern": _PATTERN, **({"returns": True} if returns else {})}
-
-
-class Feed:
-    """The events that the holder of one token may see, from now on."""
-
-    def __init__(self, link: MasterLink, token: str, *, returns: bool) -> None:
-        self._link = link
-        self._token = token
-        self._wanted = _wanted(returns)
-        self._events: deque[FeedEvent] = deque()
-        self._bytes = 0
-        self._news = asyncio.Event()
-        self._reading: asyncio.Task[None] | None = None
-        self._began = asyncio.Event()
-        self._ended: SaltliteError | None = None
-        self.floor = 0
-        """All visible events after this cursor are in memory."""
-        self.seq = 0
-        """The cursor after the last event."""
-        self.watchers = 0
-
-    async def begin(self) -> None:
-        """Open the stream, for the first watcher. Raises the error that the master answers."""
-        if self._reading is None:
-            self._reading = asyncio.ensure_future(self._read())
-        await self._began.wait()
-        if self._ended is not None:
-            raise self._ended
-
-    def end(self) -> None:
-        """The last watcher has left."""
-        if self._reading is not None:
-            self._reading.cancel()
-
-    async def events(self, after: int) -> AsyncIterator[FeedEvent]:
-        """Events after a cursor that is not before `floor`. Raises the error that ended the stream, or BehindError."""
-        while True:
-            news = self._news
-            if after < self.floor:
-                raise BehindError("the connection is too slow for the events that there are")
-            # A copy, because events may be dropped meanwhile.
-            for event in [one for one in self._events if one.seq > after]:
-                yield event
-                after = event.seq
-            if self._ended is not None:
-                raise self._ended
-            await news.wait()
-
-    async def _read(self) -> None:
-        try:
-            await self._stream()
-        except SaltliteError as error:
-            self._ended = error
-        except asyncio.CancelledError:
-            self._ended = UnreachableError("the stream of events has ended")
-            raise
-        finally:
-            self._began.set()
-            self._tell()
-
-    async def _stream(self) -> None:
-        connection = await self._link.connect()
-        try:
-            answer = await connection.ask(self._token, "events", self._wanted)
-            self.floor = self.seq = answer["seq"]
-            self._began.set()
-            while True:
-                try:
-                    await self._listen(connection)
-                except ConnectionLostError:
-                    connection.close()
-                    connection = await self._again()
-        finally:
-            connection.close()
-
-    async def _listen(self, connection: PooledConnection) -> None:
-        check_at = time.monotonic() + CHECK_S
-        while True:
-            message = await connection.receive(max(0.0, check_at - time.monotonic()))
-            if message is not None:
-                self._take(message)
-            if time.monotonic() >= check_at:
-                with contextlib.suppress(UnreachableError):
-                    await self._link.call(self._token, "whoami")
-                check_at = time.monotonic() + CHECK_S
-
-    async def _again(self) -> PooledConnection:
-        give_up_at = time.monotonic() + RESUME_FOR_S
-        while True:
-            await asyncio.sleep(_RETRY_S)
-            try:
-                connection = await self._link.connect()
-                await connection.ask(self._token, "events", {**self._wanted, "after": self.seq})
-            except UnreachableError:
-                if time.monotonic() >= give_up_at:
-                    raise
-            else:
-                return connection
-
-    def _take(self, message: Mapping[str, Any]) -> None:
-        if message.get("ok") is False:
-            raise error_of(message)
-        for event in _events_in(message):
-            self._events.append(event)
-            self._bytes += len(event.data)
-            while len(self._events) > KEPT_EVENTS or self._bytes > KEPT_BYTES:
-                gone = self._events.popleft()
-                self._bytes -= len(gone.data)
-                self.floor = gone.seq
-        self.seq = max(self.seq, int(message.get("seq") or 0), self._events[-1].seq if self._events else 0)
-        self._tell()
-
-    def _tell(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
-
-
-class Feeds:
-    """The feeds with watchers, by token, and whether they have returns."""
-
-    def __init__(self, link: MasterLink) -> None:
-        self._link = link
-        self._feeds: dict[tuple[str, bool], Feed] = {}
-
-    @property
-    def watchers(self) -> int:
-        """How many connections watch."""
-        return sum(feed.watchers for feed in self._feeds.values())
-
-    @contextlib.asynccontextmanager
-    async def watch(
-        self, token: str, after: int | None, *, returns: bool = True
-    ) -> AsyncIterator[AsyncIterator[FeedEvent]]:
-        """Events from now on, or after a cursor, with `returns` those of jobs as in Salt. Once entered, no event is
-        missed.
-
-        Raises the error that the master answers: LoginError for a bad token, UsageError for a cursor that is ahead.
-        """
-        feed = self._feeds.get((token, returns))
-        if feed is None:
-            if len(self._feeds) >= FEEDS_MAX:
-                raise UnreachableError(f"the events of {FEEDS_MAX} tokens are followed already; try again later")
-            feed = self._feeds[token, returns] = Feed(self._link, token, returns=returns)
-        feed.watchers += 1
-        connection = None
-        try:
-            await feed.begin()
-            if after is None or feed.floor <= after <= feed.seq:
-                yield feed.events(feed.seq if after is None else after)
-            else:
-                connection = await self._opened(token, after, returns)
-                yield self._from_far(feed, after, connection)
-        finally:
-            if connection is not None:
-                connection.close()
-            feed.watchers -= 1
-            if not feed.watchers:
-                feed.end()
-                if self._feeds.get((token, returns)) is feed:
-                    del self._feeds[token, returns]
-
-    async def _opened(self, token: str, after: int, returns: bool) -> PooledConnection:
-        connection = await self._link.connect()
-        try:
-            await connection.ask(token, "events", {**_wanted(returns), "after": after})
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    async def _from_far(self, feed: Feed, after: int, connection: PooledConnection) -> AsyncIterator[FeedEvent]:
-        """Older events from the master, until the feed's memory can continue."""
-        while after < feed.floor:
-            message = await connection.receive(None)
-            if message is None or message.get("ok") is False:
-                raise error_of(message or {})
-            for event in _events_in(message):
-                yield event
-            after = max(after, int(message.get("seq") or 0))
-        connection.close()
-        async for event in feed.events(after):
-            yield event

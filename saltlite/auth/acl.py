@@ -354,6 +354,8 @@ RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "logout": (ANYBODY, ()),
     "whoami": (ANYBODY, ()),
     "acl_explain": (ANYBODY, ()),
+    # Of holders of tokens, which the request names.
+    "event_views": (ANYBODY, ()),
     "publish": (JOBS, ()),
     "describe": (JOBS, ()),
     "copy_begin": (JOBS, ("cp.recv",)),

@@ -403,11 +403,10 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
         return self._tables.jobs.get(jid)
 
     def reducible(self, limit: int) -> list[tuple[Jid, bytes]]:
-        tables = self._tables
         ended = [
-            (jid, tables.jobs[jid].body)
-            for jid in sorted(tables.reducible.keys() & tables.jobs.keys())
-            if all(row.state in TERMINAL for row in tables.targets[jid].values())
+            (jid, self._tables.jobs[jid].body)
+            for jid in sorted(self._tables.reducible.keys() & self._tables.jobs.keys())
+            if all(row.state in TERMINAL for row in self._tables.targets[jid].values())
         ]
         return ended[:limit]
 
@@ -433,8 +432,7 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
         return [row for row in self.targets(jid) if row.state is state]
 
     def returns(self, jid: Jid, after: int = 0, limit: int = 1000, size: int = RETURNS_SIZE) -> list[Return]:
-        found: list[Return] = []
-        total = 0
+        found, total = list[Return](), 0
         for ret in self._tables.returns.get(jid, {}).values():
             if ret.seq > after and len(found) < limit and total < size:
                 found.append(ret)
@@ -775,8 +773,7 @@ class MemoryStore(_MemoryReader):
         """As the port's `write`. Raises StoreError when another store on the disk committed during the block."""
         if self._writing:
             raise StoreError("a transaction of this store is open already; end it before the next")
-        seen = self._tables
-        writer = _MemoryWriter(self._disk)
+        seen, writer = self._tables, _MemoryWriter(self._disk)
         self._writing = True
         try:
             yield writer

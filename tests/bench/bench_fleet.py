@@ -33,6 +33,8 @@ FLEET_RUNS = 10
 REAL_MINIONS = 25
 SIMULATED = 2000
 SWARM_RUNS = 5
+A_PROCESS = 5000
+"""Simulated minions of one process: each has several descriptors, and a process 20,000."""
 JOBS_S = 5.0
 JOBS_RUNS = 3
 CLIENTS = 8
@@ -284,6 +286,16 @@ def launch_swarm(fleet: BenchFleet, name: str, numbers: range) -> Callable[[], N
             raise RuntimeError(f"the swarm did not come up: {(fleet.folder / name).read_text()[-1000:]}")
 
     return wait
+
+
+def launch_crowd(fleet: BenchFleet, minions: int) -> None:
+    """Start processes of simulated minions, and wait until all of them are connected."""
+    waits = [
+        launch_swarm(fleet, f"crowd{first}", range(first, min(first + A_PROCESS, minions)))
+        for first in range(0, minions, A_PROCESS)
+    ]
+    for wait in waits:
+        wait()
 
 
 def accept_simulated(store_path: str, count: int) -> None:

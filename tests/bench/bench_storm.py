@@ -14,18 +14,17 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from saltlite.client.local import LocalClient
-from tests.bench.bench_fleet import accept_simulated, launch_swarm
+from tests.bench.bench_fleet import accept_simulated, launch_crowd, launch_swarm
 from tests.bench.fleet import BenchFleet
 from tests.bench.measure import Figure, IdleCpu, Others, machine, pss_mib, rounded, timed
 from tests.bench.swarm import minion_name
 
 MINIONS = 10_000
-A_PROCESS = 5000
 STEADY = 20
 """Minions that stay connected, and are asked during the storm."""
 PINGS = 3
@@ -49,7 +48,7 @@ def storm(fleet: BenchFleet, minions: int) -> dict[str, Any]:
     steady = range(minions, minions + STEADY)
     launch_swarm(fleet, "steady", steady)()
     began = time.perf_counter()
-    _all_connected(fleet, minions)
+    launch_crowd(fleet, minions)
     connected_s = time.perf_counter() - began
     pings = [_ping_all(fleet, minions + STEADY) for _ in range(PINGS)]
     with _asking(fleet.socket_path, steady) as quiet_ms:
@@ -58,7 +57,7 @@ def storm(fleet: BenchFleet, minions: int) -> dict[str, Any]:
         for name in [name for name in fleet.daemons if name.startswith("crowd")]:
             fleet.daemons.pop(name).kill()
         began = time.perf_counter()
-        _all_connected(fleet, minions)
+        launch_crowd(fleet, minions)
         back_s = time.perf_counter() - began
     pings.append(_ping_all(fleet, minions + STEADY))
     cpu = IdleCpu(fleet.pids("master"))
@@ -76,15 +75,6 @@ def storm(fleet: BenchFleet, minions: int) -> dict[str, Any]:
         "jobs_in_the_storm_ms": _spread(storm_ms),
         "master_processes_mib": {name: rounded(size) for name, size in master.items()},
     }
-
-
-def _all_connected(fleet: BenchFleet, minions: int) -> None:
-    starts = range(0, minions, A_PROCESS)
-    waits: list[Callable[[], None]] = [
-        launch_swarm(fleet, f"crowd{first}", range(first, min(first + A_PROCESS, minions))) for first in starts
-    ]
-    for wait in waits:
-        wait()
 
 
 def _ping_all(fleet: BenchFleet, count: int) -> float:

@@ -109,6 +109,11 @@ class BenchFleet:
         """The master's SQLite file."""
         return str(self.folder / "master/root/var/lib/saltlite/master/store.sqlite")
 
+    @property
+    def cache_path(self) -> str:
+        """Where the master has its banks."""
+        return str(self.folder / "master/root/var/cache/saltlite/master")
+
     def client(self) -> LocalClient:
         """A client of the master."""
         return LocalClient(self.socket_path)

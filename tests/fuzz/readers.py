@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from saltlite.api.feeds import feed_event
 from saltlite.api.formats import JSON, YAML, rendered
-from saltlite.api.link import feed_event
 from saltlite.plugins.output import highstate, nested, pprint, raw, table, txt
 from saltlite.plugins.output import json as json_output
 from saltlite.plugins.output import yaml as yaml_output

@@ -109,7 +109,7 @@ def test_the_cache_of_rules_is_bounded_and_keeps_principals_apart(monkeypatch: p
 
 # --- without rules ----------------------------------------------------------------------------------
 
-OPEN_TO_ALL = {"login", "logout", "whoami", "acl_explain"}
+OPEN_TO_ALL = {"login", "logout", "whoami", "acl_explain", "event_views"}
 
 
 @pytest.mark.parametrize("kind", PRINCIPALS)

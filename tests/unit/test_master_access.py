@@ -10,7 +10,7 @@ import pytest
 from saltlite.auth.acl import Granted, Principal, read_blacklist, read_rules
 from saltlite.auth.logins import external
 from saltlite.errors import LoginError, NoTargetError, RefusedError, UsageError
-from saltlite.master.handlers.events import EventStream
+from saltlite.master.handlers.events import TOKENS_MAX, EventStream
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Answer, Watch
 from tests.support.keys import NOW
@@ -411,3 +411,26 @@ def test_who_may_see_all_rules_and_the_fleet_may_ask_about_anyone(place: Place) 
     assert (own["allowed"], own["rules"]) == (False, [])
     with pytest.raises(RefusedError, match=r"it takes @runner config\.get and manage\.up"):
         place.by(HANS, "acl_explain", token=jack, **asked)
+
+
+def test_the_view_of_events_is_one_name_for_equal_streams(place: Place) -> None:
+    tokens = [place.log_in("fred"), place.log_in("fred"), place.log_in("zoe", "ops"), "0" * 64, "no token"]
+    one, again, other, *wrong = place.by(HANS, "event_views", tokens=tokens).fields["views"]
+    assert one == again != other
+    assert wrong == ["", ""]
+    for token, view in zip(tokens[:3], (one, again, other), strict=True):
+        assert place.by(HANS, "events", token=token, pattern="*").fields["view"] == view
+    place.by(HANS, "logout", token=tokens[0])
+    assert place.by(HANS, "event_views", tokens=tokens[:2]).fields["views"] == ["", one]
+
+
+def test_who_sees_all_events_and_all_jobs_has_one_view_with_others_like_him(place: Place) -> None:
+    views = {who.user: place.by(who, "events", pattern="*").fields["view"] for who in (ROOT, FRED, GINA, HANS)}
+    assert views["root"] == "all"
+    assert len(set(views.values())) == 4
+
+
+def test_views_are_told_of_a_limited_number_of_tokens(place: Place) -> None:
+    for tokens in (["0" * 64] * (TOKENS_MAX + 1), [7]):
+        with pytest.raises(UsageError):
+            place.by(HANS, "event_views", tokens=tokens)

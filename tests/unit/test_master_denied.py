@@ -47,6 +47,7 @@ GOOD: dict[str, Any] = {
     "tgt": "(a+)+$",
     "tgt_type": "pcre",
     "token_id": "abcdefgh",
+    "tokens": [],
     "type": "dummy",
     "uses": 1,
     "what": "creating",
@@ -56,7 +57,7 @@ GOOD: dict[str, Any] = {
 WITH_EVENT_DATA = {"cloud_event", "event_send", "hook"}
 """Verbs whose field `data` is a map, not bytes."""
 
-FOR_ANYBODY = {"login", "logout", "whoami", "acl_explain"}
+FOR_ANYBODY = {"login", "logout", "whoami", "acl_explain", "event_views"}
 """Verbs by which somebody becomes who has rights, or asks which he has."""
 
 

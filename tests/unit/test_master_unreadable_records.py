@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 import pytest
 
-from saltlite.api.link import _events_in as shown_by_the_api
+from saltlite.api.feeds import events_in as shown_by_the_api
 from saltlite.client.connection import decode_message
 from saltlite.errors import DamagedError
 from saltlite.hooks import read_hooks

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from saltlite.auth.acl import ALL_EVENTS, RUNNER, WHEEL, Action, Principal, authorize, may, sees_jobs_of_others
-from saltlite.errors import DamagedError, ProtocolError, RefusedError, StoreError, UsageError
+from saltlite.errors import DamagedError, LoginError, ProtocolError, RefusedError, StoreError, UsageError
 from saltlite.master.handlers.functions import checked_function
 from saltlite.master.processes.context import Answer, Master, Watch
 from saltlite.master.store.ports import StoreReader
@@ -47,6 +47,8 @@ PAGES = 8
 STEPS = 1_000_000
 """Fewer pages, if matching their tags takes so many steps (`saltlite.targeting.fleet`)."""
 PATTERN_MAX = 256
+TOKENS_MAX = 1000
+"""Tokens of one request for views."""
 OWNED_MAX = 1000
 """Jobs whose owner a stream remembers."""
 JOBS_KEPT = 16
@@ -72,7 +74,8 @@ _PATH = re.compile(rf"{_PART}(?:/{_PART})*", re.ASCII)
 
 
 def handle_events(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `seq`, the cursor that the stream starts from, and `first`, the oldest event that there is.
+    """Answers `seq`, the cursor that the stream starts from, `first`, the oldest event that there is, and `view`, as of
+    `handle_event_views`.
 
     `after` is a cursor, `since` a wall-clock time; without either the stream starts now. Users without the right to all
     events get those of their own jobs and runners. With `returns`, events of jobs are as `ReturnsOfEvents` says.
@@ -96,7 +99,36 @@ def handle_events(master: Master, principal: Principal, request: Mapping[str, An
         only_jobs=sees_jobs_of_others(principal, master.config),
         returns_for=principal if request.get("returns") else None,
     )
-    return Answer({"seq": after, "first": master.store.first_seq()}, follow=watch)
+    view = _view(master, principal)
+    return Answer({"seq": after, "first": master.store.first_seq(), "view": view}, follow=watch)
+
+
+def handle_event_views(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `views`: for each of `tokens` a name for the events that its holder may see now, "" for one that is not
+    valid or has no right to events. Streams with the same view, pattern and `returns` have the same events, so that the
+    API needs one of them. Who has a token may know this: it could open the stream."""
+    tokens = request["tokens"]
+    if len(tokens) > TOKENS_MAX or not all(isinstance(one, str) for one in tokens):
+        raise UsageError(f"event_views takes at most {TOKENS_MAX} tokens")
+    return Answer({"views": [_view_of_token(master, one) for one in tokens]})
+
+
+def _view_of_token(master: Master, token: str) -> str:
+    try:
+        principal = master.logins.holder(master.store, token, master.clock.wall())
+        authorize(principal, Action("events"), master.config)
+    except (LoginError, RefusedError):
+        return ""
+    return _view(master, principal)
+
+
+def _view(master: Master, principal: Principal) -> str:
+    everything = may(principal, RUNNER, ALL_EVENTS, master.config)
+    of_others = sees_jobs_of_others(principal, master.config)
+    if everything and of_others:
+        return "all"
+    # The events of runners go by the label, jobs by the uid.
+    return f"{principal.uid} {everything:d}{of_others:d} {principal.label}"
 
 
 class EventStream:

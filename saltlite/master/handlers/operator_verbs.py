@@ -110,6 +110,7 @@ VERBS: dict[str, OperatorVerb] = {
         {"pattern": NAME},
         {"after": IntegerField(), "since": NumberField(), "returns": BooleanField()},
     ),
+    "event_views": OperatorVerb(events.handle_event_views, {"tokens": Names}),
     "event_send": OperatorVerb(events.handle_event_send, {"tag": NAME, "data": MapField()}, {"runner": NAME}),
     "missing_functions": OperatorVerb(functions.handle_missing_functions, {"fun": NAME}),
     "runner_event": OperatorVerb(

@@ -17,7 +17,8 @@ from tornado.web import HTTPError
 from saltlite.api.app import make_server
 from saltlite.api.clients import RunnerCall, Runners
 from saltlite.api.endpoint import AppContext, Endpoint
-from saltlite.api.link import Feeds, MasterLink, PooledConnection
+from saltlite.api.feeds import Feeds
+from saltlite.api.link import MasterLink, PooledConnection
 from saltlite.config.api import ApiConfig
 from saltlite.errors import RefusedError, SaltliteError
 from saltlite.master.handlers.events import EventStream
