@@ -34,12 +34,22 @@ HOURS = 24
 """The hours of jobs that the overview counts."""
 JOBS_COUNTED = 1000
 """The newest jobs that the overview counts; `jobs_cut` says that there were more."""
-GROUPS_MAX = 200
+GROUPS_MAX = 100
 """Different outputs of a job in an answer."""
-IDS_MAX = 1000
+IDS_MAX = 200
 """Targets that a group of equal outputs names; `count` has their number."""
+IDS_LEAST = 10
+"""Those that it names when the groups before it have named IDS_OF_ALL."""
+IDS_OF_ALL = 1000
 VALUE_MAX = 64 * 1024
-"""Bytes of one output as JSON; a longer one is cut and marked."""
+"""Characters of one output as JSON; a longer one is cut and marked."""
+VALUE_LEAST = 256
+"""Those that are left of it when the groups before it have VALUES_OF_ALL."""
+VALUES_OF_ALL = 64 * 1024
+WITHOUT_MAX = 200
+"""Targets without a return in an answer."""
+PREVIEW_MAX = 1000
+"""Targets that a preview names."""
 
 
 class FleetEndpoint(Endpoint):
@@ -214,12 +224,17 @@ class History(FleetEndpoint):
 
 
 class JobDetails(FleetEndpoint):
-    """/fleet/jobs/<jid>: one job, the states of its targets, and its outputs, those that are equal together."""
+    """/fleet/jobs/<jid>: one job, its targets without a return, and its outputs, those that are equal together.
+
+    It is as small for ten thousand targets as for ten: /jobs/<jid> has all of them.
+    """
 
     async def get(self, jid: str) -> None:
+        """`job`, `without`: the first WITHOUT_MAX targets without a return; `without_count`, and as of `grouped`."""
         job = (await self.ask("job_show", jid=parse_jid(jid)))["job"]
         returned = await link.returned(self.context.link, self.token(), jid)
-        self.answer({"job": job, **grouped(returned)})
+        without = [row for row in job.pop("targets") if row["outcome"] != "ok" and row["retcode"] is None]
+        self.answer({"job": job, "without": without[:WITHOUT_MAX], "without_count": len(without), **grouped(returned)})
 
 
 class JobAgain(FleetEndpoint):
@@ -250,8 +265,8 @@ class JobEnd(FleetEndpoint):
 def grouped(returned: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """`groups` of equal return values and return codes, the largest first, and `more`: how many groups are omitted.
 
-    A group has `count`, `ids` (IDS_MAX of them), `retcode`, `success`, `value`, and `cut`: whether `value` is only the
-    beginning of its text.
+    A group has `count`, `ids` (IDS_MAX of them at most), `retcode`, `success`, `value`, and `cut`: whether `value` is
+    only the beginning of its text.
     """
     groups: dict[tuple[str, int, bool], list[str]] = {}
     for name in sorted(returned):
@@ -261,14 +276,18 @@ def grouped(returned: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         groups.setdefault((text, row["retcode"], row["success"]), []).append(name)
     largest = sorted(groups.items(), key=lambda group: (-len(group[1]), group[1]))
     rows = []
+    letters, ids = VALUES_OF_ALL, IDS_OF_ALL
     for (text, retcode, success), names in largest[:GROUPS_MAX]:
-        first = returned[names[0]]
-        cut = len(text) > VALUE_MAX
-        value = text[:VALUE_MAX] if cut else first["ret"]
+        room = max(VALUE_LEAST, min(VALUE_MAX, letters))
+        cut = len(text) > room
+        value = text[:room] if cut else returned[names[0]]["ret"]
+        named = names[: max(IDS_LEAST, min(IDS_MAX, ids))]
+        letters -= min(len(text), room)
+        ids -= len(named)
         rows.append(
             {
                 "count": len(names),
-                "ids": names[:IDS_MAX],
+                "ids": named,
                 "retcode": retcode,
                 "success": success,
                 "value": value,
@@ -300,7 +319,7 @@ class TargetPreview(FleetEndpoint):
         self.answer(
             {
                 **_shown(described),
-                "ids": None if ids is None else ids[:IDS_MAX],
+                "ids": None if ids is None else ids[:PREVIEW_MAX],
                 "unknown": [] if matched is None else matched["unknown"],
             }
         )

@@ -16,8 +16,6 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-import msgpack  # type: ignore[import-untyped]  # the package ships no type information
-
 from saltlite.client.connection import ANSWER_TIMEOUT_S, FRAME_MAX_BYTES, ConnectionLostError, decode_message
 from saltlite.client.follower import (
     RESUME_PAUSE_S,
@@ -32,7 +30,7 @@ from saltlite.client.follower import (
 from saltlite.client.local import PROTOCOL_VERSION, JobCall, error_of
 from saltlite.errors import LoginError, RefusedError, RemoteProtocolError, UnreachableError, UsageError
 from saltlite.limits import FairSemaphore
-from saltlite.wire.framing import LENGTH, framed, next_end, take_frame
+from saltlite.wire.framing import LENGTH, framed, next_end, pack, take_frame
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +103,7 @@ class PooledConnection(asyncio.Protocol):
             raise LoginError(NO_TOKEN)
         self.clean = False
         try:
-            payload = msgpack.packb(request)
+            payload = pack(request)
         except (TypeError, ValueError, OverflowError) as error:  # text that is not UTF-8 is a ValueError
             raise UsageError(f"an argument cannot be sent to the master: {error}") from error
         if not self._ended:

@@ -168,7 +168,12 @@ def _fleet_paths() -> dict[str, Any]:
             "post": publish,
         },
         "/fleet/jobs/{jid}": {
-            "get": _get("fleetJob", "One job, its equal outputs together.", _object(["job", "groups"]), names=("jid",)),
+            "get": _get(
+                "fleetJob",
+                "One job, its equal outputs together.",
+                _object(["job", "without", "groups"]),
+                names=("jid",),
+            ),
         },
         "/fleet/jobs/{jid}/kill": {"post": _post("fleetKill", "End a job.", None, ended, names=("jid",))},
         "/fleet/jobs/{jid}/rerun": {"post": again},

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from saltlite.api.fleet import GROUPS_MAX, HOUR_S, HOURS, IDS_MAX, VALUE_MAX, grouped, jobs_by_hour
+from saltlite.api.fleet import (
+    GROUPS_MAX,
+    HOUR_S,
+    HOURS,
+    IDS_LEAST,
+    IDS_MAX,
+    VALUE_LEAST,
+    VALUE_MAX,
+    grouped,
+    jobs_by_hour,
+)
 
 
 def row(ret: Any, retcode: int = 0) -> dict[str, Any]:
@@ -48,6 +59,16 @@ def test_an_answer_names_so_many_groups_and_targets() -> None:
     assert (len(found["groups"]), found["more"]) == (GROUPS_MAX, 5)
     [group] = grouped({f"m{number}": row(1) for number in range(IDS_MAX + 5)})["groups"]
     assert (group["count"], len(group["ids"])) == (IDS_MAX + 5, IDS_MAX)
+
+
+def test_an_answer_is_small_for_ten_thousand_targets_with_large_outputs() -> None:
+    returned = {f"machine-{number:05d}.example.com": row("x" * 5000 + str(number % 150)) for number in range(10_000)}
+    found = grouped(returned)
+    assert len(json.dumps(found)) < 200_000
+    first, *_, last = found["groups"]
+    assert (first["count"], len(first["ids"]), first["cut"]) == (67, 67, False)
+    assert (last["count"], len(last["ids"]), last["cut"], len(last["value"])) == (67, IDS_LEAST, True, VALUE_LEAST)
+    assert found["more"] == 50
 
 
 def test_jobs_are_counted_by_hour_and_result() -> None:

@@ -74,10 +74,9 @@ export class Job extends Page {
     }
   }
 
-  show({ job, groups, more }) {
+  show({ job, without, without_count, groups, more }) {
     const open = job.outcomes.open || 0;
-    const bad = job.targets.filter((row) => row.outcome === "failed" || row.outcome === "missing");
-    const without = job.targets.filter((row) => row.outcome === "missing" || (row.outcome === "failed" && row.retcode === null) || row.outcome === "open");
+    const bad = (job.outcomes.failed || 0) + (job.outcomes.missing || 0);
     const hidden = job.hides || job.withheld || job.unreadable;
     return html`
       <h1>${job.fun} <span class="dim">on</span> <code>${job.tgt}</code></h1>
@@ -90,17 +89,17 @@ export class Job extends Page {
         ${open > 0 && html`<button class="danger" onClick=${() => this.kill().catch((error) => this.setState({ note: error.message }))}>End it on ${open} targets</button>`}
         ${hidden ? html`<span class="dim">Its arguments are secret or were not kept: type the call anew to run it again.</span>` : html`
           <button onClick=${() => this.again(false, [])}>Run again</button>
-          ${bad.length > 0 && html`<button onClick=${() => this.again(true, [])}>Run again on the ${bad.length} that failed</button>`}`}
+          ${bad > 0 && html`<button onClick=${() => this.again(true, [])}>Run again on the ${bad} that failed</button>`}`}
       </p>
       ${this.state.question && html`<${Consent} question=${this.state.question} onAgree=${(risks) => this.again(this.state.failed, risks)}
         onLeave=${() => this.setState({ question: null })} />`}
       ${this.state.note && html`<p class="note" role="status">${this.state.note}</p>`}
-      ${without.length > 0 && html`<h2>Without a return</h2><${Table} caption="Targets without a return" rows=${without.slice(0, 500)} columns=${[
+      ${without.length > 0 && html`<h2>Without a return</h2><${Table} caption="Targets without a return" rows=${without} columns=${[
         ["Target", (row) => row.id.includes(":") ? row.id : html`<a href=${link(`machines/${row.id}`)}>${row.id}</a>`],
         ["State", (row) => html`<${State} of=${row.state} />`],
         ["Why", (row) => row.reason],
         ["Since", (row) => html`<${Time} at=${row.at} />`],
-      ]} />${without.length > 500 && html`<p class="dim">and ${without.length - 500} more</p>`}`}
+      ]} />${without_count > without.length && html`<p class="dim">and ${without_count - without.length} more</p>`}`}
       ${groups.length > 0 && html`<h2>Outputs</h2>`}
       ${groups.map((group, index) => html`<${Group} key=${group.ids[0]} group=${group} largest=${groups[0]} first=${index === 0} />`)}
       ${more > 0 && html`<p class="dim">and ${more} more different outputs</p>`}`;

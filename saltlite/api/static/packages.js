@@ -4,7 +4,6 @@ import { get, post } from "./api.js";
 import { Field, html, link, Page, State, Table, textOf } from "./parts.js";
 
 const NAMES_SHOWN = 12;
-const NAMES_LINKED = 200;
 
 export class Packages extends Page {
   async load({ query: { jid } }) {
@@ -46,8 +45,8 @@ export class Packages extends Page {
           ["Machines", (group) => group.count, "", "number"],
           ["Which", (group) => html`${group.ids.slice(0, NAMES_SHOWN).map((id) => html`<a href=${link(`machines/${id}`)}>${id}</a> `)}
             ${group.count > NAMES_SHOWN && html`<span class="dim">and ${group.count - NAMES_SHOWN} more</span>`}`],
-          // A longer list would not fit into an address.
-          ["", (group) => group.count <= NAMES_LINKED && html`<a class="button" href=${link("run", { tgt: group.ids.join(","), type: "list" })}>run on these</a>`, "", "fit"],
+          // The answer names a part of a large group, and a longer list would not fit into an address.
+          ["", (group) => group.ids.length === group.count && html`<a class="button" href=${link("run", { tgt: group.ids.join(","), type: "list" })}>run on these</a>`, "", "fit"],
         ]} />`}`;
   }
 }

@@ -34,6 +34,7 @@ from saltlite.model.job import (
     resource_parts,
 )
 from saltlite.model.keys import AuthToken, KeyRecord, KeyState
+from saltlite.wire.framing import PACK_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +137,7 @@ Packed = tuple[bytes, bytes]
 
 def pack_targets(minions: tuple[MinionId, ...], resources: Mapping[MinionId, tuple[TargetId, ...]]) -> Packed:
     """Target lists as they are stored."""
-    return msgpack.packb(minions), msgpack.packb(dict(resources))
+    return msgpack.packb(minions, buf_size=PACK_BYTES), msgpack.packb(dict(resources), buf_size=PACK_BYTES)
 
 
 class Audience:
