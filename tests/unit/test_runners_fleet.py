@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -347,3 +350,41 @@ def test_events_of_progress_are_named_for_the_runner() -> None:
     assert said == ["Runner is 25% done", "Runner is 50% done", "Runner is 75% done"]
     assert {fields["tag"] for _verb, fields in client.asked} == {f"run/{JID}/progress"}
     assert run(client, "test.stream", count=0).retcode == 1
+
+
+# --- network
+
+
+@contextmanager
+def woken(count: int) -> Iterator[tuple[int, list[str]]]:
+    """A port of loopback, and the hardware addresses in the packets that it got, at the end."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.settimeout(5)
+        macs: list[str] = []
+        yield sock.getsockname()[1], macs
+        for _ in range(count):
+            packet = sock.recv(200)
+            assert packet == b"\xff" * 6 + packet[6:12] * 16
+            macs.append(packet[6:12].hex(":"))
+
+
+def test_machines_are_woken_by_their_hardware_addresses(tmp_path: Path) -> None:
+    maclist = tmp_path / "macs"
+    maclist.write_text("# the lab\n08-00-27-13-69-77\n\n080027136978 # rack 2\n")
+    with woken(3) as (port, macs):
+        assert run(Client(), "network.wol", "08:00:27:13:69:01", "127.0.0.1", port).value is True
+        listed = run(Client(), "network.wollist", str(maclist), "127.0.0.1", port).value
+        assert listed == ["08-00-27-13-69-77", "080027136978"]
+    assert macs == ["08:00:27:13:69:01", "08:00:27:13:69:77", "08:00:27:13:69:78"]
+    assert "cannot be read: No such file" in run(Client(), "network.wollist", f"{maclist}.gone").value
+    assert "is not a hardware address" in run(Client(), "network.wol", "08:00").value
+
+
+def test_minions_are_woken_by_their_cached_grains() -> None:
+    grains = {"hwaddr_interfaces": {"lo": "00:00:00:00:00:01", "eth0": "08:00:27:00:00:01", "no": "00:00:00:00:00:00"}}
+    with woken(1) as (port, macs):
+        client = cached(web1=grains, web2={})
+        assert run(client, "network.wolmatch", "web*", bcast="127.0.0.1", destport=port).value == ["08:00:27:00:00:01"]
+    assert macs == ["08:00:27:00:00:01"]
+    assert client.asked[0][1] == {"bank": "grains", "tgt": "web*", "tgt_type": "glob"}

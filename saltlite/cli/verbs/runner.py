@@ -74,6 +74,8 @@ runners that come with saltlite (saltlite runner -d shows what they do):
   manage.up, .down, .status, .versions, .present ...     the minions
   key.list_all, .accept, .reject, .delete, .finger ...   their keys
   cache.grains, .pillar, .clear_all ...     what is known of them
+  cache.store, .fetch, .list, .flush        values of one's own
+  network.wol, .wollist, .wolmatch          wake machines up
   pillar.show_pillar, .show_top             the pillar of one minion
   jobs.list_jobs, .list_job, .lookup_jid, .last_run, .active ...   the jobs
   batch.list_active, .status, .stop         the batches

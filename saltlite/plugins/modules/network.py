@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins import _netlink
+from saltlite.plugins import _netlink, _wake_on_lan
 from saltlite.plugins.modules import _machinefiles, _programs
 
 if TYPE_CHECKING:
@@ -579,9 +579,6 @@ def _letters(flags: int) -> str:
 TRACEROUTE_TIMEOUT_S = 120
 PROBE_BYTES_MAX = 255
 CONNECT_TIMEOUT_S = 5.0
-PORTS = 65536
-
-_MAC = r"[0-9a-f]{12}|[0-9a-f]{2}([:.-])[0-9a-f]{2}(?:\1[0-9a-f]{2}){4}"
 
 
 class _Connecting(TypedDict, total=False):
@@ -701,21 +698,7 @@ def wol(mac: str, bcast: str = "255.255.255.255", destport: int = 9) -> bool:
         saltlite '*' network.wol 080027136977 255.255.255.255 7
         saltlite '*' network.wol 08:00:27:13:69:77 192.0.2.255 7
     """
-    import socket
-
-    if not re.fullmatch(_MAC, str(mac), re.IGNORECASE):
-        raise SaltInvocationError(f"{mac!r} is not a hardware address: write it as 08:00:27:13:69:77.")
-    if not 0 < destport < PORTS:
-        raise SaltInvocationError(f"{destport} is not a port.")
-    address = bytes.fromhex(re.sub(r"[:.-]", "", str(mac)))
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-            sock.sendto(b"\xff" * 6 + address * 16, (str(ipaddress.IPv4Address(bcast)), destport))
-    except ipaddress.AddressValueError:
-        raise SaltInvocationError(f"{bcast!r} is not an IPv4 address.") from None
-    except OSError as error:
-        raise CommandExecutionError(f"The packet was not sent to {bcast}: {error.strerror}.") from error
+    _wake_on_lan.send(mac, bcast, destport)
     return True
 
 
