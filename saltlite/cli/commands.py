@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "auth token list": ("saltlite auth token list [options]", "Show who is logged in."),
     "auth token revoke": ("saltlite auth token revoke ID... [options]", "End logins."),
+    "backup": ("saltlite backup FILE [options]", "Write everything that this master owns to one file."),
     "call": (
         "saltlite call [options] MODULE.FUNCTION [ARGUMENT...] [NAME=VALUE...]",
         "Run a function on this machine, without master and daemon.",
@@ -161,6 +162,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "saltlite new module|resource|executor|driver|runner NAME [options]",
         "Write the files of a new plug-in, with a test.",
     ),
+    "restore": ("saltlite restore FILE [options]", "Put the backup of a master back, while it does not run."),
     "runner": (
         "saltlite runner [options] RUNNER.FUNCTION [ARGUMENT...] [NAME=VALUE...]",
         "Run a function about the whole fleet on this machine.",
@@ -200,7 +202,14 @@ WITHOUT_PLUGINS = frozenset(
 )
 """Commands that load no plug-in before `saltlite.cli.custom_output`: they do not need every folder of packages."""
 
-_FILES = {"acl": "auth", "explain": "doc", "key fleet": "key_fleet", "lint": "interface", "version": "help"}
+_FILES = {
+    "acl": "auth",
+    "explain": "doc",
+    "key fleet": "key_fleet",
+    "lint": "interface",
+    "restore": "backup",
+    "version": "help",
+}
 """Nouns whose file in `saltlite/cli/verbs` has another name."""
 
 

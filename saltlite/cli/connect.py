@@ -103,10 +103,10 @@ def read_password(descriptor: int) -> bytes:
         raise UsageError(f"no password could be read from descriptor {descriptor}: {error.strerror}") from error
 
 
-def ask_password(question: str) -> bytes:
-    """Ask for a password at the terminal. Raises UsageError without one."""
+def ask_password(question: str, instead: str = "give it on a descriptor, as in --password-fd 0") -> bytes:
+    """Ask for a password at the terminal. Raises UsageError without one, which says what to do `instead`."""
     if not sys.stdin.isatty():
-        raise UsageError("there is no terminal to ask for the password: give it on a descriptor, as in --password-fd 0")
+        raise UsageError(f"there is no terminal to ask for the password: {instead}")
     import getpass
 
     return getpass.getpass(question).encode()

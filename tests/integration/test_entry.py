@@ -237,6 +237,19 @@ def test_without_the_script_of_the_installer_the_command_says_what_is_missing(
     assert "saltlite-cli" in done.stderr
 
 
+def test_the_links_of_the_installation_page_put_every_command_on_the_path(of_wheel: Installed, tmp_path: Path) -> None:
+    pages = [(ROOT / name).read_text() for name in ("README.md", "saltlite/docs/install.md")]
+    line = "ln -s /opt/saltlite/bin/saltlite* /usr/local/bin/\n"
+    assert all(page.index(line) < page.index("# saltlite key token create") for page in pages)
+    here = line.replace("/opt/saltlite/bin", str(of_wheel.command.parent)).replace("/usr/local/bin", str(tmp_path))
+    subprocess.run(["sh", "-c", here], check=True)
+    for command in ("saltlite", "saltlite-key", "saltlite-call", "saltlite-run", "saltlite-master", "saltlite-minion"):
+        done = subprocess.run(
+            [command, "--help"], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, "usage: " in done.stdout) == (0, True), (command, done.stderr)
+
+
 def test_words_reach_the_command_unchanged(of_wheel: Installed, tmp_path: Path) -> None:
     with FakeMaster(tmp_path, good_job) as master:
         of_wheel.run("-c", master.config_dir, "*", "test.arg", "a  b", "$HOME", "*", "'\"\\", "\t", "", "ä=ü")
