@@ -83,9 +83,10 @@ def typed_commands() -> Iterator[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize(("page", "words"), list(typed_commands()))
 def test_every_command_of_the_documentation_is_understood(
-    page: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    page: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "master").write_text(f"root_dir: {tmp_path}\n")
+    monkeypatch.chdir(tmp_path)  # some commands write a file
     end = words.index("--") if "--" in words else len(words)
     code = main([*words[:end], "-c", str(tmp_path), *words[end:]])
     # The words are read before the master is asked, and there is none; some commands have an answer without it.
