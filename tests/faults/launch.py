@@ -26,7 +26,7 @@ from typing import Any
 
 from saltlite.master.store.ports import Stored
 from saltlite.master.store.sqlite.connection import Transaction
-from saltlite.master.store.sqlite.writer import SqliteWriter
+from saltlite.master.store.sqlite.statements import SqliteWriter
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.model.job import TERMINAL, split_part

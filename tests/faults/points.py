@@ -58,7 +58,7 @@ class Point:
         return found
 
 
-_WRITER = "saltlite.master.store.sqlite.writer:SqliteWriter"
+_WRITER = "saltlite.master.store.sqlite.statements:SqliteWriter"
 _TO_LINK = "saltlite.master.processes.link_channel:LinkChannel"
 _HUB = "saltlite.master.protocol.session_manager:SessionManager"
 _JOURNAL = "saltlite.minion.jobs.journal:DiskJournal"

@@ -26,7 +26,7 @@ from saltlite.master.store.ports import PartRow, ReturnCommit, Stored, StoreWrit
 from saltlite.master.store.rows import AUDIENCES_KEPT, Audiences, Packed, pack_targets
 from saltlite.master.store.sqlite import SqliteStore, connection
 from saltlite.master.store.sqlite.connection import WAL_KEEP_BYTES
-from saltlite.master.store.sqlite.writer import VACUUM_PAGES
+from saltlite.master.store.sqlite.statements import VACUUM_PAGES
 from saltlite.model.ids import Jid, MinionId, RequestId, jid_at
 from saltlite.model.job import PART_RESOURCES, Job, Return, Target, TargetState, part_id
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint

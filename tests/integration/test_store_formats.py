@@ -10,6 +10,7 @@ import pytest
 
 from saltlite.errors import StoreError
 from saltlite.master.store.ports import Standing, TargetRow
+from saltlite.master.store.reader import Values
 from saltlite.master.store.sqlite import SqliteStore, connection
 from saltlite.model.ids import MinionId, jid_at
 from saltlite.model.job import JobFilter, TargetOutcome, TargetState
@@ -147,7 +148,7 @@ def test_an_older_store_on_a_full_disk_stays_what_it_was(
     before = list(raw.iterdump())
     real = connection.SqliteConnection.run
 
-    def full(self: connection.SqliteConnection, sql: str, values: connection.Values = ()) -> int:
+    def full(self: connection.SqliteConnection, sql: str, values: Values = ()) -> int:
         if sql.startswith(last):
             raise StoreError("no space left")
         return real(self, sql, values)

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 
 from saltlite.errors import StoreError
 from saltlite.master.store.ports import DiskUsage, StoreWriter
-from saltlite.master.store.sqlite.connection import READ_CACHE_KIB, AcceptedIds, SqliteConnection, Transaction, explain
-from saltlite.master.store.sqlite.reader import SqliteReader
+from saltlite.master.store.reader import AcceptedIds
+from saltlite.master.store.sqlite.connection import READ_CACHE_KIB, SqliteConnection, Transaction, explain
 from saltlite.master.store.sqlite.schema import prepare
-from saltlite.master.store.sqlite.writer import SqliteWriter
+from saltlite.master.store.sqlite.statements import SqliteReader, SqliteWriter
 
 STORE_MODE = 0o600
 """Mode of the file and of its lock; SQLite gives its log and index the mode of the file."""

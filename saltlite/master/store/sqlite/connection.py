@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from saltlite.errors import StoreError
-from saltlite.model.ids import MinionId
+from saltlite.master.store.reader import Until, Values
 
 BUSY_TIMEOUT_MS = 10_000
 """How long SQLite waits for locks other than the write lock: of another program, or a WAL recovery."""
@@ -24,22 +24,6 @@ WAL_KEEP_BYTES = 8 * 1024 * 1024
 
 UNDECODED = "Could not decode to UTF-8"
 """The error of the sqlite3 module for damaged text."""
-
-Values = Sequence[str | bytes | int | float | None]
-Until = Callable[[Any], bool]
-"""Whether a row is the last one that is wanted. It is called once for each row."""
-
-
-def select(names: Sequence[str], table: str) -> str:
-    """A SELECT of these columns."""
-    return f"SELECT {', '.join(names)} FROM {table}"  # noqa: S608 - names are those of dataclasses
-
-
-def insert(names: Sequence[str], table: str) -> str:
-    """An INSERT of one row of these columns."""
-    marks = ", ".join("?" * len(names))
-    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608 - as above
-
 
 _SETTINGS = (
     # What is deleted or overwritten is zeroed in the file, in pages that become free, too: it may be a secret.
@@ -245,12 +229,3 @@ class Transaction:
         """Roll back what was not committed; no statement runs in it from here on."""
         self._open = False
         self._connection.rollback()
-
-
-class AcceptedIds:
-    """The ids of accepted keys as they were last read, with their version. As one text, because ten thousand ids take
-    half the time that as many rows do; and remembered, because each publish asks for them."""
-
-    def __init__(self) -> None:
-        self.version = -1
-        self.ids: list[MinionId] = []

@@ -27,6 +27,7 @@ import os
 
 from saltlite.errors import StoreError
 from saltlite.master.store.sqlite.connection import SqliteConnection
+from saltlite.master.store.writer import COUNTED_FROM
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +35,6 @@ APPLICATION_ID = 0x534C5453
 """`SLTS` in the file header: how a saltlite store is told from any other SQLite file."""
 
 SCHEMA_VERSION = 9
-COUNTED_FROM = 64
-"""A job with so many targets has a row in job_counts. Counting fewer costs less than another statement for each job."""
 _TOKENS_PROVE_SINCE = 5
 """In this format the store keeps the public key of a join token; in earlier ones the hash of its secret."""
 

@@ -1,10 +1,15 @@
-"""The read side of the store: each query is one statement with constant text, which SQLite keeps prepared."""
+"""The read side of a store in SQL. Each query is one statement with constant text, which the database keeps prepared.
+
+The statements are SQLite's; `saltlite.master.store.postgres.connection` translates what differs: INDEXED BY, CROSS JOIN
+(which fixes an order in SQLite), json_each and COLLATE NOCASE. Each database has methods and constants for all else.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Protocol
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Protocol
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
@@ -54,7 +59,6 @@ from saltlite.master.store.rows import (
     summary_of,
     target_of,
 )
-from saltlite.master.store.sqlite.connection import AcceptedIds, Transaction, Until, Values, insert, select
 from saltlite.model.events import Event
 from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId
 from saltlite.model.job import (
@@ -72,7 +76,52 @@ from saltlite.model.job import (
 from saltlite.model.keys import AuthToken, Fingerprint, KeyRecord, KeyState
 from saltlite.model.signature import by_name
 
-# -- The job history. The conditions are constant texts: SQLite keeps each combination prepared
+Values = Sequence[str | bytes | int | float | None]
+Until = Callable[[Any], bool]
+"""Whether a row is the last one that is wanted. It is called once for each row."""
+
+
+def select(names: Sequence[str], table: str) -> str:
+    """A SELECT of these columns."""
+    return f"SELECT {', '.join(names)} FROM {table}"  # noqa: S608 - names are those of dataclasses
+
+
+def insert(names: Sequence[str], table: str) -> str:
+    """An INSERT of one row of these columns."""
+    marks = ", ".join("?" * len(names))
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608 - as above
+
+
+class Queries(Protocol):
+    """What a reader runs its statements on: a connection, or one transaction of it."""
+
+    def rows(self, sql: str, values: Values = (), *, until: Until | None = None) -> list[Any]: ...
+
+    def value(self, sql: str, values: Values = ()) -> Any: ...
+
+
+class Changes(Queries, Protocol):
+    """What a writer runs its statements on: a transaction."""
+
+    def run(self, sql: str, values: Values = ()) -> int:
+        """Run a statement; the number of rows that it changed."""
+        ...
+
+    def run_many(self, sql: str, rows: Iterable[Values]) -> None:
+        """Run a statement once a row."""
+        ...
+
+
+class AcceptedIds:
+    """The ids of accepted keys as they were last read, with their version. As one text, because ten thousand ids take
+    half the time that as many rows do; and remembered, because each publish asks for them."""
+
+    def __init__(self) -> None:
+        self.version = -1
+        self.ids: list[MinionId] = []
+
+
+# -- The job history. The conditions are constant texts: the database keeps each combination prepared
 
 
 _SUMMARY = select((*SUMMARY_COLUMNS, "tgt", "tgt_type"), "jobs")
@@ -113,14 +162,6 @@ _CANCELLED = (
     "SELECT j.jid FROM json_each(?) AS asked CROSS JOIN jobs AS j ON j.jid = asked.value"
     " WHERE j.cancelled_at IS NOT NULL"
 )
-
-
-class Queries(Protocol):
-    """What a reader runs its statements on: a connection, or one transaction of it."""
-
-    def rows(self, sql: str, values: Values = (), *, until: Until | None = None) -> list[Any]: ...
-
-    def value(self, sql: str, values: Values = ()) -> Any: ...
 
 
 class HistoryReader:
@@ -222,7 +263,7 @@ _BATCHES = (
 _BATCHES_AMONG = (
     "SELECT jid, created_at, deliver_ms, batch_size, batch_wait_ms, batch_failhard FROM jobs AS j"
     " WHERE jid IN (SELECT value FROM json_each(?)) AND batch_size IS NOT NULL"
-    " AND coalesce((SELECT planned > 0 FROM job_counts AS c WHERE c.jid = j.jid),"
+    " AND coalesce((SELECT c.planned > 0 FROM job_counts AS c WHERE c.jid = j.jid),"
     " EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = j.jid AND t.rank = -1)) ORDER BY jid"
 )
 _PLANNED_OF = (
@@ -230,9 +271,10 @@ _PLANNED_OF = (
     " WHERE rank = -1 AND rank < 9 AND minion = ? ORDER BY jid, part"
 )
 _STANDING = (
-    "SELECT total(rank IN (1, 2)"
+    "SELECT count(*) FILTER (WHERE rank IN (1, 2)"
     " OR (changed_at <= ? AND ((rank = 0 AND changed_at > ?) OR (rank = 9 AND changed_at > ?)))),"
-    " total(rank = -1), max(changed_at), min(CASE outcome WHEN ? THEN target END) FROM job_targets WHERE jid = ?"
+    " count(*) FILTER (WHERE rank = -1), max(changed_at), min(CASE outcome WHEN ? THEN target END)"
+    " FROM job_targets WHERE jid = ?"
 )
 # The same of a counted job, if none occupies a slot because it ended a moment ago. What is QUEUED there has moved.
 _STANDING_COUNTED = (
@@ -247,7 +289,7 @@ _PLANNED_SEEN = (
 )
 _NEXT_PLANNED = (
     "SELECT t.target FROM job_targets AS t CROSS JOIN minions AS m ON m.id = t.minion"
-    " WHERE t.jid = ? AND t.rank = -1 AND m.up ORDER BY t.target LIMIT ?"
+    " WHERE t.jid = ? AND t.rank = -1 AND m.up = 1 ORDER BY t.target LIMIT ?"
 )
 
 
@@ -428,7 +470,7 @@ class AuthTokenReader:
         return [auth_token_of(row) for row in self._queries.rows(f"{_TOKENS} ORDER BY created_at, token_id")]
 
 
-def put_auth_token(transaction: Transaction, token: AuthToken, most: int) -> None:
+def put_auth_token(transaction: Changes, token: AuthToken, most: int) -> None:
     """Insert it, and forget the oldest of that user above `most`."""
     row = dict(zip(LOGIN_COLUMNS, row_of(token, LOGIN_COLUMNS), strict=True))
     transaction.run(_PUT, tuple({**row, "groups": json.dumps(token.groups)}.values()))
@@ -436,12 +478,12 @@ def put_auth_token(transaction: Transaction, token: AuthToken, most: int) -> Non
     transaction.run(_TOO_MANY, (*who, *who, most))
 
 
-def delete_auth_token(transaction: Transaction, token_id: str) -> bool:
+def delete_auth_token(transaction: Changes, token_id: str) -> bool:
     """Whether there was one."""
     return transaction.run("DELETE FROM auth_tokens WHERE token_id = ?", (token_id,)) == 1
 
 
-def expire_auth_tokens(transaction: Transaction, now: float) -> None:
+def expire_auth_tokens(transaction: Changes, now: float) -> None:
     """Forget those that expired at `now` or before."""
     transaction.run("DELETE FROM auth_tokens WHERE expires_at <= ?", (now,))
 
@@ -471,15 +513,7 @@ _OPEN_COUNT = (
     "SELECT coalesce((SELECT open FROM job_counts WHERE jid = ?),"
     " (SELECT count(*) FROM job_targets WHERE jid = ? AND rank < 9))"
 )
-# One text for both, so that the ids are those of that version.
-_ACCEPTED = (
-    "SELECT accepted_version, (SELECT json_group_array(id) FROM keys INDEXED BY keys_holder WHERE state = 'accepted')"
-    " FROM store"
-)
 _ACCEPTED_VERSION = "SELECT accepted_version FROM store"
-_SIZE = (
-    "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
-)
 _REDUCIBLE = (
     "SELECT a.jid, j.body FROM job_arguments AS a CROSS JOIN jobs AS j ON j.jid = a.jid"
     " WHERE NOT EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = a.jid AND t.rank < 9) ORDER BY a.jid LIMIT ?"
@@ -488,17 +522,9 @@ UNDELIVERED = (
     "SELECT t.jid, t.target FROM job_targets AS t INDEXED BY job_targets_unfinished"
     " CROSS JOIN jobs AS j ON j.jid = t.jid LEFT JOIN minions AS m ON m.id = t.minion"
     " WHERE t.rank = 0 AND t.rank < 9 AND t.changed_at + j.deliver_ms / 1000.0 <= ?"
-    " AND (m.id IS NULL OR (NOT m.up AND m.last_seen < t.changed_at))"
+    " AND (m.id IS NULL OR (m.up = 0 AND m.last_seen < t.changed_at))"
 )
 """Targets to expire; its one value is the time it is."""
-FREE_PAGES_KEPT = 1_024
-"""Free pages (of 4 KiB) that stay in the file for later rows: pruning gives others back to the file system."""
-_PRUNE_DUE = (
-    "SELECT EXISTS (SELECT 1 FROM events WHERE at < ?) OR EXISTS (SELECT 1 FROM jobs AS j WHERE j.created_at < ?"
-    " AND NOT EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = j.jid AND t.rank < 9))"
-    # Only a file that was made so gives pages back.
-    " OR ((SELECT auto_vacuum FROM pragma_auto_vacuum) = 2 AND (SELECT freelist_count FROM pragma_freelist_count) > ?)"
-)
 _DIGESTS = (
     "SELECT coalesce(m.functions, ''), count(*), min(asked.value) FROM json_each(?) AS asked"
     " LEFT JOIN minions AS m ON m.id = asked.value GROUP BY 1"
@@ -506,8 +532,11 @@ _DIGESTS = (
 
 
 # PartReader is first: its constructor is the one that sets up all there is.
-class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
-    """`saltlite.master.store.ports.StoreReader` over SQLite. Raises StoreError when the file cannot be read."""
+class SqlReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
+    """`saltlite.master.store.ports.StoreReader` over SQL. Raises StoreError when the database cannot be read."""
+
+    LAST_SEQ: ClassVar[str]
+    """An expression for the highest sequence number so far, NULL or 0 for none."""
 
     def __init__(self, queries: Queries, accepted: AcceptedIds) -> None:
         super().__init__(queries)
@@ -537,9 +566,9 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
             known.version, known.ids = self._read_accepted()
         return list(known.ids)
 
+    @abstractmethod
     def _read_accepted(self) -> tuple[int, list[MinionId]]:
-        ((version, ids),) = self._queries.rows(_ACCEPTED)
-        return version, sorted(json.loads(ids))
+        """The version and the sorted ids of the accepted keys, as of one moment."""
 
     def count_keys(self, state: KeyState) -> int:
         return int(self._queries.value("SELECT count(*) FROM keys WHERE state = ?", (state,)))
@@ -626,8 +655,7 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         return [event_in(tag, data, at, seq) for tag, data, at, seq in self._queries.rows(sql, (after, limit))]
 
     def last_seq(self) -> int:
-        # Kept by AUTOINCREMENT, so it still counts events that were pruned; no row before the first event.
-        return int(self._queries.value("SELECT seq FROM sqlite_sequence WHERE name = 'events'") or 0)
+        return int(self._queries.value(f"SELECT {self.LAST_SEQ}") or 0)
 
     def first_seq(self) -> int:
         return int(self._queries.value("SELECT min(seq) FROM events") or 0)
@@ -636,14 +664,8 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         found = self._queries.value("SELECT seq FROM events WHERE at >= ? ORDER BY at, seq LIMIT 1", (at,))
         return self.last_seq() if found is None else int(found) - 1
 
-    def size(self) -> int:
-        return int(self._queries.value(_SIZE))
-
     def expire_due(self, now: float) -> bool:
         return bool(self._queries.value(f"SELECT EXISTS ({UNDELIVERED})", (now,)))
-
-    def prune_due(self, before: float) -> bool:
-        return bool(self._queries.value(_PRUNE_DUE, (before, before, FREE_PAGES_KEPT)))
 
     def functions(self, digest: str) -> FunctionSet | None:
         rows = self._queries.rows("SELECT texts, whole FROM functions WHERE digest = ?", (digest,))
@@ -651,8 +673,12 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         sets = readable(rows, lambda row: by_name(msgpack.unpackb(row[0])), lambda _row: f"the function set {digest}")
         return FunctionSet(digest, sets[0], bool(rows[0][1])) if sets else None
 
+    @abstractmethod
+    def _function_sets_with(self, text: bytes) -> list[Any]:
+        """Digests and packed functions of the sets in which this text stands."""
+
     def function_names(self, prefix: str) -> dict[str, list[str]]:
-        rows = self._queries.rows("SELECT digest, texts FROM functions WHERE instr(texts, ?)", (prefix.encode(),))
+        rows = self._function_sets_with(prefix.encode())
         sets = readable(rows, lambda row: (row[0], by_name(msgpack.unpackb(row[1]))), lambda row: f"the set {row[0]}")
         return names_with(prefix, sets)
 

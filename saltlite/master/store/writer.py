@@ -7,12 +7,14 @@ written: checks need no constraint errors, and sequence numbers can be counted i
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.errors import StoreError
+from saltlite.master.store import reader
 from saltlite.master.store.ports import (
     AT_MAX,
     EXPIRED_REASON,
@@ -37,6 +39,7 @@ from saltlite.master.store.ports import (
     parts_of,
     return_event,
 )
+from saltlite.master.store.reader import UNDELIVERED, AcceptedIds, Changes, SqlReader, Values, insert
 from saltlite.master.store.rows import (
     JOB_COLUMNS,
     KEY_COLUMNS,
@@ -47,23 +50,20 @@ from saltlite.master.store.rows import (
     pack_targets,
     row_of,
 )
-from saltlite.master.store.sqlite import reader
-from saltlite.master.store.sqlite.connection import AcceptedIds, Transaction, Values, insert
-from saltlite.master.store.sqlite.reader import UNDELIVERED, SqliteReader
-from saltlite.master.store.sqlite.schema import COUNTED_FROM
 from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
 from saltlite.model.job import Job, Return, TargetOutcome, TargetState, outcome_of, outcome_of_return, split_part
 from saltlite.model.keys import AuthToken, Fingerprint, KeyRecord, KeyState
-
-VACUUM_PAGES = 128
-"""Free pages (of 4 KiB) that one prune gives back to the file system: bounded, as writers wait meanwhile."""
 
 _PUT_KEY = (
     insert(KEY_COLUMNS, "keys")
     + " ON CONFLICT (fingerprint) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in KEY_COLUMNS if name != "fingerprint")
 )
-_PUT_TOKEN = insert(TOKEN_COLUMNS, "tokens").replace("INSERT", "INSERT OR REPLACE")
+_PUT_TOKEN = (
+    insert(TOKEN_COLUMNS, "tokens")
+    + " ON CONFLICT (token_id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in TOKEN_COLUMNS if name != "token_id")
+)
 _PUT_JOB = insert(("seq", *JOB_COLUMNS, *MORE_JOB_COLUMNS), "jobs")
 _PUT_TARGET = (
     "INSERT INTO job_targets (jid, target, minion, part, rank, state, reason, changed_at)"
@@ -96,7 +96,7 @@ _PUT_COUNTS = "INSERT INTO job_counts (jid, open, active, planned, failed, chang
 _IS_COUNTED = "SELECT 1 FROM job_counts WHERE jid = ?"
 _COUNT = (
     "UPDATE job_counts SET open = open + ?, active = active + ?, planned = planned + ?, failed = failed + ?,"
-    " changed_at = max(changed_at, ?) WHERE jid = ?"
+    " changed_at = CASE WHEN changed_at > ? THEN changed_at ELSE ? END WHERE jid = ?"
 )
 _RANKS_OF_MINION = (
     "SELECT rank, count(*) FROM job_targets WHERE jid = ? AND target = ? AND part = ? AND rank < ? GROUP BY rank"
@@ -107,40 +107,31 @@ _RANKS_OF_RESOURCES = (
 )
 # A return that comes after its target was settled otherwise changes no state, but says what became of it.
 _LATE_OUTCOME = "UPDATE job_targets SET outcome = ? WHERE jid = ? AND target = ?"
-# What is known of some returns, each given as [fingerprint of its key, jid, target]: no row for one that the key may
-# not give. All of them in one statement.
-_JUDGED = (
-    "SELECT asked.key, k.id, t.rank, t.outcome, EXISTS (SELECT 1 FROM job_counts AS c WHERE c.jid = t.jid),"
-    " EXISTS (SELECT 1 FROM returns AS r WHERE r.jid = t.jid AND r.target = t.target),"
-    " (SELECT j.batch_size IS NOT NULL FROM jobs AS j WHERE j.jid = t.jid),"
-    " (SELECT seq FROM sqlite_sequence WHERE name = 'events') FROM json_each(?) AS asked"
-    " CROSS JOIN keys AS k ON k.fingerprint = json_extract(asked.value, '$[0]') AND k.state = 'accepted'"
-    " CROSS JOIN job_targets AS t ON t.jid = json_extract(asked.value, '$[1]')"
-    " AND t.target = json_extract(asked.value, '$[2]') AND t.minion = k.id"
-)
+COUNTED_FROM = 64
+"""A job with so many targets has a row in job_counts. Counting fewer costs less than another statement for each job."""
 QUEUED_COUNTED = 1000
 """So many QUEUED targets are counted at a publish: with fewer in all, no minion has as many."""
 # All that a publish asks of the store before it writes. The last value is that of QUEUED_COUNTED.
 _PUBLISHING = (
-    "SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'events'), accepted_version, (SELECT max(jid) FROM jobs),"
+    "SELECT {last_seq}, accepted_version, (SELECT max(jid) FROM jobs),"
     " (SELECT jid FROM jobs WHERE request_id = ? AND uid = ?), (SELECT count(*) FROM (SELECT 1 FROM job_targets"
-    " INDEXED BY job_targets_unfinished WHERE rank = 0 AND rank < 9 LIMIT ?)) FROM store"
+    " INDEXED BY job_targets_unfinished WHERE rank = 0 AND rank < 9 LIMIT ?) AS counted) FROM store"
 )
 _ACCEPTED_CHANGED = "UPDATE store SET accepted_version = accepted_version + 1"
 # last_seen never goes back: two MWorkers may report in either order, and `expire` trusts it.
 _TOUCH_MINION = (
-    "INSERT INTO minions (id, fingerprint, address, version, boot_id, incarnation, functions, up,"
-    " last_seen) VALUES (?, ?, ?, ?, ?, ?, ?, ?, max(?, coalesce("
-    "(SELECT max(changed_at) FROM job_targets WHERE rank = 0 AND rank < 9 AND minion = ?), 0)))"
+    "INSERT INTO minions (id, fingerprint, address, version, boot_id, incarnation, functions, up, last_seen)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, (SELECT max(at) FROM (SELECT CAST(? AS double precision) AS at UNION ALL"
+    " SELECT max(changed_at) FROM job_targets WHERE rank = 0 AND rank < 9 AND minion = ?) AS times))"
     " ON CONFLICT (id) DO UPDATE SET fingerprint = excluded.fingerprint, address = excluded.address,"
     " version = excluded.version, boot_id = excluded.boot_id, incarnation = excluded.incarnation,"
-    " functions = excluded.functions, up = excluded.up,"
-    " last_seen = max(last_seen, excluded.last_seen)"
+    " functions = excluded.functions, up = excluded.up, last_seen ="
+    " CASE WHEN minions.last_seen > excluded.last_seen THEN minions.last_seen ELSE excluded.last_seen END"
 )
 _NEVER_HANDED_OVER = (
     "SELECT t.target, t.rank FROM job_targets AS t LEFT JOIN minions AS m ON m.id = t.minion"
     " WHERE t.jid = ?"
-    " AND (t.rank = -1 OR (t.rank = 0 AND (m.id IS NULL OR (NOT m.up AND m.last_seen < t.changed_at))))"
+    " AND (t.rank = -1 OR (t.rank = 0 AND (m.id IS NULL OR (m.up = 0 AND m.last_seen < t.changed_at))))"
     " ORDER BY t.target"
 )
 _UNDELIVERED_SORTED = UNDELIVERED + " ORDER BY t.jid, t.target"
@@ -194,10 +185,15 @@ ACTIVE_RANKS = (RANK[TargetState.RECEIVED], RANK[TargetState.RUNNING])
 PLANNED_RANK = RANK[TargetState.PLANNED]
 
 
-class SqliteWriter(SqliteReader):
+class SqlWriter(SqlReader):
     """`saltlite.master.store.ports.StoreWriter` over one transaction; lives as long as the `write()` block."""
 
-    def __init__(self, transaction: Transaction, accepted: AcceptedIds) -> None:
+    JUDGED: ClassVar[str]
+    """What is known of some returns, asked for as a JSON list of [fingerprint of its key, jid, target]: its index, the
+    id of the key, rank, outcome, whether the job is counted, whether there is a return, whether the job is in a batch,
+    and the last seq. No row for a return that the key may not give."""
+
+    def __init__(self, transaction: Changes, accepted: AcceptedIds) -> None:
         super().__init__(transaction, accepted)
         self._transaction = transaction
         self.batches_returned: set[Jid] = set()
@@ -239,7 +235,7 @@ class SqliteWriter(SqliteReader):
         if self._new_request == (request_id, uid):
             return None
         ((seq, self._accepted_version, newest, made, self._queued),) = self._transaction.rows(
-            _PUBLISHING, (request_id, uid, QUEUED_COUNTED)
+            _PUBLISHING.format(last_seq=self.LAST_SEQ), (request_id, uid, QUEUED_COUNTED)
         )
         found: Jid | None = made
         self._seq, self._newest_jid = seq or 0, newest or Jid("")
@@ -278,7 +274,10 @@ class SqliteWriter(SqliteReader):
         reader.expire_auth_tokens(self._transaction, now)
 
     def put_preaccept(self, minion: MinionId, fingerprint: Fingerprint, by: str) -> None:
-        sql = "INSERT OR REPLACE INTO preaccepts (id, fingerprint, created_by) VALUES (?, ?, ?)"
+        sql = (
+            "INSERT INTO preaccepts (id, fingerprint, created_by) VALUES (?, ?, ?)"
+            " ON CONFLICT (id) DO UPDATE SET fingerprint = excluded.fingerprint, created_by = excluded.created_by"
+        )
         self._transaction.run(sql, (minion, fingerprint, by))
 
     def delete_preaccept(self, minion: MinionId) -> bool:
@@ -300,7 +299,7 @@ class SqliteWriter(SqliteReader):
         end = (RANK[state], state, job.created_at)
         rows = [(job.jid, target, minion, part, *end) for minion, part, ids in parts_of(job) for target in ids]
         # In the order of the table's key: pages are then filled one after the other.
-        self._transaction.run_many(_PUT_TARGET, sorted(rows))
+        self._put_targets(sorted(rows))
         if len(rows) >= COUNTED_FROM:
             planned = len(rows) if state is TargetState.PLANNED else 0
             self._transaction.run(_PUT_COUNTS, (job.jid, len(rows), planned, job.created_at))
@@ -310,15 +309,19 @@ class SqliteWriter(SqliteReader):
             self._newest_jid = max(self._newest_jid, job.jid)
         return seq
 
+    def _put_targets(self, rows: Sequence[Values]) -> None:
+        """Insert the targets of a job: its jid, target, minion, part, rank, state and time."""
+        self._transaction.run_many(_PUT_TARGET, rows)
+
     def mark_reducible(self, jid: Jid | None) -> None:
         if jid is None:
-            self._transaction.run("INSERT OR IGNORE INTO job_arguments SELECT jid FROM jobs")
+            self._transaction.run("INSERT INTO job_arguments SELECT jid FROM jobs WHERE true ON CONFLICT DO NOTHING")
         else:
-            self._transaction.run("INSERT OR IGNORE INTO job_arguments (jid) VALUES (?)", (jid,))
+            self._transaction.run("INSERT INTO job_arguments (jid) VALUES (?) ON CONFLICT DO NOTHING", (jid,))
 
     def put_reduced(self, rows: Iterable[tuple[Jid, bytes]]) -> None:
         for jid, body in rows:
-            self._transaction.run("UPDATE jobs SET body = ?, signature = x'' WHERE jid = ?", (body, jid))
+            self._transaction.run("UPDATE jobs SET body = ?, signature = ? WHERE jid = ?", (body, b"", jid))
             self._transaction.run("DELETE FROM job_arguments WHERE jid = ?", (jid,))
 
     def jid_taken(self, jid: Jid) -> bool:
@@ -360,7 +363,7 @@ class SqliteWriter(SqliteReader):
 
     def _count(self, tally: Tally) -> None:
         if tally.changes:
-            self._transaction.run_many(_COUNT, [(*change, jid) for jid, change in tally.changes.items()])
+            self._transaction.run_many(_COUNT, [(*change, change[-1], jid) for jid, change in tally.changes.items()])
 
     def set_parts(self, rows: Iterable[PartRow]) -> list[tuple[Jid, TargetId]]:
         moved = []
@@ -387,7 +390,7 @@ class SqliteWriter(SqliteReader):
         late: list[Return] = []
         tally = Tally()
         asked = json.dumps([[commit.fingerprint, commit.ret.jid, commit.ret.id] for commit in commits])
-        for row in sorted(self._transaction.rows(_JUDGED, (asked,))):
+        for row in sorted(self._transaction.rows(self.JUDGED, (asked,))):
             at, sender, rank, outcome, is_counted, is_returned, in_batch, seq = row
             ret = commits[at].ret
             outcomes[at] = Stored.DUPLICATE
@@ -488,8 +491,15 @@ class SqliteWriter(SqliteReader):
             ],
         )
 
+    @abstractmethod
+    def _give_back_pages(self) -> None:
+        """Return some room to the file system, after a prune."""
+
     def put_functions(self, functions: FunctionSet) -> None:
-        sql = "INSERT OR REPLACE INTO functions (digest, whole, texts) VALUES (?, ?, ?)"
+        sql = (
+            "INSERT INTO functions (digest, whole, texts) VALUES (?, ?, ?)"
+            " ON CONFLICT (digest) DO UPDATE SET whole = excluded.whole, texts = excluded.texts"
+        )
         packed = msgpack.packb(sorted(functions.functions.values()))
         self._transaction.run(sql, (functions.digest, functions.whole, packed))
 
@@ -560,12 +570,6 @@ class SqliteWriter(SqliteReader):
 
         seqs = self._transaction.rows(_RETURN_COSTS, (jid, left), until=is_last) if left else []
         self._transaction.run_many("DELETE FROM returns WHERE seq = ?", [(seq,) for seq, _cost in seqs])
-
-    def _give_back_pages(self) -> None:
-        # One at a time: the sqlite3 module takes one step of this pragma, which frees one page a step.
-        free = self._transaction.value("PRAGMA freelist_count")
-        for _ in range(min(free, VACUUM_PAGES)):
-            self._transaction.run("PRAGMA incremental_vacuum(1)")
 
 
 def _part_move(row: PartRow) -> Values:
