@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import field
 from typing import Any
 
@@ -33,6 +34,16 @@ from saltlite.model.files import MASTER_TYPES
 from saltlite.wire.limits import HANDSHAKES_PER_S_PER_ADDRESS
 
 _RULES = "users (or group%) to lists of functions, targets with functions, and rights such as @jobs"
+
+
+_PASSWORD = re.compile(r"\bpassword\s*=|://[^/@]*:[^/@]*@", re.IGNORECASE)
+
+
+def _without_password(dsn: str) -> str:
+    """The connection string of a database. Raises UsageError if a password is in it."""
+    if _PASSWORD.search(dsn):
+        raise UsageError("a password stands in it, which logs would repeat: name a file with it by passfile=")
+    return dsn
 
 
 class ExternalAuth(AnyMap):
@@ -95,6 +106,14 @@ class MasterConfig:
         "/var/lib/saltlite/master",
         "The folder of the store: minion keys, jobs, returns and events. Back it up.",
         FilePath(),
+    )
+    database: str = option(
+        "",
+        "A PostgreSQL database that has the store in place of a file in data_dir: a connection string, such as "
+        "`host=db1,db2 dbname=saltlite user=saltlite sslmode=verify-full passfile=/etc/saltlite/database.pass`. It "
+        "contains no password: that stands in the passfile, or is not needed on a Unix socket (peer). The database "
+        "serves this master only: see `saltlite help postgresql`.",
+        TextKind(_without_password),
     )
     cachedir: str = option(
         "/var/cache/saltlite/master",

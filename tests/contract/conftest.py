@@ -1,4 +1,4 @@
-"""Both stores: each test of a contract runs against SQLite and its in-memory twin."""
+"""All stores: each test of a contract runs against SQLite, PostgreSQL and their in-memory twin."""
 
 from __future__ import annotations
 
@@ -10,24 +10,42 @@ import pytest
 from saltlite.master.store.ports import Store
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
+from tests.support.postgres import Server, opener_of_postgres, running_server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A server for all tests of the session, which take a schema each."""
+    with running_server() as server:
+        yield server
+
 
 OpenStore = Callable[[], Store]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
     """Opens the same store again and again, as several MWorkers or a restarted master do."""
     opened: list[Store] = []
-    disk = MemoryStoreDisk()
+    made = opener(request, tmp_path)
 
     def open_one() -> Store:
-        store: Store = MemoryStore(disk) if request.param == "memory" else SqliteStore(f"{tmp_path}/store.db")
-        opened.append(store)
-        return store
+        opened.append(made())
+        return opened[-1]
 
     yield open_one
     for store in opened:
         store.close()
+
+
+def opener(request: pytest.FixtureRequest, folder: Path) -> OpenStore:
+    """How a store of the kind of this test is opened."""
+    if request.param == "memory":
+        disk = MemoryStoreDisk()
+        return lambda: MemoryStore(disk)
+    if request.param == "sqlite":
+        return lambda: SqliteStore(f"{folder}/store.db")
+    return opener_of_postgres(request.getfixturevalue("postgres").new_schema())
 
 
 @pytest.fixture

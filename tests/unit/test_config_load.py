@@ -518,3 +518,18 @@ def test_nodegroups_are_texts_or_lists_and_the_resource_policy_has_lists_only(tm
     (error,) = master_error(tmp_path, "resource_policy: {'gate*': 'ssh:*'}\n")
     assert error.startswith("master:1:")
     assert "a map from text to lists of texts" in error
+
+
+@pytest.mark.parametrize(
+    "dsn", ["dbname=x password=secret", "dbname=x PASSWORD = 'secret'", "postgresql://saltlite:secret@db/saltlite"]
+)
+def test_a_password_in_the_address_of_the_database_is_refused_and_not_repeated(tmp_path: Path, dsn: str) -> None:
+    (line,) = master_error(tmp_path, f'database: "{dsn}"')
+    assert line.startswith("master:1:11: 'database': a password stands in it")
+    assert "secret" not in line
+
+
+def test_a_file_of_passwords_in_the_address_of_the_database_is_none(tmp_path: Path) -> None:
+    dsn = "host=db1,db2 dbname=saltlite user=saltlite passfile=/etc/saltlite/database.pass"
+    (tmp_path / "master").write_text(f'database: "{dsn}"')
+    assert load_master(str(tmp_path)).config.database == dsn

@@ -20,7 +20,15 @@ from saltlite.master.store.ports import FunctionSet, PartRow, ReturnCommit, Stor
 from saltlite.model.dataclass import dataclass
 from saltlite.model.events import tag_resource_refused
 from saltlite.model.ids import Jid, MinionId, PartId, TargetId
-from saltlite.model.job import Return, TargetState, is_segment_id, part_id, part_of_segment, split_part
+from saltlite.model.job import (
+    Return,
+    TargetState,
+    is_resource_part,
+    is_segment_id,
+    part_id,
+    part_of_segment,
+    split_part,
+)
 from saltlite.model.keys import Fingerprint
 from saltlite.model.signature import by_name
 from saltlite.wire.messages import SegmentRow, decode_segment
@@ -218,9 +226,25 @@ def store_reports(master: Master, reported: Sequence[Reported], transient: Trans
     """
     batch = ReportWrite(master, reported, transient)
     if batch.writes:
-        with master.store.write() as store:
+        with master.store.write(returns_only=has_only_returns(reported)) as store:
             batch.store(store)
     return batch.settled()
+
+
+def has_only_returns(reported: Sequence[Reported]) -> bool:
+    """Whether all that is stored of these reports are returns of minions for themselves: no parts of resources, no
+    other ends of jobs, no functions."""
+    return all(_is_stored_as_return(item.message) for item in reported)
+
+
+def _is_stored_as_return(message: dict[str, Any]) -> bool:
+    match message["t"]:
+        case "return":
+            return not is_segment_id(message["jid"]) and not is_resource_part(message["jid"])
+        case "job_state":
+            return message["state"] in TRANSIENT_STATES
+        case kind:
+            return bool(kind == "digest")
 
 
 class ReportWrite:

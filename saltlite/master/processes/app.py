@@ -15,6 +15,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from saltlite.auth.acl import Granted, read_blacklist, read_rules
@@ -288,7 +289,6 @@ MWORKER_MODULES = (
     "saltlite.master.processes.maintenance",
     "saltlite.master.processes.mworker",
     "saltlite.master.store.banks",
-    "saltlite.master.store.sqlite",
     "saltlite.pillar.files",
     "saltlite.resources.registry.mmap",
 )
@@ -304,6 +304,8 @@ class Shared:
     """What processes of a master inherit by fork: its start, in wall-clock seconds, and shared memory."""
 
     started_at: float
+    incarnation: int
+    """The number of this start, by which a database tells this master from others."""
     fill_times: SharedFillTimes
     board: TurnBoard
 
@@ -321,7 +323,9 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
     start_log(config.log_level, config.log_file, account)
     paths = Paths(config)
     lock = InstanceLock(paths.lock, program="saltlite-master", root_dir=config.root_dir)
-    accepted = prepare_store(lambda: _loaded_store(paths), config.user)
+    incarnation = int.from_bytes(os.urandom(4), "big") >> 1
+    shared = Shared(SystemClock().wall(), incarnation, SharedFillTimes(), board_of(config.worker_threads))
+    accepted = prepare_store(lambda: _loaded_store(paths, shared), config.user)
     _ensure_identity(config, accepted)
     if os.geteuid() == 0 and link_account.uid == account.uid:
         log.warning("%s", SHARED_USER)
@@ -337,7 +341,7 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
         sockets.append(paths.auth_socket)
     for path in sockets if os.geteuid() == 0 else ():
         os.chown(path, account.uid, account.gid)
-    shared = Shared(SystemClock().wall(), SharedFillTimes(), board_of(config.worker_threads))
+    before_fork = functools.partial(_import_for_mworkers, of_database=bool(config.database))
     specs = [
         Spec(
             LINK,
@@ -349,7 +353,7 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
                 name,
                 functools.partial(_run_mworker, config, paths, client_listener, name, shared),
                 lambda: (client_listener.fileno(),),
-                before_fork=_import_for_mworkers,
+                before_fork=before_fork,
             )
             for name in mworkers(config.worker_threads)
         ),
@@ -357,7 +361,7 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
             MAINTENANCE,
             lambda ready: _run_maintenance(config, paths, shared, ready),
             tuple,
-            before_fork=_import_for_mworkers,
+            before_fork=before_fork,
         ),
         evaluators_spec(config, evaluator_listener),
     ]
@@ -388,7 +392,9 @@ def _keep_certificate(config: MasterConfig, supervisor: Supervisor, specs: Seque
 def _beside_jobs(config: MasterConfig, paths: Paths, config_dir: str, shared: Shared) -> list[Spec]:
     """The processes that follow the event log."""
     names = returner_names(config)
-    specs = [Spec(f"returner {name}", functools.partial(_run_returner, config, paths, name), tuple) for name in names]
+    specs = [
+        Spec(f"returner {name}", functools.partial(_run_returner, config, paths, shared, name), tuple) for name in names
+    ]
     if config.hooks:
         run = functools.partial(_run_hooks, config, paths, config_dir, shared)
         specs.append(Spec(HOOKS, run, tuple))
@@ -415,11 +421,28 @@ def listen_for_minions(config: MasterConfig) -> socket.socket:
             time.sleep(PORT_RETRY_S)
 
 
-def _loaded_store(paths: Paths) -> Callable[[], Store]:
-    """How to open the store. Imports it before root's rights are dropped: the user may not read Python's folders."""
-    from saltlite.master.store.sqlite import SqliteStore  # noqa: PLC0415 - the link process never loads SQLite
+def _loaded_store(paths: Paths, shared: Shared) -> Callable[[], Store]:
+    """How to open the store. Imports it before root's rights are dropped: the user may not read Python's folders.
 
-    return lambda: SqliteStore(paths.store)
+    Raises MisconfiguredError if what `database` needs is not installed.
+    """
+    if not paths.config.database:
+        from saltlite.master.store.sqlite import SqliteStore  # noqa: PLC0415 - the link process never loads SQLite
+
+        return lambda: SqliteStore(paths.store)
+    PostgresStore = load_postgres().PostgresStore  # noqa: N806 - a class
+    application = f"saltlite master {identity.name_of(paths.config)}"
+    return lambda: PostgresStore(paths.config.database, master=shared.incarnation, application=application)
+
+
+def load_postgres() -> ModuleType:
+    """The module of the store in PostgreSQL. Raises MisconfiguredError without its driver."""
+    try:
+        return importlib.import_module("saltlite.master.store.postgres")
+    except ImportError as error:
+        raise MisconfiguredError(
+            f"`database` is set, and its driver is not installed ({error}): pip install 'saltlite[postgres]'"
+        ) from error
 
 
 def _loaded_inventory(config: MasterConfig) -> Callable[[], tuple[ResourceRegistry, Banks]]:
@@ -512,13 +535,14 @@ def _run_link(
     link.close()
 
 
-def _import_for_mworkers() -> None:
+def _import_for_mworkers(*, of_database: bool) -> None:
     """Import in the supervisor what MWorkers and maintenance need: once, so that they share the time and the memory.
 
     The link process is forked before, and has none of it.
     """
     for module in MWORKER_MODULES:
         importlib.import_module(module)
+    importlib.import_module("saltlite.master.store.postgres" if of_database else "saltlite.master.store.sqlite")
     freeze_heap()
 
 
@@ -539,7 +563,7 @@ def _run_mworker(
 
     started_as = os.geteuid()
     place = LinkAddress(paths.link_socket, started_as)
-    make_master, close = _open_master(config, paths, started_at=shared.started_at)
+    make_master, close = _open_master(config, paths, shared)
     marks = shared.board.marks(name)
     reactor = Reactor(marks=marks)
     roots = FileRoots(
@@ -568,7 +592,7 @@ def _run_mworker(
 
 
 def _open_master(
-    config: MasterConfig, paths: Paths, *, started_at: float
+    config: MasterConfig, paths: Paths, shared: Shared
 ) -> tuple[Callable[[LinkChannel], Master], Callable[[], None]]:
     """The context of handlers in a process that drops its rights here, and a function that closes it."""
     from saltlite.pillar.evaluation import Pillars  # noqa: PLC0415 - as above
@@ -576,7 +600,7 @@ def _open_master(
 
     certificate = identity.certificate_of(config.pki_dir)
     who = MasterIdentity(fingerprint(certificate.fleet_public), certificate, identity.job_key(config.pki_dir))
-    open_store = _loaded_store(paths)
+    open_store = _loaded_store(paths, shared)
     open_inventory = _loaded_inventory(config)
     operators = frozenset({0, os.geteuid()})
     link_uid = accounts_of(config)[1].uid
@@ -590,7 +614,7 @@ def _open_master(
         operators=operators,
         store_max=config.store_max * MIB,
         mworkers=config.worker_threads,
-        started_at=started_at,
+        started_at=shared.started_at,
         copies_dir=paths.copies,
         nodegroups=config.nodegroups,
         resources=_rules(config),
@@ -635,7 +659,7 @@ def _run_hooks(config: MasterConfig, paths: Paths, config_dir: str, shared: Shar
     place = LinkAddress(paths.link_socket, os.geteuid())
     hooks = read_hooks(config.hooks)
     sock = start_starter(hooks, config_dir)
-    make_master, close = _open_master(config, paths, started_at=shared.started_at)
+    make_master, close = _open_master(config, paths, shared)
     reactor = Reactor(marks=shared.board.marks(HOOKS))
     link = LinkChannel(reactor, place, ipc.MAINTENANCE, lambda _batch: None)
     runners = HookRunners(reactor, sock) if sock is not None else None
@@ -644,11 +668,11 @@ def _run_hooks(config: MasterConfig, paths: Paths, config_dir: str, shared: Shar
     close()
 
 
-def _run_returner(config: MasterConfig, paths: Paths, name: str, ready: Callable[[], None]) -> None:
+def _run_returner(config: MasterConfig, paths: Paths, shared: Shared, name: str, ready: Callable[[], None]) -> None:
     from saltlite.master.processes.returner import run_returner  # noqa: PLC0415 - the other processes never load a plug-in
 
     cursor = CursorFile(paths.returner(name))
-    run_returner(config, name, cursor, _loaded_store(paths), SystemClock(), ready)
+    run_returner(config, name, cursor, _loaded_store(paths, shared), SystemClock(), ready)
 
 
 def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: Callable[[], None]) -> None:
@@ -663,7 +687,7 @@ def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: 
         RegistryMaintenance,
     )
 
-    open_store = _loaded_store(paths)
+    open_store = _loaded_store(paths, shared)
     open_inventory = _loaded_inventory(config)
     place = LinkAddress(paths.link_socket, os.geteuid())
     drop_to(config.user)

@@ -41,6 +41,7 @@ from saltlite.master.handlers.results import (
     ReportWrite,
     Settled,
     TransientStates,
+    has_only_returns,
     report_rejected,
     store_reports,
     store_transient_states,
@@ -414,7 +415,8 @@ class MWorker:
                 else:
                     self._settled(numbers, settled)
 
-        return GroupPart(store, stored, functools.partial(self._reports, numbers, reported))
+        again = functools.partial(self._reports, numbers, reported)
+        return GroupPart(store, stored, again, returns_only=has_only_returns(reported))
 
     def _reports(self, numbers: list[int], reported: list[Reported]) -> None:
         try:

@@ -538,10 +538,12 @@ class StoreWriter(StoreReader, Protocol):
 class Store(StoreReader, Protocol):
     """The master's store. An instance belongs to one process; open it after the fork."""
 
-    def write(self) -> AbstractContextManager[StoreWriter]:
+    def write(self, *, returns_only: bool = False) -> AbstractContextManager[StoreWriter]:
         """One transaction: committed and synced when the block ends, rolled back when it raises.
 
-        Raises StoreError when it cannot be committed; then nothing of it was kept.
+        `returns_only`: of all changes it makes only `put_returns`; a store may run several of these at the same time.
+        Raises StoreError when it cannot be committed; then nothing of it was kept, unless the store was lost during the
+        commit: a writer whose work may come again finds out (G2, G7).
         """
         ...
 

@@ -81,15 +81,19 @@ Until = Callable[[Any], bool]
 """Whether a row is the last one that is wanted. It is called once for each row."""
 
 
+def _quoted(name: str) -> str:
+    return '"user"' if name == "user" else name  # a word of SQL
+
+
 def select(names: Sequence[str], table: str) -> str:
     """A SELECT of these columns."""
-    return f"SELECT {', '.join(names)} FROM {table}"  # noqa: S608 - names are those of dataclasses
+    return f"SELECT {', '.join(map(_quoted, names))} FROM {table}"  # noqa: S608 - names are those of dataclasses
 
 
 def insert(names: Sequence[str], table: str) -> str:
     """An INSERT of one row of these columns."""
     marks = ", ".join("?" * len(names))
-    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608 - as above
+    return f"INSERT INTO {table} ({', '.join(map(_quoted, names))}) VALUES ({marks})"  # noqa: S608 - as above
 
 
 class Queries(Protocol):
@@ -100,7 +104,7 @@ class Queries(Protocol):
     def value(self, sql: str, values: Values = ()) -> Any: ...
 
 
-class Changes(Queries, Protocol):
+class ChangingQueries(Queries, Protocol):
     """What a writer runs its statements on: a transaction."""
 
     def run(self, sql: str, values: Values = ()) -> int:
@@ -452,8 +456,8 @@ def _jids(parts: list[tuple[Jid, int]]) -> str:
 _TOKENS = select(LOGIN_COLUMNS, "auth_tokens")
 _PUT = insert(LOGIN_COLUMNS, "auth_tokens")
 _TOO_MANY = (
-    "DELETE FROM auth_tokens WHERE backend = ? AND user = ? AND token_id NOT IN (SELECT token_id FROM auth_tokens"
-    " WHERE backend = ? AND user = ? ORDER BY created_at DESC, token_id LIMIT ?)"
+    'DELETE FROM auth_tokens WHERE backend = ? AND "user" = ? AND token_id NOT IN (SELECT token_id FROM auth_tokens'
+    ' WHERE backend = ? AND "user" = ? ORDER BY created_at DESC, token_id LIMIT ?)'
 )
 
 
@@ -470,7 +474,7 @@ class AuthTokenReader:
         return [auth_token_of(row) for row in self._queries.rows(f"{_TOKENS} ORDER BY created_at, token_id")]
 
 
-def put_auth_token(transaction: Changes, token: AuthToken, most: int) -> None:
+def put_auth_token(transaction: ChangingQueries, token: AuthToken, most: int) -> None:
     """Insert it, and forget the oldest of that user above `most`."""
     row = dict(zip(LOGIN_COLUMNS, row_of(token, LOGIN_COLUMNS), strict=True))
     transaction.run(_PUT, tuple({**row, "groups": json.dumps(token.groups)}.values()))
@@ -478,12 +482,12 @@ def put_auth_token(transaction: Changes, token: AuthToken, most: int) -> None:
     transaction.run(_TOO_MANY, (*who, *who, most))
 
 
-def delete_auth_token(transaction: Changes, token_id: str) -> bool:
+def delete_auth_token(transaction: ChangingQueries, token_id: str) -> bool:
     """Whether there was one."""
     return transaction.run("DELETE FROM auth_tokens WHERE token_id = ?", (token_id,)) == 1
 
 
-def expire_auth_tokens(transaction: Changes, now: float) -> None:
+def expire_auth_tokens(transaction: ChangingQueries, now: float) -> None:
     """Forget those that expired at `now` or before."""
     transaction.run("DELETE FROM auth_tokens WHERE expires_at <= ?", (now,))
 

@@ -1,4 +1,4 @@
-"""Changes to the store, inside one transaction.
+"""ChangingQueries to the store, inside one transaction.
 
 The write lock is held from the first statement to the commit, so what was read here is still true when it is
 written: checks need no constraint errors, and sequence numbers can be counted in Python.
@@ -39,7 +39,7 @@ from saltlite.master.store.ports import (
     parts_of,
     return_event,
 )
-from saltlite.master.store.reader import UNDELIVERED, AcceptedIds, Changes, SqlReader, Values, insert
+from saltlite.master.store.reader import UNDELIVERED, AcceptedIds, ChangingQueries, SqlReader, Values, insert
 from saltlite.master.store.rows import (
     JOB_COLUMNS,
     KEY_COLUMNS,
@@ -193,7 +193,7 @@ class SqlWriter(SqlReader):
     id of the key, rank, outcome, whether the job is counted, whether there is a return, whether the job is in a batch,
     and the last seq. No row for a return that the key may not give."""
 
-    def __init__(self, transaction: Changes, accepted: AcceptedIds) -> None:
+    def __init__(self, transaction: ChangingQueries, accepted: AcceptedIds) -> None:
         super().__init__(transaction, accepted)
         self._transaction = transaction
         self.batches_returned: set[Jid] = set()
@@ -293,13 +293,15 @@ class SqlWriter(SqlReader):
         tag, data = job_event(job)
         seq = self.put_event(tag, data, job.created_at)
         batch = (job.batch.size, job.batch.wait_ms, job.batch.failhard) if job.batch else (None, None, None)
-        more = (job.target.expression, job.target.kind, *batch, *pack_targets(job.minions, job.resources))
+        lists = pack_targets(job.minions, job.resources)
+        more = (job.target.expression, job.target.kind, *batch, *lists)
         self._transaction.run(_PUT_JOB, (seq, *row_of(job, JOB_COLUMNS), *more))
         state = first_state(job)
         end = (RANK[state], state, job.created_at)
         rows = [(job.jid, target, minion, part, *end) for minion, part, ids in parts_of(job) for target in ids]
         # In the order of the table's key: pages are then filled one after the other.
         self._put_targets(sorted(rows))
+        self._grow(1 + len(rows), len(job.body) + sum(map(len, lists)))
         if len(rows) >= COUNTED_FROM:
             planned = len(rows) if state is TargetState.PLANNED else 0
             self._transaction.run(_PUT_COUNTS, (job.jid, len(rows), planned, job.created_at))
@@ -437,6 +439,7 @@ class SqlWriter(SqlReader):
         self._transaction.run_many(_PUT_RETURN, returns)
         self._transaction.run_many(_MOVE_TARGET, moves)
         self._seq = before + len(rets)
+        self._grow(2 * len(rets), sum(len(event[2]) for event in events) + sum(len(ret.body) for ret, _minion in rets))
 
     def cancel_job(self, jid: Jid, by: str, now: float) -> list[TargetId]:
         sql = "UPDATE jobs SET cancelled_at = ?, cancelled_by = ? WHERE jid = ? AND cancelled_at IS NULL"
@@ -469,6 +472,7 @@ class SqlWriter(SqlReader):
         seq = self.last_seq() + 1
         self._transaction.run(_PUT_EVENT, (seq, tag, packed, now))
         self._seq = seq
+        self._grow(1, len(packed))
         return seq
 
     def touch_minions(self, rows: Iterable[MinionRow]) -> None:
@@ -513,7 +517,7 @@ class SqlWriter(SqlReader):
 
     def prune(self, before: float, most: int = PRUNE_MOST) -> int:
         pruned = self._prune_ended(before, -1, most)
-        self._transaction.run(_SOME_EVENTS, (before, most))
+        self._delete(_SOME_EVENTS, (before, most))
         self._transaction.run("DELETE FROM functions WHERE digest NOT IN (SELECT functions FROM minions)")
         self._give_back_pages()
         return len(pruned)
@@ -521,13 +525,13 @@ class SqlWriter(SqlReader):
     def prune_oldest(self, count: int, most: int = PRUNE_MOST) -> int:
         pruned = self._prune_ended(AT_MAX, count, most)
         if pruned:
-            self._transaction.run(_SOME_EVENTS, (pruned[-1], most))
+            self._delete(_SOME_EVENTS, (pruned[-1], most))
         self._give_back_pages()
         return len(pruned)
 
     def prune_events(self, count: int) -> int:
         sql = "DELETE FROM events WHERE seq IN (SELECT seq FROM events ORDER BY seq LIMIT ?)"
-        deleted = self._transaction.run(sql, (count,))
+        deleted = self._delete(sql, (count,))
         self._give_back_pages()
         return deleted
 
@@ -543,7 +547,8 @@ class SqlWriter(SqlReader):
             total += row[2]
             return total >= most
 
-        found = self._transaction.rows(_ENDED, (before, count), until=is_last)
+        # A job with one target costs 1.
+        found = self._transaction.rows(_ENDED, (before, most + 1 if count < 0 else count), until=is_last)
         if total > most and len(found) == 1:
             ((jid, created_at, _cost),) = found
             self._prune_part(jid, most)
@@ -551,8 +556,11 @@ class SqlWriter(SqlReader):
         if total > most:
             found.pop()
         jids = [(jid,) for jid, _created_at, _cost in found]
-        for table in ("returns", "job_targets", "jobs", "job_arguments", "job_counts"):
-            self._transaction.run_many(f"DELETE FROM {table} WHERE jid = ?", jids)  # noqa: S608 - names of this file
+        for table in ("returns", "job_targets", "jobs"):
+            for jid in jids:
+                self._delete(f"DELETE FROM {table} WHERE jid = ?", jid)  # noqa: S608 - names of this file
+        for table in ("job_arguments", "job_counts"):
+            self._transaction.run_many(f"DELETE FROM {table} WHERE jid = ?", jids)  # noqa: S608 - as above
         return [created_at for _jid, created_at, _cost in found]
 
     def _prune_part(self, jid: Jid, most: int) -> None:
@@ -561,7 +569,7 @@ class SqlWriter(SqlReader):
         The job is not shown from now on, and the next prune goes on with it, however young it is.
         """
         self._transaction.run("UPDATE jobs SET created_at = 0 WHERE jid = ?", (jid,))
-        left = most - self._transaction.run(_SOME_TARGETS, (jid, jid, most))
+        left = most - self._delete(_SOME_TARGETS, (jid, jid, most))
 
         def is_last(row: tuple[int, int]) -> bool:
             nonlocal left
@@ -569,7 +577,15 @@ class SqlWriter(SqlReader):
             return left <= 0
 
         seqs = self._transaction.rows(_RETURN_COSTS, (jid, left), until=is_last) if left else []
-        self._transaction.run_many("DELETE FROM returns WHERE seq = ?", [(seq,) for seq, _cost in seqs])
+        for seq, _cost in seqs:
+            self._delete("DELETE FROM returns WHERE seq = ?", (seq,))
+
+    def _delete(self, sql: str, values: Values) -> int:
+        """Delete rows whose size a store may count; how many there were."""
+        return self._transaction.run(sql, values)
+
+    def _grow(self, rows: int, wide: int) -> None:
+        """So many rows were added, with so many bytes in wide columns: for stores that count their size."""
 
 
 def _part_move(row: PartRow) -> Values:

@@ -1,0 +1,146 @@
+"""The master's store in a PostgreSQL database, for fleets whose store has to survive the loss of a machine.
+
+This package has the schema, the connections and what is said to PostgreSQL in its own words; the rest of the reader and
+the writer is that of every store in SQL. The contract is in `saltlite.master.store.ports`.
+
+A database serves one master for now: each of its connections holds a lock with the number of that start of the master,
+and a connection that finds another number there is refused.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from saltlite.errors import StoreError
+from saltlite.master.store.ports import DiskUsage, StoreWriter
+from saltlite.master.store.postgres.connection import Database, PostgresConnection, explain
+from saltlite.master.store.postgres.schema import TABLES, prepare
+from saltlite.master.store.postgres.statements import (
+    PostgresReader,
+    PostgresReturns,
+    PostgresTransaction,
+    PostgresWriter,
+    ReturnsTransaction,
+)
+from saltlite.master.store.reader import AcceptedIds
+
+WRITING, ORDER = 0x534C_5453, 0x534C_5454
+"""Advisory locks; see `saltlite.master.store.postgres.statements`."""
+OTHERS_WAIT_S = 8.0
+"""How long the first connection of a master waits for those of a master that was killed a moment ago."""
+OTHERS_LOOK_S = 0.1
+_STORE = "('store'::regclass::oid::bigint & x'7fffffff'::bigint)"
+_HOLD = f"SELECT pg_advisory_lock_shared({_STORE}::int, %s)"
+_OTHERS = (
+    "SELECT coalesce(a.application_name, ''), coalesce(host(a.client_addr), 'this machine of the database')"  # noqa: S608 - constants of this file
+    " FROM pg_locks AS l LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid"
+    " WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.granted AND l.classid::bigint = " + _STORE + ""
+    " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    " AND l.objid::bigint <> %s LIMIT 1"
+)
+
+
+class PostgresStore(PostgresReader):
+    """`saltlite.master.store.ports.Store` in a PostgreSQL database.
+
+    One instance belongs to one thread of one process: open it after the fork.
+    Raises StoreError when the database cannot be reached, is no store of this version, or serves another master.
+    """
+
+    def __init__(self, dsn: str, *, master: int, application: str = "saltlite", waits_s: float = OTHERS_WAIT_S) -> None:
+        """`master`: the number of this start of the master, the same in all its processes, below 2**31. `waits_s`: how
+        long to wait for another master to go."""
+        database = Database.of(dsn, application)
+        self._master = master
+        self._waits_s = waits_s
+        self._where = database.where
+        self._write_side = PostgresConnection(database, self._begin, reads=False)
+        try:
+            oid = int(self._write_side.value(f"SELECT {_STORE}"))
+            self._read_side = PostgresConnection(database, self._begin, reads=True)
+        except StoreError:
+            self._write_side.close()
+            raise
+        self._writing_key, self._order_key = (WRITING << 32) + oid, (ORDER << 32) + oid
+        self._writing = False
+        super().__init__(self._read_side, AcceptedIds())
+
+    def _begin(self, connection: psycopg.Connection[Any]) -> None:
+        """Look at the tables of a new connection, and hold the database for this master. Raises StoreError."""
+        prepare(connection, self._where)
+        connection.execute(_HOLD, (self._master,))
+        give_up_at = time.monotonic() + self._waits_s
+        while others := connection.execute(_OTHERS, (self._master,)).fetchall():
+            if time.monotonic() >= give_up_at:
+                ((name, address),) = others
+                raise StoreError(
+                    f"another master uses the {self._where} ({name} from {address}); a database serves one master"
+                )
+            time.sleep(OTHERS_LOOK_S)
+        # A connection that is made again later does not wait: an MWorker would stand still.
+        self._waits_s = 0.0
+
+    @contextmanager
+    def write(self, *, returns_only: bool = False) -> Iterator[StoreWriter]:
+        """One transaction; see `saltlite.master.store.ports.Store.write`. Transactions do not nest."""
+        self._write_side.check()
+        if self._writing:
+            raise StoreError("a transaction of this store is open already; end it before the next")
+        self._writing = True
+        try:
+            connection = self._write_side.ready()
+            lock = "pg_advisory_xact_lock_shared" if returns_only else "pg_advisory_xact_lock"
+            try:
+                connection.execute(f"BEGIN; SELECT {lock}({self._writing_key})")
+            except psycopg.Error as error:
+                failure = self._write_side.failed(error)
+                self._write_side.rollback()
+                raise failure from error
+            yield from self._returns() if returns_only else self._changes()
+        finally:
+            self._writing = False
+
+    def _returns(self) -> Iterator[StoreWriter]:
+        transaction = ReturnsTransaction(self._write_side)
+        try:
+            take_order = f"SELECT pg_advisory_xact_lock({self._order_key})"
+            writer = PostgresReturns(transaction, self._accepted, take_order)
+            yield writer
+            writer.commit()
+        finally:
+            transaction.end()
+
+    def _changes(self) -> Iterator[StoreWriter]:
+        transaction = PostgresTransaction(self._write_side)
+        try:
+            writer = PostgresWriter(transaction, self._accepted)
+            yield writer
+            transaction.commit(writer.finishing())
+        finally:
+            transaction.end()
+
+    def is_full(self, limit: int) -> bool:
+        return self.size() >= limit
+
+    def disk_usage(self) -> DiskUsage:
+        names = list(TABLES)
+        sql = "SELECT coalesce(sum(pg_total_relation_size(name::regclass)), 0)::bigint FROM unnest(?::text[]) AS name"
+        file = int(self._read_side.value(sql, (names,)))  # type: ignore[arg-type]  # an array is a value here
+        return DiskUsage(file, 0, free=max(0, file - self.size()))
+
+    def empty_log(self) -> bool:
+        """Nothing to do: the log is the server's, who overwrites it."""
+        return True
+
+    def close(self) -> None:
+        """Let go of the database, and of a transaction that is still open. A second call does nothing."""
+        self._read_side.close()
+        self._write_side.close()
+
+
+__all__ = ["PostgresStore", "explain"]

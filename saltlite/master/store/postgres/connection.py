@@ -1,0 +1,402 @@
+"""Connections to PostgreSQL: settings, errors, translation of statements, and what happens while the database is away.
+
+A call never waits for a database that is away. After a failure each call raises StoreError at once, while a connection
+is made in the background, once in RETRY_S, without blocking.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import select
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from saltlite.errors import StoreError
+from saltlite.master.store.reader import Until, Values
+from saltlite.model.dataclass import dataclass
+
+log = logging.getLogger(__name__)
+
+ANSWER_S = 6.0
+"""How long an answer of the database is waited for; a server that hangs must not hold an MWorker longer."""
+CONNECT_S = 2
+RETRY_S = 1.0
+LISTENS_S = 0.25
+"""How often a wait for an answer looks at the time."""
+_SETTINGS = (
+    "SET statement_timeout = '5s'; SET lock_timeout = '4s'; SET idle_in_transaction_session_timeout = '5s';"
+    " SET client_min_messages = warning;"
+    # Never weaker than a commit that is durable here, and on the synchronous standby if there is one.
+    " SELECT set_config('synchronous_commit', 'on', false)"
+    " WHERE current_setting('synchronous_commit') IN ('off', 'local')"
+)
+_READ_ONLY = "SET default_transaction_read_only = on"
+_NETWORK = {
+    "connect_timeout": CONNECT_S,
+    "tcp_user_timeout": 3000,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "target_session_attrs": "read-write",
+}
+"""Parameters of a connection that the DSN may set otherwise."""
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A database, and who connects to it."""
+
+    conninfo: str
+    """As libpq takes it, without a password."""
+    where: str
+    """Its name and hosts, for messages."""
+
+    @classmethod
+    def of(cls, dsn: str, application: str) -> Database:
+        """From a DSN of the configuration. Raises StoreError if it is none, or has a password in it."""
+        try:
+            parts = conninfo_to_dict(dsn)
+        except psycopg.ProgrammingError as error:
+            raise StoreError(f"`database` is not a connection string of PostgreSQL: {_line(error)}") from error
+        if "password" in parts:
+            raise StoreError(
+                "`database` contains a password; put it into a file in the format of ~/.pgpass (mode 0600, owned by "
+                "the master's user) and name it with passfile=/etc/saltlite/database.pass"
+            )
+        where = f"database {parts.get('dbname') or parts.get('user') or 'of the default name'}"
+        hosts = parts.get("host") or parts.get("hostaddr")
+        where += f" on {hosts}" if hosts else ""
+        settings: dict[str, Any] = {**_NETWORK, "application_name": application, **parts}
+        return cls(make_conninfo(**settings), where)
+
+
+def explain(error: Exception, where: str) -> StoreError:
+    """The StoreError for an error of PostgreSQL."""
+    state = getattr(error, "sqlstate", None) or ""
+    text = _line(error)
+    if state in {"53100", "53200"}:
+        return StoreError(f"the {where} has no room left ({text}); make room and try again")
+    if state == "25006" or "session is read-only" in text or "server is in hot standby" in text:
+        return StoreError(
+            f"the {where} is read-only ({text}): it is a standby, or set so; name all servers in `database`, so that "
+            "the master finds the primary"
+        )
+    if state[:2] == "28" or "password" in text:
+        return StoreError(f"the {where} refused the master ({text}); check user, passfile and pg_hba.conf")
+    if state == "42501":
+        return StoreError(
+            f"the {where} does not allow the master what it needs ({text}); make its user the owner of the database"
+        )
+    if state == "55P03":
+        return StoreError(f"the {where} was busy for another writer for too long ({text}); try again")
+    if state == "57014":
+        return StoreError(f"the {where} took too long for a statement ({text}); nothing of it was kept")
+    if is_lost(error):
+        return StoreError(f"the {where} cannot be reached ({text}); nothing was stored, and it is tried again")
+    return StoreError(f"the {where} refused an operation ({text}); nothing of it was kept")
+
+
+def is_lost(error: Exception) -> bool:
+    """Whether the connection cannot be used after this error."""
+    state = getattr(error, "sqlstate", None) or ""
+    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return False
+    return state[:2] in {"", "08"} or state in {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+_JSON_TEXTS = "jsonb_array_elements_text(?::jsonb) WITH ORDINALITY AS e (value, key)"
+_RULES: tuple[tuple[str, str], ...] = (
+    (r" INDEXED BY \w+", ""),
+    (r"CROSS JOIN", "JOIN"),
+    (r"json_each\(\?\) AS asked", f'(SELECT e.value COLLATE "C" AS value, e.key FROM {_JSON_TEXTS}) AS asked'),  # noqa: S608 - a constant
+    (r"SELECT value FROM json_each\(\?\)", f'SELECT e.value COLLATE "C" FROM {_JSON_TEXTS}'),  # noqa: S608 - as above
+    (r"\bid = \? COLLATE NOCASE", "lower(id) = lower(?)"),
+    (r"\?", "%s"),
+)
+
+
+@cache
+def translated(sql: str) -> str:
+    """A statement of `saltlite.master.store.reader` or `writer` as PostgreSQL and psycopg take it."""
+    for pattern, words in _RULES:
+        sql = re.sub(pattern, words, sql)
+    return sql
+
+
+def stored(value: object) -> object:
+    """A value as a column takes it: numbers have no booleans, and texts no NUL characters."""
+    if isinstance(value, str):
+        return str(value).replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return int(value) if isinstance(value, bool) else value
+
+
+class _TimedConnection(psycopg.Connection[Any]):
+    """Waits for an answer for a limited time."""
+
+    def wait(
+        self, gen: Generator[Any, Any, _Answer], interval: float = LISTENS_S, timeout: float | None = None
+    ) -> _Answer:
+        answer: _Answer = super().wait(_bounded(gen, time.monotonic() + (timeout or ANSWER_S)), interval)
+        return answer
+
+
+def _bounded(gen: Generator[Any, Any, _Answer], until: float) -> Generator[Any, Any, _Answer]:
+    try:
+        wish = next(gen)
+        while True:
+            ready = yield wish
+            if ready:
+                wish = gen.send(ready)
+            elif time.monotonic() > until:
+                raise psycopg.OperationalError(f"no answer within {ANSWER_S:g} s")
+    except StopIteration as end:
+        answer: _Answer = end.value
+        return answer
+
+
+class PostgresConnection:
+    """Runs statements; methods raise only StoreError. A forked copy refuses to work."""
+
+    def __init__(self, database: Database, begin: Callable[[psycopg.Connection[Any]], None], *, reads: bool) -> None:
+        """`begin` is called with each new connection, and may raise StoreError; then there is none. `reads`: this one
+        changes nothing. Raises StoreError if the database cannot be reached now."""
+        self.where = database.where
+        self._database = database
+        self._begin = begin
+        self._reads = reads
+        self._pid = os.getpid()
+        self._closed = False
+        self._attempt: _Reconnection | None = None
+        self._try_at = 0.0
+        self._why = ""
+        self._warnings: list[str] = []
+        try:
+            connection = _TimedConnection.connect(database.conninfo, autocommit=True)
+        except psycopg.Error as error:
+            raise explain(error, self.where) from error
+        self._connection: psycopg.Connection[Any] | None = self._greeted(connection)
+
+    def _greeted(self, connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+        """The connection with its settings; it is closed if that fails."""
+        try:
+            connection.autocommit = True
+            connection.prepare_threshold = 1
+            connection.add_notice_handler(self._noted)
+            connection.execute(_SETTINGS)
+            self._begin(connection)
+            if self._reads:
+                connection.execute(_READ_ONLY)
+        except psycopg.Error as error:
+            connection.close()
+            raise explain(error, self.where) from error
+        except StoreError:
+            connection.close()
+            raise
+        return connection
+
+    def _noted(self, notice: psycopg.errors.Diagnostic) -> None:
+        if (notice.sqlstate or "")[:2] == "01":
+            self._warnings.append(" ".join((notice.message_primary or "").split()))
+
+    def mine(self) -> bool:
+        """Whether this process opened the connection."""
+        return self._pid == os.getpid()
+
+    def check(self) -> None:
+        """Raises StoreError when it was closed, and in a process that did not open it."""
+        if self._closed:
+            raise StoreError(f"the store in the {self.where} was closed; open it again")
+        if not self.mine():
+            raise StoreError(f"the store in the {self.where} was opened before a fork; open it again in this process")
+
+    def ready(self) -> psycopg.Connection[Any]:
+        """The connection. Raises StoreError at once while there is none."""
+        self.check()
+        if self._connection is None:
+            self._reconnect()
+        if self._connection is None:
+            raise StoreError(self._why)
+        return self._connection
+
+    def _reconnect(self) -> None:
+        """Go on with the attempt, or begin one when its time has come."""
+        now = time.monotonic()
+        if self._attempt is None:
+            if now < self._try_at:
+                return
+            self._try_at = now + RETRY_S
+            self._attempt = _Reconnection(self._database.conninfo, now + CONNECT_S)
+        try:
+            made = self._attempt.made(now)
+            if made is not None:
+                self._attempt = None
+                self._connection = self._greeted(made)
+                log.warning("the %s is reached again", self.where)
+        except psycopg.Error as error:
+            self._attempt = None
+            self._why = str(explain(error, self.where))
+        except StoreError as error:
+            self._attempt = None
+            self._why = str(error)
+
+    def failed(self, error: Exception) -> StoreError:
+        """The StoreError for what a statement raised. After the loss of the connection a new one is made."""
+        said = explain(error, self.where)
+        if self._connection is not None and (self._connection.closed or is_lost(error)):
+            self.drop(said)
+        return said
+
+    def drop(self, why: StoreError) -> None:
+        """Give the connection up."""
+        connection, self._connection = self._connection, None
+        self._why, self._try_at = str(why), time.monotonic()
+        if connection is not None:
+            log.error("%s", why)
+            connection.close()
+
+    def rows(self, sql: str, values: Values = (), *, until: Until | None = None) -> list[Any]:
+        """All rows of a query, or those up to the first one for which `until` is true."""
+        connection = self.ready()
+        try:
+            cursor = connection.cursor(binary=True)
+            found: list[Any] = cursor.execute(translated(sql), [*map(stored, values)] or None).fetchall()
+        except (psycopg.Error, UnicodeError) as error:
+            raise self.failed(error) from error
+        if until is not None:
+            return list(_up_to(found, until))
+        return found
+
+    def value(self, sql: str, values: Values = ()) -> Any:
+        """The first column of the first row, None without one."""
+        rows = self.rows(sql, values)
+        return rows[0][0] if rows else None
+
+    def run(self, sql: str, values: Values = ()) -> int:
+        """Run a statement; the number of rows that it changed."""
+        connection = self.ready()
+        try:
+            changed: int = connection.execute(translated(sql), [*map(stored, values)] or None).rowcount
+        except (psycopg.Error, UnicodeError) as error:
+            raise self.failed(error) from error
+        return changed
+
+    def run_many(self, sql: str, rows: Iterable[Values]) -> None:
+        """Run a statement once a row."""
+        connection = self.ready()
+        try:
+            connection.cursor().executemany(translated(sql), [[*map(stored, row)] for row in rows])
+        except (psycopg.Error, UnicodeError) as error:
+            raise self.failed(error) from error
+
+    def in_one_flush(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> None:
+        """Send all of these at once, and wait for the answers; the last one is the COMMIT."""
+        connection = self.ready()
+        self._warnings.clear()
+        try:
+            with connection.pipeline():
+                for sql, values in statements:
+                    connection.execute(sql, [*map(stored, values)] or None)
+        except (psycopg.Error, UnicodeError) as error:
+            raise self.failed(error) from error
+        self._confirmed()
+
+    def commit(self, last: str = "") -> None:
+        """End the transaction, after the statement `last`. Raises StoreError if the commit was not confirmed."""
+        connection = self.ready()
+        self._warnings.clear()
+        try:
+            connection.execute(f"{last}COMMIT")
+        except psycopg.Error as error:
+            raise self.failed(error) from error
+        self._confirmed()
+
+    def _confirmed(self) -> None:
+        # A commit that was cancelled while it waited for the standby "succeeds" with a warning only.
+        if self._warnings:
+            said = StoreError(
+                f"the {self.where} did not confirm a commit ({self._warnings[0]}); it counts as not stored"
+            )
+            self.drop(said)
+            raise said
+
+    def rollback(self) -> None:
+        """End the open transaction, if there is one."""
+        if not self.mine() or self._closed or self._connection is None:
+            return
+        if self._connection.info.transaction_status == pq.TransactionStatus.IDLE:
+            return
+        try:
+            self._connection.execute("ROLLBACK")
+        except psycopg.Error as error:
+            self.drop(explain(error, self.where))
+
+    def close(self) -> None:
+        """Close the connection, and roll back an open transaction; may be called twice."""
+        if self._closed:
+            return
+        self.check()
+        self._closed = True
+        if self._attempt is not None:
+            self._attempt.end()
+        if self._connection is not None:
+            self._connection.close()
+
+
+class _Reconnection:
+    """A connection that is being made, without blocking."""
+
+    def __init__(self, conninfo: str, until: float) -> None:
+        self._until = until
+        self._link = pq.PGconn.connect_start(conninfo.encode())
+        self._wish = pq.PollingStatus.WRITING
+
+    def made(self, now: float) -> psycopg.Connection[Any] | None:
+        """The connection when there is one. Raises psycopg.OperationalError when there will be none."""
+        while self._is_ready():
+            self._wish = pq.PollingStatus(self._link.connect_poll())
+            if self._wish == pq.PollingStatus.OK:
+                return _TimedConnection(self._link)
+            if self._wish == pq.PollingStatus.FAILED:
+                raise psycopg.OperationalError(self._end())
+        if now > self._until:
+            self.end()
+            raise psycopg.OperationalError(f"no connection within {CONNECT_S} s")
+        return None
+
+    def _is_ready(self) -> bool:
+        if self._link.status == pq.ConnStatus.BAD:
+            raise psycopg.OperationalError(self._end())
+        watch = [self._link.socket]
+        reads = self._wish == pq.PollingStatus.READING
+        found = select.select(watch if reads else [], [] if reads else watch, [], 0)
+        return bool(found[0] or found[1])
+
+    def _end(self) -> str:
+        said = str(self._link.error_message, "utf-8", "replace")
+        self.end()
+        return said
+
+    def end(self) -> None:
+        """Give the attempt up."""
+        self._link.finish()
+
+
+def _up_to(rows: list[Any], until: Until) -> Iterable[Any]:
+    for row in rows:
+        yield row
+        if until(row):
+            return

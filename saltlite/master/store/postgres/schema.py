@@ -1,0 +1,131 @@
+"""Tables, their format, and the checks before a database is used.
+
+The tables are those of `saltlite.master.store.sqlite.schema`, without what only SQLite needs. `store` has three columns
+more: `format`, `seq`, the last sequence number of an event, and `bytes`, what `StoreReader.size` answers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+import psycopg
+
+from saltlite.errors import StoreError
+
+FORMAT = 1
+OLDEST_SERVER = 130_000
+"""The oldest version of PostgreSQL, as it numbers itself."""
+MAKING = 0x5345_5455_50
+"""The advisory lock of whoever makes or looks at the tables."""
+
+_TABLES = """
+CREATE TABLE store (
+    id text NOT NULL, format bigint NOT NULL, epoch bigint NOT NULL DEFAULT 0,
+    accepted_version bigint NOT NULL DEFAULT 0, moves bigint NOT NULL DEFAULT 0, seq bigint NOT NULL DEFAULT 0,
+    bytes bigint NOT NULL DEFAULT 0) WITH (fillfactor = 10);
+CREATE TABLE keys (
+    fingerprint text NOT NULL PRIMARY KEY, id text NOT NULL, public bytea NOT NULL, state text NOT NULL,
+    address text NOT NULL, first_seen real NOT NULL, changed_at real NOT NULL, epoch bigint NOT NULL,
+    how text NOT NULL);
+CREATE UNIQUE INDEX keys_holder_any_case ON keys (lower(id)) WHERE state = 'accepted';
+CREATE INDEX keys_by_id ON keys (lower(id));
+CREATE INDEX keys_by_state ON keys (state, address);
+CREATE TABLE tokens (
+    token_id text NOT NULL PRIMARY KEY, public bytea NOT NULL, id_glob text NOT NULL, uses_left bigint NOT NULL,
+    created_at real NOT NULL, expires_at real NOT NULL, created_by text NOT NULL);
+CREATE TABLE preaccepts (id text NOT NULL PRIMARY KEY, fingerprint text NOT NULL, created_by text NOT NULL);
+CREATE TABLE minions (
+    id text NOT NULL PRIMARY KEY, fingerprint text NOT NULL, address text NOT NULL, version text NOT NULL,
+    boot_id text NOT NULL, incarnation text NOT NULL, functions text NOT NULL, up bigint NOT NULL,
+    last_seen real NOT NULL);
+CREATE TABLE functions (digest text NOT NULL PRIMARY KEY, whole bigint NOT NULL, texts bytea NOT NULL);
+CREATE TABLE events (seq bigint NOT NULL PRIMARY KEY, tag text NOT NULL, data bytea NOT NULL, at real NOT NULL);
+CREATE INDEX events_by_time ON events (at);
+CREATE TABLE jobs (
+    seq bigint NOT NULL PRIMARY KEY, jid text NOT NULL UNIQUE, request_id text NOT NULL, "user" text NOT NULL,
+    uid bigint NOT NULL, origin text NOT NULL, fun text NOT NULL, tgt text NOT NULL, tgt_type text NOT NULL,
+    created_at real NOT NULL, deliver_ms bigint NOT NULL, run_ms bigint NOT NULL,
+    batch_size bigint, batch_wait_ms bigint, batch_failhard bigint,
+    cancelled_at real, cancelled_by text NOT NULL DEFAULT '',
+    signature bytea NOT NULL, body bytea NOT NULL, minions bytea NOT NULL, resources bytea NOT NULL,
+    UNIQUE (request_id, uid));
+CREATE INDEX jobs_by_time ON jobs (created_at);
+CREATE INDEX jobs_listing ON jobs (jid, created_at, "user", fun);
+CREATE TABLE job_targets (
+    jid text NOT NULL, target text NOT NULL, minion text NOT NULL, part bigint NOT NULL, rank bigint NOT NULL,
+    state text NOT NULL, reason text NOT NULL, changed_at real NOT NULL, outcome bigint NOT NULL DEFAULT 0,
+    moved bigint, PRIMARY KEY (jid, target)) WITH (fillfactor = 70);
+CREATE INDEX job_targets_unfinished ON job_targets (minion, rank, jid, part) WHERE rank < 9;
+CREATE INDEX job_targets_open ON job_targets (rank, jid) WHERE rank < 9;
+CREATE INDEX job_targets_parts ON job_targets (jid, minion, part) WHERE target <> minion;
+CREATE INDEX job_targets_bad ON job_targets (outcome, jid, minion) WHERE outcome > 1;
+CREATE INDEX job_targets_moved ON job_targets (jid, moved) WHERE moved IS NOT NULL;
+CREATE TABLE job_counts (
+    jid text NOT NULL PRIMARY KEY, open bigint NOT NULL, active bigint NOT NULL, planned bigint NOT NULL,
+    failed bigint NOT NULL, changed_at real NOT NULL) WITH (fillfactor = 50);
+CREATE TABLE returns (
+    seq bigint NOT NULL PRIMARY KEY, jid text NOT NULL, target text NOT NULL, state text NOT NULL,
+    retcode bigint NOT NULL, started_at real NOT NULL, duration_ms bigint NOT NULL,
+    reason text NOT NULL, body bytea NOT NULL, UNIQUE (jid, target));
+CREATE INDEX returns_by_job ON returns (jid, seq);
+CREATE TABLE auth_tokens (
+    token_id text NOT NULL PRIMARY KEY, backend text NOT NULL, "user" text NOT NULL, groups text NOT NULL,
+    created_at real NOT NULL, expires_at real NOT NULL, seal text NOT NULL);
+CREATE INDEX auth_tokens_by_user ON auth_tokens (backend, "user", created_at);
+CREATE TABLE job_arguments (jid text NOT NULL PRIMARY KEY);
+"""
+# Texts are ordered by their bytes, as Python and SQLite order them, whatever the locale of the server.
+_SCHEMA = re.sub(r"\breal\b", "double precision", re.sub(r"\btext\b", 'text COLLATE "C"', _TABLES))
+TABLES = tuple(re.findall(r"CREATE TABLE (\w+)", _TABLES))
+"""Names of all tables."""
+
+
+def prepare(connection: psycopg.Connection[Any], where: str) -> None:
+    """Make the tables in an empty schema, and check those that are there.
+
+    Raises StoreError: an old server, another encoding, no schema to use, tables of another program, another format. A
+    database that is refused is left as it was. Raises psycopg.Error.
+    """
+    version = connection.info.server_version
+    if version < OLDEST_SERVER:
+        raise StoreError(
+            f"the {where} is PostgreSQL {version // 10_000}; saltlite needs {OLDEST_SERVER // 10_000} or newer"
+        )
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise StoreError(f"the {where} has the encoding {encoding}; create it with ENCODING 'UTF8'")
+    with connection.transaction():
+        connection.execute(f"SELECT pg_advisory_xact_lock({MAKING})")
+        ((schema,),) = connection.execute("SELECT current_schema()").fetchall()
+        if schema is None:
+            raise StoreError(f"the {where} has no schema that its search_path names; create one, or set search_path")
+        found = {
+            name
+            for (name,) in connection.execute(
+                "SELECT relname::text FROM pg_class WHERE relnamespace = current_schema()::regnamespace"
+                " AND relkind IN ('r', 'p', 'v', 'm', 'f')"
+            )
+        }
+        if not found:
+            connection.execute(_SCHEMA)
+            connection.execute("INSERT INTO store (id, format) VALUES (%s, %s)", (os.urandom(16).hex(), FORMAT))
+        else:
+            _check(connection, where, schema, found)
+
+
+def _check(connection: psycopg.Connection[Any], where: str, schema: str, found: set[str]) -> None:
+    strangers = sorted(found.difference(TABLES))
+    if strangers or not found.issuperset(TABLES):
+        named = f", such as {strangers[0]}," if strangers else ""
+        raise StoreError(
+            f"the schema {schema} of the {where} has tables of another program{named} and was left as it is; give "
+            "saltlite a database of its own"
+        )
+    ((form,),) = connection.execute("SELECT format FROM store").fetchall()
+    if form != FORMAT:
+        raise StoreError(
+            f"the store in the {where} has format {form}, this saltlite reads format {FORMAT}; it was left as it is: "
+            "start the saltlite that wrote it"
+        )

@@ -1,0 +1,389 @@
+"""The store in PostgreSQL against a real server: order, locks, lost connections, and databases that are refused."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgres]")
+
+from saltlite.errors import StoreError
+from saltlite.master.store.ports import Stored, TargetRow
+from saltlite.master.store.postgres import PostgresStore, connection
+from saltlite.master.store.postgres.connection import Database, translated
+from saltlite.model.ids import Jid, MinionId
+from saltlite.model.job import TargetState
+from saltlite.model.keys import KeyState
+from tests.support.postgres import Server, running_server
+from tests.support.store import NOW, WEB1, commit, job, key, publish, ret
+
+SPAWN = multiprocessing.get_context("spawn")
+MINIONS = tuple(MinionId(f"web{n:03d}") for n in range(50))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with running_server() as running:
+        yield running
+
+
+@pytest.fixture
+def dsn(server: Server) -> str:
+    return server.new_schema()
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., PostgresStore]]:
+    stores: list[PostgresStore] = []
+
+    def open_one(dsn: str, master: int = 1, waits_s: float = 0.0) -> PostgresStore:
+        stores.append(PostgresStore(dsn, master=master, waits_s=waits_s))
+        return stores[-1]
+
+    yield open_one
+    for store in stores:
+        store.close()
+
+
+Opened = Callable[..., PostgresStore]
+
+
+# --- databases that are refused -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dsn", "said"),
+    [
+        ("host=/nowhere dbname=x", "cannot be reached"),
+        ("host=127.0.0.1 port=1 dbname=x", "cannot be reached"),
+        ("dbname", "not a connection string"),
+        ("dbname=x password=secret", "contains a password"),
+        ("postgresql://saltlite:secret@db/saltlite", "contains a password"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_a_sentence_without_secrets(dsn: str, said: str) -> None:
+    with pytest.raises(StoreError, match=said) as failure:
+        PostgresStore(dsn, master=1)
+    assert "secret" not in str(failure.value)
+    assert "\n" not in str(failure.value)
+
+
+def test_tables_of_another_program_are_left_as_they_are(server: Server, dsn: str) -> None:
+    server.sql("CREATE TABLE accounts (n int)", dsn)
+    with pytest.raises(StoreError, match=r"tables of another program, such as accounts, .* a database of its own"):
+        PostgresStore(dsn, master=1)
+    assert (
+        server.sql("SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace", dsn)
+        == "accounts"
+    )
+
+
+def test_a_store_of_a_newer_format_is_left_as_it_is(server: Server, dsn: str, opened: Opened) -> None:
+    opened(dsn).close()
+    server.sql("UPDATE store SET format = 99", dsn)
+    with pytest.raises(StoreError, match="has format 99, this saltlite reads format 1"):
+        opened(dsn)
+
+
+def test_a_read_only_database_is_refused(server: Server, opened: Opened) -> None:
+    server.sql("CREATE DATABASE frozen")
+    server.sql("ALTER DATABASE frozen SET default_transaction_read_only = on")
+    with pytest.raises(StoreError, match=r"is read-only .* so that the master finds the primary"):
+        opened(server.dsn(dbname="frozen"))
+
+
+def test_a_database_of_another_encoding_is_refused(server: Server, opened: Opened) -> None:
+    server.sql("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+    with pytest.raises(StoreError, match="has the encoding LATIN1"):
+        opened(server.dsn(dbname="latin"))
+
+
+def test_a_user_without_the_right_to_make_tables_is_told_so(server: Server, opened: Opened) -> None:
+    server.sql("CREATE ROLE visitor LOGIN")
+    with pytest.raises(StoreError, match=r"does not allow the master what it needs .* owner of the database"):
+        opened(server.dsn().replace("user=saltlite", "user=visitor"))
+
+
+def test_an_old_server_is_refused(dsn: str, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saltlite.master.store.postgres.schema.OLDEST_SERVER", 990_000)
+    with pytest.raises(StoreError, match=r"is PostgreSQL \d+; saltlite needs 99 or newer"):
+        opened(dsn)
+
+
+def test_a_second_master_is_refused_while_the_first_has_connections(dsn: str, opened: Opened) -> None:
+    first = opened(dsn, master=1)
+    opened(dsn, master=1)
+    with pytest.raises(StoreError, match=r"another master uses the database .* serves one master"):
+        opened(dsn, master=2)
+    assert first.last_seq() == 0
+
+
+def test_a_master_that_starts_again_waits_for_connections_of_its_former_life(dsn: str, opened: Opened) -> None:
+    former = opened(dsn, master=1)
+    threading.Timer(0.5, former.close).start()
+    assert opened(dsn, master=2, waits_s=30.0).last_seq() == 0
+
+
+# --- order, and who may write at the same time ----------------------------------------------------
+
+
+def return_many(dsn: str, first: int, jids: list[Jid]) -> None:
+    """Returns of each fourth minion for all of these jobs, one transaction a job."""
+    store = PostgresStore(dsn, master=1)
+    for jid in jids:
+        rets = [ret(job(1, MINIONS), minion) for minion in MINIONS[first::4]]
+        commits = [replace(one, ret=replace(one.ret, jid=jid)) for one in rets]
+        with store.write(returns_only=True) as tx:
+            tx.put_returns(commits, NOW)
+    store.close()
+
+
+def test_readers_see_each_event_once_and_in_order_beside_many_writers(dsn: str, opened: Opened) -> None:
+    store = opened(dsn)
+    jobs = [job(n, MINIONS) for n in range(20)]
+    publish(store, *jobs)
+    writers = [SPAWN.Process(target=return_many, args=(dsn, n, [one.jid for one in jobs])) for n in range(4)]
+    for writer in writers:
+        writer.start()
+    seen: list[int] = []
+    events = len(jobs) * (len(MINIONS) + 1)
+    give_up_at = time.monotonic() + 60
+    while len(seen) < events and time.monotonic() < give_up_at:
+        seen += [event.seq for event in store.events(seen[-1] if seen else 0, 97)]
+        if not any(writer.is_alive() for writer in writers) and store.last_seq() == (seen[-1] if seen else 0):
+            break
+    for writer in writers:
+        writer.join(60)
+        assert writer.exitcode == 0
+    assert seen == list(range(1, events + 1))
+    assert [store.open_targets(one.jid) for one in jobs] == [0] * len(jobs)
+    assert store.size() > 0
+
+
+def test_no_return_of_a_key_is_stored_after_its_revoke_has_returned(dsn: str, opened: Opened) -> None:
+    store, other = opened(dsn), opened(dsn)
+    jobs = [job(n, (WEB1,)) for n in range(60)]
+    publish(store, *jobs)
+    revoked_at: list[int] = []
+
+    def revoke() -> None:
+        with other.write() as tx:
+            tx.put_key(replace(key(WEB1), state=KeyState.REVOKED, epoch=tx.next_epoch()))
+            tx.put_event("salt/key", {}, NOW)
+        revoked_at.append(other.last_seq())
+
+    thread = threading.Timer(0.05, revoke)
+    thread.start()
+    became = []
+    for one in jobs:
+        with store.write(returns_only=True) as tx:
+            became += tx.put_returns([ret(one, WEB1)], NOW)
+        time.sleep(0.005)  # so that the revoke comes between them
+    thread.join()
+    returned = [found.seq for one in jobs for found in store.returns(one.jid)]
+    assert became.count(Stored.NEW) == len(returned)
+    assert Stored.UNASSIGNED in became
+    assert max(returned, default=0) < revoked_at[0]
+
+
+def test_returns_of_one_transaction_are_stored_once_with_their_states_events_and_counts(
+    dsn: str, opened: Opened
+) -> None:
+    store = opened(dsn)
+    large = job(1, tuple(MinionId(f"m{n:03d}") for n in range(70)))
+    publish(store, large)
+    first, second, third = large.minions[:3]
+    with store.write(returns_only=True) as tx:
+        one = [ret(large, first), ret(large, second, state=TargetState.TIMED_OUT, retcode=1)]
+        assert tx.put_returns(one, NOW) == [Stored.NEW] * 2
+        assert tx.put_returns([*one, ret(large, third)], NOW) == [Stored.DUPLICATE, Stored.DUPLICATE, Stored.NEW]
+    assert [found.id for found in store.returns(large.jid)] == [first, second, third]
+    assert [event.seq for event in store.events()] == [1, 2, 3, 4]
+    assert store.open_targets(large.jid) == 67
+    assert [row.id for row in store.news(large.jid, 0, 9).moved] == [second]
+
+
+def test_a_transaction_of_returns_changes_nothing_else(dsn: str, opened: Opened) -> None:
+    store = opened(dsn)
+    publish(store, job(1))
+    with pytest.raises(StoreError, match="takes returns only"), store.write(returns_only=True) as tx:
+        tx.put_event("tag", {}, NOW)
+    assert store.last_seq() == 1
+
+
+def stop_in_transaction(dsn: str, ready: Any) -> None:
+    """Hold a transaction of returns open, for ever."""
+    store = PostgresStore(dsn, master=1)
+    with store.write(returns_only=True) as tx:
+        tx.put_returns([ret(job(1), WEB1)], NOW)
+        ready.set()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def test_a_stopped_writer_of_returns_holds_up_no_other_and_a_publish_for_seconds_only(dsn: str, opened: Opened) -> None:
+    store = opened(dsn)
+    publish(store, job(1), job(2))
+    ready = SPAWN.Event()
+    stopped = SPAWN.Process(target=stop_in_transaction, args=(dsn, ready))
+    stopped.start()
+    assert ready.wait(60)
+    began = time.monotonic()
+    with store.write(returns_only=True) as tx:
+        assert tx.put_returns([ret(job(2), WEB1)], NOW) == [Stored.NEW]
+    assert time.monotonic() - began < 2.0
+    deadline = time.monotonic() + 30
+    while True:
+        # The server ends a transaction that does nothing; until then another writer waits, and says so.
+        with suppress(StoreError):
+            publish(store, job(3))
+            break
+        assert time.monotonic() < deadline
+    os.kill(stopped.pid or 0, signal.SIGKILL)
+    stopped.join()
+
+
+# --- the database goes away -----------------------------------------------------------------------
+
+
+def test_while_the_database_is_away_each_call_fails_at_once_and_afterwards_all_goes_on(tmp_path: Path) -> None:
+    with running_server() as server:
+        store = PostgresStore(server.dsn(), master=1)
+        publish(store, job(1))
+        server.stop()
+        with pytest.raises(StoreError):
+            store.last_seq()
+        began = time.process_time(), time.monotonic()
+        for _ in range(200):
+            with pytest.raises(StoreError, match="cannot be reached"):
+                store.last_seq()
+            with pytest.raises(StoreError), store.write():
+                pass
+        assert time.monotonic() - began[1] < 2.0
+        server.start()
+        wait_until(lambda: _stored_again(store))
+        wait_until(lambda: _read_again(store))
+        assert [found.id for found in store.returns(job(1).jid)] == [WEB1]
+        store.close()
+
+
+def test_a_server_that_hangs_costs_one_wait_and_no_more(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "ANSWER_S", 0.5)
+    with running_server() as server:
+        store = PostgresStore(server.dsn(), master=1)
+        backend = int(store._read_side.value("SELECT pg_backend_pid()"))
+        os.kill(backend, signal.SIGSTOP)
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            with pytest.raises(StoreError, match=r"no answer within 0\.5 s"):
+                store.last_seq()
+            for _ in range(100):
+                with pytest.raises(StoreError, match="cannot be reached"):
+                    store.last_seq()
+            assert time.monotonic() - began < 5.0
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+            os.kill(backend, signal.SIGCONT)
+        store.close()
+
+
+def test_a_commit_that_the_standby_did_not_confirm_counts_as_not_stored() -> None:
+    with running_server() as server:
+        store = PostgresStore(server.dsn(), master=1)
+        publish(store, job(1))
+        # No such standby is there: a commit waits for it until it is cancelled, and then "succeeds" with a warning.
+        server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nowhere'")
+        server.sql("SELECT pg_reload_conf()")
+        wait_until(lambda: server.sql("SHOW synchronous_standby_names") == "nowhere")
+        backend = int(store._write_side.value("SELECT pg_backend_pid()"))
+
+        waits = f"SELECT wait_event FROM pg_stat_activity WHERE pid = {backend:d}"  # noqa: S608 - a number
+
+        def cancel() -> None:
+            wait_until(lambda: server.sql(waits) == "SyncRep")
+            server.sql(f"SELECT pg_cancel_backend({backend})")
+
+        thread = threading.Thread(target=cancel)
+        thread.start()
+        with pytest.raises(StoreError, match="did not confirm a commit"), store.write(returns_only=True) as tx:
+            tx.put_returns([ret(job(1), WEB1)], NOW)
+        thread.join()
+        server.sql("ALTER SYSTEM RESET synchronous_standby_names")
+        server.sql("SELECT pg_reload_conf()")
+        wait_until(lambda: server.sql("SHOW synchronous_standby_names") == "")
+        # The batch comes again, and has one row.
+        wait_until(lambda: _stored_again(store))
+        assert len(store.returns(job(1).jid)) == 1
+        store.close()
+
+
+def _stored_again(store: PostgresStore) -> bool:
+    with suppress(StoreError):
+        return commit(store, ret(job(1), WEB1)) == [Stored.DUPLICATE]
+    return False
+
+
+def _read_again(store: PostgresStore) -> bool:
+    with suppress(StoreError):
+        return store.last_seq() > 0
+    return False
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    give_up_at = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < give_up_at
+        time.sleep(0.05)
+
+
+def test_commits_are_durable_whatever_the_database_says(server: Server, opened: Opened) -> None:
+    server.sql("CREATE DATABASE hasty")
+    server.sql("ALTER DATABASE hasty SET synchronous_commit = off")
+    store = opened(server.dsn(dbname="hasty"))
+    assert store._write_side.value("SHOW synchronous_commit") == "on"
+
+
+# --- values -----------------------------------------------------------------------------------------
+
+
+def test_a_text_with_a_nul_character_is_stored_without_it(dsn: str, opened: Opened) -> None:
+    store = opened(dsn)
+    publish(store, job(1))
+    with store.write() as tx:
+        tx.set_targets([(job(1).jid, TargetRow(WEB1, TargetState.REFUSED, "a\0b", NOW))])
+    assert store.targets(job(1).jid)[0].reason == "a\N{REPLACEMENT CHARACTER}b"
+    commit(store, ret(job(1), MinionId("web2"), reason="c\0"))
+    assert [found.reason for found in store.returns(job(1).jid)] == ["c\N{REPLACEMENT CHARACTER}"]
+
+
+def test_the_size_grows_with_what_is_stored_and_shrinks_with_what_is_pruned(dsn: str, opened: Opened) -> None:
+    store = opened(dsn)
+    publish(store, job(1, (WEB1,)))
+    small = store.size()
+    commit(store, ret(job(1), WEB1, body=b"x" * 100_000))
+    assert 100_000 < store.size() - small < 101_000
+    with store.write() as tx:
+        tx.prune(NOW + 1000)
+    assert store.size() == 0
+
+
+def test_statements_are_translated() -> None:
+    assert translated("SELECT a FROM t INDEXED BY i WHERE id = ? COLLATE NOCASE") == (
+        "SELECT a FROM t WHERE lower(id) = lower(%s)"
+    )
+    assert "?" not in translated("SELECT 1 FROM json_each(?) AS asked CROSS JOIN t ON t.a = asked.value")
+
+
+def test_the_name_of_a_database_in_messages_has_no_more_than_its_place() -> None:
+    assert Database.of("host=a,b dbname=fleet user=x sslkey=/k", "saltlite").where == "database fleet on a,b"
+    assert "saltlite master m" in Database.of("dbname=fleet", "saltlite master m").conninfo
