@@ -7,8 +7,9 @@ Providers
   to it.
 - Between layers the higher one wins function by function, and the lower one adds missing functions, unless the higher
   one sets `__replace__ = True`.
-- Of Salt's own files (`saltlite.loader.salt_compat`), only the file of the same name adds functions to a shipped one:
-  two implementations are never mixed.
+- Of Salt's own files and its extensions (`saltlite.loader.salt_compat`), only the file of the same name adds functions
+  to a shipped one: two implementations are never mixed. A name that saltlite does not provide has the functions of all
+  files that answer to it, as in Salt: `apache` is two files on Debian.
 - The option `providers` assigns a virtual name to one file, without calling its `__virtual__`.
 - A file that failed is not loaded again by this loader. Its failure is logged once: a syntax error by the index, any
   other here.
@@ -369,7 +370,7 @@ class ModuleRegistry:
         for file in files:
             if file.is_salt_file and ours and file.stem != ours:
                 continue
-            if file.rank != served and offers(file, name):
+            if (file.rank != served or (file.is_salt_file and not ours)) and offers(file, name):
                 served = file.rank
                 ours = file.stem if file.layer == SHIPPED else ours
                 yield file

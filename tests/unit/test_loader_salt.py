@@ -185,6 +185,21 @@ def test_another_implementation_of_salts_is_never_mixed_with_ours_and_providers_
     )
 
 
+def test_a_name_that_only_files_of_salt_provide_has_the_functions_of_all_of_them(install: Install) -> None:
+    virtual = "__virtualname__ = 'web'\ndef __virtual__(): return __virtualname__\n"
+    refused = "__virtualname__ = 'web'\ndef __virtual__(): return False\ndef third(): return 'suse'\n"
+    install(
+        modules(
+            deb_web=f"{virtual}def enable(): return 'deb'\ndef version(): return 'deb'\n",
+            web=f"{virtual}def version(): return 'web'\n",
+            suse_web=refused,
+        )
+    )
+    assert [said(f"web.{fun}").value for fun in ("version", "enable")] == ["web", "deb"]
+    assert said("web.third").value == "'web.third' is not available."
+    assert said("sys.list_functions", "web").value == ["web.enable", "web.version"]
+
+
 def test_the_option_providers_takes_a_file_of_salt(install: Install) -> None:
     install(modules(aaa_smi="__virtualname__ = 'smi'\ndef __virtual__(): return False\ndef more(): return 'salt'"))
     assert said("smi.more", providers={"smi": "aaa_smi"}).value == "salt"
