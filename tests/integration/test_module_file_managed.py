@@ -84,7 +84,6 @@ def minion(tmp_path: Path) -> Minion:
 # --- arguments that ask for what is not done here
 
 UNSERVED: dict[str, Any] = {
-    "seuser": "system_u", "serole": "object_r", "setype": "etc_t", "serange": "s0",
     "signature": "a.sig", "source_hash_sig": "a.sig", "signed_by_any": "key",
     "signed_by_all": ["key"], "keyring": "ring", "gnupghome": "/root/.gnupg", "sig_backend": "asymmetric",
     "ignore_ordering": True, "ignore_whitespace": True, "ignore_comment_characters": "#",
@@ -104,9 +103,47 @@ def test_an_argument_that_asks_for_nothing_is_none(minion: Minion, name: str) ->
     assert minion.manage(contents="x", **{name: values[name]})["result"] is True
 
 
-@pytest.mark.parametrize("fun", ["check_managed", "check_managed_changes"])
-def test_a_check_refuses_them_too(minion: Minion, fun: str) -> None:
-    assert "setype='etc_t' cannot be" in str(minion.check(fun, None, contents="x", setype="etc_t"))
+def test_a_check_refuses_them_too(minion: Minion) -> None:
+    said = minion.check("check_managed_changes", None, contents="x", ignore_ordering=True)
+    assert "ignore_ordering=True cannot be" in str(said)
+
+
+# --- SELinux labels
+
+LABEL = {"seuser": "system_u", "serole": "object_r", "setype": "etc_t"}
+
+
+def label(path: Path) -> str:
+    return os.getxattr(path, "security.selinux").rstrip(b"\0").decode()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sets labels")
+def test_a_managed_file_gets_its_label_and_keeps_it(minion: Minion) -> None:
+    path = minion.folder / "conf"
+    new = "User: system_u Role: object_r Type: etc_t"
+    said = minion.manage(contents="x", **LABEL)
+    assert (said["result"], said["changes"]) == (True, {"diff": "New file", "selinux": {"Old": "", "New": new}})
+    assert label(path) == "system_u:object_r:etc_t"
+    assert minion.manage(contents="x", **LABEL)["changes"] == {}
+    assert "selinux" not in minion.manage(contents="y", **LABEL)["changes"]
+    assert label(path) == "system_u:object_r:etc_t"
+    assert minion.check("check_managed_changes", None, contents="y", setype="a_t") == {"selinux": {"type": "a_t"}}
+    planned = minion.manage(contents="y", setype="a_t", test=True)
+    assert planned["changes"] == {"selinux": {"Old": "Type: etc_t", "New": "Type: a_t"}}
+    assert label(path) == "system_u:object_r:etc_t"
+    done, _before = minion.done("check_perms", str(path), None, None, None, None, setype="a_t", serange="s0")
+    assert done["changes"] == {"selinux": {"Old": "Type: etc_t", "New": "Type: a_t Range: s0"}}
+    assert label(path) == "system_u:object_r:a_t:s0"
+    assert minion.check("check_managed", None, contents="y", setype="a_t")[0] is True
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sets labels")
+def test_a_label_that_cannot_be_set_is_an_error_and_nothing_is_written_for_a_wrong_one(minion: Minion) -> None:
+    path = minion.folder / "conf"
+    assert "is not the type" in str(minion.manage(contents="x", setype="a b"))
+    assert not path.exists()
+    said = minion.manage(contents="x", setype="etc_t")
+    assert (said["result"], "give user, role and type" in said["comment"]) == (False, True)
 
 
 # --- manage_file

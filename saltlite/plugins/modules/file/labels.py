@@ -6,6 +6,7 @@ those of SELinux.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ from saltlite.plugins.modules._commands import run_needed
 from saltlite.plugins.modules._safe_files import checked_path, hold, pinned, sentence, shown
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from saltlite.loader.hints import __context__, __salt__
 
 _ATTRIBUTE = "security.selinux"
@@ -50,8 +53,7 @@ def set_selinux_context(
         saltlite '*' file.set_selinux_context /etc/yum.repos.d/epel.repo system_u object_r system_conf_t s0
     """
     name = checked_path(path)
-    given = dict(zip(_PARTS, (user, role, type, range), strict=True))
-    wanted = {part: _part(part, text) for part, text in given.items() if text}
+    wanted = label_parts(user, role, type, range)
     if not wanted:
         raise SaltInvocationError("Say which part of the label to set: user, role, type or range.")
     if persist:
@@ -79,6 +81,21 @@ def restorecon(path: str, recursive: bool = False) -> bool:
         note(f"restorecon failed: {done['stderr'] or done['stdout'] or done['retcode']}")
         __context__["retcode"] = 1
     return not done["retcode"]
+
+
+def label_parts(user: str | None, role: str | None, type: str | None, range: str | None) -> dict[str, str]:
+    """The given parts by name. Raises SaltInvocationError for an invalid one."""
+    given = zip(_PARTS, (user, role, type, range), strict=True)
+    return {part: _part(part, text) for part, text in given if text}
+
+
+def differing_parts(path: str, wanted: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The wanted parts that the label of a file has not, and what it has in their place."""
+    found: dict[str, str] = {}
+    with contextlib.suppress(OSError):
+        found = dict(zip(_PARTS, _label(path).split(":", 3), strict=False))
+    differing = {part: text for part, text in wanted.items() if found.get(part) != text}
+    return differing, {part: found[part] for part in differing if part in found}
 
 
 def _label(path: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
@@ -22,6 +22,7 @@ from saltlite.plugins.modules._safe_files import (
 )
 
 from .backups import keep_cached
+from .labels import differing_parts, label_parts
 from .paths import makedirs as make_folders
 from .permissions import check_perms, flag_changes, owner_numbers, read_flags
 from .stats import get_hash, get_mode, get_source_sum, octal, octal_text, refuse_unserved, stats
@@ -361,7 +362,8 @@ def check_file_meta(  # noqa: PLR0913, PLR0917 - Salt's arguments
     ignore_whitespace: bool = False, ignore_comment_characters: str | list[str] | None = None,
     new_file_diff: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return what differs from a managed file: ``newfile``, ``diff``, ``user``, ``group``, ``mode`` and ``attrs``.
+    """Return what differs from a managed file: ``newfile``, ``diff``, ``user``, ``group``, ``mode``, ``attrs`` and
+    ``selinux``.
 
     CLI Example::
 
@@ -391,7 +393,8 @@ def check_file_meta(  # noqa: PLR0913, PLR0917 - Salt's arguments
     flags = read_flags(path) if attrs else None
     if attrs and flags is not None and any(flag_changes(flags, attrs)):
         changes["attrs"] = attrs
-    return changes
+    label, _now = differing_parts(path, label_parts(seuser, serole, setype, serange))
+    return {**changes, "selinux": label} if label else changes
 
 
 def _is_there(source: str, saltenv: str) -> bool:
@@ -447,10 +450,12 @@ class _Wanted:
     def __init__(  # noqa: PLR0913, PLR0917 - what Salt's function takes
         self, path: str, content: Content | None, user: str | int | None, group: str | int | None,
         mode: str | int | None, attrs: str | None, follow_symlinks: bool, show_changes: bool, backup: bool,
+        label: Sequence[str | None],
     ) -> None:  # fmt: skip
         self.path, self.content = path, content
         self.user, self.group, self.mode, self.attrs = user, group, mode, attrs
         self.follow_symlinks, self.show_changes, self.backup = follow_symlinks, show_changes, backup
+        self.label = label
 
     def difference(self, old: str | None) -> str:
         """Return the diff for the return."""
@@ -472,9 +477,9 @@ def manage_file(  # noqa: PLR0913, PLR0917 - Salt's arguments
     ignore_whitespace: bool = False, ignore_comment_characters: str | list[str] | None = None,
     new_file_diff: bool = False, sig_backend: str = "gpg", *, test: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Bring a file to its content, owner and mode. Return ``name``, ``changes``, ``comment`` and ``result``.
+    """Bring a file to its content, owner, mode and SELinux label.
 
-    The content is ``contents``, ``sfn`` as ``file.get_managed`` returned it, or ``source``. A missing file is created,
+    Return ``name``, ``changes``, ``comment`` and ``result``. The content is ``contents``, ``sfn`` as ``file.get_managed`` returned it, or ``source``. A missing file is created,
     and with ``makedirs`` its folders with mode ``dir_mode``. ``backup=minion`` keeps the old file in the minion's
     cache. ``template`` has no effect, because ``file.get_managed`` has rendered ``sfn``.
 
@@ -485,6 +490,7 @@ def manage_file(  # noqa: PLR0913, PLR0917 - Salt's arguments
     """
     refuse_unserved(locals())
     path = checked_path(name)
+    label_parts(seuser, serole, setype, serange)  # refuses a wrong one before anything is written
     report = ret or {"name": name, "changes": {}, "comment": "", "result": True}
     present = path if os.path.isfile(path) and (follow_symlinks or not os.path.islink(path)) else ""
     try:
@@ -496,8 +502,9 @@ def manage_file(  # noqa: PLR0913, PLR0917 - Salt's arguments
             if keep_mode and source:
                 mode = mode_of(source, saltenv)
         wanted = _Wanted(
-            path, content, user, group, mode, attrs or None, follow_symlinks, show_changes, _keeps_copies(backup)
-        )
+            path, content, user, group, mode, attrs or None, follow_symlinks, show_changes, _keeps_copies(backup),
+            (seuser, serole, setype, serange),
+        )  # fmt: skip
         if os.path.isdir(path):
             report["result"], report["comment"] = False, f"{shown(path)} is a folder."
         elif not os.path.lexists(path):
@@ -575,7 +582,7 @@ def _change(wanted: _Wanted, report: dict[str, Any], *, test: bool) -> None:
 def _permit(wanted: _Wanted, report: dict[str, Any], *, test: bool) -> None:
     check_perms(
         wanted.path, report, wanted.user, wanted.group, wanted.mode or None, wanted.attrs, wanted.follow_symlinks,
-        test=test,
+        *wanted.label, test=test,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Owner, group, mode and attributes of files."""
+"""Owner, group, mode, attributes and SELinux labels of files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
 from saltlite.plugins.modules._safe_files import checked_path, held, pinned, sentence, shown
 
-from .stats import failed, get_mode, group_to_gid, octal, octal_text, refuse_unserved, stats, user_to_uid
+from .labels import differing_parts, label_parts, set_selinux_context
+from .stats import failed, get_mode, group_to_gid, octal, octal_text, stats, user_to_uid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -194,7 +195,7 @@ def check_perms(  # noqa: PLR0913, PLR0917 - Salt's arguments
     attrs: str | None = None, follow_symlinks: bool = False, seuser: str | None = None, serole: str | None = None,
     setype: str | None = None, serange: str | None = None, *, test: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
-    """Set owner, group, mode and attributes, and return what changed and what was there before.
+    """Set owner, group, mode, attributes and SELinux label, and return what changed and what was there before.
 
     The first dict has ``name``, ``changes``, ``comment`` and ``result``, or extends ``ret``. The second has ``luser``,
     ``lgroup`` and ``lmode``, and for differences ``cuser``, ``cgroup`` and ``cmode``. None keeps a value. The mode of a
@@ -203,7 +204,7 @@ def check_perms(  # noqa: PLR0913, PLR0917 - Salt's arguments
     CLI Example: ``saltlite '*' file.check_perms /etc/sudoers '{}' root root 400 ai``
     """
     path = checked_path(name)
-    refuse_unserved(locals())
+    label = label_parts(seuser, serole, setype, serange)
     report = ret or {"name": name, "changes": {}, "comment": [], "result": True}
     before = stats(path, follow_symlinks=follow_symlinks)
     itself = os.path.islink(path) and not follow_symlinks
@@ -228,6 +229,8 @@ def check_perms(  # noqa: PLR0913, PLR0917 - Salt's arguments
             errors.append(f"Failed to change {key} to {differing[key]}")
     if attrs is not None and not itself and not os.path.isdir(path):
         errors += _bring_flags(path, attrs, report, test=test)
+    if label and not itself:
+        errors += _bring_label(path, label, report, test=test)
     if errors:
         report["result"] = False
     _add_comments(report, errors)
@@ -281,6 +284,23 @@ def _bring_flags(path: str, attrs: str, report: dict[str, Any], *, test: bool) -
         del report["changes"]["attrs"]
         return [str(error)]
     return []
+
+
+def _bring_label(path: str, wanted: dict[str, str], report: dict[str, Any], *, test: bool) -> list[str]:
+    differing, before = differing_parts(path, wanted)
+    if not differing:
+        return []
+    try:
+        if not test:
+            set_selinux_context(path, **differing)
+    except (CommandExecutionError, SaltInvocationError) as error:
+        return [str(error)]
+    report["changes"]["selinux"] = {"Old": _shown_parts(before), "New": _shown_parts(differing)}
+    return []
+
+
+def _shown_parts(parts: dict[str, str]) -> str:
+    return " ".join(f"{part.capitalize()}: {text}" for part, text in parts.items())
 
 
 def flag_changes(found: Iterable[str], attrs: str) -> tuple[str, str]:

@@ -20,12 +20,10 @@ if TYPE_CHECKING:
 
 # --- Arguments of Salt's functions that are not supported ---
 
-_SELINUX = "labels of SELinux are kept, and not set: run chcon or semanage"
 _SIGNED = "signatures are not checked here: give a source_hash"
 _ALIKE = "files are managed to the last byte here: file.get_diff compares in this way"
 
 _UNSERVED: dict[str, tuple[Any, str]] = {
-    **dict.fromkeys(("seuser", "serole", "setype", "serange"), (None, _SELINUX)),
     **dict.fromkeys(
         ("signature", "source_hash_sig", "signed_by_any", "signed_by_all", "keyring", "gnupghome"), (None, _SIGNED)
     ),
