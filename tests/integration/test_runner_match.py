@@ -13,6 +13,8 @@ import pytest
 
 from saltlite.cli.console import Console
 from saltlite.cli.main import run
+from saltlite.errors import SaltInvocationError
+from saltlite.plugins.runners import match
 from tests.integration.fakemaster import FakeMaster, Step
 
 SELECTING = ("web*", "G@a:* or G@id:/", "not G@id:/", "I@b:c")
@@ -69,3 +71,25 @@ def test_a_pillar_is_compared_with_whole_values_only(ran: Any, expression: str, 
 @pytest.mark.parametrize("minion", ["../../etc/shadow", "my/minion", "nosuch"])
 def test_what_is_no_minion_is_not_selected(ran: Any, minion: str) -> None:
     assert ran("match.compound_matches", "web*", minion)[:2] == (0, {"res": False})
+
+
+@pytest.mark.parametrize(
+    ("word", "exact"),
+    [
+        ("N@plain", "N@plain"),
+        ("N@nosuch", "N@nosuch"),
+        ("N@loop", "N@loop"),
+        ("N@wide", "( G@id:/ or web1 )"),
+        ("N@whole", "( I@b:c )"),
+        ("N@inside", "( db* and ( G@id:/ or web1 ) )"),
+    ],
+)
+def test_a_nodegroup_compares_whole_values_too(monkeypatch: pytest.MonkeyPatch, word: str, exact: str) -> None:
+    groups: dict[str, Any] = {
+        "plain": ["web1", "web2"], "loop": "N@loop", "wide": "I@b:c* or web1", "whole": ["J@b:c"],
+        "inside": "db* and N@wide", "spaces": ["I@b:c d"],
+    }  # fmt: skip
+    monkeypatch.setattr(match, "__opts__", {"nodegroups": groups}, raising=False)
+    assert match._exact(word) == exact
+    with pytest.raises(SaltInvocationError, match="spaces has a word with spaces"):
+        match._exact("N@spaces")

@@ -248,7 +248,7 @@ def test_a_bank_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "banks").write_text("")
     outcome = run(Client(), "cache.store", "app", "k", 1, cachedir=str(tmp_path))
     assert "cannot be used: [Errno 20] Not a directory" in outcome.value
-    assert "set cachedir of the master" in run(Client(), "cache.store", "app", "k", 1).value
+    assert "There is no place for values" in run(Client(), "cache.store", "app", "k", 1).value
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """The master's cache of minions: grains, pillar, and the grains of resources; and banks of values of one's own.
 
-The banks ``grains``, ``pillar`` and ``resource_grains`` are the master's. A value in any other bank is a file below
-``<cachedir>/banks`` of the master, with the rights of the user who calls the runner. Plug-ins read and write there with
-``salt.cache.Cache(__opts__, cachedir=__opts__["cachedir"] + "/banks")``.
+The banks ``grains``, ``pillar``, ``resource_grains`` and ``resources`` are the master's. A value in any other bank is a
+file below ``<cachedir>/banks``, where ``cachedir`` is the one of runners: ``.cache`` in the master's
+``extension_modules``. Plug-ins read and write there with ``salt.cache.Cache(__opts__, cachedir=__opts__["cachedir"] +
+"/banks")``. Runners that the API calls have no such folder.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -152,7 +153,9 @@ def _own(bank: str, key: str | None = "none") -> Iterator[Cache]:
     if not bank.strip("/. ") or (key is not None and os.path.basename(key) != key):
         raise SaltInvocationError("A bank is a path such as app/hosts, and a key is a name without a slash.")
     if not __opts__.get("cachedir"):
-        raise CommandExecutionError("There is no place for values: set cachedir of the master.")
+        raise CommandExecutionError(
+            "There is no place for values: call it with saltlite-run, where extension_modules is."
+        )
     try:
         # Apart from the other files in that folder, so that no right to this runner is one to them.
         yield Cache({}, os.path.join(__opts__["cachedir"], "banks"))

@@ -479,9 +479,10 @@ def manage_file(  # noqa: PLR0913, PLR0917 - Salt's arguments
 ) -> dict[str, Any]:  # fmt: skip
     """Bring a file to its content, owner, mode and SELinux label.
 
-    Return ``name``, ``changes``, ``comment`` and ``result``. The content is ``contents``, ``sfn`` as ``file.get_managed`` returned it, or ``source``. A missing file is created,
-    and with ``makedirs`` its folders with mode ``dir_mode``. ``backup=minion`` keeps the old file in the minion's
-    cache. ``template`` has no effect, because ``file.get_managed`` has rendered ``sfn``.
+    Return ``name``, ``changes``, ``comment`` and ``result``. The content is ``contents``, ``sfn`` as
+    ``file.get_managed`` returned it, or ``source``. A missing file is created, and with ``makedirs`` its folders with
+    mode ``dir_mode``. ``backup=minion`` keeps the old file in the minion's cache. ``template`` has no effect, because
+    ``file.get_managed`` has rendered ``sfn``.
 
     CLI Example::
 

@@ -292,7 +292,8 @@ def _bring_label(path: str, wanted: dict[str, str], report: dict[str, Any], *, t
         return []
     try:
         if not test:
-            set_selinux_context(path, **differing)
+            user, role, kind, category = (differing.get(part) for part in ("user", "role", "type", "range"))
+            set_selinux_context(path, user, role, kind, category)
     except (CommandExecutionError, SaltInvocationError) as error:
         return [str(error)]
     report["changes"]["selinux"] = {"Old": _shown_parts(before), "New": _shown_parts(differing)}
