@@ -218,6 +218,7 @@ async def _serve(
             await server.close_all_connections()
     except TimeoutError:
         log.info("some connections were still open")
+    context.runners.close()
     link.close()
 
 

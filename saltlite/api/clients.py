@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
-import os
 import re
-import signal
-import sys
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import field, replace
@@ -22,6 +18,7 @@ from typing import Any
 
 from saltlite.api import link
 from saltlite.api.link import MasterLink
+from saltlite.api.runner_pool import RunnerError, RunnerPool
 from saltlite.api.wheel import READING, TOKEN_CREATE, Wheel
 from saltlite.client.local import JobCall
 from saltlite.config.api import CLIENTS
@@ -39,7 +36,6 @@ from saltlite.errors import (
 from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import jid_at
 from saltlite.model.redaction import HIDDEN
-from saltlite.wire.framing import pack
 
 log = logging.getLogger(__name__)
 
@@ -336,21 +332,12 @@ def _seconds(given: Mapping[str, Any], name: str, most: float) -> float | None:
     return float(value)
 
 
-# -- runner and runner_async: each call has its own process, and the rights of the token's holder
+# -- runner and runner_async: each call runs in a process of its login, with the rights of the token's holder
 
-AT_ONCE_MAX = 4
-"""Concurrent runners; others wait."""
 WAITING_MAX = 64
 """Runners that wait; more are refused."""
 AS_CALLER = frozenset({"salt.cmd"})
 """Runners that act on this host with the rights of their process."""
-OUTPUT_MAX = 64 * 1024 * 1024
-_STDERR_SHOWN = 300
-_KEPT_NAMES = ("CACHE_DIRECTORY", "PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LANG", "LC_ALL", "TZ")
-
-
-class RunnerError(SaltliteError):
-    """A runner was killed, or its process gave no valid answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,13 +354,13 @@ class RunnerCall:
 
 
 class Runners:
-    """Runs each runner in a process, a few at a time, and kills those that take too long."""
+    """Runs each runner in a process of its caller's login, a few at a time, and kills those that take too long."""
 
     def __init__(self, link: MasterLink, config_dir: str, timeout_s: float) -> None:
         self._link = link
         self._config_dir = config_dir
         self._timeout_s = timeout_s
-        self._turns = asyncio.Semaphore(AT_ONCE_MAX)
+        self._pool = RunnerPool()
         self._waiting = 0
         self._running: set[asyncio.Task[Any]] = set()
 
@@ -419,8 +406,7 @@ class Runners:
         retcode, began = 1, time.monotonic()
         self._waiting += 1
         try:
-            async with self._turns:
-                found = await self._process(call, jid)
+            found = await self._process(call, jid)
             retcode = found["retcode"]
         except RunnerError as error:
             found = {"value": str(error), "retcode": retcode}
@@ -436,20 +422,6 @@ class Runners:
         return found
 
     async def _process(self, call: RunnerCall, jid: str) -> dict[str, Any]:
-        try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "saltlite.api.runner_process",
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env={name: os.environ[name] for name in _KEPT_NAMES if name in os.environ},
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise RunnerError(f"{call.fun} could not be started: {error.strerror}: {error.filename}") from error
         wanted = {
             "config_dir": self._config_dir,
             "token": call.token,
@@ -459,32 +431,11 @@ class Runners:
             "user": "api",
             "jid": jid,
         }
-        timeout_s = min(call.timeout_s or self._timeout_s, self._timeout_s)
-        try:
-            async with asyncio.timeout(timeout_s):
-                out, err = await process.communicate(pack(wanted))
-        except TimeoutError:
-            raise RunnerError(f"{call.fun} has not ended in {timeout_s:g}s and was killed") from None
-        finally:
-            # This also ends what the runner started.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-        return _outcome(call.fun, out, err)
+        return await self._pool.run(wanted, min(call.timeout_s or self._timeout_s, self._timeout_s))
 
-
-def _outcome(fun: str, out: bytes, err: bytes) -> dict[str, Any]:
-    if err:
-        log.warning("the runner %s printed: %s", fun, err.decode("utf-8", "backslashreplace")[-_STDERR_SHOWN:])
-    if len(out) > OUTPUT_MAX:
-        raise RunnerError(f"{fun} returned more than {OUTPUT_MAX} bytes")
-    try:
-        found = json.loads(out)
-    except ValueError:
-        raise RunnerError(f"the process of {fun} ended without an answer; the API's log has its output") from None
-    if not isinstance(found, dict) or not {"value", "retcode"} <= found.keys():
-        raise RunnerError(f"the process of {fun} gave an invalid answer")
-    return found
+    def close(self) -> None:
+        """End the processes that wait for a call."""
+        self._pool.close()
 
 
 class Clients:

@@ -17,6 +17,7 @@ import pytest
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
+from tests.bench.measure import family
 from tests.support.api import PASSWORD, Api, user_file
 from tests.support.fleet import Fleet, wait_until
 
@@ -102,6 +103,23 @@ def test_several_lowstates_have_their_returns_in_order(admin: Api) -> None:
 
 def test_a_runner_returns_its_value(admin: Api) -> None:
     assert returned(admin, client="runner", fun="manage.up") == [["a", "b"]]
+
+
+def test_the_next_runner_of_a_login_needs_no_new_process(served: tuple[Fleet, str]) -> None:
+    fleet, url = served
+    api = next(daemon for name, daemon in fleet.daemons.items() if name.startswith("api"))
+    admin, other = Api(url).log_in("admin"), Api(url).log_in("admin")
+
+    def processes() -> set[int]:
+        return set(family(api.pid)[1:])
+
+    before = processes()
+    assert returned(admin, client="runner", fun="manage.up") == [["a", "b"]]
+    [mine] = processes() - before
+    assert [returned(admin, client="runner", fun="manage.up") for _ in range(3)] == [[["a", "b"]]] * 3
+    assert processes() - before == {mine}
+    assert returned(other, client="runner", fun="manage.up") == [["a", "b"]]
+    assert len(processes() - before) == 2
 
 
 def test_a_runner_that_is_not_there_says_so(admin: Api) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +19,7 @@ from saltlite.api import runner_process
 from saltlite.cli.console import Console
 from saltlite.cli.main import run
 from saltlite.client.local import JobCall
+from saltlite.wire.framing import framed, pack, take_frame
 from tests.support.fleet import ME, Fleet, wait_until
 
 pytestmark = pytest.mark.e2e
@@ -126,6 +129,59 @@ def test_the_process_of_a_runner_answers_the_data_without_the_outputter(site: Fl
     found = runner_process.run({**wanted, **call})
     ((_jid, job),) = found["value"].items()
     assert (job["Function"], found["retcode"]) == ("test.ping", 0)
+
+
+def test_a_process_serves_calls_of_shipped_runners_until_one_leaves_a_trace(site: Fleet) -> None:
+    wanted = {"config_dir": str(site.folder / "master"), "token": "", "user": ME, "jid": "20260131235959123456"}
+    serve = [sys.executable, "-m", "saltlite.api.runner_process", "--serve"]
+
+    def served(*calls: tuple[str, list[Any]], **more: Any) -> tuple[list[Any], int]:
+        """The answers of one process, and its exit code."""
+        frames = b"".join(
+            framed(pack({**wanted, **more, "fun": fun, "args": args, "kwargs": {}})) for fun, args in calls
+        )
+        done = subprocess.run(serve, input=frames, stdout=subprocess.PIPE, timeout=60, check=False)
+        out, answers = bytearray(done.stdout), []
+        while (frame := take_frame(out)) is not None:
+            answers.append(json.loads(frame))
+        return answers, done.returncode
+
+    up: tuple[str, list[Any]] = ("manage.up", [])
+    answers, code = served(up, ("manage.present", []), ("test.arg", [1]), up)
+    assert [one["value"] for one in answers][::3] == [["a", "b"], ["a", "b"]]
+    assert ([one["more"] for one in answers], code) == ([True] * 4, 0)
+    # The functions of minions, which may be those of users; what prints goes elsewhere.
+    for fun, args in (("no.such", []), ("salt.cmd", ["test.ping"]), ("cloud.list_providers", [])):
+        answers, code = served(up, (fun, args), up)
+        assert ([one["more"] for one in answers], code) == ([True, False], 0), fun
+    answers, _ = served(("test.stdout_print", []), up)
+    assert [one["value"] for one in answers] == ["bar", ["a", "b"]]
+
+
+def test_a_process_of_one_login_takes_no_call_of_another(site: Fleet) -> None:
+    wanted = {"config_dir": str(site.folder / "master"), "user": ME, "jid": "20260131235959123456"}
+    call = {**wanted, "fun": "test.arg", "args": [], "kwargs": {}}
+    frames = b"".join(framed(pack({**call, "token": token})) for token in ("a" * 64, "b" * 64))
+    serve = [sys.executable, "-m", "saltlite.api.runner_process", "--serve"]
+    done = subprocess.run(serve, input=frames, stdout=subprocess.PIPE, timeout=60, check=False)
+    out = bytearray(done.stdout)
+    assert json.loads(take_frame(out) or b"")["more"] is True
+    assert (bytes(out), done.returncode) == (b"", 1)
+
+
+def test_a_runner_of_a_user_has_a_process_of_its_own_and_is_read_anew(site: Fleet) -> None:
+    folder = site.root("master") / "var/cache/saltlite/extmods/runners"
+    folder.mkdir(parents=True, exist_ok=True)
+    served = runner_process.Calls()
+    wanted = {"config_dir": str(site.folder / "master"), "token": "", "user": ME, "jid": "20260131235959123456"}
+    mine = {**wanted, "fun": "mine.answer", "args": [], "kwargs": {}}
+    try:
+        for answer in (1, 22):
+            (folder / "mine.py").write_text(f"def answer():\n    return {answer}\n")
+            assert served.run(mine) == {"value": answer, "retcode": 0}
+            assert not served.is_unchanged()
+    finally:
+        (folder / "mine.py").unlink()
 
 
 def test_what_minions_may_fetch_is_listed_as_it_is_now(site: Fleet) -> None:
