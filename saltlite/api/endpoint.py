@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 import math
 import re
 import time
+from collections.abc import Callable, Coroutine
 from dataclasses import field
 from typing import Any
 
@@ -55,6 +57,38 @@ class SlowDownError(SaltliteError):
         self.wait_s = wait_s
 
 
+SHARED_S = 1.0
+"""How long callers who may see the same get the same answer."""
+SHARED_MAX = 64
+
+
+class SharedAnswers:
+    """Answers about the jobs that callers may see, by view: many consoles ask for them at the same moment."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[float, asyncio.Future[Any]]] = {}
+
+    async def get(self, view: str, ask: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """The answer to `ask`, or that of another caller with this view in the last SHARED_S; "" is no view."""
+        if not view:
+            return await ask()
+        now = time.monotonic()
+        known = self._kept.get(view)
+        if known is None or now - known[0] >= SHARED_S:
+            self._kept = {name: one for name, one in self._kept.items() if now - one[0] < SHARED_S}
+            if len(self._kept) >= SHARED_MAX:
+                return await ask()
+            known = self._kept[view] = now, asyncio.ensure_future(ask())
+            return await known[1]
+        try:
+            return await asyncio.shield(known[1])
+        except (SaltliteError, asyncio.CancelledError):
+            if not known[1].done():
+                raise  # this caller has gone
+            # The error is that of the other caller.
+            return await ask()
+
+
 @dataclass(slots=True)
 class AppContext:
     """The state that all endpoints share."""
@@ -65,6 +99,7 @@ class AppContext:
     feeds: Feeds
     metrics: Metrics = field(default_factory=Metrics)
     documentation: Documentation = field(default_factory=Documentation)
+    shared: SharedAnswers = field(default_factory=SharedAnswers)
     fleet_metrics: tuple[float, str] | None = None
     """When the figures of the fleet were asked for without a login, and their text."""
     requests: RateLimiter = field(init=False)

@@ -444,6 +444,11 @@ class Feeds:
         """How many connections watch."""
         return sum(feed.tokens.total() for feed in self._feeds.values())
 
+    def view(self, token: str) -> str:
+        """The view of a token with watchers; "" for any other token."""
+        feed = self._of_token.get((token, False)) or self._of_token.get((token, True))
+        return feed.view if feed is not None and not feed.refuses(token) else ""
+
     @contextlib.asynccontextmanager
     async def watch(self, token: str, after: int | None, *, returns: bool = True) -> AsyncIterator[Watcher]:
         """Events from now on, or after a cursor, with `returns` those of jobs as in Salt. Once entered, no event is

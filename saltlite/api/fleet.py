@@ -118,16 +118,20 @@ class Overview(FleetEndpoint):
         """The answer has no list of minions; `versions` counts the minions of each version."""
         status = await self.ask("status", brief=True)
         versions = Counter(status["versions"])
-        now = time.time()
-        jobs = await self.ask("job_list", since=now - HOURS * HOUR_S, limit=JOBS_COUNTED)
+        # After the status, which the master refuses to a login that has ended.
+        hours = await self.context.shared.get(self.context.feeds.view(self.token()), self._hours)
         self.answer(
             {
                 **{name: value for name, value in status.items() if name != "ok"},
                 "versions": dict(versions.most_common(PAGE)),
-                "hours": jobs_by_hour(jobs["jobs"], now),
-                "jobs_cut": jobs["more"],
+                **hours,
             }
         )
+
+    async def _hours(self) -> dict[str, Any]:
+        now = time.time()
+        jobs = await self.ask("job_list", since=now - HOURS * HOUR_S, limit=JOBS_COUNTED)
+        return {"hours": jobs_by_hour(jobs["jobs"], now), "jobs_cut": jobs["more"]}
 
 
 def jobs_by_hour(jobs: list[dict[str, Any]], now: float) -> list[dict[str, Any]]:

@@ -69,7 +69,7 @@ def main(words: list[str]) -> int:
         with open(os.devnull, "rb") as nothing:
             os.dup2(nothing.fileno(), 0)
         return _serve(calls, stdout)
-    found = _reported(Calls(), unpack(sys.stdin.buffer.read(INPUT_MAX)))
+    found = _reported(ServedCalls(), unpack(sys.stdin.buffer.read(INPUT_MAX)))
     with os.fdopen(stdout, "wb") as out:
         out.write(rendered(found, JSON))
     return 0
@@ -77,7 +77,7 @@ def main(words: list[str]) -> int:
 
 def _serve(calls: int, results: int) -> int:
     """Run calls until one of them leaves a trace, or until there are no more."""
-    served, token = Calls(), None
+    served, token = ServedCalls(), None
     while (data := read_frame(partial(os.read, calls))) is not None:
         wanted = unpack(data)
         if token not in (None, wanted["token"]):
@@ -93,7 +93,7 @@ def _serve(calls: int, results: int) -> int:
     return 0
 
 
-def _reported(served: Calls, wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _reported(served: ServedCalls, wanted: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return served.run(wanted)
     except SaltliteError as error:
@@ -102,10 +102,10 @@ def _reported(served: Calls, wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 def run(wanted: Mapping[str, Any]) -> dict[str, Any]:
     """`value` and `retcode` of one call. Raises ConfigError when the master's configuration cannot be read."""
-    return Calls().run(wanted)
+    return ServedCalls().run(wanted)
 
 
-class Calls:
+class ServedCalls:
     """Runs calls one after another."""
 
     def __init__(self) -> None:

@@ -172,7 +172,7 @@ def test_a_process_of_one_login_takes_no_call_of_another(site: Fleet) -> None:
 def test_a_runner_of_a_user_has_a_process_of_its_own_and_is_read_anew(site: Fleet) -> None:
     folder = site.root("master") / "var/cache/saltlite/extmods/runners"
     folder.mkdir(parents=True, exist_ok=True)
-    served = runner_process.Calls()
+    served = runner_process.ServedCalls()
     wanted = {"config_dir": str(site.folder / "master"), "token": "", "user": ME, "jid": "20260131235959123456"}
     mine = {**wanted, "fun": "mine.answer", "args": [], "kwargs": {}}
     try:

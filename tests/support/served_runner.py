@@ -28,9 +28,10 @@ def main() -> None:
                 with subprocess.Popen(["sleep", str(WAIT_S)]) as child, open(wanted["args"][0], "w") as out:
                     out.write(str(child.pid))
                     out.flush()
-                    time.sleep(WAIT_S)
+                    child.wait()
             case "t.waits":
-                while not os.path.exists(wanted["args"][0]):
+                give_up_at = time.monotonic() + WAIT_S
+                while not os.path.exists(wanted["args"][0]) and time.monotonic() < give_up_at:
                     time.sleep(0.01)
             case "t.floods":
                 os.write(1, LENGTH.pack(2**31))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
+import pytest
+
+from saltlite.api import endpoint
+from saltlite.api.endpoint import SharedAnswers
 from saltlite.api.fleet import (
     GROUPS_MAX,
     HOUR_S,
@@ -16,6 +21,7 @@ from saltlite.api.fleet import (
     grouped,
     jobs_by_hour,
 )
+from saltlite.errors import LoginError
 
 
 def row(ret: Any, retcode: int = 0) -> dict[str, Any]:
@@ -83,3 +89,32 @@ def test_jobs_are_counted_by_hour_and_result() -> None:
     assert rows[-1] == {"at": 1_000 * HOUR_S, "ok": 1, "bad": 1, "open": 0}
     assert rows[-2] == {"at": 999 * HOUR_S, "ok": 0, "bad": 1, "open": 1}
     assert (rows[0]["ok"], sum(one["ok"] for one in rows)) == (1, 2)
+
+
+def test_callers_with_one_view_share_an_answer_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def story() -> None:
+        shared = SharedAnswers()
+
+        async def answer(who: str) -> str:
+            asked.append(who)
+            await asyncio.sleep(0)
+            if who.startswith("wrong"):
+                raise LoginError("the token is not valid")
+            return who
+
+        async def get(view: str, who: str) -> str:
+            return str(await shared.get(view, lambda: answer(who)))
+
+        assert await asyncio.gather(*(get("all", who) for who in "abc")) == ["a", "a", "a"]
+        assert [await get("all", "d"), await get("fred 1", "e"), await get("", "f"), await get("", "g")] == list("aefg")
+        # The error of one caller is not that of another.
+        found = await asyncio.gather(*(get("other", who) for who in ("wrong", "h")), return_exceptions=True)
+        assert isinstance(found[0], LoginError)
+        assert found[1] == "h"
+        monkeypatch.setattr(endpoint, "SHARED_S", 0.0)
+        assert await get("all", "i") == "i"
+
+    asyncio.run(story())
+    assert asked == ["a", "e", "f", "g", "wrong", "h", "i"]

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from saltlite.errors import UsageError
+from saltlite.master.handlers.minions import FIGURES_KEPT_S
 from saltlite.master.store.ports import MinionRow
 from saltlite.model.ids import MinionId
+from saltlite.model.keys import KeyState
 from saltlite.model.minion import ORDERS, STATES, natural
 from tests.support.keys import NOW
 from tests.support.master import Office
@@ -104,3 +106,22 @@ def test_the_brief_status_counts_what_the_whole_one_lists(office: Office) -> Non
     for state in STATES:
         assert counted["counts"][state] == sum(one["state"] == state for one in minions)
     assert counted["versions"] == Counter(one["version"] for one in minions if one["version"])
+
+
+def test_the_figures_of_a_brief_status_are_shared_for_a_moment_and_pending_keys_are_not() -> None:
+    office = Office("web1")
+
+    def counts(**fields: Any) -> dict[str, int]:
+        question = office.ask("status", **fields).question
+        assert question is not None
+        found: dict[str, int] = question.fields(None)["counts"]
+        return found
+
+    assert counts(brief=True)["never"] == 1
+    office.add_keys("web2")
+    office.add_keys("web3", state=KeyState.PENDING)
+    assert counts(brief=True) == {"up": 0, "away": 0, "never": 1, "pending": 1}
+    assert counts()["never"] == 2
+    office.add_keys("web4")
+    office.clock.advance(FIGURES_KEPT_S)
+    assert counts(brief=True)["never"] == 3

@@ -42,9 +42,9 @@ export class Page extends Component {
     clearTimeout(this.coming);
   }
 
-  /** Load again within a second; many events cause one request. */
+  /** Load again within two seconds; many events cause one request, and many consoles do not ask all at once. */
   soon() {
-    this.coming ??= setTimeout(() => { this.coming = null; this.refresh(); }, 1000);
+    this.coming ??= setTimeout(() => { this.coming = null; this.refresh(); }, 1000 + Math.random() * 1000);
   }
 
   async refresh() {

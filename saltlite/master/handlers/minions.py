@@ -258,6 +258,8 @@ def _gone(master: Master, changes: list[PresenceChange]) -> list[MinionRow]:
 MISSING_MAX = 100
 """Minions with missing resources that one answer names."""
 
+FIGURES_KEPT_S = 1.0
+"""How long a process answers a brief status from the same figures, so that many consoles cost the master little."""
 PROBLEMS_MAX = 5
 """Messages about one resource type."""
 
@@ -266,7 +268,8 @@ def handle_status(master: Master, principal: Principal, request: Mapping[str, An
     """Answers `master`, `store`, `minions`, `counts`, `queues`, `resources`, `readers`, and `link`, None if the link
     process does not answer. Pending keys are among `minions` and `counts` for users who may list keys.
 
-    With `brief` there are no `minions`. `versions` has for each version how many minions had it in their last session.
+    With `brief` there are no `minions`, and the figures are up to FIGURES_KEPT_S old. `versions` has for each version
+    how many minions had it in their last session.
 
     `unable` is minion -> the executors of its module_executors that it does not have, so that no job can run there.
 
@@ -283,12 +286,10 @@ def handle_status(master: Master, principal: Principal, request: Mapping[str, An
 
     Times are wall-clock seconds since 1970, lags seconds. A minion that is up was `last_seen` when it came.
     """
-    store, config = master.store, master.config
-    disk = store.disk_usage()
-    ids, registry = store.accepted_ids(), master.registry.stats()["primary"]
-    versions = store.minion_values("version")
-    states = {minion: _state(master, minion, is_known=minion in versions) for minion in ids}
-    counts = Counter(states.values())
+    is_brief, now, kept = request.get("brief", False), master.clock.monotonic(), master.kept_figures
+    if not is_brief or kept is None or now - kept[0] >= FIGURES_KEPT_S:
+        kept = master.kept_figures = now, _figures(master)
+    store, figures = master.store, kept[1]
     pending = [
         {
             "id": key.id,
@@ -300,7 +301,25 @@ def handle_status(master: Master, principal: Principal, request: Mapping[str, An
         }
         for key in (store.keys(frozenset({KeyState.PENDING})) if shown_key_states(master, principal) else ())
     ]
-    answer = {
+    answer = {**figures, "counts": {**figures["counts"], "pending": len(pending)}}
+    if not is_brief:
+        answer["minions"] = _rows(master, store.accepted_ids()) + pending
+
+    def fields(reply: IpcMessage | None) -> dict[str, Any]:
+        return {**answer, "link": reply["figures"] if reply is not None else None}
+
+    return Answer(question=Question(ipc.ask_stats, fields))
+
+
+def _figures(master: Master) -> dict[str, Any]:
+    """What the status says to everybody who may ask for it."""
+    store, config = master.store, master.config
+    disk = store.disk_usage()
+    ids, registry = store.accepted_ids(), master.registry.stats()["primary"]
+    versions = store.minion_values("version")
+    states = {minion: _state(master, minion, is_known=minion in versions) for minion in ids}
+    counts = Counter(states.values())
+    return {
         "master": {
             "name": master.identity.certificate.name,
             "version": __version__,
@@ -315,7 +334,7 @@ def handle_status(master: Master, principal: Principal, request: Mapping[str, An
             "log": disk.log,
             "free": disk.free,
         },
-        "counts": {**{state: counts[state] for state in STATES}, "pending": len(pending)},
+        "counts": {state: counts[state] for state in STATES},
         "versions": {version: count for version, count in Counter(versions.values()).items() if version},
         "unable": _unable(master),
         "resources": {
@@ -332,13 +351,6 @@ def handle_status(master: Master, principal: Principal, request: Mapping[str, An
         },
         "readers": {name: _lag(master, path) for name, path in config.readers.items()},
     }
-    if not request.get("brief", False):
-        answer["minions"] = _rows(master, ids) + pending
-
-    def fields(reply: IpcMessage | None) -> dict[str, Any]:
-        return {**answer, "link": reply["figures"] if reply is not None else None}
-
-    return Answer(question=Question(ipc.ask_stats, fields))
 
 
 def _unable(master: Master) -> dict[MinionId, list[str]]:

@@ -232,6 +232,9 @@ class Master:
     natural_order: NaturalOrder = field(default_factory=NaturalOrder)
     """The accepted ids as lists show them."""
 
+    kept_figures: tuple[float, Mapping[str, Any]] | None = None
+    """The figures of the last status, and when they were made (monotonic seconds)."""
+
     def __post_init__(self) -> None:
         self.registrations = Registrations(self.banks)
         self.indexes = indexes_of(self.banks, pillar=self.pillars.cached)
