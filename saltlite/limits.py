@@ -65,7 +65,7 @@ def _parsed(address: str) -> IPv4Address | IPv6Address | None:
 K = TypeVar("K", bound=Hashable)
 
 KEYS_MAX = 10_000
-"""Keys that a rate limiter remembers, unless it is told otherwise."""
+"""Keys that a rate limiter remembers, by default."""
 ROUNDING_S = 0.001
 """A shorter wait counts as none: sums of floats are not exact."""
 

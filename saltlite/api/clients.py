@@ -413,7 +413,7 @@ class Runners:
         finally:
             self._waiting -= 1
             duration_ms = int((time.monotonic() - began) * 1000)
-            with contextlib.suppress(SaltliteError):  # the runner has ended even if the master cannot be told
+            with contextlib.suppress(SaltliteError):  # the runner has ended even if the master does not learn of it
                 if call.is_wheel:
                     await self._link.call(call.token, "wheel_event", jid=jid, fun=call.fun, success=retcode == 0)
                 else:

@@ -261,7 +261,7 @@ class JobEnd(FleetEndpoint):
     """/fleet/jobs/<jid>/kill: end a job."""
 
     async def post(self, jid: str) -> None:
-        """`ids` are told to end it, `away` will be told, `cancelled` never get it."""
+        """`ids` end it now, `away` when they come back, and `cancelled` never get it."""
         answer = await self.ask("job_kill", jid=parse_jid(jid))
         self.answer({name: answer[name] for name in ("ids", "away", "cancelled")})
 

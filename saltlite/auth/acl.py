@@ -492,7 +492,7 @@ class Granted:
     """Of each backend of `external_auth`."""
     blacklist: Blacklist = field(default_factory=Blacklist)
     barred: frozenset[int] = frozenset()
-    """The uids that the master's processes have, its link process included: nobody who has one of them is served,
+    """The uids that the master's processes have, its link process included: no user who has one of them is served,
     unless it is an operator's."""
     _holders: dict[Principal, RuleHolder] = field(default_factory=dict, compare=False, repr=False)
     """A cache. The configuration is read once, so what it says of a principal never changes."""
@@ -529,7 +529,7 @@ Selects = Callable[[str], Collection[TargetId]]
 
 @dataclass(frozen=True, slots=True)
 class AccessVerdict:
-    """What is to be said of one call: the rules that hold for some of its targets, and the targets that none covers."""
+    """The verdict on one call: the rules that hold for some of its targets, and the targets that none covers."""
 
     rules: tuple[Rule, ...]
     uncovered: frozenset[TargetId]
@@ -613,7 +613,7 @@ def judge(principal: Principal, action: Action, config: AccessConfig, selects: S
     inner = judge(principal, replace(action, call=within), config, selects)
     rules = () if inner.reason else tuple(dict.fromkeys((*verdict.rules, *inner.rules)))
     return AccessVerdict(
-        rules, inner.uncovered, inner.reason and f"{call.fun} runs what it is told, and {inner.reason}"
+        rules, inner.uncovered, inner.reason and f"{call.fun} runs another function, and {inner.reason}"
     )
 
 
@@ -668,8 +668,8 @@ def too_wide(principal: Principal, call: Call, config: AccessConfig) -> str:
     rules = config.granted.of(principal)
     expressions = ", ".join(sorted({rule.where for rule in rules if rule.where and rule.allows(call, Budget())}))
     return (
-        f"{principal} may not run {call.fun} on this target, which selects others as well or nobody, but on "
-        f"{expressions} only: nothing was published"
+        f"{principal} may run {call.fun} on {expressions} only, and this target is not within that: "
+        "nothing was published"
     )
 
 
@@ -702,7 +702,7 @@ def _no_function(principal: Principal, call: Call, rules: Sequence[Rule]) -> str
 
 
 def no_hook(path: str) -> str:
-    """What is said of a hook that no rule grants, behind `may not`."""
+    """The end of the refusal of a hook that no rule grants, behind `may not`."""
     return f"post to /hook/{path}: that takes @hook with this path in publisher_acl or external_auth"
 
 

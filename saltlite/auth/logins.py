@@ -2,7 +2,7 @@
 
 A token is 256 bits by chance. The store has neither it nor a hash that another program could make: both the name of
 its row and the seal of the row are HMACs with a key that MWorkers read before they give up root's rights. So a copy of
-the store lets nobody in, and a row that another process wrote into it (the link process, which may have been broken
+the store lets no one in, and a row that another process wrote into it (the link process, which may have been broken
 into) is not a token. A seal binds the token to its principal and its times.
 """
 
@@ -52,7 +52,7 @@ class Logins:
         """By the name of a row: the row whose seal was right, and its principal."""
 
     def make(self, secret: bytes, who: Principal, now: float, lasts_s: float) -> tuple[str, AuthToken]:
-        """A token of SECRET_BYTES bytes by chance: its text, which is told once, and its row."""
+        """A token of SECRET_BYTES bytes by chance: its text, which is shown once, and its row."""
         text = secret.hex()
         row = AuthToken(self.id_of(text), who.backend, who.user, tuple(sorted(who.groups)), now, now + lasts_s, "")
         return text, AuthToken(row.token_id, row.backend, row.user, row.groups, now, row.expires_at, self._seal(row))
@@ -62,7 +62,7 @@ class Logins:
         return hmac.digest(self._key, b"id:" + text.encode(), "sha256").hex()[:_ID_DIGITS]
 
     def holder(self, store: TokenRows, text: str, now: float) -> Principal:
-        """Who holds this token. Raises LoginError when nobody does, any more or ever: which, is not told."""
+        """Who holds this token. Raises LoginError for an unknown or ended one, without saying which."""
         # The row is found by a digest, so the time of the search reveals nothing of the token.
         row = store.auth_token(self.id_of(text)) if _TOKEN.fullmatch(text) else None
         principal = self._principal(row) if row is not None and now < row.expires_at else None

@@ -143,7 +143,9 @@ def _refusal(fun: str, known: Mapping[str, Any], kind: str) -> str:
             return f"{whose}{sentence}; nothing was published"
     if unknown := known["unknown"]:
         have = f"{kind.removesuffix('s')} has" if unknown == 1 else f"{kind} have"
-        return f"{unknown} {have} not said whether {fun} has a dry run, so --test does not run it; narrow the target"
+        return (
+            f"{unknown} {have} not reported whether {fun} has a dry run, so --test does not run it; narrow the target"
+        )
     return ""
 
 

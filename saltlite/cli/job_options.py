@@ -83,7 +83,7 @@ EXECUTION_OPTIONS = (
     Option(
         "--module-executors", metavar="LIST", convert=_executors, help="call it through these: '[splay, direct_call]'"
     ),
-    Option("--executor-opts", metavar="MAP", convert=_executor_options, help="what these are told: '{splaytime: 30}'"),
+    Option("--executor-opts", metavar="MAP", convert=_executor_options, help="their options: '{splaytime: 30}'"),
 )
 
 _INTRO = """\

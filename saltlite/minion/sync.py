@@ -69,11 +69,11 @@ class DocumentCallbacks:
 
 @dataclass(slots=True)
 class _Document:
-    """One document of this minion. `told` is the digest that the master knows in this session, "" for none."""
+    """One document of this minion. `known` is the digest that the master knows in this session, "" for none."""
 
     data: bytes = b""
     digest: str = ""
-    told: str = ""
+    known: str = ""
     sending: bool = False
     wait_s: float = AGAIN_S
     settled: list[Done] = field(default_factory=list)
@@ -115,7 +115,7 @@ class DocumentSync:
         """Start a session: this master knows nothing yet, and transfers are lost."""
         self._session += 1
         for document in self._documents.values():
-            document.told, document.sending, document.wait_s = "", False, AGAIN_S
+            document.known, document.sending, document.wait_s = "", False, AGAIN_S
         self._pillar.fetching, self._pillar.wait_s = False, AGAIN_S
         self._sent_for_pillar = ""
         self._holds()
@@ -183,9 +183,9 @@ class DocumentSync:
     def _is_now(self, what: Kind, data: bytes) -> None:
         document = self._documents[what]
         document.data, document.digest = data, document_digest(data)
-        if not self._session or document.told == document.digest:
+        if not self._session or document.known == document.digest:
             return
-        if document.told:
+        if document.known:
             self._send(what)
         else:
             # Most minions that reconnect have nothing new, and a digest is cheaper than the document.
@@ -196,7 +196,7 @@ class DocumentSync:
         if not any(digests.values()):
             return
         for document in self._documents.values():
-            document.told = document.digest
+            document.known = document.digest
         self._tell({"t": "digest", **digests})
 
     def _holds_again(self) -> None:
@@ -240,7 +240,7 @@ class DocumentSync:
     def _answered(self, what: str, document: _Document, response: Message, *, ok: bool) -> None:
         reasons = response["names"]
         document.sending, document.wait_s = False, AGAIN_S
-        document.told = document.digest
+        document.known = document.digest
         if what == "resources":
             self._registered(document.digest, reasons, ok=ok, withheld=response["data"])
         elif not ok:
@@ -360,7 +360,7 @@ def inventory_grain(inventory: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         return {}
     size = sum(len(bare_id.encode()) + 2 for ids in inventory.values() for bare_id in ids)
     if size > INVENTORY_BYTES_MAX:
-        log.warning("there are too many resources for the grain %s, so it is left out: target them by T@ or M@", GRAIN)
+        log.warning("there are too many resources for the grain %s; it is missing: target them by T@ or M@", GRAIN)
         return {}
     return {GRAIN: {name: list(ids) for name, ids in inventory.items()}}
 

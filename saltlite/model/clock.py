@@ -17,7 +17,7 @@ class Clock(Protocol):
         ...
 
     def entropy(self, size: int) -> bytes:
-        """Bytes that nobody can guess."""
+        """Unpredictable bytes."""
         ...
 
     def uniform(self, low: float, high: float) -> float:

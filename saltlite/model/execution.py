@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 DIRECT = "direct_call"
-"""The executor that only calls the function: what is used where nothing else is said."""
+"""The executor that only calls the function: the default."""
 
 SUDO = "sudo"
 """The executor that lets another user call the function."""
@@ -39,7 +39,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 
 
 class Execution:
-    """What was asked for: the executors to use in place of a minion's own (none: its own), and what these are told."""
+    """What was asked for: the executors to use in place of a minion's own (none: its own), and their options."""
 
     __slots__ = ("executors", "options")
 

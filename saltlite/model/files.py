@@ -128,7 +128,7 @@ class SyncRules:
     may_empty: bool = False
     """Whether `chosen` may leave nothing of a type of which there is something here and on the master."""
     removing: Callable[[Sequence[str]], None] = lambda _names: None
-    """Told the names that go, before anything is changed."""
+    """Called with the names that go, before anything is changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ def check_resource_type(text: object) -> str:
 def check_resource_id(text: object) -> str:
     """`text`, when it can be the bare id of a resource. Raises UsageError."""
     looks_right = isinstance(text, str) and _ID.fullmatch(text) and text not in _WORDS_OF_TARGETS
-    # What nobody can see or that turns text around (Cf, Co, Cn, Z) would make one id look like another.
+    # What is invisible or turns text around (Cf, Co, Cn, Z) would make one id look like another.
     if isinstance(text, str) and looks_right and text.isprintable() and len(text.encode()) <= RESOURCE_ID_MAX:
         return text
     raise UsageError(

@@ -308,7 +308,7 @@ class JobSummary:
     deliver_ms: int
     run_ms: int
     cancelled_at: float | None
-    """When an operator ended it; None when nobody did."""
+    """When an operator ended it; None when no operator did."""
     cancelled_by: str
     batch_size: int | None
     """Targets that run the job at once; None if it is not a batch."""

@@ -273,7 +273,7 @@ class AuthToken:
     backend: str
     user: str
     groups: tuple[str, ...]
-    """What the backend said of the user's groups at login."""
+    """The user's groups, from the backend, at login."""
     created_at: float
     expires_at: float
     seal: str

@@ -8,7 +8,7 @@
     length    KEY_MAX for a key; for everything else the limit of the door
 
 Two kinds of doors. Requests of clients, messages of minions and bodies of the API are refused when they hold anything
-else: their sender gets the error, and nobody else notices. What modules and files of the operator make (returns,
+else: their sender gets the error, and no other party notices. What modules and files of the operator make (returns,
 grains, pillar, events that modules send) is made plain where it leaves Python (`saltlite.loader.encode`,
 `saltlite.wire.codec`): times become ISO 8601 text, sets and tuples lists, larger integers their digits, halves of
 surrogate pairs U+FFFD, objects their text. A key that is bytes is decoded; None, booleans, floats and other keys become

@@ -117,7 +117,7 @@ _JOIN_TOKEN = re.compile(r"\bslj1\.[A-Za-z2-7]+\.[a-z0-9]+\.[a-z2-7]+")
 
 
 class Secrets:
-    """Texts that nobody may read, growing as they become known."""
+    """Secret texts, growing as they become known."""
 
     def __init__(self, is_there: Callable[[str], bool] = lambda _path: False) -> None:
         """`is_there` says whether a path exists: an existing path is not a secret, whatever its key says."""
@@ -150,7 +150,7 @@ class Secrets:
         return content
 
     def value(self, content: Any) -> Any:
-        """Data without secrets: keys that name one are left out, and known ones replaced in all texts and keys."""
+        """Data without secrets: keys that name one are removed, and known ones replaced in all texts and keys."""
         match content:
             case str():
                 return self.text(content)
@@ -185,7 +185,7 @@ class Secrets:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a key of this name holds what nobody may read."""
+    """Whether a key of this name holds a secret."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     plain = re.sub(r"[^a-z0-9]+", "_", spaced).strip("_")
     words = plain.split("_")

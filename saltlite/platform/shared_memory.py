@@ -158,17 +158,17 @@ class TurnBoard:
         rows = [self._read(place) for place in every if not self._row(place)[3]]
         return [row for row in rows if name in (row.process, self._first if row.process in self.own else "")]
 
-    def told(self, ended: EndedTurn) -> None:
+    def mark_reported(self, ended: EndedTurn) -> None:
         """Mark it as reported."""
-        digest, at, held_s, _told, process, text = self._row(ended.place)
+        digest, at, held_s, _reported, process, text = self._row(ended.place)
         _ENDED.pack_into(self._memory, ended.place, digest, at, held_s, True, process, text)
 
     def _row(self, place: int) -> tuple[bytes, float, float, bool, bytes, bytes]:
-        digest, at, held_s, told, process, text = _ENDED.unpack_from(self._memory, place)
-        return digest, at, held_s, told, process, text
+        digest, at, held_s, reported, process, text = _ENDED.unpack_from(self._memory, place)
+        return digest, at, held_s, reported, process, text
 
     def _read(self, place: int) -> EndedTurn:
-        digest, _at, held_s, _told, process, text = self._row(place)
+        digest, _at, held_s, _reported, process, text = self._row(place)
         return EndedTurn(_text(text), _text(process), held_s, digest, place)
 
 

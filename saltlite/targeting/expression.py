@@ -237,7 +237,7 @@ class Parser:
             self._next += 1
             return self._words[self._next - 1]
         if not self._words:
-            raise UsageError("the target says nothing: write a condition, such as web* or G@os:Debian")
+            raise UsageError("the target is empty: write a condition, such as web* or G@os:Debian")
         raise UsageError(f"{self._words[-1]}: a condition is missing after it, such as web* or G@os:Debian")
 
     def _close(self, opened: WordPosition) -> None:

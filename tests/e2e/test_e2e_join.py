@@ -164,7 +164,7 @@ def test_a_rejected_key_gets_nothing_and_a_deleted_one_comes_back_as_pending(fle
     assert fleet.keys() == {"a": ["rejected"]}
     assert fleet.cli("a", "test.ping").code == 3
     assert fleet.cli("key", "delete", "a", "-y").code == 0
-    # The minion was told to stay away for long; started anew, it presents its key again.
+    # The minion was asked to stay away for long; started anew, it presents its key again.
     fleet.daemons["a"].stop()
     fleet.restart_minion("a")
     fleet.wait_key("a", "pending")

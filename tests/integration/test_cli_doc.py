@@ -78,7 +78,7 @@ def test_minions_that_lack_it_are_named_with_what_to_do(folder: Path) -> None:
         configure(folder)
         code, out, err = doc(folder, "pkg.install")
     assert (code, err) == (0, "")
-    assert "2 of 5 minions promise it; what one makes of it: saltlite MINION sys.providers pkg\n" in out
+    assert "2 of 5 minions have it; which file a minion uses: saltlite MINION sys.providers pkg\n" in out
     assert "missing: db[1-2] - why: saltlite -L db1 sys.providers pkg; saltlite -L db1 sys.not_loaded\n" in out
     assert "not known: new1 - to find out: saltlite MINION sys.list_functions pkg.install\n" in out
 

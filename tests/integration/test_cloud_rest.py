@@ -159,7 +159,7 @@ def test_a_provider_that_is_down_cannot_be_reached() -> None:
 
 def test_a_provider_that_says_nothing_is_given_up(unused_socket: str) -> None:
     time = Time()
-    with pytest.raises(RestError, match=r"Example says nothing for 0\.05 s: is 127.0.0.1:\d+ up\?"):
+    with pytest.raises(RestError, match=r"Example did not answer for 0\.05 s: is 127.0.0.1:\d+ up\?"):
         api(unused_socket, time, silence_s=0.05).get("machines")
 
 

@@ -123,15 +123,15 @@ def answer_to(minion: Minion, raw: bytes) -> Any:
 
 def test_a_refresh_is_done_and_its_report_comes_back_under_the_callers_number(minion: Minion) -> None:
     told = answer_to(minion, frame(t="refresh", what="resources"))
-    assert told == {"t": "refreshed", "n": 7, "told": {"what": "resources"}}
+    assert told == {"t": "refreshed", "n": 7, "answer": {"what": "resources"}}
     assert minion.told == []
 
 
 def test_a_report_that_is_too_long_for_the_socket_is_an_error_and_the_next_caller_is_served(minion: Minion) -> None:
     minion.report = {"types": "x" * 100_000}
-    assert "its report is too long" in answer_to(minion, frame(t="refresh", what="resources"))["told"]["error"]
+    assert "its report is too long" in answer_to(minion, frame(t="refresh", what="resources"))["answer"]["error"]
     minion.report = {}
-    assert answer_to(minion, frame(t="refresh", what="pillar"))["told"] == {"what": "pillar"}
+    assert answer_to(minion, frame(t="refresh", what="pillar"))["answer"] == {"what": "pillar"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

@@ -53,8 +53,8 @@ def test_a_function_with_a_parameter_test_is_asked_for_a_dry_run() -> None:
         (described("m.f(*test)"), "m.f has no dry run"),
         (described("m.f(test,/)"), "m.f has no dry run"),
         (described("m.f(test=False)", "m.f(a)"), "m.f has no dry run"),
-        (described("m.f(test=False)", unknown=1), "1 minion has not said whether m.f has a dry run"),
-        (described(unknown=3), "3 minions have not said"),
+        (described("m.f(test=False)", unknown=1), "1 minion has not reported whether m.f has a dry run"),
+        (described(unknown=3), "3 minions have not reported"),
     ],
 )
 def test_a_function_that_may_do_it_for_real_is_refused(known: dict[str, Any], reason: str) -> None:

@@ -26,7 +26,7 @@ UP = [WEB1, fingerprint(bytes(32)), True, "10.0.0.1", "1.0", "boot", "incarnatio
 
 
 class Link:
-    """Remembers what it was told to deliver: jid -> milliseconds in which the job may begin."""
+    """Remembers what it had to deliver: jid -> milliseconds in which the job may begin."""
 
     def __init__(self) -> None:
         self.left_ms: dict[str, int] = {}

@@ -93,7 +93,7 @@ def test_a_transfer_moves_the_resource_drops_its_grains_and_asks_both_minions(of
 @pytest.mark.parametrize(
     ("srn", "minion", "sentence"),
     [
-        ("dummy:nosuch", "mb", "nobody manages 'dummy:nosuch'"),
+        ("dummy:nosuch", "mb", "no minion manages 'dummy:nosuch'"),
         ("dummy", "mb", "is not a resource id"),
         ("dummy:d1", "stranger", "no minion of the id stranger has an accepted key here"),
         ("dummy:d1", "../x", "is not a minion id"),

@@ -206,7 +206,7 @@ def test_what_one_name_means_together_is_told_from_what_is_named_alone() -> None
 @pytest.mark.parametrize(
     ("expression", "error"),
     [
-        ("", "the target says nothing"),
+        ("", "the target is empty"),
         ("and mc", r"word 1 \('and'\), column 1: a condition is missing before it"),
         ("mc  or", r"word 2 \('or'\), column 5: a condition is missing after it"),
         ("( and mc )", r"word 2 \('and'\), column 3: a condition is missing before it"),

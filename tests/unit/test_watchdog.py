@@ -146,7 +146,7 @@ def test_the_masters_own_work_may_take_longer(machine: Machine) -> None:
     assert machine.board.untold("MWorker-1") == []
     (ended,) = machine.board.untold("MWorker-0")
     assert (ended.process, ended.text) == ("maintenance", NAMELESS.text)
-    machine.board.told(ended)
+    machine.board.mark_reported(ended)
     assert machine.board.untold("MWorker-0") == []
 
 

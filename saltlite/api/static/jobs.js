@@ -61,7 +61,7 @@ export class Job extends Page {
 
   async kill() {
     const { ids, away, cancelled } = await post(`/fleet/jobs/${this.props.jid}/kill`, {});
-    this.setState({ note: `${ids.length} are told to end it, ${away.length} will be told when they come back, ${cancelled.length} will never get it.` });
+    this.setState({ note: `${ids.length} end it now, ${away.length} when they come back, ${cancelled.length} will never get it.` });
     this.refresh();
   }
 

@@ -31,7 +31,7 @@ export class Overview extends Page {
       <div class="columns">
         <section>
           <h2>Versions</h2>
-          <${Table} caption="Versions of the minions" rows=${versions} empty="No minion has told its version yet." columns=${[
+          <${Table} caption="Versions of the minions" rows=${versions} empty="No minion has reported its version yet." columns=${[
             ["Version", ([version]) => html`${visible(version)}${version !== master.version && html` <span class="state mid">not the master's</span>`}`],
             ["Minions", ([, count]) => count.toLocaleString("en"), "", "number"],
           ]} />

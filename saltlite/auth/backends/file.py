@@ -2,7 +2,7 @@
 Names and Argon2id hashes in a file of their own, which master option ``auth_file`` names.
 
 A line is ``name:hash`` or ``name:hash:group,group``; ``saltlite auth entry NAME`` makes one. The file belongs to root,
-or to whoever starts the master, and nobody else may read it.
+or to whoever starts the master, and no other user may read it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _entries() -> dict[str, tuple[str, tuple[str, ...]]]:
     with os.fdopen(descriptor, encoding="utf-8") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o077:
-            raise CommandExecutionError(f"{path} must be a file of root that nobody else may read: chmod 600 {path}")
+            raise CommandExecutionError(f"{path} must be a file of root that no other user may read: chmod 600 {path}")
         lines = file.read().splitlines()
     entries: dict[str, tuple[str, tuple[str, ...]]] = {}
     for line in lines:

@@ -365,7 +365,7 @@ def _fleet_text(fun: str, fleet: Mapping[str, Any]) -> str:
     count, module = fleet["count"], fun.partition(".")[0]
     have = count - fleet["missing"] - fleet["unknown"]
     minions = f"{count} minion{'' if count == 1 else 's'}"
-    lines = [f"{have} of {minions} promise it; what one makes of it: saltlite MINION sys.providers {module}"]
+    lines = [f"{have} of {minions} have it; which file a minion uses: saltlite MINION sys.providers {module}"]
     if fleet["missing"]:
         ask = f"saltlite -L {fleet['names'][0]}"
         lines.append(f"missing: {nodeset(fleet['names'])} - why: {ask} sys.providers {module}; {ask} sys.not_loaded")

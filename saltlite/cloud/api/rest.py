@@ -327,7 +327,7 @@ class Rest:
             text = f"{host} shows a certificate that is not trusted here ({reason.verify_message}); nothing was sent"
             return _Fault(f"{self._provider}: {text}", carried_out=False)
         if isinstance(reason, TimeoutError):
-            return _Fault(f"{self._provider} says nothing for {self._silence_s:g} s: is {host} up?", passing=True)
+            return _Fault(f"{self._provider} did not answer for {self._silence_s:g} s: is {host} up?", passing=True)
         never = isinstance(reason, ConnectionRefusedError | socket.gaierror)
         why = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
         return _Fault(f"{self._provider} cannot be reached at {host}: {why}", passing=True, carried_out=not never)

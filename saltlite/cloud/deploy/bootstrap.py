@@ -318,7 +318,7 @@ def bootstrap(vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
         return {"deployed": False}
     program = cloud()
     _conceal(deployment, program)
-    tell("deploying", "deploying", vm_, deployment.told())
+    tell("deploying", "deploying", vm_, deployment.details())
     program.progress(deployment.name, f"waits for {deployment.login.host.place}")
     with Session(deployment) as session:
         machine = session.enter()

@@ -335,7 +335,7 @@ class Deployment:
     start_s: float
     replaces: bool
 
-    def told(self) -> dict[str, Any]:
+    def details(self) -> dict[str, Any]:
         """The public fields for events: names and numbers without secrets."""
         host = self.login.host
         return {

@@ -144,7 +144,7 @@ class _Translated:
             case botocore.exceptions.SSLError():
                 return f"{where} shows a certificate that is not trusted here; nothing was sent"
             case botocore.exceptions.ReadTimeoutError():
-                return f"{where} says nothing for {READ_SECONDS} s to {self._operation}"
+                return f"{where} did not answer {self._operation} within {READ_SECONDS} s"
             case botocore.exceptions.ConnectionError() | botocore.exceptions.HTTPClientError():
                 return f"{where} cannot be reached: {_first_line(error)}"
         return f"{where} could not be asked for {self._operation}: {_first_line(error)}"
@@ -331,7 +331,7 @@ class Machines:
         )
         wait_until(
             lambda: True if self.state(identity) in GONE else None,
-            f"Amazon was told to terminate {identity} and has not begun",
+            f"Amazon was asked to terminate {identity} and has not begun",
             seconds=ACTION_SECONDS,
             interval_s=INTERVAL_S,
         )

@@ -155,7 +155,7 @@ class Account:
         self.delete(f"droplets/{droplet['id']}")
         wait_until(
             lambda: self._gone(droplet["id"]),
-            f"{PROVIDER} was told to delete {droplet.get('name')} and still has it",
+            f"{PROVIDER} was asked to delete {droplet.get('name')} and still has it",
             seconds=GONE_SECONDS,
             interval_s=INTERVAL_S,
         )

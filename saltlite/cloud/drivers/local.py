@@ -393,8 +393,8 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
         machine = machines.make(plan)
         made(vm_, machine.uid)
         if steps.minion:
-            told = {"host": machine.address, "minion_dir": CONFIG_DIR, "script": str(_setting("script", vm_, ""))}
-            tell("deploying", "deploying", vm_, told)
+            details = {"host": machine.address, "minion_dir": CONFIG_DIR, "script": str(_setting("script", vm_, ""))}
+            tell("deploying", "deploying", vm_, details)
         _deploy(steps, vm_, machines, machine)
     tell("created", "created instance", vm_)
     return {**_all(machines.find(name)), "deployed": steps.minion}

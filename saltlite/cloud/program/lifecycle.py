@@ -330,8 +330,8 @@ class Creation:
             )
 
     def _require_master_address(self) -> None:
-        told = {**self._program.config.minion, **self._vm["minion"]}
-        if told.get("master") or self._vm.get("master") or self._driver.capabilities.finds_master:
+        given = {**self._program.config.minion, **self._vm["minion"]}
+        if given.get("master") or self._vm.get("master") or self._driver.capabilities.finds_master:
             return
         address = str(self._program.opts["master_interface"])
         if address in ("0.0.0.0", "::", "*"):  # noqa: S104 - looked for, and not listened on
@@ -389,12 +389,12 @@ class Creation:
         keeps = not self._vm.get("destroy_on_failure", self._program.config.destroy_on_failure)
         kept = keeps and Undo.DESTROY_MACHINE in self._flow.to_undo()
         left = [*getattr(error, "left", ()), *self.roll_back(keep_machine=keeps)]
-        told = [f"{self._name}: {reason}", *(f"{self._name}: {self._program.secrets.text(one)}" for one in left)]
+        lines = [f"{self._name}: {reason}", *(f"{self._name}: {self._program.secrets.text(one)}" for one in left)]
         if kept:
             self._program.cache.put(self._driver.name, self._name, {}, **self._own())
-            told.append(f"{self._name}: the machine is kept, as destroy_on_failure wants")
+            lines.append(f"{self._name}: the machine is kept, as destroy_on_failure wants")
         code = INTERRUPTED if interrupted else getattr(error, "exit_code", SaltCloudException.exit_code)
-        return CreateFailed("\n".join(told), code)
+        return CreateFailed("\n".join(lines), code)
 
 
 def _is_unclear(error: SaltliteError) -> bool:

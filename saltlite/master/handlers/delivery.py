@@ -130,15 +130,15 @@ PAGE = 64
 """Parts handed over at once; the link pulls again when its minion has acknowledged half of its window."""
 
 CANCELS_MAX = HELD_MAX // 2
-"""Parts that a minion is told to end at once, those that may run first; a later pull has the others. A link that has no
-room for its messages ends the session."""
+"""Parts that a minion is asked to end at once, those that may run first; a later pull has the others. A link that has
+no room for its messages ends the session."""
 
 
 def handle_pull(master: Master, ask: dict[str, Any]) -> None:
     """A minion has room, or has just connected. Answers the link by `pulled`, and by `cancel` for what was ended since.
 
     A new session gets every part that is not settled, acknowledged or not: the minion answers each from its journal, so
-    nothing lost on the way stays in doubt (G5). A part that was acknowledged is only asked about, with no time left to
+    nothing lost on the way stays undecided (G5). A part that was acknowledged is only asked about, with no time left to
     begin: a minion that does not know it is another machine with its key, or has an older state of its disk, and the
     job may have run (G4).
 

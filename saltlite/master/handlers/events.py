@@ -426,5 +426,5 @@ def report_ended_turns(master: Master, marks: Marks) -> bool:
             data = {"process": ended.process, "turn": ended.text, "held_s": round(ended.held_s, 1)}
             store.put_event(tag_turn_ended(ended.process), data, master.clock.wall())
     for ended in turns:
-        marks.board.told(ended)
+        marks.board.mark_reported(ended)
     return True

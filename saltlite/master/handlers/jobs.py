@@ -206,7 +206,7 @@ def _target(detail: TargetDetail, managing: MinionId | None) -> dict[str, Any]:
 
 
 def handle_job_kill(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers three lists of targets: `ids`, which are told to end it now; `away`, which are told when they reconnect;
+    """Answers three lists of targets: `ids`, which end it now; `away`, which end it when they reconnect;
     `cancelled`, which never got the job and never will. The lists are empty if it had ended everywhere.
 
     The state of the first two changes when they report that they ended it. With `planned` only targets of a batch whose
@@ -298,7 +298,7 @@ RECOUNT_S = 5.0
 class JobFollower:
     """The states and returns of one job for one client, from its cursor on.
 
-    It knows which targets are open from what it has told, so that targets are not counted again for each message.
+    It knows which targets are open from what it has sent, so that targets are not counted again for each message.
     """
 
     def __init__(self, master: Master, follow: Follow) -> None:

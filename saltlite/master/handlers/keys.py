@@ -1,7 +1,7 @@
 """Minion keys and join tokens: users' decisions, and the verdict on a key that a minion presents.
 
-A change by a user is answered after every session of that key has been told (S5). A join token pins the fleet key for a
-minion and accepts its key, a limited number of times and until it expires; the store has only its public key.
+A change by a user is answered after every session of that key has ended or changed (S5). A join token pins the fleet
+key for a minion and accepts its key, a limited number of times and until it expires; the store has only its public key.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def handle_key_change(master: Master, principal: Principal, request: Mapping[str
             if reason:
                 refused.append({**row, "reason": reason})
                 if record is not None and record.state is ACTIONS[action]:
-                    # The MWorker that changed it may have died before the link was told.
+                    # The MWorker that changed it may have died before the link learned of it.
                     again.append((record.fingerprint, str(record.state), record.id))
             else:
                 changed.append({**row, "state": str(ACTIONS[action] or DELETED)})
@@ -124,7 +124,7 @@ def handle_key_finger(master: Master, _principal: Principal, _request: Mapping[s
 
 
 def _once_sessions_know(changes: Sequence[tuple[str, str, str]], fields: dict[str, Any]) -> Answer:
-    """The answer, once every session of these keys was told."""
+    """The answer, once every session of these keys has ended or changed."""
     if not changes:
         return Answer(fields)
 
@@ -204,8 +204,8 @@ def handle_suspect(master: Master, ask: dict[str, Any]) -> None:
     """Two machines seem to share a key: an event and a warning for operators."""
     log.warning(
         "two machines use the key of %s: the one at %s was sent away, the one at %s stays. Give the copy a key of its "
-        "own (stop its minion, remove its pki_dir and data_dir, start it again); if nobody made a copy the key was "
-        "stolen: saltlite key revoke %s",
+        "own (stop its minion, remove its pki_dir and data_dir, start it again); if the machine was not copied, the "
+        "key was stolen: saltlite key revoke %s",
         ask["id"],
         ask["address"],
         ask["stays"],

@@ -155,7 +155,7 @@ class PublishRequest:
         return [call.fun for call in self.calls]
 
     def actions(self, budget: Budget, *, typed: bool) -> list[Action]:
-        """One action to authorise for each call. Unless `typed`, the arguments may still change and are left out."""
+        """One action to authorise for each call. Unless `typed`, the arguments may still change and are not judged."""
         # Options without executors change the executors that a minion has configured, so they are authorised, too.
         executors = self.execution.executors or ((OPTIONS_ALONE,) if self.execution.options else ())
         calls = [

@@ -78,7 +78,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a minion is told about its registration or grains."""
+    """What a minion hears about its registration or grains."""
 
     sentences: list[str]
     """What was refused, and what stays although it was not found."""

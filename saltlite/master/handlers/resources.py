@@ -98,7 +98,7 @@ def handle_resource_transfer(master: Master, principal: Principal, request: Mapp
             raise UsageError(f"no minion of the id {minion} has an accepted key here")
         former = master.registry.transfer(str(kind), str(bare_id), minion)
         if former is None:
-            raise UsageError(f"nobody manages {srn[:80]!r}: `saltlite-run resource.list` has what there is")
+            raise UsageError(f"no minion manages {srn[:80]!r}: `saltlite-run resource.list` has what there is")
         if former != minion:
             drop_grains(master, [(srn, former)])
             master.registrations.lose(MinionId(former), [srn])
@@ -195,9 +195,9 @@ def missing_rows(master: Master) -> Iterator[tuple[MinionId, dict[str, dict[str,
 
 def _reports(master: Master) -> Iterator[tuple[MinionId, dict[str, Any]]]:
     for minion, row in master.registrations.rows():
-        told = {kind: report.shown() for kind, report in row.reports.items() if report.problem()}
-        if told:
-            yield minion, told
+        problems = {kind: report.shown() for kind, report in row.reports.items() if report.problem()}
+        if problems:
+            yield minion, problems
 
 
 def named(master: Master, name: str) -> list[tuple[TargetId, MinionId]]:
@@ -214,5 +214,5 @@ def _rows(master: Master, found: Sequence[tuple[TargetId, MinionId]]) -> list[di
 def _row(master: Master, srn: TargetId, minion: MinionId, known: Registered | None) -> dict[str, Any]:
     kind, bare_id = parse_srn(srn)
     stale_since = known.missing_since(srn) if known is not None else None
-    told = {"srn": srn, "type": kind, "id": bare_id, "minion": minion}
-    return {**told, "up": minion in master.present, "stale_since": stale_since}
+    row = {"srn": srn, "type": kind, "id": bare_id, "minion": minion}
+    return {**row, "up": minion in master.present, "stale_since": stale_since}

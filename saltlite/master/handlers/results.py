@@ -74,7 +74,7 @@ class Results:
         elif number == 0:
             self._commits.append(ReturnCommit(key, _return(minion, message, jid, body)))
         elif message["state"] == TargetState.RETURNED:
-            self._refuse(minion, jid, "a part for resources was said to have returned as a whole")
+            self._refuse(minion, jid, "a part for resources returned as a whole")
         else:
             # Without a body, which would be stored once for each resource.
             self._endings.append((number, ReturnCommit(key, _return(minion, message, jid, b""))))
@@ -323,7 +323,7 @@ def _noted(transient: TransientStates, row: PartRow) -> list[PartRow]:
 def store_transient_states(master: Master, transient: TransientStates) -> frozenset[Jid]:
     """Store the states that no return has overtaken; the jobs in which a target changed its state.
 
-    A minion that starts a job which was ended is told again to end it: the cancel may have overtaken the job.
+    A minion that starts a job which was ended is asked again to end it: the cancel may have overtaken the job.
     """
     rows, transient.rows = transient.rows, {}
     if not rows:

@@ -120,7 +120,7 @@ class FleetFiles:
             return ""
         out = (
             "no minion would believe a new one: restore it from a backup; only if it is lost for good, make a new "
-            "fleet by `saltlite key fleet new --lost`, which each minion then has to be told of"
+            "fleet by `saltlite key fleet new --lost`, whose fingerprint each minion then needs"
         )
         if self.key is not None:
             return f"{where} is damaged: it has {len(self.key)} bytes, and a key has {KEY_BYTES}; {out}"

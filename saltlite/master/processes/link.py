@@ -79,7 +79,7 @@ class MWorkerChannel:
     requests: dict[tuple[int, int], MinionRequest] = field(default_factory=dict)
     """By session and number."""
     watches: bool = False
-    """Whether it is told of all commits, not only of those of jobs that it published."""
+    """Whether it hears of all commits, not only of those of jobs that it published."""
 
 
 class LinkProcess:

@@ -49,9 +49,9 @@ from saltlite.wire.messages import JIDS_MAX, Message, functions_digest
 TICK_S = 1.0
 BLOCKED_RETRY_S = 0.05
 DECISION_S = 30.0
-"""How long an MWorker may take for the verdict about a key, before the minion is told to try again."""
+"""How long an MWorker may take for the verdict about a key, before the minion has to try again."""
 DECIDING_MAX = OPEN_HANDSHAKES
-"""Sessions that wait for their verdict. A further one is told to try again."""
+"""Sessions that wait for their verdict. A further one has to try again later."""
 PULL_AGAIN_S = 600.0
 """The interval of fresh pulls, so that a job whose messages were lost does not stay open."""
 UNANSWERED_S = 5.0

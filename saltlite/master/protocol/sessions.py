@@ -245,7 +245,7 @@ def comes_whole(message: Message) -> bool:
 
 
 PENDING_SESSIONS = PENDING_KEYS
-"""Sessions of pending keys. A further one is told to try again."""
+"""Sessions of pending keys. A further one has to try again later."""
 
 
 class Sessions:

@@ -259,7 +259,7 @@ class JobServer:
     # -- effects
 
     def _carry_out(self) -> None:
-        """Carry out the new effects of the job state machine. Call it after each event that it was told of."""
+        """Carry out the new effects of the job state machine. Call it after each event."""
         try:
             while effects := self._jobs.take():
                 self._carry_out_all(effects)
@@ -502,7 +502,7 @@ class JobServer:
         try:
             why, entry = read_report(jid, report)
         except (ValueError, JournalError) as error:
-            log.error("a job's process said what makes no sense (%s); its function writes to strange files", error)  # noqa: TRY400 - a sentence
+            log.error("a job's process sent a malformed result (%s); its function writes to strange files", error)  # noqa: TRY400 - a sentence
             return ""
         if entry is None or not self._results.hold(jid, entry, why):
             log.error("its result is lost, because the disk did not take it: %s; make room there", why)

@@ -146,10 +146,10 @@ def refreshed(answer: IpcMessage | None, what: str, waited_s: float) -> IpcMessa
             f"The minion still refreshes its {what} after {waited_s:g} s, and goes on with it: its log says what "
             "it waits for, and `saltlite doctor` there whether it has a master."
         )
-    told: IpcMessage = answer["told"]
-    if "error" in told:
-        raise CommandExecutionError(told["error"])
-    return told
+    found: IpcMessage = answer["answer"]
+    if "error" in found:
+        raise CommandExecutionError(found["error"])
+    return found
 
 
 def _minion_gone() -> CommandExecutionError:

@@ -136,11 +136,11 @@ class RpcServer:
             own = int(asked["n"])
             if asked["t"] == "refresh":
                 self._refreshing.append((process, own))
-                self.refresh(str(asked["what"]), lambda told: self._refreshed(process, own, told))
+                self.refresh(str(asked["what"]), lambda answer: self._refreshed(process, own, answer))
                 return
             message = dict(check(asked, Sender.MINION, accepted=True))
         except (ProtocolError, ValueError, KeyError, TypeError) as error:
-            log.error("a job's process asked what makes no sense (%s); its function writes to strange files", error)  # noqa: TRY400 - a sentence
+            log.error("a job's process sent a malformed request (%s); its function writes to strange files", error)  # noqa: TRY400 - a sentence
             return
         if message["t"] in ("file_request", "file_put", "event"):
             self._waiting.append(_Request(message, process, own))
@@ -174,10 +174,10 @@ class RpcServer:
         if self._unsent.pop(process, None) is not None:
             self._reactor.remove_writer(process.socket.fileno())
 
-    def _refreshed(self, process: JobProcess, own: int, told: IpcMessage) -> None:
+    def _refreshed(self, process: JobProcess, own: int, answer: IpcMessage) -> None:
         if (process, own) in self._refreshing:
             self._refreshing.remove((process, own))
-            self._answer(process, {"t": "refreshed", "n": own, "told": told})
+            self._answer(process, {"t": "refreshed", "n": own, "answer": answer})
 
     def _ask(self) -> None:
         while self._waiting and len(self._open) < FILE_ASKS_MAX:
@@ -264,7 +264,7 @@ class LocalCallers:
                 return
             message = dict(check(asked, Sender.MINION, accepted=True))
         except (ProtocolError, ValueError, KeyError, TypeError) as error:
-            log.error("a process asked at %s what makes no sense: %s", self._path, error)  # noqa: TRY400 - a sentence
+            log.error("a process sent a malformed request at %s: %s", self._path, error)  # noqa: TRY400 - a sentence
             return
         if message["t"] != "event":
             return
@@ -279,19 +279,19 @@ class LocalCallers:
         if what not in _REFRESHED:
             raise ValueError(f"there is no refresh of {what!r:.40}")
 
-        def refreshed(told: IpcMessage) -> None:
-            answer = pack({"t": "refreshed", "n": own, "told": told})
+        def refreshed(found: IpcMessage) -> None:
+            answer = pack({"t": "refreshed", "n": own, "answer": found})
             if len(answer) > _MESSAGE_MAX:
                 text = (
                     f"it is done, and its report is too long for `saltlite call`: run saltutil.refresh_{what} as a job"
                 )
-                answer = pack({"t": "refreshed", "n": own, "told": {"error": text}})
+                answer = pack({"t": "refreshed", "n": own, "answer": {"error": text}})
             channel.send(answer)
 
         self._rpc_server.refresh(what, refreshed)
 
     def _gone(self, channel: Channel) -> None:
-        # Its user was told that the event was not sent; without this, the request would stay while the master is away.
+        # The function has failed already; without this, the request would stay while the master is away.
         self._rpc_server.forget(channel)
         self._released()
 

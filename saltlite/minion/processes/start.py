@@ -2,7 +2,7 @@
 
 A page that either of two processes writes to exists twice, and Python writes to an object whenever it is used. Forked
 this early, the network process has no page of the loader and of the jobs, and both processes load their own modules at
-the same time. It has no network socket, and reads no key, until the job server has told it who this minion is.
+the same time. It has no network socket, and reads no key, until the job server has sent it the minion's id and key.
 """
 
 from __future__ import annotations
@@ -132,25 +132,25 @@ class NetworkChild:
         raw = read_frame(partial(os.read, theirs.fileno()))
         if raw is None:
             return  # the job server could not start, and has said why
-        told = unpack(raw)
-        logs.set_log_context(id=told["id"])
+        start = unpack(raw)
+        logs.set_log_context(id=start["id"])
         me = MinionIdentity(
-            id=told["id"],
+            id=start["id"],
             private=identity.minion_key(self._config.pki_dir, self._clock),
-            boot=told["boot"],
-            incarnation=told["incarnation"],
+            boot=start["boot"],
+            incarnation=start["incarnation"],
             version=__version__,
-            functions=told["functions"]["digest"],
-            token=told["proof"],
+            functions=start["functions"]["digest"],
+            token=start["proof"],
         )
         drop_to(self._config.user)
         reactor = Reactor()
-        connection = ConnectionMachine(me, masters_of(self._config), told["fleet"], self._clock)
+        connection = ConnectionMachine(me, masters_of(self._config), start["fleet"], self._clock)
         network = NetworkProcess(
             reactor,
             connection,
             lambda owner: DealerLink(reactor, owner.on_up, owner.on_frame, owner.on_down),
-            told["functions"],
+            start["functions"],
             key=fingerprint(public_of(me.private)),
         )
         channel = Channel(

@@ -13,11 +13,11 @@
                        resources without a return
 
     disk full          a job whose record cannot be written is REFUSED in memory, like every new job until there is
-                       space; no one was told otherwise, so forgetting it is safe
+                       space; no other process knows it, so forgetting it is safe
 
 Rules: a function is entered at most once for a jid, whatever masters and restarts do (G4). Effects are carried out in
-order, and a `Write` is on disk before the next effect. The journal is written before the master is told. A job runs
-only if its signature, audience and age are valid by a master certificate that this side has verified itself.
+order, and a `Write` is on disk before the next effect. The journal is written before the master learns of it. A job
+runs only if its signature, audience and age are valid by a master certificate that this side has verified itself.
 """
 
 from __future__ import annotations
@@ -511,7 +511,7 @@ class JobMachine:
         for result in self._offers.due():
             self._offer(result)
 
-    # -- inside: what is told
+    # -- inside: what is reported
 
     def _tell(self, jid: str, state: TargetState, reason: str = "") -> None:
         self._effects.append(Tell(jid, state, reason[:REASON_MAX]))

@@ -284,7 +284,7 @@ def _apply(result: Replay, payload: memoryview, where: str) -> None:
             entry = advance(before, Record(_STEPS[kind], jid, fields), result.floor)
             result.entries[entry.jid] = entry
     except (AttributeError, KeyError, TypeError, ValueError, UsageError, JournalError) as error:
-        _damaged(where, result.end, f"a record makes no sense ({error})", error)
+        _damaged(where, result.end, f"a record is malformed ({error})", error)
 
 
 def _kept_entry(jid: PartId, fields: dict[str, Any]) -> JournalEntry:

@@ -132,9 +132,9 @@ class _Part:
 class SegmentWriter:
     """Writes segments. `now` is a monotonic clock, in seconds."""
 
-    def __init__(self, spool: SegmentStore, told: SegmentCallbacks, now: Callable[[], float]) -> None:
+    def __init__(self, spool: SegmentStore, callbacks: SegmentCallbacks, now: Callable[[], float]) -> None:
         self._spool = spool
-        self._told = told
+        self._callbacks = callbacks
         self._now = now
         self._parts: dict[PartId, _Part] = {}
         self._changed = threading.Condition()
@@ -199,12 +199,12 @@ class SegmentWriter:
             for offset, piece in enumerate(pieces):
                 if not self._write(segment_id(part, number + offset), piece):
                     return
-                self._told.segment(part, segment_id(part, number + offset))
+                self._callbacks.segment(part, segment_id(part, number + offset))
             self._count(rows)
             if over:
                 with self._changed:
                     del self._parts[part]
-                self._told.done(part, how)
+                self._callbacks.done(part, how)
 
     def close(self) -> None:
         """Let `run` return when nothing is due."""
@@ -246,7 +246,7 @@ class SegmentWriter:
             self._crowded = crowded
             if crowded:
                 log.warning("no resource is called until the master has taken results: there are too many in the spool")
-            self._told.full(crowded)
+            self._callbacks.full(crowded)
 
     def _write(self, name: str, rows: Sequence[SegmentRow]) -> bool:
         """Write a segment, however long the disk is full; False if it was still full at the end of this process."""
@@ -258,7 +258,7 @@ class SegmentWriter:
             except UnwrittenError as error:
                 if not held:
                     log.error("answers of resources wait for the disk: %s", error)  # noqa: TRY400 - a sentence
-                    self._told.full(True)
+                    self._callbacks.full(True)
                     held = True
                 with self._changed:
                     self._changed.wait(RETRY_S)
@@ -266,7 +266,7 @@ class SegmentWriter:
                         return False
                 continue
             if held:
-                self._told.full(self._crowded)
+                self._callbacks.full(self._crowded)
             return True
 
 
@@ -674,7 +674,7 @@ class _Life:
         took_s = time.monotonic() - one.began if one.began is not None else 0.0
         self._segments.put(one.part, timed_out_row(one.device, one.why or late, took_s))
 
-    # -- what is told
+    # -- what is reported
 
     def _segment(self, part: PartId, name: str) -> None:
         self._say({"t": "segment", "part": part, "id": name})
