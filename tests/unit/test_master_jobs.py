@@ -310,7 +310,7 @@ def test_a_reader_learns_which_event_is_the_first_that_is_left(office: Office) -
         tx.put_event("old", {}, NOW - 100)
         tx.put_event("new", {}, NOW)
         tx.prune(NOW - 50)
-    assert office.ask("events", pattern="*", after=0).fields == {"seq": 0, "first": 2}
+    assert office.ask("events", pattern="*", after=0).fields == {"seq": 0, "first": 2, "view": "all"}
 
 
 # --- follow ---------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def test_whoever_waits_for_a_refresh_is_told_when_it_is_done() -> None:
     one.heard(process, {"t": "refresh", "n": 3, "what": "pillar"})
     assert (one.refreshes[0][0], process.heard) == ("pillar", [])
     one.refreshes[0][1]({"types": {}})
-    assert process.heard == [{"t": "refreshed", "n": 3, "told": {"types": {}}}]
+    assert process.heard == [{"t": "refreshed", "n": 3, "answer": {"types": {}}}]
 
 
 def test_a_process_that_has_ended_is_told_nothing() -> None:
