@@ -471,7 +471,7 @@ class Clients:
     async def _run(self, low: Lowstate, token: str) -> Any:
         match low.client:
             case "local_async":
-                return await self.publish(low, token)
+                return await self._publish(low, token)
             case "runner":
                 return await self._runner(low, token)
             case "runner_async":
@@ -497,12 +497,16 @@ class Clients:
         row = {"ret": returned, "retcode": UNCALLABLE_CODE, "success": False, "jid": ""}
         return dict.fromkeys(error.targets, row if low.full_return else returned)
 
-    async def publish(self, low: Lowstate, token: str) -> dict[str, Any]:
-        """Publish without waiting: `{jid, minions}`, {} for an empty target."""
+    async def _publish(self, low: Lowstate, token: str) -> dict[str, Any] | str:
+        """Publish without waiting: `{jid, minions}`, {} for an empty target, and a text for an uncallable function."""
         try:
             published = await link.publish(self._link, token, low.job(self._origin))
         except NoTargetError:
             return {}
+        except UncallableError as error:
+            if self._strict:
+                raise
+            return str(error)
         names = [*published.minions, *published.managing]
         return {"jid": published.jid, "minions": sorted(published.name(target) for target in names)}
 

@@ -195,7 +195,7 @@ class Minions(Caller):
         """Publish jobs without waiting; `client` is always local_async."""
         token = self.token()
         await self.clients().run_each(self.lowstates(client="local_async"), token, self.returned)
-        links = [{"href": f"/jobs/{one['jid']}"} for one in self.returned if one]
+        links = [{"href": f"/jobs/{one['jid']}"} for one in self.returned if isinstance(one, dict) and one]
         self.answer({"return": self.returned, "_links": {"jobs": links}}, 202)
 
 

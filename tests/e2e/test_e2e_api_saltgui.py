@@ -195,6 +195,10 @@ def test_wrong_calls_are_answered_with_texts_as_by_salt(admin: Api) -> None:
     )
     full = ask(admin, client="local", fun="nix.da", tgt="a", full_return=True)["a"]
     assert (full["ret"], full["success"], full["retcode"]) == ("'nix.da' is not available.", False, 254)
+    unpublished = "none of the targeted minions has 'nix.da'. Nothing was published."
+    assert ask(admin, client="local_async", fun="nix.da", tgt="a") == unpublished
+    said = admin.post("/minions", {"fun": "nix.da", "tgt": "a"})
+    assert said.json() == {"return": [unpublished], "_links": {"jobs": []}}
     assert ask(admin, client="runner", fun="nix.da") == "'nix.da' is not available."
     assert "not a function" in ask(admin, client="runner", fun="nix")
     done = ask(admin, client="wheel", fun="nix.da")["data"]
@@ -207,6 +211,7 @@ def test_wrong_calls_are_answered_with_texts_as_by_salt(admin: Api) -> None:
 def test_a_strict_client_gets_errors(admin: Api) -> None:
     for low in (
         {"client": "local", "fun": "nix.da", "tgt": "*"},
+        {"client": "local_async", "fun": "nix.da", "tgt": "*"},
         {"client": "local_batch", "fun": "nix.da", "tgt": "*"},
         {"client": "local", "fun": "test.ping", "tgt": "a", "stray": True},
         {"client": "runner", "fun": "nix"},
