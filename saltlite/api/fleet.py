@@ -376,10 +376,12 @@ class FleetKeys(FleetEndpoint):
 
         `search` is a part of an id or the beginning of a fingerprint.
         """
-        keys = (await self.ask("key_list"))["keys"]
-        finger = await self.ask_if_allowed("key_finger")
         given = self.texts("state", "search")
         state, search = given.get("state", ""), given.get("search", "")
+        if state and state not in KEY_ORDER:
+            raise UsageError(f"a key is {', '.join(KEY_ORDER)}, not {state[:40]!r}")
+        keys = (await self.ask("key_list"))["keys"]
+        finger = await self.ask_if_allowed("key_finger")
         found = [
             key
             for key in keys
