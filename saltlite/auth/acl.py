@@ -398,6 +398,7 @@ RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "key_finger": (WHEEL, ("key.finger", "key.finger_master", "key.master_key_str")),
     "key_change": (WHEEL, ("key.accept", "key.reject", "key.delete", "key.revoke")),
     "key_preaccept": (WHEEL, ("key.accept",)),
+    "key_rename": (WHEEL, ("key.rename",)),
     "token_create": (WHEEL, ("key.token_create",)),
     "token_list": (WHEEL, ("key.token_list",)),
     "token_revoke": (WHEEL, ("key.token_revoke",)),

@@ -142,6 +142,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Accept a key before it comes, by its fingerprint.",
     ),
     "key reject": ("saltlite key reject ID|GLOB... [options]", "Reject keys that wait for a decision."),
+    "key rename": (
+        "saltlite key rename ID NEW-ID [options]",
+        "Give an accepted key another minion id.",
+    ),
     "key revoke": (
         "saltlite key revoke ID|GLOB... [options]",
         "Revoke accepted keys and end their sessions.",
@@ -150,6 +154,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "saltlite key token create [options]",
         "Make and print a token that lets minions join.",
     ),
+    "key token list": ("saltlite key token list [options]", "List the join tokens that can still be used."),
+    "key token revoke": ("saltlite key token revoke ID... [options]", "Make join tokens unusable."),
     "lint": (
         "saltlite lint FILE|FOLDER... [options]",
         "Look for mistakes in modules and interfaces.",

@@ -46,6 +46,7 @@ _BY_METAVAR |= {"TOPIC": "topic", "MODULE.FUNCTION": "function", "MODULE|MODULE.
 _BY_KEY_COMMAND = {
     "key accept": ("pending", "rejected", "conflict"),
     "key reject": ("pending", "conflict"),
+    "key rename": ("accepted",),
     "key revoke": ("accepted",),
 }
 _BY_KEY_OPTION = {"--accept": ("pending",), "--reject": ("pending",)}

@@ -149,7 +149,9 @@ def test_a_second_key_with_the_same_id_is_a_conflict_and_the_first_goes_on(fleet
     fleet.join("a")
     fleet.start_minion("other", id="a", fleet=fleet.fleet_id())
     fleet.wait_key("a", "accepted", "conflict")
-    fleet.wait_log("other", "its key is conflict")
+    fleet.wait_log("other", "another key has this minion's id")
+    listed = fleet.cli("key", "list", "conflict")
+    assert "`saltlite key revoke a` and then `saltlite key accept a --fingerprint" in listed.err
     assert fleet.cli("a", "test.ping", "--out", "json").json() == {"a": True}
     fleet.daemons["a"].stop()
     wait_until(lambda: not fleet.up(), "nobody is up")

@@ -86,7 +86,7 @@ def test_the_hidden_command_is_offered_nowhere() -> None:
 
 def test_a_group_goes_on_with_its_commands() -> None:
     assert {"accept", "list", "token"} <= set(offered("key", ""))
-    assert offered("key", "token", "") == ["create"]
+    assert offered("key", "token", "") == ["create", "list", "revoke"]
 
 
 def test_options_of_a_command_are_its_own() -> None:

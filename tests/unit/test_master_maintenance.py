@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from saltlite.master.processes.maintenance import (
+    FIRST_S,
     PAUSE_S,
     PRUNE_S,
     SPACE_EVENTS,
@@ -111,7 +112,23 @@ def test_old_jobs_are_pruned_in_several_transactions_with_pauses_between_them() 
         commit(store, ret(one, WEB1, body=bytes(400 * 1024)), now=one.created_at)
     timers = Timers()
     Maintenance(cast("Any", timers), store, ManualClock(wall=NOW + 100), keep_s=1.0, link=cast("Any", None))
-    timers.ring(PRUNE_S)
+    timers.ring(FIRST_S)
     assert [store.job(one.jid) is None for one in jobs] == [True, False, False]
     assert timers.go_on() >= 3
     assert store.jobs(JobFilter(), 5) == []
+
+
+def test_old_jobs_are_pruned_within_a_minute_of_the_start_and_then_at_intervals() -> None:
+    store, clock, timers = MemoryStore(), ManualClock(wall=NOW + 100), Timers()
+    publish(store, job(0, minions=(WEB1,), created_at=NOW))
+    commit(store, ret(job(0), WEB1), now=NOW)
+    Maintenance(cast("Any", timers), store, clock, keep_s=1.0, link=cast("Any", None))
+    assert FIRST_S < 60
+    timers.ring(FIRST_S)
+    timers.go_on()
+    assert store.job(job(0).jid) is None
+    publish(store, job(1, minions=(WEB1,), created_at=NOW + 1))
+    commit(store, ret(job(1), WEB1), now=NOW + 1)
+    timers.ring(PRUNE_S)
+    timers.go_on()
+    assert store.job(job(1).jid) is None

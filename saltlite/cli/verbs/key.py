@@ -11,7 +11,7 @@ from saltlite.cli import exitcodes
 from saltlite.cli.commands import KEY_STATES, command_table
 from saltlite.cli.connect import open_client
 from saltlite.cli.options import Option, choice, format_duration, parse_duration
-from saltlite.cli.output import print_answer
+from saltlite.cli.output import columns, print_answer
 from saltlite.cli.targets import natural_key
 from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.model.plain import printable
@@ -242,12 +242,26 @@ def run_list(argv: Sequence[str], console: Console) -> int:
     with open_client(parsed) as client:
         rows = [row for row in client.call("key_list")["keys"] if row["state"] in states]
     print_answer({"keys": rows}, table(rows, console.now()) if rows else "", parsed, console)
+    for line in _conflicts(rows):
+        console.note(line)
     if not rows:
         if parsed.words:
             console.note(f"saltlite: no key is {' or '.join(sorted(states))}")
         else:
             console.note("saltlite: there is no key yet: a minion brings its own when it first connects")
     return exitcodes.OK
+
+
+def _conflicts(rows: Sequence[Row]) -> list[str]:
+    """What each key in conflict means, and the commands that mend it."""
+    return [
+        f"saltlite: {row['id']}: another key has this id. If its machine was installed anew, "
+        f"`saltlite key revoke {row['id']}` and then `saltlite key accept {row['id']} --fingerprint "
+        f"{row['fingerprint']}`; if another machine has its id by mistake, give that one an id of its own and "
+        f"`saltlite key reject {row['id']} --fingerprint {row['fingerprint']}`"
+        for row in sorted(rows, key=lambda row: natural_key(row["id"]))
+        if row["state"] == CONFLICT
+    ]
 
 
 def run_preaccept(argv: Sequence[str], console: Console) -> int:
@@ -262,6 +276,33 @@ def run_preaccept(argv: Sequence[str], console: Console) -> int:
         client.call("key_preaccept", id=minion, fingerprint=fingerprint)
     answer = {"id": minion, "fingerprint": fingerprint}
     print_answer(answer, f"{minion}: accepted as soon as it comes with {fingerprint}\n", parsed, console)
+    return exitcodes.OK
+
+
+def run_rename(argv: Sequence[str], console: Console) -> int:
+    """Rename one minion, and say what to do on its machine."""
+    parsed = command_table("key rename", Option("-y", "--yes", help="do not ask")).parse(argv)
+    if len(parsed.words) != 2:
+        raise UsageError("give the id of the minion and its new one: saltlite key rename ID NEW-ID")
+    from saltlite.model.ids import parse_minion_id
+
+    console.quiet = parsed.on("quiet")
+    old, new = (parse_minion_id(word) for word in parsed.words)
+    with open_client(parsed) as client:
+        if not parsed.on("yes"):
+            rows = [row for row in client.call("key_list", id=old)["keys"] if row["state"] == ACCEPTED]
+            if rows and not agreed(rows, "rename", console):
+                console.error("saltlite: nothing was changed")
+                return exitcodes.INTERRUPTED
+        answer = client.call("key_rename", id=old, new_id=new)
+    fingerprint = answer["fingerprint"]
+    print_answer(
+        {"id": new, "former": old, "fingerprint": fingerprint}, f"{new}: accepted {fingerprint}\n", parsed, console
+    )
+    console.note(
+        f"On its machine set `id: {new}` in the minion's configuration and restart saltlite-minion; under its former "
+        "id it is refused."
+    )
     return exitcodes.OK
 
 
@@ -289,6 +330,46 @@ def run_token_create(argv: Sequence[str], console: Console) -> int:
             id_glob=given.get("id", "*"),
         )
     print_answer({"token": answer["token"]}, f"{answer['token']}\n", parsed, console)
+    return exitcodes.OK
+
+
+def run_token_list(argv: Sequence[str], console: Console) -> int:
+    """List the tokens that are valid; none is not an error."""
+    parsed = command_table("key token list").parse(argv)
+    console.quiet = parsed.on("quiet")
+    if parsed.words:
+        raise UsageError(f"{parsed.words[0]!r} is not expected: all valid tokens are listed")
+    with open_client(parsed) as client:
+        rows = client.call("token_list")["tokens"]
+    now = console.now()
+    cells = [("ID", "FOR", "USES LEFT", "EXPIRES IN", "MADE BY")]
+    for row in rows:
+        left = format_duration(max(0.0, row["expires_at"] - now))
+        cells.append((row["id"], row["id_glob"], str(row["uses_left"]), left, row["created_by"]))
+    print_answer({"tokens": rows}, columns(cells, cut=(), width=None) if rows else "", parsed, console)
+    if not rows:
+        console.note("saltlite: no join token can be used")
+    return exitcodes.OK
+
+
+def run_token_revoke(argv: Sequence[str], console: Console) -> int:
+    """Revoke tokens by the ids that the list shows. Raises NoTargetError for an unknown one."""
+    parsed = command_table("key token revoke").parse(argv)
+    if not parsed.words:
+        raise UsageError("name the tokens by the ids that `saltlite key token list` shows")
+    if any("." in word for word in parsed.words):
+        raise UsageError(
+            "a token is a secret that other users can read in arguments: name it by its id of eight letters"
+        )
+    revoked = []
+    with open_client(parsed) as client:
+        for token_id in parsed.words:
+            if not client.call("token_revoke", token_id=token_id)["revoked"]:
+                raise NoTargetError(
+                    f"there is no join token {token_id!r}: `saltlite key token list` shows those there are"
+                )
+            revoked.append(token_id)
+    print_answer({"revoked": revoked}, "".join(f"{one}: revoked\n" for one in revoked), parsed, console)
     return exitcodes.OK
 
 

@@ -108,6 +108,37 @@ def handle_key_preaccept(master: Master, principal: Principal, request: Mapping[
     return _once_sessions_know(changes, {})
 
 
+def handle_key_rename(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Give the accepted key of `id` the id `new_id`; answers its `fingerprint`.
+
+    The minion must come with the new id: under the old one this key is a conflict. What was known of the old id is
+    forgotten as with a deleted key. Raises UsageError.
+    """
+    old, new = parse_minion_id(request["id"]), parse_minion_id(request["new_id"])
+    now = master.clock.wall()
+    with master.store.write() as store:
+        record = store.holder(old)
+        if record is None:
+            raise UsageError(f"{old} has no accepted key: `saltlite key list` shows all of them")
+        holder = store.holder(new, any_case=True)
+        if holder is not None and holder.fingerprint != record.fingerprint:
+            raise UsageError(f"{holder.id} has an accepted key already ({holder.fingerprint}): nothing was renamed")
+        if old == new:
+            raise UsageError(f"that is its id already: {old}")
+        if problem := id_collision(master, new):
+            raise UsageError(f"{new}: {problem}")
+        store.put_key(
+            replace(
+                record, id=new, changed_at=now, epoch=store.next_epoch(), how=f"renamed from {old} by {principal.label}"
+            )
+        )
+        _end_parts(store, old, f"the minion was renamed to {new}", now)
+        _forget(master, old)
+        data = {"id": new, "fingerprint": record.fingerprint, "act": "renamed", "from": old, "by": principal.label}
+        store.put_event(tag_key(), data, now)
+    return _once_sessions_know([(record.fingerprint, DELETED, old)], {"fingerprint": record.fingerprint})
+
+
 def handle_key_finger(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """The fleet's fingerprint, which minions pin, and this master's own."""
     certificate = master.identity.certificate
@@ -155,9 +186,7 @@ def _change(store: StoreWriter, record: KeyRecord, action: str, principal: Princ
     else:
         store.delete_key(record.fingerprint)
     if record.state is KeyState.ACCEPTED:
-        reason = f"the key was {wanted or DELETED}"
-        parts = [*(part for part, _state in store.unsettled(record.id)), *store.planned_of(record.id)]
-        store.set_parts(PartRow(part, record.id, TargetState.REVOKED, reason, now) for part in parts)
+        _end_parts(store, record.id, f"the key was {wanted or DELETED}", now)
         _forget(master, record.id)
     data = {
         "id": record.id,
@@ -167,6 +196,12 @@ def _change(store: StoreWriter, record: KeyRecord, action: str, principal: Princ
     }
     store.put_event(tag_key(), data, now)
     return ""
+
+
+def _end_parts(store: StoreWriter, minion: MinionId, reason: str, now: float) -> None:
+    """End what jobs still wait for from a minion whose key goes."""
+    parts = [*(part for part, _state in store.unsettled(minion)), *store.planned_of(minion)]
+    store.set_parts(PartRow(part, minion, TargetState.REVOKED, reason, now) for part in parts)
 
 
 def _forget(master: Master, minion: MinionId) -> None:

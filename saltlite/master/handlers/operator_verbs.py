@@ -127,6 +127,7 @@ VERBS: dict[str, OperatorVerb] = {
     "key_list": OperatorVerb(keys.handle_key_list, {}, {"public": BooleanField(), "id": NAME}),
     "key_change": OperatorVerb(keys.handle_key_change, {"action": NAME, "fingerprints": Names}),
     "key_preaccept": OperatorVerb(keys.handle_key_preaccept, {"id": NAME, "fingerprint": NAME}),
+    "key_rename": OperatorVerb(keys.handle_key_rename, {"id": NAME, "new_id": NAME}),
     "key_finger": OperatorVerb(keys.handle_key_finger),
     "token_create": OperatorVerb(
         keys.handle_token_create, {"uses": IntegerField(), "expires_s": NumberField(), "id_glob": NAME}

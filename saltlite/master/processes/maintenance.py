@@ -33,6 +33,8 @@ BATCH_S = 0.5
 """Batches continue with each return; this is for what no return triggers: expired slots, minions that connect."""
 SWEEP_S = 15.0
 PRUNE_S = 600.0
+FIRST_S = 30.0
+"""Work is done for the first time so long after the start, or earlier: a master that is restarted often prunes too."""
 CLEAN_S = 86_400.0
 """How long files of an unfinished `saltlite cp` are kept."""
 SPACE_S = 3.0
@@ -84,7 +86,9 @@ class Maintenance:
             self.repeat(every_s, work)
 
     def repeat(self, every_s: float, work: Callable[[], bool | None]) -> None:
-        """Do `work` every `every_s` seconds, and log its exceptions. While it returns true it goes on after PAUSE_S."""
+        """Do `work` every `every_s` seconds, first after FIRST_S at most, and log its exceptions. While it returns true
+        it goes on after PAUSE_S.
+        """
 
         def run() -> None:
             wait_s = every_s
@@ -96,7 +100,7 @@ class Maintenance:
                 log_defect("maintenance")
             self._reactor.call_later(wait_s, run)
 
-        self._reactor.call_later(every_s, run)
+        self._reactor.call_later(min(every_s, FIRST_S), run)
 
     def _expire(self) -> None:
         if self._store.expire_due(self._clock.wall()):

@@ -62,6 +62,8 @@ FOR_JOBS = frozenset({"job", "cancel", "return_ack", "grant", "fetch", "response
 
 
 _REFUSALS = {
+    "conflict": "another key has this minion's id, or this key another id: `saltlite key list conflict` on the master "
+    "says what to do, and a minion that was renamed there needs its new id in its configuration",
     "duplicate_key": "another machine uses this minion's key, as a copied image does, and keeps its place: "
     "stop this minion, remove its pki_dir and data_dir, and start it again",
 }
