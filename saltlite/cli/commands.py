@@ -173,6 +173,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "saltlite runner [options] RUNNER.FUNCTION [ARGUMENT...] [NAME=VALUE...]",
         "Run a function about the whole fleet on this machine.",
     ),
+    "store migrate": (
+        "saltlite store migrate postgresql|sqlite [options]",
+        "Move the master's store to its database, or back.",
+    ),
     "status": ("saltlite status [options]", "Show how the master and its minions stand."),
     "version": ("saltlite version [options]", "Show the version; -V shows those of dependencies too."),
 }

@@ -112,7 +112,8 @@ class MasterConfig:
         "A PostgreSQL database that has the store in place of a file in data_dir: a connection string, such as "
         "`host=db1,db2 dbname=saltlite user=saltlite sslmode=verify-full passfile=/etc/saltlite/database.pass`. It "
         "contains no password: that stands in the passfile, or is not needed on a Unix socket (peer). The database "
-        "serves this master only: see `saltlite help postgresql`.",
+        "serves this master only. `saltlite store migrate` moves the store there and back: see "
+        "`saltlite help postgresql`.",
         TextKind(_without_password),
     )
     cachedir: str = option(

@@ -96,6 +96,30 @@ def test_a_database_that_is_away_for_ten_seconds_costs_no_session_and_no_result(
     assert "Traceback" not in fleet.daemons["master"].log()
 
 
+def test_a_store_that_moves_to_the_database_keeps_keys_and_jobs(fleet: Fleet, server: Server) -> None:
+    fleet.start_master()
+    fleet.join("m", "n")
+    jid = fleet.publish("m", "cmd.run", "echo done")
+    fleet.cli("job", "follow", jid)
+    with (fleet.folder / "master/master").open("a") as file:
+        file.write(f'\ndatabase: "{server.dsn()}"\n')
+    running = fleet.cli("store", "migrate", "postgresql")
+    assert running.code == 1
+    assert "already runs" in running.err
+    fleet.daemons["master"].stop()
+    moved = fleet.cli("store", "migrate", "postgresql", "--out", "json")
+    assert moved.code == 0, moved.err
+    assert json.loads(moved.out)["rows"]["keys"] == 2
+    fleet.restart_master()
+    fleet.wait_up("m", "n")
+    assert ping(fleet) == BOTH
+    assert "done" in fleet.cli("job", "show", jid).out
+    assert fleet.cli("store", "migrate", "elsewhere").code == 2
+    backup = fleet.cli("backup", str(fleet.folder / "backup"))
+    assert backup.code == 1
+    assert "back up that with pg_dump" in backup.err
+
+
 def test_a_second_master_and_a_wrong_database_are_sentences(on_postgres: Fleet, server: Server, tmp_path: Path) -> None:
     second = Fleet(tmp_path / "second")
     with pytest.raises(AssertionError, match="another master uses the database postgres on"):

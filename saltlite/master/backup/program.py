@@ -74,6 +74,11 @@ def make_backup(config: MasterConfig, config_dir: str, path: str, passphrase: by
 
     Raises SaltliteError if something cannot be read or written; the file at `path` is then as it was.
     """
+    if config.database:
+        raise SaltliteError(
+            "no backup was made: the store is in the database that `database` names; back up that with pg_dump, and "
+            f"{config.pki_dir} with it"
+        )
     fleet = fleet_files(config.pki_dir)
     if fleet.problem() or fleet.public is None:
         raise SaltliteError(f"no backup was made: {fleet.problem() or f'there is no fleet key in {config.pki_dir}'}")

@@ -9,25 +9,29 @@ and a connection that finds another number there is refused.
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
 from saltlite.errors import StoreError
 from saltlite.master.store.ports import DiskUsage, StoreWriter
-from saltlite.master.store.postgres.connection import Database, PostgresConnection, explain
-from saltlite.master.store.postgres.schema import TABLES, prepare
+from saltlite.master.store.postgres.connection import Database, PostgresConnection, stored
+from saltlite.master.store.postgres.schema import MOVED_AWAY, TABLES, prepare
 from saltlite.master.store.postgres.statements import (
+    BYTES,
     PostgresReader,
     PostgresReturns,
     PostgresTransaction,
     PostgresWriter,
     ReturnsTransaction,
 )
-from saltlite.master.store.reader import AcceptedIds
+from saltlite.master.store.reader import AcceptedIds, ChangingQueries, Queries, Values
+
+_Copied = TypeVar("_Copied")
 
 WRITING, ORDER = 0x534C_5453, 0x534C_5454
 """Advisory locks; see `saltlite.master.store.postgres.statements`."""
@@ -124,6 +128,11 @@ class PostgresStore(PostgresReader):
         finally:
             transaction.end()
 
+    def unlimited(self) -> PostgresConnection:
+        """The connection for changes, without limits of time for a statement or a pause between two."""
+        self._write_side.lift_limits()
+        return self._write_side
+
     def is_full(self, limit: int) -> bool:
         return self.size() >= limit
 
@@ -143,4 +152,51 @@ class PostgresStore(PostgresReader):
         self._write_side.close()
 
 
-__all__ = ["PostgresStore", "explain"]
+_TAKE = f"UPDATE store SET id = ?, epoch = ?, accepted_version = ?, moves = ?, seq = ?, bytes = {BYTES}"  # noqa: S608 - constants
+_GIVE = f"SELECT id, epoch, accepted_version, moves, {PostgresReader.LAST_SEQ} FROM store"  # noqa: S608 - as above
+
+
+class MovingStore:
+    """A database that a store is moved to or from, while no master uses it."""
+
+    def __init__(self, dsn: str) -> None:
+        """Raises StoreError as PostgresStore does."""
+        self._store = PostgresStore(dsn, master=int.from_bytes(os.urandom(4), "big") >> 1, application="saltlite store")
+        self._side = self._store.unlimited()
+
+    def take(self, copied: Callable[[ChangingQueries, Callable[[object], object]], _Copied], values: Values) -> _Copied:
+        """Store what `copied` copies, and `values`: id, epoch, version of the accepted ids, number of moves, last seq.
+        Raises StoreError if a store is there already."""
+        side = self._side
+        for table in TABLES:
+            if table != "store" and side.value(f"SELECT EXISTS (SELECT 1 FROM {table})"):  # noqa: S608 - names of this package
+                raise StoreError(f"the {side.where} has a store already (table {table}): name an empty database")
+        side.run("BEGIN")
+        try:
+            answer = copied(side, stored)
+            side.run(_TAKE, values)
+            side.commit()
+        finally:
+            side.rollback()
+        return answer
+
+    def give(self) -> tuple[Queries, Values]:
+        """What to copy from, and the values that `take` gets."""
+        (values,) = self._side.rows(_GIVE)
+        return self._side, values
+
+    def leave(self) -> None:
+        """Note that the store is elsewhere now: no master starts on what is left here."""
+        self._side.run("UPDATE store SET format = ?", (MOVED_AWAY,))
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._store.close()
+
+
+def open_to_move(dsn: str) -> MovingStore:
+    """The database of `saltlite store migrate`. Raises StoreError."""
+    return MovingStore(dsn)
+
+
+__all__ = ["MovingStore", "PostgresStore", "open_to_move"]

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 ANSWER_S = 6.0
 """How long an answer of the database is waited for; a server that hangs must not hold an MWorker longer."""
+LONG_S = 86_400.0
+"""The same while a store is moved."""
 CONNECT_S = 2
 RETRY_S = 1.0
 LISTENS_S = 0.25
@@ -147,10 +149,15 @@ def stored(value: object) -> object:
 class _TimedConnection(psycopg.Connection[Any]):
     """Waits for an answer for a limited time."""
 
+    patience_s = 0.0
+    """So long; 0 for ANSWER_S."""
+
     def wait(
         self, gen: Generator[Any, Any, _Answer], interval: float = LISTENS_S, timeout: float | None = None
     ) -> _Answer:
-        answer: _Answer = super().wait(_bounded(gen, time.monotonic() + (timeout or ANSWER_S)), interval)
+        answer: _Answer = super().wait(
+            _bounded(gen, time.monotonic() + (timeout or self.patience_s or ANSWER_S)), interval
+        )
         return answer
 
 
@@ -267,6 +274,12 @@ class PostgresConnection:
         if connection is not None:
             log.error("%s", why)
             connection.close()
+
+    def lift_limits(self) -> None:
+        """Let statements, and pauses between two of them, last as long as they need, until the connection is lost."""
+        self.run("SET statement_timeout = 0")
+        self.run("SET idle_in_transaction_session_timeout = 0")
+        self.ready().patience_s = LONG_S  # type: ignore[attr-defined]  # of _TimedConnection
 
     def rows(self, sql: str, values: Values = (), *, until: Until | None = None) -> list[Any]:
         """All rows of a query, or those up to the first one for which `until` is true."""

@@ -15,6 +15,8 @@ import psycopg
 from saltlite.errors import StoreError
 
 FORMAT = 1
+MOVED_AWAY = 0
+"""The format of what is left when the store was moved to a file."""
 OLDEST_SERVER = 130_000
 """The oldest version of PostgreSQL, as it numbers itself."""
 MAKING = 0x5345_5455_50
@@ -124,6 +126,11 @@ def _check(connection: psycopg.Connection[Any], where: str, schema: str, found: 
             "saltlite a database of its own"
         )
     ((form,),) = connection.execute("SELECT format FROM store").fetchall()
+    if form == MOVED_AWAY:
+        raise StoreError(
+            f"the store that was in the {where} was moved to a file by `saltlite store migrate`; name an empty "
+            "database, or remove `database` from the configuration"
+        )
     if form != FORMAT:
         raise StoreError(
             f"the store in the {where} has format {form}, this saltlite reads format {FORMAT}; it was left as it is: "

@@ -61,6 +61,11 @@ _SIZES = {
     "job_targets": "0",
 }
 """The wide columns of the tables that `size` counts."""
+BYTES = " + ".join(
+    f"(SELECT coalesce(sum({ROW_BYTES} + {wide}), 0) FROM {table})"  # noqa: S608 - constants of this file
+    for table, wide in _SIZES.items()
+)
+"""An expression for `size`, as it is counted from all rows."""
 
 
 class PostgresReader(SqlReader):

@@ -1,0 +1,118 @@
+"""Moves the store of this machine's master from its SQLite file to its PostgreSQL database, or back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from saltlite.config.master import MasterConfig
+from saltlite.errors import SaltliteError, StoreError, UsageError
+from saltlite.master.processes.app import Paths, load_postgres
+from saltlite.master.store.moving import KEYS, Contents, copy
+from saltlite.master.store.sqlite import SqliteStore
+from saltlite.master.store.sqlite.connection import SqliteConnection
+from saltlite.platform.daemon import InstanceLock
+from saltlite.platform.privileges import drop_to
+
+MOVED = ".moved"
+"""The end of the name that a file gets when its store was moved to a database."""
+_STORE = "SELECT id, epoch, accepted_version, moves, {last_seq} FROM store"
+_LAST_SEQ = "coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)"
+
+
+def move_store(config: MasterConfig, *, to_database: bool) -> Mapping[str, Contents]:
+    """Move the store to the database of the configuration, or from there to the file; what each table holds.
+
+    The master must not run. The process becomes the master's user. Raises SaltliteError; nothing has moved then.
+    """
+    if not config.database:
+        raise UsageError("the master's configuration names no `database`: set it, and keep it until the store is moved")
+    postgres = load_postgres()
+    paths = Paths(config)
+    lock = InstanceLock(paths.lock, program="saltlite-master", root_dir=config.root_dir)
+    try:
+        drop_to(config.user)
+        database = postgres.open_to_move(config.database)
+        try:
+            return _to_database(paths.store, database) if to_database else _to_file(paths.store, database)
+        finally:
+            database.close()
+    finally:
+        lock.close()
+
+
+def _to_database(path: str, database: Any) -> Mapping[str, Contents]:
+    if not os.path.isfile(path):
+        raise UsageError(f"there is no store to move: {path} does not exist")
+    SqliteStore(path).close()  # an older format is brought to this one
+    file = SqliteConnection(path)
+    try:
+        (values,) = file.rows(_STORE.format(last_seq=_LAST_SEQ))
+        copied: Mapping[str, Contents] = database.take(
+            lambda target, stored: copy(file, target, _columns(file), stored), values
+        )
+    finally:
+        file.close()
+    # A master without `database` must not start with what is old from now on.
+    _rename(path, path + MOVED)
+    return copied
+
+
+def _to_file(path: str, database: Any) -> Mapping[str, Contents]:
+    if os.path.exists(path):
+        raise UsageError(f"{path} exists: move it away, as it would be replaced")
+    new = path + ".new"
+    with _without(new):
+        SqliteStore(new).close()
+        file = SqliteConnection(new)
+        try:
+            source, values = database.give()
+            file.run("BEGIN IMMEDIATE")
+            copied = copy(source, file, _columns(file), _same)
+            file.run("UPDATE store SET id = ?, epoch = ?, accepted_version = ?, moves = ?", values[:4])
+            file.run("DELETE FROM sqlite_sequence WHERE name = 'events'")
+            file.run("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", values[4:])
+            file.run("COMMIT")
+        finally:
+            file.close()
+        _rename(new, path)
+    database.leave()
+    return copied
+
+
+def _columns(file: SqliteConnection) -> dict[str, list[str]]:
+    names = "SELECT name FROM pragma_table_info(?) ORDER BY cid"
+    return {table: [name for (name,) in file.rows(names, (table,))] for table in KEYS}
+
+
+def _same(value: object) -> object:
+    return value
+
+
+def _rename(path: str, name: str) -> None:
+    try:
+        os.rename(path, name)
+    except OSError as error:
+        raise SaltliteError(
+            f"{path} cannot be renamed to {name} ({error.strerror}): do so before the master starts"
+        ) from error
+
+
+@contextlib.contextmanager
+def _without(path: str) -> Iterator[None]:
+    """No such file before and after, nor those that SQLite puts beside it."""
+
+    def remove() -> None:
+        for end in ("", "-wal", "-shm", ".lock"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path + end)
+
+    remove()
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written ({error.strerror}); nothing was moved") from error
+    finally:
+        remove()
