@@ -3,7 +3,7 @@
 Shipped files see the options of saltlite alone. All other files see those options and, as in Salt:
 
     pillar, grains    those of the minion; they are the loader's own objects, so a refresh changes them here, too
-    master            the host of the first master, as text; `master_list`, `master_port` and `master_uri` beside it
+    master            the host of the connected master, as text; `master_list`, `master_port` and `master_uri` beside it
     __role            minion or master
     config_dir        the folder of `conf_file`
     sock_dir          of a minion, the folder of the socket for its own callers

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from saltlite.salt.exceptions import SaltRenderError
 from saltlite.salt.utils import files
 
 log = logging.getLogger(__name__)
@@ -75,10 +76,21 @@ def template_shebang(
     whitelist: Collection[str] | None,
     input_data: str,
 ) -> list[tuple[Callable[..., Any], str]]:
-    """(renderer, its arguments) of the first line `#!jinja|yaml`, or else of the default pipe."""
+    """(renderer, its arguments) of the first line `#!jinja|yaml`, or else of the default pipe.
+
+    Raises SaltRenderError for a renderer that does not exist: another one would misread the text.
+    """
     line = input_data.partition("\n")[0].rstrip("\r")
     has_own = line.startswith("#!") and not line.startswith("#!/")
-    own = check_render_pipe_str(line.strip()[2:], renderers, blacklist, whitelist) if has_own else []
+    pipe = line.strip()[2:] if has_own else default
+    names = [part.split()[0] for part in pipe.split("|") if part.strip()]
+    missing = [name for name in names if name not in renderers and not _is_disallowed(name, blacklist, whitelist)]
+    if missing:
+        raise SaltRenderError(
+            f"the text asks for the renderers {pipe!r}, and there is no {missing[0]!r}: there are "
+            f"{', '.join(sorted(renderers))}; write it for one of these"
+        )
+    own = check_render_pipe_str(pipe, renderers, blacklist, whitelist)
     return own or check_render_pipe_str(default, renderers, blacklist, whitelist)
 
 
@@ -93,7 +105,7 @@ def check_render_pipe_str(
     found = []
     for part in map(str.strip, pipestr.split("|")):
         name, _, argline = part.partition(" ")
-        if (whitelist and name not in whitelist) or (blacklist and name in blacklist):
+        if _is_disallowed(name, blacklist, whitelist):
             log.warning('The renderer "%s" is disallowed by configuration and will be skipped.', name)
             continue
         if name not in renderers:
@@ -101,3 +113,7 @@ def check_render_pipe_str(
             return []
         found.append((renderers[name], argline.strip()))
     return found
+
+
+def _is_disallowed(name: str, blacklist: Collection[str] | None, whitelist: Collection[str] | None) -> bool:
+    return bool((whitelist and name not in whitelist) or (blacklist and name in blacklist))

@@ -157,7 +157,7 @@ class SimMinion:
             index=lambda: _NO_MODULES,
             spool_dir="spool",
             returns=Returns(self.name, RETURN_MAX, "kept", 0),
-            phase_is=lambda _phase, _reason: None,
+            phase_is=lambda _phase, _reason, _master: None,
         )
         server = JobServer(
             reactor,

@@ -64,10 +64,13 @@ def test_a_master_that_hangs_up_on_the_first_frame_may_be_of_another_fleet_and_t
 def test_each_try_takes_the_next_master() -> None:
     it = Scripted()
     it.connection.start()
+    places = [it.connection.master]
     for _ in range(3):
         it.connection.link_down("gone")
         it.wait(it.rest_s())
+        places.append(it.connection.master)
     it.take()
+    assert places == [0, 1, 2, 0]
     assert [effect.address for effect in it.seen if isinstance(effect, OpenLink)] == ["a:1", "b:2", "c:3", "a:1"]
 
 

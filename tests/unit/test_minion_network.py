@@ -25,6 +25,7 @@ class Connected:
 
     def __init__(self) -> None:
         self.phase = Phase.BACKOFF
+        self.master = 0
         self.sent: list[Any] = []
         self.announced = OLD["digest"]
         self._effects: list[Effect] = []

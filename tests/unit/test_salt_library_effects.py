@@ -367,6 +367,23 @@ def test_renderers_make_a_pipe(tmp_path: Path) -> None:
         template.compile_template_str("a: [", renderers, "yaml", None, None)
 
 
+@pytest.mark.parametrize(
+    ("text", "default", "missing"),
+    [
+        ("#!py\ndef run(): return {}\n", "yaml", "py"),
+        ("a: 1\n", "jinja|yaml|gpg", "gpg"),
+        ("#!jinja|mako\n", "yaml", "mako"),
+    ],
+)
+def test_a_renderer_that_does_not_exist_is_named_and_none_takes_its_place(
+    text: str, default: str, missing: str
+) -> None:
+    renderers = loader.render({}, {})
+    with pytest.raises(SaltRenderError, match=f"there is no '{missing}': there are jinja, json, yaml"):
+        template.compile_template_str(text, renderers, default, None, None)
+    assert template.compile_template_str("#!jinja|py|yaml\na: 1\n", renderers, "yaml", ["py"], None) == {"a": 1}
+
+
 def test_a_template_includes_files_of_the_master(tmp_path: Path) -> None:
     names = {"salt": {"cp.get_file_str": lambda address, env: f"{address} {env}"}, "saltenv": "dev"}
     found = templates.JINJA("{% include 'a/b' %}", from_str=True, context=names)

@@ -105,8 +105,8 @@ class JobContext:
     spool_dir: str
     returns: Returns
     """Encodes returns."""
-    phase_is: Callable[[str, str], None]
-    """Called with the phase of the connection, for `systemctl status`."""
+    phase_is: Callable[[str, str, int], None]
+    """Called with the phase of the connection, its reason, and the master's place in the configuration."""
     refresh: Callable[[str, Callable[[IpcMessage], None]], None] = lambda _what, done: done({})
     """Refreshes "modules", "grains" or "pillar", and calls back."""
     pillar: dict[str, Any] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class JobContext:
     def loader(self) -> Loader:
         """The loader for the current files; the same object until they change. The job server creates it before the
         fork, so that the process of a job inherits the work. Only that process may load modules with it."""
-        made_of = (self.index(), self.grains, self.pillar)
+        made_of = (self.index(), self.grains, self.pillar, self.opts)
         if self._made is None or any(old is not new for old, new in zip(self._made[0], made_of, strict=True)):
             self._made = made_of, Loader(made_of[0], self.opts, self.grains, self.pillar)
         if not is_direct(self.opts, DIRECTLY):

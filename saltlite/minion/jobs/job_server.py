@@ -225,7 +225,7 @@ class JobServer:
                 self.rpc_server.connected()
                 self.documents.connected()
             case "phase":
-                self._context.phase_is(str(message["phase"]), str(message["reason"]))
+                self._context.phase_is(str(message["phase"]), str(message["reason"]), int(message["master"]))
             case _:
                 self._from_master(check(message, Sender.MASTER, accepted=True))
 

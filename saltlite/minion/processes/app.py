@@ -99,7 +99,7 @@ class MinionDaemon:
         disk = JobStorage(self._journal, DiskSpool(PosixFolder(spool_dir)), running_dir(config), config.data_dir)
         kept_dir = os.path.join(config.data_dir, job.FOLDER)
         returns = Returns(self._id, config.return_max, kept_dir, config.kept_returns_max)
-        context = JobContext(
+        self._context = context = JobContext(
             self._opts,
             {"id": self._id},
             self._fresh_index,
@@ -198,13 +198,22 @@ class MinionDaemon:
                 ", ".join(missing),
             )
 
-    def _phase(self, phase: str, reason: str) -> None:
+    def _phase(self, phase: str, reason: str, master: int) -> None:
         if self._status.phase == STOPPED:
             return  # said before it was told to stop: the last word has been written
         self._write_status(phase=phase, reason=reason, at=self._clock.wall())
         supervision.notify([f"STATUS=connection: {phase}{f' ({reason})' if reason else ''}"])
         if phase == READY:
+            self._use_master(master)
             self._opening.connected()
+
+    def _use_master(self, number: int) -> None:
+        """Put the connected master first in the options of the next jobs: files that users write see it as `master`."""
+        masters = self._config.master
+        order = [*masters[number : number + 1], *masters[:number], *masters[number + 1 :]]
+        if order != self._context.opts["master"]:
+            self._context.opts = {**self._context.opts, "master": order}
+            self._server.grains_are(self._context.grains)  # waiting processes have the old options
 
     def _write_status(self, **changes: Any) -> None:
         self._status = replace(self._status, **changes)

@@ -41,9 +41,9 @@ def trust(certificate: bytes, chain: bytes) -> IpcMessage:
     return {"t": "trust", "cert": certificate, "chain": chain}
 
 
-def phase(name: str, reason: str) -> IpcMessage:
-    """The phase of the connection, for `systemctl status`."""
-    return {"t": "phase", "phase": name, "reason": reason}
+def phase(name: str, reason: str, master: int) -> IpcMessage:
+    """The phase of the connection, for `systemctl status`; `master` is the master's place in the configuration."""
+    return {"t": "phase", "phase": name, "reason": reason, "master": master}
 
 
 # -- from the job server

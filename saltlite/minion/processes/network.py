@@ -173,7 +173,7 @@ class NetworkProcess:
         # outdated state.
         session = f" [session {self._sessions}]" if self._sessions else ""
         log.log(level, "connection: %s%s%s", phase, f" ({reason})" if reason else "", session)
-        self._tell(ipc.phase(phase, reason))
+        self._tell(ipc.phase(phase, reason, self._connection.master))
         if phase is Phase.READY:
             self._tell(ipc.ready(self._sessions))
             if self._untold:

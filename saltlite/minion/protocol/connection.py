@@ -175,6 +175,11 @@ class ConnectionMachine:
 
     # -- what the driver asks
 
+    @property
+    def master(self) -> int:
+        """The place of the master among the configured ones to which it is connected, or tried to connect last."""
+        return max(0, self._next_master - 1) % len(self._masters)
+
     def take(self) -> list[Effect]:
         """The effects since the last call, to be carried out in this order."""
         effects, self._effects = self._effects, []
