@@ -31,10 +31,10 @@ FIGURES = {
 class SlowDisk(BenchFleet):
     """A fleet whose syncs take SYNC_MS longer."""
 
-    def _launch(self, program: list[str], name: str) -> None:
+    def _launch(self, program: list[str], name: str, config: str = "") -> None:
         strace = ["strace", "-D", "-f", "-q", "--seccomp-bpf", "-o", str(self.folder / name / "syncs")]
         injected = ["-e", f"trace={SYNCS}", "-e", f"inject={SYNCS}:delay_exit={SYNC_MS * 1000}"]
-        super()._launch([*strace, *injected, *program], name)
+        super()._launch([*strace, *injected, *program], name, config)
 
     def syncs(self) -> int:
         """How many there were so far, in all daemons."""

@@ -29,10 +29,13 @@ from typing import Any
 
 from saltlite.client.follower import Progress, WaitPolicy
 from saltlite.client.local import JobCall, LocalClient
+from tests.bench.bench_api import connection, post
 from tests.bench.bench_fleet import CUSTOM_MODULE
-from tests.bench.fleet import BenchFleet, wait_until
+from tests.bench.fleet import BenchFleet, free_port, wait_until
 from tests.bench.measure import title
 from tests.bench.statements import read
+from tests.support.api import Api, user_file
+from tests.support.fleet import answers
 
 FIGURES = Path(__file__).with_name("counts.json")
 TOLERANCE = 1.03
@@ -43,6 +46,8 @@ ROUNDS = 3
 JOBS = 40
 """A multiple of the processes that a minion forks at once."""
 CUSTOM = "custom.ping"
+API_JOB = json.dumps({"client": "local", "tgt": "min", "fun": "test.ping"})
+API_RUNNER = json.dumps({"client": "runner", "fun": "manage.up"})
 CLIENTS = 8
 SETTLE_S = 3.0
 REALISTIC: dict[str, Any] = {
@@ -197,6 +202,50 @@ def of_custom_jobs(fleet: BenchFleet, client: LocalClient) -> dict[str, float]:
     }
 
 
+def of_api(fleet: BenchFleet, api: Api) -> dict[str, float]:
+    """Counts of one `test.ping` by the API, whose connection is open, and of a runner that is not its login's first."""
+    there = connection(api)
+    pids = fleet.pids("api")
+
+    def run(body: str) -> None:
+        answer = post(there, api.token, body=body)
+        if answer.get("return") not in ([{"min": True}], [["min"]]):
+            raise RuntimeError(f"the API answered {answer}")
+
+    run(API_JOB)
+    statements = read(fleet.statements)
+    for _ in range(JOBS):
+        run(API_JOB)
+    statements = read(fleet.statements) - statements
+    run(API_RUNNER)
+    found = {"a job by the API: SQL statements": statements / JOBS}
+    for name, body, counts in (
+        ("a job by the API: requests to the master", API_JOB, ("sendto",)),
+        ("a runner by the API: new processes", API_RUNNER, FORKS),
+    ):
+        with tempfile.TemporaryDirectory() as folder, counted(pids, Path(folder, "out")) as calls:
+            for _ in range(JOBS):
+                run(body)
+        found[name] = sum(calls[one] for one in counts) / JOBS
+    there.close()
+    return found
+
+
+def counts_of_api() -> dict[str, float]:
+    """The counts of a master with one minion and the API."""
+    with BenchFleet() as fleet:
+        users = user_file(fleet.folder / "users", "admin")
+        fleet.start_master(count_statements=True, auth_file=users, external_auth={"file": {"admin": [".*", "@runner"]}})
+        fleet.join(["min"])
+        port = free_port()
+        fleet.start_api(port)
+        wait_until(lambda: answers(port), "the API answers")
+        time.sleep(SETTLE_S)
+        api = Api(f"https://127.0.0.1:{port}").log_in("admin")
+        rounds = [of_api(fleet, api) for _ in range(ROUNDS)]
+    return {name: min(one[name] for one in rounds) for name in rounds[0]}
+
+
 def minor_faults(pid: int) -> int:
     """Page faults without a disk, of a process and of the children that it has waited for; 0 once it is gone."""
     try:
@@ -262,7 +311,7 @@ def measured() -> dict[str, float]:
             for _ in range(ROUNDS):
                 for name, count in of_custom_jobs(fleet, client).items():
                     note(f"a job of a custom module: {name}", count)
-    return lowest
+    return lowest | counts_of_api()
 
 
 def main(words: list[str]) -> int:

@@ -72,9 +72,8 @@ class BenchFleet:
     def start_api(self, port: int) -> None:
         """Start the API beside the master, without limits for how fast it may be asked."""
         paces = {"requests_per_address": 100_000, "logins_per_address": 100_000}
-        root = str(self.folder / "master/root")
-        self._configure("api", "api", root_dir=root, interface="127.0.0.1", port=port, log_file="", **paces)
-        self._launch([str(BIN / "saltlite-api")], "api")
+        self._configure("master", "api", interface="127.0.0.1", port=port, log_file="", **paces)
+        self._launch([str(BIN / "saltlite-api")], "api", "master")
 
     def launch_minion(self, name: str) -> None:
         """Start a minion on the configuration that it has."""
@@ -150,10 +149,11 @@ class BenchFleet:
         path.touch(mode=0o600)
         path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items()))
 
-    def _launch(self, program: list[str], name: str) -> None:
-        with (self.folder / name / "output").open("ab") as output:
+    def _launch(self, program: list[str], name: str, config: str = "") -> None:
+        """`config` is the folder of its configuration, if that has another name."""
+        with (self.folder / f"{name}.output" if config else self.folder / name / "output").open("ab") as output:
             self.daemons[name] = subprocess.Popen(
-                [*program, "-c", str(self.folder / name)],
+                [*program, "-c", str(self.folder / (config or name))],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
