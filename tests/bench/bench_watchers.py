@@ -65,8 +65,8 @@ class Console:
         self._tls = tls.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
         self._shake_hands()
-        head = f"GET /events HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\nX-Auth-Token: {token}\r\n\r\n"
-        self._tls.write(head.encode())
+        head = ("GET /events?returns=false HTTP/1.1", "Host: x", "Accept-Encoding: gzip", f"X-Auth-Token: {token}")
+        self._tls.write("\r\n".join((*head, "", "")).encode())
         self._send()
         self._head = b""
         while b"\r\n\r\n" not in self._head:
