@@ -11,9 +11,10 @@ Where the targeted minions reported the function's signature and agree on it, th
     str | others          one of the others where the word plainly is one, else text
 
 Anything else is refused before it is published. Without an annotation a word is text unless it plainly is a whole or
-decimal number, `true`, `false`, `null`, `None`, or a list or map in YAML's flow style. As in Salt, `name=value` is a
-keyword argument, and `1_000`, `a: b` and anything with a tab or a newline stay text. Unlike in Salt, so do `yes`, `no`,
-`0644` and numbers of more than 64 bits, because converting them loses something. A name with hyphens or dots
+decimal number, `true`, `false`, `null`, `None`, or a list or map in YAML's flow style; `yes`, `no`, `on` and `off` are
+truth values where the default of the parameter is one. As in Salt, `name=value` is a
+keyword argument, and `1_000`, `a: b` and anything with a tab or a newline stay text. Unlike in Salt, so do other `yes`,
+`no`, `0644` and numbers of more than 64 bits, because converting them loses something. A name with hyphens or dots
 (`read-ahead=1`) is a keyword only where the function takes any keyword and has no parameter left for the word. Quotes
 that arrive here (`'"1.10"'` in a shell) turn a value into text.
 """
@@ -45,6 +46,10 @@ _TRUTH = {
     "true": True, "yes": True, "on": True, "1": True,
     "false": False, "no": False, "off": False, "0": False,
 }  # fmt: skip
+
+_SWITCHES = {name: _TRUTH[name] for name in ("yes", "no", "on", "off")}
+_SWITCHED = ("True", "False")
+"""Defaults, as signatures write them, of parameters that take switches."""
 
 _MISFIT = object()
 
@@ -177,7 +182,8 @@ class _Typed:
     def _value(self, parameters: Sequence[Parameter | None], text: str) -> Any:
         types = {one.types if one is not None else () for one in parameters}
         if len(types) != 1 or types == {()}:
-            return parse_value(text)
+            is_switch = bool(parameters) and all(one is not None and one.default in _SWITCHED for one in parameters)
+            return _switch(text) if is_switch else parse_value(text)
         value = _typed_value(text, frozenset(wanted := next(iter(types))))
         if value is _MISFIT:
             name = next(one.name for one in parameters if one is not None)
@@ -202,6 +208,13 @@ def _typed_value(text: str, types: frozenset[str]) -> Any:
         if kind in others and (value := convert(text)) is not _MISFIT:
             return value
     return _MISFIT
+
+
+def _switch(text: str) -> Any:
+    word = text[1:-1] if _quoted(text) else text
+    if word.lower() not in _SWITCHES:
+        return parse_value(text)
+    return word if _quoted(text) else _SWITCHES[word.lower()]
 
 
 def _bool(text: str) -> Any:

@@ -277,3 +277,30 @@ def test_the_longest_duration_is_taken_and_a_longer_one_is_not() -> None:
 )
 def test_a_duration_is_shown_in_its_largest_unit(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("signature", "word", "value"),
+    [
+        ("m.f(x=True)", "x=off", False),
+        ("m.f(x=False)", "x=Yes", True),
+        ("m.f(x=False)", "on", True),
+        ("m.f(x=False)", "x=1", 1),
+        ("m.f(x=False)", "x='on'", "on"),
+        ("m.f(x=False)", "x=only", "only"),
+        ("m.f(x=None)", "x=off", "off"),
+        ("m.f(x='on')", "x=off", "off"),
+        ("m.f(x)", "no", "no"),
+        ("m.f(x:str=True)", "x=off", "off"),
+        ("m.f(**x)", "x=off", "off"),
+    ],
+)
+def test_a_switch_is_read_where_the_default_of_a_parameter_is_one(signature: str, word: str, value: object) -> None:
+    positional, keywords = parse_arguments([word], [signature])
+    assert [*positional, *keywords.values()] == [value]
+    assert type([*positional, *keywords.values()][0]) is type(value)
+
+
+def test_a_switch_stays_text_where_minions_differ_in_the_default() -> None:
+    assert parse_arguments(["x=off"], ["m.f(x=True)", "m.f(x=None)"])[1] == {"x": "off"}
+    assert parse_arguments(["x=off"], ["m.f(x=True)", "m.f(x=False)"])[1] == {"x": False}
