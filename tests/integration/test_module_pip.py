@@ -152,31 +152,36 @@ def test_versions_of_the_index_are_listed_from_old_to_new(venv: str) -> None:
 OLD_PIP = """\
 #!/bin/sh
 case "$*" in
---version) echo "pip VERSION from /x" ;;
 index*) echo 'ERROR: unknown command "index"' >&2; exit 1 ;;
 *nosuch*) echo 'ERROR: Could not find a version that satisfies nosuch==versions (from versions: none)' >&2; exit 1 ;;
 *broken*) echo 'ERROR: no network' >&2; exit 1 ;;
-*) echo "$*" >>"$0.log"
-   echo 'ERROR: Could not find a version that satisfies it (from versions: 1.0, 1.1, 2.0rc1)' >&2; exit 1 ;;
+esac
+echo "$*" >>"$0.log"
+case "$*" in
+*FLAG*) echo 'ERROR: Could not find a version that satisfies it (from versions: 1.0, 1.1, 2.0rc1)' >&2; exit 1 ;;
+*) echo 'ERROR: Could not find a version that satisfies it' >&2; exit 1 ;;
 esac
 """
 
 
 @pytest.mark.parametrize(
-    ("version", "words"),
+    ("flag", "words"),
     [
-        ("19.3.1", "install -- slt-tiny==versions"),
-        ("20.3.4", "install --use-deprecated=legacy-resolver -- slt-tiny==versions"),
+        ("install", ["install -- slt-tiny==versions"]),
+        (
+            "--use-deprecated=legacy-resolver",
+            ["install -- slt-tiny==versions", "install --use-deprecated=legacy-resolver -- slt-tiny==versions"],
+        ),
     ],
 )
-def test_versions_of_the_index_are_listed_by_old_versions_of_pip(tmp_path: Path, version: str, words: str) -> None:
+def test_versions_of_the_index_are_listed_by_old_versions_of_pip(tmp_path: Path, flag: str, words: list[str]) -> None:
     old = tmp_path / "pip"
-    old.write_text(OLD_PIP.replace("VERSION", version))
+    old.write_text(OLD_PIP.replace("FLAG", flag))
     old.chmod(0o755)
     at = {"bin_env": str(old)}
     assert run("pip.list_all_versions", "slt-tiny", **at) == Outcome(["1.0", "1.1"], 0)
+    assert Path(f"{old}.log").read_text().splitlines() == words
     assert run("pip.list_all_versions", "slt-tiny", include_rc=True, **at).value == ["1.0", "1.1", "2.0rc1"]
-    assert Path(f"{old}.log").read_text().splitlines() == [words, words.replace("install", "install --pre")]
     assert run("pip.list_all_versions", "nosuch", **at) == Outcome(None, 0)
     assert "no network" in run("pip.list_all_versions", "broken", **at).value
 

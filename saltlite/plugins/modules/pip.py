@@ -53,8 +53,6 @@ _SECRETS = {"index_url": "PIP_INDEX_URL", "extra_index_url": "PIP_EXTRA_INDEX_UR
 
 _PRERELEASES = {"include_alpha": "a", "include_beta": "b", "include_rc": "rc"}
 _REASON_LINES = 3
-_RESOLVER_SINCE = 20, 3
-"""The version of pip whose resolver of dependencies is new."""
 
 _START = (
     "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
@@ -298,16 +296,16 @@ def list_all_versions(
 def _versions_of_old_pip(
     name: str, more: list[str], bin_env: str | None, user: str | None, cwd: str | None, env: Mapping[str, str]
 ) -> list[str]:
-    """What pip before 21.2 says when it is asked for a version that no package has."""
-    numbers = tuple(map(int, re.findall(r"\d+", version(bin_env, cwd, user) or "")))
-    if numbers >= _RESOLVER_SINCE:
-        more = [*more, "--use-deprecated=legacy-resolver"]  # the new one does not list versions
-    argv = ["install", *more, "--", f"{name}==versions"]
-    done = _run(argv, bin_env, user, cwd, env=env, ignore_retcode=True)
-    match = re.search(r"\(from versions: (.*)\)", done["stderr"])
-    if match is None:
-        _checked(done)
-    return [each for each in match[1].split(", ") if each and each != "none"] if match else []
+    """What pip before 21.2 says when it is asked for a version that no package has. The resolver that is new in 20.3
+    does not say it."""
+    for resolver in ([], ["--use-deprecated=legacy-resolver"]):
+        argv = ["install", *more, *resolver, "--", f"{name}==versions"]
+        done = _run(argv, bin_env, user, cwd, env=env, ignore_retcode=True)
+        match = re.search(r"\(from versions: (.*)\)", done["stderr"])
+        if match is not None:
+            return [each for each in match[1].split(", ") if each != "none"]
+    _checked(done)
+    return []
 
 
 def normalize(name: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError
-from saltlite.plugins import _wake_on_lan
+from saltlite.plugins._wake_on_lan import send
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __salt__
@@ -30,7 +30,7 @@ def wol(mac: str, bcast: str = _EVERYBODY, destport: int = _PORT) -> bool:
         saltlite-run network.wol 08-00-27-13-69-77
         saltlite-run network.wol 08:00:27:13:69:77 192.0.2.255 7
     """
-    _wake_on_lan.send(mac, bcast, destport)
+    send(mac, bcast, destport)
     return True
 
 
@@ -64,5 +64,5 @@ def wolmatch(tgt: str, tgt_type: str = "glob", bcast: str = _EVERYBODY, destport
 
 def _woken(macs: list[str], bcast: str, destport: int) -> list[str]:
     for mac in macs:
-        _wake_on_lan.send(mac, bcast, destport)
+        send(mac, bcast, destport)
     return macs
