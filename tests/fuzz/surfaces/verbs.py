@@ -48,7 +48,7 @@ FIELDS: dict[str, Any] = {
     "module_executors": ["direct_call"], "executor_opts": {"a": 1}, "runner": JID, "once": True, "since": 0,
     "until": 2e9, "state": "returned", "limit": 5, "before": JID, "whole": True, "retcode": 0, "duration_ms": 5,
     "function": "test.ping", "states": ["accepted"], "groups": ["wheel"], "subset": 1, "follow": True, "deliver_ms": 9,
-    "run_ms": 9, "public": True, "planned": True, "sort": "id", "returns": True,
+    "run_ms": 9, "public": True, "planned": True, "sort": "id", "returns": True, "key": "web1", "new_id": "web9",
     "success": True, "tokens": ["0" * 64], "brief": True,
 }  # fmt: skip
 
