@@ -65,6 +65,7 @@ def test_everyday_work_and_restarts(on_postgres: Fleet, server: Server) -> None:
     assert fleet.cli("key", "revoke", "n", "-y").code == 0
     assert ping(fleet) == {"m": True}
     assert fleet.cli("status").code == 0
+    assert "answers (PostgreSQL " in fleet.cli("doctor", "master").out
     applications = set(server.sql("SELECT DISTINCT application_name FROM pg_stat_activity").splitlines())
     assert any(name.startswith("saltlite master ") for name in applications)
 

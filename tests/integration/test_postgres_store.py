@@ -19,7 +19,7 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgr
 
 from saltlite.errors import StoreError
 from saltlite.master.store.ports import Stored, TargetRow
-from saltlite.master.store.postgres import PostgresStore, connection
+from saltlite.master.store.postgres import PostgresStore, connection, look
 from saltlite.master.store.postgres.connection import Database, translated
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import TargetState
@@ -132,6 +132,15 @@ def test_a_master_that_starts_again_waits_for_connections_of_its_former_life(dsn
     former = opened(dsn, master=1)
     threading.Timer(0.5, former.close).start()
     assert opened(dsn, master=2, waits_s=30.0).last_seq() == 0
+
+
+def test_a_look_at_a_server_says_what_matters_and_changes_nothing(server: Server, dsn: str) -> None:
+    seen = look(dsn)
+    assert (seen["settings"]["fsync"], seen["standbys"], seen["synchronous"], seen["is_old"]) == ("off", 0, 0, False)
+    assert abs(seen["clock"] - time.time()) < 60
+    assert server.sql("SELECT count(*) FROM pg_class WHERE relnamespace = current_schema()::regnamespace", dsn) == "0"
+    with pytest.raises(StoreError, match="cannot be reached"):
+        look("host=/nowhere dbname=x")
 
 
 # --- order, and who may write at the same time ----------------------------------------------------

@@ -262,3 +262,48 @@ def test_an_id_in_a_fix_line_cannot_be_more_than_a_word() -> None:
 def test_only_five_names_are_told() -> None:
     keys = [{"id": f"web{number}", "state": "pending"} for number in range(9)]
     assert "web4 and 4 more" in bad(replace(WELL, keys=keys))[0].sentence
+
+
+DATABASE = {
+    "where": "database fleet on db1",
+    "settings": {"server_version": "15.1", "fsync": "on", "full_page_writes": "on", "synchronous_standby_names": ""},
+    "standbys": 0,
+    "synchronous": 0,
+    "clock": NOW + 1,
+    "is_old": False,
+}
+
+
+def with_database(**changes: Any) -> MasterEvidence:
+    settings = {name: changes.pop(name) for name in tuple(changes) if name in DATABASE["settings"]}  # type: ignore[operator]  # a map
+    return replace(WELL, database={**DATABASE, **changes, "settings": {**DATABASE["settings"], **settings}})  # type: ignore[dict-item]  # as above
+
+
+def test_a_database_that_is_well_is_named_with_its_version() -> None:
+    assert bad(with_database()) == []
+    said = [finding.sentence for finding in check_master(with_database()) if finding.check == "database"]
+    assert said == ["the database fleet on db1 answers (PostgreSQL 15.1)"]
+    assert bad(with_database(synchronous_standby_names="ANY 1 (*)", standbys=2, synchronous=2)) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "severity", "said"),
+    [
+        (replace(WELL, database_problem="it cannot be reached"), Severity.PROBLEM, "it cannot be reached"),
+        (with_database(is_old=True), Severity.PROBLEM, "is PostgreSQL 15.1, which is too old"),
+        (with_database(fsync="off"), Severity.PROBLEM, "has fsync = off"),
+        (with_database(full_page_writes="off"), Severity.PROBLEM, "has full_page_writes = off"),
+        (with_database(standbys=2), Severity.WARNING, "2 standbys and none is synchronous"),
+        (
+            with_database(synchronous_standby_names="a"),
+            Severity.PROBLEM,
+            "standby (a), and none is connected",
+        ),
+        (with_database(synchronous_standby_names="a", standbys=1, synchronous=1), Severity.WARNING, "has one standby"),
+        (with_database(clock=NOW - 60), Severity.WARNING, "differs by 60 s"),
+    ],
+)
+def test_what_is_wrong_with_a_database(seen: MasterEvidence, severity: Severity, said: str) -> None:
+    (finding,) = bad(seen)
+    assert (finding.check, finding.severity) == ("database", severity)
+    assert said in finding.sentence

@@ -142,6 +142,9 @@ class MasterEvidence:
     """The uid of `link_user`; None when the user does not exist."""
     fleet: FleetSeen | None = None
     """None when the files could not be read."""
+    database: Mapping[str, Any] | None = None
+    """What `look_at_database` answers; None without a database, or when there is a problem with it."""
+    database_problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

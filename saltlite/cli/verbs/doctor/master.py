@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from saltlite.cli.options import format_duration
@@ -18,6 +18,7 @@ from saltlite.config.load import load_master
 from saltlite.config.master import MasterConfig
 from saltlite.config.paths import master_socket
 from saltlite.errors import ConfigError, LinkError, RemoteProtocolError, SaltliteError, StartupError
+from saltlite.master.processes.database_look import look_at_database
 from saltlite.master.processes.identity import fleet_files
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.platform.master_probe import MasterProof, probe_master
@@ -51,6 +52,7 @@ def look_at_master(config_dir: str) -> MasterEvidence:
     address = own_address(config)
     proof, probe_problem = _probe(address)
     since, until = _certificate(os.path.join(config.pki_dir, "master.cert"))
+    database, database_problem = _database(config)
     return MasterEvidence(
         around=around,
         config=config,
@@ -65,7 +67,18 @@ def look_at_master(config_dir: str) -> MasterEvidence:
         processes=children(around.pid) if around.pid is not None else [],
         link_uid=uid_of(config.link_user),
         fleet=_fleet(config.pki_dir, sum(row["state"] == KeyState.ACCEPTED for row in answers.keys or ())),
+        database=database,
+        database_problem=database_problem,
     )
+
+
+def _database(config: MasterConfig) -> tuple[dict[str, Any] | None, str]:
+    if not config.database:
+        return None, ""
+    try:
+        return look_at_database(config), ""
+    except SaltliteError as error:
+        return None, str(error)
 
 
 def _read_config(config_dir: str) -> tuple[MasterConfig | None, list[str]]:
@@ -239,6 +252,47 @@ def _login_file(seen: MasterEvidence, name: str, found: PathSeen) -> Iterator[Fi
         )
     else:
         yield ok(name, f"{found.path} is private")
+
+
+DATABASE_CLOCK_S = 2.0
+"""How far the clock of the database's machine may be from this one."""
+
+
+def _check_database(seen: MasterEvidence) -> Iterator[Finding]:
+    if seen.database_problem:
+        yield problem("database", seen.database_problem)
+    if seen.database is None:
+        return
+    where, settings = seen.database["where"], seen.database["settings"]
+    version = settings["server_version"]
+    if seen.database["is_old"]:
+        yield problem("database", f"the {where} is PostgreSQL {version}, which is too old for saltlite")
+    else:
+        yield ok("database", f"the {where} answers (PostgreSQL {version})")
+    for name in ("fsync", "full_page_writes"):
+        if settings[name] != "on":
+            yield problem(
+                "database", f"the {where} has {name} = {settings[name]}: a crash of its machine loses the store"
+            )
+    yield from _check_replication(seen.database)
+    apart = abs(seen.database["clock"] - seen.around.now)
+    if apart > DATABASE_CLOCK_S:
+        yield warning("database", f"the clock of the {where} differs by {apart:.0f} s from that of this machine")
+
+
+def _check_replication(database: Mapping[str, Any]) -> Iterator[Finding]:
+    where, standbys, synchronous = database["where"], database["standbys"], database["synchronous"]
+    wanted = database["settings"]["synchronous_standby_names"]
+    if wanted and not standbys:
+        yield problem("database", f"the {where} waits for a synchronous standby ({wanted}), and none is connected")
+    elif wanted and synchronous == 1 and standbys == 1:
+        yield warning("database", f"the {where} has one standby, which is synchronous: the loss of it stops the master")
+    elif standbys and not wanted:
+        yield warning(
+            "database",
+            f"the {where} has {standbys} standbys and none is synchronous (synchronous_standby_names is empty): a "
+            "failover can lose results that minions have forgotten",
+        )
 
 
 def _check_fleet(seen: MasterEvidence) -> Iterator[Finding]:
@@ -471,6 +525,7 @@ CHECKS: tuple[Callable[[MasterEvidence], Iterator[Finding]], ...] = (
     _check_open_files,
     _check_folders,
     _check_logins,
+    _check_database,
     _check_fleet,
     _check_pillar,
     _check_disks,

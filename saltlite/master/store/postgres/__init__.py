@@ -20,7 +20,7 @@ import psycopg
 from saltlite.errors import StoreError
 from saltlite.master.store.ports import DiskUsage, StoreWriter
 from saltlite.master.store.postgres.connection import Database, PostgresConnection, stored
-from saltlite.master.store.postgres.schema import MOVED_AWAY, TABLES, prepare
+from saltlite.master.store.postgres.schema import MOVED_AWAY, OLDEST_SERVER, TABLES, prepare
 from saltlite.master.store.postgres.statements import (
     BYTES,
     PostgresReader,
@@ -199,4 +199,31 @@ def open_to_move(dsn: str) -> MovingStore:
     return MovingStore(dsn)
 
 
-__all__ = ["MovingStore", "PostgresStore", "open_to_move"]
+_SETTINGS = (
+    "SELECT name, setting FROM pg_settings WHERE name IN"
+    " ('server_version', 'fsync', 'full_page_writes', 'synchronous_standby_names')"
+)
+
+
+def look(dsn: str) -> dict[str, Any]:
+    """What matters of a server, without a change to it: `where`, the `settings` of _SETTINGS, how many `standbys` there
+    are and how many of them are `synchronous`, its `clock` in wall-clock seconds, and whether it `is_old`. Raises
+    StoreError as PostgresStore does.
+    """
+    database = Database.of(dsn, "saltlite doctor")
+    side = PostgresConnection(database, lambda _connection: None, reads=True)
+    try:
+        states = [state for (state,) in side.rows("SELECT coalesce(sync_state, '') FROM pg_stat_replication")]
+        return {
+            "where": database.where,
+            "settings": dict(side.rows(_SETTINGS)),
+            "standbys": len(states),
+            "synchronous": sum(state in ("sync", "quorum") for state in states),
+            "clock": float(side.value("SELECT extract(epoch FROM clock_timestamp())::double precision")),
+            "is_old": int(side.value("SHOW server_version_num")) < OLDEST_SERVER,
+        }
+    finally:
+        side.close()
+
+
+__all__ = ["MovingStore", "PostgresStore", "look", "open_to_move"]
