@@ -541,3 +541,21 @@ class Feeds:
             connection.close()
             raise
         return connection
+
+
+# -- events that were
+
+
+async def earlier_events(link: MasterLink, token: str, before: int | None, count: int) -> tuple[list[FeedEvent], int]:
+    """The events that the caller may see among the `count` before the cursor `before`, or before now; and the cursor
+    before these, 0 if the master keeps no older ones.
+    """
+    answer = await link.call(token, "events", pattern=_PATTERN, once=True)
+    end = min(answer["last"], answer["last"] if before is None else before - 1)
+    start = after = max(end - count, answer["first"] - 1, 0)
+    found: list[FeedEvent] = []
+    while after < end:
+        answer = await link.call(token, "events", pattern=_PATTERN, once=True, after=after)
+        found += [event for event in events_in(answer) if event.seq <= end]
+        after = int(answer["seq"])
+    return found, start if start >= answer["first"] else 0

@@ -16,7 +16,8 @@ from typing import Any
 from saltlite.api import link
 from saltlite.api.clients import RunnerCall, read_batch
 from saltlite.api.endpoint import Endpoint
-from saltlite.api.formats import as_json
+from saltlite.api.feeds import earlier_events
+from saltlite.api.formats import HTML, JSON, as_json
 from saltlite.api.wheel import TOKEN_LASTS_S
 from saltlite.client.local import JobCall
 from saltlite.client.rerun import same_calls
@@ -301,6 +302,21 @@ def grouped(returned: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {"groups": rows, "more": max(0, len(largest) - GROUPS_MAX)}
 
 
+class JobReturn(FleetEndpoint):
+    """/fleet/jobs/<jid>/returns/<id>: the whole return of one target."""
+
+    async def get(self, jid: str, name: str) -> None:
+        """`ret`, `retcode` and `success`."""
+        parse_jid(jid)
+        returned = await link.returned(self.context.link, self.token(), jid)
+        if name not in returned:
+            raise UsageError(f"job {jid} has no return of {name[:200]}")
+        row = returned[name]
+        # A browser that follows a link to it saves it.
+        self.kind = JSON if self.kind == HTML else self.kind
+        self.answer({field: row[field] for field in ("ret", "retcode", "success")})
+
+
 # -- what a job would do
 
 
@@ -435,6 +451,19 @@ class JoinTokenEnd(FleetEndpoint):
         self.answer({"revoked": (await self.ask("token_revoke", token_id=name))["revoked"]})
 
 
+class EarlierEvents(FleetEndpoint):
+    """/fleet/events: events that were, which the stream /events goes on from."""
+
+    QUERY = frozenset({"before", "limit"})
+
+    async def get(self) -> None:
+        """`events`, the newest first, of so many before the event `before`; `before` for those before them, or null."""
+        before = self.whole("before", 0, 1) if self.texts("before") else None
+        found, start = await earlier_events(self.context.link, self.token(), before, self.page())
+        rows = [{"id": event.seq, **json.loads(event.data)} for event in reversed(found)]
+        self.answer({"events": rows, "before": start + 1 if start else None})
+
+
 class Resources(FleetEndpoint):
     """/fleet/resources: a page of the resources, sorted by SRN; `after` is the last one of the page before."""
 
@@ -509,11 +538,13 @@ FLEET_PATHS: dict[str, type[Endpoint]] = {
     r"/fleet/minions/([^/]+)": Machine,
     r"/fleet/jobs": History,
     r"/fleet/jobs/([^/]+)": JobDetails,
+    r"/fleet/jobs/([^/]+)/returns/([^/]+)": JobReturn,
     r"/fleet/jobs/([^/]+)/kill": JobEnd,
     r"/fleet/jobs/([^/]+)/rerun": JobAgain,
     r"/fleet/target": TargetPreview,
     r"/fleet/words": Words,
     r"/fleet/keys": FleetKeys,
+    r"/fleet/events": EarlierEvents,
     r"/fleet/resources": Resources,
     r"/fleet/access": Access,
     r"/fleet/access/explain": AccessQuestion,

@@ -249,6 +249,20 @@ def test_a_runner_runs_with_the_rights_of_its_caller(admin: Api, fred: Api) -> N
     assert admin.post("/fleet/runners", {"arg": []}).status == 400
 
 
+def test_events_that_were_are_answered_in_parts(admin: Api, fred: Api) -> None:
+    for number in range(3):
+        admin.post(f"/hook/number/{number}", {"x": number})
+    first = page(admin, "/events", limit=2)
+    assert [row["tag"] for row in first["events"]] == ["salt/netapi/hook/number/2", "salt/netapi/hook/number/1"]
+    assert first["events"][0]["data"]["_stamp"]
+    (second,) = page(admin, "/events", limit=1, before=first["before"])["events"]
+    assert (second["tag"], second["id"]) == ("salt/netapi/hook/number/0", first["events"][1]["id"] - 1)
+    assert page(admin, "/events", limit=1000)["before"] is None
+    assert page(admin, "/events", before=1) == {"events": [], "before": None}
+    assert "number" not in str(page(fred, "/events"))
+    assert asked(admin, "/events", before=0).status == 400
+
+
 def test_a_dry_run_calls_nothing(admin: Api) -> None:
     job = {"tgt": "a", "fun": "test.echo", "arg": ["x"], "dry": True}
     found = finished(admin, admin.post("/fleet/jobs", job).json()["jid"])

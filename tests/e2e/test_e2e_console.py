@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import urllib.parse
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from saltlite.api.fleet import VALUE_MAX
 from tests.e2e.served import serve
 from tests.support.api import Api
 from tests.support.browser import AXE, Browser, browser
+from tests.support.cloud import DRIVER
 from tests.support.fleet import Fleet
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
 
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\x1b[31mred\u202etxt.exe"
 
@@ -44,7 +49,7 @@ PAGES = (
     ("keys", "Keys", "Minions pin the fleet key"),
     ("packages", "Packages", "Ask them"),
     ("resources", "Resources", "No resource is registered"),
-    ("events", "Events", "as they happen"),
+    ("events", "Events", "Part of the tag"),
     ("access", "Access", "This login ends"),
     ("clouds", "Clouds", "No provider is configured"),
     ("docs", "Documentation", "Execution modules"),
@@ -143,6 +148,40 @@ def test_outputs_that_differ_are_compared_and_those_that_failed_run_again(window
     assert window.texts(".group pre span") == ["- a", "+ b"]
 
 
+def test_a_job_is_followed_ended_and_run_again_where_it_failed(window: Browser, served: tuple[Fleet, str]) -> None:
+    admin = Api(served[1]).log_in("admin")
+    call = "test $(cat /proc/$PPID/environ | tr -d '\\0' | wc -c) -gt 0; exec sleep 300"
+    jid = admin.post("/fleet/jobs", {"tgt": "*", "fun": "cmd.run", "arg": [call], "consent": ["shell"]}).json()["jid"]
+    window.open(f"jobs/{jid}")
+    window.one("td", "running")
+    window.one("[role=status]", "2 open")
+    window.click("button", "End it on 2 targets")
+    window.one(".note", "2 are told to end it")
+    window.one("p", "ended by file:admin")
+    window.until(lambda: "open" not in window.one("[role=status]").text, "nothing is open")
+    jid = admin.post("/fleet/jobs", {"tgt": "*", "fun": "test.retcode", "arg": [3]}).json()["jid"]
+    window.open(f"jobs/{jid}")
+    window.one(".group h3", "return code 3")
+    window.click("button", "Run again on the 2 that failed")
+    window.until(lambda: jid not in window.driver.current_url, "it is another job")
+    window.one("h1", "test.retcode on a,b")
+
+
+def test_the_overview_plots_the_jobs_of_a_day(window: Browser, served: tuple[Fleet, str]) -> None:
+    admin = Api(served[1]).log_in("admin")
+    admin.low(client="local", tgt="a", fun="test.retcode", arg=[1])
+    window.open("")
+    plot = window.until(lambda: window.one("svg.hours"), "there is a plot")
+    assert "jobs in 24 hours" in plot.get_attribute("aria-label")
+    height = window.until(
+        lambda: float(window.all("svg.hours rect.bad")[-1].get_attribute("height")), "the last hour has a failure"
+    )
+    assert height > 0
+    window.click(".legend a", "failed")
+    window.one("h1", "Jobs")
+    window.one("td .state.bad", "failed")
+
+
 def test_versions_of_a_package_are_compared_over_the_fleet(window: Browser) -> None:
     window.open("packages")
     window.type("#search", "bash")
@@ -161,6 +200,65 @@ def test_hostile_output_is_shown_as_text(window: Browser, served: tuple[Fleet, s
     assert text.startswith("<img src=x onerror=alert(1)><script>")
     assert text.endswith("\\u001b[31mred\\u202etxt.exe")
     assert window.all("main img, main script") == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "machines?search={}&type=compound", "machines/{}", "run?tgt={}&fun={}", "jobs?fun={}&user={}", "jobs/{}",
+        "keys?search={}", "packages?name={}&tgt={}", "resources?type={}", "events?tag={}", "docs?words={}",
+        "docs/{}", "{}/{}",
+    ],
+)  # fmt: skip
+def test_a_hostile_address_shows_text_and_nothing_else(window: Browser, page: str) -> None:
+    quoted = urllib.parse.quote(HOSTILE)
+    window.open("access")
+    window.one("h1", "Access")
+    window.open(page.format(quoted, quoted))
+    window.until(lambda: window.one("main").text and "Loading" not in window.one("main").text, "it is loaded")
+    assert window.all("main img, main script") == []
+    assert not set(window.one("main").text) & set("\x1b\u202e")
+
+
+def test_hostile_values_of_machines_events_tokens_and_rules_are_shown_as_text(
+    window: Browser, served: tuple[Fleet, str]
+) -> None:
+    admin = Api(served[1]).log_in("admin")
+    admin.post("/fleet/tokens", {"id_glob": HOSTILE})
+    admin.post("/hook/console/hostile", {"x": HOSTILE, HOSTILE: 1})
+    admin.low(client="local", tgt="a", fun="grains.setval", arg=["evil", HOSTILE])
+    admin.low(client="local", tgt="a", fun="saltutil.refresh_grains", kwarg={"refresh_pillar": False})
+    for page, text in (("machines/a", "evil"), ("events?tag=hostile", "console/hostile"), ("keys", "For ids like")):
+        window.open(page)
+        window.until(lambda text=text: text in window.one("main").text, f"{page} has {text}")  # type: ignore[misc]
+        for row in window.all("main summary"):
+            row.click()
+        window.until(lambda: "\\u202etxt.exe" in window.one("main").text, f"{page} shows what turns text around")
+        assert window.all("main img, main script") == []
+        assert not set(window.one("main").text) & set("\x1b\u202e")
+
+
+def test_a_return_of_20_megabytes_and_one_that_is_no_text_do_no_harm(
+    window: Browser, served: tuple[Fleet, str]
+) -> None:
+    admin = Api(served[1]).log_in("admin")
+
+    def shown(fun: str, *arg: str) -> str:
+        jid = admin.post("/fleet/jobs", {"tgt": "a", "fun": fun, "arg": list(arg), "consent": ["shell"]}).json()["jid"]
+        window.open(f"jobs/{jid}")
+        window.one(".group h3", "1 target")
+        return str(window.one(".group pre").get_attribute("textContent"))
+
+    long = "head -c 20000000 /dev/zero | tr '\\0' x"
+    assert len(shown("cmd.run", long)) <= VALUE_MAX
+    window.one(".group", "only the beginning")
+    said = admin.get(window.one(".group a[download]").get_attribute("href").removeprefix(served[1]))
+    assert len(said.json()["ret"]) > VALUE_MAX
+    sizes = window.driver.execute_script(
+        "return performance.getEntriesByType('resource').map((one) => [one.name, one.encodedBodySize])"
+    )
+    assert max(size for name, size in sizes if "/fleet/jobs/" in name) < 300_000
+    assert shown("cmd.run", "printf '\\001\\377\\033[1m'")
 
 
 def test_a_key_is_accepted_by_its_fingerprint(window: Browser, served: tuple[Fleet, str]) -> None:
@@ -235,13 +333,13 @@ def test_a_join_token_is_made_shown_once_and_revoked(window: Browser) -> None:
     window.open("keys?state=pending")
     window.one("td code", name)
     window.click(f"button[aria-label='revoke the token {name}']")
-    window.one("main", "No token is valid now")
+    window.until(lambda: name not in window.driver.page_source, "it is gone from the list and from the page")
     assert text not in window.driver.page_source
 
 
 def test_events_arrive_by_themselves(window: Browser, served: tuple[Fleet, str]) -> None:
     window.open("events?tag=console")
-    window.one("main", "as they happen")
+    window.one(".state", "live")
     Api(served[1]).log_in("admin").post("/hook/console/test", {"x": HOSTILE})
     window.one("td", "salt/netapi/hook/console/test")
 
@@ -252,7 +350,7 @@ def test_ten_tabs_share_one_stream_of_events(window: Browser, served: tuple[Flee
         window.driver.switch_to.new_window("tab")
         window.open("events?tag=console")
         window.one("h1", "Events")
-        window.one("main", "as they happen")
+        window.one("main", "console/")
     Api(served[1]).log_in("admin").post("/hook/console/tabs", {})
     for handle in window.driver.window_handles:
         if handle != first:
@@ -260,6 +358,38 @@ def test_ten_tabs_share_one_stream_of_events(window: Browser, served: tuple[Flee
             window.one("td", "salt/netapi/hook/console/tabs")
             window.driver.close()
     window.driver.switch_to.window(first)
+
+
+def test_the_letters_of_the_keyboard_are_listed(window: Browser) -> None:
+    window.open("")
+    window.one("h1", "Overview")
+    window.one("body").send_keys("?")
+    window.one("dialog dd", "Documentation")
+    window.click("dialog button", "Close")
+    for letter, title in (
+        ("j", "Jobs"),
+        ("r", "Run"),
+        ("k", "Keys"),
+        ("a", "Access"),
+        ("c", "Clouds"),
+        ("d", "Documentation"),
+        ("o", "Overview"),
+    ):
+        window.one("main").send_keys("g" + letter)
+        window.one("h1", title)
+
+
+def test_events_that_were_are_replayed_and_a_pause_loses_none(window: Browser, served: tuple[Fleet, str]) -> None:
+    admin = Api(served[1]).log_in("admin")
+    admin.post("/hook/console/earlier", {})
+    window.open("events?tag=console")
+    window.one("td", "console/earlier")
+    window.click("button", "Pause")
+    admin.post("/hook/console/meanwhile", {})
+    window.one("[role=status]", "since then")
+    assert "meanwhile" not in window.one("main").text
+    window.click("button", "Go on")
+    window.one("td", "console/meanwhile")
 
 
 def test_keys_of_the_keyboard_go_to_pages_and_to_the_search(window: Browser) -> None:
@@ -288,6 +418,75 @@ def test_a_login_that_ended_loses_nothing_that_was_typed(served: tuple[Fleet, st
         one.one("[role=status]", "1 targets")
         assert one.one("#search").get_attribute("value") == "a"
         assert one.one("input[list]").get_attribute("value") == "test.echo"
+
+
+def test_a_second_tab_logs_out_the_first_and_in_again(served: tuple[Fleet, str]) -> None:
+    with browser(served[1]) as one:
+        one.open("machines")
+        one.log_in("admin")
+        one.one("td", "a")
+        first = one.driver.current_window_handle
+        one.driver.switch_to.new_window("tab")
+        one.open("jobs")
+        one.one("h1", "Jobs")
+        second = one.driver.current_window_handle
+        one.click(".who button", "Log out")
+        one.one("dialog", "Log in")
+        one.driver.switch_to.window(first)
+        one.one("dialog", "Log in")
+        assert one.all("td") == []
+        one.log_in("admin")
+        one.driver.switch_to.window(second)
+        one.until(lambda: not one.all("dialog"), "the second tab is logged in, too")
+
+
+def test_a_master_that_is_away_is_named_and_comes_back_by_itself(tmp_path: Path) -> None:
+    with serve(tmp_path) as (fleet, url), browser(url) as one:
+        one.open("run?tgt=a&fun=test.arg")
+        one.log_in("admin")
+        one.one("[role=status]", "1 targets")
+        one.type("textarea", "what was typed")
+        fleet.daemons["master"].stop()
+        one.one(".banner", "This page tries again by itself")
+        assert one.one("textarea").get_attribute("value") == "what was typed"
+        one.open("machines")
+        one.one("main [role=alert]", "master")
+        fleet.restart_master()
+        fleet.wait_up("a", "b")
+        one.one("td", "a")
+        one.until(lambda: not one.all(".banner"), "the banner has gone")
+        one.open("events?tag=console")
+        Api(url).log_in("admin").post("/hook/console/back", {})
+        one.one("td", "salt/netapi/hook/console/back")
+
+
+def test_machines_of_clouds_are_made_and_destroyed_after_a_question(tmp_path: Path) -> None:
+    with serve(tmp_path) as (fleet, url), browser(url) as one:
+        drivers, folder = tmp_path / "drivers", fleet.folder / "master"
+        drivers.mkdir(mode=0o755)
+        shutil.copy(DRIVER, drivers)
+        (tmp_path / "machines").mkdir()
+        (folder / "cloud").write_text(f"cloud_dirs: [{drivers}]\n")
+        (folder / "cloud.providers").write_text(f"lab: {{driver: scripted, folder: {tmp_path}/machines}}\n")
+        (folder / "cloud.profiles").write_text("small: {provider: lab, image: any, size: small, deploy: false}\n")
+        one.open("clouds")
+        one.log_in("admin")
+        one.one("main", "The providers have no machine")
+        one.one("td", "lab:scripted")
+        one.type("[name=names]", "web1")
+        one.click("form button", "Create")
+        one.click("dialog button", "Create")
+        one.one("td", "web1")
+        one.click("button[aria-label='Details web1']")
+        one.one(".note pre", '"scripted": {')
+        one.click("button[aria-label='Destroy web1']")
+        assert not one.one("dialog button", "Destroy").is_enabled()
+        one.type("dialog input", "web1")
+        one.click("dialog button", "Destroy")
+        one.one("main", "The providers have no machine")
+        (folder / "cloud.providers").write_text(f"lab: {{driver: scripted, folder: {tmp_path}, trouble: down}}\n")
+        one.click("button", "Ask the providers again")
+        one.one("[role=alert]", "connection refused")
 
 
 def test_what_a_user_may_not_see_is_a_sentence(served: tuple[Fleet, str]) -> None:

@@ -187,6 +187,20 @@ def tags(place: Place, who: Principal, pattern: str = "*") -> list[str]:
     return [] if news is None else [row["tag"] for row in news["events"]]
 
 
+def test_events_that_were_are_answered_once_to_those_who_may_see_them(place: Place) -> None:
+    place.publish(FRED, "*", PING)
+    place.publish(ROOT, "*", PING)
+    said = place.by(ROOT, "events", pattern="*", after=0, once=True)
+    assert said.follow is None
+    assert [row["tag"] for row in said.fields["events"]] == tags(place, ROOT)
+    assert said.fields["last"] == said.fields["events"][-1]["seq"]
+    own = place.by(FRED, "events", pattern="*", after=0, once=True).fields
+    assert [row["tag"] for row in own["events"]] == tags(place, FRED)
+    assert 0 < len(own["events"]) < len(said.fields["events"])
+    none = place.by(HANS, "events", pattern="*", after=0, once=True).fields
+    assert (none["events"], none["seq"]) == ([], none["last"])
+
+
 def test_a_user_sees_his_own_jobs_and_with_a_right_those_of_others(place: Place) -> None:
     own = place.publish(FRED, "*", PING).fields["jid"]
     others = place.publish(ROOT, "*", PING).fields["jid"]

@@ -2,7 +2,7 @@
 
 import { Component } from "./vendor/preact-11.2.0.mjs";
 import { get, logOut, post } from "./api.js";
-import { Choice, counted, html, Page, State, Table, TARGET_TYPES, Time, visible } from "./parts.js";
+import { Choice, counted, html, Page, Problem, State, Table, TARGET_TYPES, Time, visible } from "./parts.js";
 
 export class Access extends Page {
   pollMs = 15000;
@@ -30,7 +30,7 @@ export class Access extends Page {
           </dl></section>
         <section><h2>Who may do what</h2><${Question} own=${eauth ? `${eauth}:${user}` : user} names=${names} /></section>
       </div>
-      ${this.state.note && html`<p class="error" role="alert">${this.state.note}</p>`}
+      ${this.state.note && html`<${Problem} text=${this.state.note} />`}
       ${logins && html`<h2>Logins</h2><${Table} caption="Logins" rows=${logins} empty="There is no login." columns=${[
         ["User", (row) => `${row.user} by ${row.eauth}`],
         ["Groups", (row) => row.groups.join(", ")],
@@ -73,16 +73,16 @@ class Question extends Component {
           required autocomplete="off" spellcheck=${false} /></label>
       </div>
       <p class="actions"><button class="primary">Ask the master</button></p>
-      ${problem && html`<p class="error" role="alert">${problem}</p>`}
+      ${problem && html`<${Problem} text=${problem} />`}
       ${answer && html`<${Answer} of=${answer} />`}</form>`;
   }
 }
 
 function Answer({ of }) {
-  return html`<div role="status"><p><${State} of=${of.allowed ? "allowed" : "refused"} /> <strong>${of.user}</strong>
+  return html`<div role="status"><p><${State} of=${of.allowed ? "allowed" : "refused"} /> <strong>${visible(of.user)}</strong>
       ${of.operator ? " is an operator and may do everything" : of.allowed ? " may do it" : ""}${of.reason && ` ${visible(of.reason)}`}</p>
     <dl>${of.targets > 0 && html`<dt>Targets</dt><dd>${counted(of.targets, "target")} ${of.targets === 1 ? "is" : "are"} selected</dd>`}
       ${of.refused_count > 0 && html`<dt>Not on</dt><dd>${of.refused.join(", ")}${of.refused_count > of.refused.length && ` and ${of.refused_count - of.refused.length} more`}</dd>`}
       ${of.rules.length > 0 && html`<dt>By the rule</dt><dd><ul>${of.rules.map((rule) => html`<li><code>${visible(rule)}</code></li>`)}</ul></dd>`}
-      ${of.groups.length > 0 && html`<dt>Groups</dt><dd>${of.groups.join(", ")}</dd>`}</dl></div>`;
+      ${of.groups.length > 0 && html`<dt>Groups</dt><dd>${of.groups.map(visible).join(", ")}</dd>`}</dl></div>`;
 }

@@ -1,7 +1,7 @@
 // Clouds: providers, profiles and machines, by the runners `cloud.*` with the rights of the caller.
 
 import { post } from "./api.js";
-import { Choice, Dialog, html, link, Page, State, Table, textOf, visible } from "./parts.js";
+import { Choice, Dialog, html, link, Page, Problem, State, Table, textOf, visible } from "./parts.js";
 
 /** The value of a runner. Raises Error with its message if it failed as a whole. */
 async function run(fun, arg = [], kwarg = {}) {
@@ -64,7 +64,7 @@ export class Clouds extends Page {
     return html`
       <div class="head"><h1>Clouds</h1><p><button onClick=${() => this.refresh()}>Ask the providers again</button></p></div>
       ${busy && html`<p class="note" role="status">${busy}: this may take minutes. <a href="#/events?tag=salt/cloud/">Its events</a></p>`}
-      ${problem && html`<p class="error" role="alert">${visible(problem)}</p>`}
+      ${problem && html`<${Problem} text=${problem} />`}
       ${answer && html`<div class="note"><pre tabindex="0">${textOf(answer)}</pre></div>`}
       ${machines.errors.map(([alias, text]) => html`<p class="error" role="alert">${alias}: ${visible(text)}</p>`)}
       <h2>Machines</h2>

@@ -2,7 +2,7 @@
 
 import { Component, render } from "./vendor/preact-11.2.0.mjs";
 import { get, listen, logIn, logOut, on } from "./api.js";
-import { Choice, html } from "./parts.js";
+import { Choice, html, Problem } from "./parts.js";
 import { Access } from "./access.js";
 import { Clouds } from "./clouds.js";
 import { Docs } from "./docs.js";
@@ -154,7 +154,7 @@ class Login extends Component {
         <${Choice} label="By" value=${eauth} options=${BACKENDS.map((one) => [one, one])} onChange=${(text) => this.setState({ eauth: text })} />
         <label>Name<input name="username" autocomplete="username" required /></label>
         <label>Password<input name="password" type="password" autocomplete="current-password" required /></label>
-        ${problem && html`<p class="error" role="alert">${problem}</p>`}
+        ${problem && html`<${Problem} text=${problem} />`}
         <p class="actions"><button class="primary">Log in</button></p>
       </form></dialog>`;
   }

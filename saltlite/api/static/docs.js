@@ -64,7 +64,7 @@ function Start({ contents }) {
 
 function Found({ words, found }) {
   return html`<h2>Found</h2>
-    <p role="status">${found.length || "No"} ${found.length === 1 ? "place has" : "places have"} “${words}”${found.length === FOUND_MAX ? ", or more" : ""}</p>
+    <p role="status">${found.length || "No"} ${found.length === 1 ? "place has" : "places have"} “${visible(words)}”${found.length === FOUND_MAX ? ", or more" : ""}</p>
     ${found.length === 0 && html`<p class="dim">Fewer or shorter words find more.</p>`}
     <ul class="found">${found.map((row) => html`<li><a href=${link(`docs/${row.path}`, { at: row.at })}>${row.title}</a>
       <span class="dim"> ${row.kind}</span><p>${visible(row.excerpt)}</p></li>`)}</ul>`;

@@ -11,8 +11,8 @@ const LATER_MS = 15000;
 
 export const jobColumns = [
   ["Job", (job) => html`<a href=${link(`jobs/${job.jid}`)}><code>${job.jid}</code></a>`, "", "fit"],
-  ["Function", (job) => html`<strong>${job.fun}</strong>`],
-  ["Target", (job) => html`<code>${job.tgt}</code> <span class="dim">${job.tgt_type === "glob" ? "" : job.tgt_type}</span>`],
+  ["Function", (job) => html`<strong>${visible(job.fun)}</strong>`],
+  ["Target", (job) => html`<code>${visible(job.tgt)}</code> <span class="dim">${job.tgt_type === "glob" ? "" : job.tgt_type}</span>`],
   ["User", (job) => job.user],
   ["Published", (job) => html`<${Time} at=${job.created_at} />`],
   ["Targets", (job) => html`<${Outcomes} of=${job.outcomes} />`],
@@ -79,7 +79,7 @@ export class Job extends Page {
     const bad = (job.outcomes.failed || 0) + (job.outcomes.missing || 0);
     const hidden = job.hides || job.withheld || job.unreadable;
     return html`
-      <h1>${job.fun} <span class="dim">on</span> <code>${job.tgt}</code></h1>
+      <h1>${job.fun} <span class="dim">on</span> <code>${visible(job.tgt)}</code></h1>
       <p class="lead"><code>${job.jid}</code> by ${job.user}, <${Time} at=${job.created_at} />
         ${job.cancelled_at && html`, ended by ${job.cancelled_by}`}${job.module_executors.length > 0 && `, with ${job.module_executors.join(", ")}`}</p>
       ${job.calls.map(([fun, args, kwargs]) => (args.length > 0 || Object.keys(kwargs).length > 0) &&
@@ -97,11 +97,11 @@ export class Job extends Page {
       ${without.length > 0 && html`<h2>Without a return</h2><${Table} caption="Targets without a return" rows=${without} columns=${[
         ["Target", (row) => row.id.includes(":") ? row.id : html`<a href=${link(`machines/${row.id}`)}>${row.id}</a>`],
         ["State", (row) => html`<${State} of=${row.state} />`],
-        ["Why", (row) => row.reason],
+        ["Why", (row) => visible(row.reason || "")],
         ["Since", (row) => html`<${Time} at=${row.at} />`],
       ]} />${without_count > without.length && html`<p class="dim">and ${without_count - without.length} more</p>`}`}
       ${groups.length > 0 && html`<h2>Outputs</h2>`}
-      ${groups.map((group, index) => html`<${Group} key=${group.ids[0]} group=${group} largest=${groups[0]} first=${index === 0} />`)}
+      ${groups.map((group, index) => html`<${Group} key=${group.ids[0]} jid=${job.jid} group=${group} largest=${groups[0]} first=${index === 0} />`)}
       ${more > 0 && html`<p class="dim">and ${more} more different outputs</p>`}`;
   }
 }
@@ -125,7 +125,7 @@ function Progress({ outcomes }) {
 }
 
 class Group extends Component {
-  render({ group, largest, first }, { compared }) {
+  render({ jid, group, largest, first }, { compared }) {
     const names = group.ids.slice(0, 20);
     return html`<section class=${`group ${group.success ? "" : "failed"}`}>
       <h3>${group.count} ${group.count === 1 ? "target" : "targets"}
@@ -137,7 +137,8 @@ class Group extends Component {
       <pre tabindex="0">${compared
         ? difference(textOf(group.value), textOf(largest.value)).map(([sign, line]) => html`<span class=${{ "+": "added", "-": "removed" }[sign] || ""}>${sign} ${line}\n</span>`)
         : textOf(group.value)}</pre>
-      ${group.cut && html`<p class="dim">This is only the beginning.</p>`}
+      ${group.cut && html`<p class="dim">This is only the beginning. <a href=${`/fleet/jobs/${encodeURIComponent(jid)}/returns/${encodeURIComponent(group.ids[0])}`}
+        download=${`${jid}-${group.ids[0]}.json`}>The whole return of ${group.ids[0]}</a></p>`}
     </section>`;
   }
 }

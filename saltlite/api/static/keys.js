@@ -1,7 +1,7 @@
 // Keys: those that wait first, each with the fingerprint to compare; and the tokens with which minions join.
 
 import { get, post } from "./api.js";
-import { Choice, Dialog, Field, html, Page, Pages, State, Table, Time, visible } from "./parts.js";
+import { Choice, Dialog, Field, html, Page, Pages, Problem, State, Table, Time, visible } from "./parts.js";
 
 const ACTIONS = { pending: ["accept", "reject"], accepted: ["revoke", "delete"], rejected: ["accept", "delete"], revoked: ["delete"],
   conflict: ["delete"] };
@@ -93,7 +93,7 @@ export class Keys extends Page {
         <label>Ends in hours<input name="hours" type="number" min="0.1" step="any" value="1" required /></label>
         <button>Make a token</button>
       </form>
-      ${problem && html`<p class="error" role="alert">${problem}</p>`}
+      ${problem && html`<${Problem} text=${problem} />`}
       ${token && html`<div class="note" role="status"><p>Copy it now: it is not shown again. It belongs into <code>join_token</code> of the minion's configuration.</p>
         <pre tabindex="0">${token}</pre></div>`}
       <${Table} caption="Join tokens" rows=${tokens} empty="No token is valid now." columns=${[

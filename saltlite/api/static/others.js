@@ -2,7 +2,7 @@
 
 import { get, on } from "./api.js";
 import { Component } from "./vendor/preact-11.2.0.mjs";
-import { Field, html, link, Page, State, Table, textOf, Time, visible } from "./parts.js";
+import { Field, html, link, Page, Problem, State, Table, textOf, Time, visible } from "./parts.js";
 
 export class Resources extends Page {
   pollMs = 30000;
@@ -34,37 +34,64 @@ export class Resources extends Page {
   }
 }
 
-const EVENTS_SHOWN = 200;
+const EVENTS_SHOWN = 500;
 
 export class Events extends Component {
-  state = { events: [], paused: false, missed: 0 };
+  state = { events: [], paused: false, missed: 0, before: null, problem: "" };
 
   componentDidMount() {
     this.unwatch = on("event", (event) => {
-      const { events, paused, missed } = this.state;
+      const { paused, missed } = this.state;
       if (paused) this.setState({ missed: missed + 1 });
-      else this.setState({ events: [{ ...event, at: Date.now() / 1000 }, ...events].slice(0, EVENTS_SHOWN) });
+      else this.put([event], EVENTS_SHOWN);
     });
+    this.replay({});
   }
 
   componentWillUnmount() {
     this.unwatch();
   }
 
-  render({ query, path }, { events, paused, missed }) {
+  /** Add events; each is shown once, the newest first. */
+  put(more, most) {
+    this.setState(({ events }) => {
+      const known = new Map([...events, ...more].map((event) => [event.id, event]));
+      return { events: [...known.values()].sort((one, other) => other.id - one.id).slice(0, most) };
+    });
+  }
+
+  /** Fetch the newest events, or those before an event. */
+  async replay(query) {
+    try {
+      const { events, before } = await get("/fleet/events", query);
+      this.put(events);
+      this.setState({ before, problem: "" });
+    } catch (error) {
+      this.setState({ problem: error.message });
+    }
+  }
+
+  goOn() {
+    this.setState({ paused: false, missed: 0 });
+    this.replay({});
+  }
+
+  render({ query, path }, { events, paused, missed, before, problem }) {
     const tag = query.tag || "";
     const rows = events.filter((event) => event.tag.includes(tag));
     return html`
-      <div class="head"><h1>Events</h1><p role="status"><${State} of=${paused ? "paused" : "live"} />${paused && missed > 0 && ` ${missed} since then`}</p></div>
+      <div class="head"><h1>Events</h1><p role="status"><${State} of=${paused ? "paused" : "live"} kind=${paused ? "mid" : "good"} />${paused && missed > 0 && ` ${missed} since then`}</p></div>
       <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
         <${Field} id="search" label="Part of the tag" hint="salt/job/" value=${tag} onChange=${(text) => { location.hash = link(path, { tag: text }); }} />
-        <button type="button" onClick=${() => this.setState({ paused: !paused, missed: 0 })}>${paused ? "Go on" : "Pause"}</button>
+        <button type="button" onClick=${() => (paused ? this.goOn() : this.setState({ paused: true, missed: 0 }))}>${paused ? "Go on" : "Pause"}</button>
         <button type="button" disabled=${!events.length} onClick=${() => this.setState({ events: [] })}>Clear</button>
       </form>
+      ${problem && html`<${Problem} text=${problem} />`}
       <${Table} caption="Events, the newest first" rows=${rows} empty="Events appear here as they happen." columns=${[
-        ["When", (event) => html`<${Time} at=${event.at} />`, "", "fit"],
+        ["When", (event) => html`<${Time} at=${Date.parse(`${event.data._stamp}Z`) / 1000} />`, "", "fit"],
         ["Tag", (event) => html`<code>${visible(event.tag)}</code>`],
         ["Data", (event) => html`<details><summary><code>${visible(JSON.stringify(event.data).slice(0, 100))}</code></summary><pre tabindex="0">${textOf(event.data)}</pre></details>`],
-      ]} />`;
+      ]} />
+      ${before && html`<nav class="pages" aria-label="Parts of the list"><button onClick=${() => this.replay({ before })}>Earlier</button></nav>`}`;
   }
 }

@@ -1,7 +1,7 @@
 // Packages: which version of a package each machine has, by a job that asks all of them.
 
 import { get, post } from "./api.js";
-import { Field, html, link, Page, State, Table, textOf } from "./parts.js";
+import { Field, html, link, Page, Problem, State, Table, textOf } from "./parts.js";
 
 const NAMES_SHOWN = 12;
 
@@ -35,7 +35,7 @@ export class Packages extends Page {
         <${Field} label="Machines" value=${tgt} now=${true} onChange=${(text) => this.narrow({ tgt: text, jid: "" })} />
         <button class="primary" disabled=${!name || !tgt}>Ask them</button>
       </form>
-      ${this.state.note && html`<p class="error" role="alert">${this.state.note}</p>`}
+      ${this.state.note && html`<${Problem} text=${this.state.note} />`}
       ${!job && html`<p class="empty">Name a package, and see its versions over the fleet.</p>`}
       ${job && html`
         <p role="status">${open > 0 ? `${open} machines have not answered yet` : "All answers are here"} ·

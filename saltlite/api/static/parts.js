@@ -72,7 +72,7 @@ export class Page extends Component {
   render() {
     const { data, error } = this.state;
     return html`
-      ${error && html`<p class="error" role="alert">${error.message}</p>`}
+      ${error && html`<${Problem} text=${error.message} />`}
       ${data ? this.show(data) : !error && html`<p class="dim" role="status">Loading</p>`}
     `;
   }
@@ -112,6 +112,11 @@ export function Pages({ offset, size: length, count, total, go }) {
 /** "1 machine", "2 machines". */
 export function counted(number, noun) {
   return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** What went wrong, in a sentence, which may repeat what was typed. */
+export function Problem({ text }) {
+  return html`<p class="error" role="alert">${visible(text)}</p>`;
 }
 
 /** A state as a word with a colour, "good", "mid" or "bad", and how many have it. */

@@ -2,7 +2,7 @@
 
 import { Component } from "./vendor/preact-11.2.0.mjs";
 import { get, on, post } from "./api.js";
-import { Choice, Consent, Field, html, link, TARGET_TYPES } from "./parts.js";
+import { Choice, Consent, Field, html, link, Problem, TARGET_TYPES, visible } from "./parts.js";
 
 const OPTION = { glob: "", list: "-L ", grain: "-G ", pcre: "-E ", compound: "-C ", nodegroup: "-N ", pillar: "-I ", ipcidr: "-S " };
 
@@ -116,13 +116,13 @@ export class Run extends Component {
           ${takesRest && html`<label>Further arguments, one a line<textarea rows="2" value=${rest}
             onInput=${(event) => this.setState({ rest: event.target.value })} /></label>`}
         </section>
-        ${problem && html`<p class="error" role="alert">${problem}</p>`}
+        ${problem && html`<${Problem} text=${problem} />`}
         <p class="actions"><button class="primary" disabled=${!tgt || !fun || !preview}>Run on ${preview?.count ?? 0} targets</button>
           <button type="button" disabled=${!tgt || !fun || !preview} onClick=${() => this.publish((known?.risks || []).map((row) => row.risk), true)}>Dry run</button>
           <span class="dim">A dry run shows what would be called, and calls nothing.</span></p>
       </form>
       ${question && html`<${Consent} question=${question} onAgree=${(risks) => this.publish(risks)} onLeave=${() => this.setState({ question: null })} />`}
-      <h2>The same on the command line</h2><pre tabindex="0">${this.line()}</pre>`;
+      <h2>The same on the command line</h2><pre tabindex="0">${visible(this.line())}</pre>`;
   }
 
   line() {

@@ -78,7 +78,9 @@ def handle_events(master: Master, principal: Principal, request: Mapping[str, An
     `handle_event_views`.
 
     `after` is a cursor, `since` a wall-clock time; without either the stream starts now. Users without the right to all
-    events get those of their own jobs and runners. With `returns`, events of jobs are as `ReturnsOfEvents` says.
+    events get those of their own jobs and runners. With `returns`, events of jobs are as `ReturnsOfEvents` says. With
+    `once` there is no stream: the answer has its first message, whose `seq` is the cursor to ask on from, and `last`,
+    the cursor of now.
     """
     pattern = request["pattern"]
     if not 1 <= len(pattern) <= PATTERN_MAX:
@@ -99,8 +101,11 @@ def handle_events(master: Master, principal: Principal, request: Mapping[str, An
         only_jobs=sees_jobs_of_others(principal, master.config),
         returns_for=principal if request.get("returns") else None,
     )
-    view = _view(master, principal)
-    return Answer({"seq": after, "first": master.store.first_seq(), "view": view}, follow=watch)
+    first = master.store.first_seq()
+    if request.get("once"):
+        message = EventStream(master, watch).news() or {"seq": last, "events": []}
+        return Answer({"first": first, "last": last, **message})
+    return Answer({"seq": after, "first": first, "view": _view(master, principal)}, follow=watch)
 
 
 def handle_event_views(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:

@@ -108,7 +108,7 @@ VERBS: dict[str, OperatorVerb] = {
     "events": OperatorVerb(
         events.handle_events,
         {"pattern": NAME},
-        {"after": IntegerField(), "since": NumberField(), "returns": BooleanField()},
+        {"after": IntegerField(), "since": NumberField(), "returns": BooleanField(), "once": BooleanField()},
     ),
     "event_views": OperatorVerb(events.handle_event_views, {"tokens": Names}),
     "event_send": OperatorVerb(events.handle_event_send, {"tag": NAME, "data": MapField()}, {"runner": NAME}),
