@@ -175,14 +175,6 @@ def _fleet_paths() -> dict[str, Any]:
                 names=("jid",),
             ),
         },
-        "/fleet/jobs/{jid}/returns/{id}": {
-            "get": _get(
-                "fleetReturn",
-                "The whole return of one target.",
-                _object(["ret", "retcode", "success"]),
-                names=("jid", "id"),
-            ),
-        },
         "/fleet/jobs/{jid}/kill": {"post": _post("fleetKill", "End a job.", None, ended, names=("jid",))},
         "/fleet/jobs/{jid}/rerun": {"post": again},
         "/fleet/target": {
@@ -229,6 +221,14 @@ def _fleet_access_paths() -> dict[str, Any]:
                 "Accept, reject, revoke or delete keys.",
                 _body({**changes, "additionalProperties": False}),
                 _object(["changed", "refused"]),
+            ),
+        },
+        "/fleet/jobs/{jid}/returns/{id}": {
+            "get": _get(
+                "fleetReturn",
+                "The whole return of one target.",
+                _object(["ret", "retcode", "success"]),
+                names=("jid", "id"),
             ),
         },
         "/fleet/events": {
