@@ -64,7 +64,7 @@ def test_run_makes_a_job_for_a_minion_that_is_called_like_a_command(minion: str)
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (["key"], "needs one of accept, delete, finger, fleet, list, preaccept, reject, revoke, token"),
+        (["key"], "needs one of accept, delete, finger, fleet, list, preaccept, reject, rename, revoke, token"),
         (["key", "token"], "needs one of create"),
         (["key", "lst"], "there is no command `saltlite key lst`"),
         (["job", "lst"], "there is no command `saltlite job lst`"),
