@@ -668,10 +668,7 @@ def too_wide(principal: Principal, call: Call, config: AccessConfig) -> str:
     """The refusal for a target that rules do not cover. It must not tell how many targets there are, or whether any."""
     rules = config.granted.of(principal)
     expressions = ", ".join(sorted({rule.where for rule in rules if rule.where and rule.allows(call, Budget())}))
-    return (
-        f"{principal} may run {call.fun} on {expressions} only, and this target is not within that: "
-        "nothing was published"
-    )
+    return f"{principal} may not run {call.fun} on this target, only on {expressions}: nothing was published"
 
 
 def _may_publish(rules: Sequence[Rule], names: Sequence[str], action: Action, config: AccessConfig) -> bool:

@@ -507,7 +507,9 @@ class Loader(Mapping[str, Callable[..., Any]]):
         import difflib  # noqa: PLC0415 - only an error needs it
 
         near = difflib.get_close_matches(name, sorted(known), CANDIDATES_MAX, cutoff=0.7)
-        suggestions = [one for one in near if one in self][:SUGGESTIONS_MAX]
+        # A driver looks for the settings of the provider when it is loaded, so loading others would report theirs.
+        asks = self.index.kind != "clouds"
+        suggestions = [one for one in near if not asks or one in self][:SUGGESTIONS_MAX]
         if self._registry.is_disabled(module):
             return FunctionUnavailable(f"'{name}' is not available.", suggestions)
         if salt_files is not None and (reason := salt_files.refusal(name)):

@@ -236,7 +236,7 @@ def test_a_refusal_of_targets_names_the_users_own_and_not_the_others() -> None:
     with pytest.raises(RefusedError) as caught:
         authorize(FRED, action, access(RULES), selects)
     assert str(caught.value) == (
-        "fred (uid 1000) may run pkg.install on web* only, and this target is not within that: nothing was published"
+        "fred (uid 1000) may not run pkg.install on this target, only on web*: nothing was published"
     )
 
 

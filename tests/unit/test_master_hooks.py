@@ -76,7 +76,7 @@ def test_a_hook_may_what_its_user_may_at_that_moment_and_no_more(tmp_path: Path)
         site.say("app/x", host=host)
     told = site.look()
     assert [tag for tag, _data in told] == ["h/fired", "h/refused", "h/refused"]
-    assert "on web* only" in told[1][1]["reason"]
+    assert "only on web*" in told[1][1]["reason"]
     assert site.jobs() == [("file:fred", ("web1",))]
 
 
