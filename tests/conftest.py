@@ -209,12 +209,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FleetsL
 def same_log_for_everyone() -> Iterator[None]:
     """Commands that run in the test's own process set up the log as if it were theirs: put it back."""
     root = logging.getLogger()
-    level, handlers = root.level, list(root.handlers)
+    level, handlers = root.level, {handler: list(handler.filters) for handler in root.handlers}
     yield
     root.setLevel(level)
-    for handler in [handler for handler in root.handlers if handler not in handlers]:
-        root.removeHandler(handler)
-        handler.close()
+    for handler in list(root.handlers):
+        if handler in handlers:
+            handler.filters[:] = handlers[handler]
+        else:
+            root.removeHandler(handler)
+            handler.close()
 
 
 @pytest.fixture

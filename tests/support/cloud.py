@@ -157,7 +157,6 @@ def run_cloud(capture: pytest.CaptureFixture[str], *words: str) -> Said:
     root = logging.getLogger()
     handlers, level, on_term = list(root.handlers), root.level, signal.getsignal(signal.SIGTERM)
     capture.readouterr()
-    root.handlers[:] = []  # the command adds a filter to each, which would stay
     try:
         code = main_cloud(words)
     finally:
