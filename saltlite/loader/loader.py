@@ -514,13 +514,10 @@ class Loader(Mapping[str, Callable[..., Any]]):
             return FunctionUnavailable(f"'{name}' is not available.", suggestions)
         if salt_files is not None and (reason := salt_files.refusal(name)):
             return FunctionUnavailable(f"'{name}' is not available. ({reason})", suggestions)
-        providers = list(self._registry.providers(module))
-        if providers:
-            needs = self._missing(module, function)
-            reason = f" (needs {needs})" if needs else ""
-            return FunctionUnavailable(f"'{name}' is not available.{reason}", suggestions if not needs else ())
-        failures = self._registry.failures(module)
-        if failures:
+        if list(self._registry.providers(module)):
+            if needs := self._missing(module, function):
+                return FunctionUnavailable(f"'{name}' is not available. (needs {needs})", ())
+        elif failures := self._registry.failures(module):
             return FunctionUnavailable(join_failures(module, failures), suggestions)
         file = self.index.file(module)
         loaded = self._registry.load(file) if file else None

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.cli.verbs.demo import DemoFleet
 from saltlite.cli.verbs.help import DOCS
 from tests.support.transcripts import Shell, blocks, matches, steps
 
@@ -22,8 +21,12 @@ PROGRAM = 'saltlite() { "$SALTLITE" -c fleet/master "$@"; }'
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with a running fleet in `fleet`; a short path, because of the sockets in it."""
     folder = tmp_path_factory.mktemp("d")
-    with DemoFleet(folder=str(folder / "fleet")):
+    words = [sys.executable, "-m", "saltlite", "demo", "--dir", str(folder / "fleet")]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as demo:
+        assert demo.stderr is not None
+        assert any("Ctrl-C stops the fleet" in line for line in demo.stderr)
         yield folder
+        demo.terminate()
 
 
 @pytest.mark.parametrize("name", ["tutorial", "python-client"])

@@ -37,6 +37,7 @@ GOOD: dict[str, Any] = {
     "machine": "web1",
     "minion": "web1",
     "mode": 0o644,
+    "new_id": "web9",
     "offset": 0,
     "path": "file",
     "pattern": "*",
