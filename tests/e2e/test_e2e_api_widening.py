@@ -122,7 +122,8 @@ def test_no_lowstate_is_worth_more_than_the_rights_of_its_caller(served: tuple[F
         assert answer.status in (200, 202, 400, 401, 403), answer
         if answer.status in (200, 202):
             done.append(answer.status)
-            for returned in answer.json()["return"]:
+            # A text is an error, as in Salt's answers.
+            for returned in (one for one in answer.json()["return"] if isinstance(one, dict)):
                 assert {"a"} >= set(returned.get("minions", returned)), (rows, answer)
 
     ask()
