@@ -77,7 +77,9 @@ def typed_commands() -> Iterator[tuple[str, list[str]]]:
                 for part in re.split(r"; | && | \| | > ", typed):
                     program, *words = shlex.split(part)
                     words = [*PROGRAMS.get(program, []), *words]
-                    if program.startswith("saltlite") and ASKS.match(" ".join(words)):
+                    # A runner with --async goes on in a fork, and ends the process that typed it.
+                    ends = words[:1] == ["runner"] and "--async" in words
+                    if program.startswith("saltlite") and not ends and ASKS.match(" ".join(words)):
                         yield page.name, words
 
 
