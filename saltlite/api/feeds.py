@@ -356,7 +356,7 @@ class Feed:
                 raise
             except SaltliteError as error:
                 problem = error
-            except BaseException:
+            except BaseException:  # a cancelled request too: no one else would close it
                 connection.close()
                 raise
             connection.close()
@@ -379,7 +379,7 @@ class Feed:
                 await self._check(list(self.tokens))
             except UnreachableError:
                 connection.close()
-            except BaseException:
+            except BaseException:  # as above
                 connection.close()
                 raise
             else:
@@ -537,7 +537,7 @@ class Feeds:
         try:
             cursor = {} if after is None else {"after": after}
             await connection.ask(token, "events", {**_wanted(returns), **cursor})
-        except BaseException:
+        except BaseException:  # as above
             connection.close()
             raise
         return connection

@@ -161,23 +161,18 @@ def lines(rows: Sequence[tuple[str, str]], kind: str = "minions") -> list[str]:
         return [f"{name}: {sentence}" for name, sentence in rows]
     from saltlite.cli.targets import nodeset
 
-    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    groups: dict[tuple[str, str], dict[str, str]] = {}
     for name, sentence in rows:
         before, ago, behind = _around_time(sentence)
-        groups.setdefault((before, behind), []).append((name, ago))
+        groups.setdefault((before, behind), {})[name] = ago
+    many = {around: agos for around, agos in groups.items() if len(agos) > LINES_MAX}
     shared = []
-    for (before, behind), found in groups.items():
-        if len(found) > LINES_MAX:
-            times = sorted({ago for _name, ago in found}, key=lambda ago: parse_duration(ago or "0"))
-            ago = times[0] if len(times) == 1 else f"{times[0]} to {times[-1]}"
-            shared.append(f"{len(found)} {kind}: {before}{ago}{behind}: {nodeset(name for name, _ago in found)}")
-    few = {
-        f"{before}{ago}{behind}"
-        for (before, behind), found in groups.items()
-        if len(found) <= LINES_MAX
-        for _, ago in found
-    }
-    return [f"{name}: {sentence}" for name, sentence in rows if sentence in few] + sorted(shared)
+    for (before, behind), agos in many.items():
+        times = sorted(set(agos.values()), key=lambda ago: parse_duration(ago or "0"))
+        ago = times[0] if len(times) == 1 else f"{times[0]} to {times[-1]}"
+        shared.append(f"{len(agos)} {kind}: {before}{ago}{behind}: {nodeset(agos)}")
+    named = {name for agos in many.values() for name in agos}
+    return [f"{name}: {sentence}" for name, sentence in rows if name not in named] + sorted(shared)
 
 
 def _around_time(sentence: str) -> tuple[str, str, str]:

@@ -63,8 +63,13 @@ class Timings:
 class ConsoleLogin:
     """How to log in to the console."""
 
-    url: str
+    port: int
     password: str
+
+    @property
+    def url(self) -> str:
+        """Its address on this machine."""
+        return f"http://127.0.0.1:{self.port}/"
 
 
 class DemoFleet:
@@ -77,8 +82,7 @@ class DemoFleet:
         self.minions = tuple(f"demo-{number}" for number in range(1, minions + 1))
         self.folder = _made(folder) if folder else tempfile.mkdtemp(prefix="saltlite-demo-")
         self.timings = Timings(0.0, 0.0)
-        url = f"http://127.0.0.1:{_free_port()}/"
-        self.login = ConsoleLogin(url, secrets.token_urlsafe(12)) if with_console else None
+        self.login = ConsoleLogin(_free_port(), secrets.token_urlsafe(12)) if with_console else None
         self._pids: list[int] = []
 
     @property
@@ -135,8 +139,7 @@ class DemoFleet:
         from saltlite.cli.verbs.auth import entry_of
 
         self._write_private("master/auth", entry_of(USER, login.password.encode()))
-        port = login.url.rpartition(":")[2].rstrip("/")
-        options = f"root_dir: {self.config_dir}/root\nuser: {_user()}\ninterface: 127.0.0.1\nport: {port}\n"
+        options = f"root_dir: {self.config_dir}/root\nuser: {_user()}\ninterface: 127.0.0.1\nport: {login.port}\n"
         # Without TLS, because a browser would warn of a certificate that the API made; nothing leaves this machine.
         self._write_private("master/api", f"{options}disable_ssl: true\n")
         self._launch("master", _run_api)
