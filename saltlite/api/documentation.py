@@ -182,7 +182,7 @@ def _passages_of_pages() -> Iterator[Passage]:
 
 
 def _sections(text: str) -> list[tuple[str, list[str]]]:
-    """(heading, lines below it), in order. A comment in an example of a shell is no heading."""
+    """(heading, lines below it), in order. A comment in an example of a shell is not a heading."""
     found: list[tuple[str, list[str]]] = []
     within_code = False
     for line in text.splitlines():

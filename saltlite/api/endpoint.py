@@ -69,7 +69,7 @@ class SharedAnswers:
         self._kept: dict[str, tuple[float, asyncio.Future[Any]]] = {}
 
     async def get(self, view: str, ask: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """The answer to `ask`, or that of another caller with this view in the last SHARED_S; "" is no view."""
+        """The answer to `ask`, or that of another caller with this view in the last SHARED_S; "" means no view."""
         if not view:
             return await ask()
         now = time.monotonic()

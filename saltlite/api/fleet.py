@@ -457,7 +457,7 @@ class EarlierEvents(FleetEndpoint):
     QUERY = frozenset({"before", "limit"})
 
     async def get(self) -> None:
-        """`events`, the newest first, of so many before the event `before`; `before` for those before them, or null."""
+        """`events`, the newest first, older than the event `before`; `before` of the page behind it, or null."""
         before = self.whole("before", 0, 1) if self.texts("before") else None
         found, start = await earlier_events(self.context.link, self.token(), before, self.page())
         rows = [{"id": event.seq, **json.loads(event.data)} for event in reversed(found)]
