@@ -30,7 +30,7 @@ import time
 
 def where():
     """Where runners of one's own come from."""
-    return [__opts__["id"], __grains__["kernel"], __salt__["mine.number"](), __execution__["ours.number"]()]
+    return [__opts__["id"], __grains__["kernel"], __salt__["stock.number"](), __execution__["ours.number"]()]
 
 
 def number(least: int = 1):
@@ -86,7 +86,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def configure(folder: Path, more: str = "") -> None:
     """Runners and modules of one's own, and paths below the folder."""
-    for path, text in (("ext/runners/mine.py", OWN), ("ext/modules/ours.py", "def number():\n    return 7\n")):
+    for path, text in (("ext/runners/stock.py", OWN), ("ext/modules/ours.py", "def number():\n    return 7\n")):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
     for made in (folder / "ext", folder / "ext/runners", folder / "ext/modules"):
@@ -119,24 +119,24 @@ def test_saltlite_run_is_the_same_command(folder: Path, capfd: pytest.CaptureFix
 
 def test_the_master_notes_that_it_began_and_how_it_ended(folder: Path) -> None:
     with FakeMaster(folder, answers) as master:
-        runner(folder, "mine.number,mine.failing", "3")
+        runner(folder, "stock.number,stock.failing", "3")
     begun, ended = master.requests
-    assert (begun["verb"], begun["funs"]) == ("runner_event", ["mine.number", "mine.failing"])
+    assert (begun["verb"], begun["funs"]) == ("runner_event", ["stock.number", "stock.failing"])
     assert len(begun["jid"]) == 20
     assert (ended["jid"], ended["retcode"]) == (begun["jid"], 9)
 
 
 def test_runners_of_ones_own_have_options_grains_runners_and_modules(folder: Path) -> None:
     with FakeMaster(folder, answers):
-        code, out, _ = runner(folder, "mine.where", "--out", "json")
+        code, out, _ = runner(folder, "stock.where", "--out", "json")
     assert (code, json.loads(out)) == (0, ["here_master", "Linux", 1, 7])
 
 
 def test_arguments_are_read_by_the_signature_and_misfits_are_refused_before_anything_is_asked(folder: Path) -> None:
     with FakeMaster(folder, answers) as master:
-        assert runner(folder, "mine.number", "least=5")[:2] == (0, "5\n")
+        assert runner(folder, "stock.number", "least=5")[:2] == (0, "5\n")
         master.requests.clear()
-        code, out, err = runner(folder, "mine.number", "few")
+        code, out, err = runner(folder, "stock.number", "few")
         assert (code, out, master.requests) == (2, "", [])
     assert "argument 'least' takes int, not 'few'" in err
 
@@ -144,8 +144,8 @@ def test_arguments_are_read_by_the_signature_and_misfits_are_refused_before_anyt
 @pytest.mark.parametrize(
     ("words", "code", "out"),
     [
-        (("mine.failing",), 4, "bad\n"),
-        (("mine.nothing",), 4, "'mine.nothing' is not available.\n"),
+        (("stock.failing",), 4, "bad\n"),
+        (("stock.nothing",), 4, "'stock.nothing' is not available.\n"),
         (("salt.cmd", "test.retcode", "3"), 4, "True\n"),
         (("salt.cmd", "nosuch.f"), 4, "ERROR: 'nosuch.f' is not available.\n"),
         (("jobs.list_jobs",), 4, "ERROR: not known\n"),
@@ -196,7 +196,7 @@ def test_without_a_master_a_runner_that_needs_it_says_so(folder: Path) -> None:
 
 def test_who_is_no_operator_runs_nothing(folder: Path, tmp_path: Path) -> None:
     with FakeMaster(folder, refusing):
-        code, out, err = runner(folder, "mine.sleeping", str(tmp_path / "marker"))
+        code, out, err = runner(folder, "stock.sleeping", str(tmp_path / "marker"))
     assert (code, out) == (6, "")
     assert "mallory may not" in err
     assert not (tmp_path / "marker").exists()
@@ -207,7 +207,7 @@ def test_a_master_that_goes_away_does_not_take_the_result_along(folder: Path) ->
         return [DROP] if "retcode" in request else answers(request)
 
     with FakeMaster(folder, going):
-        code, out, err = runner(folder, "mine.number")
+        code, out, err = runner(folder, "stock.number")
     assert (code, out) == (0, "1\n")
     assert "did not learn that the runner has ended" in err
 
@@ -216,7 +216,7 @@ def test_code_from_a_folder_that_others_may_write_to_is_not_run(folder: Path) ->
     configure(folder)
     (folder / "ext/runners").chmod(0o777)
     out, err = io.StringIO(), io.StringIO()
-    assert run(["runner", "-c", str(folder), "mine.number"], Console(None, out, err)) == 6
+    assert run(["runner", "-c", str(folder), "stock.number"], Console(None, out, err)) == 6
     assert "could make you run any code" in err.getvalue()
 
 
@@ -228,9 +228,9 @@ def test_the_returns_of_a_job_are_read_from_the_store(folder: Path) -> None:
 
 
 def test_documentation_needs_no_master(folder: Path) -> None:
-    code, out, err = runner(folder, "-d", "mine", "--out", "json")
+    code, out, err = runner(folder, "-d", "stock", "--out", "json")
     assert (code, err) == (0, "")
-    assert json.loads(out)["mine.where"] == "Where runners of one's own come from."
+    assert json.loads(out)["stock.where"] == "Where runners of one's own come from."
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_ctrl_c_ends_a_runner_and_the_master_is_told(folder: Path, tmp_path: Pat
     marker = tmp_path / "inside"
     with FakeMaster(folder, answers) as master:
         configure(folder)
-        argv = [sys.executable, "-m", "saltlite", "runner", "-c", str(folder), "mine.sleeping", str(marker)]
+        argv = [sys.executable, "-m", "saltlite", "runner", "-c", str(folder), "stock.sleeping", str(marker)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         with subprocess.Popen(argv, env=environment) as process:
             wait_until(marker.exists, "the runner began")
@@ -356,11 +356,11 @@ def test_a_sync_without_a_place_for_plug_ins_is_refused(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "out"),
     [
-        (("mine.tabled",), "one\ntwo\n"),
-        (("mine.tabled", "raw"), "['one', 'two']\n"),
-        (("mine.tabled", "nosuch"), "- one\n- two\n"),
-        (("mine.tabled", "--out", "json", "--out-indent=-1"), '["one", "two"]\n'),
-        (("mine.almost", "--out", "json", "--out-indent=-1"), '{"data": ["one"], "more": 1, "outputter": "txt"}\n'),
+        (("stock.tabled",), "one\ntwo\n"),
+        (("stock.tabled", "raw"), "['one', 'two']\n"),
+        (("stock.tabled", "nosuch"), "- one\n- two\n"),
+        (("stock.tabled", "--out", "json", "--out-indent=-1"), '["one", "two"]\n'),
+        (("stock.almost", "--out", "json", "--out-indent=-1"), '{"data": ["one"], "more": 1, "outputter": "txt"}\n'),
     ],
 )
 def test_a_runner_may_name_the_outputter_of_what_it_returns(folder: Path, words: tuple[str, ...], out: str) -> None:
