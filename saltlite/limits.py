@@ -132,6 +132,34 @@ class RateLimiter:
         return max(0.0, self._fill_times.get(key) - now)
 
 
+class HeldContents:
+    """Contents that are fetched in pieces, one for each key: at most `memory` bytes, or one content if it is larger.
+    The oldest is dropped first, and whoever fetched it starts again."""
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+        self._contents: OrderedDict[Hashable, tuple[bytes, bytes]] = OrderedDict()
+        self._held = 0
+
+    def put(self, key: Hashable, digest: bytes, content: bytes) -> None:
+        """Hold a content in place of the earlier one of this key."""
+        self.drop(key)
+        self._contents[key] = digest, content
+        self._held += len(content)
+        while self._held > self._memory and len(self._contents) > 1:
+            self.drop(next(iter(self._contents)))
+
+    def get(self, key: Hashable, digest: bytes) -> bytes | None:
+        """The content of this key if it has that digest; None if it was dropped."""
+        known, content = self._contents.get(key, (b"", b""))
+        return content if known == digest else None
+
+    def drop(self, key: Hashable) -> None:
+        """Remove the content of this key, if it is there."""
+        _digest, content = self._contents.pop(key, (b"", b""))
+        self._held -= len(content)
+
+
 @dataclass(frozen=True, slots=True)
 class Slot(Generic[K]):
     """Whether a new connection was admitted, and which other one lost its slot for it."""

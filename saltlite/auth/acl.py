@@ -2,8 +2,9 @@
 
 Deny by default. Operators may do everything: root and the user that started the master, as the kernel proves through
 the Unix socket. Other local users may do what `publisher_acl` grants them, holders of a login what `external_auth`
-does. The user that the master's own processes run as is never served: its link process reads what strangers send and
-runs as that user, and it must not be able to publish (S10).
+does, and minions publish what `peer` grants the name that their session proves. The user that the master's own
+processes run as is never served: its link process reads what strangers send and runs as that user, and it must not be
+able to publish (S10).
 
 A job is allowed if each of its functions is, on each of its resolved targets. Every other verb is in RIGHTS, mostly
 under the names of the equivalent runners and wheel functions of Salt; a right to a runner is a right to the verbs
@@ -28,6 +29,8 @@ from saltlite.targeting.patterns import Pattern, glob_pattern, regex_pattern
 
 
 RUNNER, WHEEL, EXECUTOR, RETURNER, HOOK = "runner", "wheel", "executor", "returner", "hook"
+PEER = "minion"
+"""The backend of the principals of minions; no backend of `external_auth` may have this name."""
 PATTERN_MAX = 500
 """Characters of one pattern."""
 TEXT_MAX = 4096
@@ -205,6 +208,18 @@ def read_rules(written: Any, option: str, *, patterns: bool = False) -> Rules:
     if patterns:
         _check_users(map(str, written), option)
     return Rules({str(user): _of_user(rows, f"{option}.{user}") for user, rows in written.items()}, patterns)
+
+
+def read_peers(written: Any) -> Rules:
+    """The option `peer`: a map from minions, written like users of publisher_acl, to what each may publish.
+
+    Raises UsageError, which names the option.
+    """
+    rules = read_rules(written, "peer", patterns=True)
+    for rule in (one for some in rules.by_user.values() for one in some):
+        if rule.kind:
+            raise UsageError(f"{rule.text}: minions publish functions only, and have no other rights")
+    return rules
 
 
 def read_blacklist(written: Any) -> Blacklist:
@@ -696,6 +711,8 @@ def _unnamed(rules: Sequence[Rule], action: Action) -> str:
 def _no_function(principal: Principal, call: Call, rules: Sequence[Rule]) -> str:
     with_any = any(rule.allows(Call(call.fun, kwargs=None), Budget()) for rule in rules)
     what = f"{call.fun} with these arguments" if with_any else call.fun
+    if principal.backend == PEER:
+        return f"{principal} may not publish {what}: no rule in `peer` of the master grants it"
     return f"{principal} may not run {what}: no rule grants it; `saltlite acl explain` shows what is granted"
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import field
 from typing import Any
 
-from saltlite.auth.acl import read_blacklist, read_rules
+from saltlite.auth.acl import PEER, read_blacklist, read_peers, read_rules
 from saltlite.config.options import (
     AnyMap,
     Choice,
@@ -52,6 +52,10 @@ class ExternalAuth(AnyMap):
     def read(self, written: Written) -> dict[str, Any]:
         values = super().read(written)
         for backend, users in written.pairs if isinstance(written, Map) else ():
+            if backend.text == PEER:
+                raise MisfitError(
+                    users, f"external_auth.{PEER}: this is the name of the rules in peer, and of no backend"
+                )
             try:
                 read_rules(value_of(users), f"external_auth.{backend.text}")
             except UsageError as error:
@@ -280,6 +284,13 @@ class MasterConfig:
         "publisher_acl; `*` is for all users without an entry. Targets should name minions by id, because minions "
         "report their grains themselves.",
         ExternalAuth(f"a map from backends to such: a map from {_RULES}"),
+    )
+    peer: dict[str, Any] = option(
+        {},
+        "Which minions may run which functions on others with publish.publish: a map from ids, globs or regular "
+        "expressions of minions to lists as in publisher_acl, as in {'web.*': [test.ping, {'db*': [service.status]}]}. "
+        "Patterns match the whole id. Empty: no minion may.",
+        AnyMap("a map from minions to lists of functions and of targets with functions", read_peers),
     )
     token_expire: float = option(
         DAY / 2,

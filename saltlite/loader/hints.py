@@ -150,6 +150,18 @@ class EventSender(Protocol):
         ...
 
 
+class MasterAsker(Protocol):
+    """What `__master__` is: requests to the master in the name of this minion."""
+
+    def ask(self, what: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer of the master. Raises CommandExecutionError when it refuses, or cannot be reached."""
+        ...
+
+    def decoded(self, body: bytes) -> Any:
+        """The value of an encoded return."""
+        ...
+
+
 class TargetMatcher(Protocol):
     """What `__matches__` is: whether a target is true of this minion."""
 
@@ -215,6 +227,9 @@ __grains__: dict[str, Any]
 __file_client__: Any  # saltlite.files.client.FileClient, where there is a file server
 __events__: EventSender
 """In execution modules: the way of an event to the master; an empty dict where there is none."""
+
+__master__: MasterAsker
+"""In execution modules: requests to the master; an empty dict where there is none."""
 
 __matches__: TargetMatcher
 """Whether a target is true of this minion, by the matchers that the master has."""

@@ -69,11 +69,11 @@ FEATURES = (
         options=("schedule", "scheduler_*", "schedule_*"),
     ),
     SaltFeature(
-        "publish",
-        "saltlite has no publish and no peer rules: a minion may ask other minions nothing; hooks of the master start "
-        "jobs on events",
-        modules=("publish.*", "peer.*"),
-        options=("peer", "peer_run"),
+        "publish.runner",
+        "a minion runs no runners of its master, and saltlite has no peer_run: hooks of the master run runners on "
+        "events (`saltlite help events`)",
+        modules=("publish.runner", "peer.*"),
+        options=("peer_run",),
     ),
     SaltFeature(
         "reactor",

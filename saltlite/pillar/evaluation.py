@@ -20,6 +20,7 @@ from dataclasses import asdict, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from saltlite.errors import LocalProtocolError, SaltliteError
+from saltlite.limits import HeldContents
 from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import MinionId
 from saltlite.pillar.compiler import ERRORS, MemoryPillarFiles, Nodegroups, PillarFiles, has_top, names_of, pillar_of
@@ -220,7 +221,7 @@ class Pillars:
     evaluator: Evaluator = field(default_factory=lambda: MemoryEvaluator(MemoryPillarFiles({})))
     cached: bool = True
     _made: dict[MinionId, tuple[float, int]] = field(default_factory=dict)
-    _under_way: OrderedDict[MinionId, tuple[bytes, bytes]] = field(default_factory=OrderedDict)
+    _under_way: HeldContents = field(default_factory=lambda: HeldContents(PILLARS_MEMORY))
 
     def any_to_make(self) -> bool:
         """Whether there is a top file."""
@@ -238,21 +239,15 @@ class Pillars:
 
     def remember(self, minion: MinionId, sha256: bytes, data: bytes) -> None:
         """Store a pillar that this minion fetches in pieces."""
-        self._under_way[minion] = sha256, data
-        self._under_way.move_to_end(minion)
-        held = sum(len(data) for _sha256, data in self._under_way.values())
-        while held > PILLARS_MEMORY and len(self._under_way) > 1:
-            _minion, (_sha256, forgotten) = self._under_way.popitem(last=False)
-            held -= len(forgotten)
+        self._under_way.put(minion, sha256, data)
 
     def remembered(self, minion: MinionId, sha256: bytes) -> bytes | None:
         """The pillar with that digest that this minion fetches; None if it was dropped."""
-        known, data = self._under_way.get(minion, (b"", b""))
-        return data if known == sha256 else None
+        return self._under_way.get(minion, sha256)
 
     def forget(self, minion: MinionId) -> None:
         """The minion has its complete pillar."""
-        self._under_way.pop(minion, None)
+        self._under_way.drop(minion)
 
 
 MEMORY: Final = 256 * 1024 * 1024

@@ -58,6 +58,11 @@ WALL_MAX_MS = 253_402_300_799_999
 """The last millisecond of the year 9999: a later one cannot be shown as a date."""
 
 
+ASKS = ("publish", "publish_returns")
+"""What a minion may ask of its master in an `ask`, whose data and answer are documents. The answer comes in pieces:
+later ones are requested by `sha256`, without data, as those of a `doc_get`."""
+
+
 class Sender(StrEnum):
     """Which end of the link sends a verb."""
 
@@ -288,6 +293,17 @@ VERBS: dict[str, Verb] = {
         {
             "n": _NUMBER,
             "kind": _one_of("pillar"),
+            "sha256": _octets(0, 32),
+            "offset": _whole(0, DOC_MAX),
+            "nonce": _octets(0, NONCE_BYTES),
+        },
+    ),
+    "ask": Verb(
+        Sender.MINION,
+        {
+            "n": _NUMBER,
+            "what": _one_of(*ASKS),
+            "data": _octets(0, CHUNK),
             "sha256": _octets(0, 32),
             "offset": _whole(0, DOC_MAX),
             "nonce": _octets(0, NONCE_BYTES),

@@ -112,9 +112,9 @@ def _claim(minion: MinionId, static_public: bytes) -> bytes:
 
 # -- Signed answers
 #
-# An MWorker signs what it tells a minion about files and its pillar, so that the link process cannot forge it. A
-# request that needs a signed answer carries a nonce from the minion's job server, which accepts no other answer. The
-# signature covers a domain prefix and the msgpack list
+# An MWorker signs what it tells a minion about files and its pillar, and what it answers to an `ask`, so that the link
+# process cannot forge it. A request that needs a signed answer carries a nonce from the minion's job server, which
+# accepts no other answer. The signature covers a domain prefix and the msgpack list
 #
 #     [minion id, nonce, fields of the request in the order of their names, fields of the answer likewise]
 #
@@ -138,7 +138,7 @@ def needs_signature(question: Message) -> bool:
     match question["t"]:
         case "file_request":
             return bool(question["operation"] != "read")
-        case "doc_get":
+        case "doc_get" | "ask":
             return not question["sha256"]
         case _:
             return False

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
         ("mine.get", "saltlite has no mine"),
         ("beacons.list", "saltlite has no beacons"),
         ("schedule.list", "saltlite has no schedule"),
-        ("publish.publish", "saltlite has no publish"),
+        ("publish.runner", "saltlite has no peer_run"),
     ],
 )
 def test_a_function_of_salt_that_is_not_there_has_its_reason_and_no_wrong_hint(

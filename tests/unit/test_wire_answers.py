@@ -22,6 +22,7 @@ FIND: Message = {
     "offset": 0,
 }
 PILLAR: Message = {"t": "doc_get", "n": 3, "kind": "pillar", "sha256": b"", "offset": 0}
+PUBLISH: Message = {"t": "ask", "n": 3, "what": "publish", "data": b"x", "sha256": b"", "offset": 0}
 SAID: dict[str, Any] = {
     "size": 5,
     "sha256": b"h" * 32,
@@ -47,7 +48,7 @@ def believed(answer: Message, question: Message | None = None, *, minion: str = 
     return is_believed([JOB_PUBLIC], minion, asked(FIND) if question is None else question, answer)
 
 
-@pytest.mark.parametrize("question", [FIND, PILLAR], ids=["file", "pillar"])
+@pytest.mark.parametrize("question", [FIND, PILLAR, PUBLISH], ids=["file", "pillar", "ask"])
 @pytest.mark.parametrize("state", ["ok", "absent", "refused"])
 def test_what_a_master_signed_is_believed_also_after_it_travelled(question: Message, state: str) -> None:
     answer = said(question, state)

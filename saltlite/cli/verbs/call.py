@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class RunningMinion:
-    """The minion that runs here with the configuration of this command: `__events__`, and refreshes.
+    """The minion that runs here with the configuration of this command: `__events__`, `__master__`, and refreshes.
 
     What it needs is imported at the first use, because most functions need none of it.
     """
@@ -61,6 +62,32 @@ class RunningMinion:
     def event(self, message: Mapping[str, Any], patience_s: float) -> dict[str, Any] | None:
         """The master's answer to an `event`, None when there is none in that time. Raises NoMinionError."""
         return self._ask(message, patience_s, "The event was not sent")
+
+    def ask(self, what: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the master, and raise, as `saltlite.minion.jobs.rpc_client.MasterRequests`; also raises NoMinionError."""
+        from saltlite.minion.jobs.rpc_client import MasterRequests
+
+        return MasterRequests(self).ask(what, fields)
+
+    def decoded(self, body: bytes) -> Any:
+        """The value of an encoded return."""
+        from saltlite.loader.encode import decode_return
+
+        return decode_return(body)
+
+    def request(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """The master's answer to an `ask`. Raises NoMinionError, and CommandExecutionError without an answer."""
+        from saltlite.minion.jobs.rpc_client import BUSY_S, PATIENCE_S
+
+        give_up_at = time.monotonic() + PATIENCE_S
+        while time.monotonic() < give_up_at:
+            answer = self._ask(message, PATIENCE_S, "The master was not asked")
+            if answer is None:
+                break
+            if answer["state"] != "busy":
+                return answer
+            time.sleep(BUSY_S)
+        raise CommandExecutionError(f"The master has not answered for {PATIENCE_S:g} s: look at the minion's log.")
 
     def refresh(self, what: str) -> dict[str, Any]:
         """Refresh, and raise, as `saltlite.minion.jobs.rpc_client.RpcClient.refresh`; also raises NoMinionError."""
@@ -109,8 +136,9 @@ Everything happens on this machine. Modules, grains and module configuration are
 those of the minion's configuration, salt:// is its file_roots, and the pillar
 is compiled from its pillar_roots, or the last one of its master where
 minion_pillar_cache keeps it. There is no run timeout and no journal, and the
-running minion learns only events (event.send) and what to refresh (event.fire,
-saltutil.refresh_*, saltutil.sync_*, grains.set). So --local changes nothing.
+running minion learns only events (event.send), requests to its master
+(publish.*) and what to refresh (event.fire, saltutil.refresh_*,
+saltutil.sync_*, grains.set). So --local changes nothing.
 The function has the rights of its caller. With --resources the return is a map
 by id, or that of the one target; TYPE is glob, list, pcre, grain, pillar,
 ipcidr, compound ...
@@ -278,7 +306,7 @@ def _index(opts: dict[str, Any], *, with_more: bool) -> Index:
 def _given(config: MinionConfig) -> dict[str, Any]:
     """The additional dunder names of modules."""
     minion = RunningMinion(config.data_dir)
-    return {"__file_client__": _files(config, minion), "__events__": minion}
+    return {"__file_client__": _files(config, minion), "__events__": minion, "__master__": minion}
 
 
 def _files(config: MinionConfig, minion: RunningMinion) -> Any:

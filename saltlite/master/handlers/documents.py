@@ -23,6 +23,7 @@ from typing import Any
 
 from saltlite.auth.acl import Principal
 from saltlite.errors import RefusedError, RemoteProtocolError, SaltliteError, StoreError, UsageError
+from saltlite.master.handlers.asks import answer_ask
 from saltlite.master.handlers.events import answer_event
 from saltlite.master.handlers.registration import Taken, register
 from saltlite.master.processes.context import Answer, Later, Master
@@ -213,6 +214,8 @@ def answer(master: Master, documents: DocumentBuffer, minion: MinionId, message:
             respond(answer_document(master, documents, minion, message))
         case "doc_get":
             answer_pillar(master, minion, message, respond)
+        case "ask":
+            respond(answer_ask(master, minion, message))
         case _:
             respond(answer_event(master, minion, message))
 

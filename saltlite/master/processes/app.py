@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from saltlite.auth.acl import Granted, read_blacklist, read_rules
+from saltlite.auth.acl import PEER, Granted, read_blacklist, read_peers, read_rules
 from saltlite.auth.logins import guess_limiter
 from saltlite.config.master import MasterConfig, returner_names
 from saltlite.config.options import opts_of, shown_opts
@@ -641,7 +641,10 @@ def _granted(config: MasterConfig, own: frozenset[int]) -> Granted:
     """The rights that the configuration grants; `own` are the uids of the master's processes."""
     return Granted(
         publisher=read_rules(config.publisher_acl, "publisher_acl", patterns=True),
-        external={name: read_rules(users, f"external_auth.{name}") for name, users in config.external_auth.items()},
+        external={
+            **{name: read_rules(users, f"external_auth.{name}") for name, users in config.external_auth.items()},
+            PEER: read_peers(config.peer),
+        },
         blacklist=read_blacklist(config.publisher_acl_blacklist),
         barred=own,
     )

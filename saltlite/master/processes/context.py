@@ -10,7 +10,7 @@ from saltlite.auth.acl import Granted, Principal
 from saltlite.auth.logins import Logins, guess_limiter
 from saltlite.errors import CostlyRuleError, SaltliteError, StoreError, UsageError
 from saltlite.files.roots import FileRoots
-from saltlite.limits import RateLimiter
+from saltlite.limits import HeldContents, RateLimiter
 from saltlite.master.processes.fleet import Indexes, MasterFleet, Nodegroups, Registrations, indexes_of
 from saltlite.master.store.ports import FunctionSet, OpenJob, Store, StoreReader, StoreWriter
 from saltlite.model.clock import Clock
@@ -148,6 +148,13 @@ class HandlerConfig:
     """The options of this master for display, without secrets."""
 
 
+ANSWERS_MEMORY = 64 * MIB
+"""Bytes of answers to minions in one MWorker that are being fetched piece by piece."""
+PEER_JOBS_AT_ONCE = 20
+"""Jobs that one minion may publish at once. Above it the answer is `busy`, and the minion asks again ..."""
+PEER_JOB_EVERY_S = 1.0
+"""... at this interval."""
+
 _COMPOUND = frozenset("@ ()")
 """Letters that no glob of ids has."""
 PROOFS_KEPT = 4
@@ -226,6 +233,10 @@ class Master:
     """Cache of the current request: what targets of rules select."""
     pillar_guesses: RateLimiter | None = field(default_factory=guess_limiter)
     """Limits targets by wrong values of pillar; None where only operators choose targets."""
+    answers: HeldContents = field(default_factory=lambda: HeldContents(ANSWERS_MEMORY))
+    """Answers to minions (`saltlite.master.handlers.asks`) that are larger than one piece."""
+    peer_jobs: RateLimiter = field(default_factory=lambda: RateLimiter(1 / PEER_JOB_EVERY_S, PEER_JOBS_AT_ONCE))
+    """Limits the jobs that a minion publishes; all requests of one minion come to the same MWorker."""
     present: dict[MinionId, float] = field(default_factory=dict)
     """Minions with a session, and since when, the newest last; updated by the link process."""
 

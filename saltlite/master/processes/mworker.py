@@ -91,7 +91,7 @@ def turn_of_question(board: TurnBoard, minion: MinionId, message: Message) -> Tu
     """A minion's request. For a file it is the same work whichever minion asks."""
     about = "file" if message["t"] == "file_request" else minion
     subject = f"{message['t']} of {minion}"
-    named = message.get("path") or message.get("kind") or message.get("tag") or ""
+    named = message.get("path") or message.get("kind") or message.get("tag") or message.get("what") or ""
     return TurnLabel(f"{subject}: {named}", board.digest(b"question", about.encode(), _fields(message)))
 
 
@@ -383,7 +383,7 @@ class MWorker:
         except Exception:  # noqa: BLE001 - named supervision point: the minion gets an answer, and may ask for something else
             log_defect(f"the question {message['t']} of {minion}")
             say(response_message(message["n"], "refused", names=[DEFECT]))
-        if message["t"] == "event":
+        if message["t"] in ("event", "ask"):
             self._committed(())
 
     def _answer_minion(self, minion: MinionId, session: int, question: Message, response: Message) -> None:

@@ -355,7 +355,7 @@ class SessionManager:
                     self._effects.append(MinionReport(peer.id, peer.fingerprint, *whole))
             case "file_request" | "file_put" | "doc_put" | "doc_get":
                 self.files.put(peer.session.id, peer.id, message)
-            case "event":
+            case "event" | "ask":
                 self.files.event(peer.session.id, peer.id, message, self._clock.monotonic())
             case "bye":
                 self._drop(peer)

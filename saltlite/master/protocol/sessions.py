@@ -461,8 +461,10 @@ class RequestQueue:
         self._with_waiting.setdefault(session)
 
     def event(self, session: int, minion: str, message: Message, now: float) -> None:
-        """Add an event; above the rate of its minion the response is `busy`. Raises as `put` does."""
-        self.put(session, minion, message, busy=self._event_rate.take(minion, now) > 0)
+        """Add an event or an `ask`; above the rate of its minion the response is `busy`. Raises as `put` does."""
+        # The later pieces of an answer cost nothing more.
+        counts = not message.get("sha256")
+        self.put(session, minion, message, busy=counts and self._event_rate.take(minion, now) > 0)
 
     def due(self) -> Iterator[MinionRequest]:
         """Requests to pass to an MWorker now."""

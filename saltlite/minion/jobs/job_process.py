@@ -32,7 +32,7 @@ from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import SHIPPED
 from saltlite.minion.jobs.process_state import ProcessState
 from saltlite.minion.jobs.returns import Returns
-from saltlite.minion.jobs.rpc_client import ASK, RpcClient, RpcEventSender
+from saltlite.minion.jobs.rpc_client import ASK, MasterRequests, RpcClient, RpcEventSender
 from saltlite.minion.jobs.spool import DiskSpool, decode, encode
 from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.minion.sync import DocumentCallbacks
@@ -304,6 +304,7 @@ class JobRunner:
         self._events = RpcEventSender(self._rpc)
         self.loader.provide("__file_client__", _file_client(context.opts, self._rpc))
         self.loader.provide("__events__", self._events)
+        self.loader.provide("__master__", MasterRequests(self._rpc, lambda: self._events.jid))
 
     def serve(self) -> None:
         """Wait for a job, run it, and wait for the next one if the process is unchanged. Raises JournalError."""

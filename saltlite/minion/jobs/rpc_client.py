@@ -1,4 +1,5 @@
-"""Requests of a process of a job to its job server (`saltlite.minion.jobs.rpc_server`), and the events that it sends.
+"""Requests of a process of a job to its job server (`saltlite.minion.jobs.rpc_server`), the events that it sends, and
+what it asks of the master.
 
 Answers may arrive in another order than the requests, and several threads of a function may wait at once.
 """
@@ -10,7 +11,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -18,9 +19,10 @@ from saltlite.errors import CommandExecutionError, LocalProtocolError, SaltInvoc
 from saltlite.loader.encode import RETURN_MAX, decode_return, encode_whole
 from saltlite.minion.processes.ipc_messages import FORGED
 from saltlite.model.events import parse_tag
+from saltlite.model.sha256 import sha256
 from saltlite.wire import codec
 from saltlite.wire.framing import IpcMessage, framed, pack, read_frame, unpack
-from saltlite.wire.limits import EVENT_DATA_MAX, EVENT_TAG_MAX, FILE_ASKS_MAX
+from saltlite.wire.limits import CHUNK, EVENT_DATA_MAX, EVENT_TAG_MAX, FILE_ASKS_MAX
 from saltlite.wire.messages import Message
 
 ASK = b"?"
@@ -29,6 +31,7 @@ PATIENCE_S = 600.0
 """Seconds to wait for an answer: a master may restart meanwhile, and its minions reconnect slowly."""
 REFRESH_S = 150.0
 """Seconds to wait for a refresh: longer than a resource type may take for discovery."""
+UNSIGNED = "An answer came that no master of this minion has signed, and was not used: the minion's log says more."
 BUSY_S = 0.5
 """Seconds until a request that the master was too busy for is sent again."""
 
@@ -89,6 +92,11 @@ class RpcClient:
             self._unwanted.add(number)
         return refreshed(answer, what, patience_s)
 
+    def request(self, message: Message) -> Message:
+        """Send one message and return the answer of the master, as `ask` does."""
+        (answer,) = self.ask([message])
+        return answer
+
     def _settled(self, ahead: deque[tuple[int, Message]]) -> Message:
         number, question = ahead.popleft()
         answer = self._answer(number)
@@ -96,9 +104,7 @@ class RpcClient:
             time.sleep(BUSY_S)
             answer = self._answer(self._say(question))
         if answer["state"] == FORGED:
-            raise CommandExecutionError(
-                "An answer came that no master of this minion has signed, and was not used: the minion's log says more."
-            )
+            raise CommandExecutionError(UNSIGNED)
         return answer
 
     def _say(self, message: Message) -> int:
@@ -212,3 +218,66 @@ def event_message(tag: str, data: Mapping[str, Any] | str, jid: str) -> Message:
             f"The data of an event has at most {EVENT_DATA_MAX // 1024} KiB, and this has not: {error}"
         ) from error
     return {"t": "event", "n": 0, "tag": tag, "data": encoded, "jid": jid}
+
+
+# -- Requests to the master in the name of this minion: what execution modules know as `__master__`
+
+
+ATTEMPTS = 3
+"""How often a request is repeated whose answer the master forgot before all pieces were fetched."""
+
+
+class RequestTransport(Protocol):
+    """Sends an `ask` message until the master has taken it, and returns the answer."""
+
+    def request(self, message: Message) -> Message: ...
+
+
+class MasterRequests:
+    """Requests to the master. Repeating one must be harmless: after a lost connection it is sent again."""
+
+    def __init__(self, way: RequestTransport, jid: Callable[[], str] = lambda: "") -> None:
+        """`jid` returns the job that the modules run under now, "" for none."""
+        self._way = way
+        self._jid = jid
+
+    def decoded(self, body: bytes) -> Any:
+        """The value of an encoded return."""
+        return decode_return(body)
+
+    def ask(self, what: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to the request `what`, one of `wire.messages.ASKS`.
+
+        Raises CommandExecutionError with the master's reason when it refuses, and without a connection to it.
+        """
+        try:
+            data = codec.encode_document({**fields, "by": self._jid()})
+        except LocalProtocolError as error:
+            raise SaltInvocationError(f"This cannot be sent to the master: {error}") from error
+        if len(data) > CHUNK:
+            raise SaltInvocationError(
+                f"A request to the master has at most {CHUNK // 1024} KiB, not {len(data)} bytes."
+            )
+        for _attempt in range(ATTEMPTS):
+            content = self._fetched(what, data)
+            if content is not None:
+                return codec.decode_document(content)
+        raise CommandExecutionError("The master forgot its answer before all of it had arrived: try again.")
+
+    def _fetched(self, what: str, data: bytes) -> bytes | None:
+        first = self._piece(what, data, b"", 0)
+        content = bytearray(first["data"])
+        while len(content) < first["size"]:
+            piece = self._piece(what, b"", first["sha256"], len(content))
+            if piece["state"] == "absent" or not piece["data"]:
+                return None
+            content += piece["data"]
+        return bytes(content) if sha256(bytes(content)) == first["sha256"] else None
+
+    def _piece(self, what: str, data: bytes, digest: bytes, offset: int) -> Message:
+        message = {"t": "ask", "n": 0, "what": what, "data": data, "sha256": digest, "offset": offset, "nonce": b""}
+        answer = self._way.request(message)
+        if answer["state"] in ("ok", "absent"):
+            return answer
+        refusal = UNSIGNED if answer["state"] == FORGED else " ".join(answer["names"])
+        raise CommandExecutionError(refusal or "The master refused the request.")

@@ -1,10 +1,10 @@
 """The job server's side of requests by processes of jobs: files of the master, events, a refresh of modules and grains.
 
 A process of a job has no network. It sends its request over its socket to the job server, which passes requests about
-files and events on to the master, with a number of its own, and returns the answer. Requests of a session that ended
-are sent again in the next one. The minion's documents (`saltlite.minion.sync`) go the same way, because a
-session has one limit for all requests. `saltlite call` sends events, and asks for refreshes, through a Unix socket in
-the minion's folder.
+files, events and those of `MasterRequests` on to the master, with a number of its own, and returns the answer.
+Requests of a session that ended are sent again in the next one. The minion's documents (`saltlite.minion.sync`) go the
+same way, because a session has one limit for all requests. `saltlite call` sends events and requests of
+`MasterRequests`, and asks for refreshes, through a Unix socket in the minion's folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from saltlite.model.dataclass import dataclass
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Acceptor, Channel, Peer, listen_unix
 from saltlite.wire.framing import IpcMessage, pack, unpack
-from saltlite.wire.limits import EVENT_DATA_MAX, FILE_ASKS_MAX
+from saltlite.wire.limits import CHUNK, FILE_ASKS_MAX
 from saltlite.wire.messages import Message, Sender, check, response_message
 from saltlite.wire.signatures import is_believed, with_nonce
 
@@ -68,7 +68,7 @@ class AnswerCheck:
             "an answer about %s was not signed by a master that this minion trusts, and was not used (%d so far): "
             "somebody may have taken over the link process of the master or the network process of this minion. Look "
             "into both machines, and restart both daemons",
-            question.get("path") or question.get("kind") or question.get("operation"),
+            question.get("path") or question.get("kind") or question.get("operation") or question.get("what"),
             self._refused,
         )
         self._alarm(self._refused)
@@ -142,7 +142,7 @@ class RpcServer:
         except (ProtocolError, ValueError, KeyError, TypeError) as error:
             log.error("a job's process sent a malformed request (%s); its function writes to strange files", error)  # noqa: TRY400 - a sentence
             return
-        if message["t"] in ("file_request", "file_put", "event"):
+        if message["t"] in ("file_request", "file_put", "event", "ask"):
             self._waiting.append(_Request(message, process, own))
             self._ask()
 
@@ -206,19 +206,19 @@ class RpcServer:
             self._reactor.remove_writer(process.socket.fileno())
 
 
-# -- Events and refreshes of `saltlite call`, from a Unix socket that takes nothing else
+# -- Events, requests to the master and refreshes of `saltlite call`, from a Unix socket that takes nothing else
 
 
 SOCKET_NAME = "events.ipc"
 SOCKET_MODE = 0o600
 CALLERS_MAX = 64
 """Processes served at once; others wait in the kernel."""
-_MESSAGE_MAX = EVENT_DATA_MAX + 4096
+_MESSAGE_MAX = CHUNK + 4096
 _REFRESHED = ("modules", "grains", "pillar", "resources")
 
 
 class LocalCallers:
-    """Takes events and refreshes from processes of this minion's own user (and of root)."""
+    """Takes events, requests to the master and refreshes from processes of this minion's own user (and of root)."""
 
     def __init__(self, reactor: Reactor, rpc_server: RpcServer, data_dir: str) -> None:
         self._reactor = reactor
@@ -266,7 +266,7 @@ class LocalCallers:
         except (ProtocolError, ValueError, KeyError, TypeError) as error:
             log.error("a process sent a malformed request at %s: %s", self._path, error)  # noqa: TRY400 - a sentence
             return
-        if message["t"] != "event":
+        if message["t"] not in ("event", "ask"):
             return
         own = message["n"]
 

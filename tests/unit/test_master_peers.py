@@ -1,0 +1,207 @@
+"""Jobs that minions publish: only what `peer` grants the minion of the session, on these targets, and not in turn."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from saltlite.auth.acl import PEER, Granted, read_peers
+from saltlite.config.master import MasterConfig
+from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
+from saltlite.limits import HeldContents
+from saltlite.master.handlers import peers
+from saltlite.master.handlers.documents import answer
+from saltlite.master.processes.context import PEER_JOB_EVERY_S, PEER_JOBS_AT_ONCE
+from saltlite.minion.jobs.rpc_client import MasterRequests
+from saltlite.model.ids import MinionId, RequestId
+from saltlite.model.job import Return, TargetState
+from saltlite.wire.codec import encode_document
+from saltlite.wire.limits import CHUNK
+from saltlite.wire.messages import Message
+from tests.support.keys import NOW
+from tests.support.master import Office
+from tests.support.store import job, ret
+
+RULES = {"web.*": [{"db1": ["test.*"]}, {"web*": ["test.ping", "test.cross_test", "publish.publish"]}]}
+
+
+class Site(Office):
+    """Minions of which those named web may run functions on db1 and on each other."""
+
+    def __init__(self) -> None:
+        super().__init__("web1", "web2", "db1", "db2", granted=Granted(external={PEER: read_peers(RULES)}))
+        self.requests = 0
+
+    def asked(self, minion: str, message: Message) -> Message:
+        found: list[Message] = []
+        answer(self.master, self.documents, MinionId(minion), message, found.append)
+        return found[0]
+
+    def client(self, minion: str, jid: str = "") -> MasterRequests:
+        """What functions of that minion know as `__master__`."""
+        site = self
+
+        class Way:
+            def request(self, message: Message) -> Message:
+                return site.asked(minion, message)
+
+        return MasterRequests(Way(), lambda: jid)
+
+    def publish(self, minion: str, tgt: str = "db1", fun: str = "test.ping", **fields: Any) -> dict[str, Any]:
+        self.requests += 1
+        by = fields.pop("jid", "")
+        named = {"request_id": f"{self.requests:032x}", "tgt": tgt, "tgt_type": "glob", "fun": fun}
+        return self.client(minion, by).ask("publish", {**named, "args": [], "kwargs": {}, "ret": "", **fields})
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def test_a_minion_publishes_a_job_of_its_own_name(site: Site) -> None:
+    found = site.publish("web1", fun="test.echo", args=["hi"])
+    stored = site.store.job(found["jid"])
+    assert stored is not None
+    assert (stored.user, stored.origin, stored.minions, found["targets"]) == (
+        "minion:web1", peers.ORIGIN, ("db1",), 1,
+    )  # fmt: skip
+    assert len(site.link.published) == 1
+
+
+@pytest.mark.parametrize(
+    ("minion", "fields", "words"),
+    [
+        ("db1", {}, "no rule in `peer`"),
+        ("web1", {"tgt": "db*"}, "only on db1"),
+        ("web1", {"tgt": "web2", "fun": "test.echo"}, "only on db1"),
+        ("web1", {"fun": "cmd.run"}, "no rule in `peer`"),
+        ("web1", {"tgt": "web2", "fun": "publish.publish"}, "cannot publish functions of publish"),
+        ("web1", {"tgt": "web2", "fun": "test.cross_test", "args": ["publish.publish"]}, "cannot publish functions"),
+        ("web1", {"tgt": "web2", "fun": "test.cross_test", "args": ["cmd.run"]}, "no rule in `peer`"),
+        ("web1", {"tgt": "role:web", "tgt_type": "pillar_pcre"}, "may not target by patterns of pillar"),
+        ("web1", {"tgt": "db1 or I@role:*", "tgt_type": "compound"}, "may not target by patterns of pillar"),
+        ("web1", {"ret": "json_file"}, "the returner json_file"),
+        ("web1", {"tgt_type": "nonsense"}, "no target type"),
+        ("web1", {"args": "hi"}, "a list and a map"),
+        ("web1", {"request_id": "x"}, "request id"),
+    ],
+)
+def test_what_no_rule_grants_is_refused_and_nothing_is_published(
+    site: Site, minion: str, fields: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(CommandExecutionError, match=re.escape(words)):
+        site.publish(minion, **fields)
+    assert site.link.published == []
+
+
+def test_without_the_option_no_minion_publishes() -> None:
+    site = Site()
+    site.master.config.granted.external[PEER] = read_peers(MasterConfig().peer)
+    with pytest.raises(CommandExecutionError, match="may not"):
+        site.publish("web1")
+
+
+def test_a_pattern_of_peer_matches_the_whole_id(site: Site) -> None:
+    site.add_keys("my-web1")
+    with pytest.raises(CommandExecutionError, match="may not"):
+        site.publish("my-web1")
+
+
+def test_a_job_that_a_minion_published_publishes_none(site: Site) -> None:
+    found = site.publish("web1", tgt="web2")
+    with pytest.raises(CommandExecutionError, match="publishes no other"):
+        site.publish("web2", tgt="web1", jid=found["jid"])
+    own = job(7, (MinionId("web2"),))
+    with site.store.write() as tx:
+        tx.put_job(own)
+    assert site.publish("web2", tgt="web1", jid=own.jid)["targets"] == 1
+
+
+def test_a_request_that_is_sent_again_publishes_once(site: Site) -> None:
+    first = site.publish("web1", request_id=f"{99:032x}")
+    assert site.publish("web1", request_id=f"{99:032x}")["jid"] == first["jid"]
+    assert len(site.link.published) == 1
+
+
+def test_a_minion_publishes_so_many_jobs_at_once_and_then_has_to_wait(site: Site) -> None:
+    for _ in range(PEER_JOBS_AT_ONCE):
+        site.publish("web1")
+    data = encode_document(
+        {"request_id": f"{0:032x}", "tgt": "db1", "tgt_type": "glob", "fun": "test.ping", "args": [], "kwargs": {},
+         "ret": "", "by": ""}
+    )  # fmt: skip
+    message = {"t": "ask", "n": 1, "what": "publish", "data": data, "sha256": b"", "offset": 0, "nonce": b""}
+    assert site.asked("web1", message)["state"] == "busy"
+    assert site.asked("web2", message)["state"] == "ok"
+    site.clock.advance(PEER_JOB_EVERY_S)
+    assert site.asked("web1", message)["state"] == "ok"
+
+
+def test_only_the_minion_that_published_a_job_reads_its_returns(site: Site) -> None:
+    found = site.publish("web1")
+    stored = site.store.job(found["jid"])
+    assert stored is not None
+    ask = {"jid": found["jid"], "after": 0}
+    assert site.client("web1").ask("publish_returns", ask) == {"open": 1, "returns": []}
+    with site.store.write() as tx:
+        tx.put_returns([ret(stored, MinionId("db1"))], NOW)
+    page = site.client("web1").ask("publish_returns", ask)
+    assert page["open"] == 0
+    ((target, state, retcode, body, _seq),) = page["returns"]
+    assert (target, state, retcode, site.client("web1").decoded(body)) == ("db1", "returned", 0, True)
+    for stranger in ("web2", "db1"):
+        with pytest.raises(CommandExecutionError, match="has published no job"):
+            site.client(stranger).ask("publish_returns", ask)
+
+
+def test_a_job_of_a_user_is_not_readable_by_minions(site: Site) -> None:
+    of_root = job(3, (MinionId("db1"),), request_id=RequestId(f"{3:032x}"))
+    with site.store.write() as tx:
+        tx.put_job(of_root)
+    with pytest.raises(CommandExecutionError, match="has published no job"):
+        site.client("web1").ask("publish_returns", {"jid": of_root.jid, "after": 0})
+
+
+def test_a_large_answer_comes_in_pieces_and_one_that_was_dropped_is_made_again(site: Site) -> None:
+    found = site.publish("web1")
+    body = b"\xc6" + (3 * CHUNK).to_bytes(4, "big") + b"x" * (3 * CHUNK)
+    with site.store.write() as tx:
+        tx.put_returns([_return(site, found["jid"], body)], NOW)
+    ask = {"jid": found["jid"], "after": 0}
+    assert site.client("web1").ask("publish_returns", ask)["returns"][0][3] == body
+    site.master.answers = HeldContents(0)
+    assert site.client("web1").ask("publish_returns", ask)["returns"][0][3] == body
+    later = {"t": "ask", "n": 1, "what": "publish_returns", "data": b"", "sha256": b"h" * 32, "offset": CHUNK}
+    assert site.asked("web1", {**later, "nonce": b""})["state"] == "absent"
+
+
+def _return(site: Site, jid: str, body: bytes) -> Any:
+    stored = site.store.job(jid)  # type: ignore[arg-type]  # tests pass a plain text
+    assert stored is not None
+    made = ret(stored, MinionId("db1"))
+    value: Return = made.ret
+    assert value.state is TargetState.RETURNED
+    return type(made)(made.fingerprint, type(value)(value.jid, value.id, value.state, 0, body, NOW, 1))
+
+
+def test_a_request_that_is_too_large_is_not_sent(site: Site) -> None:
+    with pytest.raises(SaltInvocationError, match="at most 64 KiB"):
+        site.publish("web1", args=["x" * CHUNK])
+
+
+@pytest.mark.parametrize("rules", [{"web1": ["@runner"]}, {"web1": "test.ping"}, {"web1": [{"*": ["("]}]}, ["web1"]])
+def test_a_rule_that_is_none_stops_the_master_with_a_sentence(rules: Any) -> None:
+    with pytest.raises(UsageError, match="peer"):
+        read_peers(rules)
+
+
+def test_contents_that_are_fetched_have_bounded_memory_and_one_may_be_larger() -> None:
+    held = HeldContents(10)
+    held.put("a", b"1", b"x" * 6)
+    held.put("b", b"2", b"x" * 6)
+    assert (held.get("a", b"1"), held.get("b", b"2")) == (None, b"x" * 6)
+    held.put("c", b"3", b"x" * 20)
+    assert (held.get("b", b"2"), held.get("c", b"3"), held.get("c", b"4")) == (None, b"x" * 20, None)
