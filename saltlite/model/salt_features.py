@@ -76,6 +76,15 @@ FEATURES = (
         options=("peer_run",),
     ),
     SaltFeature(
+        "clients of the master on minions",
+        "a minion has no rights on its master: run `saltlite-run`, `saltlite` and `saltlite-key` on the master's "
+        "machine, or let hooks of the master start jobs and runners on events (`saltlite help events`)",
+        modules=(
+            "saltutil.runner", "saltutil.wheel", "saltutil.cmd", "saltutil.cmd_iter", "saltutil.mmodule",
+            "saltutil.revoke_auth", "saltutil.regen_keys",
+        ),
+    ),
+    SaltFeature(
         "reactor",
         "saltlite has no reactor: hooks in the master's configuration start jobs and runners on events "
         "(`saltlite help events`)",
@@ -101,6 +110,7 @@ FEATURES = (
     SaltFeature(
         "ext_pillar",
         "pillar is made of the files in pillar_roots only: keep a clone of the repository there",
+        modules=("pillar.ext",),
         runners=("git_pillar.*",),
         options=(
             "ext_pillar*", "git_pillar_*", "on_demand_ext_pillar", "pass_dir", "pass_gnupghome", "pass_strict_fetch",
