@@ -77,11 +77,10 @@ FEATURES = (
     ),
     SaltFeature(
         "clients of the master on minions",
-        "a minion has no rights on its master: run `saltlite-run`, `saltlite` and `saltlite-key` on the master's "
-        "machine, or let hooks of the master start jobs and runners on events (`saltlite help events`)",
+        "a minion has no rights on its master: run `saltlite-run` and `saltlite-key` on the master's machine, or let "
+        "hooks of the master run runners on events (`saltlite help events`)",
         modules=(
-            "saltutil.runner", "saltutil.wheel", "saltutil.cmd", "saltutil.cmd_iter", "saltutil.mmodule",
-            "saltutil.revoke_auth", "saltutil.regen_keys",
+            "saltutil.runner", "saltutil.wheel", "saltutil.mmodule", "saltutil.revoke_auth", "saltutil.regen_keys",
         ),
     ),
     SaltFeature(

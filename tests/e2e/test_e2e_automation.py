@@ -45,6 +45,16 @@ def test_saltlite_call_publishes_through_the_running_minion(fleet: Fleet) -> Non
     assert (row["ret"], row["retcode"], row["success"]) == (True, 0, True)
 
 
+def test_saltutil_cmd_publishes_with_typed_arguments(fleet: Fleet) -> None:
+    kwarg = "kwarg={a: 1, b: [x]}"
+    said = fleet.cli("web1", "saltutil.cmd", "[db1]", "test.kwarg", "tgt_type=list", kwarg, "--out", "json")
+    row = said.json()["web1"]["db1"]
+    assert (row["ret"]["a"], row["ret"]["b"], row["retcode"]) == (1, ["x"], 0)
+    (row,) = fleet.cli("web1", "saltutil.cmd_iter", "db1", "test.ping", "--out", "json").json()["web1"]
+    assert row["db1"]["ret"] is True
+    assert "no salt-ssh" in fleet.cli("web1", "saltutil.cmd", "db1", "test.ping", "ssh=True").out
+
+
 @pytest.mark.parametrize(
     ("minion", "words", "reason"),
     [

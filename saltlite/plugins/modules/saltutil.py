@@ -31,7 +31,7 @@ from saltlite.model.job import CLAIMED, FOLDER, HEADER_BYTES, SUFFIX, digest_of
 from saltlite.plugins._plugin_sync import SyncRequest, noting, raise_failed, sync
 
 if TYPE_CHECKING:
-    from saltlite.loader.hints import __context__, __file_client__, __opts__
+    from saltlite.loader.hints import __context__, __file_client__, __opts__, __salt__
 
 
 # --- Jobs ---
@@ -257,6 +257,9 @@ def _signal_number(sig: int | str) -> int:
 
 
 # --- Plug-ins ---
+
+_PUBLISH_WAIT_S = 5.0
+"""Seconds that `cmd` waits for returns of other minions."""
 
 _COPIES = ("files", "localfiles")
 """Folders of `cachedir` with copies of files."""
@@ -499,6 +502,40 @@ def list_extmods() -> dict[str, list[str]]:
             names = {name.partition(".")[0] for name in os.listdir(os.path.join(folder, kind))}
             found[kind] = sorted(name for name in names if name and not name.startswith("__"))
     return {kind: names for kind, names in found.items() if names}
+
+
+def cmd(  # noqa: PLR0913, PLR0917, RUF100 - Salt's signature
+    tgt: str | list[str],
+    fun: str,
+    arg: Sequence[Any] = (),
+    timeout: float | None = None,
+    tgt_type: str = "glob",
+    ret: str = "",
+    kwarg: dict[str, Any] | None = None,
+    ssh: bool = False,
+) -> dict[str, dict[str, Any]]:
+    """Run a function on other minions, as far as ``peer`` of the master allows this one, like ``publish.full_data``.
+
+    Salt has this on the master's machine only, where it needs no rule. ``ssh=True`` is refused: there is no salt-ssh.
+
+    CLI Example: ``saltlite web1 saltutil.cmd 'db*' test.kwarg kwarg='{n: 1}'``
+    """
+    if ssh:
+        raise SaltInvocationError("There is no salt-ssh: hosts without a minion are resources of the type ssh.")
+    words = [*arg, {"__kwarg__": True, **kwarg}] if kwarg else list(arg)
+    targets = tgt if isinstance(tgt, str) else ",".join(tgt)
+    wait_s = _PUBLISH_WAIT_S if timeout is None else timeout
+    rows: dict[str, dict[str, Any]] = __salt__["publish.full_data"](targets, fun, words, tgt_type, ret, wait_s)
+    return rows
+
+
+@same_parameters(cmd)
+def cmd_iter(*args: Any, **kwargs: Any) -> list[dict[str, dict[str, Any]]]:
+    """Run a function on other minions, like ``cmd``; a list with a map for each target.
+
+    CLI Example: ``saltlite web1 saltutil.cmd_iter 'db*' test.ping``
+    """
+    return [{target: row} for target, row in cmd(*args, **kwargs).items()]
 
 
 def clear_cache(days: int = -1) -> bool:
