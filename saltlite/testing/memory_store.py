@@ -41,6 +41,7 @@ from saltlite.master.store.ports import (
     effective_state,
     event_in,
     first_state,
+    is_outdated,
     job_event,
     names_with,
     pack_data,
@@ -691,15 +692,40 @@ class _MemoryWriter(_MemoryReader):
         self._tables.events[self._tables.seq] = LoggedEvent(tag, packed, now)
         return self._tables.seq
 
-    def touch_minions(self, rows: Iterable[MinionRow]) -> None:
+    def claim(self, rows: Sequence[MinionRow]) -> dict[MinionId, MinionRow | None]:
+        before: dict[MinionId, MinionRow | None] = {}
         for row in rows:
             known = self.minion(row.id)
-            handed = (one for _part, rows in self._handed_over(row.id) for one in rows)
-            queued_at = max(
-                (one.changed_at for one in handed if one.state is TargetState.QUEUED), default=row.last_seen
-            )
-            last_seen = max(row.last_seen, queued_at, known.last_seen if known else row.last_seen)
-            self._tables.minions[row.id] = replace(row, last_seen=last_seen)
+            if known is None or not is_outdated(row, known):
+                before.setdefault(row.id, known)
+                self._put_session(replace(row, up=True), row.last_seen)
+        return before
+
+    def release(self, master: str, minions: Collection[MinionId], now: float) -> None:
+        self._end_sessions(frozenset({master}), minions, now)
+
+    def fence(self, master: str, now: float, keep: Collection[MinionId] = ()) -> list[MinionId]:
+        others = sorted(set(self._tables.minions).difference(keep))
+        return self._end_sessions(frozenset({master, ""}), others, now)
+
+    def _end_sessions(self, masters: Collection[str], minions: Iterable[MinionId], now: float) -> list[MinionId]:
+        found = [self._tables.minions[minion] for minion in minions if minion in self._tables.minions]
+        ended = [row for row in found if row.up and row.master in masters]
+        for row in ended:
+            self._put_session(replace(row, up=False), now)
+        return [row.id for row in ended]
+
+    def _put_session(self, row: MinionRow, now: float) -> None:
+        known = self.minion(row.id)
+        handed = (one for _part, rows in self._handed_over(row.id) for one in rows)
+        queued_at = max((one.changed_at for one in handed if one.state is TargetState.QUEUED), default=now)
+        last_seen = max(now, queued_at, known.last_seen if known else now)
+        self._tables.minions[row.id] = replace(row, last_seen=last_seen)
+
+    def set_functions(self, minion: MinionId, digest: str) -> None:
+        known = self.minion(minion)
+        if known is not None:
+            self._tables.minions[minion] = replace(known, functions=digest)
 
     def put_functions(self, functions: FunctionSet) -> None:
         self._tables.functions[functions.digest] = functions

@@ -66,7 +66,7 @@ def fill(path: str) -> None:
             tx.put_key(KeyRecord(minion, key, public, KeyState.ACCEPTED, "192.0.2.1", now, now, number))
             functions = f"{number % SETS:064x}"
             rows.append(MinionRow(minion, key, "192.0.2.1", "1", "b", "i", functions, up=False, last_seen=now))
-        tx.touch_minions(rows)
+        tx.claim(rows)
     store.close()
 
 

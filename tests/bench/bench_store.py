@@ -35,19 +35,21 @@ def fill_keys(store: SqliteStore) -> None:
     with store.write() as tx:
         for minion in IDS:
             tx.put_key(KeyRecord(minion, fingerprint_of(minion), bytes(32), KeyState.ACCEPTED, "10.0.0.1", NOW, NOW, 1))
-        tx.touch_minions(
-            MinionRow(
-                id=minion,
-                fingerprint=fingerprint_of(minion),
-                address="10.0.0.1",
-                version="0.1",
-                boot_id="boot",
-                incarnation="disk",
-                functions=f"digest{n % 3}",
-                up=True,
-                last_seen=NOW,
-            )
-            for n, minion in enumerate(IDS)
+        tx.claim(
+            [
+                MinionRow(
+                    id=minion,
+                    fingerprint=fingerprint_of(minion),
+                    address="10.0.0.1",
+                    version="0.1",
+                    boot_id="boot",
+                    incarnation="disk",
+                    functions=f"digest{n % 3}",
+                    up=True,
+                    last_seen=NOW,
+                )
+                for n, minion in enumerate(IDS)
+            ]
         )
 
 

@@ -7,7 +7,7 @@ import pytest
 from saltlite.master.store.ports import Standing, Store
 from saltlite.model.ids import MinionId
 from saltlite.model.job import Batch, JobFilter, TargetState
-from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, job, move, publish, ret, row
+from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, had_sessions, job, move, publish, ret, row
 
 ALL = (WEB1, WEB2, WEB3)
 BATCH = Batch(size=1, wait_ms=500, failhard=True)
@@ -16,7 +16,7 @@ PLANNED = job(1, ALL, batch=BATCH)
 
 def up(store: Store, *minions: MinionId) -> None:
     with store.write() as writer:
-        writer.touch_minions([row(minion, up=True) for minion in minions])
+        had_sessions(writer, [row(minion, up=True) for minion in minions])
 
 
 def test_the_targets_of_a_batch_begin_planned_and_the_job_says_how_it_goes_on(store: Store) -> None:
@@ -74,7 +74,7 @@ def test_when_somebody_who_waits_for_a_turn_was_last_seen(store: Store) -> None:
     publish(store, PLANNED)
     assert store.planned_seen(PLANNED.jid) == 0.0
     with store.write() as writer:
-        writer.touch_minions([row(WEB1, NOW + 5, up=False), row(WEB2, NOW + 9)])
+        had_sessions(writer, [row(WEB1, NOW + 5, up=False), row(WEB2, NOW + 9)])
     assert store.planned_seen(PLANNED.jid) == NOW + 9
     move(store, PLANNED, WEB2, TargetState.QUEUED)
     assert store.planned_seen(PLANNED.jid) == NOW + 5

@@ -9,7 +9,7 @@ import pytest
 from saltlite.master.store.ports import Store
 from saltlite.model.ids import Jid, jid_at
 from saltlite.model.job import TERMINAL, Job, JobFilter, Target, TargetKind, TargetOutcome, TargetState
-from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, job, move, publish, ret, row, state_of
+from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, had_sessions, job, move, publish, ret, row, state_of
 
 
 def jids(store: Store, limit: int = 100, **wanted: Any) -> list[Jid]:
@@ -146,7 +146,7 @@ def test_open_targets_of_all_jobs_are_counted_by_state(store: Store) -> None:
 
 def test_a_cancel_settles_minions_that_cannot_have_got_the_job_and_no_others(store: Store) -> None:
     with store.write() as tx:
-        tx.touch_minions([row(WEB1, NOW - 1), row(WEB2, NOW - 1, up=True)])
+        had_sessions(tx, [row(WEB1, NOW - 1), row(WEB2, NOW - 1, up=True)])
     publish(store, job(1, minions=(WEB1, WEB2, WEB3)))
     assert cancel(store, job(1)) == [WEB1, WEB3]
     assert state_of(store, job(1).jid, WEB1) is TargetState.CANCELLED
@@ -163,7 +163,7 @@ def test_a_cancel_leaves_what_a_minion_has_acknowledged_to_the_minion(store: Sto
 def test_jobs_that_were_cancelled_are_known(store: Store) -> None:
     publish(store, job(1), job(2))
     with store.write() as tx:
-        tx.touch_minions([row(WEB1, up=True)])
+        had_sessions(tx, [row(WEB1, up=True)])
     cancel(store, job(1))
     assert store.cancelled([job(1).jid, job(2).jid, job(3).jid]) == {job(1).jid}
     assert [jid for jid, _state in store.unsettled(WEB1)] == [job(1).jid, job(2).jid]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from saltlite.master.store.ports import FunctionSet, JobNews, PartRow, Store, Stored, TargetRow
+from saltlite.master.store.ports import FunctionSet, JobNews, MinionRow, PartRow, Store, Stored, TargetRow
 from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import TERMINAL, Batch, Job, TargetState, part_id
 from saltlite.model.keys import KeyState
@@ -19,6 +21,7 @@ from tests.support.store import (
     WEB2,
     WEB3,
     commit,
+    had_sessions,
     job,
     key,
     move,
@@ -38,7 +41,7 @@ OpenStore = Callable[[], Store]
 
 def test_a_minion_row_is_replaced_but_is_never_seen_earlier_than_before(store: Store) -> None:
     with store.write() as tx:
-        tx.touch_minions([row(WEB1, NOW + 5, up=True), row(WEB1, NOW + 1, boot_id="later", functions="f1")])
+        had_sessions(tx, [row(WEB1, NOW + 5, up=True), row(WEB1, NOW + 1, boot_id="later", functions="f1")])
     assert store.minion(WEB1) == row(WEB1, NOW + 5, boot_id="later", functions="f1", up=False)
     assert store.minion(WEB2) is None
 
@@ -50,7 +53,7 @@ def test_minions_are_those_whose_accepted_key_had_a_session(store: Store) -> Non
         tx.put_key(key(WEB3, KeyState.REVOKED))
         tx.put_key(key(WEB3, n=1))
         tx.put_key(key(MinionId("silent")))
-        tx.touch_minions([row(WEB2), row(WEB1), row(WEB3), row(MinionId("nokey"))])
+        had_sessions(tx, [row(WEB2), row(WEB1), row(WEB3), row(MinionId("nokey"))])
     assert store.minions() == [row(WEB1), row(WEB2)]
     assert store.minions([WEB2, WEB3, MinionId("nokey"), MinionId("silent")]) == [row(WEB2)]
     assert store.minions([]) == []
@@ -63,10 +66,108 @@ def test_a_minion_is_up_or_not_as_it_was_last_written(store: Store) -> None:
     seen = []
     for n, up in enumerate((True, True, False, True)):
         with store.write() as tx:
-            tx.touch_minions([row(WEB1, NOW + n, up=up)])
+            had_sessions(tx, [row(WEB1, NOW + n, up=up)])
         found = store.minion(WEB1)
         seen.append(found.up if found else None)
     assert seen == [True, True, False, True]
+
+
+def at(master: str, n: int = 1, minion: MinionId = WEB1, **changes: Any) -> MinionRow:
+    """A session of a minion with that master, the n-th of its run."""
+    return row(minion, NOW + n, **{"master": master, "run": 1, "handshake": n, "up": True, **changes})
+
+
+def test_a_session_is_claimed_and_what_was_there_before_is_told(store: Store) -> None:
+    with store.write() as tx:
+        assert tx.claim([at("a"), at("a", minion=WEB2)]) == {WEB1: None, WEB2: None}
+        assert tx.claim([at("a", 2, boot_id="later", up=False)]) == {WEB1: at("a")}
+        assert tx.claim([]) == {}
+    assert store.minion(WEB1) == at("a", 2, boot_id="later")
+
+
+def test_a_session_that_was_claimed_twice_is_claimed_once(store: Store) -> None:
+    with store.write() as tx:
+        tx.claim([at("a")])
+        assert tx.claim([at("a")]) == {WEB1: at("a")}
+    assert store.minion(WEB1) == at("a")
+
+
+@pytest.mark.parametrize(
+    ("later", "is_claimed"),
+    [
+        (at("b", 3), True),
+        (at("b", 2), False),
+        (at("b", 1), False),
+        (at("a", 1), True),
+        (at("b", 1, boot_id="restarted", run=2), True),
+        (at("b", 9, boot_id="earlier", run=0), False),
+        (at("b", 1, incarnation="another disk", run=0), True),
+    ],
+)
+def test_a_master_does_not_take_a_minion_back_by_an_older_session(
+    store: Store, later: MinionRow, is_claimed: bool
+) -> None:
+    with store.write() as tx:
+        tx.claim([at("a", 2)])
+        assert tx.claim([later]) == ({WEB1: at("a", 2)} if is_claimed else {})
+    found = store.minion(WEB1)
+    assert found == (replace(later, last_seen=max(later.last_seen, NOW + 2)) if is_claimed else at("a", 2))
+
+
+def test_a_minion_whose_disk_was_restored_is_claimed_once_its_later_run_is_over(store: Store) -> None:
+    restored = at("b", 3, boot_id="of before", run=0)
+    with store.write() as tx:
+        tx.claim([at("a", 2)])
+        assert tx.claim([restored]) == {}
+        tx.release("a", [WEB1], NOW)
+        assert tx.claim([restored]) == {WEB1: at("a", 2, up=False)}
+    assert store.minion(WEB1) == restored
+
+
+def test_a_release_ends_the_sessions_of_its_master_only(store: Store) -> None:
+    with store.write() as tx:
+        tx.claim([at("a"), at("b", minion=WEB2)])
+        tx.release("a", [WEB1, WEB2, WEB3], NOW + 9)
+    assert store.minion(WEB1) == replace(at("a"), up=False, last_seen=NOW + 9)
+    assert store.minion(WEB2) == at("b", minion=WEB2)
+    assert store.minion(WEB3) is None
+
+
+def test_a_fence_ends_all_sessions_of_a_master_but_those_that_are_kept(store: Store) -> None:
+    with store.write() as tx:
+        tx.claim([at("a", minion=WEB3), at("a"), at("b", minion=WEB2)])
+        assert tx.fence("a", NOW + 9, [WEB3]) == [WEB1]
+        assert tx.fence("a", NOW + 9) == [WEB3]
+        assert tx.fence("a", NOW + 9) == []
+    up = {minion: found.up for minion in (WEB1, WEB2, WEB3) if (found := store.minion(minion)) is not None}
+    assert up == {WEB1: False, WEB2: True, WEB3: False}
+
+
+def test_a_session_of_before_masters_were_known_belongs_to_whoever_comes(store: Store) -> None:
+    with store.write() as tx:
+        tx.claim([at("", 5)])
+        assert tx.fence("a", NOW + 9) == [WEB1]
+        tx.claim([at("", 5)])
+        assert tx.claim([at("a", 1)]) == {WEB1: replace(at("", 5), last_seen=NOW + 9)}
+
+
+def test_the_end_of_a_session_is_never_before_a_job_that_it_may_have_got(store: Store) -> None:
+    publish(store, job(1, (WEB1, WEB2)))
+    with store.write() as tx:
+        tx.claim([at("a", -50), at("a", -50, minion=WEB2)])
+        tx.release("a", [WEB1], NOW - 40)
+        tx.fence("a", NOW - 40)
+    with store.write() as tx:
+        assert tx.expire(NOW + 3600) == []
+
+
+def test_functions_are_set_for_a_minion_that_had_a_session(store: Store) -> None:
+    with store.write() as tx:
+        tx.claim([at("a")])
+        tx.set_functions(WEB1, "d1")
+        tx.set_functions(WEB2, "d1")
+    assert store.minion(WEB1) == at("a", functions="d1")
+    assert store.minion(WEB2) is None
 
 
 def test_a_function_set_comes_back_as_it_was_put_and_is_replaced_by_digest(store: Store) -> None:
@@ -96,8 +197,8 @@ def test_functions_are_found_by_how_their_names_begin(store: Store) -> None:
 def test_function_digests_are_counted_as_last_reported_and_empty_for_a_minion_that_never_did(store: Store) -> None:
     silent = MinionId("silent")
     with store.write() as tx:
-        tx.touch_minions([row(WEB1, functions="old"), row(WEB2, functions="d1"), row(WEB3, functions="")])
-        tx.touch_minions([row(WEB1, functions="d1")])
+        had_sessions(tx, [row(WEB1, functions="old"), row(WEB2, functions="d1"), row(WEB3, functions="")])
+        had_sessions(tx, [row(WEB1, functions="d1")])
     assert store.function_digests([WEB1, WEB2]) == {"d1": (2, WEB1)}
     assert store.function_digests([WEB1, silent]) == {"d1": (1, WEB1), "": (1, silent)}
     assert store.function_digests((WEB3, silent)) == {"": (2, min(WEB3, silent))}
@@ -107,7 +208,7 @@ def test_function_digests_are_counted_as_last_reported_and_empty_for_a_minion_th
 def test_function_digests_can_be_asked_for_a_whole_fleet(store: Store) -> None:
     fleet = [MinionId(f"m{n}") for n in range(40_000)]
     with store.write() as tx:
-        tx.touch_minions([row(minion, functions=f"d{n % 2}") for n, minion in enumerate(fleet)])
+        had_sessions(tx, [row(minion, functions=f"d{n % 2}") for n, minion in enumerate(fleet)])
     assert store.function_digests(fleet) == {"d0": (20_000, min(fleet[::2])), "d1": (20_000, min(fleet[1::2]))}
 
 
@@ -116,10 +217,10 @@ def test_function_digests_can_be_asked_for_a_whole_fleet(store: Store) -> None:
 
 def test_a_job_expires_for_minions_that_had_no_session_since_it_was_made(store: Store) -> None:
     with store.write() as tx:
-        tx.touch_minions([row(WEB3, NOW - 0.5)])
+        had_sessions(tx, [row(WEB3, NOW - 0.5)])
     publish(store, job(2, (WEB1, WEB2, WEB3)), job(1, (WEB1,)))
     with store.write() as tx:
-        tx.touch_minions([row(WEB2, NOW)])
+        had_sessions(tx, [row(WEB2, NOW)])
     with store.write() as tx:
         assert tx.expire(NOW + 59.999) == []
         gone = tx.expire(NOW + 60)
@@ -135,12 +236,12 @@ def test_a_job_does_not_expire_for_a_minion_whose_session_is_older_than_the_job_
     store: Store,
 ) -> None:
     with store.write() as tx:
-        tx.touch_minions([row(WEB1, NOW - 100, up=True), row(WEB2, NOW - 100, up=False)])
+        had_sessions(tx, [row(WEB1, NOW - 100, up=True), row(WEB2, NOW - 100, up=False)])
     publish(store, job(1))
     with store.write() as tx:
         assert tx.expire(NOW + 3600) == [(job(1).jid, WEB2)]
     with store.write() as tx:
-        tx.touch_minions([row(WEB1, NOW + 3600, up=False)])
+        had_sessions(tx, [row(WEB1, NOW + 3600, up=False)])
         assert tx.expire(NOW + 7200) == []
     assert state_of(store, job(1).jid, WEB1) is TargetState.QUEUED
 
@@ -149,8 +250,8 @@ def test_a_job_does_not_expire_for_a_minion_whose_session_is_older_than_the_job_
 def test_a_session_after_the_wall_clock_was_set_back_is_a_session_after_the_job(store: Store, up: bool) -> None:
     publish(store, job(1, (WEB1,)))
     with store.write() as tx:
-        tx.touch_minions([row(WEB1, NOW - 86_400, up=True)])
-        tx.touch_minions([row(WEB1, NOW - 86_399, up=up)])
+        had_sessions(tx, [row(WEB1, NOW - 86_400, up=True)])
+        had_sessions(tx, [row(WEB1, NOW - 86_399, up=up)])
     with store.write() as tx:
         assert tx.expire(NOW + 3600) == []
 
@@ -164,7 +265,7 @@ def test_an_expiry_is_due_exactly_when_it_would_move_something(store: Store, sta
         "ended after": [row(WEB1, NOW)],
     }
     with store.write() as tx:
-        tx.touch_minions(sessions.get(reported, []))
+        had_sessions(tx, sessions.get(reported, []))
     publish(store, job(1, (WEB1,)))
     move(store, job(1), WEB1, state)
     for now in (NOW + 59.999, NOW + 60):
@@ -355,8 +456,8 @@ def test_pruning_drops_function_sets_that_no_minion_has_any_more(store: Store) -
     with store.write() as tx:
         for one in sets:
             tx.put_functions(one)
-        tx.touch_minions([row(WEB1, functions="old"), row(WEB2, functions="")])
-        tx.touch_minions([row(WEB1, functions="new")])
+        had_sessions(tx, [row(WEB1, functions="old"), row(WEB2, functions="")])
+        had_sessions(tx, [row(WEB1, functions="new")])
     assert store.functions("old") == sets[0]
     with store.write() as tx:
         tx.prune(NOW)

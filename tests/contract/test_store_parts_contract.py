@@ -27,6 +27,7 @@ from tests.support.store import (
     WEB2,
     WEB3,
     commit,
+    had_sessions,
     job,
     key,
     move,
@@ -306,7 +307,7 @@ def test_turns_of_resources_go_by_the_session_of_their_minion(store: Store) -> N
     publish(store, IN_TURNS)
     assert store.planned_seen(IN_TURNS.jid) == 0.0
     with store.write() as tx:
-        tx.touch_minions([row(WEB2, NOW + 5, up=True), row(WEB1, NOW + 4)])
+        had_sessions(tx, [row(WEB2, NOW + 5, up=True), row(WEB1, NOW + 4)])
     assert store.next_planned(IN_TURNS.jid, 2) == [D1, D2]
     assert store.next_planned(IN_TURNS.jid, 9) == [D1, D2, S1]
     assert store.planned_seen(IN_TURNS.jid) == NOW + 5
@@ -329,7 +330,7 @@ def test_a_resource_that_fails_is_who_failed_in_a_batch(store: Store) -> None:
 def test_resources_expire_by_the_session_of_their_minion(store: Store) -> None:
     publish(store, JOB)
     with store.write() as tx:
-        tx.touch_minions([row(WEB1, NOW + 1), row(WEB2, NOW + 1)])
+        had_sessions(tx, [row(WEB1, NOW + 1), row(WEB2, NOW + 1)])
     with store.write() as tx:
         assert tx.expire(NOW + 60) == [(JOB.jid, D3), (JOB.jid, S2)]
     assert states(store)[D3] is TargetState.EXPIRED
@@ -340,7 +341,7 @@ def test_resources_expire_by_the_session_of_their_minion(store: Store) -> None:
 def test_a_killed_job_is_cancelled_for_resources_whose_minion_was_not_there(store: Store) -> None:
     publish(store, JOB)
     with store.write() as tx:
-        tx.touch_minions([row(WEB2, NOW + 1)])
+        had_sessions(tx, [row(WEB2, NOW + 1)])
         assert tx.cancel_job(JOB.jid, "alice", NOW + 2) == [D3, S2, WEB1]
     assert store.open_parts(JOB.jid) == [(JOB.jid, WEB2), (DUMMIES, WEB2), (SSH, WEB2)]
 
@@ -348,7 +349,7 @@ def test_a_killed_job_is_cancelled_for_resources_whose_minion_was_not_there(stor
 def test_last_seen_is_never_before_a_part_was_queued(store: Store) -> None:
     publish(store, JOB)
     with store.write() as tx:
-        tx.touch_minions([row(WEB3, NOW - 50)])
+        had_sessions(tx, [row(WEB3, NOW - 50)])
     found = store.minion(WEB3)
     assert found is not None
     assert found.last_seen == NOW

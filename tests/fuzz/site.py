@@ -24,7 +24,7 @@ from saltlite.resources.registry.admission import RegistrationRules
 from saltlite.resources.registry.mmap import ResourceRegistry
 from saltlite.wire import job_body, merkle
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
-from tests.support.store import job, key, ret, row
+from tests.support.store import had_sessions, job, key, ret, row
 
 MINIONS = ("web1", "web2", "db1")
 FRESH_EVERY = 500
@@ -146,7 +146,7 @@ class Site:
         with self.store.write() as tx:
             for name in names:
                 tx.put_key(key(name))
-                tx.touch_minions([row(name)])
+                had_sessions(tx, [row(name)])
             tx.put_key(key(MinionId("new1"), KeyState.PENDING))
             for one in jobs:
                 tx.put_job(one)

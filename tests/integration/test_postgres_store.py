@@ -25,7 +25,7 @@ from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import TargetState
 from saltlite.model.keys import KeyState
 from tests.support.postgres import Server, running_server
-from tests.support.store import NOW, WEB1, commit, job, key, publish, ret
+from tests.support.store import NOW, WEB1, commit, job, key, publish, ret, row
 
 SPAWN = multiprocessing.get_context("spawn")
 MINIONS = tuple(MinionId(f"web{n:03d}") for n in range(50))
@@ -91,7 +91,7 @@ def test_tables_of_another_program_are_left_as_they_are(server: Server, dsn: str
 def test_a_store_of_a_newer_format_is_left_as_it_is(server: Server, dsn: str, opened: Opened) -> None:
     opened(dsn).close()
     server.sql("UPDATE store SET format = 99", dsn)
-    with pytest.raises(StoreError, match="has format 99, this saltlite reads format 1"):
+    with pytest.raises(StoreError, match="has format 99, this saltlite reads format 2 and older"):
         opened(dsn)
 
 
@@ -396,3 +396,14 @@ def test_statements_are_translated() -> None:
 def test_the_name_of_a_database_in_messages_has_no_more_than_its_place() -> None:
     assert Database.of("host=a,b dbname=fleet user=x sslkey=/k", "saltlite").where == "database fleet on a,b"
     assert "saltlite master m" in Database.of("dbname=fleet", "saltlite master m").conninfo
+
+
+def test_a_store_of_an_older_format_is_brought_to_this_one(server: Server, dsn: str, opened: Opened) -> None:
+    opened(dsn).close()
+    server.sql("ALTER TABLE minions DROP COLUMN master, DROP COLUMN run, DROP COLUMN handshake", dsn)
+    server.sql("UPDATE store SET format = 1", dsn)
+    store = opened(dsn)
+    with store.write() as tx:
+        tx.claim([row(WEB1, master="a", run=3)])
+    assert store.minion(WEB1) == row(WEB1, master="a", run=3, up=True)
+    assert server.sql("SELECT format FROM store", dsn) == "2"

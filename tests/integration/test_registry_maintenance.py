@@ -17,7 +17,7 @@ from saltlite.platform.daemon import ManualClock
 from saltlite.resources.registry.mmap import FILE, ResourceRegistry
 from saltlite.testing.memory_store import MemoryStore
 from tests.support.keys import NOW
-from tests.support.store import key, row
+from tests.support.store import had_sessions, key, row
 
 MA, MB = MinionId("ma"), MinionId("mb")
 
@@ -36,7 +36,7 @@ class Site:
             for minion in (MA, MB):
                 tx.put_key(key(minion))
             rows: list[MinionRow] = [row(MA, up=True), row(MB)]
-            tx.touch_minions(rows)
+            had_sessions(tx, rows)
 
     def fetch(self, minion: str, what: str) -> None:
         self.wanted.append((minion, what))

@@ -16,7 +16,7 @@ from saltlite.model.ids import MinionId, jid_at
 from saltlite.model.job import JobFilter, TargetOutcome, TargetState
 
 FOLDER = Path(__file__).parent
-OLDER = (1, 2, 3, 4, 5, 6, 7, 8)
+OLDER = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 
 
 @pytest.fixture(params=OLDER)
@@ -53,7 +53,7 @@ def test_a_store_of_an_older_format_is_brought_to_this_one_with_all_that_it_hold
         store.close()
 
 
-@pytest.mark.parametrize("version", [2, 3, 4, 5, 6, 7, 8])
+@pytest.mark.parametrize("version", [2, 3, 4, 5, 6, 7, 8, 9])
 def test_jobs_that_are_open_in_an_older_store_are_handed_over_from_it(path: str) -> None:
     store = SqliteStore(path)
     batch = jid_at(1_800_000_000_000_001)
@@ -139,6 +139,7 @@ def tables_of(path: str) -> dict[str, list[str]]:
         (6, "CREATE INDEX job_targets_moved"),
         (7, "CREATE UNIQUE INDEX keys_holder_any_case"),
         (8, "INSERT INTO job_counts"),
+        (9, "ALTER TABLE minions ADD COLUMN handshake"),
     ],
 )
 def test_an_older_store_on_a_full_disk_stays_what_it_was(

@@ -22,7 +22,7 @@ from saltlite.model.keys import AuthToken, KeyState
 from saltlite.platform.daemon import InstanceLock
 from tests.property.test_store_twins import everything
 from tests.support.postgres import Server, running_server
-from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, job, key, publish, ret, row, srns, token
+from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, had_sessions, job, key, publish, ret, row, srns, token
 
 MANY = tuple(MinionId(f"m{n:03d}") for n in range(150))
 
@@ -53,7 +53,7 @@ def filled(store: Store) -> None:
         tx.put_token(token())
         tx.put_preaccept(WEB3, key(WEB3).fingerprint, "root")
         tx.put_auth_token(AuthToken("t", "pam", "alice", ("ops",), NOW, NOW + 9, "seal"), 5)
-        tx.touch_minions([row(WEB1, up=True, functions="d1")])
+        had_sessions(tx, [row(WEB1, up=True, functions="d1")])
         tx.put_functions(FunctionSet("d1", {"test.ping": "test.ping()"}, True))
         tx.set_targets([(job(2).jid, TargetRow(MANY[0], TargetState.QUEUED, "", NOW + 4))])
         tx.mark_reducible(job(1).jid)

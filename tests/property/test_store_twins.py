@@ -27,6 +27,7 @@ from saltlite.model.job import TERMINAL, Batch, Job, JobFilter, Return, Target, 
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
 from saltlite.model.signature import by_name
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
+from tests.support.store import had_sessions
 
 IDS = [MinionId("web1"), MinionId("web10"), MinionId("db1")]
 JIDS = [jid_at(1_800_000_000_000_000 + n) for n in range(4)]
@@ -136,7 +137,7 @@ steps: st.SearchStrategy[Step] = st.one_of(
     st.lists(part_rows, max_size=3).map(lambda rows: lambda tx: tx.set_parts(rows)),
     st.tuples(st.lists(commits(), max_size=6), times).map(lambda a: lambda tx: tx.put_returns(*a)),
     times.map(lambda at: lambda tx: tx.put_event("tag", {"at": at}, at)),
-    sessions().map(lambda row: lambda tx: tx.touch_minions([row])),
+    sessions().map(lambda row: lambda tx: had_sessions(tx, [row])),
     function_sets.map(lambda known: lambda tx: tx.put_functions(known)),
     times.map(lambda now: lambda tx: tx.expire(now)),
     st.tuples(jids, times).map(lambda a: lambda tx: tx.cancel_job(a[0], "alice", a[1])),

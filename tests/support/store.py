@@ -5,11 +5,21 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saltlite.master.store.ports import MinionRow, PartRow, ReturnCommit, Store, Stored, TargetRow, TokenRecord
+from saltlite.master.store.ports import (
+    MinionRow,
+    PartRow,
+    ReturnCommit,
+    Store,
+    Stored,
+    StoreWriter,
+    TargetRow,
+    TokenRecord,
+)
 from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId, jid_at
 from saltlite.model.job import Job, Return, Target, TargetState
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
@@ -55,6 +65,14 @@ def ret(of: Job, minion: MinionId, **changes: Any) -> ReturnCommit:
     """The return of a minion, under its first key; `id` makes it that of a resource."""
     value = Return(of.jid, minion, TargetState.RETURNED, 0, b"\xc3", NOW + 1.5, 12)
     return ReturnCommit(key(minion).fingerprint, replace(value, **changes))
+
+
+def had_sessions(tx: StoreWriter, rows: Sequence[MinionRow]) -> None:
+    """These sessions began at `last_seen`; those that are not `up` ended at once."""
+    tx.claim(rows)
+    for row in rows:
+        if not row.up:
+            tx.release(row.master, [row.id], row.last_seen)
 
 
 def row(minion: MinionId, last_seen: float = NOW, **changes: Any) -> MinionRow:

@@ -17,7 +17,7 @@ from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from tests.support.inventory import inventory
 from tests.support.keys import certificate
-from tests.support.store import NOW, WEB1, commit, job, key, publish, ret
+from tests.support.store import NOW, WEB1, commit, had_sessions, job, key, publish, ret
 
 ROOT = Principal("alice", 0)
 
@@ -40,7 +40,7 @@ def row(*, up: bool, last_seen: float) -> MinionRow:
 def test_a_minion_that_was_up_when_the_link_process_died_counts_as_seen_until_now(master: Master) -> None:
     with master.store.write() as store:
         store.put_key(key(WEB1))
-        store.touch_minions([row(up=True, last_seen=NOW - 10)])
+        had_sessions(store, [row(up=True, last_seen=NOW - 10)])
     record(master, [], whole=True)
     found = master.store.minion(WEB1)
     assert found is not None

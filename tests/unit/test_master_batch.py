@@ -16,7 +16,7 @@ from saltlite.model.job import Batch, Job, TargetState
 from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire.merkle import SignedPart
-from tests.support.store import NOW, commit, job, key, move, ret, row
+from tests.support.store import NOW, commit, had_sessions, job, key, move, ret, row
 
 IDS = tuple(MinionId(f"web{number}") for number in range(1, 7))
 QUEUED, PLANNED, EXPIRED = TargetState.QUEUED, TargetState.PLANNED, TargetState.EXPIRED
@@ -49,7 +49,7 @@ class World:
 
     def up(self, *minions: MinionId, up: bool = True) -> None:
         with self.store.write() as writer:
-            writer.touch_minions([row(minion, self.clock.wall(), up=up) for minion in minions])
+            had_sessions(writer, [row(minion, self.clock.wall(), up=up) for minion in minions])
 
     def go_on(self, after_s: float = 0.0, among: Sequence[Jid] | None = None) -> list[TargetId]:
         """Let time pass and look, at all jobs or `among` these; who is sent the job by that."""

@@ -18,6 +18,7 @@ from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+from tests.support.store import had_sessions
 
 ROOT = Principal("root", 0)
 PKG = {
@@ -45,7 +46,7 @@ class Office:
             store.put_key(KeyRecord(minion, key, public, state, "1.2.3.4", NOW, NOW, 1))
             if functions is not None:
                 store.put_functions(FunctionSet(digest, functions, whole=True))
-                store.touch_minions([MinionRow(minion, key, "", "1", "b", "i", digest, up=True, last_seen=NOW)])
+                had_sessions(store, [MinionRow(minion, key, "", "1", "b", "i", digest, up=True, last_seen=NOW)])
 
     def words(self, kind: str, prefix: str = "", *, principal: Principal = ROOT, **fields: Any) -> list[str]:
         request = {"v": 1, "verb": "complete", "kind": kind, "prefix": prefix, **fields}

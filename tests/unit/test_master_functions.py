@@ -24,6 +24,7 @@ from saltlite.wire.job_body import CALLS_MAX, FunctionCall, decode_body
 from saltlite.wire.messages import functions_digest, functions_message
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+from tests.support.store import had_sessions
 
 ROOT = Principal("root", 0)
 
@@ -57,7 +58,7 @@ class Fleet:
                 digest = "" if texts is None else functions_digest(texts, whole=whole)
                 if texts is not None:
                     store.put_functions(FunctionSet(digest, by_name(texts), whole=whole))
-                store.touch_minions([MinionRow(minion, key, "1.2.3.4", "1", "b", "i", digest, up=True, last_seen=NOW)])
+                had_sessions(store, [MinionRow(minion, key, "1.2.3.4", "1", "b", "i", digest, up=True, last_seen=NOW)])
 
     def ask(self, verb: str, principal: Principal = ROOT, **fields: Any) -> dict[str, Any]:
         request = {"v": 1, "verb": verb, "tgt": "*", "tgt_type": "glob", **fields}

@@ -25,7 +25,7 @@ from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, certificate
-from tests.support.store import NOW, WEB1, WEB2, commit, job, key, move, publish, ret
+from tests.support.store import NOW, WEB1, WEB2, commit, had_sessions, job, key, move, publish, ret
 
 ROOT = Principal("alice", 0)
 
@@ -81,7 +81,7 @@ class Office:
         """It has a session from now on."""
         row = MinionRow(minion, key(minion).fingerprint, "10.0.0.1", "0.1", "boot", "disk", "", True, NOW)
         with self.store.write() as tx:
-            tx.touch_minions([row])
+            had_sessions(tx, [row])
         self.master.present[minion] = NOW
 
     def state(self, jid: Jid, minion: MinionId) -> TargetState:

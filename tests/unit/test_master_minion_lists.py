@@ -16,7 +16,7 @@ from saltlite.model.keys import KeyState
 from saltlite.model.minion import ORDERS, STATES, natural
 from tests.support.keys import NOW
 from tests.support.master import Office
-from tests.support.store import row
+from tests.support.store import had_sessions, row
 
 FLEET = 60
 SEEN = 50
@@ -34,7 +34,7 @@ def office() -> Office:
         if number % 3:
             office.master.present[made.id] = NOW
     with office.store.write() as tx:
-        tx.touch_minions(rows)
+        had_sessions(tx, rows)
     for number in (3, 30, 31):
         office.register(f"web{number}", {"ssh": [f"host{number}-{one}" for one in range(number)]})
     return office

@@ -35,7 +35,7 @@ from saltlite.wire.merkle import SignedPart
 from saltlite.wire.messages import SegmentRow, encode_segment
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
-from tests.support.store import WEB1, WEB2, key, row, state_of
+from tests.support.store import WEB1, WEB2, had_sessions, key, row, state_of
 
 ROOT = Principal("root", 0)
 A, B, C = "dummy:a", "dummy:b", "ssh:c"
@@ -97,7 +97,7 @@ class Office:
 
     def comes(self, *minions: MinionId) -> None:
         with self.store.write() as tx:
-            tx.touch_minions([row(minion, self.clock.wall(), up=True) for minion in minions])
+            had_sessions(tx, [row(minion, self.clock.wall(), up=True) for minion in minions])
         for minion in minions:
             self.master.present[minion] = self.clock.wall()
 

@@ -15,6 +15,7 @@ from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState, fingerprint
 from tests.support.keys import NOW
 from tests.support.master import ROOT, Office
+from tests.support.store import had_sessions
 
 WEB = Principal("wendy", 1000)
 """May run test.ping on web*."""
@@ -62,7 +63,7 @@ class Site(Office):
                     up=True,
                     last_seen=NOW,
                 )
-                store.touch_minions([row])
+                had_sessions(store, [row])
         self.register("web1", {"dummy": ["lamp-1"]}, functions={"dummy": ["lamp.on()"]})
         self.register("db1", {"rack": ["r-1"]}, functions={"rack": ["rack.open()"]})
         self._requests = 0

@@ -18,6 +18,7 @@ from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+from tests.support.store import had_sessions
 
 ROOT = Principal("root", 0)
 JID = "20260131235959123456"
@@ -41,7 +42,7 @@ class Office:
             store.put_key(KeyRecord(minion, key, public, KeyState.ACCEPTED, "1.2.3.4", NOW, NOW, 1))
             if functions is not None:
                 store.put_functions(FunctionSet(digest, functions, whole=whole))
-                store.touch_minions([MinionRow(minion, key, "", "1", "b", "i", digest, up=True, last_seen=NOW)])
+                had_sessions(store, [MinionRow(minion, key, "", "1", "b", "i", digest, up=True, last_seen=NOW)])
 
     def ask(self, verb: str, principal: Principal = ROOT, **fields: Any) -> dict[str, Any]:
         return handle_request(self.master, principal, {"v": 1, "verb": verb, **fields}).fields

@@ -6,8 +6,7 @@ The link process reports which minions are connected; MWorkers read the rest fro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from saltlite import __version__
@@ -17,7 +16,7 @@ from saltlite.master.handlers.resources import missing_rows
 from saltlite.master.handlers.targets import reach, refuse_pillar_guesses, shown_key_states, target_of
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Answer, Master, Question
-from saltlite.master.store.ports import MinionRow, PartRow
+from saltlite.master.store.ports import MinionRow, PartRow, StoreWriter
 from saltlite.model.dataclass import dataclass
 from saltlite.model.events import tag_minion_start, tag_presence_change
 from saltlite.model.execution import UNAVAILABLE_PREFIX
@@ -182,52 +181,76 @@ def notice(master: Master, changes: list[PresenceChange], *, whole: bool) -> Non
 
 
 def record(master: Master, changes: list[PresenceChange], *, whole: bool) -> None:
-    """Store the changes: last_seen, start events, jobs that were lost with a minion's disk. One MWorker does this.
+    """Store the changes: sessions, start events, jobs that were lost with a minion's disk. One MWorker does this.
+
+    With `whole` a link process has just started, and the sessions of the one before it have ended. That process may
+    have sent them whatever was committed before it died, so they count as seen until now: otherwise delivered jobs
+    could be reported as undelivered (G5).
 
     Raises StoreError; then only history is lost, and the next change writes the minion's row again.
     """
+    if not changes and not whole:
+        return
     now = master.clock.wall()
     wanted = []
-    gone = _gone(master, changes) if whole else []
-    if not changes and not gone:
-        return
     with master.store.write() as store:
-        store.touch_minions(gone)
+        up = {change.id for change in changes if change.up}
+        lost: list[MinionId] = store.fence(master.identity.certificate.name, now, up) if whole else []
+        for some in _each_once(changes):
+            _claim(master, store, [change for change in some if change.up], now)
+            away = [change.id for change in some if not change.up]
+            store.release(master.identity.certificate.name, away, now)
+            lost += away
+        new = [change.id for change in changes if change.up]
+        if new or lost:
+            store.put_event(tag_presence_change(), {"new": new, "lost": lost}, now)
         for change in changes:
-            before = store.minion(change.id)
-            if change.up and (before is None or before.boot_id != change.boot):
-                data = {"id": change.id, "version": change.version}
-                store.put_event(tag_minion_start(change.id), data, now)
-            if change.up and before is not None and before.incarnation != change.incarnation:
-                reason = "the minion came back with another disk and knows nothing of it"
-                store.set_parts(
-                    PartRow(part, change.id, TargetState.LOST, reason, now)
-                    for part, state in store.unsettled(change.id)
-                    if state is not TargetState.QUEUED
-                )
             if change.up and store.functions(change.functions) is None:
                 wanted.append(change.id)
-        store.touch_minions(
-            MinionRow(
-                id=change.id,
-                fingerprint=change.fingerprint,
-                address=change.address,
-                version=change.version,
-                boot_id=change.boot,
-                incarnation=change.incarnation,
-                functions=change.functions,
-                up=change.up,
-                last_seen=now,
-            )
-            for change in changes
-        )
-        changed = {
-            "new": [change.id for change in changes if change.up],
-            "lost": [row.id for row in gone] + [change.id for change in changes if not change.up],
-        }
-        store.put_event(tag_presence_change(), changed, now)
     for minion in wanted:
         master.link.fetch(minion, "functions")
+
+
+def _each_once(changes: list[PresenceChange]) -> Iterator[list[PresenceChange]]:
+    """The changes in their order, in lists that name no minion twice."""
+    some: dict[MinionId, PresenceChange] = {}
+    for change in changes:
+        if change.id in some:
+            yield [*some.values()]
+            some = {}
+        some[change.id] = change
+    yield [*some.values()]
+
+
+def _claim(master: Master, store: StoreWriter, changes: list[PresenceChange], now: float) -> None:
+    """Store sessions that began."""
+    rows = [
+        MinionRow(
+            id=change.id,
+            fingerprint=change.fingerprint,
+            address=change.address,
+            version=change.version,
+            boot_id=change.boot,
+            incarnation=change.incarnation,
+            functions=change.functions,
+            up=True,
+            last_seen=now,
+            master=master.identity.certificate.name,
+        )
+        for change in changes
+    ]
+    before = store.claim(rows) if rows else {}
+    for row in rows:
+        known = before.get(row.id)
+        if known is None or known.boot_id != row.boot_id:
+            store.put_event(tag_minion_start(row.id), {"id": row.id, "version": row.version}, now)
+        if known is not None and known.incarnation != row.incarnation:
+            reason = "the minion came back with another disk and knows nothing of it"
+            store.set_parts(
+                PartRow(part, row.id, TargetState.LOST, reason, now)
+                for part, state in store.unsettled(row.id)
+                if state is not TargetState.QUEUED
+            )
 
 
 def ensure(master: Master, session: PresenceChange) -> None:
@@ -239,17 +262,6 @@ def ensure(master: Master, session: PresenceChange) -> None:
     row = master.store.minion(session.id)
     if row is None or not row.up or (row.boot_id, row.incarnation) != (session.boot, session.incarnation):
         record(master, [session], whole=False)
-
-
-def _gone(master: Master, changes: list[PresenceChange]) -> list[MinionRow]:
-    """Minions that are up in the store since an earlier link process, which ended before they did.
-
-    That process may have sent them whatever was committed before it died, so they count as seen until now: otherwise
-    delivered jobs could be reported as undelivered (G5).
-    """
-    up = {change.id for change in changes}
-    now = master.clock.wall()
-    return [replace(row, up=False, last_seen=now) for row in master.store.minions() if row.up and row.id not in up]
 
 
 # -- The status of the master

@@ -341,4 +341,4 @@ def _put_functions(store: StoreWriter, minion: MinionId, known: FunctionSet) -> 
     store.put_functions(known)
     row = store.minion(minion)
     if row is not None and row.functions != known.digest:
-        store.touch_minions([replace(row, functions=known.digest)])
+        store.set_functions(minion, known.digest)

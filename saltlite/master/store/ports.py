@@ -127,6 +127,26 @@ class MinionRow:
     """Whether it had a session at that time."""
     last_seen: float
     """When its session last began or ended."""
+    master: str = ""
+    """The name of the master of that session; "" for one from before format 10."""
+    run: int = 0
+    """How often the minion's daemon had been started, and, in `handshake`, how often it had shaken hands in that run:
+    the minion's own order of its sessions. 0 for a minion that does not count."""
+    handshake: int = 0
+
+
+def is_outdated(claimed: MinionRow, known: MinionRow) -> bool:
+    """Whether `claimed` is an older session than the `known` one, which another master has: a master that was stopped
+    for a while must not take a minion back.
+
+    The order of the sessions of one master is known to its link process. A run that is lower although the daemon is
+    another one is that of a disk that was restored, unless the later run is up.
+    """
+    if known.master in ("", claimed.master) or known.incarnation != claimed.incarnation:
+        return False
+    if known.boot_id == claimed.boot_id:
+        return known.handshake >= claimed.handshake
+    return known.up and known.run > claimed.run
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,10 +520,25 @@ class StoreWriter(StoreReader, Protocol):
 
     def put_event(self, tag: str, data: Mapping[str, Any], now: float) -> int: ...
 
-    def touch_minions(self, rows: Iterable[MinionRow]) -> None:
-        """Insert or replace the rows of these ids. `last_seen` never goes back, and is never before the time at which
-        a target of that minion was QUEUED: this session may have got the job, so `expire` must not count it as
-        undelivered, even if the clock was set back."""
+    def claim(self, rows: Sequence[MinionRow]) -> dict[MinionId, MinionRow | None]:
+        """Sessions began. Insert or replace the rows of these ids, as `up`, except those that are outdated
+        (`is_outdated`); of each that was stored, what was there before.
+
+        `last_seen` never goes back, and is never before the time at which a target of that minion was QUEUED: this
+        session may have got the job, so `expire` must not count it as undelivered, even if the clock was set back."""
+        ...
+
+    def release(self, master: str, minions: Collection[MinionId], now: float) -> None:
+        """The sessions of these minions with that master ended. A row that another master has claimed does not change.
+        `last_seen` as for `claim`."""
+        ...
+
+    def fence(self, master: str, now: float, keep: Collection[MinionId] = ()) -> list[MinionId]:
+        """All sessions with that master ended, except those of `keep`; their minions, sorted. As `release`."""
+        ...
+
+    def set_functions(self, minion: MinionId, digest: str) -> None:
+        """The digest of the functions that a minion reported in its session; nothing for one that never had any."""
         ...
 
     def put_functions(self, functions: FunctionSet) -> None:

@@ -246,8 +246,8 @@ def key_of(row: tuple[Any, ...]) -> KeyRecord:
 
 
 def minion_of(row: Any) -> MinionRow:
-    minion, fingerprint, address, version, boot_id, incarnation, functions, up, last_seen = row
-    return MinionRow(minion, fingerprint, address, version, boot_id, incarnation, functions, bool(up), last_seen)
+    minion, fingerprint, address, version, boot_id, incarnation, functions, up, *rest = row
+    return MinionRow(minion, fingerprint, address, version, boot_id, incarnation, functions, bool(up), *rest)
 
 
 def job_of(row: tuple[Any, ...]) -> Job:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
@@ -33,21 +34,25 @@ from saltlite.master.store.ports import (
     check_job,
     effective_state,
     first_state,
+    is_outdated,
     job_event,
     pack_data,
     pack_own,
     parts_of,
     return_event,
 )
-from saltlite.master.store.reader import UNDELIVERED, AcceptedIds, ChangingQueries, SqlReader, Values, insert
+from saltlite.master.store.reader import UNDELIVERED, AcceptedIds, ChangingQueries, SqlReader, Values, insert, select
 from saltlite.master.store.rows import (
     JOB_COLUMNS,
     KEY_COLUMNS,
+    MINION_COLUMNS,
     MORE_JOB_COLUMNS,
     OUTCOME_CODE,
     STATE_OF_RANK,
     TOKEN_COLUMNS,
+    minion_of,
     pack_targets,
+    readable,
     row_of,
 )
 from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
@@ -119,14 +124,24 @@ _PUBLISHING = (
 )
 _ACCEPTED_CHANGED = "UPDATE store SET accepted_version = accepted_version + 1"
 # last_seen never goes back: two MWorkers may report in either order, and `expire` trusts it.
-_TOUCH_MINION = (
-    "INSERT INTO minions (id, fingerprint, address, version, boot_id, incarnation, functions, up, last_seen)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, (SELECT max(at) FROM (SELECT CAST(? AS double precision) AS at UNION ALL"
-    " SELECT max(changed_at) FROM job_targets WHERE rank = 0 AND rank < 9 AND minion = ?) AS times))"
-    " ON CONFLICT (id) DO UPDATE SET fingerprint = excluded.fingerprint, address = excluded.address,"
-    " version = excluded.version, boot_id = excluded.boot_id, incarnation = excluded.incarnation,"
-    " functions = excluded.functions, up = excluded.up, last_seen ="
+# Not before a target was QUEUED: the session may have got it, even if the clock was set back since.
+_SEEN = (
+    "(SELECT max(at) FROM (SELECT CAST(? AS double precision) AS at UNION ALL {known}"
+    "SELECT max(changed_at) FROM job_targets WHERE rank = 0 AND rank < 9 AND minion = {minion}) AS times)"
+)
+_CLAIM = (
+    insert(MINION_COLUMNS, "minions").rpartition("VALUES")[0]
+    + "VALUES ("
+    + ", ".join(_SEEN.format(known="", minion="?") if name == "last_seen" else "?" for name in MINION_COLUMNS)
+    + ") ON CONFLICT (id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in MINION_COLUMNS if name not in {"id", "last_seen"})
+    + ", last_seen ="
     " CASE WHEN minions.last_seen > excluded.last_seen THEN minions.last_seen ELSE excluded.last_seen END"
+)
+_SESSIONS_OF = select(MINION_COLUMNS, "minions") + " WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - as below
+_RELEASE = (
+    f"UPDATE minions SET up = 0, last_seen = {_SEEN.format(known='SELECT last_seen UNION ALL ', minion='minions.id')}"  # noqa: S608 - constants of this file
+    " WHERE id = ? AND up <> 0 AND master IN (?, ?)"
 )
 _NEVER_HANDED_OVER = (
     "SELECT t.target, t.rank FROM job_targets AS t LEFT JOIN minions AS m ON m.id = t.minion"
@@ -475,25 +490,31 @@ class SqlWriter(SqlReader):
         self._grow(1, len(packed))
         return seq
 
-    def touch_minions(self, rows: Iterable[MinionRow]) -> None:
-        self._transaction.run_many(
-            _TOUCH_MINION,
-            [
-                (
-                    row.id,
-                    row.fingerprint,
-                    row.address,
-                    row.version,
-                    row.boot_id,
-                    row.incarnation,
-                    row.functions,
-                    row.up,
-                    row.last_seen,
-                    row.id,
-                )
-                for row in rows
-            ],
-        )
+    def claim(self, rows: Sequence[MinionRow]) -> dict[MinionId, MinionRow | None]:
+        found = self._transaction.rows(_SESSIONS_OF, (json.dumps([row.id for row in rows]),))
+        known = {row.id: row for row in readable(found, minion_of, lambda row: f"minion {row[0]}")}
+        before: dict[MinionId, MinionRow | None] = {}
+        claimed = []
+        for row in rows:
+            last = known.get(row.id)
+            if last is None or not is_outdated(row, last):
+                before.setdefault(row.id, last)
+                known[row.id] = replace(row, up=True)
+                claimed.append(_claim_values(known[row.id]))
+        self._transaction.run_many(_CLAIM, claimed)
+        return before
+
+    def release(self, master: str, minions: Collection[MinionId], now: float) -> None:
+        self._transaction.run_many(_RELEASE, [(now, minion, master, master) for minion in minions])
+
+    def fence(self, master: str, now: float, keep: Collection[MinionId] = ()) -> list[MinionId]:
+        sql = "SELECT id FROM minions WHERE up <> 0 AND master IN (?, '') ORDER BY id"
+        ended = [minion for (minion,) in self._transaction.rows(sql, (master,)) if minion not in keep]
+        self._transaction.run_many(_RELEASE, [(now, minion, master, "") for minion in ended])
+        return ended
+
+    def set_functions(self, minion: MinionId, digest: str) -> None:
+        self._transaction.run("UPDATE minions SET functions = ? WHERE id = ?", (digest, minion))
 
     @abstractmethod
     def _give_back_pages(self) -> None:
@@ -586,6 +607,12 @@ class SqlWriter(SqlReader):
 
     def _grow(self, rows: int, wide: int) -> None:
         """So many rows were added, with so many bytes in wide columns: for stores that count their size."""
+
+
+def _claim_values(row: MinionRow) -> Values:
+    """The values of _CLAIM, where `last_seen` takes the id, too."""
+    values = dict(zip(MINION_COLUMNS, row_of(row, MINION_COLUMNS), strict=True))
+    return [each for name, value in values.items() for each in ((value, row.id) if name == "last_seen" else (value,))]
 
 
 def _part_move(row: PartRow) -> Values:

@@ -14,7 +14,7 @@ import psycopg
 
 from saltlite.errors import StoreError
 
-FORMAT = 1
+FORMAT = 2
 MOVED_AWAY = 0
 """The format of what is left when the store was moved to a file."""
 OLDEST_SERVER = 130_000
@@ -41,7 +41,8 @@ CREATE TABLE preaccepts (id text NOT NULL PRIMARY KEY, fingerprint text NOT NULL
 CREATE TABLE minions (
     id text NOT NULL PRIMARY KEY, fingerprint text NOT NULL, address text NOT NULL, version text NOT NULL,
     boot_id text NOT NULL, incarnation text NOT NULL, functions text NOT NULL, up bigint NOT NULL,
-    last_seen real NOT NULL);
+    last_seen real NOT NULL, master text NOT NULL DEFAULT '', run bigint NOT NULL DEFAULT 0,
+    handshake bigint NOT NULL DEFAULT 0);
 CREATE TABLE functions (digest text NOT NULL PRIMARY KEY, whole bigint NOT NULL, texts bytea NOT NULL);
 CREATE TABLE events (seq bigint NOT NULL PRIMARY KEY, tag text NOT NULL, data bytea NOT NULL, at real NOT NULL);
 CREATE INDEX events_by_time ON events (at);
@@ -78,14 +79,24 @@ CREATE TABLE auth_tokens (
 CREATE INDEX auth_tokens_by_user ON auth_tokens (backend, "user", created_at);
 CREATE TABLE job_arguments (jid text NOT NULL PRIMARY KEY);
 """
-# Texts are ordered by their bytes, as Python and SQLite order them, whatever the locale of the server.
-_SCHEMA = re.sub(r"\breal\b", "double precision", re.sub(r"\btext\b", 'text COLLATE "C"', _TABLES))
+_STEPS = {
+    1: "ALTER TABLE minions ADD COLUMN master text NOT NULL DEFAULT '', ADD COLUMN run bigint NOT NULL DEFAULT 0,"
+    " ADD COLUMN handshake bigint NOT NULL DEFAULT 0",
+}
+"""What makes a store of format N one of format N + 1."""
+
+
+def _typed(sql: str) -> str:
+    # Texts are ordered by their bytes, as Python and SQLite order them, whatever the locale of the server.
+    return re.sub(r"\breal\b", "double precision", re.sub(r"\btext\b", 'text COLLATE "C"', sql))
+
+
 TABLES = tuple(re.findall(r"CREATE TABLE (\w+)", _TABLES))
 """Names of all tables."""
 
 
 def prepare(connection: psycopg.Connection[Any], where: str) -> None:
-    """Make the tables in an empty schema, and check those that are there.
+    """Make the tables in an empty schema, check those that are there, and bring older ones to this format.
 
     Raises StoreError: an old server, another encoding, no schema to use, tables of another program, another format. A
     database that is refused is left as it was. Raises psycopg.Error.
@@ -111,7 +122,7 @@ def prepare(connection: psycopg.Connection[Any], where: str) -> None:
             )
         }
         if not found:
-            connection.execute(_SCHEMA)
+            connection.execute(_typed(_TABLES))
             connection.execute("INSERT INTO store (id, format) VALUES (%s, %s)", (os.urandom(16).hex(), FORMAT))
         else:
             _check(connection, where, schema, found)
@@ -131,8 +142,12 @@ def _check(connection: psycopg.Connection[Any], where: str, schema: str, found: 
             f"the store that was in the {where} was moved to a file by `saltlite store migrate`; name an empty "
             "database, or remove `database` from the configuration"
         )
-    if form != FORMAT:
+    if form in _STEPS:
+        for step in range(form, FORMAT):
+            connection.execute(_typed(_STEPS[step]))
+        connection.execute("UPDATE store SET format = %s", (FORMAT,))
+    elif form != FORMAT:
         raise StoreError(
-            f"the store in the {where} has format {form}, this saltlite reads format {FORMAT}; it was left as it is: "
-            "start the saltlite that wrote it"
+            f"the store in the {where} has format {form}, this saltlite reads format {FORMAT} and older; it was left "
+            "as it is: start the saltlite that wrote it"
         )

@@ -9,7 +9,7 @@
                  moved the number of the transaction that moved it last; NULL if none has, or its return tells
     returns      at most one row a (jid, target); seq is the seq of its event
     keys         one row a fingerprint; at most one accepted an id, in whatever case
-    minions      the last session of each id
+    minions      the last session of each id, and the master that has or had it
     functions    what each digest of a function set stands for
     store        one row: the id of the store, the number of the last change of a key, the version of the accepted ids,
                  the number of the last transaction that moved targets
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 APPLICATION_ID = 0x534C5453
 """`SLTS` in the file header: how a saltlite store is told from any other SQLite file."""
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 _TOKENS_PROVE_SINCE = 5
 """In this format the store keeps the public key of a join token; in earlier ones the hash of its secret."""
 
@@ -76,6 +76,13 @@ _JOB_COUNTS = """CREATE TABLE job_counts (
 # Grows with each change of the set of accepted keys, so that a reader knows whether the ids that it remembers hold.
 _ACCEPTED_VERSION = "ALTER TABLE store ADD COLUMN accepted_version INTEGER NOT NULL DEFAULT 0"
 
+# The master of a session, and the minion's own order of its sessions.
+_SESSIONS = (
+    "ALTER TABLE minions ADD COLUMN master TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE minions ADD COLUMN run INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE minions ADD COLUMN handshake INTEGER NOT NULL DEFAULT 0",
+)
+
 _KEYS_HOLDER_ANY_CASE = "CREATE UNIQUE INDEX keys_holder_any_case ON keys (id COLLATE NOCASE) WHERE state = 'accepted'"
 
 _FUNCTIONS = """CREATE TABLE functions (
@@ -114,6 +121,7 @@ _SCHEMA = (
         id TEXT NOT NULL PRIMARY KEY, fingerprint TEXT NOT NULL, address TEXT NOT NULL, version TEXT NOT NULL,
         boot_id TEXT NOT NULL, incarnation TEXT NOT NULL, functions TEXT NOT NULL, up INTEGER NOT NULL,
         last_seen REAL NOT NULL) WITHOUT ROWID""",
+    *_SESSIONS,
     _FUNCTIONS,
     """CREATE TABLE events (
         seq INTEGER PRIMARY KEY AUTOINCREMENT, tag TEXT NOT NULL, data BLOB NOT NULL, at REAL NOT NULL)""",
@@ -207,6 +215,7 @@ _STEPS: dict[int, tuple[str, ...]] = {
         _JOB_COUNTS,
         _COUNTS_OF_8,
     ),
+    9: _SESSIONS,
 }
 """What makes a file of format N one of format N + 1; all steps of one opening are one transaction."""
 
