@@ -317,6 +317,15 @@ VERBS: dict[str, Verb] = {
 }
 
 _UUID = _word(32)
+RUN_MAX = 2**53
+"""The highest number of a run of a minion, and of a handshake in it."""
+
+
+def _order(value: object) -> bool:
+    """The numbers of the run and of the handshake in it."""
+    whole = _whole(0, RUN_MAX)
+    return isinstance(value, list) and len(value) == 2 and all(map(whole, value))
+
 
 AUTH_FIELDS: dict[str, Check] = {
     "id": _minion_id,
@@ -325,8 +334,12 @@ AUTH_FIELDS: dict[str, Check] = {
     "version": _word(32),
     "token": _octets(0, PROOF_BYTES),
     "functions": _DIGEST,
+    "order": _order,
 }
-"""The payload of AUTH: what a minion reports about itself after the master has authenticated."""
+"""The payload of AUTH: what a minion reports about itself after the master has authenticated. `order` is its own order
+of its sessions: how often its network process was started, and which handshake of that run this is."""
+UNORDERED = [0, 0]
+"""The `order` of a minion that sends none."""
 
 REPLY_FIELDS: dict[str, Check] = {
     "cert": _octets(1, 320),

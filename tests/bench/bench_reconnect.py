@@ -70,6 +70,7 @@ class Member:
             boot=f"{number:032x}",
             incarnation=f"{number:032x}",
             version="0",
+            run=1,
             functions="",
         )
         self._connection = ConnectionMachine(me, (crowd.address,), crowd.fleet, crowd.clock)

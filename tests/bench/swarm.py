@@ -64,6 +64,7 @@ class Simulated:
             boot=hashlib.md5(b"boot %d" % number, usedforsecurity=False).hexdigest(),
             incarnation=hashlib.md5(b"disk %d" % number, usedforsecurity=False).hexdigest(),
             version="0",
+            run=1,
             functions=FUNCTIONS["digest"],
         )
         self.connection = ConnectionMachine(me, (swarm.address,), swarm.fleet, swarm.clock)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.errors import JournalError
-from saltlite.minion.jobs.journal import DiskJournal
+from saltlite.minion.jobs.journal import DiskJournal, RunCounter
 from saltlite.minion.protocol.effects import (
     JOURNAL_COMPACT_BYTES,
     JOURNAL_KEEP_ENTRIES,
@@ -82,6 +82,32 @@ def reopen(folder: Folder) -> Iterator[Opened]:
     yield again
     for journal in lives:
         journal.close()
+
+
+def test_runs_are_counted_across_the_lives_of_the_minion(folder: Folder) -> None:
+    counter = RunCounter(folder)
+    assert [counter.next(), counter.next()] == [1, 2]
+    assert RunCounter(folder).next() == 3
+
+
+@pytest.mark.parametrize("content", [b"", b"many", b"\xff", b"-5"])
+def test_a_damaged_number_of_runs_begins_anew(folder: Folder, content: bytes) -> None:
+    for name in ("runs", "runs.tmp"):
+        folder.create(name).write(content)
+    counter = RunCounter(folder)
+    assert [counter.next(), RunCounter(folder).next()] == [1, 2]
+
+
+def test_a_disk_that_takes_no_number_of_runs_costs_only_the_order_of_the_next_life() -> None:
+    disk = MemoryDisk()
+    folder = disk.folder(JOURNAL_FOLDER)
+    assert RunCounter(folder).next() == 1
+    disk.capacity = 0
+    counter = RunCounter(folder)
+    assert [counter.next(), counter.next()] == [2, 3]
+    disk.capacity = None
+    assert counter.next() == 4
+    assert RunCounter(folder).next() == 5
 
 
 def test_a_new_journal_is_empty_and_has_an_incarnation(reopen: Opened) -> None:

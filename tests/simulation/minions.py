@@ -31,7 +31,7 @@ from saltlite.minion.jobs.job_process import (
     _report,
 )
 from saltlite.minion.jobs.job_server import JobServer, JobStorage
-from saltlite.minion.jobs.journal import DiskJournal
+from saltlite.minion.jobs.journal import DiskJournal, RunCounter
 from saltlite.minion.jobs.results import SYNC_S
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.spool import DiskSpool
@@ -179,7 +179,8 @@ class SimMinion:
         boot = self.clock.entropy(16).hex()
         reactor.call_later(START_S, server.open)
         reactor.call_later(START_S, lambda: server.documents.resources_are(registration(self.managed)))
-        reactor.call_later(START_S, lambda: self._start_network(process, journal.incarnation, boot))
+        runs = RunCounter(self.disk.folder(JOURNAL_FOLDER))
+        reactor.call_later(START_S, lambda: self._start_network(process, journal.incarnation, boot, runs))
 
     def _fail(self, process: Process, sentence: str) -> None:
         self.fleet.say(process.name, f"stops: {sentence}")
@@ -261,7 +262,7 @@ class SimMinion:
 
     # -- the network process
 
-    def _start_network(self, daemon: Process, incarnation: str, boot: str) -> None:
+    def _start_network(self, daemon: Process, incarnation: str, boot: str, runs: RunCounter) -> None:
         server = self.server
         if not daemon.alive or server is None:
             return
@@ -270,7 +271,7 @@ class SimMinion:
             if power:
                 self.power_off(5.0)
             else:
-                self.universe.after(0.05, lambda: self._start_network(daemon, incarnation, boot), daemon)
+                self.universe.after(0.05, lambda: self._start_network(daemon, incarnation, boot, runs), daemon)
 
         process = self.link = Process(self.universe, f"{self.name} link", died, self)
         ours, theirs = End(self.universe, daemon), End(self.universe, process)
@@ -278,7 +279,8 @@ class SimMinion:
         own: Any = self.reactor
         channel: Any = SimChannel(own, ours, lambda batch: self._to_server(server, batch), lambda _r: None)
         server.attach(channel)
-        process.run(lambda: self._network(process, theirs, incarnation, boot))
+        run = runs.next()
+        process.run(lambda: self._network(process, theirs, incarnation, boot, run))
 
     def _to_server(self, server: JobServer, batch: list[bytes]) -> None:
         for data in batch:
@@ -289,13 +291,14 @@ class SimMinion:
                     self.note("received", jid=jid, minion=target, on=self.name)
         server.on_batch(batch)
 
-    def _network(self, process: Process, end: End, incarnation: str, boot: str) -> None:
+    def _network(self, process: Process, end: End, incarnation: str, boot: str, run: int) -> None:
         reactor: Any = SimReactor(process)
         me = MinionIdentity(
             id=self.name,
             private=self.key,
             boot=boot,
             incarnation=incarnation,
+            run=run,
             version="1.0",
             functions=FUNCTIONS["digest"],
             token=good_token(self.name),

@@ -90,6 +90,7 @@ def identity(name: str, token: bytes = b"") -> MinionIdentity:
         boot="b" * 32,
         incarnation="i" * 32,
         version="1.0",
+        run=1,
         functions=FUNCTIONS["digest"],
         token=token,
     )

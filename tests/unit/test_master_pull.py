@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -19,9 +20,9 @@ from saltlite.wire.limits import SEND_WINDOW
 from saltlite.wire.merkle import SignedPart
 from tests.support.inventory import inventory
 from tests.support.keys import certificate
-from tests.support.store import NOW, WEB1, job, publish
+from tests.support.store import NOW, WEB1, job, publish, row
 
-UP = [WEB1, fingerprint(bytes(32)), True, "10.0.0.1", "1.0", "boot", "incarnation", ""]
+UP = [WEB1, fingerprint(bytes(32)), True, "10.0.0.1", "1.0", "boot", "incarnation", "", 1, 1]
 """Its session, as the link process says it."""
 
 
@@ -33,6 +34,7 @@ class Link:
         self.cancels: list[str] = []
         self.pages: list[list[str]] = []
         self.rest: str | None = None
+        self.ended: list[tuple[str, int, int]] = []
 
     def pulled(
         self, minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool, rest: str | None
@@ -50,6 +52,9 @@ class Link:
         self.cancels += [part for _minion, part in parts]
 
     def fetch(self, minion: str, what: str) -> None: ...
+
+    def replaced(self, minion: str, run: int, handshake: int) -> None:
+        self.ended.append((minion, run, handshake))
 
 
 @pytest.fixture
@@ -101,6 +106,21 @@ def test_a_session_that_the_store_missed_is_written_down_before_a_job_is_handed_
         gone = tx.expire(NOW + 1e6)
     assert (one.jid, WEB1) not in gone, "what was handed over is never called undelivered by the clock alone"
     assert one.jid in link.left_ms
+
+
+def test_a_session_that_is_older_than_one_of_another_master_gets_no_job_and_is_ended(
+    master: Master, link: Link
+) -> None:
+    publish(master.store, job())
+    newer = row(WEB1, boot_id="boot", incarnation="incarnation", master="other", run=1, handshake=2)
+    with master.store.write() as tx:
+        tx.claim([newer])
+
+    handle_pull(master, {"id": WEB1, "session": UP, "since": ""})
+
+    assert (link.left_ms, link.ended) == ({}, [(WEB1, 1, 1)])
+    assert master.store.minion(WEB1) == replace(newer, up=True)
+    assert master.store.events(1) == [], "the minion neither came nor went"
 
 
 def test_many_ended_jobs_are_told_a_few_at_a_time_and_first_those_that_may_run(master: Master, link: Link) -> None:

@@ -108,7 +108,7 @@ def test_a_minion_that_connects_again_is_the_newest() -> None:
     fleet = Fleet(a=None, b=None)
 
     def connects(name: str) -> None:
-        session = PresenceChange(MinionId(name), fingerprint(b"x" * 32), True, "1.2.3.4", "1", "b", "i", "")
+        session = PresenceChange(MinionId(name), fingerprint(b"x" * 32), True, "1.2.3.4", "1", "b", "i", "", 1, 1)
         notice(fleet.master, [session], whole=False)
         cast("ManualClock", fleet.master.clock).advance(AWAITED_S)
 

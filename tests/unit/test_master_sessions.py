@@ -52,6 +52,19 @@ def test_a_newer_session_of_a_key_replaces_the_older_and_the_minion_never_goes_a
     assert table.refused() == {"no-session": 1}
 
 
+@pytest.mark.parametrize(("order", "ends"), [([3, 5], True), ([3, 4], True), ([2, 9], True), ([3, 6], False)])
+def test_a_session_is_ended_when_another_master_has_a_newer_one(order: list[int], ends: bool) -> None:
+    table = Table()
+    guest = Guest(table, "web1")
+    guest.prove(order=order)
+    guest.decided("accepted")
+    guest.heard()
+    table.manager.replaced("web1", 3, 5)
+    table.manager.replaced("web2", 3, 5)
+    assert guest.heard() == ([{"t": "state", "state": "replaced"}] if ends else [])
+    assert [up.up for up in of(Presence, table.done)] == ([True, False] if ends else [True])
+
+
 def test_when_a_minion_was_last_heard_is_known_of_those_that_are_up() -> None:
     table = Table()
     table.join("web1")

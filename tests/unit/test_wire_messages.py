@@ -214,7 +214,7 @@ def test_the_largest_part_fits_into_a_frame() -> None:
     assert reason(decode(encode(message)), Sender.MASTER) == ""
 
 
-AUTH = {"id": "web1", "boot": "b", "incarnation": "i", "version": "1.0", "token": b"", "functions": ""}
+AUTH = {"id": "web1", "boot": "b", "incarnation": "i", "version": "1.0", "token": b"", "functions": "", "order": [1, 1]}
 
 
 @pytest.mark.parametrize(
@@ -227,6 +227,9 @@ AUTH = {"id": "web1", "boot": "b", "incarnation": "i", "version": "1.0", "token"
         {"boot": "b" * 33},
         {"version": "1\n2"},
         {"token": None},
+        {"order": [1]},
+        {"order": [1, -1]},
+        {"order": [1, 2**53 + 1]},
         {"more": 1},
     ],
 )

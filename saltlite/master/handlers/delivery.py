@@ -147,8 +147,8 @@ def handle_pull(master: Master, ask: dict[str, Any]) -> None:
     minion = MinionId(ask["id"])
     store = master.store
     fresh = ask["session"] is not None
-    if fresh:
-        ensure(master, PresenceChange(*ask["session"]))
+    if fresh and not ensure(master, PresenceChange(*ask["session"])):
+        return
     found = [one for one in store.unsettled(minion) if fresh or one[1] is TargetState.QUEUED]
     cancelled = store.cancelled(sorted({split_part(part)[0] for part, _state in found}))
     ended = [one for one in found if split_part(one[0])[0] in cancelled]

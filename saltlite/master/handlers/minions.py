@@ -168,6 +168,8 @@ class PresenceChange:
     boot: str
     incarnation: str
     functions: str
+    run: int
+    handshake: int
 
 
 def notice(master: Master, changes: list[PresenceChange], *, whole: bool) -> None:
@@ -180,8 +182,9 @@ def notice(master: Master, changes: list[PresenceChange], *, whole: bool) -> Non
             master.present[change.id] = master.clock.wall()
 
 
-def record(master: Master, changes: list[PresenceChange], *, whole: bool) -> None:
+def record(master: Master, changes: list[PresenceChange], *, whole: bool) -> list[PresenceChange]:
     """Store the changes: sessions, start events, jobs that were lost with a minion's disk. One MWorker does this.
+    Those that are outdated, because another master has a newer session; the link process ends them.
 
     With `whole` a link process has just started, and the sessions of the one before it have ended. That process may
     have sent them whatever was committed before it died, so they count as seen until now: otherwise delivered jobs
@@ -190,18 +193,19 @@ def record(master: Master, changes: list[PresenceChange], *, whole: bool) -> Non
     Raises StoreError; then only history is lost, and the next change writes the minion's row again.
     """
     if not changes and not whole:
-        return
+        return []
     now = master.clock.wall()
     wanted = []
+    outdated: list[PresenceChange] = []
     with master.store.write() as store:
         up = {change.id for change in changes if change.up}
         lost: list[MinionId] = store.fence(master.identity.certificate.name, now, up) if whole else []
         for some in _each_once(changes):
-            _claim(master, store, [change for change in some if change.up], now)
+            outdated += _claim(master, store, [change for change in some if change.up], now)
             away = [change.id for change in some if not change.up]
             store.release(master.identity.certificate.name, away, now)
             lost += away
-        new = [change.id for change in changes if change.up]
+        new = [change.id for change in changes if change.up and change not in outdated]
         if new or lost:
             store.put_event(tag_presence_change(), {"new": new, "lost": lost}, now)
         for change in changes:
@@ -209,6 +213,9 @@ def record(master: Master, changes: list[PresenceChange], *, whole: bool) -> Non
                 wanted.append(change.id)
     for minion in wanted:
         master.link.fetch(minion, "functions")
+    for change in outdated:
+        master.link.replaced(change.id, change.run, change.handshake)
+    return outdated
 
 
 def _each_once(changes: list[PresenceChange]) -> Iterator[list[PresenceChange]]:
@@ -222,8 +229,8 @@ def _each_once(changes: list[PresenceChange]) -> Iterator[list[PresenceChange]]:
     yield [*some.values()]
 
 
-def _claim(master: Master, store: StoreWriter, changes: list[PresenceChange], now: float) -> None:
-    """Store sessions that began."""
+def _claim(master: Master, store: StoreWriter, changes: list[PresenceChange], now: float) -> list[PresenceChange]:
+    """Store sessions that began; those that are outdated, because another master has a newer one."""
     rows = [
         MinionRow(
             id=change.id,
@@ -236,12 +243,16 @@ def _claim(master: Master, store: StoreWriter, changes: list[PresenceChange], no
             up=True,
             last_seen=now,
             master=master.identity.certificate.name,
+            run=change.run,
+            handshake=change.handshake,
         )
         for change in changes
     ]
     before = store.claim(rows) if rows else {}
     for row in rows:
-        known = before.get(row.id)
+        if row.id not in before:
+            continue
+        known = before[row.id]
         if known is None or known.boot_id != row.boot_id:
             store.put_event(tag_minion_start(row.id), {"id": row.id, "version": row.version}, now)
         if known is not None and known.incarnation != row.incarnation:
@@ -251,17 +262,22 @@ def _claim(master: Master, store: StoreWriter, changes: list[PresenceChange], no
                 for part, state in store.unsettled(row.id)
                 if state is not TargetState.QUEUED
             )
+    return [change for change in changes if change.id not in before]
 
 
-def ensure(master: Master, session: PresenceChange) -> None:
-    """Store a session that the store does not know, because it failed when the session began, or an MWorker died.
+def ensure(master: Master, session: PresenceChange) -> bool:
+    """Store a session that the store does not know, because it failed when the session began, or an MWorker died;
+    whether the minion has this session, and no newer one with another master.
 
     This comes before any job is sent in the session, so that the store knows it may have been delivered. Raises
     StoreError.
     """
     row = master.store.minion(session.id)
-    if row is None or not row.up or (row.boot_id, row.incarnation) != (session.boot, session.incarnation):
-        record(master, [session], whole=False)
+    if row is not None and row.up and row.master == master.identity.certificate.name:
+        known = (row.boot_id, row.incarnation, row.run, row.handshake)
+        if known == (session.boot, session.incarnation, session.run, session.handshake):
+            return True
+    return not record(master, [session], whole=False)
 
 
 # -- The status of the master

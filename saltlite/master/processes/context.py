@@ -104,6 +104,8 @@ class LinkPort(Protocol):
 
     def fetch(self, minion: str, what: str) -> None: ...
 
+    def replaced(self, minion: str, run: int, handshake: int) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class MasterIdentity:

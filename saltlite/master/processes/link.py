@@ -406,6 +406,8 @@ class LinkProcess:
                 self._manager.cancel(message["parts"])
             case "fetch":
                 self._manager.fetch(message["id"], message["what"])
+            case "replaced":
+                self._manager.replaced(message["id"], message["run"], message["handshake"])
             case "sweep":
                 self._manager.pull(message["ids"])
 

@@ -5,7 +5,7 @@ checked against a schema; sizes are limited all the same, because data of minion
 
     link -> MWorker    decide, reports, pull, presence, wake_up, keys_done, last_seen, stats, suspect, request
     MWorker -> link    hello, fleet, watch, decided, committed, uncommitted, publish, pulled, cancel, keys, fetch,
-                       sweep, last_seen, stats, wake_up, response
+                       replaced, sweep, last_seen, stats, wake_up, response
 """
 
 from __future__ import annotations
@@ -200,6 +200,10 @@ class LinkChannel:
     def fetch(self, minion: str, what: str) -> None:
         """Ask a minion for its `functions`, `grains` or `resources`, which the master does not have."""
         self._send({"t": "fetch", "id": minion, "what": what})
+
+    def replaced(self, minion: str, run: int, handshake: int) -> None:
+        """Another master has a newer session of this minion: end this one."""
+        self._send({"t": "replaced", "id": minion, "run": run, "handshake": handshake})
 
     def committed(self, number: int, items: Sequence[tuple[str, list[str]]], skipped: int = 0) -> None:
         """A batch of reports is stored: (fingerprint, jids to acknowledge), and the number of rejected results."""

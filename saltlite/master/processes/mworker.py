@@ -390,7 +390,7 @@ class MWorker:
         # Signed here, so that the link process, which passes it on, cannot forge responses.
         self._link.respond(session, signed(self._master.identity.job_private, minion, question, response))
 
-    def _logged(self, work: Callable[[], None]) -> None:
+    def _logged(self, work: Callable[[], object]) -> None:
         try:
             work()
         except StoreError as error:

@@ -62,6 +62,8 @@ class Presence:
     boot: str
     incarnation: str
     functions: str
+    run: int
+    handshake: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from saltlite.wire.limits import (
     UNAUTHENTICATED_PER_NETWORK,
     UNAUTHENTICATED_S,
 )
-from saltlite.wire.messages import AUTH_FIELDS, Message, check_payload
+from saltlite.wire.messages import AUTH_FIELDS, UNORDERED, Message, check_payload
 from saltlite.wire.noise import Handshake, Role
 
 NETWORKS_MAX = 4096
@@ -133,7 +133,10 @@ class Handshakes:
         opening = self._forget(route)
         if opening is None:
             raise RemoteProtocolError("unexpected-frame", "AUTH")
-        hello = check_payload(codec.decode(opening.handshake.read(frame.message)), AUTH_FIELDS)
+        payload = codec.decode(opening.handshake.read(frame.message))
+        if isinstance(payload, dict):
+            payload.setdefault("order", UNORDERED)
+        hello = check_payload(payload, AUTH_FIELDS)
         return AuthenticatedPeer(SecureSession(opening.handshake), hello, opening.connection, opening.address)
 
     def give_up(self, route: bytes) -> None:

@@ -258,6 +258,14 @@ class SessionManager:
         """Ask a minion for its functions, grains or resources, which the master does not have."""
         self._send_to(minion, {"t": "fetch", "what": what})
 
+    def replaced(self, minion: str, run: int, handshake: int) -> None:
+        """The store has a newer session of this minion, with another master: end the one with this order, or an older
+        one."""
+        peer = self.sessions.by_id.get(minion)
+        if peer is not None and peer.hello["order"] <= [run, handshake]:
+            self._send(peer, {"t": "state", "state": "replaced"})
+            self._drop(peer)
+
     def pull(self, minions: Iterable[str]) -> None:
         """The store holds jobs for these minions: pull them for those that are up."""
         for minion in minions:

@@ -231,6 +231,8 @@ class MinionSession:
             boot=hello["boot"],
             incarnation=hello["incarnation"],
             functions=hello["functions"],
+            run=hello["order"][0],
+            handshake=hello["order"][1],
         )
 
 

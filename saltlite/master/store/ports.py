@@ -130,8 +130,8 @@ class MinionRow:
     master: str = ""
     """The name of the master of that session; "" for one from before format 10."""
     run: int = 0
-    """How often the minion's daemon had been started, and, in `handshake`, how often it had shaken hands in that run:
-    the minion's own order of its sessions. 0 for a minion that does not count."""
+    """How often the minion's network process had been started, and, in `handshake`, how often it had shaken hands in
+    that run: the minion's own order of its sessions. 0 for a minion that does not count."""
     handshake: int = 0
 
 
@@ -145,7 +145,7 @@ def is_outdated(claimed: MinionRow, known: MinionRow) -> bool:
     if known.master in ("", claimed.master) or known.incarnation != claimed.incarnation:
         return False
     if known.boot_id == claimed.boot_id:
-        return known.handshake >= claimed.handshake
+        return (known.run, known.handshake) >= (claimed.run, claimed.handshake)
     return known.up and known.run > claimed.run
 
 

@@ -30,9 +30,44 @@ from saltlite.minion.protocol.journal_format import (
 )
 from saltlite.model.ids import PartId
 from saltlite.platform.files import FULL, Folder, Handle
+from saltlite.wire.messages import RUN_MAX
 
 NAME = "journal"
 REWRITE = "journal.tmp"
+RUNS = "runs"
+RUNS_NEW = "runs.tmp"
+
+
+class RunCounter:
+    """Counts the starts of the network process on this disk, which puts the sessions of this minion in order: a master
+    that was stopped for a while must not take it back by an older one. The file is beside the journal."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._last = 0
+
+    def next(self) -> int:
+        """The number of this start, on disk if that is possible. Without a file, or with a damaged one, it begins with
+        1."""
+        with suppress(OSError, ValueError):
+            self._last = max(self._last, int(self._folder.read(RUNS)))
+        self._last = min(self._last, RUN_MAX - 1) + 1
+        # A full or failing disk costs only the order of the next start, and must not keep the minion from its master.
+        with suppress(OSError):
+            self._write(f"{self._last}\n".encode())
+        return self._last
+
+    def _write(self, content: bytes) -> None:
+        with suppress(FileNotFoundError):
+            self._folder.remove(RUNS_NEW)
+        handle = self._folder.create(RUNS_NEW)
+        try:
+            handle.write(content)
+            handle.sync()
+        finally:
+            handle.close()
+        self._folder.rename(RUNS_NEW, RUNS)
+        self._folder.sync()
 
 
 class DiskJournal:

@@ -22,7 +22,7 @@ from saltlite.loader.index import Index, build_index, cached_index, refreshed_in
 from saltlite.loader.search_path import search_layers
 from saltlite.minion.jobs.job_process import JobContext
 from saltlite.minion.jobs.job_server import JobServer, JobStorage
-from saltlite.minion.jobs.journal import DiskJournal
+from saltlite.minion.jobs.journal import DiskJournal, RunCounter
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.rpc_server import LocalCallers
 from saltlite.minion.jobs.spool import DiskSpool
@@ -95,7 +95,9 @@ class MinionDaemon:
         self._told_executors = executor_texts(self._opts, self._own_executors)
         self._warn_of_executors()
         spool_dir = os.path.join(config.data_dir, "spool")
-        self._journal = DiskJournal(PosixFolder(config.data_dir), entropy=clock.entropy)
+        folder = PosixFolder(config.data_dir)
+        self._runs = RunCounter(folder)
+        self._journal = DiskJournal(folder, entropy=clock.entropy)
         disk = JobStorage(self._journal, DiskSpool(PosixFolder(spool_dir)), running_dir(config), config.data_dir)
         kept_dir = os.path.join(config.data_dir, job.FOLDER)
         returns = Returns(self._id, config.return_max, kept_dir, config.kept_returns_max)
@@ -312,6 +314,7 @@ class MinionDaemon:
                     self._id,
                     boot=self._boot,
                     incarnation=self._journal.incarnation,
+                    run=self._runs.next(),
                     proof=self._proof,
                     fleet=self._fleet.raw(),
                     functions=self._functions(),

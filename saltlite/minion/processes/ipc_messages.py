@@ -50,7 +50,7 @@ def phase(name: str, reason: str, master: int) -> IpcMessage:
 
 
 def start(
-    minion: str, *, boot: str, incarnation: str, proof: bytes, fleet: bytes | None, functions: Message
+    minion: str, *, boot: str, incarnation: str, run: int, proof: bytes, fleet: bytes | None, functions: Message
 ) -> IpcMessage:
     """Who this minion is, and what it has (`MinionIdentity`, without the key); `fleet` is the pinned fingerprint."""
     return {
@@ -58,6 +58,7 @@ def start(
         "id": minion,
         "boot": boot,
         "incarnation": incarnation,
+        "run": run,
         "proof": proof,
         "fleet": fleet,
         "functions": dict(functions),

@@ -139,6 +139,7 @@ class NetworkChild:
             private=identity.minion_key(self._config.pki_dir, self._clock),
             boot=start["boot"],
             incarnation=start["incarnation"],
+            run=start["run"],
             version=__version__,
             functions=start["functions"]["digest"],
             token=start["proof"],

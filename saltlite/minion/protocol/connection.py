@@ -138,6 +138,8 @@ class MinionIdentity:
     boot: str
     incarnation: str
     version: str
+    run: int
+    """How often the network process was started on this disk (`saltlite.minion.jobs.journal.RunCounter`)."""
     functions: str
     """`functions_digest` of its functions; the master requests those that it does not know."""
     token: bytes = b""
@@ -163,6 +165,7 @@ class ConnectionMachine:
         self._clock = clock
         self._handshake: Handshake | None = None
         self._session: SecureSession | None = None
+        self._handshakes = 0
         self._epoch = 0
         self._deadline = 0.0
         self._phase_since = 0.0
@@ -300,6 +303,7 @@ class ConnectionMachine:
         self._fleet = fleet
         self._epoch = certificate.epoch
         me = self._identity
+        self._handshakes += 1
         hello = {
             "id": me.id,
             "boot": me.boot,
@@ -307,6 +311,7 @@ class ConnectionMachine:
             "version": me.version,
             "functions": me.functions,
             "token": me.token,
+            "order": [me.run, self._handshakes],
         }
         self._effects.append(Trust(fleet, certificate, payload["chain"]))
         self._effects.append(SendFrame(frames.auth(handshake.write(codec.encode(hello)))))
