@@ -1,6 +1,6 @@
 """Test doubles for the ports of saltlite, for its own tests and for those of plug-in authors.
 
-    memory_store   the master's store
+    memory_store   the master's store, whose tables are in memory_tables
     banks          the cache banks of grains, pillar and resource grains
     disk           folders and files, with crashes, full disks and lost writes
     link           the connections between master and minions

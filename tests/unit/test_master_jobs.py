@@ -79,7 +79,8 @@ class Office:
 
     def comes(self, minion: MinionId) -> None:
         """It has a session from now on."""
-        row = MinionRow(minion, key(minion).fingerprint, "10.0.0.1", "0.1", "boot", "disk", "", True, NOW)
+        name = self.master.identity.certificate.name
+        row = MinionRow(minion, key(minion).fingerprint, "10.0.0.1", "0.1", "boot", "disk", "", True, NOW, name, 1, 1)
         with self.store.write() as tx:
             had_sessions(tx, [row])
         self.master.present[minion] = NOW
@@ -194,7 +195,7 @@ def test_a_minion_that_comes_back_gets_the_cancel_instead_of_the_job(office: Off
     del office.master.present[WEB1]
     assert office.ask("job_kill", jid=jid).fields == {"ids": [], "away": ["web1"], "cancelled": []}
     office.link.cancels.clear()
-    session = [WEB1, key(WEB1).fingerprint, True, "10.0.0.1", "0.1", "boot", "disk", ""]
+    session = [WEB1, key(WEB1).fingerprint, True, "10.0.0.1", "0.1", "boot", "disk", "", 1, 1]
     handle_pull(office.master, {"id": "web1", "session": session, "since": ""})
     assert office.link.cancels == [("web1", jid)]
     assert office.link.pulled_jobs == [kept]

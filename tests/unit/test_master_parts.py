@@ -401,7 +401,7 @@ def test_a_job_is_followed_and_shown_with_its_resources(office: Office) -> None:
 
 
 def pull(office: Office, minion: MinionId, since: str = "") -> None:
-    session = [minion, key(minion).fingerprint, True, "10.0.0.1", "0.1", "boot", "disk", ""]
+    session = [minion, key(minion).fingerprint, True, "10.0.0.1", "0.1", "boot", "disk", "", 1, 1]
     handle_pull(office.master, {"id": minion, "session": session, "since": since})
 
 
