@@ -35,14 +35,21 @@ FOR_PROGRAMS = frozenset({"json", "json-full", "jsonl", "yaml"})
 DEFAULT = "nested"
 
 
+STATE_VIEW = ("state_output", "state_verbose", "state_output_diff", "state_output_profile")
+"""Options of the configuration for the outputter `highstate`."""
+
+
 class OutputStyle:
-    """The style of the output: colours, and spaces per level (None: the outputter's default)."""
+    """The style of the output: colours, spaces per level (None: the outputter's default), and how states are shown."""
 
-    __slots__ = ("color", "indent")
+    __slots__ = ("color", "indent", "states")
 
-    def __init__(self, *, color: bool = False, indent: int | None = None) -> None:
+    def __init__(
+        self, *, color: bool = False, indent: int | None = None, states: Mapping[str, Any] | None = None
+    ) -> None:
         self.color = color
         self.indent = indent
+        self.states = states or {}
 
 
 PLAIN = OutputStyle()
@@ -59,7 +66,13 @@ class Outputters:
 
     def render(self, out: str, data: Any, style: OutputStyle = PLAIN, retcode: int = 0) -> str:
         """`data` as text in the format `out`. Raises UsageError for an unknown outputter."""
-        return str(self.find(out, style)(data, color=style.color, indent=style.indent, _retcode=retcode) or "")
+        more = self._states(style) if out == "highstate" else {}
+        return str(self.find(out, style)(data, color=style.color, indent=style.indent, _retcode=retcode, **more) or "")
+
+    def _states(self, style: OutputStyle) -> dict[str, Any]:
+        """How states are shown: by the configuration, and by the command line."""
+        opts = self._opts()
+        return {**{name: opts[name] for name in STATE_VIEW if name in opts}, **style.states}
 
     def choose(self, asked: str, wanted: str | None, style: OutputStyle = PLAIN) -> str:
         """The outputter that the user asked for, or else the one that the function prefers, if it exists."""
@@ -122,6 +135,21 @@ def _indent(text: str) -> int:
     return number
 
 
+def _state_mode(text: str) -> str:
+    """Convert --state-output."""
+    from saltlite.config.values import STATE_OUTPUTS  # it loads regular expressions
+
+    if text not in STATE_OUTPUTS:
+        raise UsageError(f"{text!r} is not a way to show states: there are {', '.join(STATE_OUTPUTS)}")
+    return text
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise UsageError(f"say True or False, not {text!r}")
+    return text.lower() == "true"
+
+
 _STYLE_OPTIONS = (
     Option(
         "--output-indent",
@@ -141,6 +169,21 @@ _STYLE_OPTIONS = (
     Option("--no-colour", "--no-color", help="no colours"),
     NO_PAGER,
     Option("--force-colour", "--force-color", help="colours, whatever reads the output"),
+    Option(
+        "--state_output",
+        "--state-output",
+        metavar="MODE",
+        convert=_state_mode,
+        help="states: full, terse, mixed or changes; with _id by ID",
+    ),
+    Option(
+        "--state_verbose",
+        "--state-verbose",
+        metavar="BOOL",
+        convert=_truth,
+        help="False: only states that failed or changed",
+    ),
+    Option("--output-diff", "--out-diff", help="states: as --state-verbose False"),
 )
 OUTPUT_OPTIONS = (
     Option(
@@ -175,7 +218,10 @@ def style_of(parsed: Parsed, console: Console) -> OutputStyle:
     if parsed.on("no_color") and parsed.on("force_color"):
         raise UsageError("--no-color and --force-color exclude each other")
     color = parsed.on("force_color") or (not parsed.on("no_color") and console.wants_colors())
-    return OutputStyle(color=color, indent=parsed.options.get("out_indent"))
+    states: dict[str, Any] = {name: parsed.options[name] for name in STATE_VIEW if name in parsed.options}
+    if parsed.on("out_diff"):
+        states["state_output_diff"] = True
+    return OutputStyle(color=color, indent=parsed.options.get("out_indent"), states=states)
 
 
 class opened_output:  # noqa: N801 - it is called as a function is, and contextlib is slow to import

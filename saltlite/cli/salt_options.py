@@ -56,17 +56,12 @@ _NO_SIGNATURE = (
     "signature of its key"
 )
 _RETURNERS = "the settings of returners are in returner_config of the master's configuration"
-_WHOLE = "returns of states are always shown whole"
 
 _EVERY = (
     _ignored("--hard-crash", why="SALTLITE_TRACEBACK=1 in the environment shows where a defect is"),
     _refused("--saltfile", metavar="PATH", why="there are no Saltfiles here: write the options on the command line"),
     _refused("--log-file", metavar="PATH", why=_LOGS),
     _refused("--log-file-level", metavar="LEVEL", why=_LOGS),
-)
-_OUTPUT = (
-    _ignored("--state_output", "--state-output", metavar="MODE", why=_WHOLE),
-    _ignored("--state_verbose", "--state-verbose", metavar="BOOL", why=_WHOLE),
 )
 _LOGIN = (
     _refused(
@@ -91,7 +86,6 @@ _PROFILING = (
 PROGRAMS: Mapping[str, tuple[Option, ...]] = {
     SALT: (
         *_EVERY,
-        *_OUTPUT,
         *_LOGIN,
         *_TARGETS,
         _ignored("--show-timeout"),
@@ -103,7 +97,6 @@ PROGRAMS: Mapping[str, tuple[Option, ...]] = {
             convert=parse_duration,
             why="minions acknowledge a job, so none is asked whether it still runs one",
         ),
-        _ignored("--out-diff", "--output-diff", why=_WHOLE),
         _refused("--start-event", why="minions acknowledge every job: `saltlite events 'salt/job/*'` shows it"),
         _refused("--return_config", metavar="NAME", why=_RETURNERS),
         _refused("--return_kwargs", metavar="MAP", why=_RETURNERS),
@@ -111,13 +104,11 @@ PROGRAMS: Mapping[str, tuple[Option, ...]] = {
     ),
     CALL: (
         *_EVERY,
-        *_OUTPUT,
         *_PROFILING,
         _ignored("-t", "--timeout", metavar="TIME", convert=parse_duration),  # for a master, which it does not ask
         _ignored("--no-return-event"),
         _ignored("--refresh-grains-cache"),
-        _ignored("--out-diff", "--output-diff", why=_WHOLE),
-        _ignored("--states-dir", metavar="DIR", many=True, why="saltlite has no states"),
+        _ignored("--states-dir", metavar="DIR", many=True, why="states of your own are files in salt://_states"),
         _refused("--master", metavar="ADDRESS", why="it asks no master: run a job, as in saltlite ID MODULE.FUNCTION"),
         _refused(
             "--return", metavar="LIST", why="returners belong to the master: run a job, as in saltlite --return LIST ID"
@@ -128,14 +119,12 @@ PROGRAMS: Mapping[str, tuple[Option, ...]] = {
     ),
     RUN: (
         *_EVERY,
-        *_OUTPUT,
         *_LOGIN,
         *_PROFILING,
         _refused("--jid", metavar="JID", why="a runner gets its job id when it begins; --async prints it"),
     ),
     CP: (
         *_EVERY,
-        *_OUTPUT,
         *_LOGIN,
         *_TARGETS,
         _ignored("-n", "--no-compression"),

@@ -25,7 +25,7 @@ from saltlite.config.options import (
     option,
 )
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
-from saltlite.config.values import DAY, LOG_LEVELS, PORT_MAX
+from saltlite.config.values import DAY, LOG_LEVELS, PORT_MAX, STATE_OUTPUTS
 from saltlite.config.written import Map, Written, value_of
 from saltlite.errors import UsageError
 from saltlite.hooks import read_hooks
@@ -410,6 +410,28 @@ class MasterConfig:
         "keep_jobs. While the store is full nevertheless, no new jobs are accepted.",
         IntegerKind(16, 100_000_000),
         unit="MiB",
+    )
+    state_output: str = option(
+        "full",
+        "How `saltlite` shows the results of states: full is a block for each, terse a line; mixed is a block for "
+        "those that failed; changes is a block for those that failed or changed something. With _id at the end, the "
+        "ID is shown for the name.",
+        Choice(STATE_OUTPUTS),
+    )
+    state_verbose: bool = option(
+        True,
+        "Whether states that succeeded and changed nothing are shown.",
+        FlagKind(),
+    )
+    state_output_diff: bool = option(
+        False,
+        "Whether only states that failed or changed something are shown.",
+        FlagKind(),
+    )
+    state_output_profile: bool = option(
+        True,
+        "Whether the results of states have times.",
+        FlagKind(),
     )
     config_dir: str = field(default="", compare=False)
     """The folder that the options were read from."""

@@ -22,13 +22,14 @@ from saltlite.config.options import (
     option,
 )
 from saltlite.config.paths import DEFAULT_ROOT_DIR
-from saltlite.config.values import DAY, LOG_LEVELS, PORT_MAX
+from saltlite.config.values import DAY, LOG_LEVELS, PORT_MAX, STATE_OUTPUTS
 from saltlite.model.dataclass import dataclass
 from saltlite.model.execution import DIRECT
 from saltlite.model.files import MINION_TYPES
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import parse_fingerprint, parse_token
 from saltlite.model.resourcelook import RESOURCE_PILLAR_KEY
+from saltlite.model.salt_features import check_state_options
 from saltlite.wire.limits import JOBS_RUNNING_PER_MINION, RETURN_MAX
 
 RETURN_MAX_LEAST = 64 * 1024
@@ -197,6 +198,39 @@ class MinionConfig:
         "Whether Salt's execution modules, grains and outputters, and the saltext-* extensions, are used: auto loads "
         "them, with the lowest precedence, if they are installed beside saltlite; off never does.",
         Choice(("auto", "off")),
+    )
+    salt_python: str = option(
+        "",
+        "The Python interpreter that has Salt, as in /opt/saltstack/salt/bin/python3, for state.apply and its like; "
+        "empty means that of saltlite.",
+        FilePath(may_be_empty=True),
+    )
+    state_options: dict[str, Any] = option(
+        {},
+        "Options of Salt's state compiler under Salt's names, as in {failhard: true, state_aggregate: [pkg]}.",
+        AnyMap(check=check_state_options),
+    )
+    state_output: str = option(
+        "full",
+        "How `saltlite call` shows the results of states: full is a block for each, terse a line; mixed is a block for "
+        "those that failed; changes is a block for those that failed or changed something. With _id at the end, the "
+        "ID is shown for the name.",
+        Choice(STATE_OUTPUTS),
+    )
+    state_verbose: bool = option(
+        True,
+        "Whether states that succeeded and changed nothing are shown.",
+        FlagKind(),
+    )
+    state_output_diff: bool = option(
+        False,
+        "Whether only states that failed or changed something are shown.",
+        FlagKind(),
+    )
+    state_output_profile: bool = option(
+        True,
+        "Whether the results of states have times.",
+        FlagKind(),
     )
     providers: dict[str, str] = option(
         {},

@@ -12,6 +12,8 @@ from saltlite.errors import UsageError
 
 PORT_MAX = 65535
 LOG_LEVELS = ("all", "garbage", "trace", "debug", "profile", "info", "warning", "error", "critical", "quiet")
+STATE_OUTPUTS = tuple(f"{mode}{by}" for mode in ("full", "terse", "mixed", "changes") for by in ("", "_id"))
+"""How the results of states are shown."""
 DAY = 86_400.0
 """Seconds of a day."""
 

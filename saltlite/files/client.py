@@ -287,6 +287,32 @@ class FileClient:
             self._fetch(address, stat, path)
         return path
 
+    def mirror(self, env: str) -> str:
+        """Make `<cachedir>/files/<env>` the same as that environment: its files with their modes, its folders, and
+        nothing else; return its path. Raises OSError.
+        """
+        root = os.path.join(self._cachedir, "files", parse_env(env))
+        os.makedirs(root, mode=0o700, exist_ok=True)
+        listed = self.files(env)
+        there = {}
+        asked = (_question("find", env, path) for path in listed)
+        for path, response in zip(listed, list(self._asker.ask(asked)), strict=True):
+            if response["state"] == "ok":  # else it was removed meanwhile
+                stat = FileStat(response["size"], response["sha256"], response["mode"], response["mtime"])
+                there[os.path.join(root, parse_path(path))] = FileAddress(path, env), stat
+        folders = {os.path.join(root, parse_path(path)) for path in self.folders(env) if path}
+        for place in folders:
+            _clear_way(os.path.join(place, "x"), root)
+            os.makedirs(place, mode=0o700, exist_ok=True)
+        for place, (address, stat) in there.items():
+            if digest_of(place) != stat.sha256:
+                _clear_way(place, root)
+                os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+                self._fetch(address, stat, place)
+            os.chmod(place, stat.mode & 0o777 | 0o400)
+        _remove_others(root, set(there), folders)
+        return root
+
     def fetch(self, address: FileAddress, dest: str, at: int | None = None) -> bool:
         """Replace `dest` by a served file, atomically; False when there is no such file.
 
@@ -483,6 +509,26 @@ def _clear_way(path: str, cache: str) -> None:
         if os.path.lexists(above) and not os.path.isdir(above):
             os.unlink(above)
         above = os.path.dirname(above)
+
+
+def _remove_others(root: str, files: set[str], folders: set[str]) -> None:
+    """Remove what is below `root` and neither one of the files, nor one of the folders or above a file."""
+    kept = set(folders)
+    for place in (*files, *folders):
+        above = os.path.dirname(place)
+        while len(above) > len(root) and above not in kept:
+            kept.add(above)
+            above = os.path.dirname(above)
+    for above, inside, names in os.walk(root, topdown=False):
+        for name in names:
+            if os.path.join(above, name) not in files:
+                os.unlink(os.path.join(above, name))
+        for name in inside:
+            path = os.path.join(above, name)
+            if os.path.islink(path):
+                os.unlink(path)
+            elif path not in kept:
+                os.rmdir(path)
 
 
 def _remove_stale(arriving: str) -> None:

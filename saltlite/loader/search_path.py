@@ -288,6 +288,8 @@ def search_layers(opts: Mapping[str, Any], kind: str = MODULES) -> tuple[Layer, 
         places += [(f"own{number}", folder) for number, folder in enumerate(folders)]
     installed = entry_places(OURS, kind)
     installed.append((SHIPPED, shipped_folder(kind)))
+    if kind == MODULES and has_states(opts):
+        installed.append((SHIPPED, os.path.join(shipped_folder("states"), MODULES)))
     if kind.startswith("resources/"):
         # Every resource type has these, too.
         installed.append((SHIPPED, os.path.join(os.path.dirname(shipped_folder("resources")), "slots")))
@@ -301,6 +303,13 @@ def search_layers(opts: Mapping[str, Any], kind: str = MODULES) -> tuple[Layer, 
             salts = [Layer(SALT, remembered, kind, PLAIN_FORMS, installed=True, salt=True)]
     written = [Layer(name, path, kind, forms) for name, path in places]
     return (*written, *(Layer(name, path, kind, forms, installed=True) for name, path in installed), *salts)
+
+
+def has_states(opts: Mapping[str, Any]) -> bool:
+    """Whether a Salt beside this minion can apply states."""
+    if opts.get("salt_compat", "auto") == "off" or opts.get("__role", "minion") != "minion":
+        return False
+    return bool(opts.get("salt_python")) or salt_is_installed()
 
 
 def shipped_folder(kind: str) -> str:

@@ -6,8 +6,10 @@ says why. `docs/from-salt.md` has a table of the features.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
+from saltlite.errors import UsageError
 from saltlite.model.dataclass import dataclass
 
 SEE = "see `saltlite help from-salt`"
@@ -38,14 +40,13 @@ FEATURES = (
     ),
     SaltFeature(
         "states",
-        "saltlite has no states without Salt installed beside: there `cmd.run 'salt-call --local state.apply'` applies "
-        "them",
+        "saltlite has no states without Salt installed beside: where it is, Salt's own compiler applies them "
+        "(`saltlite help states`)",
         modules=("state.*",),
         options=(
-            "state_*", "states_dirs", "startup_states", "sls_list", "failhard", "top_file", "default_top", "env_order",
-            "snapper_states*", "whitelist_state_modules", "global_state_conditions", "disabled_requisites", "test",
-            "master_tops*", "runner_returns", "top_file_merging_strategy", "saltenv", "lock_saltenv",
-            "jinja_sls_env",
+            "state_compress_ids", "state_events", "state_output_exclude", "state_output_pct", "state_output_terse",
+            "state_tabular", "states_dirs", "startup_states", "sls_list", "top_file", "snapper_states*", "master_tops*",
+            "runner_returns",
         ),
     ),
     SaltFeature(
@@ -161,6 +162,16 @@ FEATURES = (
     ),
 )  # fmt: skip
 
+STATE_OPTIONS = _names(
+    """
+    cmd_safe default_top disabled_requisites env_order failhard file_ignore_regex
+    global_state_conditions jinja_env jinja_lstrip_blocks jinja_sls_env jinja_trim_blocks lock_saltenv pillarenv
+    pillarenv_from_saltenv renderer renderer_blacklist renderer_whitelist saltenv state_aggregate state_auto_order
+    state_max_parallel state_queue state_top state_top_saltenv test top_file_merging_strategy whitelist_state_modules
+    """
+)
+"""Options of Salt's state compiler, which the minion's option `state_options` takes."""
+
 RENAMED = {
     "publish_port": "port",
     "ret_port": "port",
@@ -178,6 +189,7 @@ RENAMED = {
     "autosign_timeout": "`saltlite key token create --expires`",
     "autoload_dynamic_modules": "`saltutil.sync_all`",
     "file_client": "`saltlite-call`, which needs no master",
+    **dict.fromkeys(sorted(STATE_OPTIONS), "state_options of the minion"),
 }
 """Options of Salt that have another name here, or whose work a command does."""
 
@@ -190,29 +202,29 @@ MEANINGLESS = _names(
     enable_legacy_startup_events encryption_algorithm event_match_type event_publisher_niceness
     event_return_niceness event_return_queue event_return_queue_max_seconds features file_buffer_size
     fileserver_interval fileserver_update_niceness fips_mode gather_job_timeout hash_type http_connect_timeout
-    http_max_body http_request_timeout include ipc_mode ipc_write_buffer ipv6 jinja_env keep_acl_in_token
-    key_cache key_logfile key_pass keysize local log_datefmt log_datefmt_logfile log_fmt_console log_fmt_jid
-    log_fmt_logfile log_fmt_minion_id log_rotate_backup_count log_rotate_max_bytes loop_interval
-    maintenance_interval maintenance_niceness master_alive_interval master_async_mworker master_failback
-    master_failback_interval master_mworker_max_inflight master_pubkey_signature master_roots master_shuffle
-    master_sign_key_name master_sign_pubkey master_stats master_stats_event_iter master_tries master_type
-    master_uri_format master_use_pubkey_signature max_event_size max_open_files memcache_debug
-    memcache_expire_seconds memcache_full_cleanup memcache_max_items metrics minimum_auth_version
-    minion_id_caching minion_id_lowercase minion_jid_queue_hwm minion_restart_command minion_sign_messages
-    modules_max_memory multiprocessing mworker_niceness mworker_queue_niceness open_mode optimization_order
-    permissive_acl permissive_pki_access pidfile pillar_safe_render_error ping_interval ping_on_rotate
-    preserve_minion_cache pub_hwm pub_ret pub_server_niceness pub_server_write_queue_size publish_drain_timeout
-    publish_session publish_signing_algorithm publish_timeout queue_dirs random_master random_reauth_delay
-    random_startup_delay range_server recon_default recon_max recon_randomize rejected_retry remote_minions_port
-    req_server_niceness request_channel_timeout request_channel_tries request_server_aes_session
-    request_server_ttl require_minion_sign_messages resolve_dns_fallback rest_timeout restart_on_error retry_dns
-    retry_dns_count return_retry_timer return_retry_timer_max return_retry_tries rotate_aes_key salt_cp_chunk_size
-    search serial show_jid show_timeout sign_pub_messages signing_algorithm signing_key_pass sock_pool_size
-    source_address source_interface_name source_publish_port source_ret_port sqlite_queue_dir ssl sudo_acl
-    tcp_authentication_retries tcp_keepalive tcp_keepalive_cnt tcp_keepalive_idle tcp_keepalive_intvl
-    tcp_master_pub_port tcp_master_publish_pull tcp_master_pull_port tcp_master_workers tcp_pub_port tcp_pull_port
-    tcp_reconnect_backoff tracing transport unique_jid verify_env verify_master_pubkey_sign worker_pools
-    worker_pools_enabled zmq_backlog zmq_filtering zmq_monitor
+    http_max_body http_request_timeout include ipc_mode ipc_write_buffer ipv6 keep_acl_in_token key_cache
+    key_logfile key_pass keysize local log_datefmt log_datefmt_logfile log_fmt_console log_fmt_jid log_fmt_logfile
+    log_fmt_minion_id log_rotate_backup_count log_rotate_max_bytes loop_interval maintenance_interval
+    maintenance_niceness master_alive_interval master_async_mworker master_failback master_failback_interval
+    master_mworker_max_inflight master_pubkey_signature master_roots master_shuffle master_sign_key_name
+    master_sign_pubkey master_stats master_stats_event_iter master_tries master_type master_uri_format
+    master_use_pubkey_signature max_event_size max_open_files memcache_debug memcache_expire_seconds
+    memcache_full_cleanup memcache_max_items metrics minimum_auth_version minion_id_caching minion_id_lowercase
+    minion_jid_queue_hwm minion_restart_command minion_sign_messages modules_max_memory multiprocessing
+    mworker_niceness mworker_queue_niceness open_mode optimization_order permissive_acl permissive_pki_access
+    pidfile pillar_safe_render_error ping_interval ping_on_rotate preserve_minion_cache pub_hwm pub_ret
+    pub_server_niceness pub_server_write_queue_size publish_drain_timeout publish_session publish_signing_algorithm
+    publish_timeout queue_dirs random_master random_reauth_delay random_startup_delay range_server recon_default
+    recon_max recon_randomize rejected_retry remote_minions_port req_server_niceness request_channel_timeout
+    request_channel_tries request_server_aes_session request_server_ttl require_minion_sign_messages
+    resolve_dns_fallback rest_timeout restart_on_error retry_dns retry_dns_count return_retry_timer
+    return_retry_timer_max return_retry_tries rotate_aes_key salt_cp_chunk_size search serial show_jid show_timeout
+    sign_pub_messages signing_algorithm signing_key_pass sock_pool_size source_address source_interface_name
+    source_publish_port source_ret_port sqlite_queue_dir ssl sudo_acl tcp_authentication_retries tcp_keepalive
+    tcp_keepalive_cnt tcp_keepalive_idle tcp_keepalive_intvl tcp_master_pub_port tcp_master_publish_pull
+    tcp_master_pull_port tcp_master_workers tcp_pub_port tcp_pull_port tcp_reconnect_backoff tracing transport
+    unique_jid verify_env verify_master_pubkey_sign worker_pools worker_pools_enabled zmq_backlog zmq_filtering
+    zmq_monitor
     """
 )
 """Options of Salt without a meaning here, because what they tune is made otherwise: the wire, the keys, the processes
@@ -220,19 +232,25 @@ and caches of Salt."""
 
 NOT_YET = _names(
     """
-    backup_mode bootstrap_delay cmd_safe disable_returners django_auth_path django_auth_settings eauth_acl_module
-    enable_fqdns_grains enable_gpu_grains enable_lspci file_ignore_regex fileserver_followsymlinks
-    fileserver_ignoresymlinks fileserver_verify_config grains_blacklist grains_cache grains_cache_expiration
-    grains_deep_merge grains_refresh_every grains_refresh_pre_exec id_function jinja_lstrip_blocks
-    jinja_trim_blocks log_granular_levels max_minions minion_id_remove_domain netapi_allow_raw_shell password
-    pillar_cache pillar_cache_backend pillar_cache_ttl pillar_includes_override_sls pillar_mask_output
-    pillar_merge_lists pillar_opts pillar_source_merging_strategy pillar_version pillarenv pillarenv_from_saltenv
-    renderer renderer_blacklist renderer_whitelist saltpip_allow_find_links saltpip_disable_pip_version_check
-    saltpip_no_deps saltpip_no_index saltpip_use_pythonpath start_event_grains token_expire_user_override
-    update_restart_services update_url use_master_when_local use_os_truststore username
+    backup_mode bootstrap_delay disable_returners django_auth_path django_auth_settings eauth_acl_module
+    enable_fqdns_grains enable_gpu_grains enable_lspci fileserver_followsymlinks fileserver_ignoresymlinks
+    fileserver_verify_config grains_blacklist grains_cache grains_cache_expiration grains_deep_merge
+    grains_refresh_every grains_refresh_pre_exec id_function log_granular_levels max_minions minion_id_remove_domain
+    netapi_allow_raw_shell password pillar_cache pillar_cache_backend pillar_cache_ttl pillar_includes_override_sls
+    pillar_mask_output pillar_merge_lists pillar_opts pillar_source_merging_strategy pillar_version
+    saltpip_allow_find_links saltpip_disable_pip_version_check saltpip_no_deps saltpip_no_index
+    saltpip_use_pythonpath start_event_grains token_expire_user_override update_restart_services update_url
+    use_master_when_local use_os_truststore username
     """
 )
 """Options of Salt that have a meaning, and nothing here that does their work."""
+
+
+def check_state_options(options: Mapping[str, object]) -> None:
+    """Raises UsageError for an option that Salt's state compiler does not have."""
+    for name in options:
+        if name not in STATE_OPTIONS:
+            raise UsageError(f"{name!r} is none of Salt's options of states: {', '.join(sorted(STATE_OPTIONS))}")
 
 
 def missing_feature(function: str, *, runner: bool = False) -> str:

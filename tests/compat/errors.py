@@ -6,7 +6,7 @@ import itertools
 import json
 from typing import Any
 
-import salt.exceptions  # type: ignore[import-not-found]  # Salt is never installed with saltlite
+import salt.exceptions
 
 from saltlite import errors
 

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from typing import Any
 
-import salt.config  # type: ignore[import-not-found]  # Salt is never installed with saltlite
+import salt.config
 
 from saltlite.loader.plugin_opts import MASTER, MINION, salt_defaults
 from saltlite.loader.resource_types import find_type, load_type

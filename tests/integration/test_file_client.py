@@ -148,3 +148,42 @@ def test_a_cached_file_may_become_a_folder_and_a_folder_a_file(tmp_path: Path) -
     (served.root / "a").rmdir()
     served.put("a", "file again")
     assert Path(served.client.cache(A)).read_text() == "file again"
+
+
+def test_a_mirror_is_the_same_as_the_environment_and_nothing_else(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    served.put("one/a.sls", "A")
+    served.put("b", "B")
+    (served.root / "one/a.sls").chmod(0o750)
+    root = Path(served.client.mirror("base"))
+    assert (root / "one/a.sls").read_text() == "A"
+    assert (root / "one/a.sls").stat().st_mode & 0o777 == 0o750
+    # A file becomes a folder, a folder a file, one is gone, and strangers came.
+    (served.root / "b").unlink()
+    served.put("b/c", "C")
+    (served.root / "one/a.sls").unlink()
+    (served.root / "one").rmdir()
+    served.put("one", "now a file")
+    (root / "gone").mkdir()
+    (root / "gone/x").touch()
+    (root / "link").symlink_to("/etc")
+    served.client.mirror("base")
+    found = {str(path.relative_to(root)) for path in root.rglob("*")}
+    assert found == {"b", "b/c", "one"}
+    assert (root / "one").read_text() == "now a file"
+
+
+def test_a_mirror_that_is_there_already_reads_no_file(tmp_path: Path) -> None:
+    asked: list[CutOff] = []
+
+    def watched(desk: FileAsker) -> FileAsker:
+        asked.append(CutOff(desk, 1000, AssertionError()))
+        return asked[0]
+
+    served = Served(tmp_path, watched)
+    for name in ("a", "b/c"):
+        served.put(name, name)
+    served.client.mirror("base")
+    before = len(asked[0].asked)
+    served.client.mirror("base")
+    assert [question["operation"] for question in asked[0].asked[before:]] == ["files", "find", "find", "folders"]

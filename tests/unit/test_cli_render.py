@@ -175,6 +175,55 @@ def test_states_stand_in_the_order_in_which_they_ran_with_a_summary() -> None:
     ]
 
 
+OF_RUN = {
+    "pkg_|-a_|-vim_|-installed": {**STATE, "start_time": "10:00", "duration": 2.0, "__run_num__": 0},
+    "pkg_|-b_|-gcc_|-installed": {
+        **STATE,
+        "start_time": "10:01",
+        "duration": 3.0,
+        "__run_num__": 1,
+        "changes": {"x": 1},
+    },
+    "cmd_|-c_|-false_|-run": {**STATE, "start_time": "10:02", "__run_num__": 2, "result": False, "warnings": ["old"]},
+    "cmd_|-d_|-true_|-run": {**STATE, "start_time": "10:03", "__run_num__": 3, "result": None},
+}
+
+
+@pytest.mark.parametrize(
+    ("states", "lines", "blocks"),
+    [
+        ({}, 0, 4),
+        ({"state_output": "terse"}, 4, 0),
+        ({"state_output": "mixed"}, 3, 1),
+        ({"state_output": "changes"}, 1, 3),
+        ({"state_output": "terse", "state_verbose": False}, 3, 0),
+        ({"state_output": "full", "state_output_diff": True}, 0, 3),
+    ],
+)
+def test_states_have_a_line_or_a_block_or_nothing(states: dict[str, object], lines: int, blocks: int) -> None:
+    text = Outputters(dict).render("highstate", {"web1": OF_RUN}, OutputStyle(states=states)).splitlines()
+    assert sum(line.startswith(" Name: ") for line in text) == lines
+    assert sum(line.strip().startswith("ID: ") for line in text) == blocks
+    assert "Warnings:  1" in text
+    assert "Total states run:     4" in text
+
+
+def test_a_line_of_a_state_is_salts_and_the_configuration_chooses_it() -> None:
+    opts = {"state_output": "terse_id", "state_output_profile": True}
+    found = Outputters(lambda: opts).render("highstate", {"web1": OF_RUN}).splitlines()
+    assert found[1:5] == [
+        " Name: a - Function: pkg.installed - Result: Clean - Started: 10:00 - Duration: 2.0 ms",
+        " Name: b - Function: pkg.installed - Result: Changed - Started: 10:01 - Duration: 3.0 ms",
+        "Warnings: old",
+        " Name: c - Function: cmd.run - Result: Failed - Started: 10:02 - Duration: 2 ms",
+    ]
+    opts["state_output_profile"] = False
+    text = Outputters(lambda: opts).render("highstate", {"web1": OF_RUN}, OutputStyle(states={"state_output": "full"}))
+    assert "Started" not in text
+    assert "Total run time" not in text
+    assert "        Name: gcc" in text
+
+
 def test_states_that_were_not_run_say_why() -> None:
     text = render("highstate", {"web1": ["no top file"]})
     assert text == "web1:\n    Data failed to compile:\n----------\n    no top file\n"

@@ -91,12 +91,11 @@ def test_what_cannot_be_obeyed_is_refused_with_the_reason(
 
 
 def test_what_has_no_effect_is_a_note_of_the_line_except_where_it_always_is_so() -> None:
-    parsed = job("--gather-job-timeout=5", "--state-output", "mixed", "--progress", "*", "test.ping", "--show-timeout")
+    parsed = job("--gather-job-timeout=5", "--progress", "*", "test.ping", "--show-timeout")
     assert parsed.words == ["*", "test.ping"]
     why = "minions acknowledge a job, so none is asked whether it still runs one"
     assert parsed.notes == [
         f"saltlite: --gather-job-timeout has no effect: {why}",
-        "saltlite: --state-output has no effect: returns of states are always shown whole",
     ]
 
 

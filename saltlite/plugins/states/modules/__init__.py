@@ -1,0 +1,1 @@
+"""The execution module `state`, which only minions with Salt beside them have."""

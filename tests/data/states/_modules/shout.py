@@ -1,0 +1,2 @@
+def loud(text):
+    return text.upper()

@@ -1,0 +1,3 @@
+#!/bin/sh
+# {{ grains.id }}
+echo "$1" > migrated

@@ -1,0 +1,3 @@
+include:
+  - nginx.config
+  - nginx.sites
