@@ -1,4 +1,7 @@
-"""The units: read by systemd itself, and lived in by the daemon as far as that goes without a systemd that runs."""
+"""The units: read by systemd itself, and lived in by the daemon as far as that goes without a systemd that runs.
+
+And the container file, which nothing here can build: what it copies and starts has to be there.
+"""
 
 import configparser
 import os
@@ -9,11 +12,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from saltlite.config.api import ApiConfig
 from saltlite.config.master import MasterConfig
 from tests.support.fleet import WAIT_S, free_port
 
@@ -103,3 +108,20 @@ def test_the_users_file_makes_the_users_that_the_master_becomes(tmp_path: Path) 
     defaults = MasterConfig()
     assert {defaults.user, defaults.link_user} <= {fields[0] for fields in made}
     assert len({fields[2] for fields in made}) == len(made)
+
+
+def test_the_container_file_names_only_what_is_there() -> None:
+    text = (ROOT / ".ci/Containerfile").read_text()
+    shipped = re.findall(r"/opt/saltlite/share/saltlite/((?:systemd|conf)/\S+)", text)
+    sources = re.findall(r"/source/(\S+)", text)
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert len(shipped) == 4
+    assert [path for path in (*shipped, *sources) if not (ROOT / path).exists()] == []
+    commands = re.findall(r'CMD \["(.+)"\]', text)
+    assert set(commands) <= set(scripts)
+    ports = {MasterConfig().port, ApiConfig().port}
+    assert {int(port) for port in re.findall(r"EXPOSE (.+)", text)[0].split()} == ports
+    packages = re.findall(r"--no-install-recommends ([a-z0-9 -]+)", text)
+    if shutil.which("apt-cache"):
+        for name in " ".join(packages).split():
+            assert subprocess.run(["apt-cache", "show", name], capture_output=True, check=False).stdout, name

@@ -29,6 +29,7 @@ from saltlite.api.endpoint import COOKIE, TOKEN_HEADER, Endpoint, SlowDownError
 from saltlite.api.feeds import GZIP_HEAD, Watcher, packed
 from saltlite.api.fleet import FLEET_PATHS
 from saltlite.api.formats import HTML, BodyError
+from saltlite.api.install import INSTALL_PATHS
 from saltlite.api.metrics import fleet_metrics
 from saltlite.api.openapi import document
 from saltlite.api.web_app import send_app
@@ -576,6 +577,7 @@ PATHS: dict[str, type[Any]] = {
     r"/hook(?:/(.*))?": Hook,
     **FLEET_PATHS,
     **DOCS_PATHS,
+    **INSTALL_PATHS,
     r"/console(?:/(.*))?": ConsoleFiles,
     r"/stats": Stats,
     r"/metrics": Prometheus,

@@ -67,7 +67,7 @@ class StaticFiles(WebApp):
 
     async def get(self, *path: str) -> None:
         """One file, or 304 if the browser has it."""
-        await _send(self, self.context.config.static, path[0])
+        await send_file(self, self.context.config.static, path[0])
 
 
 def web_app_paths(config: ApiConfig) -> dict[str, type[Endpoint]]:
@@ -82,10 +82,11 @@ def web_app_paths(config: ApiConfig) -> dict[str, type[Endpoint]]:
 
 async def send_app(endpoint: Endpoint) -> None:
     """Answer with the page of `app`. Raises HTTPError 404."""
-    await _send(endpoint, *os.path.split(endpoint.context.config.app))
+    await send_file(endpoint, *os.path.split(endpoint.context.config.app))
 
 
-async def _send(endpoint: Endpoint, folder: str, path: str) -> None:
+async def send_file(endpoint: Endpoint, folder: str, path: str) -> None:
+    """Answer with a file below a folder that every user of the machine may read. Raises HTTPError 404."""
     try:
         with _opened(folder, path) as file:
             await _answer(endpoint, file, _TYPES.get(path.rpartition(".")[2].lower(), _OTHER_TYPE))

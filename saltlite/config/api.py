@@ -17,7 +17,7 @@ CLIENTS = ("local", "local_async", "local_batch", "local_subset", "runner", "run
 SALTGUI = "saltgui_"
 """What the names of SaltGUI's settings begin with."""
 OWN_PATHS = (
-    "console", "docs", "events", "fleet", "hook", "jobs", "keys", "login", "logout", "metrics", "minions",
+    "console", "docs", "events", "fleet", "hook", "install", "jobs", "keys", "login", "logout", "metrics", "minions",
     "openapi.json", "run", "stats", "token", "ws",
 )  # fmt: skip
 """The first words of the API's own paths."""
@@ -76,6 +76,12 @@ class ApiConfig:
         "",
         "The file of the certificate's private key, in PEM; '' when it is in the file of ssl_crt.",
         FilePath(may_be_empty=True),
+    )
+    install_dir: str = option(
+        "/var/lib/saltlite/install",
+        "The folder of the installers that `saltlite key token create --install` offers to new minions at /install. "
+        "Wheels in its folder `wheels` travel along, for minions with another Python or processor than this machine.",
+        FilePath(),
     )
     disable_ssl: bool = option(
         False,

@@ -28,6 +28,14 @@ exec chroot "$1/root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.
 """
 
 
+_PROBE = """
+mount -t tmpfs t /mnt
+cd /mnt
+mkdir u w r
+mount -t overlay o -o lowerdir=/,upperdir=u,workdir=w r
+"""
+
+
 def in_tree(folder: Path, given: Path, script: str, timeout: float = 500) -> str:
     """Run a shell script in the tree, where the folder `given` is /tmp/in; what it printed.
 
@@ -52,10 +60,5 @@ def is_possible() -> bool:
     """Whether this machine lets this process have such a tree."""
     if shutil.which("unshare") is None:
         return False
-    probe = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", "mount -t tmpfs t /mnt && cd /mnt && mkdir u w r && "
-         "mount -t overlay o -o lowerdir=/,upperdir=u,workdir=w r"],
-        capture_output=True,
-        check=False,
-    )  # fmt: skip
+    probe = subprocess.run(["unshare", "--mount", "sh", "-euc", _PROBE], capture_output=True, check=False)
     return probe.returncode == 0

@@ -13,12 +13,12 @@ from saltlite.cli.connect import open_client
 from saltlite.cli.options import Option, choice, format_duration, parse_duration
 from saltlite.cli.output import columns, print_answer
 from saltlite.cli.targets import natural_key
-from saltlite.errors import NoTargetError, RefusedError, UsageError
+from saltlite.errors import NoTargetError, RefusedError, SaltliteError, UsageError
 from saltlite.model.plain import printable
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
     from saltlite.cli.console import Console
@@ -312,16 +312,21 @@ USES_MAX = 1_000_000
 
 
 def run_token_create(argv: Sequence[str], console: Console) -> int:
-    """Make a token; stdout has nothing else, for scripts."""
+    """Make a token; stdout has nothing else, for scripts. With --install it has the command for the new minion."""
     parsed = command_table(
         "key token create",
         Option("--uses", metavar="N", convert=_uses, help="how many minions may join with it (1)"),
         Option("--expires", metavar="TIME", convert=parse_duration, help="how long it is valid (1h)"),
         Option("--id", metavar="GLOB", help="the minion ids that may use it (*)"),
+        Option("--install", help="print the command that makes a minion; as root"),
+        Option("--address", metavar="HOST", help="with --install: this machine, as minions see it"),
     ).parse(argv)
     if parsed.words:
         raise UsageError(f"{parsed.words[0]!r} is not expected: give the minion ids of a token with --id")
     given = parsed.options
+    if parsed.on("address") and not parsed.on("install"):
+        raise UsageError("--address is for --install")
+    offered = _offer(parsed, console) if parsed.on("install") else None
     with open_client(parsed) as client:
         answer = client.call(
             "token_create",
@@ -329,8 +334,33 @@ def run_token_create(argv: Sequence[str], console: Console) -> int:
             expires_s=given.get("expires", DEFAULT_EXPIRY_S),
             id_glob=given.get("id", "*"),
         )
+        if offered is not None:
+            try:
+                command = offered(answer["token"])
+            except SaltliteError:
+                client.call("token_revoke", token_id=answer["token"].split(".")[2])
+                raise
+            print_answer({"token": answer["token"], "command": command}, f"{command}\n", parsed, console)
+            return exitcodes.OK
     print_answer({"token": answer["token"]}, f"{answer['token']}\n", parsed, console)
     return exitcodes.OK
+
+
+def _offer(parsed: Parsed, console: Console) -> Callable[[str], str]:
+    """What offers the installer for a token and answers the command; everything that can fail before is checked."""
+    import socket
+
+    from saltlite.cli.commands import config_dir_of
+    from saltlite.cloud.deploy.offer import check, offer
+    from saltlite.config.load import load_api, load_master
+    from saltlite.model.keys import parse_token
+
+    config_dir = config_dir_of(parsed)
+    api, port = load_api(config_dir).config, load_master(config_dir).config.port
+    host: str = parsed.options.get("address", "") or socket.getfqdn()
+    expires_at = console.now() + parsed.options.get("expires", DEFAULT_EXPIRY_S)
+    check(api, host)
+    return lambda token: offer(api, parse_token(token), expires_at, host=host, master_port=port)
 
 
 def run_token_list(argv: Sequence[str], console: Console) -> int:

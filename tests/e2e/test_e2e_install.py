@@ -1,0 +1,132 @@
+"""The installer that a master offers to new minions, in a tree that has neither saltlite nor an index of packages."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.support.fleet import Fleet, write_config
+from tests.support.tree import in_tree, is_possible
+
+MISSING = [
+    name
+    for name, there in {
+        "root's rights and overlayfs": is_possible(),
+        "curl": shutil.which("curl"),
+        # What travels has compiled wheels, of the Python that runs the tests.
+        "/usr/bin/python3.11": Path("/usr/bin/python3.11").exists(),
+    }.items()
+    if not there
+]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(bool(MISSING), reason=f"not on this machine: {', '.join(MISSING)}"),
+]
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    fleet = Fleet(tmp_path_factory.mktemp("fleet"))
+    fleet.start_master()
+    fleet.start_api()
+    yield fleet
+    fleet.close()
+
+
+def offered(fleet: Fleet, *options: str) -> str:
+    """The command for a new minion."""
+    made = fleet.cli("key", "token", "create", "--install", "--address", "127.0.0.1", *options)
+    assert made.code == 0, made
+    return made.out.strip()
+
+
+def offers(fleet: Fleet) -> Path:
+    """The folder that the API serves."""
+    return fleet.root("master") / "var/lib/saltlite/install"
+
+
+def tried(folder: Path, command: str, more: str = "") -> str:
+    """What the command prints in a new tree, its exit code, and what `more` prints."""
+    given = folder / "given"
+    given.mkdir(exist_ok=True)
+    return in_tree(folder / "tree", given, f"set +e\n{command}\necho code $?\n{more}")
+
+
+def test_one_command_makes_a_machine_a_minion_that_answers(master: Fleet, tmp_path: Path) -> None:
+    # The minion ends with the tree, so the tree waits until the master has asked.
+    looks = """
+ls /etc/saltlite/cloud /tmp
+stat -c '%a %U %n' /opt/saltlite /etc/saltlite/minion.d/90-cloud.conf
+/usr/local/bin/saltlite-call --local test.version
+tr '\\0' '\\n' </proc/$(cat /etc/saltlite/cloud/pid)/environ | grep -c slj1
+until [ -e /tmp/in/done ]; do sleep 0.1; done
+"""
+    with ThreadPoolExecutor(1) as pool:
+        tree = pool.submit(tried, tmp_path, f"{offered(master)} -s -- --id web1", looks)
+        try:
+            master.wait_up("web1")
+            ping = master.cli("*", "test.ping", "--out", "json")
+        finally:
+            (tmp_path / "given/done").touch()
+        out = tree.result()
+    assert ping.json() == {"web1": True}, out
+    assert "saltlite: this machine is a minion of 127.0.0.1:" in out
+    lines = out.splitlines()
+    assert {"code 0", "755 root /opt/saltlite", "600 root /etc/saltlite/minion.d/90-cloud.conf"} <= set(lines), out
+    # The token is used up and gone, and so is the upload; no process of the minion was given it.
+    assert "join_token" not in lines, out
+    assert not [line for line in lines if line.startswith("tmp.")], out
+    assert lines[-1] == "0", out
+
+
+def test_every_refusal_is_a_sentence_and_leaves_nothing(master: Fleet, tmp_path: Path) -> None:
+    line = offered(master, "--uses", "9")
+    bundle = max(offers(master).glob("bundle-*.tar"), key=lambda path: path.stat().st_mtime)
+    whole = bundle.read_bytes()
+    left = """
+find /opt /etc/saltlite /tmp /usr/local/bin/saltlite* -mindepth 1 ! -path '/tmp/in*' 2>/dev/null
+id saltlite 2>/dev/null || echo no user
+"""
+
+    def refused(command: str, sentence: str, code: int = 1) -> None:
+        out = tried(tmp_path, f"find /opt -mindepth 1 -delete; {command}", left)
+        assert sentence in out, out
+        assert out.endswith(f"code {code}\nno user\n"), out
+
+    refused(line.replace("sha256//", "sha256//AAAA"), "curl: (90)", code=0)
+    refused(line.replace("JOIN_TOKEN=slj1.", "JOIN_TOKEN=slj2."), "JOIN_TOKEN is not the join token")
+    refused(f"{line} -s -- --name x", "--name is not expected")
+    refused(f"mount -t tmpfs -o size=9m tmpfs /opt; {line}", "saltlite: nothing was installed")
+    bundle.write_bytes(whole[:-5000] + b"x" * 5000)
+    refused(line, "the bundle was altered on its way, or cut off: nothing was installed")
+    bundle.write_bytes(whole)
+    for offer in offers(master).glob("*.json"):
+        offer.write_text(offer.read_text().replace('"expires_at": ', '"expires_at": -'))
+    refused(line, "its join token has expired")
+
+
+def test_what_the_master_serves_has_no_secret_and_does_not_outlive_its_token(master: Fleet) -> None:
+    secret = offered(master).partition("JOIN_TOKEN=")[2].split()[0].rpartition(".")[2]
+    for path in offers(master).iterdir():
+        assert secret.encode() not in path.read_bytes(), path
+    for offer in offers(master).glob("*.json"):
+        offer.write_text(offer.read_text().replace('"expires_at": ', '"expires_at": -'))
+    offered(master)
+    assert [path.suffix for path in sorted(offers(master).iterdir())] in ([".json", ".tar"], [".tar", ".json"])
+
+
+def test_without_the_api_nothing_is_offered_and_no_token_is_made(fleet: Fleet) -> None:
+    fleet.start_master()
+    write_config(fleet.folder / "master", "api", {"root_dir": str(fleet.root("master"))})
+    said = fleet.cli("key", "token", "create", "--install", "--address", "127.0.0.1")
+    assert (said.code, said.out) == (1, ""), said
+    assert "start saltlite-api, which serves the installer" in said.err
+    wrong = {"--address x": "--address is for --install", "--install --address a/b": "is not the name"}
+    for options, sentence in wrong.items():
+        said = fleet.cli("key", "token", "create", *options.split())
+        assert sentence in said.err, said
+    assert fleet.cli("key", "token", "list", "--out", "json").json() == {"tokens": []}
