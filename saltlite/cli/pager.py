@@ -31,7 +31,7 @@ def is_longer(text: str) -> bool:
 def show(text: str, encoding: str) -> bool:
     """Show the text in the pager until the user ends it; False if there is no pager that can be started."""
     argv = _pager()
-    if not argv:
+    if not argv or not _has_a_reader():
         return False
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's
     try:
@@ -42,6 +42,17 @@ def show(text: str, encoding: str) -> bool:
     finally:
         signal.signal(signal.SIGINT, before)
     return True
+
+
+def _has_a_reader() -> bool:
+    """Whether the terminal at descriptor 1 is the one that this process is controlled from, and in its foreground.
+
+    A program that collects output through a pseudoterminal, as `cmd.run_all use_vt=True` does, would never end a pager.
+    """
+    try:
+        return os.tcgetpgrp(1) == os.getpgrp()
+    except OSError:
+        return False
 
 
 def _pager() -> list[str]:

@@ -115,7 +115,6 @@ PROGRAMS: Mapping[str, tuple[Option, ...]] = {
         ),
         _refused("--proxyid", metavar="ID", why="devices are resources here: use --resources --tgt ID"),
         _refused("--set-metadata", metavar="MAP", why="nothing is stored; a job stores what its --metadata says"),
-        _refused("--priv", metavar="PATH", why="no file is encrypted with that key here"),
     ),
     RUN: (
         *_EVERY,

@@ -5,7 +5,8 @@ A call goes through these executors:
     requested by the caller     these, if `executors_allowed` lists them, behind the configured ones with STAYS = True
     otherwise                   `module_executors` of the configuration
     `sudo_user` is set          `sudo` replaces `direct_call`, or comes last if there was none; the other executors
-                                receive the function as that user would call it
+                                receive the function as that user would call it. In a process of that user
+                                `direct_call` replaces `sudo`
 
 `[direct_call]` alone, the default, needs no chain: see `saltlite.model.execution.is_direct`. The rest is Salt's
 contract: `execute(opts, data, func, args, kwargs)` of each is called in turn; None passes on, anything else is the
@@ -15,6 +16,7 @@ result. All executors are checked before the first one is called.
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -112,7 +114,7 @@ class Executors:
             self._check_options(executors, requested.options)
         except ChainError as error:
             return Chain(self.opts, [], {}, problem=str(error))
-        sudo = self._executor(SUDO) if self.opts.get("sudo_user") else None
+        sudo = self._executor(SUDO) if _is_another_user(self.opts.get("sudo_user")) else None
         return Chain(self.opts, executors, requested.options, sudo=sudo, threads=self.threads)
 
     def problem_of(self, name: str) -> str:
@@ -148,9 +150,12 @@ class Executors:
                 # The user of this process repairs a minion whose chain names an executor that is not there.
                 others = [name for name in others if not self.problem_of(name)]
             names = [*(name for name in others if self._executor(name).stays), *names]
-        if self.opts.get("sudo_user"):
+        if _is_another_user(user := self.opts.get("sudo_user")):
             names = [SUDO if name == DIRECT else name for name in names]
             names = names if SUDO in names else [*names, SUDO]
+        elif user:
+            # Salt's sudo calls `salt-call` as this user: it would call itself for ever.
+            names = [DIRECT if name == SUDO else name for name in names]
         executors = [self._executor(name) for name in names]
         unfit = [one.name for one in executors if self.threads and not one.for_resources]
         if unfit:
@@ -299,6 +304,16 @@ class Chain:
         # Executors read the names of its parameters, some of which are for secrets.
         as_that_user.__wrapped__ = func  # type: ignore[attr-defined]  # as functools.wraps does
         return as_that_user
+
+
+def _is_another_user(name: str | None) -> bool:
+    """Whether there is a `sudo_user`, and this process has another one. A user who does not exist is another one."""
+    if not name:
+        return False
+    try:
+        return pwd.getpwnam(name).pw_uid != os.geteuid()
+    except KeyError:
+        return True
 
 
 def own_executors(opts: Mapping[str, Any], previous: Index | None = None) -> Index | None:

@@ -330,7 +330,10 @@ def dirs_option(kind: str) -> str:
 
 
 def module_files(layer: Layer) -> list[FoundFile]:
-    """The plug-in files of a layer, one for each name; a missing folder is empty."""
+    """The plug-in files of a layer, one for each name.
+
+    A missing folder is empty; one that this user may not read is logged.
+    """
     best: dict[str, FoundFile] = {}
     if layer.salt:
         return []
@@ -342,6 +345,8 @@ def module_files(layer: Layer) -> list[FoundFile]:
                     best[found.stem] = found
     except (FileNotFoundError, NotADirectoryError):
         pass
+    except PermissionError:
+        log.warning("The plug-ins in %s are left out, because this user may not read the folder.", layer.path)
     return list(best.values())
 
 

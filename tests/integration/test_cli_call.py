@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 
 from saltlite.cli.console import Console
 from saltlite.cli.main import main_call, run
+from saltlite.platform import privileges
 from tests.support.fleet import WAIT_S, wait_until
 
 MODULE = '''
@@ -124,6 +126,23 @@ def test_a_function_sees_the_minion_of_the_configuration(config_dir: Path) -> No
 def test_another_id_reaches_options_and_grains(config_dir: Path) -> None:
     seen = returned(config_dir, "--id", "db7", "shop.seen")
     assert (seen["id"], seen["grain"]) == ("db7", "db7")
+
+
+def test_priv_becomes_that_user_first(config_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    became: list[str] = []
+    monkeypatch.setattr(privileges, "drop_to", became.append)
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    assert returned(config_dir, "--priv", me, "test.ping") is True
+    assert became == []
+    assert call(config_dir, "--priv", "nosuch", "test.ping")[0::2] == (
+        2,
+        "saltlite: --priv: there is no user 'nosuch'\n",
+    )
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    call(config_dir, "--priv", "nobody", "test.ping")
+    assert became == ["nobody"]
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert "only root can become another user" in call(config_dir, "--priv", "nobody", "test.ping")[2]
 
 
 def test_an_id_that_is_none_is_refused(config_dir: Path) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
+import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +96,25 @@ def test_output_that_goes_elsewhere_is_not_paged(tmp_path: Path, pager: Path) ->
         with AtTerminal("--help", stdout=file.fileno(), environ={"PAGER": str(pager)}) as terminal:
             assert terminal.ended() == 0
         assert "usage: saltlite" in (tmp_path / "out").read_text()
+
+
+def test_a_terminal_that_a_program_made_is_not_paged(pager: Path) -> None:
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "saltlite", "help", "guarantees"],
+        stdin=subprocess.DEVNULL, stdout=theirs, env={**os.environ, "PAGER": str(pager), "TERM": "xterm"},
+        start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the end of a terminal
+        while block := os.read(ours, 65536):
+            shown += block
+    os.close(ours)
+    assert process.wait(30) == 0
+    assert b"paged" not in shown
+    assert shown.startswith(b"# ")
 
 
 def test_a_pager_that_reads_only_the_beginning_is_no_error(pager: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import shutil
 import time
 from pathlib import Path
@@ -296,6 +298,21 @@ def test_options_for_no_executor_are_refused(minion: Minion) -> None:
     assert (
         "none of the executors direct_call takes the option 'splaytime'" in minion.call([], "m.note", splaytime=3).value
     )
+
+
+SALTS_SUDO = """
+def execute(opts, data, func, args, kwargs):
+    raise RuntimeError("it calls a program that comes here again, as the sudo of Salt")
+"""
+
+
+def test_in_a_process_of_sudo_user_the_function_is_called_directly(folder: Path) -> None:
+    write(folder, {"executors/sudo": SALTS_SUDO})
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    for executors in ([], ["sudo"], ["wrap", "sudo"]):
+        value = Minion(folder, sudo_user=me).call(executors, "m.note", "x").value
+        assert value == (["wrapped", "x"] if "wrap" in executors else "x")
+    assert "comes here again" in Minion(folder, sudo_user="nobody").call([], "m.note", "x").value
 
 
 # --- resources

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -186,3 +187,20 @@ def test_a_package_that_is_installed_later_is_found(site: Path) -> None:
     assert not any("zz_later" in path for path in paths({}))
     install(site, "[saltlite.loader]\nlater = zz_later\n", zz_later__modules__hello="", zz_later____init__="")
     assert any("zz_later" in path for path in paths({}))
+
+
+def test_a_folder_that_this_user_may_not_read_is_named_and_the_others_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, {"closed/modules/a": "def f(): return 1", "open/modules/b": "def f(): return 2"})
+    scandir = os.scandir
+
+    def as_another_user(path: str) -> object:
+        if path.startswith(f"{tmp_path}/closed"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", as_another_user)
+    loader = loader_from({"module_dirs": [f"{tmp_path}/open", f"{tmp_path}/closed"]})
+    assert loader["b.f"]() == 2
+    assert f"The plug-ins in {tmp_path}/closed/modules are left out" in caplog.text

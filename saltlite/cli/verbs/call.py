@@ -170,6 +170,7 @@ def _table() -> Table:
                 many=True,
                 help="look for modules there first",
             ),
+            Option("--priv", metavar="USER", help="run as this user, whom only root can become"),
             Option("--id", metavar="ID", convert=parse_minion_id, help="run as if the minion had this id"),
             _folders("--file-root", help="salt:// is this folder, and no other"),
             _folders("--pillar-root", help="compile the pillar from this folder, and no other"),
@@ -206,6 +207,8 @@ def run(argv: Sequence[str], console: Console) -> int:
     begin(parsed, "saltlite-call", console)
     _check(parsed)
     logs.configure(parsed.options.get("log_level", "warning"))
+    if "priv" in parsed.options:
+        _become(parsed.options["priv"])
     config = _config(parsed)
     opts = _opts(config, parsed)
     # What is imported so far lives as long as the process. Without this, Python searches all of it for cycles while the
@@ -226,6 +229,20 @@ def run(argv: Sequence[str], console: Console) -> int:
         else:
             printing.show({LOCAL: value}, ran.outcome.out, ran.outcome.retcode)
     return exit_code(ran, passthrough=parsed.on("retcode_passthrough"))
+
+
+def _become(user: str) -> None:
+    """Give up the rights of root for those of the user. Raises UsageError."""
+    from saltlite.platform.privileges import drop_to, uid_of  # most calls keep the user
+
+    uid = uid_of(user)
+    if uid == -1:
+        raise UsageError(f"--priv: there is no user {user!r}")
+    if uid == os.geteuid():
+        return
+    if os.geteuid() != 0:
+        raise UsageError(f"--priv: only root can become another user, such as {user}")
+    drop_to(user)
 
 
 def _config(parsed: Parsed) -> MinionConfig:
