@@ -2,20 +2,20 @@
 
 import sys
 
-from saltlite.cli.daemon import config_dir_of, reported
+from saltlite.cli.daemon import line_of, reported
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the master until SIGTERM; the exit code."""
-    config_dir = config_dir_of("saltlite-master", "Run the saltlite master.", argv)
+    line = line_of("saltlite-master", "Run the saltlite master.", argv)
 
     def run() -> None:
         from saltlite.config.load import load_master  # noqa: PLC0415 - `--help` stays quick
         from saltlite.master.processes.app import run_master  # noqa: PLC0415 - as above
 
-        run_master(load_master(config_dir).config, config_dir)
+        run_master(line.applied(load_master(line.config_dir).config), line.config_dir)
 
-    return reported("saltlite-master", run)
+    return reported("saltlite-master", line, run)
 
 
 if __name__ == "__main__":

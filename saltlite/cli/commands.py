@@ -56,6 +56,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "saltlite config check [master|minion|api|cloud|all] [options]",
         "Look for mistakes in the configuration files.",
     ),
+    "config from-salt": (
+        "saltlite config from-salt [DIR] [--write FOLDER] [options]",
+        "Convert Salt's configuration in /etc/salt.",
+    ),
     "config show": (
         "saltlite config show [master|minion|all] [options]",
         "Show the configuration that the files make.",
@@ -238,7 +242,7 @@ def load(name: str) -> Command:
     noun = next((words for words in _FILES if name.startswith(f"{words} ")), name.replace("-", " ").partition(" ")[0])
     verb = name[len(noun) + 1 :].replace(" ", "_")
     verb = verb or (noun if noun in _FILES else "")
-    return _function(_FILES.get(noun, noun), f"run_{verb}" if verb else "run")
+    return _function(_FILES.get(noun, noun), f"run_{verb.replace('-', '_')}" if verb else "run")
 
 
 def _function(file: str, name: str) -> Command:

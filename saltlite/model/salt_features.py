@@ -114,7 +114,7 @@ FEATURES = (
         runners=("git_pillar.*",),
         options=(
             "ext_pillar*", "git_pillar_*", "on_demand_ext_pillar", "pass_dir", "pass_gnupghome", "pass_strict_fetch",
-            "pass_to_ext_pillars", "pass_variable_prefix", "gpg_*", "decrypt_pillar*",
+            "pass_to_ext_pillars", "pass_variable_prefix", "pillar_gitfs_*", "gpg_*", "decrypt_pillar*",
         ),
     ),
     SaltFeature(
@@ -146,7 +146,7 @@ FEATURES = (
         "saltlite has no minions for Windows",
         modules=("winrepo.*",),
         runners=("winrepo.*",),
-        options=("winrepo*",),
+        options=("winrepo*", "win_repo*"),
     ),
     SaltFeature(
         "sdb",
@@ -232,15 +232,15 @@ and caches of Salt."""
 
 NOT_YET = _names(
     """
-    backup_mode bootstrap_delay disable_returners django_auth_path django_auth_settings eauth_acl_module
-    enable_fqdns_grains enable_gpu_grains enable_lspci fileserver_followsymlinks fileserver_ignoresymlinks
-    fileserver_verify_config grains_blacklist grains_cache grains_cache_expiration grains_deep_merge
-    grains_refresh_every grains_refresh_pre_exec id_function log_granular_levels max_minions minion_id_remove_domain
-    netapi_allow_raw_shell password pillar_cache pillar_cache_backend pillar_cache_ttl pillar_includes_override_sls
-    pillar_mask_output pillar_merge_lists pillar_opts pillar_source_merging_strategy pillar_version
-    saltpip_allow_find_links saltpip_disable_pip_version_check saltpip_no_deps saltpip_no_index
-    saltpip_use_pythonpath start_event_grains token_expire_user_override update_restart_services update_url
-    use_master_when_local use_os_truststore username
+    autoreject_file backup_mode batch_safe_limit batch_safe_size bootstrap_delay color disable_returners
+    django_auth_path django_auth_settings eauth_acl_module enable_fqdns_grains enable_gpu_grains enable_lspci
+    fileserver_events fileserver_followsymlinks fileserver_ignoresymlinks fileserver_verify_config grains_blacklist
+    grains_cache grains_cache_expiration grains_deep_merge grains_refresh_every grains_refresh_pre_exec id_function
+    log_granular_levels max_minions minion_id_remove_domain netapi_allow_raw_shell output output_file password
+    pillar_cache pillar_cache_backend pillar_cache_ttl pillar_includes_override_sls pillar_mask_output
+    pillar_merge_lists pillar_opts pillar_source_merging_strategy pillar_version saltpip_allow_find_links
+    saltpip_disable_pip_version_check saltpip_no_deps saltpip_no_index saltpip_use_pythonpath start_event_grains
+    token_expire_user_override update_restart_services update_url use_master_when_local use_os_truststore username
     """
 )
 """Options of Salt that have a meaning, and nothing here that does their work."""

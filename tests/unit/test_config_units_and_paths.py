@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.cli.daemon import config_dir_of
+from saltlite.cli.daemon import line_of
 from saltlite.cli.main import main
 from saltlite.cloud.program.files import PATH_SETTINGS, load_cloud, load_map
 from saltlite.config.api import ApiConfig
@@ -196,7 +196,7 @@ def test_options_of_commands_that_take_a_path_take_no_url(words: list[str], caps
 def test_daemons_take_no_url_for_their_folder_and_no_shortened_option(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["-c", "file:///etc/saltlite"], ["--conf", "/etc/saltlite"]):
         with pytest.raises(SystemExit) as ended:
-            config_dir_of("saltlite-master", "", words)
+            line_of("saltlite-master", "", words)
         assert ended.value.code == 2
     said = capsys.readouterr().err
     assert "a URL (file://...); write /etc/saltlite" in said

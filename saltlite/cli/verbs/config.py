@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli import exitcodes
@@ -12,7 +14,7 @@ from saltlite.cli.output import print_answer
 from saltlite.cloud.program.files import cloud_files, load_cloud
 from saltlite.config.load import ALL, SIDES, is_configured, load_api, load_side, missing_folders, sides_of
 from saltlite.config.options import options_of, quote, shown_value
-from saltlite.config.paths import config_files
+from saltlite.config.paths import config_files, require_path
 from saltlite.errors import ConfigError, UsageError
 from saltlite.targeting.expression import parse_nodegroup
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from saltlite.cli.console import Console
+    from saltlite.config.from_salt import Converted
     from saltlite.config.load import Loaded
     from saltlite.config.master import MasterConfig
     from saltlite.config.minion import MinionConfig
@@ -128,6 +131,78 @@ def run_show(argv: Sequence[str], console: Console) -> int:
     text = "\n".join(_text(side, rows, with_origin=with_origin, alone=len(sides) == 1) for side, rows in sides.items())
     print_answer({side: _map(rows, with_origin=with_origin) for side, rows in sides.items()}, text, parsed, console)
     return exitcodes.OK
+
+
+SALTS_DIR = "/etc/salt"
+REPORT_WIDTH = 116
+
+
+def run_from_salt(argv: Sequence[str], console: Console) -> int:
+    """Say what each option of Salt's files is here, and write our files on request."""
+    from saltlite.config.from_salt import convert
+
+    parsed = command_table(
+        "config from-salt",
+        Option("--write", metavar="FOLDER", convert=require_path, help="write the files master and minion there"),
+    ).parse(argv)
+    console.quiet = parsed.on("quiet")
+    if len(parsed.words) > 1:
+        raise UsageError("config from-salt takes one folder, /etc/salt if none is given")
+    sides = convert(parsed.words[0] if parsed.words else SALTS_DIR)
+    folder: str = parsed.options.get("write", "")
+    written = [_write_new(os.path.join(folder, one.side), one.text) for one in sides] if folder else []
+    report = "\n".join(map(_report, sides))
+    answer = {
+        one.side: {
+            "files": list(one.files),
+            "options": {option.option: {"place": option.place, "is": option.group, "instead": option.instead}
+                        for option in one.answers},
+            "text": one.text,
+        }
+        for one in sides
+    }  # fmt: skip
+    print_answer(answer, report, parsed, console)
+    for path in written:
+        console.note(f"saltlite: wrote {path}: read it, then `saltlite config check -c {folder}`")
+    if not folder:
+        console.note("saltlite: nothing was written: --write FOLDER writes the files")
+    return exitcodes.OK
+
+
+def _report(converted: Converted) -> str:
+    from saltlite.config.from_salt import grouped
+
+    lines = [f"{', '.join(converted.files)}: {len(converted.answers)} options"]
+    for group, answers in grouped(converted):
+        lines.append(f"  {group}:")
+        same: dict[str, list[str]] = {}
+        for one in answers:
+            same.setdefault(one.instead, []).append(f"{one.option}{_line_number(one.place) if one.instead else ''}")
+        for instead, options in same.items():
+            text = ", ".join(options) + (f": {instead}" if instead else "")
+            lines += textwrap.wrap(
+                text, REPORT_WIDTH, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _line_number(place: str) -> str:
+    path, _, number = place.rpartition(":")
+    return f" ({os.path.basename(path)}:{number})"
+
+
+def _write_new(path: str, text: str) -> str:
+    """Write a file that does not exist yet, for its owner alone, because it may have secrets."""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError as error:
+        raise UsageError(f"{path} exists already: move it away, or name another folder") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+    with open(fd, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
 
 
 def _rows(loaded: Loaded[MasterConfig] | Loaded[MinionConfig]) -> Iterator[Row]:
