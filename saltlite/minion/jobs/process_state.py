@@ -28,7 +28,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -105,7 +105,7 @@ class ProcessState:
         yield from _unequal(self._kernel, kernel)
 
     def _changed_modules(self) -> Iterator[str]:
-        if list(map(id, sys.modules.values())) != list(map(id, self._modules.values())):
+        if not _are_same(sys.modules.values(), self._modules.values()):
             for name, module in self._modules.items():
                 if sys.modules.get(name) is not module:
                     yield f"the module {name}"
@@ -208,28 +208,39 @@ def _python() -> dict[str, Any]:
 
 
 class _Held:
-    """A record of the values in a mapping: identities, items of containers, sizes of function caches."""
+    """A record of the values in a mapping: identities, items of containers, sizes of function caches.
+
+    It is compared after every job, so equal lengths and identical items are looked at without making any object.
+    """
 
     def __init__(self, space: Mapping[str, Any]) -> None:
         self._space = space
-        self._values = self._present()  # references, so that no new object gets the identity of a deleted one
-        self._inner = [
-            value
-            for name, value in space.items()
-            if name != "__builtins__" and isinstance(value, (*_CONTAINERS, _CACHE))
-        ]
-        self._before = list(map(_inside, self._inner))
-
-    def _present(self) -> list[Any]:
-        # An import binds a submodule in its package.
-        return [value for value in self._space.values() if type(value) is not ModuleType]
+        # References, so that no new object gets the identity of a deleted one.
+        self._values = list(space.values())
+        contents = [value for name, value in space.items() if name != "__builtins__"]
+        self._inner = [(value, _inside(value)) for value in contents if isinstance(value, _CONTAINERS)]
+        self._caches = [(value, value.cache_info().currsize) for value in contents if isinstance(value, _CACHE)]
 
     def differs(self) -> bool:
         """Whether a name was rebound, or the items of a container or a cache changed."""
-        values = self._present()
-        if len(values) != len(self._values) or not all(map(operator.is_, values, self._values)):
+        values = self._space.values()
+        if not _are_same(values, self._values) and not self._has_new_modules_only():
             return True
-        return list(map(_inside, self._inner)) != self._before
+        return any(not _are_same(_inside(value), before) for value, before in self._inner) or any(
+            value.cache_info().currsize != before for value, before in self._caches
+        )
+
+    def _has_new_modules_only(self) -> bool:
+        """Whether the other values are the same: an import binds a submodule in its package."""
+        now, before = (
+            [value for value in values if type(value) is not ModuleType]
+            for values in (self._space.values(), self._values)
+        )
+        return _are_same(now, before)
+
+
+def _are_same(now: Collection[Any], before: Collection[Any]) -> bool:
+    return len(now) == len(before) and all(map(operator.is_, now, before))
 
 
 def _may_have_kept(module: ModuleType) -> bool:
@@ -243,12 +254,9 @@ def _may_have_kept(module: ModuleType) -> bool:
     )
 
 
-def _inside(value: Any) -> tuple[int, ...]:
-    if isinstance(value, _CACHE):
-        return (value.cache_info().currsize,)
-    if isinstance(value, dict):
-        return (*map(id, value), *map(id, value.values()))
-    return tuple(map(id, value)) if isinstance(value, list | set) else tuple(value)
+def _inside(value: Any) -> Collection[Any]:
+    """The items of a container, and the keys of a dict."""
+    return [*value, *value.values()] if isinstance(value, dict) else list(value)
 
 
 def _is_shipped(module: ModuleType) -> bool:
