@@ -61,14 +61,26 @@ def parse_request_id(text: object) -> RequestId:
 
 def jid_at(wall_us: int) -> Jid:
     """The jid for a wall-clock time in microseconds since 1970, UTC; jids sort as their times do."""
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=wall_us)
-    return Jid(moment.strftime("%Y%m%d%H%M%S") + f"{moment.microsecond:06d}")
+    return _jid_of(_EPOCH + timedelta(microseconds=wall_us))
 
 
 def jid_after(jid: Jid) -> Jid:
     """The next jid, one microsecond later: what the store tries when a jid is taken."""
-    moment = datetime.strptime(jid, "%Y%m%d%H%M%S%f").replace(tzinfo=UTC) + timedelta(microseconds=1)
-    return Jid(moment.strftime("%Y%m%d%H%M%S") + f"{moment.microsecond:06d}")
+    return _jid_of(time_of(jid) + timedelta(microseconds=1))
+
+
+def time_of(jid: Jid) -> datetime:
+    """The time that a jid states. Raises ValueError for digits that are no time."""
+    # The format of ISO 8601 is read twenty times as fast as one that `strptime` is given.
+    return datetime.fromisoformat(f"{jid[:8]}T{jid[8:14]}.{jid[14:]}+00:00")
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NOT_IN_JIDS = str.maketrans("", "", "-T:.")
+
+
+def _jid_of(moment: datetime) -> Jid:
+    return Jid(moment.replace(tzinfo=None).isoformat(timespec="microseconds").translate(_NOT_IN_JIDS))
 
 
 # -- SRNs: ids of resources

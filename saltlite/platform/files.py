@@ -24,6 +24,8 @@ from saltlite.errors import JournalError, StoreError
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of a full disk or quota, which do no damage."""
 
+READ_BYTES = 64 * 1024
+
 _KEEP_SIZE = 1
 """FALLOC_FL_KEEP_SIZE of fallocate(2)."""
 
@@ -144,8 +146,15 @@ class PosixFolder:
         return os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_size
 
     def read(self, name: str) -> bytes:
-        with open(self._open(name, os.O_RDONLY), "rb") as file:
-            return file.read()
+        fd = self._open(name, os.O_RDONLY)
+        try:
+            # `open` asks the kernel four times more.
+            data = os.read(fd, os.fstat(fd).st_size)
+            while part := os.read(fd, READ_BYTES):
+                data += part
+            return data
+        finally:
+            os.close(fd)
 
     def create(self, name: str) -> PosixHandle:
         return PosixHandle(self._open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL))

@@ -1,4 +1,4 @@
-"""Which waiting process a job gets, and how long processes wait."""
+"""Which waiting process a job gets, how long processes wait, and which jobs are reported as running."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from saltlite.minion.jobs import process_pool
 from saltlite.minion.jobs.job_process import JobProcess, JobSpec
-from saltlite.minion.jobs.job_server import RunningNotes
+from saltlite.minion.jobs.job_server import RUNNING_S, RunningNotes, StateReports
 from saltlite.minion.jobs.process_pool import (
     BACK_S,
     FORK_SERVER_IDLE_S,
@@ -20,7 +20,7 @@ from saltlite.minion.jobs.process_pool import (
     SPARES_MAX,
     PreforkPool,
 )
-from saltlite.model.job import CLAIMED
+from saltlite.model.job import CLAIMED, TargetState
 
 JID = "20260131235959123456"
 
@@ -40,6 +40,9 @@ class Clock:
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.call_later(0.0, callback)
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> None:
+        self._later.append((when, callback))
 
     def pass_(self, seconds: float) -> None:
         """Move the time, and make the calls that are due."""
@@ -250,3 +253,29 @@ def test_the_process_of_a_job_that_is_being_signalled_is_not_reused(tmp_path: Pa
 
 def test_a_job_without_a_note_is_not_being_signalled(tmp_path: Path) -> None:
     assert RunningNotes(str(tmp_path)).forget(JID)
+
+
+def test_notes_of_an_earlier_job_server_are_deleted_when_their_jobs_end(tmp_path: Path) -> None:
+    for name in (JID, JID + CLAIMED, "20260131235959123457"):
+        (tmp_path / name).write_text("{}")
+    notes = RunningNotes(str(tmp_path))
+    notes.only([JID])
+    assert [path.name for path in tmp_path.iterdir()] == [JID]
+    assert notes.forget(JID)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_jobs_that_have_run_for_a_while_are_reported_as_running() -> None:
+    clock, told, noted = Clock(), [], []
+    states = StateReports(cast("Any", clock), lambda message: told.append(message["jid"]), noted.append)
+    states.report("long", TargetState.RUNNING, "")
+    clock.pass_(RUNNING_S * 0.75)
+    states.report("short", TargetState.RUNNING, "")
+    states.report("later", TargetState.RUNNING, "")
+    clock.pass_(RUNNING_S * 0.5)
+    assert told == noted == ["long"]
+    states.drop_running("short")
+    clock.pass_(RUNNING_S * 0.5)
+    assert told == noted == ["long", "later"]
+    states.report("long", TargetState.LOST, "gone")
+    assert told == ["long", "later", "long"]

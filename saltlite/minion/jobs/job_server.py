@@ -630,7 +630,9 @@ class RunningNotes:
 
     def only(self, jids: Collection[str]) -> None:
         """Remove the notes of all other jobs, which ended while no job server ran."""
-        for name in set(os.listdir(self._folder)) - set(jids):
+        found = set(os.listdir(self._folder))
+        self._noted = found.intersection(jids)
+        for name in found - self._noted:
             os.unlink(os.path.join(self._folder, name))
 
     def note(self, spec: JobSpec, pid: int, started: float) -> None:
@@ -652,16 +654,17 @@ class RunningNotes:
 
     def forget(self, jid: str) -> bool:
         """Delete the note of a job that ended. False if `saltutil` is signalling its process at this moment."""
-        path = os.path.join(self._folder, jid)
-        was_noted = jid in self._noted
+        if jid not in self._noted:
+            return True
         self._noted.discard(jid)
+        path = os.path.join(self._folder, jid)
         with suppress(FileNotFoundError):
             os.unlink(path)
             return True
-        # Either the note was never written, or `saltutil` has renamed it for as long as it signals.
+        # Either the note could not be written, or `saltutil` has renamed it for as long as it signals.
         with suppress(FileNotFoundError):
             os.unlink(path + CLAIMED)
-        return not was_noted
+        return False
 
 
 # -- Reports of states
@@ -681,7 +684,9 @@ class StateReports:
         self._reactor = reactor
         self._tell = tell
         self._note = note
-        self._delayed: dict[str, IpcMessage] = {}
+        self._delayed: dict[str, tuple[float, IpcMessage]] = {}
+        """When each is due, in that order."""
+        self._timer_set = False
 
     def report(self, jid: str, state: TargetState, reason: str) -> None:
         """Report a state now, or RUNNING later."""
@@ -690,17 +695,26 @@ class StateReports:
             self.drop_running(jid)
             self._tell(message)
             return
-        if not self._delayed:
-            self._reactor.call_later(RUNNING_S, self._tell_running)
-        self._delayed[jid] = message
+        due = self._reactor.now() + RUNNING_S
+        self._delayed[jid] = due, message
+        if not self._timer_set:
+            self._timer_set = True
+            self._reactor.call_at(due, self._tell_running)
 
     def drop_running(self, jid: str) -> None:
         """Do not report RUNNING if it has not been reported yet: a later state of the job follows."""
         self._delayed.pop(jid, None)
 
     def _tell_running(self) -> None:
-        delayed, self._delayed = self._delayed, {}
-        for jid, message in delayed.items():
+        self._timer_set = False
+        now = self._reactor.now()
+        for jid, (due, message) in list(self._delayed.items()):
+            if due > now:
+                # Most jobs return before they are due: a timer for each would mostly be cancelled.
+                self._timer_set = True
+                self._reactor.call_at(due, self._tell_running)
+                return
+            del self._delayed[jid]
             self._tell(message)
             self._note(jid)
 

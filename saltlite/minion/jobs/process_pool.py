@@ -294,8 +294,11 @@ class PreforkPool:
         return found
 
     def give_back(self, process: JobProcess) -> None:
-        """Let an unchanged process wait for another job, unless SPARES_MAX processes wait already."""
-        if process.loader is self._context.loader() and len(self._waiting) < SPARES_MAX:
+        """Let an unchanged process wait for another job, unless SPARES_MAX processes wait already.
+
+        `take` looks whether files have changed since.
+        """
+        if process.loader is self._context.last_loader() and len(self._waiting) < SPARES_MAX:
             self._waiting.append(process)
             self._trim_later()
         else:

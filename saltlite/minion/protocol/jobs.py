@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import field
-from datetime import UTC, datetime
 
 from saltlite.errors import RemoteProtocolError
 from saltlite.minion.protocol.effects import (
@@ -56,7 +55,7 @@ from saltlite.minion.protocol.journal_format import CLOCK_SLACK_S, ENDED
 from saltlite.minion.protocol.resend import Offers, PartSegments
 from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
-from saltlite.model.ids import jid_at
+from saltlite.model.ids import jid_at, time_of
 from saltlite.model.job import TargetState, is_resource_part, is_segment_id, part_of_segment, split_part
 from saltlite.wire.job_body import JobBody, decode_body, verify
 from saltlite.wire.limits import PARTS_RUNNING_PER_MINION
@@ -224,7 +223,7 @@ def _signed(key: bytes, delivery: ReceivedPart) -> bool:
 def _ordered_at(body: JobBody) -> float:
     """The time of the job by the master's clock, from its jid."""
     try:
-        return datetime.strptime(body.jid, "%Y%m%d%H%M%S%f").replace(tzinfo=UTC).timestamp()
+        return time_of(body.jid).timestamp()
     except ValueError:
         raise RemoteProtocolError("bad-job", "its jid is not a time") from None
 
