@@ -266,7 +266,9 @@ def test_notes_of_an_earlier_job_server_are_deleted_when_their_jobs_end(tmp_path
 
 
 def test_only_jobs_that_have_run_for_a_while_are_reported_as_running() -> None:
-    clock, told, noted = Clock(), [], []
+    clock = Clock()
+    told: list[str] = []
+    noted: list[str] = []
     states = StateReports(cast("Any", clock), lambda message: told.append(message["jid"]), noted.append)
     states.report("long", TargetState.RUNNING, "")
     clock.pass_(RUNNING_S * 0.75)
