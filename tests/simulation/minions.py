@@ -586,7 +586,7 @@ class SimProcesses:
 
 
 class NoNotes:
-    """`saltlite.minion.jobs.job_server.RunningNotes`: nobody lists the running jobs here."""
+    """`saltlite.minion.jobs.job_process.RunningNotes`: nobody lists the running jobs here."""
 
     def __init__(self, _folder: str) -> None: ...
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from saltlite.minion.jobs import process_pool
-from saltlite.minion.jobs.job_process import JobProcess, JobSpec
-from saltlite.minion.jobs.job_server import RUNNING_S, RunningNotes, StateReports
+from saltlite.minion.jobs.job_process import JobProcess, JobSpec, RunningNotes
+from saltlite.minion.jobs.job_server import RUNNING_S, StateReports
 from saltlite.minion.jobs.process_pool import (
     BACK_S,
     FORK_SERVER_IDLE_S,

@@ -8,6 +8,7 @@ the socket ends and the process exits without any effect. It writes its result i
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import select
@@ -16,7 +17,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from typing import Any, NoReturn
@@ -38,7 +39,7 @@ from saltlite.minion.protocol.effects import SpoolEntry
 from saltlite.minion.sync import DocumentCallbacks
 from saltlite.model.dataclass import dataclass
 from saltlite.model.execution import DIRECTLY, Execution, is_direct
-from saltlite.model.job import TargetState
+from saltlite.model.job import CLAIMED, TargetState
 from saltlite.platform import logs
 from saltlite.platform.files import PosixFolder
 from saltlite.platform.process import adopt_orphans, close_all_but, set_title, start_ticks
@@ -429,3 +430,52 @@ def read_report(jid: str, report: bytes) -> tuple[str, SpoolEntry | None]:
         case [str(why), bytes(small)]:
             return why, decode(jid, small) if small else None
     raise ValueError("it is not a report of a job process")
+
+
+# -- Notes for `saltutil.running`: one JSON file for each running job
+
+
+class RunningNotes:
+    """Writes and deletes the notes. A note that cannot be written is only logged, because it must not fail a job."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._noted: set[str] = set()
+
+    def only(self, jids: Collection[str]) -> None:
+        """Remove the notes of all other jobs, which ended while no job server ran."""
+        found = set(os.listdir(self._folder))
+        self._noted = found.intersection(jids)
+        for name in found - self._noted:
+            os.unlink(os.path.join(self._folder, name))
+
+    def note(self, spec: JobSpec, pid: int, started: float) -> None:
+        """Write the note of a running job once; `started` is wall-clock seconds."""
+        if spec.jid in self._noted:
+            return
+        self._noted.add(spec.jid)
+        path = os.path.join(self._folder, spec.jid)
+        row = {"jid": spec.jid, "fun": spec.fun, "user": spec.user, "pid": pid, "started": started}
+        try:
+            # Hidden until it is complete; readers skip names that are not jids.
+            with open(path + ".new", "w", encoding="utf-8") as file:
+                json.dump(row, file)
+            os.rename(path + ".new", path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.unlink(path + ".new")
+            log.warning("saltutil.running will not list it: %s; make room in %s", error.strerror, self._folder)
+
+    def forget(self, jid: str) -> bool:
+        """Delete the note of a job that ended. False if `saltutil` is signalling its process at this moment."""
+        if jid not in self._noted:
+            return True
+        self._noted.discard(jid)
+        path = os.path.join(self._folder, jid)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+            return True
+        # Either the note could not be written, or `saltutil` has renamed it for as long as it signals.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path + CLAIMED)
+        return False

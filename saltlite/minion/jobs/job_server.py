@@ -7,10 +7,8 @@ resource types (`saltlite.minion.resources`). A part is the share of a job for t
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -23,6 +21,7 @@ from saltlite.minion.jobs.job_process import (
     JobContext,
     JobProcess,
     JobSpec,
+    RunningNotes,
     is_shipped,
     read_report,
 )
@@ -58,7 +57,7 @@ from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
 from saltlite.model.execution import is_direct
 from saltlite.model.ids import PartId, TargetId
-from saltlite.model.job import CLAIMED, TargetState, is_resource_part
+from saltlite.model.job import TargetState, is_resource_part
 from saltlite.platform.logs import log_context, log_defect
 from saltlite.platform.process import Child, ProcessTree, start_ticks
 from saltlite.platform.reactor import Reactor, Timer
@@ -616,55 +615,6 @@ class JobSignals:
     def forget(self, pid: int) -> None:
         """Forget a process that was reaped."""
         self._trees.pop(pid, None)
-
-
-# -- Notes for `saltutil.running`: one JSON file for each running job
-
-
-class RunningNotes:
-    """Writes and deletes the notes. A note that cannot be written is only logged, because it must not fail a job."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._noted: set[str] = set()
-
-    def only(self, jids: Collection[str]) -> None:
-        """Remove the notes of all other jobs, which ended while no job server ran."""
-        found = set(os.listdir(self._folder))
-        self._noted = found.intersection(jids)
-        for name in found - self._noted:
-            os.unlink(os.path.join(self._folder, name))
-
-    def note(self, spec: JobSpec, pid: int, started: float) -> None:
-        """Write the note of a running job once; `started` is wall-clock seconds."""
-        if spec.jid in self._noted:
-            return
-        self._noted.add(spec.jid)
-        path = os.path.join(self._folder, spec.jid)
-        row = {"jid": spec.jid, "fun": spec.fun, "user": spec.user, "pid": pid, "started": started}
-        try:
-            # Hidden until it is complete; readers skip names that are not jids.
-            with open(path + ".new", "w", encoding="utf-8") as file:
-                json.dump(row, file)
-            os.rename(path + ".new", path)
-        except OSError as error:
-            with suppress(OSError):
-                os.unlink(path + ".new")
-            log.warning("saltutil.running will not list it: %s; make room in %s", error.strerror, self._folder)
-
-    def forget(self, jid: str) -> bool:
-        """Delete the note of a job that ended. False if `saltutil` is signalling its process at this moment."""
-        if jid not in self._noted:
-            return True
-        self._noted.discard(jid)
-        path = os.path.join(self._folder, jid)
-        with suppress(FileNotFoundError):
-            os.unlink(path)
-            return True
-        # Either the note could not be written, or `saltutil` has renamed it for as long as it signals.
-        with suppress(FileNotFoundError):
-            os.unlink(path + CLAIMED)
-        return False
 
 
 # -- Reports of states
