@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from saltlite.master.store.ports import TokenRecord
 from saltlite.minion.jobs import job_process as jobprocess
-from saltlite.minion.jobs import job_server, process_pool
+from saltlite.minion.jobs import process_pool
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
 from saltlite.platform import process, stream
@@ -164,7 +164,7 @@ def stage(universe: Universe) -> Iterator[None]:
         (process.Child, stand_ins.SimChild),
         (process.start_ticks, processes.start_ticks),
         (process.ProcessTree, processes.tree),
-        (job_server.RunningNotes, stand_ins.NoNotes),
+        (jobprocess.RunningNotes, stand_ins.NoNotes),
     ]
     modules = [
         m
