@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, TypeGuard, Unpack, get_origin
@@ -80,14 +81,15 @@ def lenient(function: Function, name: str) -> Function:
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
             kwargs = {key: value for key, value in kwargs.items() if not key.startswith(PUB)}
-            if takes_more and not takes_any_keyword(function):
-                known = signature_of(function)
-                kwargs = {key: value for key, value in kwargs.items() if known is None or key in known.parameters}
+            known = _keywords_of(function) if takes_more else None
+            if known is not None:
+                kwargs = {key: value for key, value in kwargs.items() if key in known}
         return function(*args, **kwargs)
 
     return call
 
 
+_UNPACKED = re.compile(r"Unpack\[(\w+)\]")
 _SHIPPED = f"{PREFIX}{SHIPPED}."
 
 
@@ -117,6 +119,23 @@ def names_its_keywords(function: Function) -> bool:
     signature = signature_of(function)
     found = [p.annotation for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD] if signature else []
     return any("Unpack[" in one if isinstance(one, str) else get_origin(one) is Unpack for one in found)
+
+
+def _keywords_of(function: Function) -> frozenset[str] | None:
+    """The keywords that it takes, with those of `Unpack[Keys]`; None if it takes any, or does not say."""
+    signature = signature_of(function)
+    if signature is None:
+        return None
+    found = {p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    rest = next((p.annotation for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD), None)
+    if rest is not None:
+        # Shipped files import annotations from __future__, so they are texts.
+        keys = _UNPACKED.fullmatch(rest) if isinstance(rest, str) else None
+        known = getattr(inspect.unwrap(function), "__globals__", {}).get(keys[1]) if keys else None
+        if known is None:
+            return None
+        found.update(known.__annotations__)
+    return frozenset(found)
 
 
 def signature_of(function: Function) -> inspect.Signature | None:

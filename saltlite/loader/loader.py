@@ -526,6 +526,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
             suggestions = list(dict.fromkeys([f"{loaded.names[0]}.{function}", *suggestions]))[:SUGGESTIONS_MAX]
         from saltlite.model.salt_features import missing_feature  # noqa: PLC0415 - as above
 
-        if feature := missing_feature(name, runner=self.index.kind == "runners"):
+        is_runner = self.index.kind == "runners"
+        if (is_runner or self.index.kind == MODULES) and (feature := missing_feature(name, runner=is_runner)):
             return FunctionUnavailable(f"'{name}' is not available. ({feature})", ())
         return FunctionUnavailable(f"'{name}' is not available.", suggestions)

@@ -48,6 +48,8 @@ def test_a_function_with_keywords_of_its_own_receives_the_facts(loader: Loader) 
 
 def test_a_function_that_takes_any_keyword_in_salt_ignores_unknown_ones_of_other_modules(loader: Loader) -> None:
     assert said(loader, "m.to", "grains.item", none_such=1) == {}
+    # One that names the keys of its `**kwargs`.
+    assert "not valid" not in str(said(loader, "m.to", "pkg.version", none_such=1))
     outcome = call(loader, "grains.item", ("os",), {"none_such": 1})
     assert (outcome.retcode, "none_such=1" in str(outcome.value)) == (1, True)
 
