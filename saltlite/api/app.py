@@ -131,7 +131,7 @@ class Server(HTTPServer):
 def run_api(config: ApiConfig, config_dir: str, on_ready: Callable[[], None] = lambda: None) -> None:
     """Serve until SIGTERM or SIGINT; `on_ready` is called when requests are answered. Raises StartupError."""
     account = account_of(config.user)
-    start_log(config.log_level, config.log_file, account)
+    start_log(config.log_level, config.log_file, account, config.log_format)
     # Anyone could fill the log with its warnings about malformed bytes.
     if config.log_level != "debug":
         logging.getLogger("tornado.general").setLevel(max(logging.ERROR, logging.getLogger().level))

@@ -364,6 +364,12 @@ class MasterConfig:
         "The least severe messages that are logged.",
         Choice(LOG_LEVELS),
     )
+    log_format: str = option(
+        "text",
+        "How lines of log_file, and of standard error outside of systemd, are written: text, or json with one object a "
+        "line. The journal gets fields in any case.",
+        Choice(("text", "json")),
+    )
     log_file: str = option(
         "/var/log/saltlite/master",
         "The file that log messages are appended to; '' logs to standard error only.",

@@ -2,6 +2,9 @@
 
     2026-11-21T03:30:01.123Z WARNING saltlite.master.processes.link [jid=20261121033001000000 id=web1] text
 
+With `log_format: json` each line is an object with `time`, `level`, `logger`, `message`, the names in brackets above,
+and `traceback`. The journal gets the same as fields: PRIORITY, SALTLITE_LOGGER, SALTLITE_JID, SALTLITE_ID …
+
 Everything logs through the standard `logging`; only the composition roots call `configure`, after the process has
 become the owner of the log file. Control characters in a message are escaped, so that no input can forge a line.
 
@@ -13,13 +16,14 @@ transaction of the store.
 from __future__ import annotations
 
 import contextvars
+import json
 import logging
 import os
 import socket
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import Final
@@ -49,6 +53,12 @@ REPEATS_KEPT: Final = 256
 
 LOG_FILE_MODE: Final = 0o640
 
+TEXT, JSON = "text", "json"
+FORMATS: Final = (TEXT, JSON)
+"""Of a log file, and of stderr where that is not the journal."""
+
+_FIELDS: Final = ("id", "jid", "srn")
+"""Names of the context that a child may send."""
 _context: contextvars.ContextVar[tuple[tuple[str, str], ...]] = contextvars.ContextVar("log_context", default=())
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), 0x2028, 0x2029)}
 _ESCAPED.update({ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\t"})
@@ -70,7 +80,7 @@ def set_log_context(**fields: str) -> None:
     _context.set(tuple((dict(_context.get()) | fields).items()))
 
 
-def configure(level: str, *, log_file: str = "", stderr_fd: int | None = 2) -> None:
+def configure(level: str, *, log_file: str = "", stderr_fd: int | None = 2, form: str = TEXT) -> None:
     """Send the log to `log_file`, unless "", and to `stderr_fd`, unless None. Replaces earlier settings.
 
     Raises StartupError for a level that is not in LEVELS, and when the file cannot be written.
@@ -79,9 +89,9 @@ def configure(level: str, *, log_file: str = "", stderr_fd: int | None = 2) -> N
         raise StartupError(f"log_level {level!r} is not known: use one of {', '.join(LEVELS)}")
     sinks: list[Sink] = []
     if log_file:
-        sinks.append(FileSink(log_file))
+        sinks.append(FileSink(log_file, form))
     if stderr_fd is not None:
-        sinks.append(JournalSink(stderr_fd) if _is_journal(stderr_fd) else Sink(stderr_fd))
+        sinks.append(JournalSink(stderr_fd) if _is_journal(stderr_fd) else Sink(stderr_fd, form))
     _install(level, sinks)
 
 
@@ -90,14 +100,98 @@ def configure_sink(level: str, sink: Sink) -> None:
     _install(level, [sink])
 
 
-def write_line(level: int, text: str) -> None:
-    """Write a record of another process, as `2026-11-21T… <text>`. Control characters are escaped and further lines
-    indented, so that the text cannot forge another record."""
-    first, *rest = text.split("\n")
-    lines = [first.translate(_ESCAPED), *(f"  {line.removeprefix('  ').translate(_ESCAPED)}" for line in rest)]
+class LogLine:
+    """One record. `fields` are names and values of its context; `trace` are the lines of a traceback.
+
+    Nothing in it has control characters, so that no text can forge a line.
+    """
+
+    __slots__ = ("fields", "level", "logger", "message", "trace")
+
+    def __init__(
+        self,
+        level: int,
+        logger: str,
+        message: str,
+        fields: Iterable[tuple[str, str]] = (),
+        trace: Iterable[str] = (),
+    ) -> None:
+        self.level = level
+        self.logger = logger
+        self.message = message.translate(_ESCAPED)
+        self.fields = tuple((name, value.translate(_ESCAPED)) for name, value in fields)
+        self.trace = tuple(line.translate(_ESCAPED) for line in trace)
+
+    def text(self) -> str:
+        """The line without its time; a traceback is indented below it."""
+        context = " ".join(f"{name}={value}" for name, value in self.fields)
+        first = f"{self.level_name()} {self.logger} {f'[{context}] ' if context else ''}{self.message}"
+        return "\n".join([first, *(f"  {line}" for line in self.trace)])
+
+    def level_name(self) -> str:
+        """`WARNING`."""
+        return logging.getLevelName(self.level)
+
+    def json(self, stamp: str) -> str:
+        """The line as one JSON object."""
+        whole = {"time": stamp, "level": self.level_name().lower(), "logger": self.logger}
+        for name, value in (*self.fields, ("message", self.message)):
+            whole.setdefault(name, value)
+        if self.trace:
+            whole["traceback"] = "\n".join(self.trace)
+        return json.dumps(whole, ensure_ascii=False)
+
+    def journal(self) -> bytes:
+        """The line as fields of journald's native protocol."""
+        fields = {
+            "PRIORITY": str(_priority(self.level)), "SYSLOG_IDENTIFIER": _program(), "SALTLITE_LOGGER": self.logger,
+            **{f"SALTLITE_{name.upper()}": value for name, value in self.fields},
+            "MESSAGE": "\n".join([self.message, *self.trace]),
+        }  # fmt: skip
+        return b"".join(_journal_field(name, value) for name, value in fields.items())
+
+    def packed(self) -> bytes:
+        """The line for `unpacked` in another process, in LINE_MAX bytes at most."""
+        trace = list(self.trace)
+        message = self.message
+        while True:
+            data = json.dumps([self.level, self.logger, message, self.fields, trace]).encode()
+            if len(data) <= LINE_MAX or (not trace and not message):
+                return data
+            if trace:
+                trace = trace[: len(trace) // 2]
+            else:
+                message = message[: len(message) // 2]
+
+
+def _unpacked(data: bytes) -> LogLine | None:
+    """The line of another process, which may send anything; None for what is none."""
+    try:
+        match json.loads(data):
+            case [int(level), str(logger), str(message), list(fields), list(trace)] if 0 < level <= logging.CRITICAL:
+                names = [(str(name), str(value)) for name, value in fields if str(name) in _FIELDS]
+                return LogLine(level, logger, message, names, map(str, trace))
+    except (ValueError, TypeError, RecursionError):
+        pass
+    return None
+
+
+def _journal_field(name: str, value: str) -> bytes:
+    data = value.encode(errors="backslashreplace")
+    if b"\n" not in data:
+        return b"%s=%s\n" % (name.encode(), data)
+    return b"%s\n%s%s\n" % (name.encode(), len(data).to_bytes(8, "little"), data)
+
+
+def _program() -> str:
+    return os.path.basename(sys.argv[0]) or "saltlite"
+
+
+def write_line(line: LogLine) -> None:
+    """Write a record of another process."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, LineHandler):
-            handler.write_line(level, "\n".join(lines))
+            handler.write_line(line)
 
 
 def _install(level: str, sinks: list[Sink]) -> None:
@@ -135,62 +229,64 @@ class Repeats:
     """Counts lines that come again within REPEAT_WINDOW_S. The time is passed in."""
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[tuple[int, str], tuple[float, int]] = OrderedDict()
+        self._seen: OrderedDict[str, tuple[float, int, LogLine]] = OrderedDict()
 
-    def see(self, key: tuple[int, str], now: float) -> tuple[bool, list[tuple[tuple[int, str], int]]]:
+    def see(self, line: LogLine, now: float) -> tuple[bool, list[tuple[LogLine, int]]]:
         """Whether to write this line, and which earlier lines were suppressed, how often."""
         due = self._expired(now)
+        key = line.text()
         seen = self._seen.get(key)
         if seen is not None:
-            self._seen[key] = (seen[0], seen[1] + 1)
+            self._seen[key] = (seen[0], seen[1] + 1, line)
             return False, due
-        self._seen[key] = (now, 0)
+        self._seen[key] = (now, 0, line)
         return True, due
 
-    def drain(self) -> list[tuple[tuple[int, str], int]]:
+    def drain(self) -> list[tuple[LogLine, int]]:
         """All counts that were not reported yet."""
-        counted = [(key, count) for key, (_, count) in self._seen.items() if count]
+        counted = [(line, count) for _, count, line in self._seen.values() if count]
         self._seen.clear()
         return counted
 
-    def _expired(self, now: float) -> list[tuple[tuple[int, str], int]]:
+    def _expired(self, now: float) -> list[tuple[LogLine, int]]:
         due = []
         while self._seen:
-            key, (first, count) = next(iter(self._seen.items()))
+            key, (first, count, line) = next(iter(self._seen.items()))
             if now - first < REPEAT_WINDOW_S and len(self._seen) < REPEATS_KEPT:
                 break
             del self._seen[key]
             if count:
-                due.append((key, count))
+                due.append((line, count))
         return due
 
 
 class Sink:
     """Writes lines to a descriptor. A line that cannot be written is counted, and the daemon goes on."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, form: str = TEXT) -> None:
         self.fd = fd
+        self._form = form
         self._dropped = 0
 
-    def line(self, stamp: str, level: int, text: str) -> str:  # noqa: ARG002 - JournalSink shows the level
+    def shown(self, stamp: str, line: LogLine) -> bytes:
         """The line as this sink shows it, newline included."""
-        return f"{stamp} {text}\n"
+        text = line.json(stamp) if self._form == JSON else f"{stamp} {line.text()}"
+        return f"{text}\n".encode(errors="backslashreplace")
 
-    def write(self, stamp: str, level: int, text: str) -> None:
+    def write(self, stamp: str, line: LogLine) -> None:
         if self._dropped:
-            lost = f"ERROR {__name__} {self._dropped} log lines could not be written before this one"
-            if not self._put(self.line(stamp, logging.ERROR, lost)):
+            lost = f"{self._dropped} log lines could not be written before this one"
+            if not self._put(self.shown(stamp, LogLine(logging.ERROR, __name__, lost))):
                 self._dropped += 1
                 return
             self._dropped = 0
-        if not self._put(self.line(stamp, level, text)):
+        if not self._put(self.shown(stamp, line)):
             self._dropped += 1
 
     def close(self) -> None:
         """Close what the sink itself opened."""
 
-    def _put(self, text: str) -> bool:
-        data = text.encode(errors="backslashreplace")
+    def _put(self, data: bytes) -> bool:
         try:
             # One write per line: with O_APPEND, lines of several processes do not mix.
             return os.write(self.fd, data) == len(data)
@@ -198,25 +294,38 @@ class Sink:
             return False
 
 
-class JournalSink(Sink):
-    """The journal behind stderr (sd-daemon(3)): each line has a priority, and no time, which the journal adds."""
+JOURNAL_SOCKET = "/run/systemd/journal/socket"
 
-    def line(self, stamp: str, level: int, text: str) -> str:  # noqa: ARG002 - the journal has its own time
-        prefix = f"<{_priority(level)}>"
-        return "".join(f"{prefix}{part}\n" for part in text.split("\n"))
+
+class JournalSink(Sink):
+    """The journal behind stderr: fields through its socket. What that does not take goes to stderr, where each line has
+    a priority (sd-daemon(3)), and no time, which the journal adds."""
+
+    def shown(self, stamp: str, line: LogLine) -> bytes:  # noqa: ARG002 - the journal has its own time
+        prefix = f"<{_priority(line.level)}>"
+        return "".join(f"{prefix}{part}\n" for part in line.text().split("\n")).encode(errors="backslashreplace")
+
+    def write(self, stamp: str, line: LogLine) -> None:
+        # A socket for each line: a forked process that closes all other descriptors needs none of the sink's.
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+                sock.setblocking(False)
+                sock.sendto(line.journal(), JOURNAL_SOCKET)
+        except OSError:
+            super().write(stamp, line)
 
 
 class FileSink(Sink):
     """A file that may be rotated by renaming: the next line goes to a new file with the old name."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, form: str = TEXT) -> None:
         self._path = path
-        super().__init__(self._open_first())
+        super().__init__(self._open_first(), form)
         self._identity = self._identify(os.fstat(self.fd))
 
-    def write(self, stamp: str, level: int, text: str) -> None:
+    def write(self, stamp: str, line: LogLine) -> None:
         self._follow_rotation()
-        super().write(stamp, level, text)
+        super().write(stamp, line)
 
     def close(self) -> None:
         if self.fd >= 0:
@@ -272,19 +381,20 @@ class LineHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            text = self._text(record)
+            line = self._line(record)
         except (TypeError, ValueError, KeyError) as error:
             # A wrong format string is a defect of the caller, and must not end the daemon.
-            text = f"ERROR {__name__} a log line of {record.pathname}:{record.lineno} has a bad format: {error}"
-        write, swallowed = self._repeats.see((record.levelno, text), self._monotonic())
+            place = f"{record.pathname}:{record.lineno}"
+            line = LogLine(logging.ERROR, __name__, f"a log line of {place} has a bad format: {error}")
+        write, swallowed = self._repeats.see(line, self._monotonic())
         stamp = _stamp(record.created)
         self._report(stamp, swallowed)
         if write:
-            self._put(stamp, record.levelno, text)
+            self._put(stamp, line)
 
-    def write_line(self, level: int, text: str) -> None:
+    def write_line(self, line: LogLine) -> None:
         """Write a line as it is, with the current time."""
-        self._put(_stamp(time.time()), level, text)
+        self._put(_stamp(time.time()), line)
 
     def descriptors(self) -> list[int]:
         """The descriptors of all sinks."""
@@ -306,25 +416,21 @@ class LineHandler(logging.Handler):
         self._sinks = []
         super().close()
 
-    def _text(self, record: logging.LogRecord) -> str:
-        context = " ".join(f"{name}={value.translate(_ESCAPED)}" for name, value in _context.get())
-        message = record.getMessage().translate(_ESCAPED)
-        text = f"{record.levelname} {record.name} {f'[{context}] ' if context else ''}{message}"
+    def _line(self, record: logging.LogRecord) -> LogLine:
         # `exc_text` first: a filter may have removed secrets from it.
         trace = record.exc_text or (self._formatter.formatException(record.exc_info) if record.exc_info else "")
-        if trace:
-            text += "".join(f"\n  {line.translate(_ESCAPED)}" for line in trace.split("\n"))
-        return text
+        lines = trace.split("\n") if trace else ()
+        return LogLine(record.levelno, record.name, record.getMessage(), _context.get(), lines)
 
-    def _report(self, stamp: str, swallowed: list[tuple[tuple[int, str], int]]) -> None:
-        for (level, text), count in swallowed:
-            first, *_ = text.split("\n", 1)
+    def _report(self, stamp: str, swallowed: list[tuple[LogLine, int]]) -> None:
+        for line, count in swallowed:
             times = "1 time" if count == 1 else f"{count} times"
-            self._put(stamp, level, f"{first} (repeated {times})")
+            message = f"{line.message} (repeated {times})"
+            self._put(stamp, LogLine(line.level, line.logger, message, line.fields))
 
-    def _put(self, stamp: str, level: int, text: str) -> None:
+    def _put(self, stamp: str, line: LogLine) -> None:
         for sink in self._sinks:
-            sink.write(stamp, level, text)
+            sink.write(stamp, line)
 
 
 def _stamp(created: float) -> str:
@@ -409,31 +515,21 @@ class LogRelay:
             dropped, self._dropped = self._dropped, 0
             self._second, self._lines = second, 0
             if dropped:
-                write_line(logging.ERROR, f"ERROR {__name__} {dropped} lines of {self._name} were too many")
+                write_line(LogLine(logging.ERROR, __name__, f"{dropped} lines of {self._name} were too many"))
         self._lines += 1
         if self._lines > LINES_PER_S:
             self._dropped += 1
             return
-        head, _, text = line.decode("utf-8", "backslashreplace").partition(" ")
-        if head.isascii() and head.isdigit() and len(head) <= len(str(logging.CRITICAL)):
-            write_line(int(head), text)
-        else:
-            # Not from its logging: the interpreter writes to stderr when it ends.
-            write_line(logging.ERROR, f"ERROR {self._name} {head} {text}".rstrip())
+        # What is no record comes from the interpreter, which writes to stderr when it ends.
+        text, *trace = line.decode("utf-8", "backslashreplace").rstrip().split("\n")
+        write_line(_unpacked(line) or LogLine(logging.ERROR, self._name, text, (), trace))
 
 
 class RelaySink(Sink):
-    """The child's end: one message per line, after its level. A line that the parent is too slow for is counted."""
+    """The child's end: one message per line. A line that the parent is too slow for is counted."""
 
-    def line(self, stamp: str, level: int, text: str) -> str:  # noqa: ARG002 - the parent has its own time
-        return f"{level} {text}"
-
-    def _put(self, text: str) -> bool:
-        data = text.encode(errors="backslashreplace")[:LINE_MAX]
-        try:
-            return os.write(self.fd, data) == len(data)
-        except OSError:
-            return False
+    def shown(self, stamp: str, line: LogLine) -> bytes:  # noqa: ARG002 - the parent has its own time
+        return line.packed()
 
 
 log = logging.getLogger(__name__)

@@ -231,15 +231,15 @@ def write_secret(path: str, data: bytes) -> None:
         raise StartupError(f"{path} cannot be written ({error.strerror}): run as root or set `root_dir`") from error
 
 
-def start_log(level: str, log_file: str, account: UserAccount) -> None:
+def start_log(level: str, log_file: str, account: UserAccount, form: str) -> None:
     """Set up logging so that the process can log as `account` later; a missing folder is created.
 
-    Raises StartupError if the file cannot be written.
+    `form` is one of `logs.FORMATS`. Raises StartupError if the file cannot be written.
     """
     folder = os.path.dirname(log_file)
     if folder and not os.path.isdir(folder):
         private_dir(folder, account.uid, account.gid, 0o755)
-    logs.configure(level, log_file=log_file)
+    logs.configure(level, log_file=log_file, form=form)
     if log_file and os.geteuid() == 0:
         os.chown(log_file, account.uid, account.gid)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -21,6 +22,10 @@ def write(*lines: bytes) -> None:
     """In a child: say these as they are."""
     for line in lines:
         os.write(2, line)
+
+
+def packed(message: str) -> bytes:
+    return logs.LogLine(logging.INFO, "t", message).packed()
 
 
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z "
@@ -91,17 +96,44 @@ def test_the_child_has_no_descriptor_of_the_log_file_and_none_of_a_terminal(pare
 
 def test_a_child_that_was_taken_over_forges_no_line(parent: Parent) -> None:
     def work() -> None:
-        os.write(2, b"40 harmless\n2026-11-21T03:30:01.123Z INFO saltlite.auth.backends root logged in\x1b[2J\n  more")
+        forged = "harmless\n2026-11-21T03:30:01.123Z INFO saltlite.auth.backends root logged in\x1b[2J"
+        fields = [["id", "web1\nx"], ["level", "debug"], ["time", "0"], ["message", "m"]]
+        os.write(2, json.dumps([30, "saltlite.x", forged, fields, ["more\nlines"]]).encode())
 
     parent.child(work)
     assert parent.lines() == [
-        "harmless",
-        "  2026-11-21T03:30:01.123Z INFO saltlite.auth.backends root logged in\\x1b[2J",
-        "  more",
+        "WARNING saltlite.x [id=web1\\nx] harmless\\n2026-11-21T03:30:01.123Z INFO saltlite.auth.backends root "
+        "logged in\\x1b[2J",
+        "  more\\nlines",
     ]
 
 
-@pytest.mark.parametrize("said", [b"Fatal Python error", b"99999 x", b"-1 x", b"\xff\xfe", b" x", b"\xc2\xb2 x"])
+def test_lines_of_the_child_have_their_fields_in_a_log_of_json(parent: Parent) -> None:
+    logs.configure("info", log_file=str(parent.path), stderr_fd=None, form="json")
+
+    def work() -> None:
+        with logs.log_context(jid="1", id="web1"):
+            logging.getLogger("saltlite.x").error("one")
+
+    parent.child(work)
+    (line,) = map(json.loads, parent.path.read_text().splitlines())
+    assert {**line, "time": ""} == {
+        "time": "", "level": "error", "logger": "saltlite.x", "jid": "1", "id": "web1", "message": "one",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"Fatal Python error",
+        b"[99999, 1, 2, 3, 4]",
+        b"-1 x",
+        b"\xff\xfe",
+        b" x",
+        b'[20, "x", "y", [1], []]',
+        b"[" * 9000,
+    ],
+)
 def test_what_is_no_line_of_a_log_is_an_error_of_the_child(parent: Parent, said: bytes) -> None:
     parent.child(lambda: write(said))
     (line,) = parent.lines()
@@ -114,11 +146,17 @@ def test_a_child_that_floods_costs_a_bounded_log_and_the_log_says_how_much_is_mi
     clock = [100.0]
     monkeypatch.setattr(logrelay, "LINES_PER_S", 10)
     monkeypatch.setattr(logrelay, "monotonic", lambda: clock[0])
-    parent.child(lambda: write(*(b"40 %d" % number for number in range(50))))
-    assert parent.lines() == [str(number) for number in range(10)]
+    parent.child(lambda: write(*(packed(str(number)) for number in range(50))))
+    assert parent.lines() == [f"INFO t {number}" for number in range(10)]
     clock[0] += 1.0
-    parent.child(lambda: write(b"20 last"))
-    assert parent.lines()[10:] == ["ERROR saltlite.platform.logs 40 lines of master link were too many", "last"]
+    parent.child(lambda: write(packed("last")))
+    assert parent.lines()[10:] == ["ERROR saltlite.platform.logs 40 lines of master link were too many", "INFO t last"]
+
+
+def test_a_long_traceback_is_cut(parent: Parent) -> None:
+    parent.child(lambda: write(logs.LogLine(logging.INFO, "t", "m", (), ["x" * 100] * 1000).packed()))
+    first, *rest = parent.lines()
+    assert (first, 0 < len(rest) < 1000) == ("INFO t m", True)
 
 
 def test_a_long_line_is_cut(parent: Parent) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextvars
+import json
 import logging
 import os
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -129,24 +131,26 @@ def test_a_repeated_line_is_written_once_and_its_count_when_the_log_closes(log_f
     assert texts == ["disk is slow", "another", "disk is slow (repeated 3 times)"]
 
 
+def line(text: str) -> logs.LogLine:
+    return logs.LogLine(logging.INFO, "t", text)
+
+
 def test_repeats_are_reported_when_the_window_is_over() -> None:
-    repeats = Repeats()
-    key = (logging.WARNING, "disk is slow")
-    assert repeats.see(key, 0.0) == (True, [])
-    assert repeats.see(key, 10.0) == (False, [])
-    assert repeats.see(key, 29.9) == (False, [])
-    assert repeats.see(key, 30.0) == (True, [(key, 2)])
-    assert repeats.see(key, 31.0) == (False, [])
+    repeats, slow = Repeats(), line("disk is slow")
+    assert repeats.see(slow, 0.0) == (True, [])
+    assert repeats.see(slow, 10.0) == (False, [])
+    assert repeats.see(slow, 29.9) == (False, [])
+    assert repeats.see(slow, 30.0) == (True, [(slow, 2)])
+    assert repeats.see(slow, 31.0) == (False, [])
 
 
 def test_the_oldest_line_is_forgotten_when_too_many_are_remembered() -> None:
-    repeats = Repeats()
-    first = (logging.INFO, "first")
+    repeats, first = Repeats(), line("first")
     repeats.see(first, 0.0)
     repeats.see(first, 0.0)
     for number in range(logs.REPEATS_KEPT - 1):
-        assert repeats.see((logging.INFO, f"line {number}"), 1.0) == (True, [])
-    assert repeats.see((logging.INFO, "one more"), 1.0) == (True, [(first, 1)])
+        assert repeats.see(line(f"line {number}"), 1.0) == (True, [])
+    assert repeats.see(line("one more"), 1.0) == (True, [(first, 1)])
     assert repeats.see(first, 1.0)[0]
 
 
@@ -176,7 +180,52 @@ def test_the_text_that_somebody_made_of_a_traceback_is_shown_in_its_place(log_fi
     assert log_file.read_text().splitlines()[1:] == ["  Traceback:", "    with ***"]
 
 
+def test_a_log_of_json_has_an_object_on_each_line(tmp_path: Path) -> None:
+    configure("info", log_file=str(tmp_path / "log"), stderr_fd=None, form="json")
+    with log_context(jid="20260101000000000000", id="web1", time="forged"):
+        log.warning('say "%s"', "a\nb")
+    try:
+        fail("x")
+    except ValueError:
+        log.exception("worse")
+    first, second = map(json.loads, (tmp_path / "log").read_text().splitlines())
+    assert re.fullmatch(STAMP, first.pop("time"))
+    assert first == {
+        "level": "warning", "logger": "saltlite.test", "jid": "20260101000000000000", "id": "web1",
+        "message": 'say "a\\nb"',
+    }  # fmt: skip
+    assert second["traceback"].splitlines()[-1] == "ValueError: x"
+
+
+def test_the_journal_gets_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    found = os.fstat(writing)
+    monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
+    monkeypatch.setattr(logs, "JOURNAL_SOCKET", str(tmp_path / "socket"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
+        journal.bind(str(tmp_path / "socket"))
+        configure("info", stderr_fd=writing)
+        with log_context(jid="1", id="web1"):
+            log.warning("slow")
+        fields = journal.recv(4096).decode().splitlines()
+        try:
+            fail("x")
+        except ValueError:
+            log.exception("worse")
+        data = journal.recv(4096)
+    os.close(reading)
+    os.close(writing)
+    assert {"PRIORITY=4", "SALTLITE_JID=1", "SALTLITE_ID=web1", "SALTLITE_LOGGER=saltlite.test"} < set(fields)
+    assert fields[-1] == "MESSAGE=slow"
+    # A value of several lines has its length in front of it.
+    value = data.partition(b"MESSAGE\n")[2]
+    size = int.from_bytes(value[:8], "little")
+    assert value[8:][:size].decode().splitlines()[-1] == "ValueError: x"
+    assert value[8 + size :] == b"\n"
+
+
 def test_the_journal_gets_a_priority_on_every_line_and_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "JOURNAL_SOCKET", "/nonexistent")
     reading, writing = os.pipe()
     found = os.fstat(writing)
     monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")

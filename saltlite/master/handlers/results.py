@@ -31,6 +31,7 @@ from saltlite.model.job import (
 )
 from saltlite.model.keys import Fingerprint
 from saltlite.model.signature import by_name
+from saltlite.platform.logs import log_context
 from saltlite.wire.messages import SegmentRow, decode_segment
 
 log = logging.getLogger(__name__)
@@ -173,14 +174,15 @@ def report_rejected(master: Master) -> bool:
         for minion, refused in due:
             store.put_event(tag_resource_refused(minion), refused.event(minion), master.clock.wall())
     for minion, refused in due:
-        log.warning(
-            "%d results of %s were rejected, the first for job %s: %s %s",
-            refused.count,
-            minion,
-            refused.jid,
-            refused.reason,
-            ", ".join(refused.srns),
-        )
+        with log_context(id=minion, jid=refused.jid):
+            log.warning(
+                "%d results of %s were rejected, the first for job %s: %s %s",
+                refused.count,
+                minion,
+                refused.jid,
+                refused.reason,
+                ", ".join(refused.srns),
+            )
         master.rejected_results.reported(minion, now)
     return True
 

@@ -320,7 +320,7 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
     private_dir(config.pki_dir, os.geteuid(), os.getegid())
     for folder, mode in ((config.data_dir, 0o700), (config.cachedir, 0o700), (config.sock_dir, 0o755)):
         private_dir(folder, account.uid, account.gid, mode)
-    start_log(config.log_level, config.log_file, account)
+    start_log(config.log_level, config.log_file, account, config.log_format)
     paths = Paths(config)
     lock = InstanceLock(paths.lock, program="saltlite-master", root_dir=config.root_dir)
     incarnation = int.from_bytes(os.urandom(4), "big") >> 1

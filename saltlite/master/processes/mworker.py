@@ -56,7 +56,7 @@ from saltlite.master.store.ports import StoreWriter
 from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint
-from saltlite.platform.logs import DEFECT, log_defect, supervised
+from saltlite.platform.logs import DEFECT, log_context, log_defect, supervised
 from saltlite.platform.process import trim_heap
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.shared_memory import NAMELESS, REFUSED_S, EndedTurn, Marks, TurnBoard, TurnLabel
@@ -368,7 +368,7 @@ class MWorker:
             log.warning("%s is refused, for it held %s for %.0f s", ended.text, ended.process, ended.held_s)
             say(response_message(message["n"], "refused", names=[refusal(ended)]))
             return
-        with self._marks.named(turn):
+        with self._marks.named(turn), log_context(id=minion):
             self._answer_question(minion, message, say)
 
     def _answer_question(self, minion: MinionId, message: Message, say: Callable[[Message], None]) -> None:
@@ -584,7 +584,9 @@ class MWorker:
             # Users of the API share a uid; their logins distinguish them. A token that is not valid distinguishes none.
             client.queue.user = principal.uid
         client.token = fields.get("token", "")
-        self._answer(client, dispatch(self._master, principal, verb, fields))
+        jid = fields.get("jid")
+        with log_context(**({"jid": jid} if isinstance(jid, str) else {})):
+            self._answer(client, dispatch(self._master, principal, verb, fields))
 
     def _supervised(self, client: Client, work: Callable[[], None]) -> None:
         """Do `work` for a client; any exception becomes its answer, and rolls back an open transaction."""

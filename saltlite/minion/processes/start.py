@@ -42,7 +42,7 @@ def run_minion(config: MinionConfig, opts: dict[str, Any], on_ready: Callable[[]
     me, account = UserAccount("", os.geteuid(), os.getegid()), account_of(config.user)
     for folder in (config.pki_dir, config.data_dir, config.cachedir, running_dir(config)):
         private_dir(folder, me.uid, me.gid)
-    start_log(config.log_level, config.log_file, account)
+    start_log(config.log_level, config.log_file, account, config.log_format)
     lock = InstanceLock(os.path.join(config.data_dir, "lock"), program="saltlite-minion", root_dir=config.root_dir)
     reactor = Reactor()
     network = NetworkChild(reactor, config, clock)
