@@ -96,14 +96,13 @@ def test_the_child_has_no_descriptor_of_the_log_file_and_none_of_a_terminal(pare
 
 def test_a_child_that_was_taken_over_forges_no_line(parent: Parent) -> None:
     def work() -> None:
-        forged = "harmless\n2026-11-21T03:30:01.123Z INFO saltlite.auth.backends root logged in\x1b[2J"
+        forged = "harmless\n2026-11-21T03:30:01.123Z INFO auth root logged in\x1b[2J"
         fields = [["id", "web1\nx"], ["level", "debug"], ["time", "0"], ["message", "m"]]
         os.write(2, json.dumps([30, "saltlite.x", forged, fields, ["more\nlines"]]).encode())
 
     parent.child(work)
     assert parent.lines() == [
-        "WARNING saltlite.x [id=web1\\nx] harmless\\n2026-11-21T03:30:01.123Z INFO saltlite.auth.backends root "
-        "logged in\\x1b[2J",
+        "WARNING saltlite.x [id=web1\\nx] harmless\\n2026-11-21T03:30:01.123Z INFO auth root logged in\\x1b[2J",
         "  more\\nlines",
     ]
 
