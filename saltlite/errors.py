@@ -105,6 +105,10 @@ class StoreError(SaltliteError):
     """The master's store refused an operation (disk full, damaged, locked); nothing was changed."""
 
 
+class StoreConflictError(StoreError):
+    """Another writer stored the same, or changed what was read, in the meantime; nothing was stored."""
+
+
 class DamagedError(StoreError):
     """A file of the master holds something that was never written there."""
 

@@ -514,9 +514,9 @@ class MemoryStore(_MemoryReader):
         return self._disk.tables
 
     @contextmanager
-    def write(self, *, returns_only: bool = False) -> Iterator[StoreWriter]:
+    def write(self, *, appends_only: bool = False) -> Iterator[StoreWriter]:
         """As the port's `write`. Raises StoreError when another store on the disk committed during the block."""
-        del returns_only
+        del appends_only
         if self._writing:
             raise StoreError("a transaction of this store is open already; end it before the next")
         seen, writer = self._tables, _MemoryWriter(self._disk)

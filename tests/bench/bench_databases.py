@@ -69,13 +69,13 @@ def work(where: str, process: int, round_: int, gate: Barrier, spent: Any) -> No
         rets = [
             (minion, Return(jid, minion, TargetState.RETURNED, 0, BODY, NOW, 12)) for minion in mine[at : at + BATCH]
         ]
-        with store.write(returns_only=True) as tx:
+        with store.write(appends_only=True) as tx:
             tx.put_returns([ReturnCommit(fingerprint_of(minion), ret) for minion, ret in rets], NOW)
     returned = time.perf_counter() - began
     gate.wait()
     began = time.perf_counter()
     for number in range(JOBS):
-        with store.write() as tx:
+        with store.write(appends_only=True) as tx:
             tx.put_job(job(10**6 * (round_ + 1) + process * JOBS + number, (IDS[number],)))
     spent.put((returned, time.perf_counter() - began))
     store.close()

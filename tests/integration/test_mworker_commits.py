@@ -69,9 +69,9 @@ class Site:
         write = MemoryStore.write
 
         @contextmanager
-        def counted(store: MemoryStore, *, returns_only: bool = False) -> Iterator[StoreWriter]:
+        def counted(store: MemoryStore, *, appends_only: bool = False) -> Iterator[StoreWriter]:
             self.transactions += 1
-            with write(store, returns_only=returns_only) as writer:
+            with write(store, appends_only=appends_only) as writer:
                 yield writer
 
         monkeypatch.setattr(MemoryStore, "write", counted)

@@ -17,12 +17,14 @@ import pytest
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgres]")
 
-from saltlite.errors import StoreError
-from saltlite.master.store.ports import Stored, TargetRow
+from saltlite.errors import SaltliteError, StoreConflictError, StoreError
+from saltlite.master.processes.context import Answer, StoreWrite
+from saltlite.master.store.ports import ReturnCommit, Stored, StoreWriter, TargetRow
 from saltlite.master.store.postgres import PostgresStore, connection, look
-from saltlite.master.store.postgres.connection import Database, translated
-from saltlite.model.ids import Jid, MinionId
-from saltlite.model.job import TargetState
+from saltlite.master.store.postgres.connection import Database
+from saltlite.master.store.postgres.pipeline import translated
+from saltlite.model.ids import Jid, MinionId, RequestId
+from saltlite.model.job import Batch, Job, TargetState
 from saltlite.model.keys import KeyState
 from tests.support.postgres import Server, running_server
 from tests.support.store import NOW, WEB1, commit, job, key, publish, ret, row
@@ -91,7 +93,7 @@ def test_tables_of_another_program_are_left_as_they_are(server: Server, dsn: str
 def test_a_store_of_a_newer_format_is_left_as_it_is(server: Server, dsn: str, opened: Opened) -> None:
     opened(dsn).close()
     server.sql("UPDATE store SET format = 99", dsn)
-    with pytest.raises(StoreError, match="has format 99, this saltlite reads format 2 and older"):
+    with pytest.raises(StoreError, match="has format 99, this saltlite reads format 3 and older"):
         opened(dsn)
 
 
@@ -152,7 +154,7 @@ def return_many(dsn: str, first: int, jids: list[Jid]) -> None:
     for jid in jids:
         rets = [ret(job(1, MINIONS), minion) for minion in MINIONS[first::4]]
         commits = [replace(one, ret=replace(one.ret, jid=jid)) for one in rets]
-        with store.write(returns_only=True) as tx:
+        with store.write(appends_only=True) as tx:
             tx.put_returns(commits, NOW)
     store.close()
 
@@ -195,7 +197,7 @@ def test_no_return_of_a_key_is_stored_after_its_revoke_has_returned(dsn: str, op
     thread.start()
     became = []
     for one in jobs:
-        with store.write(returns_only=True) as tx:
+        with store.write(appends_only=True) as tx:
             became += tx.put_returns([ret(one, WEB1)], NOW)
         time.sleep(0.005)  # so that the revoke comes between them
     thread.join()
@@ -212,7 +214,7 @@ def test_returns_of_one_transaction_are_stored_once_with_their_states_events_and
     large = job(1, tuple(MinionId(f"m{n:03d}") for n in range(70)))
     publish(store, large)
     first, second, third = large.minions[:3]
-    with store.write(returns_only=True) as tx:
+    with store.write(appends_only=True) as tx:
         one = [ret(large, first), ret(large, second, state=TargetState.TIMED_OUT, retcode=1)]
         assert tx.put_returns(one, NOW) == [Stored.NEW] * 2
         assert tx.put_returns([*one, ret(large, third)], NOW) == [Stored.DUPLICATE, Stored.DUPLICATE, Stored.NEW]
@@ -225,15 +227,18 @@ def test_returns_of_one_transaction_are_stored_once_with_their_states_events_and
 def test_a_transaction_of_returns_changes_nothing_else(dsn: str, opened: Opened) -> None:
     store = opened(dsn)
     publish(store, job(1))
-    with pytest.raises(StoreError, match="takes returns only"), store.write(returns_only=True) as tx:
-        tx.put_event("tag", {}, NOW)
+    with (
+        pytest.raises(StoreError, match="only appends was asked for another change"),
+        store.write(appends_only=True) as tx,
+    ):
+        tx.delete_preaccept(WEB1)
     assert store.last_seq() == 1
 
 
 def stop_in_transaction(dsn: str, ready: Any) -> None:
     """Hold a transaction of returns open, for ever."""
     store = PostgresStore(dsn, master=1)
-    with store.write(returns_only=True) as tx:
+    with store.write(appends_only=True) as tx:
         tx.put_returns([ret(job(1), WEB1)], NOW)
         ready.set()
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -247,7 +252,7 @@ def test_a_stopped_writer_of_returns_holds_up_no_other_and_a_publish_for_seconds
     stopped.start()
     assert ready.wait(60)
     began = time.monotonic()
-    with store.write(returns_only=True) as tx:
+    with store.write(appends_only=True) as tx:
         assert tx.put_returns([ret(job(2), WEB1)], NOW) == [Stored.NEW]
     assert time.monotonic() - began < 2.0
     deadline = time.monotonic() + 30
@@ -324,7 +329,7 @@ def test_a_commit_that_the_standby_did_not_confirm_counts_as_not_stored() -> Non
 
         thread = threading.Thread(target=cancel)
         thread.start()
-        with pytest.raises(StoreError, match="did not confirm a commit"), store.write(returns_only=True) as tx:
+        with pytest.raises(StoreError, match="did not confirm a commit"), store.write(appends_only=True) as tx:
             tx.put_returns([ret(job(1), WEB1)], NOW)
         thread.join()
         server.sql("ALTER SYSTEM RESET synchronous_standby_names")
@@ -387,10 +392,10 @@ def test_the_size_grows_with_what_is_stored_and_shrinks_with_what_is_pruned(dsn:
 
 
 def test_statements_are_translated() -> None:
-    assert translated("SELECT a FROM t INDEXED BY i WHERE id = ? COLLATE NOCASE") == (
-        "SELECT a FROM t WHERE lower(id) = lower(%s)"
-    )
-    assert "?" not in translated("SELECT 1 FROM json_each(?) AS asked CROSS JOIN t ON t.a = asked.value")
+    statement = translated("SELECT a FROM t INDEXED BY i WHERE id = ? COLLATE NOCASE AND b = ANY(?::text[])")
+    assert statement.sql == b"SELECT a FROM t WHERE lower(id) = lower($1) AND b = ANY($2::text[])"
+    assert statement.arrays == ("", "text")
+    assert b"?" not in translated("SELECT 1 FROM json_each(?) AS asked CROSS JOIN t ON t.a = asked.value").sql
 
 
 def test_the_name_of_a_database_in_messages_has_no_more_than_its_place() -> None:
@@ -398,12 +403,188 @@ def test_the_name_of_a_database_in_messages_has_no_more_than_its_place() -> None
     assert "saltlite master m" in Database.of("dbname=fleet", "saltlite master m").conninfo
 
 
+# What makes the tables of this format those of format 1.
+AS_FORMAT_1 = """
+    ALTER TABLE minions DROP COLUMN master, DROP COLUMN run, DROP COLUMN handshake;
+    ALTER TABLE store DROP COLUMN targets;
+    ALTER TABLE returns DROP CONSTRAINT returns_pkey;
+    ALTER TABLE returns ADD CONSTRAINT returns_pkey PRIMARY KEY (seq);
+    CREATE INDEX returns_by_job ON returns (jid, seq);
+    DROP INDEX jobs_listing;
+    ALTER TABLE jobs ADD CONSTRAINT jobs_jid_key UNIQUE (jid);
+    CREATE INDEX jobs_listing ON jobs (jid, created_at, "user", fun);
+    DROP INDEX job_targets_unfinished;
+    CREATE INDEX job_targets_unfinished ON job_targets (minion, rank, jid, part) WHERE rank < 9;
+    CREATE INDEX job_targets_open ON job_targets (rank, jid) WHERE rank < 9;
+    UPDATE store SET format = 1;
+"""
+
+
+def tables(server: Server, dsn: str) -> tuple[str, str]:
+    """All columns, and all indexes, of the schema."""
+    columns = (
+        "SELECT table_name, column_name, data_type, collation_name, column_default, is_nullable FROM"
+        " information_schema.columns WHERE table_schema = current_schema() ORDER BY 1, 2"
+    )
+    indexes = "SELECT replace(indexdef, schemaname, '') FROM pg_indexes WHERE schemaname = current_schema() ORDER BY 1"
+    return server.sql(columns, dsn), server.sql(indexes, dsn)
+
+
 def test_a_store_of_an_older_format_is_brought_to_this_one(server: Server, dsn: str, opened: Opened) -> None:
-    opened(dsn).close()
-    server.sql("ALTER TABLE minions DROP COLUMN master, DROP COLUMN run, DROP COLUMN handshake", dsn)
-    server.sql("UPDATE store SET format = 1", dsn)
+    first = opened(dsn)
+    publish(first, job(1))
+    commit(first, ret(job(1), WEB1))
+    first.close()
+    made = tables(server, dsn)
+    server.sql(AS_FORMAT_1, dsn)
+    assert tables(server, dsn) != made
     store = opened(dsn)
+    assert tables(server, dsn) == made
     with store.write() as tx:
         tx.claim([row(WEB1, master="a", run=3)])
     assert store.minion(WEB1) == row(WEB1, master="a", run=3, up=True)
-    assert server.sql("SELECT format FROM store", dsn) == "2"
+    assert [found.id for found in store.returns(job(1).jid)] == [WEB1]
+    assert server.sql("SELECT format FROM store", dsn) == "3"
+
+
+# --- publishes, which run beside other writers ----------------------------------------------------
+
+
+def published(store: PostgresStore, *jobs: Job) -> None:
+    with store.write(appends_only=True) as tx:
+        for one in jobs:
+            tx.put_job(one)
+
+
+def test_a_publish_waits_for_no_other_that_is_open(dsn: str, opened: Opened) -> None:
+    store, other = opened(dsn), opened(dsn)
+    publish(store, job(1))
+    with store.write(appends_only=True) as tx:
+        tx.put_job(job(2))
+        tx.put_event("salt/job/returners", {"jid": job(2).jid}, NOW)
+        published(other, job(3))
+        commit_appended(other, ret(job(1), WEB1))
+        tx.put_returns([ret(job(1), MinionId("web2"))], NOW)
+    assert [event.seq for event in store.events()] == [1, 2, 3, 4, 5, 6]
+    names = [event.tag.split("/")[2:] for event in store.events()]
+    assert names[1] == [job(3).jid, "new"]
+    assert names[3] == [job(2).jid, "new"]
+    assert store.job(job(2).jid) == job(2)
+    assert len(store.targets(job(2).jid)) == 2
+    assert store.last_seq() == 6
+
+
+def commit_appended(store: PostgresStore, *commits: ReturnCommit) -> None:
+    with store.write(appends_only=True) as tx:
+        assert tx.put_returns(commits, NOW) == [Stored.NEW] * len(commits)
+
+
+@pytest.mark.parametrize("second", [job(1, request_id=RequestId("f" * 32)), job(2, request_id=job(1).request_id)])
+def test_of_two_publishes_of_one_id_or_request_the_second_is_a_conflict_and_nothing_of_it_is_stored(
+    second: Job, dsn: str, opened: Opened
+) -> None:
+    store, other = opened(dsn), opened(dsn)
+    publish(store, job(7))
+    with pytest.raises(StoreConflictError):
+        publish_beside(store, second, lambda: published(other, job(1)))
+    assert store.last_seq() == 2
+    assert store.job(job(1).jid) == job(1)
+    # A handler stores it again, alone, and finds the other one then.
+    write = StoreWrite(lambda tx: tx.job_of_request(job(1).request_id, 0), lambda jid: Answer({"jid": jid}), refused)
+    assert write.alone(store).fields == {"jid": job(1).jid}
+    tried: list[bool] = []
+
+    def store_it(tx: StoreWriter) -> str:
+        tried.append(True)
+        earlier = tx.job_of_request(second.request_id, 0) or (second.jid if tx.jid_taken(second.jid) else None)
+        if earlier is None:
+            tx.put_job(second)
+            published(other, replace(second, created_at=NOW + 1))
+        return earlier or "stored"
+
+    second = replace(second, jid=job(9).jid, request_id=RequestId("9" * 32))
+    write = StoreWrite(store_it, lambda jid: Answer({"jid": jid}), refused, appends_only=True)
+    assert write.alone(store).fields == {"jid": second.jid}
+    assert len(tried) == 2
+
+
+def publish_beside(store: PostgresStore, one: Job, meanwhile: Callable[[], None]) -> None:
+    with store.write(appends_only=True) as tx:
+        tx.put_event("lost", {}, NOW)
+        tx.put_job(one)
+        meanwhile()
+
+
+def refused(error: SaltliteError) -> Answer:
+    raise error
+
+
+def test_full_queues_are_found_by_publishes_that_count_them_rarely(dsn: str, opened: Opened) -> None:
+    store, other = opened(dsn), opened(dsn)
+    publish(store, job(1, (WEB1,)))
+    with store.write(appends_only=True) as tx:
+        assert tx.job_of_request(RequestId("0" * 32), 0) is None
+        assert tx.crowded([WEB1], 1000) == []
+    for first in range(2, 1000, 100):
+        published(other, *[job(n, (WEB1,)) for n in range(first, first + 100)])
+    with store.write(appends_only=True) as tx:
+        assert tx.job_of_request(RequestId("0" * 32), 0) is None
+        assert tx.crowded([WEB1], 1000) == [WEB1]
+    commit_appended(store, *[ret(job(n, (WEB1,)), WEB1) for n in range(1, 1000)])
+    published(other, *[job(n, (WEB1,)) for n in range(2000, 2100)])
+    with store.write(appends_only=True) as tx:
+        assert tx.job_of_request(RequestId("0" * 32), 0) is None
+        assert tx.crowded([WEB1], 1000) == []
+
+
+def test_a_transaction_that_appends_and_has_nothing_to_say_asks_the_server_nothing(dsn: str, opened: Opened) -> None:
+    store = opened(dsn)
+    with store.write(appends_only=True):
+        assert store._write_side.rows("SELECT 1") == [(1,)]
+    with pytest.raises(StoreError, match="batches"), store.write(appends_only=True) as tx:
+        tx.put_job(job(1, batch=Batch(1, 0, failhard=False)))
+
+
+# --- values of all kinds --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("text", ["", "a", None, "Zoë", 'a"b{,}\\']),
+        ("text", []),
+        ("bytea", [b"", b"\0\xff", None]),
+        ("bigint", [0, -1, 2**63 - 1, None]),
+        ("bigint", [1, 2]),
+        ("float8", [0.0, 1.5, None, 3]),
+        ("float8", [1e300]),
+    ],
+)
+def test_an_array_arrives_as_it_was_sent(kind: str, values: Any, dsn: str, opened: Opened) -> None:
+    side = opened(dsn)._read_side
+    sql = f"SELECT v FROM unnest(?::{kind}[]) WITH ORDINALITY AS u (v, n) ORDER BY n"  # noqa: S608 - a kind of this test
+    assert [found for (found,) in side.exchange([(sql, (values,))])[0][0]] == values
+
+
+@pytest.mark.parametrize(("kind", "values"), [("bigint", [2**63]), ("bigint", ["x"]), ("text", [1]), ("bytea", ["x"])])
+def test_a_value_that_no_column_takes_is_a_sentence_and_costs_no_connection(
+    kind: str, values: Any, dsn: str, opened: Opened
+) -> None:
+    side = opened(dsn)._read_side
+    with pytest.raises(StoreError, match="refused an operation"):
+        side.exchange([(f"SELECT unnest(?::{kind}[])", (values,))])
+    assert side.rows("SELECT ?::text", ("still here",)) == [("still here",)]
+
+
+def test_after_an_error_the_statements_that_it_skipped_can_be_run(dsn: str, opened: Opened) -> None:
+    side = opened(dsn)._read_side
+    with pytest.raises(StoreError, match="division by zero"):
+        side.exchange([("SELECT 1 / ?::bigint", (0,)), ("SELECT 2 + ?::bigint", (3,))])
+    assert side.exchange([("SELECT 1 / ?::bigint", (1,)), ("SELECT 2 + ?::bigint", (3,))]) == [([(1,)], 0), ([(5,)], 0)]
+
+
+def test_a_flush_that_is_larger_than_what_the_network_holds_arrives(dsn: str, opened: Opened) -> None:
+    side = opened(dsn)._read_side
+    text = "x" * 300_000
+    answers = side.exchange([("SELECT ?::text", (text,))] * 60)
+    assert [rows for rows, _count in answers] == [[(text,)]] * 60

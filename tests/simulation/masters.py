@@ -64,14 +64,14 @@ class SimStore(memory_store.MemoryStore):
         self._owner = owner
 
     @contextmanager
-    def write(self, *, returns_only: bool = False) -> Iterator[StoreWriter]:
+    def write(self, *, appends_only: bool = False) -> Iterator[StoreWriter]:
         """One transaction, with the faults that its master has planned."""
         owner = self._owner
         if owner.store_fails:
             raise StoreError("the store cannot be written: No space left on device")
         before = owner.disk.tables
         commits: list[tuple[ReturnCommit, Stored]] = []
-        with super().write(returns_only=returns_only) as writer:
+        with super().write(appends_only=appends_only) as writer:
             yield _recording(writer, commits)
             owner.crash("before commit")
             if commits:

@@ -46,7 +46,7 @@ class Site:
         self.told: list[str] = []
 
     @contextmanager
-    def write(self, *, returns_only: bool = False) -> Iterator[StoreWriter]:
+    def write(self, *, appends_only: bool = False) -> Iterator[StoreWriter]:
         self.transactions.append("begun")
         with self.store.write() as writer:
             yield writer

@@ -231,7 +231,9 @@ def _publish(
         return answer
 
     batch = batch_of(request.batch, len(selection.minions) + len(selection.resources))
-    return Answer(write=StoreWrite(partial(_store, master, principal, request, selection, batch), published, failed))
+    store = partial(_store, master, principal, request, selection, batch)
+    # The first targets of a batch get their turn in the same transaction.
+    return Answer(write=StoreWrite(store, published, failed, appends_only=batch is None))
 
 
 # -- parse

@@ -228,7 +228,7 @@ def store_reports(master: Master, reported: Sequence[Reported], transient: Trans
     """
     batch = ReportWrite(master, reported, transient)
     if batch.writes:
-        with master.store.write(returns_only=has_only_returns(reported)) as store:
+        with master.store.write(appends_only=has_only_returns(reported)) as store:
             batch.store(store)
     return batch.settled()
 

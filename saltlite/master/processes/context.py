@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from typing import Any, Protocol
 
 from saltlite.auth.acl import Granted, Principal
 from saltlite.auth.logins import Logins, guess_limiter
-from saltlite.errors import CostlyRuleError, SaltliteError, StoreError, UsageError
+from saltlite.errors import CostlyRuleError, SaltliteError, StoreConflictError, StoreError, UsageError
 from saltlite.files.roots import FileRoots
 from saltlite.limits import HeldContents, RateLimiter
 from saltlite.master.processes.fleet import Indexes, MasterFleet, Nodegroups, Registrations, indexes_of
@@ -384,21 +385,28 @@ class StoreWrite:
 
     `store` changes nothing but the store: if another one of its transaction fails, it runs again in a transaction of
     its own. `answer` makes the answer from what `store` returned, after the commit. `failed` gets the error with which
-    `store`, the commit or `answer` failed; it answers or raises it.
+    `store`, the commit or `answer` failed; it answers or raises it. `appends_only`: see `Store.write`.
     """
 
     store: Callable[[StoreWriter], Any]
     answer: Callable[[Any], Answer]
     failed: Callable[[SaltliteError], Answer]
+    appends_only: bool = False
 
     def alone(self, store: Store) -> Answer:
         """The answer, after a transaction of its own. Raises SaltliteError."""
         try:
-            with store.write() as writer:
-                stored = self.store(writer)
+            stored = self._stored(store)
         except SaltliteError as error:
             return self.failed(error)
         return self.committed(stored)
+
+    def _stored(self, store: Store) -> Any:
+        if self.appends_only:
+            with suppress(StoreConflictError), store.write(appends_only=True) as writer:
+                return self.store(writer)
+        with store.write() as writer:
+            return self.store(writer)
 
     def committed(self, stored: Any) -> Answer:
         """The answer after the commit. Raises SaltliteError."""

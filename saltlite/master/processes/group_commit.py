@@ -28,13 +28,13 @@ class GroupPart:
     """What one request, or a batch of reports, has to store.
 
     `store` changes nothing but the store; `stored` gets its result after the commit. `alone` does both, in a
-    transaction of its own. `stored` and `alone` raise nothing. `returns_only`: see `Store.write`.
+    transaction of its own. `stored` and `alone` raise nothing. `appends_only`: see `Store.write`.
     """
 
     store: Callable[[StoreWriter], Any] = field(repr=False)
     stored: Callable[[Any], None] = field(repr=False)
     alone: Callable[[], None] = field(repr=False)
-    returns_only: bool = False
+    appends_only: bool = False
 
 
 class GroupCommit:
@@ -74,7 +74,7 @@ class GroupCommit:
 
     def _commit_together(self, parts: list[GroupPart]) -> bool:
         try:
-            with self._store.write(returns_only=all(part.returns_only for part in parts)) as store:
+            with self._store.write(appends_only=all(part.appends_only for part in parts)) as store:
                 results = [part.store(store) for part in parts]
         except Exception:  # noqa: BLE001 - named supervision point: they are stored one by one, where each error is handled
             log.debug("%d parts of a transaction are stored one by one, because one of them failed", len(parts))

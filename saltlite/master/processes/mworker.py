@@ -416,7 +416,7 @@ class MWorker:
                     self._settled(numbers, settled)
 
         again = functools.partial(self._reports, numbers, reported)
-        return GroupPart(store, stored, again, returns_only=has_only_returns(reported))
+        return GroupPart(store, stored, again, appends_only=has_only_returns(reported))
 
     def _reports(self, numbers: list[int], reported: list[Reported]) -> None:
         try:
@@ -627,6 +627,7 @@ class MWorker:
             store,
             lambda stored: answer(lambda: write.committed(stored)),
             lambda: answer(lambda: write.alone(self._master.store)),
+            appends_only=write.appends_only,
         )
 
     def _charged(self, user: Hashable | None) -> AbstractContextManager[None]:

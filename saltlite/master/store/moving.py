@@ -28,7 +28,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "job_targets": ("jid", "target"),
     "job_counts": ("jid",),
     "job_arguments": ("jid",),
-    "returns": ("seq",),
+    "returns": ("jid", "seq"),
 }
 """The tables, each with the columns that its rows are told apart and ordered by."""
 PAGE = 1_000

@@ -573,10 +573,15 @@ class StoreWriter(StoreReader, Protocol):
 class Store(StoreReader, Protocol):
     """The master's store. An instance belongs to one process; open it after the fork."""
 
-    def write(self, *, returns_only: bool = False) -> AbstractContextManager[StoreWriter]:
+    def write(self, *, appends_only: bool = False) -> AbstractContextManager[StoreWriter]:
         """One transaction: committed and synced when the block ends, rolled back when it raises.
 
-        `returns_only`: of all changes it makes only `put_returns`; a store may run several of these at the same time.
+        `appends_only`: of all changes it makes only `put_returns`, `put_event`, `mark_reducible` of one job, and
+        `put_job` of a job that is not in batches, and reads nothing of them again. A store may run several of these at
+        the same time, and number their events at the end: `put_job` and `put_event` may then return 0. Raises
+        StoreConflictError if another one stored the same job id or request meanwhile: do it again without
+        `appends_only`.
+
         Raises StoreError when it cannot be committed; then nothing of it was kept, unless the store was lost during the
         commit: a writer whose work may come again finds out (G2, G7).
         """

@@ -1,6 +1,6 @@
 """The read side of a store in SQL. Each query is one statement with constant text, which the database keeps prepared.
 
-The statements are SQLite's; `saltlite.master.store.postgres.connection` translates what differs: INDEXED BY, CROSS JOIN
+The statements are SQLite's; `saltlite.master.store.postgres.pipeline` translates what differs: INDEXED BY, CROSS JOIN
 (which fixes an order in SQLite), json_each and COLLATE NOCASE. Each database has methods and constants for all else.
 """
 
@@ -113,6 +113,14 @@ class ChangingQueries(Queries, Protocol):
 
     def run_many(self, sql: str, rows: Iterable[Values]) -> None:
         """Run a statement once a row."""
+        ...
+
+
+class TransactionQueries(ChangingQueries, Protocol):
+    """The same inside one transaction."""
+
+    def later(self, sql: str, values: Values = ()) -> None:
+        """Run a statement before the next one whose answer is asked for, or with the commit."""
         ...
 
 
@@ -474,12 +482,12 @@ class AuthTokenReader:
         return [auth_token_of(row) for row in self._queries.rows(f"{_TOKENS} ORDER BY created_at, token_id")]
 
 
-def put_auth_token(transaction: ChangingQueries, token: AuthToken, most: int) -> None:
+def put_auth_token(transaction: TransactionQueries, token: AuthToken, most: int) -> None:
     """Insert it, and forget the oldest of that user above `most`."""
     row = dict(zip(LOGIN_COLUMNS, row_of(token, LOGIN_COLUMNS), strict=True))
-    transaction.run(_PUT, tuple({**row, "groups": json.dumps(token.groups)}.values()))
+    transaction.later(_PUT, tuple({**row, "groups": json.dumps(token.groups)}.values()))
     who = (token.backend, token.user)
-    transaction.run(_TOO_MANY, (*who, *who, most))
+    transaction.later(_TOO_MANY, (*who, *who, most))
 
 
 def delete_auth_token(transaction: ChangingQueries, token_id: str) -> bool:
@@ -487,9 +495,9 @@ def delete_auth_token(transaction: ChangingQueries, token_id: str) -> bool:
     return transaction.run("DELETE FROM auth_tokens WHERE token_id = ?", (token_id,)) == 1
 
 
-def expire_auth_tokens(transaction: ChangingQueries, now: float) -> None:
+def expire_auth_tokens(transaction: TransactionQueries, now: float) -> None:
     """Forget those that expired at `now` or before."""
-    transaction.run("DELETE FROM auth_tokens WHERE expires_at <= ?", (now,))
+    transaction.later("DELETE FROM auth_tokens WHERE expires_at <= ?", (now,))
 
 
 _KEY = select(KEY_COLUMNS, "keys")

@@ -1,4 +1,4 @@
-"""ChangingQueries to the store, inside one transaction.
+"""Changes to the store, inside one transaction.
 
 The write lock is held from the first statement to the commit, so what was read here is still true when it is
 written: checks need no constraint errors, and sequence numbers can be counted in Python.
@@ -10,7 +10,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
@@ -41,7 +41,7 @@ from saltlite.master.store.ports import (
     parts_of,
     return_event,
 )
-from saltlite.master.store.reader import UNDELIVERED, AcceptedIds, ChangingQueries, SqlReader, Values, insert, select
+from saltlite.master.store.reader import UNDELIVERED, AcceptedIds, SqlReader, TransactionQueries, Values, insert, select
 from saltlite.master.store.rows import (
     JOB_COLUMNS,
     KEY_COLUMNS,
@@ -69,7 +69,7 @@ _PUT_TOKEN = (
     + " ON CONFLICT (token_id) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in TOKEN_COLUMNS if name != "token_id")
 )
-_PUT_JOB = insert(("seq", *JOB_COLUMNS, *MORE_JOB_COLUMNS), "jobs")
+PUT_JOB = insert(("seq", *JOB_COLUMNS, *MORE_JOB_COLUMNS), "jobs")
 _PUT_TARGET = (
     "INSERT INTO job_targets (jid, target, minion, part, rank, state, reason, changed_at)"
     " VALUES (?, ?, ?, ?, ?, ?, '', ?)"
@@ -97,7 +97,8 @@ _MOVE_RESOURCES = (
     " WHERE jid = ? AND minion = ? AND part = ? AND target <> minion AND rank < ? RETURNING target"
 )
 _NEXT_MOVE = "UPDATE store SET moves = moves + 1 RETURNING moves"
-_PUT_COUNTS = "INSERT INTO job_counts (jid, open, active, planned, failed, changed_at) VALUES (?, ?, 0, ?, 0, ?)"
+PUT_COUNTS = "INSERT INTO job_counts (jid, open, active, planned, failed, changed_at) VALUES (?, ?, 0, ?, 0, ?)"
+MARK_REDUCIBLE = "INSERT INTO job_arguments (jid) VALUES (?) ON CONFLICT DO NOTHING"
 _IS_COUNTED = "SELECT 1 FROM job_counts WHERE jid = ?"
 _COUNT = (
     "UPDATE job_counts SET open = open + ?, active = active + ?, planned = planned + ?, failed = failed + ?,"
@@ -116,7 +117,7 @@ COUNTED_FROM = 64
 """A job with so many targets has a row in job_counts. Counting fewer costs less than another statement for each job."""
 QUEUED_COUNTED = 1000
 """So many QUEUED targets are counted at a publish: with fewer in all, no minion has as many."""
-# All that a publish asks of the store before it writes. The last value is that of QUEUED_COUNTED.
+# The last value is that of QUEUED_COUNTED.
 _PUBLISHING = (
     "SELECT {last_seq}, accepted_version, (SELECT max(jid) FROM jobs),"
     " (SELECT jid FROM jobs WHERE request_id = ? AND uid = ?), (SELECT count(*) FROM (SELECT 1 FROM job_targets"
@@ -203,12 +204,7 @@ PLANNED_RANK = RANK[TargetState.PLANNED]
 class SqlWriter(SqlReader):
     """`saltlite.master.store.ports.StoreWriter` over one transaction; lives as long as the `write()` block."""
 
-    JUDGED: ClassVar[str]
-    """What is known of some returns, asked for as a JSON list of [fingerprint of its key, jid, target]: its index, the
-    id of the key, rank, outcome, whether the job is counted, whether there is a return, whether the job is in a batch,
-    and the last seq. No row for a return that the key may not give."""
-
-    def __init__(self, transaction: ChangingQueries, accepted: AcceptedIds) -> None:
+    def __init__(self, transaction: TransactionQueries, accepted: AcceptedIds) -> None:
         super().__init__(transaction, accepted)
         self._transaction = transaction
         self.batches_returned: set[Jid] = set()
@@ -227,18 +223,18 @@ class SqlWriter(SqlReader):
             if holder is not None and holder.fingerprint != record.fingerprint:
                 raise StoreError(f"{holder.id} already has an accepted key; revoke or delete that one first")
         self._note_accepted(record.fingerprint, record.state)
-        self._transaction.run(_PUT_KEY, row_of(record, KEY_COLUMNS))
+        self._transaction.later(_PUT_KEY, row_of(record, KEY_COLUMNS))
 
     def delete_key(self, fingerprint: Fingerprint) -> None:
         self._note_accepted(fingerprint)
-        self._transaction.run("DELETE FROM keys WHERE fingerprint = ?", (fingerprint,))
+        self._transaction.later("DELETE FROM keys WHERE fingerprint = ?", (fingerprint,))
 
     def _note_accepted(self, fingerprint: Fingerprint, state: str = "") -> None:
         """Change the version of the accepted ids if this key was or will be one; before the change."""
         before = self._transaction.value("SELECT state FROM keys WHERE fingerprint = ?", (fingerprint,))
         if KeyState.ACCEPTED in (before, state):
             self._accepted_version = None
-            self._transaction.run(_ACCEPTED_CHANGED)
+            self._transaction.later(_ACCEPTED_CHANGED)
 
     def accepted_ids(self) -> list[MinionId]:
         # Never remembered: another process would not know ids of a transaction that is rolled back.
@@ -249,13 +245,17 @@ class SqlWriter(SqlReader):
     def job_of_request(self, request_id: RequestId, uid: int) -> Jid | None:
         if self._new_request == (request_id, uid):
             return None
-        ((seq, self._accepted_version, newest, made, self._queued),) = self._transaction.rows(
-            _PUBLISHING.format(last_seq=self.LAST_SEQ), (request_id, uid, QUEUED_COUNTED)
-        )
+        seq, self._accepted_version, newest, made, self._queued = self._publishing(request_id, uid)
         found: Jid | None = made
         self._seq, self._newest_jid = seq or 0, newest or Jid("")
         self._new_request = (request_id, uid) if found is None else None
         return found
+
+    def _publishing(self, request_id: RequestId, uid: int) -> Sequence[Any]:
+        """All that a publish asks before it writes: last seq, version of the accepted ids, highest jid, job of that
+        request, and how many targets are QUEUED, QUEUED_COUNTED at most; or more than that."""
+        (row,) = self._transaction.rows(_PUBLISHING.format(last_seq=self.LAST_SEQ), (request_id, uid, QUEUED_COUNTED))
+        return tuple(row)
 
     def crowded(self, minions: Sequence[MinionId], most: int) -> list[MinionId]:
         return [] if self._queued < min(most, QUEUED_COUNTED) else super().crowded(minions, most)
@@ -266,11 +266,11 @@ class SqlWriter(SqlReader):
         return self._seq
 
     def next_epoch(self) -> int:
-        self._transaction.run("UPDATE store SET epoch = epoch + 1")
+        self._transaction.later("UPDATE store SET epoch = epoch + 1")
         return int(self._transaction.value("SELECT epoch FROM store"))
 
     def put_token(self, token: TokenRecord) -> None:
-        self._transaction.run(_PUT_TOKEN, row_of(token, TOKEN_COLUMNS))
+        self._transaction.later(_PUT_TOKEN, row_of(token, TOKEN_COLUMNS))
 
     def use_token(self, token_id: str) -> bool:
         sql = "UPDATE tokens SET uses_left = uses_left - 1 WHERE token_id = ? AND uses_left > 0"
@@ -293,16 +293,17 @@ class SqlWriter(SqlReader):
             "INSERT INTO preaccepts (id, fingerprint, created_by) VALUES (?, ?, ?)"
             " ON CONFLICT (id) DO UPDATE SET fingerprint = excluded.fingerprint, created_by = excluded.created_by"
         )
-        self._transaction.run(sql, (minion, fingerprint, by))
+        self._transaction.later(sql, (minion, fingerprint, by))
 
     def delete_preaccept(self, minion: MinionId) -> bool:
         return self._transaction.run("DELETE FROM preaccepts WHERE id = ?", (minion,)) == 1
 
     def put_job(self, job: Job) -> int:
         check_job(job)
+        # First, because it also reads what answers the question after it.
+        made = self.job_of_request(job.request_id, job.uid)
         if self.jid_taken(job.jid):
             raise StoreError(f"job id {job.jid} is taken; publish with the next one")
-        made = self.job_of_request(job.request_id, job.uid)
         if made is not None:
             raise StoreError(f"this request already made job {made}; nothing was stored")
         tag, data = job_event(job)
@@ -310,7 +311,7 @@ class SqlWriter(SqlReader):
         batch = (job.batch.size, job.batch.wait_ms, job.batch.failhard) if job.batch else (None, None, None)
         lists = pack_targets(job.minions, job.resources)
         more = (job.target.expression, job.target.kind, *batch, *lists)
-        self._transaction.run(_PUT_JOB, (seq, *row_of(job, JOB_COLUMNS), *more))
+        self._put_job_row((seq, *row_of(job, JOB_COLUMNS), *more))
         state = first_state(job)
         end = (RANK[state], state, job.created_at)
         rows = [(job.jid, target, minion, part, *end) for minion, part, ids in parts_of(job) for target in ids]
@@ -319,27 +320,35 @@ class SqlWriter(SqlReader):
         self._grow(1 + len(rows), len(job.body) + sum(map(len, lists)))
         if len(rows) >= COUNTED_FROM:
             planned = len(rows) if state is TargetState.PLANNED else 0
-            self._transaction.run(_PUT_COUNTS, (job.jid, len(rows), planned, job.created_at))
+            self._put_counts((job.jid, len(rows), planned, job.created_at))
         self._new_request = None
         self._queued = QUEUED_COUNTED
         if self._newest_jid is not None:
             self._newest_jid = max(self._newest_jid, job.jid)
         return seq
 
-    def _put_targets(self, rows: Sequence[Values]) -> None:
+    def _put_job_row(self, row: Values) -> None:
+        """Insert a job: its seq, and the columns of PUT_JOB after it."""
+        self._transaction.later(PUT_JOB, row)
+
+    def _put_counts(self, row: Values) -> None:
+        """Insert the counts of a job: the values of PUT_COUNTS."""
+        self._transaction.later(PUT_COUNTS, row)
+
+    def _put_targets(self, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert the targets of a job: its jid, target, minion, part, rank, state and time."""
         self._transaction.run_many(_PUT_TARGET, rows)
 
     def mark_reducible(self, jid: Jid | None) -> None:
         if jid is None:
-            self._transaction.run("INSERT INTO job_arguments SELECT jid FROM jobs WHERE true ON CONFLICT DO NOTHING")
+            self._transaction.later("INSERT INTO job_arguments SELECT jid FROM jobs WHERE true ON CONFLICT DO NOTHING")
         else:
-            self._transaction.run("INSERT INTO job_arguments (jid) VALUES (?) ON CONFLICT DO NOTHING", (jid,))
+            self._transaction.later(MARK_REDUCIBLE, (jid,))
 
     def put_reduced(self, rows: Iterable[tuple[Jid, bytes]]) -> None:
         for jid, body in rows:
-            self._transaction.run("UPDATE jobs SET body = ?, signature = ? WHERE jid = ?", (body, b"", jid))
-            self._transaction.run("DELETE FROM job_arguments WHERE jid = ?", (jid,))
+            self._transaction.later("UPDATE jobs SET body = ?, signature = ? WHERE jid = ?", (body, b"", jid))
+            self._transaction.later("DELETE FROM job_arguments WHERE jid = ?", (jid,))
 
     def jid_taken(self, jid: Jid) -> bool:
         if self._newest_jid is not None and jid > self._newest_jid:
@@ -406,8 +415,7 @@ class SqlWriter(SqlReader):
         fresh: dict[tuple[Jid, TargetId], tuple[Return, MinionId]] = {}
         late: list[Return] = []
         tally = Tally()
-        asked = json.dumps([[commit.fingerprint, commit.ret.jid, commit.ret.id] for commit in commits])
-        for row in sorted(self._transaction.rows(self.JUDGED, (asked,))):
+        for row in sorted(self._judged(commits)):
             at, sender, rank, outcome, is_counted, is_returned, in_batch, seq = row
             ret = commits[at].ret
             outcomes[at] = Stored.DUPLICATE
@@ -422,14 +430,19 @@ class SqlWriter(SqlReader):
         if fresh:
             self._store_returns(list(fresh.values()), now)
         if late:
-            self._transaction.run_many(
-                _LATE_OUTCOME, [(OUTCOME_CODE[outcome_of_return(ret)], ret.jid, ret.id) for ret in late]
-            )
+            self._put_outcomes([(OUTCOME_CODE[outcome_of_return(ret)], ret.jid, ret.id) for ret in late])
         self._count(tally)
         return outcomes
 
+    @abstractmethod
+    def _judged(self, commits: Sequence[ReturnCommit]) -> list[Any]:
+        """What is known of each of these returns that its key may give: its index, the id of the key, rank, outcome,
+        whether the job is counted, whether there is a return, whether the job is in a batch, and the last seq."""
+
     def _store_returns(self, rets: list[tuple[Return, MinionId]], now: float) -> None:
-        events, returns, moves = [], [], []
+        events: list[tuple[int, str, bytes, float]] = []
+        returns: list[Values] = []
+        moves: list[Values] = []
         before = self.last_seq()
         # Unknown until all are stored: an error between them is noticed at the commit only.
         self._seq = None
@@ -450,15 +463,27 @@ class SqlWriter(SqlReader):
                 )
             )
             moves.append(self._move(ret.jid, TargetRow(ret.id, ret.state, ret.reason, now), outcome_of_return(ret)))
-        self._transaction.run_many(_PUT_EVENT, events)
-        self._transaction.run_many(_PUT_RETURN, returns)
-        self._transaction.run_many(_MOVE_TARGET, moves)
+        self._put_return_rows(events, returns, moves)
         self._seq = before + len(rets)
         self._grow(2 * len(rets), sum(len(event[2]) for event in events) + sum(len(ret.body) for ret, _minion in rets))
 
+    def _put_return_rows(self, events: Sequence[Values], returns: Sequence[Values], moves: Sequence[Values]) -> None:
+        """Insert events (seq, tag, data, at) and returns (seq, jid, target, state, retcode, started_at, duration_ms,
+        reason, body), and move targets (state, rank, reason, changed_at, outcome, moved, jid, target, rank)."""
+        self._transaction.run_many(_PUT_EVENT, events)
+        self._transaction.run_many(_PUT_RETURN, returns)
+        self._move_targets(moves)
+
+    def _move_targets(self, moves: Sequence[Values]) -> None:
+        self._transaction.run_many(_MOVE_TARGET, moves)
+
+    def _put_outcomes(self, rows: Sequence[Values]) -> None:
+        """Note the outcomes of targets that ended before: outcome, jid, target."""
+        self._transaction.run_many(_LATE_OUTCOME, rows)
+
     def cancel_job(self, jid: Jid, by: str, now: float) -> list[TargetId]:
         sql = "UPDATE jobs SET cancelled_at = ?, cancelled_by = ? WHERE jid = ? AND cancelled_at IS NULL"
-        self._transaction.run(sql, (now, by, jid))
+        self._transaction.later(sql, (now, by, jid))
         found = self._transaction.rows(_NEVER_HANDED_OVER, (jid,))
         reason = cancelled_reason(by)
         self._end_undelivered(
@@ -472,7 +497,7 @@ class SqlWriter(SqlReader):
         for jid, row, rank in rows:
             if self._is_counted(jid):
                 tally.moved(jid, rank, row.state, outcome_of(row.state), row.changed_at)
-        self._transaction.run_many(_MOVE_TARGET, [self._move(jid, row) for jid, row, _rank in rows])
+        self._move_targets([self._move(jid, row) for jid, row, _rank in rows])
         self._count(tally)
 
     def _move(self, jid: Jid, row: TargetRow, outcome: TargetOutcome | None = None) -> Values:
@@ -485,7 +510,7 @@ class SqlWriter(SqlReader):
     def put_event(self, tag: str, data: Mapping[str, Any], now: float) -> int:
         packed = pack_data(data)
         seq = self.last_seq() + 1
-        self._transaction.run(_PUT_EVENT, (seq, tag, packed, now))
+        self._transaction.later(_PUT_EVENT, (seq, tag, packed, now))
         self._seq = seq
         self._grow(1, len(packed))
         return seq
@@ -514,7 +539,7 @@ class SqlWriter(SqlReader):
         return ended
 
     def set_functions(self, minion: MinionId, digest: str) -> None:
-        self._transaction.run("UPDATE minions SET functions = ? WHERE id = ?", (digest, minion))
+        self._transaction.later("UPDATE minions SET functions = ? WHERE id = ?", (digest, minion))
 
     @abstractmethod
     def _give_back_pages(self) -> None:
@@ -526,7 +551,7 @@ class SqlWriter(SqlReader):
             " ON CONFLICT (digest) DO UPDATE SET whole = excluded.whole, texts = excluded.texts"
         )
         packed = msgpack.packb(sorted(functions.functions.values()))
-        self._transaction.run(sql, (functions.digest, functions.whole, packed))
+        self._transaction.later(sql, (functions.digest, functions.whole, packed))
 
     def expire(self, now: float) -> list[tuple[Jid, TargetId]]:
         gone = [(jid, target) for jid, target in self._transaction.rows(_UNDELIVERED_SORTED, (now,))]
@@ -539,7 +564,7 @@ class SqlWriter(SqlReader):
     def prune(self, before: float, most: int = PRUNE_MOST) -> int:
         pruned = self._prune_ended(before, -1, most)
         self._delete(_SOME_EVENTS, (before, most))
-        self._transaction.run("DELETE FROM functions WHERE digest NOT IN (SELECT functions FROM minions)")
+        self._transaction.later("DELETE FROM functions WHERE digest NOT IN (SELECT functions FROM minions)")
         self._give_back_pages()
         return len(pruned)
 
@@ -589,7 +614,7 @@ class SqlWriter(SqlReader):
 
         The job is not shown from now on, and the next prune goes on with it, however young it is.
         """
-        self._transaction.run("UPDATE jobs SET created_at = 0 WHERE jid = ?", (jid,))
+        self._transaction.later("UPDATE jobs SET created_at = 0 WHERE jid = ?", (jid,))
         left = most - self._delete(_SOME_TARGETS, (jid, jid, most))
 
         def is_last(row: tuple[int, int]) -> bool:
@@ -599,7 +624,7 @@ class SqlWriter(SqlReader):
 
         seqs = self._transaction.rows(_RETURN_COSTS, (jid, left), until=is_last) if left else []
         for seq, _cost in seqs:
-            self._delete("DELETE FROM returns WHERE seq = ?", (seq,))
+            self._delete("DELETE FROM returns WHERE jid = ? AND seq = ?", (jid, seq))
 
     def _delete(self, sql: str, values: Values) -> int:
         """Delete rows whose size a store may count; how many there were."""

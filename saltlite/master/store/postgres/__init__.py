@@ -19,15 +19,17 @@ import psycopg
 
 from saltlite.errors import StoreError
 from saltlite.master.store.ports import DiskUsage, StoreWriter
-from saltlite.master.store.postgres.connection import Database, PostgresConnection, stored
+from saltlite.master.store.postgres.connection import Database, PostgresConnection
+from saltlite.master.store.postgres.pipeline import stored
 from saltlite.master.store.postgres.schema import MOVED_AWAY, OLDEST_SERVER, TABLES, prepare
 from saltlite.master.store.postgres.statements import (
     BYTES,
+    AppendTransaction,
+    PostgresAppends,
     PostgresReader,
-    PostgresReturns,
     PostgresTransaction,
     PostgresWriter,
-    ReturnsTransaction,
+    Waiting,
 )
 from saltlite.master.store.reader import AcceptedIds, ChangingQueries, Queries, Values
 
@@ -38,6 +40,8 @@ WRITING, ORDER = 0x534C_5453, 0x534C_5454
 OTHERS_WAIT_S = 8.0
 """How long the first connection of a master waits for those of a master that was killed a moment ago."""
 OTHERS_LOOK_S = 0.1
+_TAKE_LOCK = "SELECT pg_advisory_xact_lock(?)"
+_SHARE = "SELECT pg_advisory_xact_lock_shared(?)"
 _STORE = "('store'::regclass::oid::bigint & x'7fffffff'::bigint)"
 _HOLD = f"SELECT pg_advisory_lock_shared({_STORE}::int, %s)"
 _OTHERS = (
@@ -72,6 +76,7 @@ class PostgresStore(PostgresReader):
             raise
         self._writing_key, self._order_key = (WRITING << 32) + oid, (ORDER << 32) + oid
         self._writing = False
+        self._waiting = Waiting()
         super().__init__(self._read_side, AcceptedIds())
 
     def _begin(self, connection: psycopg.Connection[Any]) -> None:
@@ -90,39 +95,33 @@ class PostgresStore(PostgresReader):
         self._waits_s = 0.0
 
     @contextmanager
-    def write(self, *, returns_only: bool = False) -> Iterator[StoreWriter]:
+    def write(self, *, appends_only: bool = False) -> Iterator[StoreWriter]:
         """One transaction; see `saltlite.master.store.ports.Store.write`. Transactions do not nest."""
         self._write_side.check()
         if self._writing:
             raise StoreError("a transaction of this store is open already; end it before the next")
         self._writing = True
         try:
-            connection = self._write_side.ready()
-            lock = "pg_advisory_xact_lock_shared" if returns_only else "pg_advisory_xact_lock"
-            try:
-                connection.execute(f"BEGIN; SELECT {lock}({self._writing_key})")
-            except psycopg.Error as error:
-                failure = self._write_side.failed(error)
-                self._write_side.rollback()
-                raise failure from error
-            yield from self._returns() if returns_only else self._changes()
+            self._write_side.ready()
+            yield from self._appends() if appends_only else self._changes()
         finally:
             self._writing = False
 
-    def _returns(self) -> Iterator[StoreWriter]:
-        transaction = ReturnsTransaction(self._write_side)
+    def _appends(self) -> Iterator[StoreWriter]:
+        transaction = AppendTransaction(self._write_side, (_SHARE, (self._writing_key,)))
         try:
-            take_order = f"SELECT pg_advisory_xact_lock({self._order_key})"
-            writer = PostgresReturns(transaction, self._accepted, take_order)
+            writer = PostgresAppends(transaction, self._accepted, self._waiting, (_TAKE_LOCK, (self._order_key,)))
             yield writer
             writer.commit()
         finally:
             transaction.end()
 
     def _changes(self) -> Iterator[StoreWriter]:
-        transaction = PostgresTransaction(self._write_side)
+        transaction = PostgresTransaction(self._write_side, (_TAKE_LOCK, (self._writing_key,)))
         try:
-            writer = PostgresWriter(transaction, self._accepted)
+            # What the caller reads elsewhere is to stay true, too.
+            transaction.begin()
+            writer = PostgresWriter(transaction, self._accepted, self._waiting)
             yield writer
             transaction.commit(writer.finishing())
         finally:
@@ -174,8 +173,7 @@ class MovingStore:
         side.run("BEGIN")
         try:
             answer = copied(side, stored)
-            side.run(_TAKE, values)
-            side.commit()
+            side.commit([(_TAKE, values)])
         finally:
             side.rollback()
         return answer

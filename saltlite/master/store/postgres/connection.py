@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: settings, errors, translation of statements, and what happens while the database is away.
+"""Connections to PostgreSQL: settings, errors, and what happens while the database is away.
 
 A call never waits for a database that is away. After a failure each call raises StoreError at once, while a connection
 is made in the background, once in RETRY_S, without blocking.
@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import select
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
-from functools import cache
+from itertools import islice
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from saltlite.errors import StoreError
+from saltlite.errors import StoreConflictError, StoreError
+from saltlite.master.store.postgres.pipeline import Pipeline
 from saltlite.master.store.reader import Until, Values
 from saltlite.model.dataclass import dataclass
 
@@ -31,11 +31,17 @@ LONG_S = 86_400.0
 """The same while a store is moved."""
 CONNECT_S = 2
 RETRY_S = 1.0
+AT_ONCE = 500
+"""So many statements of one kind leave in one flush."""
 LISTENS_S = 0.25
 """How often a wait for an answer looks at the time."""
 _SETTINGS = (
     "SET statement_timeout = '5s'; SET lock_timeout = '4s'; SET idle_in_transaction_session_timeout = '5s';"
     " SET client_min_messages = warning;"
+    # The best plan of a statement depends on none of its values. A large publish is not worth a compiler.
+    " SET plan_cache_mode = force_generic_plan; SET jit = off;"
+    # Each statement has its index. What is queued comes and goes faster than the statistics follow.
+    " SET enable_seqscan = off;"
     # Never weaker than a commit that is durable here, and on the synchronous standby if there is one.
     " SELECT set_config('synchronous_commit', 'on', false)"
     " WHERE current_setting('synchronous_commit') IN ('off', 'local')"
@@ -99,6 +105,8 @@ def explain(error: Exception, where: str) -> StoreError:
         return StoreError(
             f"the {where} does not allow the master what it needs ({text}); make its user the owner of the database"
         )
+    if state == "23505":
+        return StoreConflictError(f"the {where} has this already, from another writer ({text}); nothing was stored")
     if state == "55P03":
         return StoreError(f"the {where} was busy for another writer for too long ({text}); try again")
     if state == "57014":
@@ -120,44 +128,13 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-_JSON_TEXTS = "jsonb_array_elements_text(?::jsonb) WITH ORDINALITY AS e (value, key)"
-_RULES: tuple[tuple[str, str], ...] = (
-    (r" INDEXED BY \w+", ""),
-    (r"CROSS JOIN", "JOIN"),
-    (r"json_each\(\?\) AS asked", f'(SELECT e.value COLLATE "C" AS value, e.key FROM {_JSON_TEXTS}) AS asked'),  # noqa: S608 - a constant
-    (r"SELECT value FROM json_each\(\?\)", f'SELECT e.value COLLATE "C" FROM {_JSON_TEXTS}'),  # noqa: S608 - as above
-    (r"\bid = \? COLLATE NOCASE", "lower(id) = lower(?)"),
-    (r"\?", "%s"),
-)
-
-
-@cache
-def translated(sql: str) -> str:
-    """A statement of `saltlite.master.store.reader` or `writer` as PostgreSQL and psycopg take it."""
-    for pattern, words in _RULES:
-        sql = re.sub(pattern, words, sql)
-    return sql
-
-
-def stored(value: object) -> object:
-    """A value as a column takes it: numbers have no booleans, and texts no NUL characters."""
-    if isinstance(value, str):
-        return str(value).replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return int(value) if isinstance(value, bool) else value
-
-
 class _TimedConnection(psycopg.Connection[Any]):
     """Waits for an answer for a limited time."""
-
-    patience_s = 0.0
-    """So long; 0 for ANSWER_S."""
 
     def wait(
         self, gen: Generator[Any, Any, _Answer], interval: float = LISTENS_S, timeout: float | None = None
     ) -> _Answer:
-        answer: _Answer = super().wait(
-            _bounded(gen, time.monotonic() + (timeout or self.patience_s or ANSWER_S)), interval
-        )
+        answer: _Answer = super().wait(_bounded(gen, time.monotonic() + (timeout or ANSWER_S)), interval)
         return answer
 
 
@@ -191,6 +168,7 @@ class PostgresConnection:
         self._try_at = 0.0
         self._why = ""
         self._warnings: list[str] = []
+        self.patience_s = 0.0
         try:
             connection = _TimedConnection.connect(database.conninfo, autocommit=True)
         except psycopg.Error as error:
@@ -201,12 +179,12 @@ class PostgresConnection:
         """The connection with its settings; it is closed if that fails."""
         try:
             connection.autocommit = True
-            connection.prepare_threshold = 1
             connection.add_notice_handler(self._noted)
             connection.execute(_SETTINGS)
             self._begin(connection)
             if self._reads:
                 connection.execute(_READ_ONLY)
+            self._pipeline = Pipeline(connection)
         except psycopg.Error as error:
             connection.close()
             raise explain(error, self.where) from error
@@ -277,21 +255,21 @@ class PostgresConnection:
 
     def lift_limits(self) -> None:
         """Let statements, and pauses between two of them, last as long as they need, until the connection is lost."""
-        self.run("SET statement_timeout = 0")
-        self.run("SET idle_in_transaction_session_timeout = 0")
-        self.ready().patience_s = LONG_S  # type: ignore[attr-defined]  # of _TimedConnection
+        self.exchange([("SET statement_timeout = 0", ()), ("SET idle_in_transaction_session_timeout = 0", ())])
+        self.patience_s = LONG_S
+
+    def exchange(self, statements: Sequence[tuple[str, Values]]) -> list[tuple[list[Any], int]]:
+        """Send all of these at once; the rows of each, and the number of rows that it changed."""
+        self.ready()
+        try:
+            return self._pipeline.run(statements, self.patience_s or ANSWER_S)
+        except (psycopg.Error, UnicodeError) as error:
+            raise self.failed(error) from error
 
     def rows(self, sql: str, values: Values = (), *, until: Until | None = None) -> list[Any]:
         """All rows of a query, or those up to the first one for which `until` is true."""
-        connection = self.ready()
-        try:
-            cursor = connection.cursor(binary=True)
-            found: list[Any] = cursor.execute(translated(sql), [*map(stored, values)] or None).fetchall()
-        except (psycopg.Error, UnicodeError) as error:
-            raise self.failed(error) from error
-        if until is not None:
-            return list(_up_to(found, until))
-        return found
+        found = self.exchange([(sql, values)])[0][0]
+        return found if until is None else list(up_to(found, until))
 
     def value(self, sql: str, values: Values = ()) -> Any:
         """The first column of the first row, None without one."""
@@ -300,41 +278,18 @@ class PostgresConnection:
 
     def run(self, sql: str, values: Values = ()) -> int:
         """Run a statement; the number of rows that it changed."""
-        connection = self.ready()
-        try:
-            changed: int = connection.execute(translated(sql), [*map(stored, values)] or None).rowcount
-        except (psycopg.Error, UnicodeError) as error:
-            raise self.failed(error) from error
-        return changed
+        return self.exchange([(sql, values)])[0][1]
 
     def run_many(self, sql: str, rows: Iterable[Values]) -> None:
         """Run a statement once a row."""
-        connection = self.ready()
-        try:
-            connection.cursor().executemany(translated(sql), [[*map(stored, row)] for row in rows])
-        except (psycopg.Error, UnicodeError) as error:
-            raise self.failed(error) from error
+        todo = iter(rows)
+        while some := list(islice(todo, AT_ONCE)):
+            self.exchange([(sql, row) for row in some])
 
-    def in_one_flush(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> None:
-        """Send all of these at once, and wait for the answers; the last one is the COMMIT."""
-        connection = self.ready()
+    def commit(self, last: Sequence[tuple[str, Values]] = ()) -> None:
+        """End the transaction, after these statements. Raises StoreError if the commit was not confirmed."""
         self._warnings.clear()
-        try:
-            with connection.pipeline():
-                for sql, values in statements:
-                    connection.execute(sql, [*map(stored, values)] or None)
-        except (psycopg.Error, UnicodeError) as error:
-            raise self.failed(error) from error
-        self._confirmed()
-
-    def commit(self, last: str = "") -> None:
-        """End the transaction, after the statement `last`. Raises StoreError if the commit was not confirmed."""
-        connection = self.ready()
-        self._warnings.clear()
-        try:
-            connection.execute(f"{last}COMMIT")
-        except psycopg.Error as error:
-            raise self.failed(error) from error
+        self.exchange([*last, ("COMMIT", ())])
         self._confirmed()
 
     def _confirmed(self) -> None:
@@ -353,7 +308,7 @@ class PostgresConnection:
         if self._connection.info.transaction_status == pq.TransactionStatus.IDLE:
             return
         try:
-            self._connection.execute("ROLLBACK")
+            self._pipeline.run([("ROLLBACK", ())], ANSWER_S)
         except psycopg.Error as error:
             self.drop(explain(error, self.where))
 
@@ -408,7 +363,8 @@ class _Reconnection:
         self._link.finish()
 
 
-def _up_to(rows: list[Any], until: Until) -> Iterable[Any]:
+def up_to(rows: list[Any], until: Until) -> Iterable[Any]:
+    """The rows up to the first one for which `until` is true."""
     for row in rows:
         yield row
         if until(row):

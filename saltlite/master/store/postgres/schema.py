@@ -1,7 +1,8 @@
 """Tables, their format, and the checks before a database is used.
 
-The tables are those of `saltlite.master.store.sqlite.schema`, without what only SQLite needs. `store` has three columns
-more: `format`, `seq`, the last sequence number of an event, and `bytes`, what `StoreReader.size` answers.
+The tables are those of `saltlite.master.store.sqlite.schema`, without what only SQLite needs. `store` has four columns
+more: `format`, `seq`, the last sequence number of an event, `bytes`, what `StoreReader.size` answers, and `targets`,
+how many targets were ever put.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import psycopg
 
 from saltlite.errors import StoreError
 
-FORMAT = 2
+FORMAT = 3
 MOVED_AWAY = 0
 """The format of what is left when the store was moved to a file."""
 OLDEST_SERVER = 130_000
@@ -26,7 +27,7 @@ _TABLES = """
 CREATE TABLE store (
     id text NOT NULL, format bigint NOT NULL, epoch bigint NOT NULL DEFAULT 0,
     accepted_version bigint NOT NULL DEFAULT 0, moves bigint NOT NULL DEFAULT 0, seq bigint NOT NULL DEFAULT 0,
-    bytes bigint NOT NULL DEFAULT 0) WITH (fillfactor = 10);
+    bytes bigint NOT NULL DEFAULT 0, targets bigint NOT NULL DEFAULT 0) WITH (fillfactor = 10);
 CREATE TABLE keys (
     fingerprint text NOT NULL PRIMARY KEY, id text NOT NULL, public bytea NOT NULL, state text NOT NULL,
     address text NOT NULL, first_seen real NOT NULL, changed_at real NOT NULL, epoch bigint NOT NULL,
@@ -47,7 +48,7 @@ CREATE TABLE functions (digest text NOT NULL PRIMARY KEY, whole bigint NOT NULL,
 CREATE TABLE events (seq bigint NOT NULL PRIMARY KEY, tag text NOT NULL, data bytea NOT NULL, at real NOT NULL);
 CREATE INDEX events_by_time ON events (at);
 CREATE TABLE jobs (
-    seq bigint NOT NULL PRIMARY KEY, jid text NOT NULL UNIQUE, request_id text NOT NULL, "user" text NOT NULL,
+    seq bigint NOT NULL PRIMARY KEY, jid text NOT NULL, request_id text NOT NULL, "user" text NOT NULL,
     uid bigint NOT NULL, origin text NOT NULL, fun text NOT NULL, tgt text NOT NULL, tgt_type text NOT NULL,
     created_at real NOT NULL, deliver_ms bigint NOT NULL, run_ms bigint NOT NULL,
     batch_size bigint, batch_wait_ms bigint, batch_failhard bigint,
@@ -55,13 +56,12 @@ CREATE TABLE jobs (
     signature bytea NOT NULL, body bytea NOT NULL, minions bytea NOT NULL, resources bytea NOT NULL,
     UNIQUE (request_id, uid));
 CREATE INDEX jobs_by_time ON jobs (created_at);
-CREATE INDEX jobs_listing ON jobs (jid, created_at, "user", fun);
+CREATE UNIQUE INDEX jobs_listing ON jobs (jid) INCLUDE (created_at, "user", fun);
 CREATE TABLE job_targets (
     jid text NOT NULL, target text NOT NULL, minion text NOT NULL, part bigint NOT NULL, rank bigint NOT NULL,
     state text NOT NULL, reason text NOT NULL, changed_at real NOT NULL, outcome bigint NOT NULL DEFAULT 0,
     moved bigint, PRIMARY KEY (jid, target)) WITH (fillfactor = 70);
-CREATE INDEX job_targets_unfinished ON job_targets (minion, rank, jid, part) WHERE rank < 9;
-CREATE INDEX job_targets_open ON job_targets (rank, jid) WHERE rank < 9;
+CREATE INDEX job_targets_unfinished ON job_targets (rank, minion, jid, part) WHERE rank < 9;
 CREATE INDEX job_targets_parts ON job_targets (jid, minion, part) WHERE target <> minion;
 CREATE INDEX job_targets_bad ON job_targets (outcome, jid, minion) WHERE outcome > 1;
 CREATE INDEX job_targets_moved ON job_targets (jid, moved) WHERE moved IS NOT NULL;
@@ -69,10 +69,9 @@ CREATE TABLE job_counts (
     jid text NOT NULL PRIMARY KEY, open bigint NOT NULL, active bigint NOT NULL, planned bigint NOT NULL,
     failed bigint NOT NULL, changed_at real NOT NULL) WITH (fillfactor = 50);
 CREATE TABLE returns (
-    seq bigint NOT NULL PRIMARY KEY, jid text NOT NULL, target text NOT NULL, state text NOT NULL,
+    seq bigint NOT NULL, jid text NOT NULL, target text NOT NULL, state text NOT NULL,
     retcode bigint NOT NULL, started_at real NOT NULL, duration_ms bigint NOT NULL,
-    reason text NOT NULL, body bytea NOT NULL, UNIQUE (jid, target));
-CREATE INDEX returns_by_job ON returns (jid, seq);
+    reason text NOT NULL, body bytea NOT NULL, PRIMARY KEY (jid, seq), UNIQUE (jid, target));
 CREATE TABLE auth_tokens (
     token_id text NOT NULL PRIMARY KEY, backend text NOT NULL, "user" text NOT NULL, groups text NOT NULL,
     created_at real NOT NULL, expires_at real NOT NULL, seal text NOT NULL);
@@ -82,6 +81,14 @@ CREATE TABLE job_arguments (jid text NOT NULL PRIMARY KEY);
 _STEPS = {
     1: "ALTER TABLE minions ADD COLUMN master text NOT NULL DEFAULT '', ADD COLUMN run bigint NOT NULL DEFAULT 0,"
     " ADD COLUMN handshake bigint NOT NULL DEFAULT 0",
+    # Each index costs every return or job an insertion.
+    2: "ALTER TABLE store ADD COLUMN targets bigint NOT NULL DEFAULT 0;"
+    " ALTER TABLE returns DROP CONSTRAINT returns_pkey; DROP INDEX returns_by_job;"
+    " ALTER TABLE returns ADD PRIMARY KEY (jid, seq);"
+    " DROP INDEX jobs_listing; ALTER TABLE jobs DROP CONSTRAINT jobs_jid_key;"
+    ' CREATE UNIQUE INDEX jobs_listing ON jobs (jid) INCLUDE (created_at, "user", fun);'
+    " DROP INDEX job_targets_unfinished; DROP INDEX job_targets_open;"
+    " CREATE INDEX job_targets_unfinished ON job_targets (rank, minion, jid, part) WHERE rank < 9",
 }
 """What makes a store of format N one of format N + 1."""
 

@@ -1,17 +1,17 @@
 """What the reader and the writer of a store ask PostgreSQL in its own words.
 
-A transaction that only stores returns, the most frequent one, runs beside others of its kind: it holds the lock WRITING
-shared. It takes the lock ORDER after all that needs no sequence number, so that the order of numbers is the order of
-commits. Its changes and the COMMIT leave in one flush, so that a process that is stopped keeps ORDER no longer than the
-server needs. Any other transaction holds WRITING alone from its begin: what it reads stays true until it ends, as in
-SQLite. A change of a key is one of these, so no key changes between the judgement of a return and its commit (S5).
+A transaction that only appends returns, jobs and events, the most frequent one, runs beside others of its kind: it
+holds the lock WRITING shared. It takes the lock ORDER after all that needs no sequence number, so that the order of
+numbers is the order of commits. Its changes and the COMMIT leave in one flush, so that a process that is stopped keeps
+ORDER no longer than the server needs. Any other transaction holds WRITING alone from its begin: what it reads stays
+true until it ends, as in SQLite. A change of a key is one of these, so no key changes between the judgement of a
+return, or the choice of targets, and the commit (S5).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from itertools import starmap
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from saltlite.errors import StoreError
@@ -22,16 +22,16 @@ from saltlite.master.store.ports import (
     JobNews,
     ReturnCommit,
     Stored,
-    TargetRow,
+    pack_data,
     pack_own,
     return_event,
 )
-from saltlite.master.store.postgres.connection import PostgresConnection, stored
-from saltlite.master.store.reader import AcceptedIds, ChangingQueries, SqlReader, Until, Values
+from saltlite.master.store.postgres.connection import AT_ONCE, PostgresConnection, up_to
+from saltlite.master.store.reader import AcceptedIds, SqlReader, TransactionQueries, Until, Values
 from saltlite.master.store.rows import OUTCOME_CODE, moved_target_of, readable, return_of
-from saltlite.master.store.writer import SqlWriter, Tally
-from saltlite.model.ids import Jid, MinionId, TargetId
-from saltlite.model.job import Return, TargetState, outcome_of_return
+from saltlite.master.store.writer import MARK_REDUCIBLE, PUT_COUNTS, PUT_JOB, QUEUED_COUNTED, SqlWriter, Tally
+from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
+from saltlite.model.job import Job, Return, TargetState, outcome_of_return
 
 _ACCEPTED = (
     "SELECT accepted_version, (SELECT coalesce(json_agg(id), '[]')::text FROM keys WHERE state = 'accepted') FROM store"
@@ -103,13 +103,22 @@ class PostgresReader(SqlReader):
         )
 
 
-class PostgresTransaction:
-    """One transaction that holds WRITING alone. After an error in it, it can only be rolled back."""
+_Statement = tuple[str, Sequence[Any]]
 
-    def __init__(self, connection: PostgresConnection) -> None:
+
+class PostgresTransaction:
+    """One transaction. After an error in it, it can only be rolled back."""
+
+    def __init__(self, connection: PostgresConnection, lock: _Statement) -> None:
+        """`lock`: the statement that takes WRITING."""
         self._connection = connection
         self._open = True
         self._failure: StoreError | None = None
+        self._waiting: list[_Statement] = [("BEGIN", ()), lock]
+
+    def begin(self) -> None:
+        """Take the lock now, not with the first statement whose answer is needed. Raises StoreError."""
+        self._exchange()
 
     def _check(self) -> None:
         if not self._open:
@@ -117,14 +126,19 @@ class PostgresTransaction:
         if self._failure is not None:
             raise StoreError(f"nothing was stored, because a part of it failed: {self._failure}")
 
-    def rows(self, sql: str, values: Values = (), *, until: Until | None = None) -> list[Any]:
-        """As PostgresConnection.rows."""
+    def _exchange(self, *asked: _Statement) -> list[tuple[list[Any], int]]:
         self._check()
+        waiting, self._waiting = self._waiting, []
         try:
-            return self._connection.rows(sql, values, until=until)
+            return self._connection.exchange([*waiting, *asked])
         except StoreError as error:
             self._failure = error
             raise
+
+    def rows(self, sql: str, values: Values = (), *, until: Until | None = None) -> list[Any]:
+        """As PostgresConnection.rows."""
+        found = self._exchange((sql, values))[-1][0]
+        return found if until is None else list(up_to(found, until))
 
     def value(self, sql: str, values: Values = ()) -> Any:
         """As PostgresConnection.value."""
@@ -133,31 +147,25 @@ class PostgresTransaction:
 
     def run(self, sql: str, values: Values = ()) -> int:
         """As PostgresConnection.run."""
-        self._check()
-        try:
-            return self._connection.run(sql, values)
-        except StoreError as error:
-            self._failure = error
-            raise
+        return self._exchange((sql, values))[-1][1]
 
-    def run_many(self, sql: str, rows: Any) -> None:
-        """As PostgresConnection.run_many."""
+    def later(self, sql: str, values: Values = ()) -> None:
+        """As TransactionQueries.later."""
         self._check()
-        try:
-            self._connection.run_many(sql, rows)
-        except StoreError as error:
-            self._failure = error
-            raise
+        self._waiting.append((sql, values))
+        if len(self._waiting) >= AT_ONCE:
+            self._exchange()
 
-    def commit(self, last: str) -> None:
-        """Commit after that statement. Raises StoreError if a statement failed, even if that exception was caught."""
-        self._check()
-        self._connection.commit(last)
+    def run_many(self, sql: str, rows: Iterable[Values]) -> None:
+        """As PostgresConnection.run_many, but with what comes next."""
+        for values in rows:
+            self.later(sql, values)
 
-    def in_one_flush(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> None:
-        """The end of the transaction, as PostgresConnection.in_one_flush."""
+    def commit(self, last: Sequence[_Statement]) -> None:
+        """Commit after these statements. Raises StoreError if a statement failed, even if that exception was caught."""
         self._check()
-        self._connection.in_one_flush(statements)
+        waiting, self._waiting = self._waiting, []
+        self._connection.commit([*waiting, *last])
 
     def end(self) -> None:
         """Roll back what was not committed; no statement runs in it from here on."""
@@ -165,45 +173,122 @@ class PostgresTransaction:
         self._connection.rollback()
 
 
-class ReturnsTransaction(PostgresTransaction):
+class AppendTransaction(PostgresTransaction):
     """One transaction that holds WRITING shared: it reads, and changes all at its end."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything was sent."""
+        return not self._waiting
 
     def run(self, sql: str, values: Values = ()) -> int:
         """Raises StoreError."""
+        self.later(sql, values)
+        return 0
+
+    def later(self, sql: str, values: Values = ()) -> None:
+        """Raises StoreError."""
         del values
         what = sql.partition(" ")[0]
-        raise StoreError(f"a transaction that takes returns only was asked for another change ({what})")
+        raise StoreError(f"a transaction that only appends was asked for another change ({what})")
 
-    def run_many(self, sql: str, rows: Any) -> None:
-        """Raises StoreError."""
-        del rows
-        self.run(sql)
+
+_JUDGED = (
+    "SELECT asked.at::bigint - 1, k.id, t.rank, t.outcome,"  # noqa: S608 - constants of this package
+    " EXISTS (SELECT 1 FROM job_counts AS c WHERE c.jid = t.jid),"
+    " EXISTS (SELECT 1 FROM returns AS r WHERE r.jid = t.jid AND r.target = t.target),"
+    " (SELECT j.batch_size IS NOT NULL FROM jobs AS j WHERE j.jid = t.jid), " + PostgresReader.LAST_SEQ + " FROM"
+    " unnest(?::text[], ?::text[], ?::text[]) WITH ORDINALITY AS asked (fingerprint, jid, target, at)"
+    " JOIN keys AS k ON k.fingerprint = asked.fingerprint AND k.state = 'accepted'"
+    " JOIN job_targets AS t ON t.jid = asked.jid AND t.target = asked.target AND t.minion = k.id"
+)
+# The number of a row is `u.seq` in a transaction that holds WRITING alone. In one that appends, it is added to the last
+# number, which is known under the lock ORDER only.
+_EVENTS_OF = (
+    "INSERT INTO events (seq, tag, data, at) SELECT {seq}, u.tag, u.data, u.at FROM {source}"
+    " unnest(?::bigint[], ?::text[], ?::bytea[], ?::float8[]) AS u (seq, tag, data, at)"
+)
+_RETURNS_OF = (
+    "INSERT INTO returns (seq, jid, target, state, retcode, started_at, duration_ms, reason, body)"
+    " SELECT {seq}, u.jid, u.target, u.state, u.retcode, u.started_at, u.duration_ms, u.reason, u.body FROM {source}"
+    " unnest(?::bigint[], ?::text[], ?::text[], ?::text[], ?::bigint[], ?::float8[], ?::bigint[], ?::text[],"
+    " ?::bytea[])"
+    " AS u (seq, jid, target, state, retcode, started_at, duration_ms, reason, body)"
+)
+_MOVES_OF = (
+    "UPDATE job_targets AS t SET state = u.state, rank = u.rank, reason = u.reason, changed_at = u.at,"
+    " outcome = u.outcome, moved = {moved} FROM unnest(?::text[], ?::bigint[], ?::text[], ?::float8[], ?::bigint[],"
+    " ?::bigint[], ?::text[], ?::text[], ?::bigint[])"
+    " AS u (state, rank, reason, at, outcome, moved, jid, target, below)"
+    " WHERE t.jid = u.jid AND t.target = u.target AND t.rank < u.below"
+)
+_OUTCOMES = (
+    "UPDATE job_targets AS t SET outcome = u.outcome FROM unnest(?::bigint[], ?::text[], ?::text[])"
+    " AS u (outcome, jid, target) WHERE t.jid = u.jid AND t.target = u.target"
+)
+_TARGETS = (
+    "INSERT INTO job_targets (jid, target, minion, part, rank, state, reason, changed_at) SELECT jid, target, minion,"
+    " part, rank, state, '', at FROM unnest(?::text[], ?::text[], ?::text[], ?::bigint[], ?::bigint[], ?::text[],"
+    " ?::float8[]) AS u (jid, target, minion, part, rank, state, at)"
+)
+_EVENTS, _RETURN_ROWS = (sql.format(seq="u.seq", source="") for sql in (_EVENTS_OF, _RETURNS_OF))
+_MOVES = _MOVES_OF.format(moved="u.moved")
+_EVENTS_APPENDED, _RETURNS_APPENDED = (
+    sql.format(seq="s.seq + u.seq", source="store AS s,") for sql in (_EVENTS_OF, _RETURNS_OF)
+)
+_MOVES_APPENDED = _MOVES_OF.format(moved="(SELECT moves + 1 FROM store)")
+_FINISHED = "UPDATE store SET seq = greatest(seq, ?), bytes = greatest(0, bytes + ?), targets = targets + ?"
+_PUBLISHING = (
+    "SELECT seq, accepted_version, (SELECT max(jid) FROM jobs),"
+    " (SELECT jid FROM jobs WHERE request_id = ? AND uid = ?), targets FROM store"
+)
+# With those that may be QUEUED later, so that their number grows by what is put only.
+_QUEUED = "SELECT count(*) FROM (SELECT 1 FROM job_targets WHERE rank < 1 AND rank < 9 LIMIT ?) AS counted"
+
+
+COUNTED_AGAIN = 100
+"""So many targets are put before those that wait are counted again."""
+
+
+class Waiting:
+    """How many targets were QUEUED or PLANNED when a process last counted them, and how many had ever been put then.
+    Counting them at each publish would look at a thousand rows."""
+
+    def __init__(self) -> None:
+        self.counted = QUEUED_COUNTED
+        self.put = -COUNTED_AGAIN
+
+    def at_most(self, put: int) -> int:
+        """No more wait now that so many were put."""
+        return self.counted + put - self.put
+
+    def is_due(self, put: int) -> bool:
+        """Whether they are to be counted again, as too many may wait."""
+        return self.at_most(put) >= QUEUED_COUNTED and put - self.put >= COUNTED_AGAIN
 
 
 class PostgresWriter(SqlWriter, PostgresReader):
     """`saltlite.master.store.ports.StoreWriter` over a transaction that holds WRITING alone."""
 
-    JUDGED = (
-        "SELECT asked.at::bigint - 1, k.id, t.rank, t.outcome,"  # noqa: S608 - as above
-        " EXISTS (SELECT 1 FROM job_counts AS c WHERE c.jid = t.jid),"
-        " EXISTS (SELECT 1 FROM returns AS r WHERE r.jid = t.jid AND r.target = t.target),"
-        " (SELECT j.batch_size IS NOT NULL FROM jobs AS j WHERE j.jid = t.jid), " + PostgresReader.LAST_SEQ + " FROM"
-        " jsonb_array_elements(?::jsonb) WITH ORDINALITY AS asked (value, at)"
-        " JOIN keys AS k ON k.fingerprint = asked.value ->> 0 AND k.state = 'accepted'"
-        " JOIN job_targets AS t ON t.jid = asked.value ->> 1 AND t.target = asked.value ->> 2 AND t.minion = k.id"
-    )
-
-    def __init__(self, transaction: ChangingQueries, accepted: AcceptedIds) -> None:
+    def __init__(self, transaction: TransactionQueries, accepted: AcceptedIds, waiting: Waiting) -> None:
         super().__init__(transaction, accepted)
+        self._waiting = waiting
+        self._put = 0
         self._deleted = 0
         self._grown = 0
 
-    def finishing(self) -> str:
-        """The last statement before the COMMIT."""
+    def finishing(self) -> list[_Statement]:
+        """The last statement before the COMMIT, if there is one."""
         if self._seq is None and not self._grown and not self._deleted:
-            return ""
-        grown = self._grown - self._deleted
-        return f"UPDATE store SET seq = greatest(seq, {self._seq or 0:d}), bytes = greatest(0, bytes + {grown:d}); "  # noqa: S608 - numbers
+            return []
+        return [(_FINISHED, (self._seq or 0, self._grown - self._deleted, self._put))]
+
+    def _publishing(self, request_id: RequestId, uid: int) -> Sequence[Any]:
+        ((seq, version, newest, made, put),) = self._transaction.rows(_PUBLISHING, (request_id, uid))
+        put += self._put
+        if self._waiting.is_due(put):
+            self._waiting.counted, self._waiting.put = self._transaction.value(_QUEUED, (QUEUED_COUNTED,)), put
+        return max(seq, self._seq or 0), version, newest, made, self._waiting.at_most(put)
 
     def put_reduced(self, rows: Iterable[tuple[Jid, bytes]]) -> None:
         rows = list(rows)
@@ -214,15 +299,26 @@ class PostgresWriter(SqlWriter, PostgresReader):
     def _grow(self, rows: int, wide: int) -> None:
         self._grown += rows * ROW_BYTES + wide
 
-    def _put_targets(self, rows: Sequence[Values]) -> None:
-        sql = (
-            "INSERT INTO job_targets (jid, target, minion, part, rank, state, reason, changed_at) SELECT jid, target,"
-            " minion, part, rank, state, '', at FROM unnest(?::text[], ?::text[], ?::text[], ?::bigint[], ?::bigint[],"
-            " ?::text[], ?::float8[]) AS u (jid, target, minion, part, rank, state, at)"
-        )
-        columns: list[Any] = [list(map(stored, column)) for column in zip(*rows, strict=True)]
-        if columns:
-            self._transaction.run(sql, columns)
+    def _judged(self, commits: Sequence[ReturnCommit]) -> list[Any]:
+        asked = [(commit.fingerprint, commit.ret.jid, commit.ret.id) for commit in commits]
+        return self._transaction.rows(_JUDGED, columns(asked))
+
+    def _put_targets(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        self._put += len(rows)
+        if rows:
+            self._transaction.later(_TARGETS, columns(rows))
+
+    def _put_return_rows(self, events: Sequence[Values], returns: Sequence[Values], moves: Sequence[Values]) -> None:
+        self._transaction.later(_EVENTS, columns(events))
+        self._transaction.later(_RETURN_ROWS, columns(returns))
+        self._move_targets(moves)
+
+    def _move_targets(self, moves: Sequence[Values]) -> None:
+        if moves:
+            self._transaction.later(_MOVES, columns(moves))
+
+    def _put_outcomes(self, rows: Sequence[Values]) -> None:
+        self._transaction.later(_OUTCOMES, columns(rows))
 
     def _delete(self, sql: str, values: Values) -> int:
         table = sql.split()[2]
@@ -238,56 +334,77 @@ class PostgresWriter(SqlWriter, PostgresReader):
         """The server vacuums by itself."""
 
 
-_MOVE = (
-    "UPDATE job_targets AS t SET state = u.state, rank = u.rank, reason = u.reason, changed_at = %s,"
-    " outcome = u.outcome, moved = {moved}"
-    " FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[], %s::text[], %s::bigint[])"
-    " AS u (jid, target, state, rank, reason, outcome)"
-    " WHERE t.jid = u.jid AND t.target = u.target AND t.rank < u.rank"
-)
-_MOVE_RETURNED = _MOVE.format(moved="NULL")
-_MOVE_OTHERS = _MOVE.format(moved="(SELECT moves FROM store)")
-_LATE = (
-    "UPDATE job_targets AS t SET outcome = u.outcome FROM unnest(%s::text[], %s::text[], %s::bigint[])"
-    " AS u (jid, target, outcome) WHERE t.jid = u.jid AND t.target = u.target"
-)
-_NUMBERS = "UPDATE store SET seq = " + PostgresReader.LAST_SEQ + " + %s, moves = moves + %s, bytes = bytes + %s"  # noqa: S608 - as above
-_EVENTS = (
-    "INSERT INTO events (seq, tag, data, at) SELECT s.seq - %s + u.n, u.tag, u.data, %s"
-    " FROM store AS s, unnest(%s::text[], %s::bytea[]) WITH ORDINALITY AS u (tag, data, n)"
-)
-_PUT_RETURNS = (
-    "INSERT INTO returns (seq, jid, target, state, retcode, started_at, duration_ms, reason, body)"
-    " SELECT s.seq - %s + u.n, u.jid, u.target, u.state, u.retcode, u.started_at, u.duration_ms, u.reason, u.body"
-    " FROM store AS s, unnest(%s::text[], %s::text[], %s::text[], %s::bigint[], %s::float8[], %s::bigint[], %s::text[],"
-    " %s::bytea[]) WITH ORDINALITY AS u (jid, target, state, retcode, started_at, duration_ms, reason, body, n)"
-)
+_PUT_JOB_APPENDED = PUT_JOB.replace("VALUES (?,", "VALUES ((SELECT seq FROM store) + ?,")
 _COUNTS = (
     "UPDATE job_counts AS c SET open = c.open + u.open, active = c.active + u.active, planned = c.planned + u.planned,"
     " failed = c.failed + u.failed, changed_at = greatest(c.changed_at, u.changed_at)"
-    " FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::float8[])"
+    " FROM unnest(?::text[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::float8[])"
     " AS u (jid, open, active, planned, failed, changed_at) WHERE c.jid = u.jid"
 )
+_NUMBERS = "UPDATE store SET seq = seq + ?, moves = moves + ?, bytes = bytes + ?, targets = targets + ?"
+
+# The most frequent one: one job with its events. As one statement it keeps ORDER for a shorter time.
+_PUBLISHED = f"WITH e AS ({_EVENTS_APPENDED}), j AS ({_PUT_JOB_APPENDED}) {_NUMBERS}"
 
 
-class PostgresReturns(PostgresWriter):
-    """`StoreWriter` of a transaction that only stores returns. It holds WRITING shared, and changes nothing before its
-    end; then all changes leave in one flush."""
+class PostgresAppends(PostgresWriter):
+    """`StoreWriter` of a transaction that only appends. It holds WRITING shared, and changes nothing before its end;
+    then all changes leave in one flush. Its events have their numbers, from 1, until then."""
 
-    def __init__(self, transaction: ReturnsTransaction, accepted: AcceptedIds, take_order: str) -> None:
+    def __init__(
+        self, transaction: AppendTransaction, accepted: AcceptedIds, waiting: Waiting, take_order: _Statement
+    ) -> None:
         """`take_order`: the statement that takes the lock ORDER."""
-        super().__init__(transaction, accepted)
+        super().__init__(transaction, accepted, waiting)
         self._whole = transaction
         self._take_order = take_order
+        self._events: list[Values] = []
+        self._jobs: list[Values] = []
+        self._targets: list[tuple[Any, ...]] = []
+        self._made: dict[tuple[RequestId, int], Jid] = {}
+        self._more: list[_Statement] = []
         self._fresh: dict[tuple[Jid, TargetId], tuple[Return, MinionId]] = {}
         self._late: list[Return] = []
         self._tally = Tally()
         self._at = 0.0
 
+    def put_event(self, tag: str, data: Mapping[str, Any], now: float) -> int:
+        packed = pack_data(data)
+        self._events.append((len(self._events) + 1, tag, packed, now))
+        self._grow(1, len(packed))
+        return 0
+
+    def job_of_request(self, request_id: RequestId, uid: int) -> Jid | None:
+        return self._made.get((request_id, uid)) or super().job_of_request(request_id, uid)
+
+    def jid_taken(self, jid: Jid) -> bool:
+        return jid in self._made.values() or super().jid_taken(jid)
+
+    def put_job(self, job: Job) -> int:
+        if job.batch is not None:
+            raise StoreError("a transaction that only appends was asked for a job in batches")
+        seq = super().put_job(job)
+        self._made[job.request_id, job.uid] = job.jid
+        return seq
+
+    def mark_reducible(self, jid: Jid | None) -> None:
+        if jid is None:
+            super().mark_reducible(None)
+        self._more.append((MARK_REDUCIBLE, (jid,)))
+
+    def _put_job_row(self, row: Values) -> None:
+        self._jobs.append((len(self._events), *row[1:]))
+
+    def _put_targets(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        self._put += len(rows)
+        self._targets += rows
+
+    def _put_counts(self, row: Values) -> None:
+        self._more.append((PUT_COUNTS, row))
+
     def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
         outcomes = [Stored.UNASSIGNED] * len(commits)
-        asked = json.dumps([[commit.fingerprint, commit.ret.jid, commit.ret.id] for commit in commits])
-        for row in sorted(self._transaction.rows(self.JUDGED, (asked,))) if commits else ():
+        for row in sorted(self._judged(commits)) if commits else ():
             at, sender, rank, outcome, is_counted, is_returned, in_batch, _seq = row
             ret = commits[at].ret
             outcomes[at] = Stored.DUPLICATE
@@ -303,46 +420,58 @@ class PostgresReturns(PostgresWriter):
 
     def commit(self) -> None:
         """Store all, and commit. Raises StoreError."""
-        self._whole.in_one_flush([*self._changes(), ("COMMIT", ())] if self._fresh else [("COMMIT", ())])
+        changes = self._changes()
+        if changes or self._whole.has_begun:
+            self._whole.commit(changes)
 
-    def _changes(self) -> list[tuple[str, Sequence[Any]]]:
+    def _changes(self) -> list[_Statement]:
         # In the order of the key: two such transactions lock the rows that they share in one order.
         rets = [self._fresh[key] for key in sorted(self._fresh)]
-        count = len(rets)
-        events = [(tag, pack_own(data)) for tag, data in starmap(return_event, rets)]
-        returned = [ret for ret, _minion in rets if ret.state is TargetState.RETURNED]
-        others = [ret for ret, _minion in rets if ret.state is not TargetState.RETURNED]
-        wide = sum(len(data) for _tag, data in events) + sum(len(ret.body) for ret, _minion in rets)
-        made: list[tuple[str, Sequence[Any]]] = []
+        first = len(self._events) + 1
+        for seq, (ret, minion) in enumerate(rets, start=first):
+            tag, data = return_event(ret, minion)
+            packed = pack_own(data)
+            self._events.append((seq, tag, packed, self._at))
+            self._grow(2, len(packed) + len(ret.body))
+        if not self._events:
+            return []
+        moves = [(ret.state is TargetState.RETURNED, self._move_of_return(ret)) for ret, _minion in rets]
+        returned, others = [row for tells, row in moves if tells], [row for tells, row in moves if not tells]
+        made: list[_Statement] = []
+        if self._targets:
+            made.append((_TARGETS, columns(sorted(self._targets))))
         if returned:
-            made.append((_MOVE_RETURNED, (self._at, *_moves(returned))))
+            made.append((_MOVES, columns(returned)))
         if self._late:
-            late = [(ret.jid, ret.id, OUTCOME_CODE[outcome_of_return(ret)]) for ret in self._late]
-            made.append((_LATE, _columns(late)))
-        made.append((self._take_order, ()))
-        made.append((_NUMBERS, (count, bool(others), 2 * ROW_BYTES * count + wide)))
+            late = [(OUTCOME_CODE[outcome_of_return(ret)], ret.jid, ret.id) for ret in self._late]
+            made.append((_OUTCOMES, columns(late)))
+        made += [self._take_order, *self._more]
+        numbers = len(self._events), bool(others), self._grown, self._put
+        if len(self._jobs) == 1 and not rets:
+            return [*made, (_PUBLISHED, (*columns(self._events), *self._jobs[0], *numbers))]
+        made.append((_EVENTS_APPENDED, columns(self._events)))
+        made += [(_PUT_JOB_APPENDED, row) for row in self._jobs]
         if others:
-            made.append((_MOVE_OTHERS, (self._at, *_moves(others))))
-        made.append((_EVENTS, (count, self._at, *_columns(events))))
-        rows = [
-            (ret.jid, ret.id, ret.state, ret.retcode, ret.started_at, ret.duration_ms, ret.reason, ret.body)
-            for ret, _minion in rets
-        ]
-        made.append((_PUT_RETURNS, (count, *_columns(rows))))
+            made.append((_MOVES_APPENDED, columns(others)))
+        if rets:
+            rows = [
+                (seq, ret.jid, ret.id, ret.state, ret.retcode, ret.started_at, ret.duration_ms, ret.reason, ret.body)
+                for seq, (ret, _minion) in enumerate(rets, start=first)
+            ]
+            made.append((_RETURNS_APPENDED, columns(rows)))
         if self._tally.changes:
-            made.append((_COUNTS, _columns([(jid, *change) for jid, change in sorted(self._tally.changes.items())])))
+            made.append((_COUNTS, columns([(jid, *change) for jid, change in sorted(self._tally.changes.items())])))
+        # Last, as what precedes it counts from the number before.
+        made.append((_NUMBERS, numbers))
         return made
 
-
-def _moves(rets: Sequence[Return]) -> list[list[Any]]:
-    rows = [TargetRow(ret.id, ret.state, ret.reason, 0.0) for ret in rets]
-    return _columns(
-        [
-            (ret.jid, row.id, row.state, RANK[row.state], row.reason, OUTCOME_CODE[outcome_of_return(ret)])
-            for ret, row in zip(rets, rows, strict=True)
-        ]
-    )
+    def _move_of_return(self, ret: Return) -> Values:
+        """The values of _MOVES, but the number of the move, which is that of the transaction if it has one."""
+        rank = RANK[ret.state]
+        outcome = OUTCOME_CODE[outcome_of_return(ret)]
+        return (ret.state, rank, ret.reason, self._at, outcome, None, ret.jid, ret.id, rank)
 
 
-def _columns(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    return [[stored(value) for value in column] for column in zip(*rows, strict=True)]
+def columns(rows: Sequence[Values]) -> list[Any]:
+    """The columns of these rows, which one statement gets as arrays."""
+    return list(zip(*rows, strict=True))

@@ -58,9 +58,9 @@ class SqliteStore(SqliteReader):
         super().__init__(self._read_side, AcceptedIds())
 
     @contextmanager
-    def write(self, *, returns_only: bool = False) -> Iterator[StoreWriter]:
+    def write(self, *, appends_only: bool = False) -> Iterator[StoreWriter]:
         """One transaction; see `saltlite.master.store.ports.Store.write`. Transactions do not nest."""
-        del returns_only  # Writers come one after the other here.
+        del appends_only  # Writers come one after the other here.
         self._write_side.check()
         if self._writing:
             raise StoreError("a transaction of this store is open already; end it before the next")

@@ -219,6 +219,10 @@ class Transaction:
             self._failure = error
             raise
 
+    def later(self, sql: str, values: Values = ()) -> None:
+        """Run a statement: at once, as nothing is gained by waiting."""
+        self.run(sql, values)
+
     def commit(self) -> None:
         """Commit. Raises StoreError if a statement failed, even if that exception was caught."""
         if self._failure is not None:

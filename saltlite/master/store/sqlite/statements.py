@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
+from saltlite.master.store.ports import ReturnCommit
 from saltlite.master.store.reader import SqlReader
 from saltlite.master.store.writer import SqlWriter
 from saltlite.model.ids import MinionId
@@ -24,6 +26,15 @@ _PRUNE_DUE = (
     " AND NOT EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = j.jid AND t.rank < 9))"
     # Only a file that was made so gives pages back.
     " OR ((SELECT auto_vacuum FROM pragma_auto_vacuum) = 2 AND (SELECT freelist_count FROM pragma_freelist_count) > ?)"
+)
+_JUDGED = (
+    "SELECT asked.key, k.id, t.rank, t.outcome, EXISTS (SELECT 1 FROM job_counts AS c WHERE c.jid = t.jid),"
+    " EXISTS (SELECT 1 FROM returns AS r WHERE r.jid = t.jid AND r.target = t.target),"
+    " (SELECT j.batch_size IS NOT NULL FROM jobs AS j WHERE j.jid = t.jid),"
+    " (SELECT seq FROM sqlite_sequence WHERE name = 'events') FROM json_each(?) AS asked"
+    " CROSS JOIN keys AS k ON k.fingerprint = json_extract(asked.value, '$[0]') AND k.state = 'accepted'"
+    " CROSS JOIN job_targets AS t ON t.jid = json_extract(asked.value, '$[1]')"
+    " AND t.target = json_extract(asked.value, '$[2]') AND t.minion = k.id"
 )
 VACUUM_PAGES = 128
 """Free pages (of 4 KiB) that one prune gives back to the file system: bounded, as writers wait meanwhile."""
@@ -52,15 +63,9 @@ class SqliteReader(SqlReader):
 class SqliteWriter(SqlWriter, SqliteReader):
     """`saltlite.master.store.ports.StoreWriter` over a transaction of SQLite."""
 
-    JUDGED = (
-        "SELECT asked.key, k.id, t.rank, t.outcome, EXISTS (SELECT 1 FROM job_counts AS c WHERE c.jid = t.jid),"
-        " EXISTS (SELECT 1 FROM returns AS r WHERE r.jid = t.jid AND r.target = t.target),"
-        " (SELECT j.batch_size IS NOT NULL FROM jobs AS j WHERE j.jid = t.jid),"
-        " (SELECT seq FROM sqlite_sequence WHERE name = 'events') FROM json_each(?) AS asked"
-        " CROSS JOIN keys AS k ON k.fingerprint = json_extract(asked.value, '$[0]') AND k.state = 'accepted'"
-        " CROSS JOIN job_targets AS t ON t.jid = json_extract(asked.value, '$[1]')"
-        " AND t.target = json_extract(asked.value, '$[2]') AND t.minion = k.id"
-    )
+    def _judged(self, commits: Sequence[ReturnCommit]) -> list[Any]:
+        asked = json.dumps([[commit.fingerprint, commit.ret.jid, commit.ret.id] for commit in commits])
+        return self._transaction.rows(_JUDGED, (asked,))
 
     def _give_back_pages(self) -> None:
         # One at a time: the sqlite3 module takes one step of this pragma, which frees one page a step.
