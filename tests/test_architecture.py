@@ -37,7 +37,7 @@ DUNDERS = {
     "__active_provider_name__", "__client__", "__cloud__", "__config__", "__context__", "__events__", "__execution__",
     "__executors__", "__func_alias__", "__grains__", "__master__", "__matches__", "__minion__", "__opts__",
     "__pillar__", "__proxy__", "__resource__", "__resource_funcs__", "__salt__", "__salt_system_encoding__",
-    "__utils__", "__virtual__", "__virtualname__",
+    "__timers__", "__utils__", "__virtual__", "__virtualname__",
 }  # fmt: skip
 
 SYNONYMS = {

@@ -399,6 +399,7 @@ RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
     # What of it, its handler says.
     "file_list": (RUNNER, _FILES),
     "missing_functions": (RUNNER, ("doc.execution", "smi.report")),
+    "mine_get": (RUNNER, ("mine.get",)),
     "pillar_show": (RUNNER, ("pillar.show_pillar", "pillar.show_top")),
     "resource_list": (RUNNER, _RESOURCES),
     "resource_owner": (RUNNER, ("resource.owner", "resource.show")),

@@ -416,6 +416,34 @@ class MinionConfig:
         IntegerKind(0, 2**40),
         unit="bytes",
     )
+    mine_functions: dict[str, Any] = option(
+        {},
+        "The functions whose results the master keeps for other minions (mine.get), by name, as in {network.ip_addrs: "
+        "[eth0], site: [{mine_function: cmd.run}, cat /etc/site, {allow_tgt: 'web*'}]}. Those of the pillar are added.",
+        AnyMap(),
+    )
+    mine_enabled: bool = option(
+        True,
+        "Whether the minion calls the mine_functions by itself: at its start, and every mine_interval.",
+        FlagKind(),
+    )
+    mine_interval: float = option(
+        3600.0,
+        "The time between two updates of the mine.",
+        Duration(1.0, 365 * DAY, salt_unit="m"),
+    )
+    mine_return_job: bool = option(
+        False,
+        "Whether these updates are jobs that the master stores.",
+        FlagKind(),
+    )
+    schedule: dict[str, Any] = option(
+        {},
+        "Jobs that this minion runs by itself, by name, as in {backup: {function: cmd.run, args: [backup --all], cron: "
+        "'15 2 * * *', splay: 600}}. Entries of the pillar `schedule` are added, and go first. `saltlite help "
+        "automation` explains the fields.",
+        AnyMap(),
+    )
     x509_signing_policies: dict[str, Any] = option(
         {},
         "Signing policies of x509.create_certificate by name, as in {www: {days_valid: 90}}; those of the pillar come "

@@ -161,6 +161,10 @@ class MasterAsker(Protocol):
         """The value of an encoded return."""
         ...
 
+    def encoded(self, value: Any) -> bytes:
+        """A value as a return has it."""
+        ...
+
 
 class TargetMatcher(Protocol):
     """What `__matches__` is: whether a target is true of this minion."""
@@ -230,6 +234,10 @@ __events__: EventSender
 
 __master__: MasterAsker
 """In execution modules: requests to the master; an empty dict where there is none."""
+
+__timers__: Callable[[str, str, Mapping[str, Any]], dict[str, Any]]
+"""In execution modules: asks the minion about its "schedule" or "beacons", with an operation and its fields; an empty
+dict where no minion runs. Raises CommandExecutionError."""
 
 __matches__: TargetMatcher
 """Whether a target is true of this minion, by the matchers that the master has."""

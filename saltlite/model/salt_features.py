@@ -50,24 +50,10 @@ FEATURES = (
         ),
     ),
     SaltFeature(
-        "mine",
-        "saltlite has no mine: `saltlite-run cache.grains` reads grains of minions, and `saltlite` asks minions "
-        "themselves",
-        modules=("mine.*",),
-        runners=("mine.*",),
-        options=("mine_*", "enforce_mine_cache", "proxy_mines_pillar", "allow_minion_key_revoke"),
-    ),
-    SaltFeature(
         "beacons",
         "saltlite has no beacons: programs report to hooks of the API (`saltlite help http-api`)",
         modules=("beacons.*", "beacon.*"),
         options=("beacons", "beacons_*", "beacon_*"),
-    ),
-    SaltFeature(
-        "schedule",
-        "saltlite has no schedule: a systemd timer or cron on the master's machine can run `saltlite`",
-        modules=("schedule.*",),
-        options=("schedule", "scheduler_*", "schedule_*"),
     ),
     SaltFeature(
         "publish.runner",
@@ -138,7 +124,7 @@ FEATURES = (
         options=(
             "proxy", "proxy_always_alive", "proxy_deep_merge_pillar_in_opts", "proxy_keep_alive",
             "proxy_keep_alive_interval", "proxy_merge_grains_in_module", "proxy_merge_pillar_in_opts",
-            "proxy_merge_pillar_in_opts_strategy", "add_proxymodule_to_opts",
+            "proxy_merge_pillar_in_opts_strategy", "add_proxymodule_to_opts", "proxy_mines_pillar",
         ),
     ),
     SaltFeature(
@@ -199,6 +185,7 @@ MEANINGLESS = _names(
     auth_events_autosign_grains auth_events_pend_autosign_grains auth_mode auth_retries auth_safemode auth_timeout
     auth_tries cache cache_jobs cache_sreqs cli_summary client_acl_verify con_cache conf_file default_include
     detect_remote_minions disable_aes_with_tls discovery drop_messages_signature_fail dummy_pub
+    enforce_mine_cache
     enable_legacy_startup_events encryption_algorithm event_match_type event_publisher_niceness
     event_return_niceness event_return_queue event_return_queue_max_seconds features file_buffer_size
     fileserver_interval fileserver_update_niceness fips_mode gather_job_timeout hash_type http_connect_timeout
@@ -232,15 +219,16 @@ and caches of Salt."""
 
 NOT_YET = _names(
     """
-    autoreject_file backup_mode batch_safe_limit batch_safe_size bootstrap_delay color disable_returners
-    django_auth_path django_auth_settings eauth_acl_module enable_fqdns_grains enable_gpu_grains enable_lspci
-    fileserver_events fileserver_followsymlinks fileserver_ignoresymlinks fileserver_verify_config grains_blacklist
-    grains_cache grains_cache_expiration grains_deep_merge grains_refresh_every grains_refresh_pre_exec id_function
-    log_granular_levels max_minions minion_id_remove_domain netapi_allow_raw_shell output output_file password
-    pillar_cache pillar_cache_backend pillar_cache_ttl pillar_includes_override_sls pillar_mask_output
-    pillar_merge_lists pillar_opts pillar_source_merging_strategy pillar_version saltpip_allow_find_links
-    saltpip_disable_pip_version_check saltpip_no_deps saltpip_no_index saltpip_use_pythonpath start_event_grains
-    token_expire_user_override update_restart_services update_url use_master_when_local use_os_truststore username
+    allow_minion_key_revoke autoreject_file backup_mode batch_safe_limit batch_safe_size bootstrap_delay color
+    disable_returners django_auth_path django_auth_settings eauth_acl_module enable_fqdns_grains enable_gpu_grains
+    enable_lspci fileserver_events fileserver_followsymlinks fileserver_ignoresymlinks fileserver_verify_config
+    grains_blacklist grains_cache grains_cache_expiration grains_deep_merge grains_refresh_every
+    grains_refresh_pre_exec id_function log_granular_levels max_minions minion_id_remove_domain
+    netapi_allow_raw_shell output output_file password pillar_cache pillar_cache_backend pillar_cache_ttl
+    pillar_includes_override_sls pillar_mask_output pillar_merge_lists pillar_opts pillar_source_merging_strategy
+    pillar_version saltpip_allow_find_links saltpip_disable_pip_version_check saltpip_no_deps saltpip_no_index
+    saltpip_use_pythonpath scheduler_before_connect start_event_grains token_expire_user_override
+    update_restart_services update_url use_master_when_local use_os_truststore username
     """
 )
 """Options of Salt that have a meaning, and nothing here that does their work."""

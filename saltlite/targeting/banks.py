@@ -7,6 +7,8 @@ Keys are minion ids, in every bank:
     resource_grains  {SRN: {"grains": {...}, "stale_since": None or seconds since 1970}} of the resources it manages
     resource_types   {"functions": {type: [signatures]}, ...} of what it registered last:
     saltlite.master.processes.fleet
+    mine             {name: [digest, encoded value, allow_tgt, allow_tgt_type]}: saltlite.master.handlers.mine
+    mine_times       {name: seconds since 1970 when the minion last confirmed the value}
 
 Any process of the master may write and read. Readers follow changes by a cursor. This module has the ports `Bank` and
 `Banks`, the limits, and the encoding of values; `saltlite.master.store.banks` stores them in files.
@@ -27,6 +29,8 @@ GRAINS = "grains"
 PILLAR = "pillar"
 RESOURCE_GRAINS = "resource_grains"
 RESOURCE_TYPES = "resource_types"
+MINE = "mine"
+MINE_TIMES = "mine_times"
 
 _KIB = 1024
 
@@ -54,6 +58,9 @@ LEAVES_MAX = 20_000
 VALUE_DEPTH_MAX = 32
 """Nested maps and lists in the grains of one minion or resource. Deeper ones are refused."""
 
+MINE_MAX = 1024 * _KIB
+"""Encoded bytes of the values in the mine of one minion. More is refused."""
+
 DIGEST_MAX = 64
 """ASCII characters of a digest."""
 
@@ -71,6 +78,9 @@ NAMES = {
     # The names of a complete document, and the grains, which are two levels below it.
     RESOURCE_GRAINS: ValueLimits(DOC_MAX + 2 * RESOURCE_GRAINS_TOTAL_MAX, VALUE_DEPTH_MAX + 2),
     RESOURCE_TYPES: ValueLimits(DOC_MAX),
+    # With the names, digests and targets of readers of each value.
+    MINE: ValueLimits(3 * MINE_MAX),
+    MINE_TIMES: ValueLimits(64 * _KIB),
 }
 """The banks with the limits of their values."""
 

@@ -120,10 +120,18 @@ def test_pillars(admin: Api) -> None:
     assert ask(admin, client="local", fun="pillar.items", tgt_type="list", tgt="a") == {"a": {"colour": "blue"}}
 
 
-@pytest.mark.parametrize("fun", ["beacons.list", "schedule.list"])
-def test_beacons_and_schedules_are_a_text_for_each_minion(admin: Api, fun: str) -> None:
-    found = ask(admin, client="local", fun=fun, kwarg={"return_yaml": False}, tgt_type="list", tgt="a")
-    assert found == {"a": f"'{fun}' is not available."}
+def test_beacons_are_a_text_for_each_minion(admin: Api) -> None:
+    found = ask(admin, client="local", fun="beacons.list", kwarg={"return_yaml": False}, tgt_type="list", tgt="a")
+    assert found == {"a": "'beacons.list' is not available."}
+
+
+def test_schedules_are_a_map_for_each_minion(admin: Api) -> None:
+    asked = {"client": "local", "tgt_type": "list", "tgt": "a"}
+    added = ask(admin, fun="schedule.add", arg=["j"], kwarg={"function": "test.ping", "hours": 1}, **asked)
+    assert added["a"]["result"] is True
+    found = ask(admin, fun="schedule.list", kwarg={"return_yaml": False}, **asked)
+    assert (found["a"]["j"]["function"], found["a"]["j"]["enabled"]) == ("test.ping", True)
+    assert ask(admin, fun="schedule.delete", arg=["j"], **asked)["a"]["result"] is True
 
 
 def test_the_mine_is_none_for_saltgui_would_list_the_letters_of_a_text(admin: Api) -> None:

@@ -6,10 +6,11 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.fleet import BIN, Fleet
+from tests.support.fleet import BIN, Fleet, wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -19,7 +20,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     fleet = Fleet(tmp_path_factory.mktemp("automation"))
     try:
         fleet.start_master(peer={"web.*": [{"db1": ["test.*", "publish.publish"]}]})
-        fleet.join("web1", "db1")
+        secret = [{"mine_function": "test.echo"}, "of web1", {"allow_tgt": "web*"}]
+        fleet.join("web1", mine_functions={"test.echo": ["hello"], "secret": secret}, mine_interval="5s")
+        fleet.join("db1")
         yield fleet
     finally:
         fleet.close()
@@ -36,7 +39,7 @@ def test_a_minion_runs_a_function_on_another_and_the_job_has_its_name(fleet: Fle
     found = said.json()["web1"]["db1"]
     assert (found["a"], found["b"], found["__pub_user"]) == (1, "two", "minion:web1")
     jobs = fleet.cli("job", "list", "--user", "minion:web1", "--out", "json").json()
-    assert [(job["fun"], job["user"]) for job in jobs.values()] == [("test.kwarg", "minion:web1")]
+    assert [(job["fun"], job["user"]) for job in jobs["jobs"]] == [("test.kwarg", "minion:web1")]
 
 
 def test_saltlite_call_publishes_through_the_running_minion(fleet: Fleet) -> None:
@@ -69,3 +72,66 @@ def test_a_minion_is_refused_what_peer_does_not_grant(
     said = fleet.cli(minion, "publish.publish", *words)
     assert said.code == 4
     assert reason in said.out
+
+
+def test_what_a_minion_leaves_in_the_mine_others_read(fleet: Fleet) -> None:
+    def found() -> bool:
+        said = fleet.cli("db1", "mine.get", "web*", "test.echo,secret", "--out", "json")
+        return bool(said.json()["db1"] == {"test.echo": {"web1": "hello"}})
+
+    wait_until(found, "the mine of web1 was updated at its start")
+    assert fleet.cli("web1", "mine.get", "web1", "secret", "--out", "json").json() == {"web1": {"web1": "of web1"}}
+    said = fleet.cli("runner", "mine.get", "*", "test.echo", "ages=True", "--out", "json").json()
+    assert said["web1"]["value"] == "hello"
+    assert 0 <= said["web1"]["age"] < 600
+    assert json.loads(call(fleet, "db1", "mine.get", "web1", "test.echo").stdout)["local"] == {"web1": "hello"}
+
+
+def test_a_schedule_runs_jobs_whose_results_the_master_stores(fleet: Fleet) -> None:
+    def jobs() -> list[dict[str, Any]]:
+        rows = fleet.cli("job", "list", "--user", "minion:web1", "--fun", "test.arg", "--out", "json").json()
+        return [row for row in rows["jobs"] if row["counts"].get("returned") == 1]
+
+    added = fleet.cli(
+        "web1",
+        "schedule.add",
+        "beat",
+        "function=test.arg",
+        "job_args=[1]",
+        "seconds=1",
+        "maxrunning=2",
+        "--out",
+        "json",
+    ).json()["web1"]
+    assert (added["result"], added["changes"]) == (True, {"beat": "added"})
+    wait_until(lambda: len(jobs()) >= 2, "two jobs of the schedule have returned")
+    assert fleet.cli("web1", "schedule.disable_job", "beat", "--out", "json").json()["web1"]["result"] is True
+    listed = fleet.cli("web1", "schedule.list", "return_yaml=False", "show_all=True", "--out", "json").json()["web1"]
+    assert (listed["beat"]["enabled"], listed["__mine_interval"]["function"]) == (False, "mine.update")
+    with fleet.client() as client:
+        job = client.call("job_show", jid=jobs()[0]["jid"])["job"]
+    assert (job["origin"], job["calls"][0][1]) == ("schedule beat", [1])
+
+
+def test_a_job_of_the_schedule_that_ran_without_a_master_is_stored_later(fleet: Fleet) -> None:
+    fleet.daemons["master"].stop()
+    try:
+        done = call(fleet, "db1", "schedule.add", "alone", "function=test.arg_repr", "seconds=3600")
+        assert json.loads(done.stdout)["local"]["result"] is True
+        done = call(fleet, "db1", "schedule.run_job", "alone")
+        assert json.loads(done.stdout)["local"]["result"] is True
+    finally:
+        fleet.restart_master()
+
+    def jobs() -> list[dict[str, Any]]:
+        rows = fleet.cli("job", "list", "--user", "minion:db1", "--fun", "test.arg_repr", "--out", "json").json()
+        return [row for row in rows["jobs"] if row["counts"].get("returned") == 1]
+
+    wait_until(jobs, "the result has arrived")
+    fleet.wait_up("web1", "db1")
+
+
+def test_a_wrong_entry_has_its_reason(fleet: Fleet) -> None:
+    said = fleet.cli("web1", "schedule.add", "x", "function=test.ping", "cron=* * *", "--out", "json").json()["web1"]
+    assert said["result"] is False
+    assert "is not a cron expression" in said["comment"]

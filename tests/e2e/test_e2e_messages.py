@@ -16,9 +16,7 @@ pytestmark = pytest.mark.e2e
     [
         ("state.highstate", "saltlite has no states without Salt installed beside"),
         ("state.highstat", "saltlite has no states without Salt installed beside"),
-        ("mine.get", "saltlite has no mine"),
         ("beacons.list", "saltlite has no beacons"),
-        ("schedule.list", "saltlite has no schedule"),
         ("publish.runner", "saltlite has no peer_run"),
     ],
 )

@@ -98,24 +98,22 @@ def test_an_unknown_option_is_told_with_the_way_to_declare_it(tmp_path: Path) ->
 
 def test_all_options_of_salt_are_named_in_one_run_and_grouped(tmp_path: Path) -> None:
     many = "".join(f"gitfs_{number}: 1\n" for number in range(40))
-    text = f"interface: 127.0.0.1\npublish_port: 4505\nret_port: 4506\nhash_type: md5\nschedule: {{}}\nprot: 1\n{many}"
+    text = f"interface: 127.0.0.1\npublish_port: 4505\nret_port: 4506\nhash_type: md5\nreactor: []\nprot: 1\n{many}"
     lines = master_error(tmp_path, text)
     assert lines[:3] == [
         "master:6:1: unknown option 'prot' (did you mean 'port'?)",
         "master:2:1: options of Salt, renamed: publish_port (line 2), ret_port (line 3) to port",
         "master:4:1: options of Salt, no meaning here: hash_type (line 4)",
     ]
-    assert lines[3].startswith(
-        "master:5:1: options of Salt, not there yet: schedule (line 5): saltlite has no schedule"
-    )
+    assert lines[3].startswith("master:5:1: options of Salt, not there yet: reactor (line 5): saltlite has no reactor")
     assert all(f"gitfs_{number} (line {number + 7})" in lines[3] for number in range(40))
     assert lines[4].endswith("master: options of this file that are read: interface")
     assert len(lines) == 5
 
 
 def test_an_option_of_salt_that_is_declared_is_read_by_modules(tmp_path: Path) -> None:
-    config = load_minion_text(tmp_path, "own_options: [schedule]\nschedule: {a: 1}\n")
-    assert config.module_config == {"schedule": {"a": 1}}
+    config = load_minion_text(tmp_path, "own_options: [reactor]\nreactor: {a: 1}\n")
+    assert config.module_config == {"reactor": {"a": 1}}
 
 
 def test_the_master_takes_no_module_configuration(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_a_minion_publishes_a_job_of_its_own_name(site: Site) -> None:
         ("web1", {"tgt": "db1 or I@role:*", "tgt_type": "compound"}, "may not target by patterns of pillar"),
         ("web1", {"ret": "json_file"}, "the returner json_file"),
         ("web1", {"tgt_type": "nonsense"}, "no target type"),
-        ("web1", {"args": "hi"}, "a list and a map"),
+        ("web1", {"args": "hi"}, "is a list"),
         ("web1", {"request_id": "x"}, "request id"),
     ],
 )

@@ -55,7 +55,6 @@ def test_a_mistyped_option_of_ours_is_no_option_of_salt(typo: str) -> None:
         ("master_job_cache", NOT_YET_GROUP, "event_return"),
         ("peer_run", NOT_YET_GROUP, "hooks of the master"),
         ("reactor", NOT_YET_GROUP, "hooks"),
-        ("schedule", NOT_YET_GROUP, "cron"),
         ("beacons", NOT_YET_GROUP, "hooks of the API"),
     ],
 )
@@ -68,9 +67,7 @@ def test_an_option_of_salt_has_its_group_and_the_way_out(name: str, group: str, 
     ("function", "runner", "words"),
     [
         ("state.highstate", False, "saltlite has no states without Salt installed beside"),
-        ("mine.get", False, "no mine"),
         ("beacons.list", False, "no beacons"),
-        ("schedule.list", False, "no schedule"),
         ("publish.runner", False, "no peer_run"),
         ("saltutil.runner", False, "no rights on its master"),
         ("pillar.ext", False, "pillar_roots only"),

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class RunningMinion:
-    """The minion that runs here with the configuration of this command: `__events__`, `__master__`, and refreshes.
+    """The minion that runs here with the configuration of this command: `__events__`, its master, refreshes.
 
     What it needs is imported at the first use, because most functions need none of it.
     """
@@ -63,17 +63,15 @@ class RunningMinion:
         """The master's answer to an `event`, None when there is none in that time. Raises NoMinionError."""
         return self._ask(message, patience_s, "The event was not sent")
 
-    def ask(self, what: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask the master, and raise, as `saltlite.minion.jobs.rpc_client.MasterRequests`; also raises NoMinionError."""
-        from saltlite.minion.jobs.rpc_client import MasterRequests
+    def timers(self, about: str, operation: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask about the schedule or the beacons, as `saltlite.minion.jobs.rpc_client.RpcClient.timers`."""
+        from saltlite.minion.jobs.rpc_client import PATIENCE_S, timers_answer
 
-        return MasterRequests(self).ask(what, fields)
-
-    def decoded(self, body: bytes) -> Any:
-        """The value of an encoded return."""
-        from saltlite.loader.encode import decode_return
-
-        return decode_return(body)
+        message = {"t": "timers", "n": 0, "about": about, "operation": operation, "fields": dict(fields)}
+        answer = self._ask(message, PATIENCE_S, f"The minion was not asked about its {about}")
+        if answer is None:
+            raise CommandExecutionError(f"The minion has not answered for {PATIENCE_S:g} s: look at its log.")
+        return timers_answer(answer)
 
     def request(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """The master's answer to an `ask`. Raises NoMinionError, and CommandExecutionError without an answer."""
@@ -113,6 +111,18 @@ class RunningMinion:
             raise NoMinionError(f"{problem}: {needs}.") from error
 
 
+class MasterOfMinion:
+    """`__master__`: what `saltlite.minion.jobs.rpc_client.MasterRequests` has, through the running minion."""
+
+    def __init__(self, minion: RunningMinion) -> None:
+        self._minion = minion
+
+    def __getattr__(self, name: str) -> Any:
+        from saltlite.minion.jobs.rpc_client import MasterRequests
+
+        return getattr(MasterRequests(self._minion), name)
+
+
 class WithoutFiles:
     """`__file_client__` of a configuration without file_roots: only refreshes."""
 
@@ -137,7 +147,7 @@ those of the minion's configuration, salt:// is its file_roots, and the pillar
 is compiled from its pillar_roots, or the last one of its master where
 minion_pillar_cache keeps it. There is no run timeout and no journal, and the
 running minion learns only events (event.send), requests to its master
-(publish.*) and what to refresh (event.fire, saltutil.refresh_*,
+(publish.*, mine.*) and what to refresh (event.fire, saltutil.refresh_*,
 saltutil.sync_*, grains.set). So --local changes nothing.
 The function has the rights of its caller. With --resources the return is a map
 by id, or that of the one target; TYPE is glob, list, pcre, grain, pillar,
@@ -323,7 +333,12 @@ def _index(opts: dict[str, Any], *, with_more: bool) -> Index:
 def _given(config: MinionConfig) -> dict[str, Any]:
     """The additional dunder names of modules."""
     minion = RunningMinion(config.data_dir)
-    return {"__file_client__": _files(config, minion), "__events__": minion, "__master__": minion}
+    return {
+        "__file_client__": _files(config, minion),
+        "__events__": minion,
+        "__master__": MasterOfMinion(minion),
+        "__timers__": minion.timers,
+    }
 
 
 def _files(config: MinionConfig, minion: RunningMinion) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from saltlite.errors import ProtocolError, SaltliteError, StoreError
-from saltlite.master.handlers import peers
+from saltlite.master.handlers import mine, peers
 from saltlite.master.processes.context import Master
 from saltlite.model.ids import MinionId
 from saltlite.wire.codec import decode_document, encode_document
@@ -29,6 +29,10 @@ Handler = Callable[[Master, MinionId, Mapping[str, Any]], Mapping[str, Any] | No
 reason of a refusal."""
 
 HANDLERS: Mapping[str, Handler] = {
+    "mine_put": mine.put,
+    "mine_delete": mine.delete,
+    "mine_get": mine.get_for,
+    "own_job": peers.take_own_job,
     "publish": peers.publish_for,
     "publish_returns": peers.returns_for,
 }

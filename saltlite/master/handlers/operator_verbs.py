@@ -22,6 +22,7 @@ from saltlite.master.handlers import (
     functions,
     jobs,
     keys,
+    mine,
     minions,
     publish,
     resources,
@@ -156,6 +157,9 @@ VERBS: dict[str, OperatorVerb] = {
         {"after": NAME, "names": BooleanField(), "key": NAME},
     ),
     "cache_clear": OperatorVerb(cached.handle_cache_clear, {"banks": Names, "tgt": TextField(), "tgt_type": NAME}),
+    "mine_get": OperatorVerb(
+        mine.handle_mine_get, {"tgt": TextField(), "tgt_type": NAME, "functions": Names}, {"after": NAME}
+    ),
     "pillar_show": OperatorVerb(documents.handle_pillar_show, {"id": NAME}),
     "file_list": OperatorVerb(files.handle_file_list, {"operation": NAME}, {"env": NAME, "after": NAME}),
     "resource_list": OperatorVerb(resources.handle_resource_list, {}, {"type": NAME, "minion": NAME, "after": NAME}),

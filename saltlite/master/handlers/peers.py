@@ -1,4 +1,5 @@
-"""Jobs that minions publish (`publish.publish`), under the rules of the option `peer`.
+"""Jobs that minions publish (`publish.publish`), under the rules of the option `peer`, and jobs that they have begun by
+themselves, for their schedule.
 
 A minion is a principal of the backend PEER, whose rules are those of `peer`: the job takes the steps of every publish,
 and is authorised on exactly its targets. A job that was published by a minion publishes no other, so that minions
@@ -7,16 +8,21 @@ cannot keep each other busy.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 from saltlite.auth.acl import PEER, Call, Principal, call_within
 from saltlite.auth.logins import external
 from saltlite.errors import RefusedError, UsageError
-from saltlite.master.handlers.publish import handle_publish
+from saltlite.master.handlers.publish import PublishRequest, free_jid, handle_publish, signed_job
+from saltlite.master.handlers.targets import still_accepted
 from saltlite.master.processes.context import Master
-from saltlite.model.ids import MinionId, parse_jid, parse_request_id
-from saltlite.model.job import split_part
+from saltlite.master.store.ports import PartRow
+from saltlite.model.ids import MinionId, jid_at, parse_jid, parse_request_id
+from saltlite.model.job import TargetKind, TargetState, part_id, split_part
+from saltlite.targeting.fleet import Selection
+from saltlite.wire.job_body import holds_secrets
 from saltlite.wire.limits import MIB
 
 ORIGIN = "publish.publish"
@@ -36,9 +42,7 @@ def publish_for(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> 
     request_id, tgt, tgt_type, fun, returners, by = (
         _text(fields, name) for name in ("request_id", "tgt", "tgt_type", "fun", "ret", "by")
     )
-    args, kwargs = fields.get("args"), fields.get("kwargs")
-    if not isinstance(args, list) or not isinstance(kwargs, dict):
-        raise UsageError("the arguments of a function are a list and a map")
+    args, kwargs = _list(fields, "args"), _map(fields, "kwargs")
     who = principal_of(minion)
     _refuse_recursion(master, Call(fun, args, kwargs), by)
     known = master.store.job_of_request(parse_request_id(request_id), who.uid)
@@ -73,6 +77,67 @@ def returns_for(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> 
         "open": still_open,
         "returns": [[row.id, str(row.state), row.retcode, row.body, row.seq] for row in rows],
     }
+
+
+OWN_LATE_S = 30 * 86_400.0
+"""Seconds after which a job that a minion has begun gets a new jid: the master may have been away so long."""
+OWN_EARLY_S = 60.0
+"""Seconds by which the clock of a minion may be ahead, for its jid to be used."""
+
+
+def take_own_job(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Store a job that this minion has begun by itself. Takes `jid`, `calls`, `metadata` and `origin`.
+
+    Answers `jid`, under which the master has it: another one if some job has it already. A repeated request has the
+    same answer. The job has no other target, and needs no rule: it ran where it was begun.
+    """
+    jid, who = parse_jid(_text(fields, "jid")), principal_of(minion)
+    request = PublishRequest.parse(
+        {
+            "request_id": hashlib.sha256(f"own job {minion} {jid}".encode()).hexdigest()[:32],
+            "tgt": minion,
+            "tgt_type": str(TargetKind.LIST),
+            "calls": _list(fields, "calls"),
+            "metadata": _map(fields, "metadata"),
+            "origin": _text(fields, "origin"),
+            # The minion has it: it is never delivered.
+            "deliver_ms": 0,
+        },
+        0.0,
+    )
+    earlier = master.store.job_of_request(request.request_id, who.uid)
+    if earlier is not None:
+        return {"jid": earlier}
+    if master.own_jobs.take(minion, master.clock.monotonic()):
+        return None
+    master.refuse_when_full()
+    now = master.clock.wall()
+    with master.store.write() as store:
+        selection = still_accepted(Selection(frozenset({minion}), {}), store)
+        if not selection.minions:
+            raise RefusedError("the key is not accepted any more")
+        in_time = jid_at(int((now - OWN_LATE_S) * 1e6)) < jid < jid_at(int((now + OWN_EARLY_S) * 1e6))
+        if store.jid_taken(jid) or not in_time:
+            jid = free_jid(store, now)
+        store.put_job(signed_job(master, who, request, selection, jid, None))
+        store.set_parts([PartRow(part_id(jid, 0), minion, TargetState.RUNNING, "", now)])
+        if not master.config.keep_job_args or holds_secrets(request.calls, {}):
+            store.mark_reducible(jid)
+    return {"jid": jid}
+
+
+def _list(fields: Mapping[str, Any], name: str) -> list[Any]:
+    value = fields.get(name)
+    if not isinstance(value, list):
+        raise UsageError(f"the field {name} of a request is a list")
+    return value
+
+
+def _map(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = fields.get(name)
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise UsageError(f"the field {name} of a request is a map of names")
+    return value
 
 
 def _refuse_recursion(master: Master, call: Call, by: str) -> None:

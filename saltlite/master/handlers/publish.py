@@ -407,8 +407,8 @@ def _store(
     # Keys may have been rejected or revoked since the target was resolved.
     selection = still_accepted(selection, store)
     _refuse_no_targets(master, principal, request, selection, store)
-    jid = _free_jid(store, master.clock.wall())
-    job = _signed_job(master, principal, request, selection, jid, batch)
+    jid = free_jid(store, master.clock.wall())
+    job = signed_job(master, principal, request, selection, jid, batch)
     store.put_job(job)
     if not master.config.keep_job_args or holds_secrets(request.calls, request.execution.options):
         # The arguments are deleted from the store when the job has ended.
@@ -435,7 +435,7 @@ def _refuse_full_queues(selection: Selection, store: StoreReader) -> None:
         )
 
 
-def _free_jid(store: StoreWriter, wall_s: float) -> Jid:
+def free_jid(store: StoreWriter, wall_s: float) -> Jid:
     """The jid of this wall-clock time, or the next one that no job has."""
     jid = jid_at(int(wall_s * 1_000_000))
     while store.jid_taken(jid):
@@ -443,9 +443,10 @@ def _free_jid(store: StoreWriter, wall_s: float) -> Jid:
     return jid
 
 
-def _signed_job(
+def signed_job(
     master: Master, principal: Principal, request: PublishRequest, selection: Selection, jid: Jid, batch: Batch | None
 ) -> Job:
+    """The job with its signed body. Raises UsageError if it is too large."""
     # The signed body contains the audience, which is made from the targets in the job. So the job comes first.
     job = Job(
         jid=jid,

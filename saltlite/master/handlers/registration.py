@@ -48,6 +48,8 @@ from saltlite.targeting.banks import (
     GRAINS,
     KEY_NAMES_MAX,
     LEAVES_MAX,
+    MINE,
+    MINE_TIMES,
     PILLAR,
     RESOURCE_GRAINS,
     RESOURCE_GRAINS_MAX,
@@ -360,7 +362,7 @@ def forget(master: Master, minion: MinionId) -> int:
     held = master.registry.views().by_minion.get(minion, {})
     free = [resource_index_srn_key(kind, bare_id) for kind, one in held.items() for bare_id in one.ids]
     released = master.registry.unregister_minion(minion)
-    for name in (GRAINS, PILLAR, RESOURCE_GRAINS):
+    for name in (GRAINS, PILLAR, RESOURCE_GRAINS, MINE, MINE_TIMES):
         master.banks.bank(name).delete(minion)
     master.registrations.forget(minion)
     ask_claimants(master.registrations, master.link, free, but=minion)

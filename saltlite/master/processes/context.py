@@ -12,7 +12,7 @@ from saltlite.auth.logins import Logins, guess_limiter
 from saltlite.errors import CostlyRuleError, SaltliteError, StoreConflictError, StoreError, UsageError
 from saltlite.files.roots import FileRoots
 from saltlite.limits import HeldContents, RateLimiter
-from saltlite.master.processes.fleet import Indexes, MasterFleet, Nodegroups, Registrations, indexes_of
+from saltlite.master.processes.fleet import Indexes, MasterFleet, Mines, Nodegroups, Registrations, indexes_of
 from saltlite.master.store.ports import FunctionSet, OpenJob, Store, StoreReader, StoreWriter
 from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
@@ -157,6 +157,10 @@ PEER_JOBS_AT_ONCE = 20
 """Jobs that one minion may publish at once. Above it the answer is `busy`, and the minion asks again ..."""
 PEER_JOB_EVERY_S = 1.0
 """... at this interval."""
+OWN_JOBS_AT_ONCE = 100
+"""Jobs that one minion may have begun by itself since it was last heard. Above it the answer is `busy` ..."""
+OWN_JOB_EVERY_S = 1.0
+"""... and one more is taken after this interval."""
 
 _COMPOUND = frozenset("@ ()")
 """Letters that no glob of ids has."""
@@ -240,6 +244,10 @@ class Master:
     """Answers to minions (`saltlite.master.handlers.asks`) that are larger than one piece."""
     peer_jobs: RateLimiter = field(default_factory=lambda: RateLimiter(1 / PEER_JOB_EVERY_S, PEER_JOBS_AT_ONCE))
     """Limits the jobs that a minion publishes; all requests of one minion come to the same MWorker."""
+    own_jobs: RateLimiter = field(default_factory=lambda: RateLimiter(1 / OWN_JOB_EVERY_S, OWN_JOBS_AT_ONCE))
+    """Limits the jobs that a minion begins by itself."""
+    mines: Mines = field(init=False)
+    """The mines that were read last."""
     present: dict[MinionId, float] = field(default_factory=dict)
     """Minions with a session, and since when, the newest last; updated by the link process."""
 
@@ -252,6 +260,7 @@ class Master:
     def __post_init__(self) -> None:
         self.registrations = Registrations(self.banks)
         self.indexes = indexes_of(self.banks, pillar=self.pillars.cached)
+        self.mines = Mines(self.banks)
         self.logins = Logins(self.identity.job_private)
 
     def begin_request(self) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from saltlite.errors import UsageError
@@ -14,10 +15,11 @@ from saltlite.model.resourcelook import TypeReport, read_report
 from saltlite.model.signature import by_name
 from saltlite.resources.registry.admission import MissingResources
 from saltlite.resources.registry.registry import Registry, Views
-from saltlite.targeting.banks import GRAINS, PILLAR, RESOURCE_GRAINS, RESOURCE_TYPES, Bank, Banks
+from saltlite.targeting.banks import GRAINS, MINE, PILLAR, RESOURCE_GRAINS, RESOURCE_TYPES, Bank, Banks
 from saltlite.targeting.fleet import Budget, DataQuery, Fleet
 from saltlite.targeting.grain_index import BankIndex, of_resources
 from saltlite.targeting.matchers import ADDRESS_GRAINS, lies_in, parse_network
+from saltlite.wire.limits import MIB
 
 _STEPS_OF_AN_ADDRESS = 40
 """Budget steps to compare an address with a network."""
@@ -309,3 +311,55 @@ def ask_claimants(registrations: Registrations, link: Asking, free: Collection[T
     if free:
         for minion in sorted(registrations.claimants(free) - {but})[:ASKED_MAX]:
             link.fetch(minion, "resources")
+
+
+# -- The mine
+
+
+MINES_MEMORY = 32 * MIB
+"""Bytes of mines that one MWorker holds, so that readers of the whole fleet's mine do not read its files again."""
+
+
+class MineValue(NamedTuple):
+    """One value: the digest of `data`, the encoded value, and the target of its readers ("" for all minions)."""
+
+    digest: bytes
+    data: bytes
+    allow_tgt: str = ""
+    allow_tgt_type: str = "glob"
+
+
+class Mines:
+    """The mines that were read last, current with the changes of all processes. Raises StoreError."""
+
+    def __init__(self, banks: Banks, memory: int = MINES_MEMORY) -> None:
+        self._bank = banks.bank(MINE)
+        self._memory = memory
+        self._mines: OrderedDict[str, tuple[dict[str, MineValue], int]] = OrderedDict()
+        self._held = 0
+        self._cursor = ""
+
+    def follow(self) -> None:
+        """Drop what has changed. Call it before a request reads."""
+        changes = self._bank.changes(self._cursor)
+        self._cursor = changes.cursor
+        for minion in list(self._mines) if changes.whole else changes.keys:
+            self._drop(minion)
+
+    def of(self, minion: str) -> dict[str, MineValue]:
+        """The values of a minion."""
+        known = self._mines.get(minion)
+        if known is not None:
+            self._mines.move_to_end(minion)
+            return known[0]
+        found = {name: MineValue(*row) for name, row in (self._bank.get(minion) or {}).items()}
+        size = sum(len(value.data) + len(name) for name, value in found.items()) + 256
+        self._mines[minion] = found, size
+        self._held += size
+        while self._held > self._memory and len(self._mines) > 1:
+            self._drop(next(iter(self._mines)))
+        return found
+
+    def _drop(self, minion: str) -> None:
+        _mine, size = self._mines.pop(minion, ({}, 0))
+        self._held -= size

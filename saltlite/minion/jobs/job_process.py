@@ -305,6 +305,7 @@ class JobRunner:
         self._events = RpcEventSender(self._rpc)
         self.loader.provide("__file_client__", _file_client(context.opts, self._rpc))
         self.loader.provide("__events__", self._events)
+        self.loader.provide("__timers__", self._rpc.timers)
         self.loader.provide("__master__", MasterRequests(self._rpc, lambda: self._events.jid))
 
     def serve(self) -> None:

@@ -8,7 +8,7 @@ resource types (`saltlite.minion.resources`). A part is the share of a job for t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -25,6 +25,7 @@ from saltlite.minion.jobs.job_process import (
     is_shipped,
     read_report,
 )
+from saltlite.minion.jobs.own_jobs import OwnJobs
 from saltlite.minion.jobs.process_pool import ForkServer, PreforkPool
 from saltlite.minion.jobs.results import DelayedSync, DiskQuota, ResultQueue, ResultStore
 from saltlite.minion.jobs.rpc_server import AnswerCheck, RpcServer
@@ -57,7 +58,7 @@ from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
 from saltlite.model.execution import is_direct
 from saltlite.model.ids import PartId, TargetId
-from saltlite.model.job import TargetState, is_resource_part
+from saltlite.model.job import TERMINAL, TargetState, is_resource_part
 from saltlite.platform.logs import log_context, log_defect
 from saltlite.platform.process import Child, ProcessTree, start_ticks
 from saltlite.platform.reactor import Reactor, Timer
@@ -65,6 +66,7 @@ from saltlite.platform.stream import Channel
 from saltlite.platform.supervision import how
 from saltlite.wire.certificates import BUILD_DATE_S, MasterCertificate
 from saltlite.wire.framing import IpcMessage, pack, unpack
+from saltlite.wire.job_body import FunctionCall
 from saltlite.wire.messages import Message, Sender, check
 
 log = logging.getLogger(__name__)
@@ -127,6 +129,7 @@ class JobServer:
         self.documents = DocumentSync(
             reactor, self.rpc_server.ask, lambda message: self._tell(ipc.ask(message)), context.hooks
         )
+        self.own_jobs = OwnJobs(reactor, jobs, self.rpc_server.ask, clock, disk.path)
         self._pool = PreforkPool(reactor, context, self._watch, self._watch_fork_server)
         self._signals = JobSignals()
         self._undecided: set[JobProcess] = set()
@@ -154,6 +157,7 @@ class JobServer:
         journal, spool = self._disk.journal, self._disk.spool
         remembered = [recovered_job(entry) for entry in journal.open()]
         spool.open()
+        self.own_jobs.open()
         if journal.repaired:
             log.warning("%s", journal.repaired)
         alive = [job for job in remembered if job.alive]
@@ -190,6 +194,13 @@ class JobServer:
             self._context.pillar = pillar
             self._pool.let_go(keep=0)
 
+    def begin(self, call: FunctionCall, *, origin: str, metadata: Mapping[str, Any], report: bool) -> str:
+        """Begin a job of the minion itself (`OwnJobs.begin`)."""
+        self._quota.look()
+        jid = self.own_jobs.begin(call, origin=origin, metadata=metadata, report=report)
+        self._carry_out()
+        return jid
+
     def functions_are(self, message: Message) -> None:
         """Report the functions of the minion after its modules have changed."""
         self._tell(ipc.functions(message))
@@ -222,6 +233,7 @@ class JobServer:
                 self._result_queue.connected()
                 self._jobs.connected(self._results.jids())
                 self.rpc_server.connected()
+                self.own_jobs.connected()
                 self.documents.connected()
             case "phase":
                 self._context.phase_is(str(message["phase"]), str(message["reason"]), int(message["master"]))
@@ -229,6 +241,7 @@ class JobServer:
                 self._from_master(check(message, Sender.MASTER, accepted=True))
 
     def _from_master(self, message: Message) -> None:
+        message = self.own_jobs.incoming(message)
         jid = message.get("jid", "")
         match message["t"]:
             case "job":
@@ -241,6 +254,7 @@ class JobServer:
                 for acknowledged in message["jids"]:
                     self._result_queue.acknowledged(acknowledged)
                     self._jobs.acknowledged(acknowledged)
+                    self.own_jobs.acknowledged(acknowledged)
             case "grant":
                 self._result_queue.grant(jid)
             case "response":
@@ -326,10 +340,9 @@ class JobServer:
             case EndPart():
                 self._parts.end(effect)
             case Tell(jid, state, reason):
-                self._states.report(jid, state, reason)
+                self._report(jid, state, reason)
             case Offer(jid):
-                self._states.drop_running(jid)
-                self._result_queue.offer(jid)
+                self._offer(jid)
             case Kill(jid, pid, signum):
                 self._kill(jid, pid, signum)
             case KeepResult(jid, state, code, reason, start_ms, dur_ms):
@@ -342,6 +355,16 @@ class JobServer:
                 self._quota.look()
             case Write():
                 raise AssertionError("records are written by _write_records")
+
+    def _report(self, jid: str, state: TargetState, reason: str) -> None:
+        self._states.report(jid, state, reason)
+        if state in TERMINAL:
+            self.own_jobs.refused(jid)
+
+    def _offer(self, jid: str) -> None:
+        self._states.drop_running(jid)
+        if self.own_jobs.may_offer(jid):
+            self._result_queue.offer(jid)
 
     def _fork(self, spec: JobSpec, srns: Sequence[str]) -> None:
         if srns:
@@ -483,6 +506,7 @@ class JobServer:
 
     def _job_ended(self, jid: str, how_it_ended: str, report: bytes = b"") -> None:
         self._notes.forget(jid)
+        self.own_jobs.ended(jid)
         with log_context(jid=jid):
             unwritten = "" if report in (b"", DONE, WRITTEN) else self._hold_result(jid, report)
         try:
@@ -527,7 +551,7 @@ class JobServer:
 
     def _tell(self, message: IpcMessage) -> None:
         if self._channel is not None:
-            self._channel.send(pack({**message, "session": self._session}))
+            self._channel.send(pack({**self.own_jobs.outgoing(message), "session": self._session}))
 
     def _tell_status(self) -> None:
         self._status_due = False

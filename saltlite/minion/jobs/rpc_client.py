@@ -97,6 +97,11 @@ class RpcClient:
         (answer,) = self.ask([message])
         return answer
 
+    def timers(self, about: str, operation: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer of the minion to a request about its "schedule" or "beacons". Raises CommandExecutionError."""
+        number = self._say({"t": "timers", "about": about, "operation": operation, "fields": dict(fields)})
+        return timers_answer(self._answer(number))
+
     def _settled(self, ahead: deque[tuple[int, Message]]) -> Message:
         number, question = ahead.popleft()
         answer = self._answer(number)
@@ -153,6 +158,14 @@ def refreshed(answer: IpcMessage | None, what: str, waited_s: float) -> IpcMessa
             "it waits for, and `saltlite doctor` there whether it has a master."
         )
     found: IpcMessage = answer["answer"]
+    if "error" in found:
+        raise CommandExecutionError(found["error"])
+    return found
+
+
+def timers_answer(answer: IpcMessage) -> dict[str, Any]:
+    """The answer to a request about the schedule or the beacons. Raises CommandExecutionError with its error."""
+    found: dict[str, Any] = answer["answer"]
     if "error" in found:
         raise CommandExecutionError(found["error"])
     return found
@@ -244,6 +257,10 @@ class MasterRequests:
     def decoded(self, body: bytes) -> Any:
         """The value of an encoded return."""
         return decode_return(body)
+
+    def encoded(self, value: Any) -> bytes:
+        """A value as a return has it."""
+        return encode_whole(value, RETURN_MAX).body
 
     def ask(self, what: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to the request `what`, one of `wire.messages.ASKS`.

@@ -15,8 +15,9 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import field
+from typing import Any
 
-from saltlite.errors import ProtocolError, StartupError
+from saltlite.errors import ProtocolError, StartupError, UsageError
 from saltlite.minion.jobs.job_process import JobProcess
 from saltlite.minion.processes import ipc_messages as ipc
 from saltlite.minion.processes.ipc_messages import FORGED
@@ -80,7 +81,14 @@ NUMBERS = 2**31
 
 Refresh = Callable[[str, Callable[[IpcMessage], None]], None]
 """Refreshes "modules", "grains" …, and calls back with a report."""
+Timers = Callable[[str, str, dict[str, Any]], IpcMessage]
+"""Answers a request about "schedule" or "beacons": an operation and its fields. Raises UsageError."""
 Answered = Callable[[Message], None]
+
+
+def no_timers(about: str, _operation: str, _fields: dict[str, Any]) -> IpcMessage:
+    """Before the minion has its schedule and beacons."""
+    raise UsageError(f"the minion has no {about} yet: try again in a moment")
 
 
 @dataclass(slots=True)
@@ -108,6 +116,8 @@ class RpcServer:
         self, reactor: Reactor, tell: Callable[[IpcMessage], None], refresh: Refresh, check: AnswerCheck
     ) -> None:
         self.refresh = refresh
+        self.timers: Timers = no_timers
+        """Answers requests about the schedule and the beacons."""
         self._reactor = reactor
         self._tell = tell
         self._check = check
@@ -138,6 +148,9 @@ class RpcServer:
                 self._refreshing.append((process, own))
                 self.refresh(str(asked["what"]), lambda answer: self._refreshed(process, own, answer))
                 return
+            if asked["t"] == "timers":
+                self._answer(process, self.timers_answer(asked))
+                return
             message = dict(check(asked, Sender.MINION, accepted=True))
         except (ProtocolError, ValueError, KeyError, TypeError) as error:
             log.error("a job's process sent a malformed request (%s); its function writes to strange files", error)  # noqa: TRY400 - a sentence
@@ -145,6 +158,15 @@ class RpcServer:
         if message["t"] in ("file_request", "file_put", "event", "ask"):
             self._waiting.append(_Request(message, process, own))
             self._ask()
+
+    def timers_answer(self, asked: IpcMessage) -> IpcMessage:
+        """The answer to a request about the schedule or the beacons. Raises KeyError, TypeError and ValueError."""
+        operation, fields = str(asked["operation"]), dict(asked["fields"])
+        try:
+            answer = self.timers(str(asked["about"]), operation, fields)
+        except UsageError as error:
+            answer = {"error": str(error)}
+        return {"t": "timers", "n": int(asked["n"]), "answer": answer}
 
     def on_response(self, message: Message) -> None:
         """Handle an answer of the master."""
@@ -261,6 +283,9 @@ class LocalCallers:
             asked = unpack(data)
             if isinstance(asked, dict) and asked.get("t") == "refresh":
                 self._refresh(channel, int(asked["n"]), asked["what"])
+                return
+            if isinstance(asked, dict) and asked.get("t") == "timers":
+                channel.send(pack(self._rpc_server.timers_answer(asked)))
                 return
             message = dict(check(asked, Sender.MINION, accepted=True))
         except (ProtocolError, ValueError, KeyError, TypeError) as error:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from saltlite.errors import CommandExecutionError, JournalError, StartupError
+from saltlite.errors import CommandExecutionError, JournalError, StartupError, UsageError
 from saltlite.loader.contracts import with_interfaces
 from saltlite.loader.executors import executor_texts, own_executors
 from saltlite.loader.index import Index, build_index, cached_index, refreshed_index
@@ -34,6 +34,7 @@ from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.resources.discovery import declared_by
 from saltlite.minion.resources.server import ResourceServer, RunCallbacks, ServerContext
 from saltlite.minion.sync import DocumentCallbacks, GrainFinder, JobGate, forget_pillar, inventory_grain, keep_pillar
+from saltlite.minion.timers.loop import TimerLoop
 from saltlite.model import job
 from saltlite.model.clock import Clock
 from saltlite.model.execution import KNOWING, UNAVAILABLE_PREFIX
@@ -120,7 +121,10 @@ class MinionDaemon:
         self._resources = self._make_resources(context, disk)
         self._inventory: dict[str, Any] = {}
         self._found: dict[str, Any] = {}
-        self._opening = JobGate(self._reactor, self._server.open)
+        self._timers = TimerLoop(self._reactor, clock, self._server.begin, config.data_dir, self._opts)
+        self._server.own_jobs.ended = self._timers.ended
+        self._server.rpc_server.timers = self._timers_answer
+        self._opening = JobGate(self._reactor, self._open_jobs)
         self._grains = GrainFinder(self._reactor, self._opts, self._grains_found)
 
     def run(self) -> None:
@@ -199,6 +203,16 @@ class MinionDaemon:
                 "says how to correct it; `saltlite call --module-executors=direct_call FUNCTION` works all the same.",
                 ", ".join(missing),
             )
+
+    def _open_jobs(self) -> None:
+        self._server.open()
+        self._timers.open()
+
+    def _timers_answer(self, about: str, operation: str, fields: dict[str, Any]) -> IpcMessage:
+        """The answer to a function of `schedule`. Raises UsageError."""
+        if about != "schedule":
+            raise UsageError(f"this minion has no {about[:40]}")
+        return self._timers.answer(operation, fields)
 
     def _phase(self, phase: str, reason: str, master: int) -> None:
         if self._status.phase == STOPPED:
@@ -289,6 +303,7 @@ class MinionDaemon:
             forget_pillar(self._config.cachedir)
         self._server.pillar_is(pillar)
         self._resources.pillar_is(pillar)
+        self._timers.pillar_is(pillar)
         self._opening.pillar_came()
 
     def _registered(self, ok: bool, reasons: Sequence[str], withheld: bytes) -> None:

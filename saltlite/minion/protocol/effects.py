@@ -346,6 +346,10 @@ class RecoveredJob:
     alive: bool = False
 
 
+OWN = b"own"
+"""Stands for the issuer of a job that the minion began by itself."""
+
+
 def received(delivery: ReceivedPart, issuer: bytes, deliver_ms: int, *, wall_ms: int) -> Write:
     """The record of a job that was accepted at `wall_ms`, signed by the job key `issuer`."""
     fields: dict[str, Any] = {

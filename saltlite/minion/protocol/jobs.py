@@ -30,6 +30,7 @@ from saltlite.errors import RemoteProtocolError
 from saltlite.minion.protocol.effects import (
     CANCELLED_AHEAD,
     NEVER,
+    OWN,
     RESULT_UNSYNCED,
     SIGKILL,
     SIGTERM,
@@ -107,6 +108,11 @@ class JobSlots:
     def active(self) -> frozenset[str]:
         """All jobs with a slot."""
         return frozenset(self._processes.active | self._parts.active)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether no further job of the minion itself may wait."""
+        return self._processes.is_crowded
 
     @property
     def waiting(self) -> list[str]:
@@ -354,6 +360,9 @@ class JobMachine:
         if self._full:
             self._refuse_unwritten(delivery.jid, TargetState.REFUSED, disk_full(self._full))
             return
+        self._accept(delivery, body, issuer, deliver_ms)
+
+    def _accept(self, delivery: ReceivedPart, body: JobBody, issuer: bytes, deliver_ms: int) -> None:
         expires = self._clock.monotonic() + deliver_ms / 1000
         entry = JobEntry(delivery.jid, JournalStep.RECEIVED, issuer, body, tuple(delivery.srns), expires=expires)
         self._entries[delivery.jid] = entry
@@ -364,6 +373,32 @@ class JobMachine:
         else:
             lane.waiting.append(delivery.jid)
             self._tell(delivery.jid, TargetState.RECEIVED)
+
+    # -- jobs that the minion begins by itself
+
+    def knows(self, jid: str) -> bool:
+        """Whether a new job cannot have that jid."""
+        return jid in self._entries or jid <= self._floor
+
+    def refusal(self) -> str:
+        """Why no further job can begin now; "" if one can."""
+        if self._full:
+            return disk_full(self._full)
+        if not self._quota:
+            return "the minion's spool of unsent results is full"
+        return f"{QUEUE_MAX} jobs wait on the minion already" if self._places.is_crowded else ""
+
+    def begin(self, body: JobBody, encoded: bytes, wait_ms: int) -> None:
+        """Begin a job of the minion itself, which no master has signed. It may wait `wait_ms` for its start."""
+        self._accept(ReceivedPart(body.jid, encoded, b"", (), wait_ms), body, OWN, wait_ms)
+
+    def offer_again(self, jid: str) -> None:
+        """Offer a result, or report a refusal, that the master could not take before."""
+        entry = self._entries.get(jid)
+        if entry is None or entry.step is JournalStep.DONE:
+            self._offer(jid)
+        elif entry.step is JournalStep.REFUSED:
+            self._report(entry)
 
     def forked(self, jid: str, pid: int, ticks: int) -> None:
         """Note the process of a job, which waits; `ticks` is its start time, which no later process shares."""
@@ -545,7 +580,7 @@ class JobMachine:
         self._tell(jid, state, reason)
 
     def _received_again(self, entry: JobEntry) -> None:
-        if entry.issuer not in (b"", self._offers.master):
+        if entry.issuer not in (b"", OWN, self._offers.master):
             # Two masters made the same jid in the same microsecond. The state of one is unrelated to the other.
             self._tell(entry.jid, TargetState.REFUSED, "another master gave this job id to another job: publish again")
             return

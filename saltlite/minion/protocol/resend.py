@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from saltlite.minion.protocol.effects import (
     NEVER,
+    OWN,
     SEGMENT_UNREADABLE,
     Effect,
     Forget,
@@ -87,7 +88,7 @@ class Offers:
         """Whether the result is for another master: one that does not know the job would discard it (G6)."""
         issuer = entry.issuer if entry is not None else b""
         recent = result > jid_at(int((self._clock.wall() - FOREIGN_S) * 1_000_000))
-        return issuer not in (b"", self.master) and recent
+        return issuer not in (b"", OWN, self.master) and recent
 
 
 # -- Segments of parts for resources

@@ -1,0 +1,268 @@
+"""The one timer loop of a minion: it begins the jobs of the schedule, and answers what functions ask about it.
+
+Entries come from the configuration, the pillar, and functions, whose changes go first and are kept in data_dir. The
+mine is an entry of its own. The wall clock may jump, so the loop looks at it every LOOK_S at least.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+from saltlite.errors import UsageError
+from saltlite.minion.timers.schedule import NEVER, DueRun, Schedule, SkippedRun, read_entry, read_time
+from saltlite.model.clock import Clock
+from saltlite.model.dataclass import dataclass
+from saltlite.platform.reactor import Reactor, Timer
+from saltlite.wire.framing import IpcMessage
+from saltlite.wire.job_body import FunctionCall
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 30.0
+"""The longest time between two looks at the clock."""
+FILE = "schedule"
+"""In data_dir: the changes that functions made, and when entries with `catch_up` ran."""
+MINE = "__mine_interval"
+"""The entry that updates the mine, with Salt's name."""
+MINE_SPLAY_MAX_S = 60.0
+"""The mine is updated within a tenth of `mine_interval`, and at most so late, so that a fleet that was started together
+does not send at once."""
+
+
+class BeginJob(Protocol):
+    """Begins a job of the minion; returns its jid. Raises UsageError."""
+
+    def __call__(self, call: FunctionCall, *, origin: str, metadata: Mapping[str, Any], report: bool) -> str: ...
+
+
+@dataclass(slots=True)
+class _Changes:
+    """What functions changed: name -> the entry, or None for a deleted one."""
+
+    jobs: dict[str, dict[str, Any] | None]
+    enabled: bool = True
+
+
+class TimerLoop:
+    """`begin` begins a job. Nothing runs before `open`."""
+
+    def __init__(self, reactor: Reactor, clock: Clock, begin: BeginJob, data_dir: str, opts: Mapping[str, Any]) -> None:
+        self._reactor = reactor
+        self._clock = clock
+        self._begin = begin
+        self._path = os.path.join(data_dir, FILE)
+        self._opts = opts
+        self._pillar: Mapping[str, Any] = {}
+        saved = self._read()
+        self._saved = _Changes(saved.get("jobs", {}), saved.get("enabled", True))
+        self._changes = _Changes(dict(self._saved.jobs), self._saved.enabled)
+        self._schedule = Schedule(clock.uniform, last=saved.get("last", {}))
+        self._running: dict[str, str] = {}
+        """jid -> entry."""
+        self._open = False
+        self._timer: Timer | None = None
+
+    # -- what happens
+
+    def open(self) -> None:
+        """Jobs can run: begin with the schedule."""
+        self._open = True
+        self._configure(starting=True)
+
+    def pillar_is(self, pillar: Mapping[str, Any]) -> None:
+        """Use this pillar from now on."""
+        self._pillar = pillar
+        self._configure()
+
+    def ended(self, jid: str) -> None:
+        """A job has ended, or will not run."""
+        name = self._running.pop(jid, None)
+        if name is not None:
+            self._schedule.ended(name)
+
+    def _configure(self, *, starting: bool = False) -> None:
+        if not self._open:
+            return
+        self._schedule.enabled = self._changes.enabled
+        problems = self._schedule.replace(self._wanted(), self._clock.wall(), starting=starting)
+        for sentence in problems.values():
+            log.error("an entry of the schedule is not used: %s", sentence)
+        self._arm()
+
+    def _wanted(self) -> dict[str, Any]:
+        wanted: dict[str, Any] = {}
+        for source in (self._opts, self._pillar):
+            jobs = source.get("schedule") or {}
+            if not isinstance(jobs, Mapping):
+                log.error("the schedule of the pillar is not used: it is a map from names to entries")
+                continue
+            # Salt's switch of the whole schedule stands among the entries.
+            wanted |= {str(name): about for name, about in jobs.items() if name != "enabled"}
+        wanted.update(self._mine())
+        for name, about in self._changes.jobs.items():
+            if about is None:
+                wanted.pop(name, None)
+            else:
+                wanted[name] = about
+        return wanted
+
+    def _mine(self) -> dict[str, Any]:
+        functions = self._opts.get("mine_functions") or self._pillar.get("mine_functions")
+        if not functions or not self._opts.get("mine_enabled", True):
+            return {}
+        interval = float(self._opts["mine_interval"])
+        splay = min(MINE_SPLAY_MAX_S, interval / 10)
+        report = bool(self._opts.get("mine_return_job", False))
+        return {MINE: {"function": "mine.update", "seconds": interval, "splay": splay, "return_job": report}}
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        wait_s = self._schedule.next_time() - self._clock.wall()
+        self._timer = None
+        if wait_s != NEVER:
+            self._timer = self._reactor.call_later(min(max(0.0, wait_s), LOOK_S), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._carry_out(self._schedule.due(self._clock.wall()))
+        self._arm()
+
+    def _carry_out(self, found: list[DueRun | SkippedRun]) -> None:
+        for one in found:
+            if isinstance(one, SkippedRun):
+                log.warning("schedule %s does not run: %s", one.name, one.why)
+                continue
+            entry = one.entry
+            try:
+                jid = self._begin(
+                    entry.call, origin=f"schedule {entry.name}", metadata=entry.metadata, report=entry.return_job
+                )
+            except UsageError as error:
+                log.error("schedule %s does not run: %s", entry.name, error)  # noqa: TRY400 - a sentence
+                self._schedule.ended(entry.name)
+                continue
+            self._running[jid] = entry.name
+            if entry.catch_up:
+                self._write()
+
+    # -- what functions ask
+
+    def answer(self, operation: str, fields: Mapping[str, Any]) -> IpcMessage:
+        """Carry out an operation on the schedule. Raises UsageError."""
+        handlers: dict[str, Callable[..., IpcMessage]] = {
+            "list": self._list, "set": self._set, "delete": self._delete, "enable": self._enable, "run": self._run_now,
+            "save": self._save, "reload": self._reload, "next": self._next, "move": self._move,
+        }  # fmt: skip
+        handler = handlers.get(operation)
+        if handler is None:
+            raise UsageError(f"there is no operation {operation[:40]!r} of the schedule")
+        if not self._open:
+            raise UsageError("the schedule has not begun yet: try again in a moment")
+        try:
+            return handler(**fields)
+        except TypeError:
+            raise UsageError(f"{operation} of the schedule does not take these fields") from None
+
+    def _list(self) -> IpcMessage:
+        own = {name: "function" for name, about in self._changes.jobs.items() if about is not None}
+        pillar = self._pillar.get("schedule") or {}
+        jobs = {name: {**entry.written, "enabled": entry.enabled} for name, entry in self._schedule.entries().items()}
+        sources = {name: own.get(name) or ("pillar" if name in pillar else "opts") for name in jobs}
+        return {"jobs": jobs, "enabled": self._changes.enabled, "sources": sources}
+
+    def _set(self, name: str, job: dict[str, Any], *, persist: bool = True) -> IpcMessage:
+        read_entry(name, job)
+        self._change(name, job, persist=persist)
+        return {}
+
+    def _delete(self, name: str, *, persist: bool = True) -> IpcMessage:
+        self._known(name)
+        self._change(name, None, persist=persist)
+        return {}
+
+    def _enable(self, *, enabled: bool, persist: bool = True) -> IpcMessage:
+        self._changes.enabled = enabled
+        if persist:
+            self._saved.enabled = enabled
+            self._write()
+        self._configure()
+        return {}
+
+    def _run_now(self, name: str) -> IpcMessage:
+        self._known(name)
+        found = self._schedule.run_now(name, self._clock.wall())
+        self._carry_out(found)
+        if not found or isinstance(found[0], SkippedRun):
+            why = found[0].why if found and isinstance(found[0], SkippedRun) else "jobs of it still run"
+            raise UsageError(f"the job {name} does not run: {why}")
+        return {}
+
+    def _save(self) -> IpcMessage:
+        self._saved = _Changes(dict(self._changes.jobs), self._changes.enabled)
+        self._write()
+        return {}
+
+    def _reload(self) -> IpcMessage:
+        self._changes = _Changes(dict(self._saved.jobs), self._saved.enabled)
+        self._configure()
+        return {}
+
+    def _next(self, name: str) -> IpcMessage:
+        self._known(name)
+        at = self._schedule.next_of(name)
+        return {"next": "" if at == NEVER else self._schedule.shown(at)}
+
+    def _move(self, name: str, moment: str, to: str = "") -> IpcMessage:
+        self._known(name)
+        now = self._clock.wall()
+        if to:
+            self._schedule.postpone(name, read_time(moment), read_time(to), now)
+        else:
+            self._schedule.skip(name, read_time(moment), now)
+        self._arm()
+        return {}
+
+    def _known(self, name: str) -> None:
+        if name not in self._schedule.entries():
+            raise UsageError(f"Job {str(name)[:80]} does not exist.")
+
+    def _change(self, name: str, job: dict[str, Any] | None, *, persist: bool) -> None:
+        self._changes.jobs[name] = job
+        if persist:
+            self._saved.jobs[name] = job
+            self._write()
+        self._configure()
+
+    # -- the file
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                found = json.load(file)
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            log.error("the changes of the schedule in %s are not used: %s", self._path, error)  # noqa: TRY400 - a sentence
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _write(self) -> None:
+        """Write the file. Raises UsageError when the disk does not take it."""
+        saved = {"jobs": self._saved.jobs, "enabled": self._saved.enabled, "last": self._schedule.last}
+        fresh = f"{self._path}.new"
+        try:
+            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+                json.dump(saved, file, default=str)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, self._path)
+        except OSError as error:
+            with suppress(OSError):
+                os.unlink(fresh)
+            raise UsageError(f"the schedule cannot be stored in {self._path}: {error.strerror}") from error
