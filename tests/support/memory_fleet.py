@@ -217,6 +217,7 @@ class Master:
         self.fleet.note("master", f"stores {message['state']} of {report.id}")
         if message["t"] == "return":
             self.manager.committed(report.fingerprint, [message["jid"]])
+            self.manager.acknowledge(busy=False)
 
 
 class Minion:

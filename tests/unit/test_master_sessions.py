@@ -9,6 +9,8 @@ import pytest
 
 from saltlite.master.protocol.effects import CloseConnection, MinionReport, Presence, Pull, Send
 from saltlite.master.protocol.session_manager import (
+    ACKNOWLEDGE_S,
+    ACKNOWLEDGED_WHEN_BUSY,
     BLOCKED_RETRY_S,
     PULL_AGAIN_S,
     TICK_S,
@@ -321,6 +323,7 @@ def test_a_return_is_acknowledged_when_it_was_committed_and_not_before() -> None
     guest.say({"t": "return", **MESSAGES["return"]})
     assert [e for e in guest.heard() if e["t"] == "return_ack"] == []
     table.manager.committed(guest.key, [JID])
+    table.manager.acknowledge(busy=False)
     assert guest.heard() == [{"t": "return_ack", "jids": [JID]}]
 
 
@@ -330,9 +333,28 @@ def test_a_batch_of_acknowledgements_is_cut_to_what_a_minion_takes() -> None:
     table.take()
     jids = [jid(number) for number in range(2 * JIDS_MAX + 1)]
     table.manager.committed(guest.key, jids)
+    table.manager.acknowledge(busy=False)
     heard = guest.heard()
     assert [len(message["jids"]) for message in heard] == [JIDS_MAX, JIDS_MAX, 1]
     assert [number for message in heard for number in message["jids"]] == jids
+
+
+def test_acknowledgements_let_frames_of_minions_pass() -> None:
+    table = Table()
+    guests = [table.join(f"web{number}") for number in range(ACKNOWLEDGED_WHEN_BUSY + 1)]
+    first, *_others, last = guests
+    for guest in guests:
+        guest.heard()
+        table.manager.committed(guest.key, [jid(1)])
+    table.manager.committed(first.key, [jid(2)])
+    assert table.manager.acknowledge(busy=True)
+    assert first.heard() == []
+    table.wait(2 * ACKNOWLEDGE_S)
+    assert table.manager.acknowledge(busy=True)
+    assert first.heard() == [{"t": "return_ack", "jids": [jid(1), jid(2)]}]
+    assert last.heard() == []
+    assert not table.manager.acknowledge(busy=False)
+    assert last.heard() == [{"t": "return_ack", "jids": [jid(1)]}]
 
 
 def test_a_large_return_is_granted_put_together_and_reported_once() -> None:

@@ -96,6 +96,8 @@ class LinkProcess:
         self._unsent_requests: list[MinionRequest] = []
         self._numbers = 0
         self._carrying = False
+        self._is_busy = False
+        """Whether frames have arrived since the last turn."""
         self._recorded = False
         self._stopping = False
         self._unstored: list[MinionReport] = []
@@ -110,6 +112,7 @@ class LinkProcess:
         """A frame arrived from a minion."""
         if self._stopping:
             return
+        self._is_busy = True
         if not supervised(f"a frame from {address}", partial(self._manager.frame, route, connection, address, frame)):
             self._link.hang_up(connection, address)
         self._schedule()
@@ -176,6 +179,8 @@ class LinkProcess:
 
     def _carry_out(self) -> None:
         self._carrying = False
+        more_to_acknowledge = self._manager.acknowledge(busy=self._is_busy)
+        self._is_busy = False
         for_mworkers: list[ForMWorkers] = []
         presence: list[Presence] = []
         full: set[bytes] = set()
@@ -199,7 +204,7 @@ class LinkProcess:
         self._announce(presence)
         self._to_mworker(for_mworkers)
         self._pass_requests(list(self._manager.files.due()))
-        if self._manager.files.has_responses:
+        if self._manager.files.has_responses or more_to_acknowledge:
             self._schedule()
         if full:
             self._reactor.call_later(BLOCKED_RETRY_S, self._retry)

@@ -22,6 +22,7 @@ The caller takes effects by `take()`, and gives back a Send that the link could 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from saltlite.errors import ProtocolError, RemoteProtocolError
@@ -54,6 +55,11 @@ DECIDING_MAX = OPEN_HANDSHAKES
 """Sessions that wait for their verdict. A further one has to try again later."""
 PULL_AGAIN_S = 600.0
 """The interval of fresh pulls, so that a job whose messages were lost does not stay open."""
+ACKNOWLEDGE_S = 0.05
+"""How long acknowledgements wait for other messages: a minion syncs a result that is not acknowledged after 0.1 s."""
+ACKNOWLEDGED_WHEN_BUSY = 16
+ACKNOWLEDGED_PER_TURN = 256
+"""Minions whose returns are acknowledged in one turn of the loop."""
 UNANSWERED_S = 5.0
 """When an unanswered fresh pull is repeated: the store failed, or the MWorker died."""
 
@@ -90,6 +96,9 @@ class SessionManager:
         self._lost_connections: set[int] = set()
         self._assembly = ReturnAssembly()
         self.files = RequestQueue()
+        self._acknowledged: dict[Fingerprint, list[str]] = {}
+        """Stored returns that their minions do not know to be stored yet."""
+        self._acknowledging_since = 0.0
         self._duplicate_keys = DuplicateKeys()
         self._function_reports = RateLimiter(1 / FUNCTIONS_EVERY_S, FUNCTIONS_AT_ONCE)
         self._check_due = clock.monotonic()
@@ -274,15 +283,31 @@ class SessionManager:
                 self._effects.append(Pull(peer.id, fresh=not peer.known))
 
     def committed(self, key: Fingerprint, jids: Sequence[str]) -> None:
-        """These returns of that key are stored: acknowledge them."""
+        """These returns of that key are stored: `acknowledge` sends what its minion waits for."""
         peer = self.sessions.by_key.get(key)
         if peer is None:
             return
-        for start in range(0, len(jids), JIDS_MAX):
-            self._send(peer, {"t": "return_ack", "jids": list(jids[start : start + JIDS_MAX])})
         now = self._clock.monotonic()
+        if not self._acknowledged:
+            self._acknowledging_since = now
+        self._acknowledged.setdefault(key, []).extend(jids)
         for jid in jids:
             self._grant(self._assembly.release(peer.session.id, jid, now))
+
+    def acknowledge(self, *, busy: bool) -> bool:
+        """Acknowledge stored returns, those first that have waited longest; whether more wait. Called once per turn of
+        the loop. While the link is `busy` with frames of minions, these come first for ACKNOWLEDGE_S: an
+        acknowledgement costs as much as a return, and nothing waits for it.
+        """
+        if busy and self._clock.monotonic() - self._acknowledging_since < ACKNOWLEDGE_S:
+            return bool(self._acknowledged)
+        for key in list(islice(self._acknowledged, ACKNOWLEDGED_WHEN_BUSY if busy else ACKNOWLEDGED_PER_TURN)):
+            jids = self._acknowledged.pop(key)
+            peer = self.sessions.by_key.get(key)
+            if peer is not None:
+                for start in range(0, len(jids), JIDS_MAX):
+                    self._send(peer, {"t": "return_ack", "jids": jids[start : start + JIDS_MAX]})
+        return bool(self._acknowledged)
 
     def send_files(self) -> None:
         """Send some responses, after all other messages. Called once per turn of the loop."""
