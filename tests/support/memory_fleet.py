@@ -625,6 +625,7 @@ MESSAGES: dict[str, dict[str, Any]] = {
     "doc_get": {"n": 1, "kind": "pillar", "sha256": b"", "offset": 0, "nonce": b""},
     "file_request": {"n": 1, "operation": "read", "env": "base", "path": "a/b", "after": "", "offset": 0, "nonce": b""},
     "file_put": {"n": 1, "path": "a/b", "size": 1, "sha256": b"h" * 32, "offset": 0, "data": b"x"},
+    "ask": {"n": 1, "what": "publish", "data": b"x", "sha256": b"", "offset": 0, "nonce": b""},
     "event": {"n": 1, "tag": "app/deployed", "data": b"\x80", "jid": JID},
     "bye": {"reason": ""},
     "welcome": {"state": "accepted", "heartbeat_ms": 15_000},
