@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from saltlite.api import link
 from saltlite.api.link import MasterLink
@@ -38,6 +38,8 @@ from saltlite.model.ids import jid_at
 from saltlite.model.redaction import HIDDEN
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 # -- lowstates, checked before anything is asked of the master
@@ -358,7 +360,7 @@ class Runners:
 
     def __init__(self, link: MasterLink, config_dir: str, timeout_s: float) -> None:
         self._link = link
-        self._config_dir = config_dir
+        self.config_dir = config_dir
         self._timeout_s = timeout_s
         self._pool = RunnerPool()
         self._waiting = 0
@@ -374,15 +376,20 @@ class Runners:
 
     async def start(self, call: RunnerCall) -> dict[str, str]:
         """Start it and return Salt's `{tag, jid}`; its events have that tag."""
-        jid = await self._announce(call)
-        self.go_on(self._carry_out(call, jid))
+        jid, _ = await self.begin(call)
         return {"tag": f"salt/run/{jid}", "jid": jid}
 
-    def go_on(self, work: Coroutine[Any, Any, Any]) -> None:
+    async def begin(self, call: RunnerCall) -> tuple[str, asyncio.Task[dict[str, Any]]]:
+        """Start it: the runner's jid, and what becomes `value` and `retcode`. Raises RefusedError as `run`."""
+        jid = await self._announce(call)
+        return jid, self.go_on(self._carry_out(call, jid))
+
+    def go_on(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Do work that outlives its request."""
         running = asyncio.ensure_future(work)
         self._running.add(running)
         running.add_done_callback(self._running.discard)
+        return running
 
     async def _announce(self, call: RunnerCall) -> str:
         """The runner's jid, after the master has authorised the call."""
@@ -423,7 +430,7 @@ class Runners:
 
     async def _process(self, call: RunnerCall, jid: str) -> dict[str, Any]:
         wanted = {
-            "config_dir": self._config_dir,
+            "config_dir": self.config_dir,
             "token": call.token,
             "fun": call.fun,
             "args": call.args,

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
@@ -27,6 +28,8 @@ EXCERPT = 160
 """Characters of a text that a result shows."""
 REFERENCE_S = 60.0
 """How long the process that makes the reference may take."""
+RUNNERS_S = 60.0
+"""How long the list of the site's runners is kept."""
 
 PATHS = "api"
 """The section of the reference whose items are searched for by their paths."""
@@ -75,7 +78,8 @@ class Documentation:
     """What /docs answers."""
 
     def __init__(self) -> None:
-        self._making: asyncio.Task[list[dict[str, Any]]] | None = None
+        self._making: asyncio.Task[Any] | None = None
+        self._runners: tuple[float, asyncio.Task[Any]] | None = None
         self._passages: list[Passage] = []
 
     async def contents(self) -> dict[str, Any]:
@@ -119,25 +123,40 @@ class Documentation:
         ranked.sort(key=lambda row: row[0])
         return [place.found(words) for _rank, place in ranked[:FOUND_MAX]]
 
+    async def runners(self, config_dir: str) -> dict[str, dict[str, Any]]:
+        """The functions of runners, shipped ones and those of the site: name -> `signatures`, `risk`, `doc`.
+
+        They are read anew after RUNNERS_S, because a site may add some. Raises NoReferenceError.
+        """
+        now = time.monotonic()
+        known = self._runners
+        if known is None or now - known[0] >= RUNNERS_S or (known[1].done() and known[1].exception() is not None):
+            known = self._runners = now, asyncio.ensure_future(_made(config_dir))
+        found: dict[str, dict[str, Any]] = await asyncio.shield(known[1])
+        return found
+
     async def _reference(self) -> list[dict[str, Any]]:
         if self._making is None:
             self._making = asyncio.ensure_future(_made())
         making = self._making
         try:
             # Another request waits for the same process.
-            return await asyncio.shield(making)
+            found: list[dict[str, Any]] = await asyncio.shield(making)
         except NoReferenceError:
             if self._making is making:
                 self._making = None
             raise
+        return found
 
 
-async def _made() -> list[dict[str, Any]]:
+async def _made(*words: str) -> Any:
+    """What `saltlite.api.reference` prints. Raises NoReferenceError."""
     try:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "saltlite.api.reference",
+            *words,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             env={name: os.environ[name] for name in _KEPT_NAMES if name in os.environ},
@@ -148,13 +167,12 @@ async def _made() -> list[dict[str, Any]]:
     try:
         async with asyncio.timeout(REFERENCE_S):
             out, _ = await process.communicate()
-        made: list[dict[str, Any]] = json.loads(out)
+        return json.loads(out)
     except TimeoutError:
         process.kill()
         raise NoReferenceError(f"the reference was not made within {REFERENCE_S:g}s; try again") from None
     except ValueError:
         raise NoReferenceError("the reference could not be made; the API's log has the reason") from None
-    return made
 
 
 @cache

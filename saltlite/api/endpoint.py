@@ -20,6 +20,7 @@ from saltlite.api.feeds import Feeds
 from saltlite.api.formats import JSON, BodyError, answer_type, content_type, parsed, rendered, rendered_error
 from saltlite.api.link import NO_TOKEN, MasterLink
 from saltlite.api.metrics import Metrics
+from saltlite.api.runner_calls import FollowedCalls
 from saltlite.config.api import ApiConfig
 from saltlite.errors import (
     LoginError,
@@ -100,6 +101,7 @@ class AppContext:
     metrics: Metrics = field(default_factory=Metrics)
     documentation: Documentation = field(default_factory=Documentation)
     shared: SharedAnswers = field(default_factory=SharedAnswers)
+    runner_calls: FollowedCalls = field(default_factory=FollowedCalls)
     fleet_metrics: tuple[float, str] | None = None
     """When the figures of the fleet were asked for without a login, and their text."""
     requests: RateLimiter = field(init=False)

@@ -18,6 +18,7 @@ from saltlite.api.clients import RunnerCall, read_batch
 from saltlite.api.endpoint import Endpoint
 from saltlite.api.feeds import earlier_events
 from saltlite.api.formats import HTML, JSON, as_json
+from saltlite.api.runner_calls import FollowedCall
 from saltlite.api.wheel import TOKEN_LASTS_S
 from saltlite.client.local import JobCall
 from saltlite.client.rerun import same_calls
@@ -25,8 +26,6 @@ from saltlite.errors import RefusedError, UsageError
 from saltlite.model.ids import parse_jid, parse_minion_id
 from saltlite.model.signature import parse_signature
 
-KEY_ORDER = ("pending", "conflict", "accepted", "rejected", "revoked")
-"""The states of keys, in the order of a list."""
 PAGE = 100
 """Rows of a page whose size was not asked for."""
 PAGE_MAX = 1000
@@ -385,32 +384,23 @@ class Words(FleetEndpoint):
 class FleetKeys(FleetEndpoint):
     """/fleet/keys: a page of the keys of minions."""
 
-    QUERY = frozenset({"state", "search", "offset", "limit"})
+    QUERY = frozenset({"state", "search", "sort", "offset", "limit"})
 
     async def get(self) -> None:
         """`keys`, those that wait for a decision first; `total`, `counts` by state; `fleet`, which minions pin.
 
         `search` is a part of an id or the beginning of a fingerprint.
         """
-        given = self.texts("state", "search")
-        state, search = given.get("state", ""), given.get("search", "")
-        if state and state not in KEY_ORDER:
-            raise UsageError(f"a key is {', '.join(KEY_ORDER)}, not {state[:40]!r}")
-        keys = (await self.ask("key_list"))["keys"]
+        answer = await self.ask(
+            "key_list",
+            **self.texts("state", "search", "sort"),
+            offset=self.whole("offset", 0),
+            limit=self.page(),
+        )
         finger = await self.ask_if_allowed("key_finger")
-        found = [
-            key
-            for key in keys
-            if (not state or key["state"] == state)
-            and (search in key["id"] or key["fingerprint"].startswith(search.upper()))
-        ]
-        found.sort(key=lambda key: (KEY_ORDER.index(key["state"]), key["id"]))
-        offset = self.whole("offset", 0)
         self.answer(
             {
-                "keys": found[offset : offset + self.page()],
-                "total": len(found),
-                "counts": Counter(key["state"] for key in keys),
+                **{name: answer[name] for name in ("keys", "total", "counts")},
                 "fleet": None if finger is None else finger["fleet"],
             }
         )
@@ -515,12 +505,32 @@ class AccessQuestion(FleetEndpoint):
         self.answer(answer)
 
 
-class RunnerCalls(FleetEndpoint):
-    """/fleet/runners: run a runner."""
+# -- runners
+
+
+class RunnerEndpoint(FleetEndpoint):
+    """The base of these endpoints."""
+
+    async def user(self) -> str:
+        """Who the caller is."""
+        who = await self.ask("whoami")
+        return f"{who['eauth']}:{who['user']}"
+
+
+class RunnerCalls(RunnerEndpoint):
+    """/fleet/runners: calls of runners."""
+
+    async def get(self) -> None:
+        """`calls`: those of the caller that are kept, the newest first, without their returns."""
+        calls = self.context.runner_calls.of(await self.user())
+        self.answer({"calls": [one.shown() for one in calls]})
 
     async def post(self) -> None:
-        """Run it and wait for it: `jid`, `value`, and `retcode`; the value of one that failed is its message."""
-        given = self.given(fun=str, arg=list, kwarg=dict)
+        """Run one and wait for it: `jid`, `value`, and `retcode`; the value of one that failed is its message.
+
+        With `wait` false, 202 and its `jid` at once.
+        """
+        given = self.given(fun=str, arg=list, kwarg=dict, wait=bool)
         if not given.get("fun"):
             raise UsageError("a runner has a function, such as manage.up")
         if "runner" not in self.context.config.netapi_enable_clients:
@@ -528,8 +538,53 @@ class RunnerCalls(FleetEndpoint):
                 "the client runner is disabled: add it to netapi_enable_clients in the API's configuration"
             )
         call = RunnerCall(given["fun"], given.get("arg", []), given.get("kwarg", {}), self.token())
-        jid, found = await self.context.runners.run(call)
-        self.answer({"jid": jid, **found})
+        if given.get("wait", True):
+            jid, found = await self.context.runners.run(call)
+            self.answer({"jid": jid, **found})
+            return
+        user = await self.user()
+        jid, work = await self.context.runners.begin(call)
+        self.context.runner_calls.follow(FollowedCall(jid, call.fun, user, time.time()), work)
+        self.answer({"jid": jid}, 202)
+
+
+class RunnerFunctions(RunnerEndpoint):
+    """/fleet/runners/functions: the runners that the caller may run."""
+
+    async def get(self) -> None:
+        """`functions`: name -> `signatures`, their parameters; `risk` or ""; and `doc`."""
+        await self.user()  # a process is started only for those who are logged in
+        known = await self.context.documentation.runners(self.context.runners.config_dir)
+        allowed = (await self.ask("whoami", runners=sorted(known)))["runners"]
+        shown = {
+            name: {**known[name], "signatures": [_parameters(text) for text in known[name]["signatures"]]}
+            for name in allowed
+        }
+        self.answer({"functions": shown})
+
+
+class RunnerDetails(RunnerEndpoint):
+    """/fleet/runners/<jid>: a call that was not waited for."""
+
+    async def get(self, jid: str) -> None:
+        """`jid`, `fun`, `began`, `ended` and `retcode`, null while it runs; `value`, and `cut`: whether `value` is only
+        the beginning of its text."""
+        call = self.context.runner_calls.one(parse_jid(jid), await self.user())
+        cut = len(call.text) > VALUE_MAX
+        self.answer({**call.shown(), "value": call.text[:VALUE_MAX] if cut else json.loads(call.text), "cut": cut})
+
+
+class RunnerReturn(RunnerEndpoint):
+    """/fleet/runners/<jid>/return: the whole return of such a call."""
+
+    async def get(self, jid: str) -> None:
+        """`value` and `retcode`. Raises UsageError while it runs."""
+        call = self.context.runner_calls.one(parse_jid(jid), await self.user())
+        if call.ended is None:
+            raise UsageError(f"the runner {jid} has not ended yet")
+        # A browser that follows a link to it saves it.
+        self.kind = JSON if self.kind == HTML else self.kind
+        self.answer({"value": json.loads(call.text), "retcode": call.retcode})
 
 
 FLEET_PATHS: dict[str, type[Endpoint]] = {
@@ -551,5 +606,8 @@ FLEET_PATHS: dict[str, type[Endpoint]] = {
     r"/fleet/tokens": JoinTokens,
     r"/fleet/tokens/([^/]+)/revoke": JoinTokenEnd,
     r"/fleet/runners": RunnerCalls,
+    r"/fleet/runners/functions": RunnerFunctions,
+    r"/fleet/runners/([^/]+)": RunnerDetails,
+    r"/fleet/runners/([^/]+)/return": RunnerReturn,
 }
 """Path -> endpoint."""

@@ -11,11 +11,11 @@ from typing import Any
 
 from saltlite import __version__
 from saltlite.api.documentation import WORDS_MAX
-from saltlite.api.fleet import KEY_ORDER, PAGE_MAX
+from saltlite.api.fleet import PAGE_MAX
 from saltlite.api.formats import FORM
 from saltlite.config.api import CLIENTS
 from saltlite.model.job import TargetKind, TargetOutcome
-from saltlite.model.minion import ORDERS, STATES
+from saltlite.model.minion import KEY_ORDERS, KEY_STATES, ORDERS, STATES
 
 _ANSWERS = {
     "400": "the request cannot be understood",
@@ -214,7 +214,12 @@ def _fleet_access_paths() -> dict[str, Any]:
                 "fleetKeys",
                 "A page of the keys of minions.",
                 ["keys", "total", "counts", "fleet"],
-                {"state": {"enum": list(KEY_ORDER)}, "search": {"type": "string"}, **_fleet_page()},
+                {
+                    "state": {"enum": list(KEY_STATES)},
+                    "search": {"type": "string"},
+                    "sort": {"enum": _either_way(KEY_ORDERS)},
+                    **_fleet_page(),
+                },
             ),
             "post": _post(
                 "fleetKeysChange",
@@ -263,12 +268,42 @@ def _fleet_access_paths() -> dict[str, Any]:
         "/fleet/tokens/{id}/revoke": {
             "post": _post("fleetTokensRevoke", "End a join token.", None, _object(["revoked"]), names=("id",)),
         },
+        **_fleet_runner_paths(),
+    }
+
+
+def _fleet_runner_paths() -> dict[str, Any]:
+    return {
         "/fleet/runners": {
-            "post": _post(
-                "fleetRunner", "Run a runner.", _body(_ref("FleetRunner")), _object(["jid", "value", "retcode"])
+            "get": _get("fleetRunners", "The caller's runners that were not waited for.", _object(["calls"])),
+            "post": _runner(),
+        },
+        "/fleet/runners/functions": {
+            "get": _get("fleetRunnerFunctions", "The runners that the caller may run.", _object(["functions"])),
+        },
+        "/fleet/runners/{jid}": {
+            "get": _get(
+                "fleetRunnerCall",
+                "One runner that was not waited for.",
+                _object(["jid", "fun", "began", "ended", "retcode", "value", "cut"]),
+                names=("jid",),
+            ),
+        },
+        "/fleet/runners/{jid}/return": {
+            "get": _get(
+                "fleetRunnerReturn", "The whole return of a runner.", _object(["value", "retcode"]), names=("jid",)
             ),
         },
     }
+
+
+def _runner() -> dict[str, Any]:
+    waited = _object(["jid", "value", "retcode"])
+    operation = _post(
+        "fleetRunner", "Run a runner, and wait for it unless `wait` is false.", _body(_ref("FleetRunner")), waited
+    )
+    operation["responses"]["202"] = {"description": "it was started", "content": _content(_object(["jid"]))}
+    return operation
 
 
 def _fleet_page() -> dict[str, Any]:
@@ -396,6 +431,7 @@ def _body_schemas() -> dict[str, Any]:
                 "fun": {**word, "examples": ["manage.up"]},
                 "arg": {"type": "array"},
                 "kwarg": {"type": "object"},
+                "wait": flag,
             },
         },
         "AccessQuestion": {

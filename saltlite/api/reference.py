@@ -2,7 +2,8 @@
 
 `python -m saltlite.api.reference` prints it as JSON: a list of sections, each with its entries, each with its items.
 Plug-in files are read, not imported. Only the files of the package are: what a site adds is for those who may ask its
-minions (`sys.doc`).
+minions (`sys.doc`). With the folder of the master's configuration it prints the functions of all runners instead, also
+those that the site adds.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from typing import Any
 from saltlite.api.openapi import document
 from saltlite.config.api import ApiConfig
 from saltlite.config.cloud import CloudConfig
+from saltlite.config.load import load_master
 from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
-from saltlite.config.options import Option, options_of
+from saltlite.config.options import Option, options_of, opts_of
 from saltlite.loader.index import Index, ModuleFile, build_index
 from saltlite.loader.loader import Documents, read_documents
 from saltlite.loader.search_path import MODULES, SHIPPED, search_layers
@@ -103,6 +105,31 @@ def _resource_types() -> list[Entry]:
     return found
 
 
+def runners(config_dir: str) -> dict[str, Item]:
+    """The functions of runners: name -> `signatures`, `risk` and `doc`. Raises ConfigError."""
+    config = load_master(config_dir).config
+    # No file of the cache is a runner.
+    opts = {**opts_of(config, ""), "cachedir": ""}
+    index = build_index(search_layers(opts, "runners"))
+    found: dict[str, Item] = {}
+    for module in index.all_names():
+        for file in index.all_claimants(module):
+            documents = read_documents(file)
+            for function, text in zip(file.functions, file.texts, strict=True):
+                described = documents.functions.get(function)
+                name, _, risk = parse_signature(f"{module}.{text}")
+                # The first file has the function that is called.
+                found.setdefault(
+                    name,
+                    {
+                        "signatures": [f"{module}.{text}"],
+                        "risk": risk,
+                        "doc": (described.doc if described is not None else "") or "",
+                    },
+                )
+    return found
+
+
 # -- options and paths
 
 
@@ -176,4 +203,4 @@ def _entry(name: str, doc: str | None, items: list[Item]) -> Entry:
 
 
 if __name__ == "__main__":
-    json.dump(reference(), sys.stdout)
+    json.dump(runners(sys.argv[1]) if sys.argv[1:] else reference(), sys.stdout)

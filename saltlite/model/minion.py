@@ -1,4 +1,4 @@
-"""How lists of minions are narrowed and sorted: the states of a minion, the fields to sort by, natural order."""
+"""How lists of minions and keys are narrowed and sorted: states, the fields to sort by, natural order."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ STATES = ("up", "away", "never")
 """Connected now; was connected before; was never connected."""
 ORDERS = ("id", "state", "last_seen", "address", "version", "resources")
 """Fields of a row by which a list can be sorted; a hyphen before the name reverses the order."""
+KEY_STATES = ("pending", "conflict", "accepted", "rejected", "revoked")
+"""The states of keys, those first that wait for a decision."""
+KEY_ORDERS = ("state", "id", "fingerprint", "address", "first_seen")
+"""Fields of a key by which a list can be sorted; a hyphen before the name reverses the order."""
 
 _DIGITS = re.compile(r"([0-9]+)")
 

@@ -20,9 +20,9 @@ from saltlite.master.store.ports import (
     DiskUsage,
     FunctionSet,
     JobNews,
+    KeyRow,
     MinionRow,
     PartRow,
-    PendingKey,
     ReturnCommit,
     Stored,
     StoreWriter,
@@ -100,9 +100,11 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
     def count_keys(self, state: KeyState) -> int:
         return len(self.keys(frozenset({state})))
 
-    def pending_keys(self) -> list[PendingKey]:
-        keys = self.keys(frozenset({KeyState.PENDING}))
-        return [PendingKey(key.fingerprint, key.address, key.first_seen, key.changed_at) for key in keys]
+    def key_rows(self, state: KeyState | None = None) -> list[KeyRow]:
+        return [KeyRow(*(getattr(key, n) for n in KeyRow._fields)) for key in self.keys() if state in (None, key.state)]
+
+    def keys_among(self, fingerprints: Collection[Fingerprint]) -> list[KeyRecord]:
+        return [key for key in self._tables.keys.values() if key.fingerprint in fingerprints]
 
     def token(self, token_id: str) -> TokenRecord | None:
         return self._tables.tokens.get(token_id)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.errors import StoreError
-from saltlite.master.store.ports import PendingKey, Store, StoreWriter, TargetRow
+from saltlite.master.store.ports import KeyRow, Store, StoreWriter, TargetRow
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.ids import MinionId, RequestId
 from saltlite.model.job import TargetState
@@ -228,10 +228,12 @@ def test_keys_are_counted_by_state_and_pending_ones_listed(store: Store) -> None
         tx.put_key(key(WEB3))
     assert store.count_keys(KeyState.PENDING) == 2
     pending = store.keys(frozenset({KeyState.PENDING}))
-    assert {row.fingerprint: row for row in store.pending_keys()} == {
-        row.fingerprint: PendingKey(row.fingerprint, row.address, row.first_seen, row.changed_at) for row in pending
-    }
-    assert {row.address for row in store.pending_keys()} == {key(WEB1).address, "10.0.0.2"}
+    assert sorted(store.key_rows(KeyState.PENDING)) == sorted(
+        KeyRow(row.fingerprint, row.id, row.state, row.address, row.first_seen, row.changed_at) for row in pending
+    )
+    assert {row.address for row in store.key_rows(KeyState.PENDING)} == {key(WEB1).address, "10.0.0.2"}
+    assert sorted(row.id for row in store.key_rows()) == [WEB1, WEB2, WEB3]
+    assert store.keys_among([pending[0].fingerprint, key(WEB3, n=1).fingerprint]) == [pending[0]]
     assert store.count_keys(KeyState.REVOKED) == 0
 
 

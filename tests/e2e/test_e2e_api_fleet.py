@@ -289,3 +289,29 @@ def test_the_cookie_counts_for_pages_of_this_origin_only(served: tuple[Fleet, st
     for site in ("cross-site", "same-site", "none"):
         assert stranger.post("/fleet/jobs", job, Cookie=cookie, Sec_Fetch_Site=site).status == 401
     assert stranger.post("/fleet/jobs", job, Cookie=cookie, Sec_Fetch_Site="same-origin").status == 202
+
+
+def test_a_runner_that_is_not_waited_for_is_followed_by_the_user_who_started_it(admin: Api, fred: Api) -> None:
+    said = admin.post("/fleet/runners", {"fun": "test.arg", "arg": ["x"], "kwarg": {"n": 1}, "wait": False})
+    assert said.status == 202
+    jid = said.json()["jid"]
+    wait_until(lambda: page(admin, f"/runners/{jid}")["ended"] is not None, "the runner has ended")
+    found = page(admin, f"/runners/{jid}")
+    assert (found["fun"], found["retcode"], found["cut"]) == ("test.arg", 0, False)
+    assert found["value"] == {"args": ["x"], "kwargs": {"n": 1}}
+    assert page(admin, f"/runners/{jid}/return") == {"value": found["value"], "retcode": 0}
+    assert page(admin, "/runners")["calls"][0]["jid"] == jid
+    assert page(fred, "/runners")["calls"] == []
+    for path in (f"/runners/{jid}", f"/runners/{jid}/return", "/runners/20260101000000000000"):
+        said = asked(fred, path)
+        assert said.status == 400
+        assert "has no return of runner" in said.json()["error"]
+    assert fred.post("/fleet/runners", {"fun": "manage.up", "wait": False}).status == 403
+
+
+def test_the_catalogue_of_runners_has_those_that_the_caller_may_run(admin: Api, fred: Api) -> None:
+    found = page(admin, "/runners/functions")["functions"]
+    assert found["manage.up"]["signatures"][0][0]["name"] == "tgt"
+    assert found["manage.up"]["doc"]
+    assert found["cloud.destroy"]["risk"] == "destroy"
+    assert page(fred, "/runners/functions")["functions"] == {}

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium.webdriver.common.keys import Keys
 
 from saltlite.api.fleet import VALUE_MAX
+from tests.bench.bench_fleet import accept_simulated
+from tests.bench.swarm import minion_name
 from tests.e2e.served import serve
 from tests.support.api import Api
 from tests.support.browser import AXE, Browser, browser
@@ -20,6 +23,8 @@ from tests.support.fleet import Fleet
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
+LONG = 1500
+"""Machines of a long list."""
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\x1b[31mred\u202etxt.exe"
 
 
@@ -45,8 +50,10 @@ PAGES = (
     ("machines", "Machines", "2 machines"),
     ("machines/a", "a up", "Grains"),
     ("run", "Run", "saltlite '*' test.ping"),
+    ("run?kind=runner&fun=manage.up", "Run", "Runners that you started here"),
     ("jobs", "Jobs", "Function"),
     ("keys", "Keys", "Minions pin the fleet key"),
+    ("tokens", "Join tokens", "Make a token"),
     ("packages", "Packages", "Ask them"),
     ("resources", "Resources", "No resource is registered"),
     ("events", "Events", "Part of the tag"),
@@ -111,8 +118,79 @@ def test_machines_are_narrowed_by_the_address(window: Browser) -> None:
     window.until(lambda: window.texts("tbody td:first-child") == ["b", "a"], "they are sorted the other way")
 
 
+def test_a_list_of_thousands_is_fetched_as_it_comes_into_view(tmp_path: Path) -> None:
+    with serve(tmp_path) as (fleet, url), browser(url) as one:
+        accept_simulated(str(fleet.root("master") / "var/lib/saltlite/master/store.sqlite"), LONG)
+        last, total = minion_name(LONG - 1), LONG + 2
+
+        def rows() -> list[str]:
+            return one.texts("tbody td:first-child a")
+
+        def chosen() -> str:
+            return str(one.driver.switch_to.active_element.text)
+
+        one.open("machines")
+        one.log_in("admin")
+        one.one("[role=status]", f"{total:,} machines")
+        assert one.one("table").get_attribute("aria-rowcount") == str(total + 1)
+        one.one("tbody a", "a").send_keys(Keys.ARROW_DOWN)
+        one.until(lambda: chosen() == "b", "an arrow goes to the next row")
+        one.driver.switch_to.active_element.send_keys(Keys.END)
+        one.until(lambda: last in rows(), "the last row is there")
+        assert len(rows()) < 100
+        assert chosen() == "b", "the row with the focus is still there"
+        row = one.one("tbody a", last).find_element("xpath", "ancestor::tr")
+        assert row.get_attribute("aria-rowindex") == str(total + 1)
+        one.until(lambda: "offset=" in one.driver.current_url, "the address names the place")
+        one.click("tbody a", last)
+        one.one("h1", last)
+        one.driver.back()
+        one.until(lambda: last in rows(), "back leads to the same rows")
+        one.click("th button", "Machine")
+        one.until(lambda: rows()[:1] == [last], "another order begins at its top")
+        one.emulate(width=390)
+        one.one("body").send_keys(Keys.END)
+        one.until(lambda: "a" in rows(), "the last row is there on a telephone")
+        sizes = one.driver.execute_script(
+            "return performance.getEntriesByType('resource').filter((one) => one.name.includes('/fleet/minions?'))"
+            ".map((one) => one.decodedBodySize)"
+        )
+        assert max(sizes) < 60_000
+        one.emulate()
+        one.open("keys?state=accepted&sort=-id")
+        one.one("[role=status]", f"{total:,} keys")
+        assert rows()[0] == last
+        one.one("body").send_keys(Keys.END)
+        one.one(f"button[aria-label='revoke {minion_name(0)}']")
+
+
+def test_older_jobs_are_fetched_as_they_come_into_view(window: Browser, served: tuple[Fleet, str]) -> None:
+    admin = Api(served[1]).log_in("admin")
+    for _ in range(120):
+        admin.post("/fleet/jobs", {"tgt": "a", "fun": "test.version"})
+    window.open("jobs?fun=test.version&within=3600")
+    window.one("tbody td", "test.version")
+    window.one("body").send_keys(Keys.END)
+    oldest = window.until(
+        lambda: next(iter(window.all("tr[aria-rowindex='121']")), None), "the oldest job of the second part is there"
+    )
+    window.until(lambda: window.one("table").get_attribute("aria-rowcount") == "121", "the number of jobs is known")
+    window.until(lambda: "before=" in window.driver.current_url, "the address names the job at the top")
+    jid = oldest.find_element("css selector", "a").text
+    window.driver.refresh()
+    window.one("tbody a", jid)
+    window.click("button", "Newest")
+    window.until(lambda: "before=" not in window.driver.current_url, "it begins with the newest one")
+
+
 def test_a_job_goes_from_its_form_to_its_outputs(window: Browser) -> None:
     window.open("run?tgt=*&fun=test.arg")
+    window.one("[role=status]", "2 targets")
+    window.type("#search", "a")
+    window.click("button.primary")  # before the master has said what the new target selects: nothing runs
+    window.one("[role=status]", "1 targets")
+    window.one("button.primary", "Run on 1 targets")
+    window.open("run?fun=test.arg&tgt=*")
     window.one("[role=status]", "2 targets")
     window.type("textarea", "one\nnumber=2")
     window.one("pre", "saltlite '*' test.arg one number=2")
@@ -129,7 +207,7 @@ def test_a_job_goes_from_its_form_to_its_outputs(window: Browser) -> None:
 def test_a_risk_is_confirmed_by_the_number_of_targets(window: Browser) -> None:
     window.open("run?tgt=*&fun=pkg.remove")
     window.one("p", "It carries the risk remove.")
-    window.fill("name (", "no-such-package")
+    window.fill("name", "no-such-package")
     window.click("button.primary", "Run on 2 targets")
     window.type("[role=alertdialog] input", "1")
     window.click("[role=alertdialog] button", "Run it")
@@ -137,6 +215,29 @@ def test_a_risk_is_confirmed_by_the_number_of_targets(window: Browser) -> None:
     window.type("[role=alertdialog] input", "2")
     window.click("[role=alertdialog] button", "Run it")
     window.one("h1", "pkg.remove on *")
+
+
+def test_a_runner_goes_from_its_form_to_its_return(window: Browser) -> None:
+    window.open("run")
+    window.click(".tabs a", "On the master")
+    window.type("#search", "test.stream")
+    window.fill("count", "3")
+    window.fill("interval", "0.2")
+    window.one("pre", "saltlite-run test.stream count=3 interval=0.2")
+    window.click("button.primary", "Run on the master")
+    window.one("h1", "test.stream")
+    window.one("h1 .state", "done")
+    window.one("main pre", "true")
+    window.one("td", "progress")
+    window.click("a", "Run it again")
+    window.one("td a", "test.stream")
+    window.type("#search", "nothing.here")
+    window.one(".note", "You may run no runner of this name")
+    window.type("#search", "cloud.destroy")
+    window.one(".state", "It carries the risk destroy")
+    window.click("button.primary", "Run on the master")
+    window.one("dialog", "It carries the risk destroy")
+    window.click("dialog button", "Cancel")
 
 
 def test_outputs_that_differ_are_compared_and_those_that_failed_run_again(window: Browser) -> None:
@@ -227,7 +328,7 @@ def test_hostile_values_of_machines_events_tokens_and_rules_are_shown_as_text(
     admin.post("/hook/console/hostile", {"x": HOSTILE, HOSTILE: 1})
     admin.low(client="local", tgt="a", fun="grains.setval", arg=["evil", HOSTILE])
     admin.low(client="local", tgt="a", fun="saltutil.refresh_grains", kwarg={"refresh_pillar": False})
-    for page, text in (("machines/a", "evil"), ("events?tag=hostile", "console/hostile"), ("keys", "For ids like")):
+    for page, text in (("machines/a", "evil"), ("events?tag=hostile", "console/hostile"), ("tokens", "Make a token")):
         window.open(page)
         window.until(lambda text=text: text in window.one("main").text, f"{page} has {text}")  # type: ignore[misc]
         for row in window.all("main summary"):
@@ -323,13 +424,15 @@ def test_a_login_is_revoked(window: Browser, served: tuple[Fleet, str]) -> None:
 
 
 def test_a_join_token_is_made_shown_once_and_revoked(window: Browser) -> None:
-    window.open("keys")
+    window.open("tokens")
     window.type("[name=ids]", "web*")
     window.click("button", "Make a token")
     text = window.one("pre", "slj1.").text
     name = text.split(".")[2]
     window.one("td code", name)
-    window.open("keys?state=pending")
+    window.open("")
+    window.one("h1", "Overview")
+    window.open("tokens")
     window.one("td code", name)
     window.click(f"button[aria-label='revoke the token {name}']")
     window.until(lambda: name not in window.driver.page_source, "it is gone from the list and from the page")

@@ -6,13 +6,14 @@ import asyncio
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
 from saltlite.api import documentation
 from saltlite.api.documentation import FOUND_MAX, WORDS_MAX, Documentation, NoReferenceError, pages, slug
 from saltlite.api.openapi import document
-from saltlite.api.reference import reference
+from saltlite.api.reference import reference, runners
 from saltlite.config.master import MasterConfig
 from saltlite.config.options import options_of
 from saltlite.errors import UsageError
@@ -29,7 +30,7 @@ def sections() -> list[dict[str, Any]]:
 def docs(sections: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> Documentation:
     """With the reference made here, and not in a process."""
 
-    async def made() -> list[dict[str, Any]]:
+    async def made(*_words: str) -> list[dict[str, Any]]:
         return sections
 
     monkeypatch.setattr(documentation, "_made", made)
@@ -144,3 +145,38 @@ def test_a_comment_in_an_example_is_no_section() -> None:
     titles = [passage.title for passage in documentation._passages_of_pages()]
     assert "The console" in titles
     assert not [title for title in titles if title.startswith("saltlite ")]
+
+
+def test_the_runners_of_a_site_are_listed_without_being_run(tmp_path: Path) -> None:
+    (tmp_path / "runners").mkdir()
+    (tmp_path / "runners/site.py").write_text(
+        'raise SystemExit\n__risk__ = {"wipe": "destroy"}\ndef wipe(name: str, hard=False):\n    """Wipe it."""\n'
+    )
+    (tmp_path / "master").write_text(f"runner_dirs: [{tmp_path}/runners]\n")
+    found = runners(str(tmp_path))
+    assert found["site.wipe"] == {"signatures": [ANY], "risk": "destroy", "doc": "Wipe it."}
+    assert "name:str" in found["site.wipe"]["signatures"][0]
+    assert found["manage.up"]["risk"] == ""
+
+
+def test_the_list_of_runners_is_read_anew_after_a_minute_and_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[Any] = [NoReferenceError("no"), {"a.b": {}}, {"c.d": {}}]
+
+    async def made(*words: str) -> Any:
+        assert words == ("/etc/x",)
+        if isinstance(found := answers.pop(0), NoReferenceError):
+            raise found
+        return found
+
+    monkeypatch.setattr(documentation, "_made", made)
+
+    async def asked() -> None:
+        docs = Documentation()
+        with pytest.raises(NoReferenceError):
+            await docs.runners("/etc/x")
+        assert await docs.runners("/etc/x") == {"a.b": {}}
+        assert await docs.runners("/etc/x") == {"a.b": {}}
+        monkeypatch.setattr(documentation, "RUNNERS_S", 0.0)
+        assert await docs.runners("/etc/x") == {"c.d": {}}
+
+    asyncio.run(asked())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.api import endpoint
+from saltlite.api import endpoint, runner_calls
 from saltlite.api.endpoint import SharedAnswers
 from saltlite.api.fleet import (
     GROUPS_MAX,
@@ -21,7 +21,8 @@ from saltlite.api.fleet import (
     grouped,
     jobs_by_hour,
 )
-from saltlite.errors import LoginError
+from saltlite.api.runner_calls import FollowedCall, FollowedCalls
+from saltlite.errors import LoginError, UnreachableError
 
 
 def row(ret: Any, retcode: int = 0) -> dict[str, Any]:
@@ -118,3 +119,31 @@ def test_callers_with_one_view_share_an_answer_for_a_moment(monkeypatch: pytest.
 
     asyncio.run(story())
     assert asked == ["a", "e", "f", "g", "wrong", "h", "i"]
+
+
+def test_returns_of_runners_are_kept_until_newer_ones_need_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_calls, "CALLS_KEPT", 3)
+    monkeypatch.setattr(runner_calls, "RETURNS_KEPT", 100)
+    calls = FollowedCalls()
+
+    async def work(value: Any) -> dict[str, Any]:
+        if isinstance(value, Exception):
+            raise value
+        return {"value": value, "retcode": 0}
+
+    async def follow(jid: str, value: Any) -> None:
+        running = asyncio.ensure_future(work(value))
+        calls.follow(FollowedCall(jid, "test.arg", "file:x", 1.0), running)
+        await asyncio.wait([running])
+        await asyncio.sleep(0)
+
+    async def followed() -> None:
+        for number in range(4):
+            await follow(f"{number}", number)
+        assert [one.jid for one in calls.of("file:x")] == ["3", "2", "1"]
+        await follow("4", "x" * 90)
+        await follow("5", UnreachableError("the master is away"))
+        assert [(one.jid, one.retcode, one.text) for one in calls.of("file:x")] == [("5", 1, '"the master is away"')]
+        assert calls.of("file:y") == []
+
+    asyncio.run(followed())

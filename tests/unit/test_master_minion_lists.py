@@ -1,4 +1,4 @@
-"""The verb `minions`: a page of the fleet, narrowed and sorted, and what it reads for that."""
+"""The verbs `minions` and `key_list`: a page of the fleet or of its keys, narrowed and sorted, and what it reads."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from saltlite.master.handlers.minions import FIGURES_KEPT_S
 from saltlite.master.store.ports import MinionRow
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState
-from saltlite.model.minion import ORDERS, STATES, natural
+from saltlite.model.minion import KEY_ORDERS, KEY_STATES, ORDERS, STATES, natural
 from tests.support.keys import NOW
 from tests.support.master import Office
-from tests.support.store import had_sessions, row
+from tests.support.store import had_sessions, key, row
 
 FLEET = 60
 SEEN = 50
@@ -125,3 +125,48 @@ def test_the_figures_of_a_brief_status_are_shared_for_a_moment_and_pending_keys_
     office.add_keys("web4")
     office.clock.advance(FIGURES_KEPT_S)
     assert counts(brief=True)["never"] == 3
+
+
+# -- keys
+
+
+@pytest.fixture(scope="module")
+def keys() -> Office:
+    """Keys of web0 to web29, six in each state, in no order of anything else."""
+    office = Office()
+    states = [KeyState(name) for name in KEY_STATES]
+    with office.store.write() as tx:
+        for number in range(30):
+            changes: dict[str, Any] = {"address": f"10.0.0.{number % 4}", "first_seen": NOW + number * 7 % 11}
+            tx.put_key(key(MinionId(f"web{number}"), states[number * 3 % 5], **changes))
+    return office
+
+
+@pytest.mark.parametrize("state", ["", *KEY_STATES])
+@pytest.mark.parametrize("order", [*KEY_ORDERS, *(f"-{name}" for name in KEY_ORDERS)])
+def test_keys_are_narrowed_and_sorted_by_every_field(keys: Office, order: str, state: str) -> None:
+    name = order.removeprefix("-")
+    expected = [one for one in keys.ask("key_list").fields["keys"] if state in ("", one["state"])]
+    expected.sort(key=lambda one: natural(one["id"]), reverse=order == "-id")
+    if name != "id":
+        expected.sort(
+            key=lambda one: KEY_STATES.index(one["state"]) if name == "state" else one[name], reverse=order != name
+        )
+    answer = keys.ask("key_list", sort=order, state=state, offset=2, limit=3).fields
+    assert (answer["keys"], answer["total"]) == (expected[2:5], len(expected))
+    assert answer["counts"] == dict.fromkeys(KEY_STATES, 6)
+
+
+def test_keys_are_found_by_a_part_of_the_id_or_the_beginning_of_the_fingerprint(keys: Office) -> None:
+    found = keys.ask("key_list", search="b7").fields["keys"]
+    assert [one["id"] for one in found] == ["web7"]
+    assert keys.ask("key_list", search=found[0]["fingerprint"][:9].lower()).fields["keys"] == found
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [({"sort": "height"}, "sorted by state, id"), ({"state": "lost"}, "a key is pending, conflict")],
+)
+def test_an_unknown_order_or_state_of_keys_is_refused(keys: Office, fields: dict[str, str], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        keys.ask("key_list", **fields)

@@ -24,6 +24,7 @@ function tell(what, value) {
   for (const listener of [...listeners[what]]) listener(value);
 }
 
+let entries = 0; // logins in this page
 let waiting = null; // of the requests that a login has to come before
 
 function loggedIn() {
@@ -47,6 +48,7 @@ function reached(problem) {
 
 async function ask(method, path, body) {
   for (;;) {
+    const before = entries;
     let answer;
     try {
       answer = await fetch(path, {
@@ -61,8 +63,8 @@ async function ask(method, path, body) {
     }
     const value = await answer.json().catch(() => ({}));
     if (answer.status === 401 && path !== "/login") {
-      // What was typed stays where it is: the request goes on after the login.
-      await loggedIn();
+      // What was typed stays where it is: the request goes on after the login, which may have come meanwhile.
+      if (before === entries) await loggedIn();
       continue;
     }
     reached(answer.status === 503 ? value.error || "The master does not answer." : "");
@@ -91,6 +93,7 @@ export async function logIn(eauth, username, password) {
 
 /** Go on after a login, in this tab or in another one: requests that waited are sent, and the events are the user's. */
 function entered() {
+  entries += 1;
   tell("login", false);
   waiting?.resolve();
   waiting = null;

@@ -10,7 +10,8 @@ import { Overview } from "./overview.js";
 import { Machine, Machines } from "./machines.js";
 import { Job, Jobs } from "./jobs.js";
 import { Run } from "./run.js";
-import { Keys } from "./keys.js";
+import { RunnerCall } from "./runners.js";
+import { Keys, Tokens } from "./keys.js";
 import { Packages } from "./packages.js";
 import { Events, Resources } from "./others.js";
 
@@ -28,6 +29,7 @@ const GROUPS = [
   ]],
   ["Master", [
     ["keys", "Keys", Keys, "k"],
+    ["tokens", "Join tokens", Tokens, "t"],
     ["access", "Access", Access, "a"],
     ["clouds", "Clouds", Clouds, "c"],
     ["docs", "Documentation", Docs, "d"],
@@ -36,13 +38,16 @@ const GROUPS = [
 const PAGES = GROUPS.flatMap(([, pages]) => pages);
 const BACKENDS = ["pam", "file", "ldap", "sharedsecret"];
 
-/** The page of the address, with what it needs: `path`, `query`, and the name behind the path. */
+let visits = 0;
+
+/** The page of the address, with what it needs: `path`, `query`, the name behind the path, and the number of this visit. */
 function route() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [noun, name] = path.split("/").map(decoded);
-  const props = { address: location.hash, path, query: Object.fromEntries(new URLSearchParams(query)) };
+  const props = { address: location.hash, visit: ++visits, path, query: Object.fromEntries(new URLSearchParams(query)) };
   if (noun === "machines" && name) return { page: Machine, noun, props: { ...props, name } };
   if (noun === "jobs" && name) return { page: Job, noun, props: { ...props, jid: name } };
+  if (noun === "runners" && name) return { page: RunnerCall, noun: "run", props: { ...props, jid: name } };
   const row = PAGES.find(([one]) => one === noun);
   return { page: row ? row[2] : Missing, noun, props };
 }
@@ -113,7 +118,7 @@ class Shell extends Component {
       <div class="banners">
         ${!isSecureContext && html`<p class="banner" role="alert">The console needs HTTPS: browsers do not tell the API over plain HTTP which page asks.</p>`}
         ${unreachable && html`<p class="banner" role="alert">${unreachable} This page tries again by itself.</p>`}</div>
-      <main id="main" tabindex="-1"><${at.page} key=${key} ...${at.props} /></main>
+      <main id="main" tabindex="-1"><${at.page} key=${key} title=${titleOf(at).split(" · ")[0]} ...${at.props} /></main>
       ${help && html`<${Help} onLeave=${() => this.setState({ help: false })} />`}
       ${login && html`<${Login} />`}`;
   }

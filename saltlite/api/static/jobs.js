@@ -2,7 +2,8 @@
 
 import { Component } from "./vendor/preact-11.2.0.mjs";
 import { get, post } from "./api.js";
-import { Choice, Consent, difference, Field, html, link, Page, State, Table, textOf, Time, visible } from "./parts.js";
+import { ListPage } from "./list.js";
+import { Choice, Consent, Copyable, difference, Field, html, link, Page, State, Table, textOf, Time, visible } from "./parts.js";
 
 const OUTCOMES = ["ok", "failed", "missing", "open"];
 const NEW_S = 60;
@@ -10,29 +11,38 @@ const SOON_MS = 1000;
 const LATER_MS = 15000;
 
 export const jobColumns = [
-  ["Job", (job) => html`<a href=${link(`jobs/${job.jid}`)}><code>${job.jid}</code></a>`, "", "fit"],
-  ["Function", (job) => html`<strong>${visible(job.fun)}</strong>`],
-  ["Target", (job) => html`<code>${visible(job.tgt)}</code> <span class="dim">${job.tgt_type === "glob" ? "" : job.tgt_type}</span>`],
-  ["User", (job) => job.user],
-  ["Published", (job) => html`<${Time} at=${job.created_at} />`],
-  ["Targets", (job) => html`<${Outcomes} of=${job.outcomes} />`],
+  ["Job", (job) => html`<a href=${link(`jobs/${job.jid}`)}><code>${job.jid}</code></a>`, "", "fit w12"],
+  ["Function", (job) => html`<strong title=${visible(job.fun)}>${visible(job.fun)}</strong>`],
+  ["Target", (job) => html`<code title=${visible(job.tgt)}>${visible(job.tgt)}</code> <span class="dim">${job.tgt_type === "glob" ? "" : job.tgt_type}</span>`],
+  ["User", (job) => job.user, "", "w9"],
+  ["Published", (job) => html`<${Time} at=${job.created_at} />`, "", "fit w8"],
+  ["Targets", (job) => html`<${Outcomes} of=${job.outcomes} />`, "", "w14"],
 ];
 
 function Outcomes({ of }) {
   return html`<span class="states">${OUTCOMES.filter((one) => of[one]).map((one) => html`<${State} of=${one} count=${of[one]} />`)}</span>`;
 }
 
-export class Jobs extends Page {
+const PERIODS = [["", "any time"], ["3600", "the last hour"], ["86400", "the last 24 hours"], ["604800", "the last 7 days"]];
+
+export class Jobs extends ListPage {
   watches = ["salt/job/"];
   pollMs = 15000;
 
-  load({ query }) {
-    const { fun, user, minion, state, since, before } = query;
-    return get("/fleet/jobs", { fun, user, minion, state, since, before, limit: 50 });
+  async rows({ query }, _offset, last, limit) {
+    const { fun, user, minion, state, since, within, before } = query;
+    const from = within ? Math.floor(Date.now() / 1000 - within) : since;
+    const { jobs, more } = await get("/fleet/jobs", { fun, user, minion, state, since: from, before: last?.jid || before, limit });
+    return { rows: jobs, more };
   }
 
-  show({ jobs, more }) {
-    const { fun = "", user = "", minion = "", state = "", since, before } = this.props.query;
+  /** The job at the top is the newest one there. */
+  place(_first, above) {
+    return { before: above?.jid || this.props.query.before };
+  }
+
+  show() {
+    const { fun = "", user = "", minion = "", state = "", within = "", since, before } = this.props.query;
     return html`
       <h1>Jobs</h1>
       <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
@@ -40,13 +50,12 @@ export class Jobs extends Page {
         <${Field} label="Machine or resource" value=${minion} onChange=${(text) => this.narrow({ minion: text })} />
         <${Field} label="User" value=${user} onChange=${(text) => this.narrow({ user: text })} />
         <${Choice} label="Result" value=${state} options=${[["", "any"], ...OUTCOMES.map((one) => [one, one])]} onChange=${(text) => this.narrow({ state: text })} />
+        <${Choice} label="Published" value=${within} options=${PERIODS} onChange=${(text) => this.narrow({ within: text, since: "" })} />
         ${since && html`<button onClick=${() => this.narrow({ since: "" })}>Not only since ${new Date(since * 1000).toLocaleString()}</button>`}
+        ${before && html`<button onClick=${() => this.narrow({})}>Newest</button>`}
       </form>
-      <${Table} caption="Jobs, the newest first" rows=${jobs} columns=${jobColumns} empty="No job is like this." />
-      <nav class="pages" aria-label="Parts of the list">
-        ${before && html`<button onClick=${() => this.narrow({})}>Newest</button>`} ${" "}
-        ${more && html`<button onClick=${() => this.narrow({ before: jobs[jobs.length - 1].jid })}>Older</button>`}
-      </nav>`;
+      ${this.table({ caption: "Jobs, the newest first", kind: "jobs", columns: jobColumns, empty: fun || user || minion || state || within || since || before ? "No job is like this."
+        : html`No job was published yet, or none is still kept. <a href="#/run">Run a function</a>` })}`;
   }
 }
 
@@ -134,9 +143,10 @@ class Group extends Component {
         ${group.count > names.length && html`<span class="dim">and ${group.count - names.length} more</span>`}</p>
       ${!first && html`<p><button class="small" onClick=${() => this.setState({ compared: !compared })}>
         ${compared ? "Show the output" : "Compare with the largest group"}</button></p>`}
-      <pre tabindex="0">${compared
-        ? difference(textOf(group.value), textOf(largest.value)).map(([sign, line]) => html`<span class=${{ "+": "added", "-": "removed" }[sign] || ""}>${sign} ${line}\n</span>`)
-        : textOf(group.value)}</pre>
+      ${compared
+        ? html`<pre tabindex="0">${difference(textOf(group.value), textOf(largest.value)).map(([sign, line]) =>
+          html`<span class=${{ "+": "added", "-": "removed" }[sign] || ""}>${sign} ${line}\n</span>`)}</pre>`
+        : html`<${Copyable} text=${textOf(group.value)} label="the output" />`}
       ${group.cut && html`<p class="dim">This is only the beginning. <a href=${`/fleet/jobs/${encodeURIComponent(jid)}/returns/${encodeURIComponent(group.ids[0])}`}
         download=${`${jid}-${group.ids[0]}.json`}>The whole return of ${group.ids[0]}</a></p>`}
     </section>`;

@@ -1,25 +1,25 @@
 // Machines: the list, and one of them with its key, its grains and its jobs.
 
 import { get } from "./api.js";
-import { Choice, counted, Field, html, link, Page, Pages, State, Table, TARGET_TYPES, textOf, Time, visible } from "./parts.js";
+import { Choice, counted, Field, html, link, Page, State, Table, TARGET_TYPES, textOf, Time, visible } from "./parts.js";
 import { jobColumns } from "./jobs.js";
+import { ListPage } from "./list.js";
 
-const PAGE = 100;
 const LINE = 120; // characters of a grain that is shown in one line
 
-export class Machines extends Page {
+export class Machines extends ListPage {
   watches = ["salt/presence/", "salt/key"];
   pollMs = 30000;
 
-  load({ query }) {
-    const { search, type, state, sort, offset } = query;
+  async rows({ query }, offset, _last, limit) {
+    const { search, type, state, sort } = query;
     const words = /[*?[\]]/.test(search || "") || (type && type !== "glob") ? search : search && `*${search}*`;
-    return get("/fleet/minions", { tgt: words, tgt_type: words && (type || "glob"), state, sort: sort || "id", offset, limit: PAGE });
+    const { minions, total } = await get("/fleet/minions", { tgt: words, tgt_type: words && (type || "glob"), state, sort: sort || "id", offset, limit });
+    return { rows: minions, total };
   }
 
-  show({ minions, total }) {
+  show({ answer: { total } }) {
     const { search = "", type = "glob", state = "", sort = "id" } = this.props.query;
-    const offset = Number(this.props.query.offset || 0);
     return html`
       <div class="head"><h1>Machines</h1>
         <p role="status">${counted(total, "machine")}${search && html` · <a href=${link("run", { tgt: search, type })}>run a function on them</a>`}</p></div>
@@ -28,16 +28,16 @@ export class Machines extends Page {
         <${Choice} label="Read as" value=${type} options=${TARGET_TYPES} onChange=${(text) => this.narrow({ type: text })} />
         <${Choice} label="State" value=${state} options=${[["", "any"], ["up", "up"], ["away", "away"], ["never", "never seen"]]} onChange=${(text) => this.narrow({ state: text })} />
       </form>
-      <${Table} caption="Machines" rows=${minions} sort=${sort} onSort=${(next) => this.narrow({ sort: next })}
-        empty=${search || state ? "No machine is selected by this." : html`No machine has joined yet: see <a href="#/docs/install">how to install a minion</a>, and the <a href="#/keys">keys</a> that wait.`} columns=${[
-          ["Machine", (row) => html`<a href=${link(`machines/${row.id}`)}>${row.id}</a>`, "id"],
-          ["State", (row) => html`<${State} of=${row.state} />`, "state"],
-          ["Last seen", (row) => row.state === "up" ? "connected" : html`<${Time} at=${row.last_seen} />`, "last_seen"],
-          ["Version", (row) => visible(row.version), "version"],
-          ["Address", (row) => row.address, "address"],
-          ["Resources", (row) => row.resources || "", "resources", "number"],
-        ]} />
-      <${Pages} offset=${offset} size=${PAGE} count=${minions.length} total=${total} go=${(next) => this.narrow({ offset: next || "" })} />`;
+      ${this.table({ caption: "Machines", sort, onSort: (next) => this.narrow({ sort: next }),
+        empty: search || state ? "No machine is selected by this." : html`No machine has joined yet: see <a href="#/docs/install">how to install a minion</a>, and the <a href="#/keys">keys</a> that wait.`,
+        columns: [
+          ["Machine", (row) => html`<a href=${link(`machines/${row.id}`)} title=${row.id}>${row.id}</a>`, "id"],
+          ["State", (row) => html`<${State} of=${row.state} />`, "state", "w7"],
+          ["Last seen", (row) => row.state === "up" ? "connected" : html`<${Time} at=${row.last_seen} />`, "last_seen", "w8"],
+          ["Version", (row) => visible(row.version), "version", "w8"],
+          ["Address", (row) => row.address, "address", "w10"],
+          ["Resources", (row) => row.resources || "", "resources", "number w8"],
+        ] })}`;
   }
 }
 

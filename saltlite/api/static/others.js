@@ -2,16 +2,22 @@
 
 import { get, on } from "./api.js";
 import { Component } from "./vendor/preact-11.2.0.mjs";
-import { Field, html, link, Page, Problem, State, Table, textOf, Time, visible } from "./parts.js";
+import { ListPage } from "./list.js";
+import { Field, html, link, Problem, State, Table, textOf, Time, visible } from "./parts.js";
 
-export class Resources extends Page {
+export class Resources extends ListPage {
   pollMs = 30000;
 
-  load({ query: { type, minion, after } }) {
-    return get("/fleet/resources", { type, minion, after });
+  async rows({ query: { type, minion, after } }, _offset, last, limit) {
+    const { resources, more } = await get("/fleet/resources", { type, minion, after: last?.srn || after, limit });
+    return { rows: resources, more };
   }
 
-  show({ resources, more }) {
+  place(_first, above) {
+    return { after: above?.srn || this.props.query.after };
+  }
+
+  show() {
     const { type = "", minion = "", after } = this.props.query;
     return html`
       <h1>Resources</h1>
@@ -19,18 +25,17 @@ export class Resources extends Page {
       <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
         <${Field} id="search" label="Type" hint="ssh" value=${type} onChange=${(text) => this.narrow({ type: text })} />
         <${Field} label="Managed by" value=${minion} onChange=${(text) => this.narrow({ minion: text })} />
+        ${after && html`<button type="button" onClick=${() => this.narrow({})}>From the first</button>`}
       </form>
-      <${Table} caption="Resources" rows=${resources} empty=${type || minion ? "No resource is registered like this." : html`No resource is registered. <a href="#/docs/resources">What resources are</a>`} columns=${[
-        ["Resource", (row) => html`<code>${row.srn}</code>`],
-        ["Managed by", (row) => html`<a href=${link(`machines/${row.minion}`)}>${row.minion}</a>`],
-        ["State", (row) => html`<${State} of=${row.up ? "up" : "away"} />`],
-        ["Not found since", (row) => row.stale_since && html`<${Time} at=${row.stale_since} />`],
-        ["", (row) => html`<a class="button" href=${link("run", { tgt: row.srn, type: "list" })}>run</a>`, "", "fit"],
-      ]} />
-      <nav class="pages" aria-label="Parts of the list">
-        ${after && html`<button onClick=${() => this.narrow({})}>First</button>`} ${" "}
-        ${more && html`<button onClick=${() => this.narrow({ after: resources[resources.length - 1].srn })}>Next</button>`}
-      </nav>`;
+      ${this.table({ caption: "Resources",
+        empty: type || minion ? "No resource is registered like this." : html`No resource is registered. <a href="#/docs/resources">What resources are</a>`,
+        columns: [
+          ["Resource", (row) => html`<code title=${row.srn}>${row.srn}</code>`],
+          ["Managed by", (row) => html`<a href=${link(`machines/${row.minion}`)}>${row.minion}</a>`],
+          ["State", (row) => html`<${State} of=${row.up ? "up" : "away"} />`, "", "w7"],
+          ["Not found since", (row) => row.stale_since && html`<${Time} at=${row.stale_since} />`, "", "w9"],
+          ["", (row) => html`<a class="button" aria-label=${`run a function on ${row.srn}`} href=${link("run", { tgt: row.srn, type: "list" })}>run</a>`, "", "w5"],
+        ] })}`;
   }
 }
 
@@ -87,10 +92,10 @@ export class Events extends Component {
         <button type="button" disabled=${!events.length} onClick=${() => this.setState({ events: [] })}>Clear</button>
       </form>
       ${problem && html`<${Problem} text=${problem} />`}
-      <${Table} caption="Events, the newest first" rows=${rows} empty="Events appear here as they happen." columns=${[
-        ["When", (event) => html`<${Time} at=${Date.parse(`${event.data._stamp}Z`) / 1000} />`, "", "fit"],
-        ["Tag", (event) => html`<code>${visible(event.tag)}</code>`],
-        ["Data", (event) => html`<details><summary><code>${visible(JSON.stringify(event.data).slice(0, 100))}</code></summary><pre tabindex="0">${textOf(event.data)}</pre></details>`],
+      <${Table} caption="Events, the newest first" kind="events" rows=${rows} empty="Events appear here as they happen." columns=${[
+        ["When", (event) => html`<${Time} exact=${true} at=${Date.parse(`${event.data._stamp}Z`) / 1000} />`, "", "fit w7"],
+        ["Tag", (event) => html`<code>${visible(event.tag)}</code>`, "", "w24"],
+        ["Data", (event) => html`<details><summary><code>${visible(JSON.stringify(event.data).slice(0, 200))}</code></summary><pre tabindex="0">${textOf(event.data)}</pre></details>`],
       ]} />
       ${before && html`<nav class="pages" aria-label="Parts of the list"><button onClick=${() => this.replay({ before })}>Earlier</button></nav>`}`;
   }

@@ -18,8 +18,8 @@ export class Overview extends Page {
       <h1>Overview</h1>
       <section aria-label="Machines" class="cards">
         ${["up", "away", "never"].map((state) => html`<a class="card" href=${link("machines", { state })}>
-          <strong>${counts[state].toLocaleString("en")}</strong> <${State} of=${state} /></a>`)}
-        <a class="card" href=${link("keys", { state: "pending" })}><strong>${counts.pending.toLocaleString("en")}</strong> <${State} of="pending" /></a>
+          <strong>${counts[state].toLocaleString("en")}</strong> <${State} of=${state} kind=${counts[state] ? undefined : "none"} /></a>`)}
+        <a class="card" href=${link("keys", { state: "pending" })}><strong>${counts.pending.toLocaleString("en")}</strong> <${State} of="pending" kind=${counts.pending ? undefined : "none"} /></a>
         <a class="card" href="#/resources"><strong>${resources.count.toLocaleString("en")}</strong> resources</a>
       </section>
       ${counts.up + counts.away + counts.never === 0 && html`<p class="empty">No machine has joined yet: see <a href="#/docs/install">how to install a minion</a>.</p>`}
@@ -77,7 +77,8 @@ function Hours({ rows }) {
       <line x1="0" x2="240" y1="2" y2="2" /><line x1="0" x2="240" y1="31" y2="31" />
       ${rows.map(bar)}<line x1="0" x2="240" y1="60" y2="60" /></svg>
     <p class="axis" aria-hidden="true"><span>${hour(rows[0].at)}</span><span>${hour(rows[8].at)}</span><span>${hour(rows[16].at)}</span><span>now</span></p>
-    <p class="legend"><span><i></i><a href=${link("jobs", { since: rows[0].at })}>${counted(total, "job")}</a></span>
+    <p class="legend"><a href=${link("jobs", { since: rows[0].at })}>${counted(total, "job")}</a>
+      <span><i></i>${total - bad - open} without a failure</span>
       <span><i class="bad"></i><a href=${link("jobs", { since: rows[0].at, state: "failed" })}>${bad} failed or without an answer</a></span>
       <span><i class="open"></i>${open} open</span><span class="dim">at most ${most} an hour</span></p>`;
 }

@@ -31,7 +31,7 @@ export class Page extends Component {
   }
 
   componentDidUpdate(before) {
-    if (before.address !== this.props.address) this.refresh();
+    if (before.visit !== this.props.visit) this.refresh();
   }
 
   componentWillUnmount() {
@@ -49,7 +49,7 @@ export class Page extends Component {
 
   async refresh() {
     clearTimeout(this.timer);
-    const address = this.props.address;
+    const { visit } = this.props;
     let found;
     try {
       found = { data: await this.load(this.props), error: null };
@@ -57,7 +57,7 @@ export class Page extends Component {
       found = { error };
     }
     // An answer to an earlier question must not replace that to a later one.
-    if (this.gone || address !== this.props.address) return;
+    if (this.gone || visit !== this.props.visit) return;
     this.setState(found);
     const pause = found.error ? 3000 : this.pollMs;
     if (pause) this.timer = setTimeout(() => this.refresh(), pause);
@@ -72,6 +72,7 @@ export class Page extends Component {
   render() {
     const { data, error } = this.state;
     return html`
+      ${error && !data && html`<h1>${this.props.title}</h1>`}
       ${error && html`<${Problem} text=${error.message} />`}
       ${data ? this.show(data) : !error && html`<p class="dim" role="status">Loading</p>`}
     `;
@@ -82,31 +83,23 @@ export class Page extends Component {
  * A table: `columns` are [title, cell of a row, sort name, kind]. The kind is how wide the column is and where its text
  * stands: "fit", "wide" or "number".
  */
-export function Table({ columns, rows, caption, sort, onSort, empty = "There are none." }) {
-  const head = ([title, , name, kind]) => {
-    if (!name || !onSort) return html`<th scope="col" class=${kind}>${title || html`<span class="unseen">Actions</span>`}</th>`;
-    const way = sort === name ? "ascending" : sort === `-${name}` ? "descending" : "none";
-    const next = sort === name ? `-${name}` : name;
-    return html`<th scope="col" class=${kind} aria-sort=${way}>
-      <button class="plain" onClick=${() => onSort(next)}>${title}${way === "ascending" ? " ↑" : way === "descending" ? " ↓" : ""}</button>
-    </th>`;
-  };
+export function Table({ columns, rows, caption, kind, sort, onSort, empty = "There are none." }) {
   if (!rows.length) return html`<p class="empty">${empty}</p>`;
-  return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table>
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table class=${kind}>
     <caption class="unseen">${caption}</caption>
-    <thead><tr>${columns.map(head)}</tr></thead>
+    <thead><tr>${columns.map((column) => headOf(column, sort, onSort))}</tr></thead>
     <tbody>${rows.map((row) => html`<tr>${columns.map(([title, cell, , kind]) => html`<td class=${kind} data-title=${title}>${cell(row)}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
 
-/** The buttons below a page of a list; `go` takes the offset of another page. */
-export function Pages({ offset, size: length, count, total, go }) {
-  if (total <= count && offset === 0) return null;
-  return html`<nav class="pages" aria-label="Parts of the list">
-    <button disabled=${offset === 0} onClick=${() => go(Math.max(0, offset - length))}>Previous</button>
-    <span class="dim">${count ? `${offset + 1} to ${offset + count}` : "none"} of ${total}</span>
-    <button disabled=${offset + count >= total} onClick=${() => go(offset + length)}>Next</button>
-  </nav>`;
+/** The head of a column, with a button if the list can be sorted by it. */
+export function headOf([title, , name, kind], sort, onSort) {
+  if (!name || !onSort) return html`<th scope="col" class=${kind}>${title || html`<span class="unseen">Actions</span>`}</th>`;
+  const way = sort === name ? "ascending" : sort === `-${name}` ? "descending" : "none";
+  const next = sort === name ? `-${name}` : name;
+  return html`<th scope="col" class=${kind} aria-sort=${way}>
+    <button class="plain" onClick=${() => onSort(next)}>${title}${way === "ascending" ? " ↑" : way === "descending" ? " ↓" : ""}</button>
+  </th>`;
 }
 
 /** "1 machine", "2 machines". */
@@ -126,11 +119,12 @@ export function State({ of, count, kind: given }) {
   return html`<span class=${`state ${kind}`}>${count === undefined ? "" : `${count.toLocaleString("en")} `}${of}</span>`;
 }
 
-/** A moment (seconds since 1970), and how long ago it was. */
-export function Time({ at }) {
+/** A moment (seconds since 1970): how long ago it was, or with `exact` the time of the day here. */
+export function Time({ at, exact }) {
   if (at === null || at === undefined) return html`<span class="dim">never</span>`;
   const date = new Date(at * 1000);
-  return html`<time datetime=${date.toISOString()} title=${date.toISOString()}>${ago(Date.now() / 1000 - at)}</time>`;
+  const title = `${date.toLocaleString()} (${date.toISOString()})`;
+  return html`<time datetime=${date.toISOString()} title=${title}>${exact ? date.toLocaleTimeString([], { hour12: false }) : ago(Date.now() / 1000 - at)}</time>`;
 }
 
 function ago(seconds) {
@@ -152,6 +146,20 @@ const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u20
 /** Text in which what cannot be seen is written out. */
 export function visible(text) {
   return text.replace(UNSEEN, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+/** A text with a button that copies it. */
+export class Copyable extends Component {
+  async copy() {
+    await navigator.clipboard.writeText(this.props.text);
+    this.setState({ copied: true });
+    setTimeout(() => this.setState({ copied: false }), 1500);
+  }
+
+  render({ text, label }, { copied }) {
+    return html`<div class="copyable"><pre tabindex="0">${visible(text)}</pre>
+      <button type="button" class="small" aria-label=${`Copy ${label}`} onClick=${() => this.copy()}>${copied ? "Copied" : "Copy"}</button></div>`;
+  }
 }
 
 /** A return value as text. */
@@ -198,10 +206,16 @@ export class Field extends Component {
       const text = event.target.value;
       this.setState({ text });
       clearTimeout(this.timer);
-      this.timer = setTimeout(() => onChange(text), now ? 0 : 300);
+      this.timer = setTimeout(() => { this.timer = null; onChange(text); }, now ? 0 : 300);
+    };
+    // Enter and a click elsewhere mean what was typed last.
+    const leave = (event) => {
+      if (this.timer) onChange(event.target.value);
+      clearTimeout(this.timer);
+      this.timer = null;
     };
     return html`<label>${label}<input type="text" id=${id} value=${shown} ref=${(input) => { this.input = input; }} list=${list} placeholder=${hint}
-      autocomplete="off" autocapitalize="off" spellcheck=${false} onInput=${type} /></label>`;
+      autocomplete="off" autocapitalize="off" spellcheck=${false} onInput=${type} onChange=${leave} /></label>`;
   }
 }
 

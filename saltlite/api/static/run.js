@@ -1,49 +1,64 @@
-// Run: a target with its preview, a function with a field for each parameter, and what has to be confirmed.
+// Run: a target with its preview, or the master; a function with a field for each parameter; what has to be confirmed.
 
 import { Component } from "./vendor/preact-11.2.0.mjs";
 import { get, on, post } from "./api.js";
-import { Choice, Consent, Field, html, link, Problem, TARGET_TYPES, visible } from "./parts.js";
+import { callColumns } from "./runners.js";
+import { Choice, Consent, Copyable, Dialog, Field, html, link, Problem, Table, TARGET_TYPES, visible } from "./parts.js";
 
 const OPTION = { glob: "", list: "-L ", grain: "-G ", pcre: "-E ", compound: "-C ", nodegroup: "-N ", pillar: "-I ", ipcidr: "-S " };
+
+const WHERE = [["", "On machines"], ["runner", "On the master (runners)"]];
 
 export class Run extends Component {
   constructor(props) {
     super(props);
-    const { tgt = "", type = "glob", fun = "" } = props.query;
-    this.state = { tgt, type, fun, words: [], values: {}, rest: "", batch: "", preview: null, problem: "", question: null };
+    const { tgt = "", type = "glob", fun = "", kind = "" } = props.query;
+    this.state = { kind, tgt, type, fun, words: [], values: {}, rest: "", batch: "", preview: null, isFresh: false, runners: null, calls: [], problem: "", question: null };
   }
 
   componentDidMount() {
-    this.unreach = on("back", () => this.look());
-    this.look();
+    this.unreach = on("back", () => this.begin());
+    this.begin();
   }
 
   componentWillUnmount() {
     this.unreach();
   }
 
+  begin() {
+    this.look();
+    if (!this.state.kind) return;
+    get("/fleet/runners/functions").then(({ functions }) => this.setState({ runners: functions, problem: "" }), (error) => this.setState({ problem: error.message }));
+    get("/fleet/runners").then(({ calls }) => this.setState({ calls }), () => {});
+  }
+
   set(values) {
-    this.setState({ ...values, question: null, problem: "" }, () => this.look());
+    // Nothing runs before the master has said what the new target and function are.
+    this.setState({ ...values, isFresh: false, question: null, problem: "" }, () => this.look());
   }
 
   async look() {
-    const { tgt, type, fun } = this.state;
+    const { kind, tgt, type, fun } = this.state;
     // The address is what a colleague would be sent; arguments may be secret and are not in it.
-    history.replaceState(null, "", link("run", { tgt, type: type === "glob" ? "" : type, fun }));
-    if (!tgt) return;
+    history.replaceState(null, "", link("run", { kind, tgt, type: type === "glob" ? "" : type, fun }));
+    if (!tgt || kind) return;
     const turn = (this.turn = {});
-    let found = { preview: null, problem: "" };
+    let found = { preview: null, isFresh: true, problem: "" };
     try {
       const preview = await get("/fleet/target", { tgt, tgt_type: type, fun });
-      found = { preview, problem: "" };
+      found.preview = preview;
     } catch (error) {
       found.problem = error.message;
     }
     if (this.turn === turn) this.setState(found);
   }
 
+  /** What is known of the function: its signatures and risks, and how many targets lack it. */
   known() {
-    return this.state.preview?.functions[this.state.fun];
+    const { kind, fun, preview, runners } = this.state;
+    if (!kind) return preview?.functions[fun];
+    const runner = runners?.[fun];
+    return runner && { ...runner, risks: runner.risk ? [{ risk: runner.risk }] : [], missing: 0 };
   }
 
   parameters() {
@@ -68,9 +83,14 @@ export class Run extends Component {
   }
 
   async publish(consent, dry = false) {
-    const { tgt, type, fun, batch } = this.state;
+    const { kind, tgt, type, fun, batch } = this.state;
     try {
       const [args, kwargs] = this.arguments();
+      if (kind) {
+        const { jid } = await post("/fleet/runners", { fun, arg: args, kwarg: kwargs, wait: false });
+        location.hash = link(`runners/${jid}`);
+        return;
+      }
       const { jid } = await post("/fleet/jobs", { tgt, tgt_type: type, fun, arg: args, kwarg: kwargs, consent, dry, ...(batch ? { batch } : {}) });
       location.hash = link(`jobs/${jid}`);
     } catch (error) {
@@ -79,7 +99,13 @@ export class Run extends Component {
     }
   }
 
-  render(_, { tgt, type, fun, preview, problem, question, words, values, rest, batch }) {
+  /** The words that the function may be completed to. */
+  complete(text) {
+    if (this.state.kind) return;
+    get("/fleet/words", { kind: "function", prefix: text }).then((found) => this.setState({ words: found.words }), () => {});
+  }
+
+  render(_, { kind, tgt, type, fun, preview, isFresh, runners, calls, problem, question, words, values, rest, batch }) {
     const known = this.known();
     const parameters = this.parameters();
     const takesRest = !known || !parameters || parameters.some((one) => one.kind === "rest" || one.kind === "keywords");
@@ -88,45 +114,58 @@ export class Run extends Component {
     const named = parameters?.filter((one) => one.kind !== "rest" && one.kind !== "keywords") ?? [];
     // Parameters whose default differs from platform to platform, or that only some have, are rarely needed.
     const [common, rare] = [named.filter((one) => one.default !== "..."), named.filter((one) => one.default === "...")];
+    const isReady = kind ? Boolean(fun) : Boolean(tgt && fun && preview && isFresh);
+    const submit = (event) => {
+      event.preventDefault();
+      if (kind && known?.risks.length) this.setState({ question: known.risks[0].risk });
+      else this.publish([]);
+    };
     return html`
       <h1>Run</h1>
-      <form onSubmit=${(event) => { event.preventDefault(); this.publish([]); }}>
-        <section class="panel">
+      <nav class="tabs" aria-label="Where">${WHERE.map(([one, title]) => html`<a href=${link("run", { kind: one })} aria-current=${one === kind ? "true" : undefined}>${title}</a>`)}</nav>
+      <form onSubmit=${submit}>
+        ${!kind && html`<section class="panel">
           <div class="filters">
             <${Field} id="search" label="Target" hint="web*" value=${tgt} onChange=${(text) => this.set({ tgt: text })} />
             <${Choice} label="Read as" value=${type} options=${TARGET_TYPES} onChange=${(text) => this.set({ type: text })} />
             <${Field} label="At once" hint="all, or 10, or 25%" value=${batch} now=${true} onChange=${(text) => this.setState({ batch: text })} />
           </div>
-          <p role="status">${preview ? html`<strong>${preview.count}</strong> targets${preview.away > 0 && `, ${preview.away} of them away`}
-            ${preview.ids?.length > 0 && html`: <span class="dim">${preview.ids.slice(0, 12).join(", ")}${preview.count > 12 && ` and ${preview.count - 12} more`}</span>`}`
+          <p role="status">${preview ? html`<strong>${preview.count.toLocaleString("en")}</strong> targets${preview.away > 0 && `, ${preview.away} of them away`}
+            ${preview.ids?.length > 0 && html`: <span class="dim">${preview.ids.slice(0, 12).join(", ")}${preview.count > 12 && ` and ${(preview.count - 12).toLocaleString("en")} more`}</span>`}`
             : html`<span class="dim">What the target selects is shown here before anything runs.</span>`}</p>
-        </section>
+        </section>`}
         <section class="panel">
-          <${Field} label="Function" hint="test.ping" value=${fun} list="functions" onChange=${(text) => {
+          <${Field} id=${kind ? "search" : undefined} label=${kind ? "Runner" : "Function"} hint=${kind ? "manage.up" : "test.ping"} value=${fun} list="functions" onChange=${(text) => {
             this.set({ fun: text, values: {} });
-            get("/fleet/words", { kind: "function", prefix: text }).then((found) => this.setState({ words: found.words }), () => {});
+            this.complete(text);
           }} />
-          <datalist id="functions">${words.map((word) => html`<option value=${word} />`)}</datalist>
+          <datalist id="functions">${(runners ? Object.keys(runners) : words).map((word) => html`<option value=${word} />`)}</datalist>
+          ${known?.doc && html`<p class="dim">${visible(known.doc.split("\n\n")[0].replaceAll("``", ""))}</p>`}
           ${known && html`<p class="actions">
             ${known.missing > 0 && html`<span class="state mid">${known.missing} targets do not have it.</span>`}
             ${known.risks.map((row) => html`<span class="state bad">It carries the risk ${row.risk}.</span>`)}
-            ${/^\w+\.\w+$/.test(fun) && html`<a href=${link("docs", { words: fun })}>What it does</a>`}</p>`}
+            ${/^\w+\.\w+$/.test(fun) && html`<a href=${kind ? link(`docs/reference/runners/${fun.split(".")[0]}`, { at: fun }) : link("docs", { words: fun })}>What it does</a>`}</p>`}
+          ${kind && runners && fun && !known && html`<p class="note">You may run no runner of this name.</p>`}
           ${common.length > 0 && fields(common)}
           ${rare.length > 0 && html`<details><summary>${rare.length} parameters of some platforms</summary>${fields(rare)}</details>`}
           ${takesRest && html`<label>Further arguments, one a line<textarea rows="2" value=${rest}
             onInput=${(event) => this.setState({ rest: event.target.value })} /></label>`}
         </section>
         ${problem && html`<${Problem} text=${problem} />`}
-        <p class="actions"><button class="primary" disabled=${!tgt || !fun || !preview}>Run on ${preview?.count ?? 0} targets</button>
-          <button type="button" disabled=${!tgt || !fun || !preview} onClick=${() => this.publish((known?.risks || []).map((row) => row.risk), true)}>Dry run</button>
-          <span class="dim">A dry run shows what would be called, and calls nothing.</span></p>
+        <p class="actions"><button class="primary" disabled=${!isReady}>${kind ? "Run on the master" : `Run on ${(preview?.count ?? 0).toLocaleString("en")} targets`}</button>
+          ${!kind && html`<button type="button" disabled=${!isReady} onClick=${() => this.publish((known?.risks || []).map((row) => row.risk), true)}>Dry run</button>
+          <span class="dim">A dry run shows what would be called, and calls nothing.</span>`}</p>
       </form>
-      ${question && html`<${Consent} question=${question} onAgree=${(risks) => this.publish(risks)} onLeave=${() => this.setState({ question: null })} />`}
-      <h2>The same on the command line</h2><pre tabindex="0">${visible(this.line())}</pre>`;
+      ${question && (kind ? html`<${Dialog} title=${`Run ${fun}?`} yes="Run it" danger=${true} onYes=${() => this.publish([])} onLeave=${() => this.setState({ question: null })}>
+        <p>It carries the risk <strong>${question}</strong>.</p></${Dialog}>`
+        : html`<${Consent} question=${question} onAgree=${(risks) => this.publish(risks)} onLeave=${() => this.setState({ question: null })} />`)}
+      <h2>The same on the command line</h2><${Copyable} text=${this.line()} label="the command line" />
+      ${kind && html`<h2>Runners that you started here</h2><${Table} caption="Runners that you started here" rows=${calls} columns=${callColumns}
+        empty="There are none that the API still knows." />`}`;
   }
 
   line() {
-    const { tgt, type, fun, batch } = this.state;
+    const { kind, tgt, type, fun, batch } = this.state;
     let words = [];
     try {
       const [args, kwargs] = this.arguments();
@@ -135,16 +174,19 @@ export class Run extends Component {
       words = ["…"];
     }
     const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+    if (kind) return `saltlite-run ${fun || "manage.up"} ${words.map(quoted).join(" ")}`.trim();
     return `saltlite ${batch ? `-b ${quoted(batch)} ` : ""}${OPTION[type] ?? ""}${quoted(tgt || "*")} ${fun || "test.ping"} ${words.map(quoted).join(" ")}`.trim();
   }
 }
 
 function Parameter({ of, value, onChange }) {
-  const note = [of.types.join(" or "), of.default !== null && of.default !== "..." && `default ${of.default}`].filter(Boolean).join(", ");
+  const types = of.types.filter((type) => type !== "None").join(" or ");
+  const note = [types, ![null, "...", "None"].includes(of.default) && `default ${of.default}`].filter(Boolean).join(", ");
+  const label = html`${of.name}<small title=${note}>${note || " "}</small>`;
   if (of.types.length && of.types.every((type) => type === "bool" || type === "None") && of.types.includes("bool")) {
-    return html`<${Choice} label=${`${of.name} (${note})`} value=${value} options=${[["", "not given"], ["true", "true"], ["false", "false"]]} onChange=${onChange} />`;
+    return html`<${Choice} label=${label} value=${value} options=${[["", "not given"], ["true", "true"], ["false", "false"]]} onChange=${onChange} />`;
   }
-  return html`<${Field} label=${`${of.name}${note && ` (${note})`}`} value=${value} now=${true} onChange=${onChange} />`;
+  return html`<${Field} label=${label} value=${value} now=${true} onChange=${onChange} />`;
 }
 
 function parsed(text, instead) {

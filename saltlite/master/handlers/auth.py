@@ -98,7 +98,10 @@ def handle_logout(master: Master, principal: Principal, request: Mapping[str, An
 
 
 def handle_whoami(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `user`, `eauth` ("" for a local user), `groups`, `operator`, and `perms`, the rules that apply."""
+    """Answers `user`, `eauth` ("" for a local user), `groups`, `operator`, and `perms`, the rules that apply.
+
+    With `runners`, names of runners, also `runners`: those of them that the principal may run.
+    """
     fields: dict[str, Any] = {
         "user": principal.user,
         "eauth": principal.backend,
@@ -106,6 +109,9 @@ def handle_whoami(master: Master, principal: Principal, request: Mapping[str, An
         "operator": is_operator(principal, master.config),
         "perms": [rule.text.partition(": ")[2] for rule in master.config.granted.of(principal)],
     }
+    if "runners" in request:
+        named = request["runners"]
+        fields["runners"] = [name for name in named if may(principal, RUNNER, (name,), master.config)]
     if "token" in request:
         row = master.store.auth_token(master.logins.id_of(request["token"]))
         fields |= {"start": row.created_at, "expire": row.expires_at} if row is not None else {}

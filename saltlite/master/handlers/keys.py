@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,11 +19,12 @@ from saltlite.master.handlers.registration import forget, id_collision
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Answer, Master, Question
 from saltlite.master.protocol.keyring import KeyVerdict, Presented, decide, refusal
-from saltlite.master.store.ports import PartRow, StoreWriter, TokenRecord
+from saltlite.master.store.ports import KeyRow, PartRow, StoreWriter, TokenRecord
 from saltlite.model.events import tag_auth, tag_key
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.model.job import TargetState
 from saltlite.model.keys import JoinToken, KeyRecord, KeyState, fingerprint, parse_fingerprint, public_pem
+from saltlite.model.minion import KEY_ORDERS, KEY_STATES, natural
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.signatures import token_public
 
@@ -37,12 +39,27 @@ ACTIONS: dict[str, KeyState | None] = {
 DELETED = "deleted"
 
 
+ROWS_MAX = 1000
+"""Rows of one page of keys."""
+PAGE_FIELDS = frozenset({"state", "search", "sort", "offset", "limit"})
+
+
 def handle_key_list(master: Master, _principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Every key, sorted by id; with a true field `public` each public key in PEM, too.
+    """Answers `keys`: every key, sorted by id; with a true field `public` each public key in PEM, too.
 
     With a field `id`, the keys of this id, and of ids that differ from it by case only.
+
+    With any of PAGE_FIELDS, a page: `state` and `search` (a part of an id, or the beginning of a fingerprint) narrow
+    the list, `sort` is one of `saltlite.model.minion.KEY_ORDERS`, and keys with the same value are sorted by id. Then
+    there are also `total`, how many rows that is of all pages, and `counts`, how many keys there are in each state.
     """
-    records = master.store.keys_of(request["id"]) if "id" in request else master.store.keys()
+    more: dict[str, Any] = {}
+    if "id" in request:
+        records = master.store.keys_of(request["id"])
+    elif request.keys() & PAGE_FIELDS:
+        records, more = _page(master, request)
+    else:
+        records = master.store.keys()
     with_public = request.get("public", False)
     rows = [
         {
@@ -57,7 +74,43 @@ def handle_key_list(master: Master, _principal: Principal, request: Mapping[str,
         }
         for key in records
     ]
-    return Answer({"keys": rows})
+    return Answer({"keys": rows, **more})
+
+
+def _page(master: Master, request: Mapping[str, Any]) -> tuple[list[KeyRecord], dict[str, Any]]:
+    """The records of the page, and the fields about the whole list."""
+    found = master.store.key_rows()
+    counts = Counter(row.state for row in found)
+    state, search = request.get("state", ""), request.get("search", "")
+    if state:
+        if state not in KEY_STATES:
+            raise UsageError(f"a key is {', '.join(KEY_STATES)}, not {state[:40]!r}")
+        found = [row for row in found if row.state == state]
+    if search:
+        letters = search.upper()
+        found = [row for row in found if search in row.id or row.fingerprint.startswith(letters)]
+    found = _sorted(found, request.get("sort", "state"))
+    offset = request.get("offset", 0)
+    wanted = [row.fingerprint for row in found[offset : offset + request.get("limit", len(found))]]
+    records = {key.fingerprint: key for key in master.store.keys_among(wanted)}
+    page = [records[one] for one in wanted if one in records]
+    return page, {"total": len(found), "counts": {state: counts[KeyState(state)] for state in KEY_STATES}}
+
+
+def _sorted(rows: list[KeyRow], order: str) -> list[KeyRow]:
+    name = order.removeprefix("-")
+    if name not in KEY_ORDERS:
+        raise UsageError(f"keys are sorted by {', '.join(KEY_ORDERS)}, not by {name[:40]!r}")
+    natural_ids = {row.id: natural(row.id) for row in rows}
+    rows.sort(key=lambda row: natural_ids[row.id])
+    if name == "id":
+        return rows if order == name else rows[::-1]
+    ranks = {state: rank for rank, state in enumerate(KEY_STATES)}
+    return sorted(
+        rows,
+        key=lambda row: ranks[row.state] if name == "state" else getattr(row, name),
+        reverse=order != name,
+    )
 
 
 def handle_key_change(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:

@@ -66,7 +66,7 @@ class OperatorVerb:
 VERBS: dict[str, OperatorVerb] = {
     "login": OperatorVerb(auth.handle_login, {"backend": NAME, "username": NAME, "password": TextField()}),
     "logout": OperatorVerb(auth.handle_logout),
-    "whoami": OperatorVerb(auth.handle_whoami),
+    "whoami": OperatorVerb(auth.handle_whoami, {}, {"runners": Names}),
     "auth_token_list": OperatorVerb(auth.handle_auth_token_list),
     "auth_token_revoke": OperatorVerb(auth.handle_auth_token_revoke, {"ids": Names}),
     "acl_explain": OperatorVerb(
@@ -125,7 +125,19 @@ VERBS: dict[str, OperatorVerb] = {
     "status": OperatorVerb(minions.handle_status, {}, {"brief": BooleanField()}),
     "config_values": OperatorVerb(minions.handle_config_values),
     "minions_connected": OperatorVerb(minions.handle_minions_connected),
-    "key_list": OperatorVerb(keys.handle_key_list, {}, {"public": BooleanField(), "id": NAME}),
+    "key_list": OperatorVerb(
+        keys.handle_key_list,
+        {},
+        {
+            "public": BooleanField(),
+            "id": NAME,
+            "state": NAME,
+            "search": NAME,
+            "sort": NAME,
+            "offset": IntegerField(),
+            "limit": IntegerField(1, keys.ROWS_MAX),
+        },
+    ),
     "key_change": OperatorVerb(keys.handle_key_change, {"action": NAME, "fingerprints": Names}),
     "key_preaccept": OperatorVerb(keys.handle_key_preaccept, {"id": NAME, "fingerprint": NAME}),
     "key_rename": OperatorVerb(keys.handle_key_rename, {"id": NAME, "new_id": NAME}),

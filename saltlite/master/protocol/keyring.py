@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
 from saltlite.limits import network_of, site_of
-from saltlite.master.store.ports import PendingKey, StoreReader, TokenRecord
+from saltlite.master.store.ports import KeyRow, StoreReader, TokenRecord
 from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import TRANSITIONS, Fingerprint, KeyRecord, KeyState
@@ -93,7 +93,7 @@ def refusal(record: KeyRecord, wanted: KeyState, store: StoreReader) -> str:
 
 
 def _first_contact(presented: Presented, store: StoreReader, now: float) -> KeyVerdict:
-    waiting = store.pending_keys()
+    waiting = store.key_rows(KeyState.PENDING)
     network = network_of(presented.address)
     if sum(network_of(key.address) == network for key in waiting) >= PENDING_KEYS_PER_NETWORK:
         return KeyVerdict("busy")
@@ -106,7 +106,7 @@ def _first_contact(presented: Presented, store: StoreReader, now: float) -> KeyV
     return KeyVerdict(KeyState.PENDING, _record(presented, None, KeyState.PENDING, how, now), drop=drop)
 
 
-def _makes_room(address: str, waiting: Sequence[PendingKey], now: float) -> tuple[Fingerprint, ...]:
+def _makes_room(address: str, waiting: Sequence[KeyRow], now: float) -> tuple[Fingerprint, ...]:
     """The key of a full table that is displaced by one from that address; () for none.
 
     One whose minion gave up; else the newest one of the network that has the most, in the site that has the most (the
@@ -123,7 +123,7 @@ def _makes_room(address: str, waiting: Sequence[PendingKey], now: float) -> tupl
     return (max(_with_most(crowded, network_of), key=lambda key: key.first_seen).fingerprint,)
 
 
-def _with_most(waiting: Sequence[PendingKey], place_of: Callable[[str], str]) -> list[PendingKey]:
+def _with_most(waiting: Sequence[KeyRow], place_of: Callable[[str], str]) -> list[KeyRow]:
     """The keys of the network or site with the most of them."""
     count = Counter(place_of(key.address) for key in waiting)
     most = max(count.values())

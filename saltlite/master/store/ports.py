@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError, StoreError, UsageError
 from saltlite.model.dataclass import dataclass
@@ -201,11 +201,12 @@ OPEN_JOBS_SIZE = 1024 * 1024
 """Bytes of job bodies per read, and one more body."""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingKey:
-    """A pending key, with what decides which one is displaced."""
+class KeyRow(NamedTuple):
+    """What selects, sorts or displaces a key; all of them are read in a quarter of the time of their records."""
 
     fingerprint: Fingerprint
+    id: MinionId
+    state: KeyState
     address: str
     first_seen: float
     changed_at: float
@@ -264,8 +265,12 @@ class StoreReader(Protocol):
 
     def count_keys(self, state: KeyState) -> int: ...
 
-    def pending_keys(self) -> list[PendingKey]:
-        """All pending keys, in no order."""
+    def key_rows(self, state: KeyState | None = None) -> list[KeyRow]:
+        """The keys in this state, or all, in no order."""
+        ...
+
+    def keys_among(self, fingerprints: Collection[Fingerprint]) -> list[KeyRecord]:
+        """Those of these keys that there are, in no order."""
         ...
 
     def token(self, token_id: str) -> TokenRecord | None: ...

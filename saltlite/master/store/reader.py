@@ -21,9 +21,9 @@ from saltlite.master.store.ports import (
     BatchJob,
     FunctionSet,
     JobNews,
+    KeyRow,
     MinionRow,
     OpenJob,
-    PendingKey,
     Standing,
     TargetRow,
     TokenRecord,
@@ -504,6 +504,9 @@ _KEY = select(KEY_COLUMNS, "keys")
 _MINION = select(MINION_COLUMNS, "minions")
 _KEY_HOLDER = _KEY + " WHERE id = ? AND state = 'accepted'"
 _KEY_HOLDER_ANY_CASE = _KEY + " WHERE id = ? COLLATE NOCASE AND state = 'accepted'"
+_KEYS_AMONG = _KEY + " WHERE fingerprint IN (SELECT value FROM json_each(?))"  # noqa: S608 - as below
+_KEY_ROWS = select(KeyRow._fields, "keys")
+_KEY_ROWS_IN_STATE = _KEY_ROWS + " WHERE state = ?"
 _KEYS_OF_ID = _KEY + " WHERE id = ? COLLATE NOCASE ORDER BY id, first_seen, fingerprint"
 _KEYS_IN_STATES = _KEY + " WHERE state IN (?, ?, ?, ?, ?) ORDER BY id, first_seen, fingerprint"
 # CROSS makes SQLite read the minions, which are sorted by id, and look up each in the index of accepted keys.
@@ -585,9 +588,13 @@ class SqlReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
     def count_keys(self, state: KeyState) -> int:
         return int(self._queries.value("SELECT count(*) FROM keys WHERE state = ?", (state,)))
 
-    def pending_keys(self) -> list[PendingKey]:
-        sql = "SELECT fingerprint, address, first_seen, changed_at FROM keys WHERE state = 'pending'"
-        return [PendingKey(*row) for row in self._queries.rows(sql)]
+    def key_rows(self, state: KeyState | None = None) -> list[KeyRow]:
+        found = self._queries.rows(_KEY_ROWS) if state is None else self._queries.rows(_KEY_ROWS_IN_STATE, (state,))
+        return [KeyRow._make(row) for row in found]
+
+    def keys_among(self, fingerprints: Collection[Fingerprint]) -> list[KeyRecord]:
+        found = self._queries.rows(_KEYS_AMONG, (json.dumps(list(fingerprints)),))
+        return readable(found, key_of, lambda row: f"the key of {row[0]}")
 
     def token(self, token_id: str) -> TokenRecord | None:
         rows = self._queries.rows(select(TOKEN_COLUMNS, "tokens") + " WHERE token_id = ?", (token_id,))
