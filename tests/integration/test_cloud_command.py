@@ -370,6 +370,8 @@ def test_a_mistyped_setting_is_refused_with_the_near_name(lab: Lab, words: tuple
     assert "there is no setting 'troubel': did you mean trouble?" in sentence(said)
     assert "of_my_own" not in said.err
     assert lab.run("-Q").json()[PROVIDER]["scripted"] == {}
+    lab.profile(szie="x", of_my_own=1)
+    assert "there is no setting 'szie': did you mean size?" in sentence(lab.run("-p", "small", *words))
     lab.profile(of_my_own=1)
     lab.provider(foldr="x")
     assert "cloud.providers:1: there is no setting 'foldr': did you mean folder?" in lab.run("-p", "small", "a").err

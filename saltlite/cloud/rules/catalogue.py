@@ -379,8 +379,10 @@ _LIKE = 0.8
 def mistyped(level: Level, known: Collection[str]) -> Iterator[str]:
     """A sentence for each setting that is not known and looks like one that is. Others may be for the driver alone."""
     for name in level.settings.values:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=_LIKE) if name not in known else ()
-        for one in near:
+        if name in known:
+            continue
+        swapped = [one for one in known if sorted(one) == sorted(name)]  # in short names two letters count for much
+        for one in swapped[:1] or difflib.get_close_matches(name, known, n=1, cutoff=_LIKE):
             where = level.settings.origin(name)
             yield f"{where or level.label}: there is no setting {name!r}: did you mean {one}?"
 
