@@ -122,6 +122,12 @@ class LocalClient:
         except SaltliteError:
             return  # a login that is not ended here expires
 
+    def another(self) -> LocalClient:
+        """A second client of the same master, which acts as the same user and runner."""
+        other = LocalClient(self.path)
+        other.token, other.runner, other._trusted = self.token, self.runner, self._trusted
+        return other
+
     def require_server(self, uids: frozenset[int]) -> None:
         """From now on connect only to a master that one of these users started."""
         self.close()
@@ -311,7 +317,10 @@ class LocalClient:
         timeout: float | None = None,
     ) -> Iterator[Reply]:
         """As `cmd`: each reply as it comes."""
-        published = self.publish(self._job(tgt, fun, arg, kwarg, tgt_type), follow=True)
+        return self.wait_for(self.publish(self.job(tgt, fun, arg, kwarg, tgt_type), follow=True), timeout)
+
+    def wait_for(self, published: Published, timeout: float | None) -> Iterator[Reply]:
+        """The replies to a job that was published with `follow`, as they come; `timeout` as for `cmd`."""
         policy = WaitPolicy(published.timeout_s) if timeout is None else WaitPolicy(timeout, away_quiet_s=timeout)
         return self.watch(Progress(published, now=time.monotonic()), policy)
 
@@ -324,17 +333,19 @@ class LocalClient:
         tgt_type: str = "glob",
     ) -> str:
         """Publish a job, with arguments as for `cmd`; its jid, at once."""
-        return self.publish(self._job(tgt, fun, arg, kwarg, tgt_type)).jid
+        return self.publish(self.job(tgt, fun, arg, kwarg, tgt_type)).jid
 
-    def _job(
+    def job(
         self,
         tgt: str | Sequence[str],
         fun: str,
         arg: Sequence[Any],
         kwarg: Mapping[str, Any] | None,
         tgt_type: str,
+        **options: Any,
     ) -> JobCall:
-        job = JobCall(tgt, fun, arg=arg, kwarg=kwarg, tgt_type=tgt_type)
+        """The job with arguments as for `cmd`; `options` as for JobCall."""
+        job = JobCall(tgt, fun, arg=arg, kwarg=kwarg, tgt_type=tgt_type, **options)
         if not arg:
             return job
         from saltlite.client import arguments  # reading signatures costs as much as the rest of this file

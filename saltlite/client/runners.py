@@ -11,7 +11,7 @@ from saltlite.errors import CommandExecutionError, SaltliteError, UnreachableErr
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the client
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
+    from typing import Any, ClassVar
 
     from saltlite.client.follower import Reply
     from saltlite.client.local import LocalClient
@@ -20,12 +20,20 @@ if TYPE_CHECKING:
 class RunnerClient:
     """The `__client__` of runners: every method raises CommandExecutionError with the sentence of the error."""
 
+    latest: ClassVar[RunnerClient | None] = None
+    """That of the last runner of this process, for files that make Salt's `LocalClient`."""
+
     def __init__(self, client: LocalClient, timeout_s: float | None = None) -> None:
         """`timeout_s` is for jobs of runners that name no timeout."""
         self._client = client
         self._timeout_s = timeout_s
         self.unreachable = False
         """Whether a request did not reach the master."""
+        RunnerClient.latest = self
+
+    def another(self) -> LocalClient:
+        """A client of the same master, which acts as this runner."""
+        return self._client.another()
 
     def call(self, verb: str, **fields: Any) -> dict[str, Any]:
         """Send one verb of the operator protocol; the fields of the answer."""

@@ -3,7 +3,7 @@
     import salt.utils.files          saltlite/salt/utils/files.py
     import salt.utils.cloud          a module of ELSEWHERE
     import salt.modules.cmdmod       the shipped functions, see `_functions_of`
-    import salt.client               ModuleNotFoundError with the reason of ABSENT
+    import salt.runner               ModuleNotFoundError with the reason of ABSENT
 
 A finder at the front of `sys.meta_path` answers for these names, from the moment a process builds its first file that
 does not ship with saltlite. An installed Salt goes first: the finder then serves `salt.interfaces` only, which no Salt
@@ -58,7 +58,7 @@ ABSENT: Mapping[str, str] = {
     "salt.beacons": "saltlite has no beacons",
     "salt.channel": _DAEMONS,
     "salt.cli": "the commands are saltlite's",
-    "salt.client": _DAEMONS,
+    "salt.client.ssh": "hosts without a minion are resources of the type ssh",
     "salt.crypt": "keys and sessions are saltlite's own",
     "salt.daemons": _DAEMONS,
     "salt.engines": "saltlite has no engines",

@@ -36,8 +36,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     pillar.mkdir(parents=True)
     for name, text in (("top", TOP), ("lamps", LAMPS), ("front", "tier: front\n")):
         (pillar / f"{name}.sls").write_text(text)
+    runners = fleet.folder / "runners"
+    runners.mkdir()
+    (runners / "salts.py").write_text(SALTS)
     try:
-        fleet.start_master(timeout=6, hooks={"told": {"event": "x/*", "as": ME, "runner": HOOKED}})
+        fleet.start_master(
+            timeout=6, runner_dirs=[str(runners)], hooks={"told": {"event": "x/*", "as": ME, "runner": HOOKED}}
+        )
         fleet.join("a")
         fleet.join("b", grains={"role": "db"})
         wait_until(lambda: tuple(said(fleet, "resource.list")) == ("dummy:lamp",), "a manages its lamp")
@@ -47,6 +52,22 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         logging.getLogger().handlers[:] = handlers
         logging.getLogger().setLevel(level)
 
+
+SALTS = """
+import salt.client
+import salt.config
+
+def client(method, *args, **kwargs):
+    known = {key: value for key, value in kwargs.items() if not key.startswith("__")}
+    found = getattr(salt.client.LocalClient(), method)(*args, **known)
+    return found if isinstance(found, (dict, str, int)) else list(found)
+
+def by_path():
+    opts = salt.config.client_config(__opts__["config_dir"] + "/master")
+    several = [salt.client.LocalClient(mopts=opts), salt.client.get_local_client(opts["config_dir"] + "/master")]
+    first, second = [one.cmd_iter("a", "test.ping") for one in several]
+    return [next(first), next(second)]
+"""
 
 HOOKED = {"fun": "event.send", "kwarg": {"api_token": "sesame"}}
 
@@ -98,6 +119,48 @@ def test_keys_are_listed_accepted_rejected_and_deleted(site: Fleet) -> None:
     code, out, _err = typed(site, "key.list_all", "--no-color")
     empty = ["Denied Keys:", "Unaccepted Keys:", "Rejected Keys:", "Revoked Keys:"]
     assert (code, out.splitlines()) == (0, ["Accepted Keys:", "a", "b", *empty, "Local Keys:", "master.pub"])
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("cmd", "a,b", "grains.get", "[role]", "tgt_type=list"), {"a": "", "b": "db"}),
+        (("cmd", "role:db", "test.ping", "tgt_type=grain", "expr_form=grain"), {"b": True}),
+        (("cmd", "a", "[test.ping, test.echo]", "[[], [x]]"), {"a": {"test.ping": True, "test.echo": "x"}}),
+        (("cmd", "a", "test.ping,test.echo", "[[], x]"), {"a": {"test.ping": True, "test.echo": "x"}}),
+        (("cmd", "nosuch", "test.ping"), {}),
+        (("cmd_async", "nosuch", "test.ping"), 0),
+        (("run_job", "nosuch", "test.ping"), {}),
+        (("cmd_batch", "a,b", "test.ping", "tgt_type=list", "batch=50%"), [{"a": True}, {"b": True}]),
+    ],
+)
+def test_the_client_of_salt_runs_jobs_in_a_runner(site: Fleet, words: tuple[str, ...], found: Any) -> None:
+    value = said(site, "salts.client", *words)
+    assert (sorted(value, key=str) if isinstance(value, list) else value) == found
+
+
+def test_the_client_of_salt_tells_return_codes_and_jobs(site: Fleet) -> None:
+    row = said(site, "salts.client", "cmd_full_return", "a", "test.retcode", "[3]")["a"]
+    assert (row["ret"], row["retcode"], row["success"]) == (True, 3, False)
+    assert len(said(site, "salts.client", "cmd_subset", "a,b", "test.ping", "tgt_type=list", "subset=1")) == 1
+    job = said(site, "salts.client", "run_job", "a or T@dummy", "test.ping", "tgt_type=compound")
+    assert job["minions"] == ["a", "lamp"]
+    wait_until(lambda: len(said(site, "salts.client", "get_cache_returns", job["jid"])) == 2, "both return")
+    assert [one["a"]["ret"] for one in said(site, "salts.by_path")] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("cmd", "a", "test.ping", "timeoutt=5"), "SaltInvocationError: The following keyword arguments are not valid"),
+        (("run_job", "a", "test.ping", "jid=20260101000000000000"), "jid is not taken"),
+        (("cmd_batch", "a", "test.ping", "batch=many"), "batch is a number of targets or a percentage"),
+    ],
+)
+def test_the_client_of_salt_refuses_what_it_cannot_do(site: Fleet, words: tuple[str, ...], sentence: str) -> None:
+    code, out, err = typed(site, "salts.client", *words)
+    assert code != 0
+    assert sentence.rpartition("SaltInvocationError: ")[2] in out + err
 
 
 def test_a_job_with_a_resource_is_looked_up_listed_and_judged(site: Fleet) -> None:
