@@ -182,6 +182,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Move the master's store to its database, or back.",
     ),
     "status": ("saltlite status [options]", "Show how the master and its minions stand."),
+    "upgrade": ("saltlite upgrade [options] TARGET", "Bring minions to the version of this machine's master."),
     "version": ("saltlite version [options]", "Show the version; -V shows those of dependencies too."),
 }
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from io import BufferedRandom
 from stat import S_ISREG
-from typing import Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from saltlite.errors import CommandExecutionError, UsageError
 from saltlite.model.dataclass import dataclass
@@ -30,6 +30,9 @@ from saltlite.model.files import FileAddress, FileStat, SyncRules, names_text, p
 from saltlite.platform.files import digest_of
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message
+
+if TYPE_CHECKING:
+    from saltlite.files.upgrade import VersionInstaller
 
 ENDINGS = (".py", ".pyx", ".so", ".zip")
 """Files that are synced; contract: Salt's `saltutil.sync_modules`."""
@@ -367,6 +370,12 @@ class FileClient:
         if not self._extmods:
             raise CommandExecutionError("There is no folder for plug-ins: set extension_modules in the configuration.")
         return PluginSync(self, self._extmods).sync(kind, envs, rules)
+
+    def versions(self, data_dir: str, pki_dir: str) -> VersionInstaller:
+        """What installs other versions of saltlite for the minion with these folders."""
+        from saltlite.files.upgrade import VersionInstaller  # noqa: PLC0415 - few processes need it
+
+        return VersionInstaller(self, data_dir, pki_dir)
 
     def _names(self, act: str, env: str, prefix: str) -> Iterator[str]:
         after = ""

@@ -21,6 +21,8 @@ from saltlite.wire import codec
 from saltlite.wire.limits import PROOF_BYTES
 from saltlite.wire.messages import NONCE_BYTES, Message
 
+BUNDLE_DOMAIN = b"saltlite bundle 1\0"
+"""Of the manifest of a bundle of saltlite, which the key of the fleet signs."""
 SEED_BYTES = 32
 SIGNATURE_BYTES = 64
 _PUBLIC_KEYS_KEPT = 16

@@ -113,7 +113,6 @@ def test_auth_without_hello_and_auth_twice_are_refused() -> None:
         {"id": "../x"},
         {"id": "web 1"},
         {"id": ["web1"]},
-        {"extra": 1},
         {"version": 1},
         {"version": "\x1b[2J"},
         {"token": b"t" * 73},
@@ -129,6 +128,17 @@ def test_auth_that_the_table_does_not_describe_reaches_nobody(changed: dict[str,
     guest.raw(guest.auth(**changed))
     assert of(Decide, table.take()) == []
     assert table.refused() == {"bad-message": 1}
+
+
+def test_a_minion_of_the_next_version_may_report_more_and_the_rest_is_not_looked_at() -> None:
+    table = Table()
+    guest = Guest(table, "web1")
+    answer = frames.parse(guest.hello())
+    assert isinstance(answer, frames.ReplyFrame)
+    guest.handshake.read(answer.message)
+    guest.raw(guest.auth(extra=[1]))
+    (decide,) = of(Decide, table.take())
+    assert "extra" not in decide.hello
 
 
 def test_an_auth_with_a_changed_byte_reaches_nobody() -> None:

@@ -43,6 +43,7 @@ from saltlite.wire.certificates import (
 )
 from saltlite.wire.limits import SUCCESSION_BYTES
 from saltlite.wire.noise import public_of
+from saltlite.wire.signatures import BUNDLE_DOMAIN, sign
 
 log = logging.getLogger(__name__)
 
@@ -207,6 +208,12 @@ def replace_lost(pki_dir: str, name: str, now: float) -> Fingerprint:
         _write_id(pki_dir, ed25519_public(key))
         _ensure(pki_dir, name, now, 0)
         return fingerprint(ed25519_public(key))
+
+
+def sign_bundle(pki_dir: str, manifest: bytes) -> tuple[bytes, bytes]:
+    """The fleet's public key, and its signature over the manifest of a bundle. Raises StartupError."""
+    seed = _key(pki_dir, "fleet.key")
+    return ed25519_public(seed), sign(seed, BUNDLE_DOMAIN, manifest)
 
 
 def stamps(pki_dir: str) -> tuple[tuple[int, int] | None, ...]:

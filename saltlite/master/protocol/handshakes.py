@@ -135,6 +135,8 @@ class Handshakes:
             raise RemoteProtocolError("unexpected-frame", "AUTH")
         payload = codec.decode(opening.handshake.read(frame.message))
         if isinstance(payload, dict):
+            # A minion of the version before does not send all, one of the next version may send more.
+            payload = {name: payload[name] for name in AUTH_FIELDS if name in payload}
             payload.setdefault("order", UNORDERED)
         hello = check_payload(payload, AUTH_FIELDS)
         return AuthenticatedPeer(SecureSession(opening.handshake), hello, opening.connection, opening.address)

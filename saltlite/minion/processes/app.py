@@ -41,7 +41,7 @@ from saltlite.model.execution import KNOWING, UNAVAILABLE_PREFIX
 from saltlite.model.resourcelook import TypeReport
 from saltlite.model.signature import ABSENT
 from saltlite.pillar.compiler import ERRORS
-from saltlite.platform import logs, supervision
+from saltlite.platform import logs, supervision, versions
 from saltlite.platform.files import PosixFolder
 from saltlite.platform.process import SETTLED_S, freeze_heap, run_in_child, trim_heap, unmap_clean_pages
 from saltlite.platform.reactor import Reactor
@@ -220,6 +220,7 @@ class MinionDaemon:
         self._write_status(phase=phase, reason=reason, at=self._clock.wall())
         supervision.notify([f"STATUS=connection: {phase}{f' ({reason})' if reason else ''}"])
         if phase == READY:
+            versions.confirm(self._config.data_dir)
             self._use_master(master)
             self._opening.connected()
 

@@ -21,7 +21,7 @@ from saltlite.minion.processes import identity
 from saltlite.minion.processes import ipc_messages as ipc
 from saltlite.model.clock import Clock
 from saltlite.model.keys import fingerprint
-from saltlite.platform import logs
+from saltlite.platform import logs, versions
 from saltlite.platform.daemon import InstanceLock, SystemClock
 from saltlite.platform.privileges import UserAccount, account_of, drop_to, private_dir, start_log
 from saltlite.platform.process import SETTLED_S, trim_heap, unmap_clean_pages
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 def run_minion(config: MinionConfig, opts: dict[str, Any], on_ready: Callable[[], None] = lambda: None) -> None:
     """Run the minion until it is stopped; `opts` are `opts_of` the configuration. Raises StartupError when it cannot
     start."""
+    versions.enter(config.data_dir)
     clock = SystemClock()
     me, account = UserAccount("", os.geteuid(), os.getegid()), account_of(config.user)
     for folder in (config.pki_dir, config.data_dir, config.cachedir, running_dir(config)):

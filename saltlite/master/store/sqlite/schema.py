@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import suppress
 
 from saltlite.errors import StoreError
 from saltlite.master.store.sqlite.connection import SqliteConnection
@@ -266,7 +267,18 @@ def _create(connection: SqliteConnection) -> None:
         connection.rollback()
 
 
+def _keep_copy(connection: SqliteConnection, version: int) -> None:
+    """Copy the store beside itself, for whoever goes back to the saltlite that wrote it."""
+    path = f"{connection.path}.format-{version}"
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    connection.run("VACUUM INTO ?", (path,))
+    os.chmod(path, 0o600)
+    log.warning("the store of an older saltlite is brought to format %d; %s is a copy of it", SCHEMA_VERSION, path)
+
+
 def _migrate(connection: SqliteConnection, version: int) -> None:
+    _keep_copy(connection, version)
     connection.run("BEGIN IMMEDIATE")
     try:
         void = 0

@@ -1,0 +1,59 @@
+"""Another version of saltlite in a folder, and the command that starts its daemons in place of this one's."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+OLD = "0.0.9"
+
+_LAUNCHER = """
+import os, sys
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+del sys.argv[0]
+module = os.path.basename(sys.argv[0]).replace("-", "_")
+sys.exit(__import__(module).main())
+"""
+
+
+def older(folder: Path) -> Path:
+    """A copy of this tree that says that it is of version OLD."""
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "saltlite", folder / "saltlite", ignore=ignore)
+    shutil.copytree(ROOT / "daemons", folder, ignore=ignore, dirs_exist_ok=True)
+    replace(folder / "saltlite/__init__.py", r'__version__ = ".*"', f'__version__ = "{OLD}"')
+    return folder
+
+
+def of_commit(folder: Path, commit: str) -> Path | None:
+    """The product as it was at a commit; None where the clone does not have it."""
+    done = subprocess.run(
+        ["git", "-C", ROOT, "archive", commit, "saltlite", "daemons"], capture_output=True, check=False
+    )
+    if done.returncode:
+        return None
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    shutil.copytree(folder / "daemons", folder, dirs_exist_ok=True)
+    return folder
+
+
+def replace(path: Path, pattern: str, by: str) -> None:
+    """Change what stands in a file of the other version."""
+    text, count = re.subn(pattern, by, path.read_text(), count=1)
+    assert count == 1, (path, pattern)
+    path.write_text(text)
+
+
+def launcher(folder: Path) -> list[str]:
+    """What `Fleet.through` has to be for daemons of the version in that folder."""
+    path = folder / "bin/saltlite-minion"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(_LAUNCHER)
+    return [sys.executable, "-P", str(path)]

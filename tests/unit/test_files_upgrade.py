@@ -1,0 +1,192 @@
+"""What a minion refuses to install, and that nothing is left or changed then; and how a trial of a version ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import tarfile
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from saltlite import __version__
+from saltlite.errors import CommandExecutionError
+from saltlite.files import upgrade
+from saltlite.files.upgrade import VersionInstaller
+from saltlite.master.processes.identity import ed25519_public
+from saltlite.model.files import FileAddress
+from saltlite.model.keys import fingerprint
+from saltlite.platform import versions
+from saltlite.wire.signatures import BUNDLE_DOMAIN, sign
+
+SEED, OTHER = b"s" * 32, b"o" * 32
+NEXT = "99.1"
+
+
+def a_bundle() -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name in ("wheels/pip-1-py3-none-any.whl", "wheels/../../escaped.whl", "/etc/escaped.whl"):
+            entry = tarfile.TarInfo(name)
+            entry.size = 4
+            archive.addfile(entry, io.BytesIO(b"none"))
+    return packed.getvalue()
+
+
+class Master:
+    """Serves one bundle."""
+
+    def __init__(self, bundle: bytes | None) -> None:
+        self.bundle = bundle
+
+    def fetch(self, address: FileAddress, dest: str) -> bool:
+        if self.bundle is not None:
+            Path(dest).write_bytes(self.bundle)
+        return self.bundle is not None
+
+
+def installed(
+    folder: Path, *, served: bytes | None = b"", version: str = NEXT, seed: bytes = SEED, **changes: Any
+) -> Any:
+    """What a minion of the fleet of SEED does with a bundle that the holder of `seed` has signed."""
+    for name in ("pki", "data"):
+        (folder / name).mkdir(exist_ok=True)
+    pin = folder / "pki/fleet.pin"
+    pin.touch(0o600)
+    pin.write_text(f"{fingerprint(ed25519_public(SEED))}\n")
+    bundle = a_bundle()
+    manifest = json.dumps({"version": version, "sha256": sha256(bundle).hexdigest(), "size": len(bundle)})
+    signature = sign(seed, BUNDLE_DOMAIN, manifest.encode()).hex()
+    given = {"manifest": manifest, "key": ed25519_public(seed).hex(), "signature": signature} | changes
+    source = Master(bundle if served == b"" else served)
+    return VersionInstaller(source, str(folder / "data"), str(folder / "pki")).install("area", **given, within_s=5)
+
+
+def full(_path: str) -> os.statvfs_result:
+    return os.statvfs_result((4096, 4096, 100, 9, 9, 100, 100, 100, 0, 255))
+
+
+REFUSALS: list[tuple[dict[str, Any], str]] = [
+    ({"seed": OTHER}, "signed by another fleet than that of this minion"),
+    ({"manifest": "{}"}, "The manifest was altered: the key of the fleet did not sign it."),
+    ({"signature": "00" * 64}, "The manifest was altered"),
+    ({"key": "zz"}, "The bundle cannot be verified"),
+    (
+        {"served": a_bundle()[:-512] + b"x" * 512},
+        "The bundle was altered: it is not the one that the",
+    ),
+    ({"served": None}, "The bundle is gone from the master: start the upgrade again."),
+    ({"version": "0.0.1"}, f"This minion has saltlite {__version__}, and the bundle is of the older 0.0.1."),
+    ({}, "Installing the new version failed: "),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), REFUSALS, ids=[row[1] for row in REFUSALS])
+def test_a_refusal_is_a_sentence_and_leaves_nothing(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(CommandExecutionError) as raised:
+        installed(tmp_path, **changes)
+    assert sentence in str(raised.value)
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["fleet.pin"]
+    assert not list(tmp_path.glob("versions/*"))
+
+
+def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "statvfs", full)
+    monkeypatch.setattr(upgrade, "ROOM", 100)
+    with pytest.raises(CommandExecutionError, match=r"versions needs \d+ MiB of free space, and has 0\."):
+        installed(tmp_path)
+    assert not list(tmp_path.glob("versions/*"))
+
+
+def test_a_folder_of_another_user_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "versions").mkdir()
+    (tmp_path / "versions").chmod(0o777)
+    with pytest.raises(CommandExecutionError, match="others may write to it"):
+        installed(tmp_path)
+
+
+def test_the_version_that_runs_is_not_installed_again(tmp_path: Path) -> None:
+    done = installed(tmp_path, version=__version__)
+    assert done == {"was": __version__, "version": __version__, "state": "current"}
+
+
+# -- the trial
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The command lines of the programs that this process would have become."""
+    found: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda _path, argv: found.append(argv))
+    return found
+
+
+def chosen(folder: Path, **changes: Any) -> str:
+    data = folder / "data"
+    data.mkdir(exist_ok=True)
+    trial = {"tree": "99.1-x", "version": NEXT, "begun": False}
+    state = {"base": __version__, "command": [], "current": "", "trial": trial, "last": None, **changes}
+    (data / versions.FILE).write_text(json.dumps(state))
+    return str(data)
+
+
+def test_a_trial_begins_once_and_the_second_start_goes_back(tmp_path: Path, started: list[list[str]]) -> None:
+    data = chosen(tmp_path)
+    versions.enter(data)
+    place = tmp_path / "versions/99.1-x/bin"
+    assert started == [[str(place / "python"), str(place / "saltlite-minion"), *sys.argv[1:]]]
+    begun = versions.read_state(data)
+    assert begun is not None
+    assert begun["trial"]["begun"] is True
+    versions.enter(data)
+    assert len(started) == 1
+    state = versions.read_state(data)
+    assert state is not None
+    assert (state["trial"], state["current"]) == (None, "")
+    assert (state["last"]["outcome"], state["last"]["reason"]) == ("rolled back", versions.ENDED)
+
+
+def test_a_trial_goes_back_to_the_upgrade_before_it(tmp_path: Path, started: list[list[str]]) -> None:
+    data = chosen(tmp_path, current="98-y", trial={"tree": "99.1-x", "version": NEXT, "begun": True})
+    versions.enter(data)
+    assert "versions/98-y/bin/saltlite-minion" in started[0][1]
+
+
+def test_a_new_version_confirms_itself_when_it_has_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = chosen(tmp_path, trial={"tree": "99.1-x", "version": NEXT, "begun": True})
+    versions.confirm(data)
+    before = versions.read_state(data)
+    assert before is not None
+    assert before["trial"] is not None, "the base confirms nothing"
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "versions/99.1-x"))
+    versions.confirm(data)
+    state = versions.read_state(data)
+    assert state is not None
+    assert (state["current"], state["trial"], state["last"]["outcome"]) == ("99.1-x", None, "upgraded")
+
+
+def test_a_package_of_another_version_takes_over(tmp_path: Path, started: list[list[str]]) -> None:
+    data = chosen(tmp_path, base="0.0.1", current="99.1-x", trial=None)
+    versions.enter(data)
+    assert started == []
+    assert versions.read_state(data) is None
+
+
+def test_a_version_that_cannot_be_started_is_gone_back_from(tmp_path: Path) -> None:
+    data = chosen(tmp_path)
+    versions.enter(data)
+    state = versions.read_state(data)
+    assert state is not None
+    assert state["last"]["reason"] == "it cannot be started: No such file or directory"
+    versions.enter(data)  # and it is the end of it
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"base": 1}'])
+def test_a_damaged_file_is_no_choice(tmp_path: Path, started: list[list[str]], text: str) -> None:
+    (tmp_path / versions.FILE).write_text(text)
+    versions.enter(str(tmp_path))
+    assert started == []
