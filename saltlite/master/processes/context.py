@@ -12,6 +12,7 @@ from saltlite.auth.logins import Logins, guess_limiter
 from saltlite.errors import CostlyRuleError, SaltliteError, StoreConflictError, StoreError, UsageError
 from saltlite.files.roots import FileRoots
 from saltlite.limits import HeldContents, RateLimiter
+from saltlite.master.processes.audit import AuditTrail
 from saltlite.master.processes.fleet import Indexes, MasterFleet, Mines, Nodegroups, Registrations, indexes_of
 from saltlite.master.store.ports import FunctionSet, OpenJob, Store, StoreReader, StoreWriter
 from saltlite.model.clock import Clock
@@ -251,6 +252,9 @@ class Master:
     present: dict[MinionId, float] = field(default_factory=dict)
     """Minions with a session, and since when, the newest last; updated by the link process."""
 
+    audit: AuditTrail | None = None
+    """Where this process writes down who asked for what; None for nowhere."""
+
     natural_order: NaturalOrder = field(default_factory=NaturalOrder)
     """The accepted ids as lists show them."""
 
@@ -262,6 +266,11 @@ class Master:
         self.indexes = indexes_of(self.banks, pillar=self.pillars.cached)
         self.mines = Mines(self.banks)
         self.logins = Logins(self.identity.job_private)
+
+    def record(self, principal: Principal, did: str, details: Mapping[str, Any]) -> None:
+        """Write an entry of the audit log; `details` have no secrets."""
+        if self.audit is not None:
+            self.audit.record(str(principal), did, details)
 
     def begin_request(self) -> None:
         """Reset the budget and the cache of the request; to be called before each one."""
