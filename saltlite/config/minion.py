@@ -449,6 +449,13 @@ class MinionConfig:
         "automation` explains the fields.",
         AnyMap(),
     )
+    beacons: dict[str, Any] = option(
+        {},
+        "Beacons, which look at this machine at intervals and send events, as in {load: [{averages: {1m: [0.0, 2.0]}}, "
+        "{interval: 60}]}. Those of the pillar `beacons` are added, and go first. `saltlite help automation` lists "
+        "those that ship.",
+        AnyMap(),
+    )
     x509_signing_policies: dict[str, Any] = option(
         {},
         "Signing policies of x509.create_certificate by name, as in {www: {days_valid: 90}}; those of the pillar come "

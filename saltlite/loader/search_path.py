@@ -209,7 +209,7 @@ MODULES = "modules"
 GRAINS = "grains"
 OUTPUT = "output"
 
-SALT_KINDS = frozenset({MODULES, GRAINS, OUTPUT, "utils"})
+SALT_KINDS = frozenset({MODULES, GRAINS, OUTPUT, "utils", "beacons"})
 """Types whose files in Salt are loaded."""
 
 _NOT_IN_SALT = frozenset({"interfaces"})

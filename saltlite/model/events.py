@@ -1,7 +1,7 @@
 """Events: the tags that the core uses, who may write other tags (rule R13), and filters on tag and data.
 
-A minion's events always get tags below `minion/<its id>/`. Only the core writes below `salt`, `minion` and `resource`.
-So the tag alone identifies the sender.
+A minion's events always get tags below `minion/<its id>/`, or below `salt/beacon/<its id>/`. Otherwise only the core
+writes below `salt`, `minion` and `resource`. So the tag alone identifies the sender.
 
 A filter names a field of the data with dots, as in `data.version`; a number selects an item of a list. The filter
 matches when the value is plain (text, number, true, false, none) and its text matches the glob. A missing field, a list
@@ -38,6 +38,8 @@ TAG_MAX = 512
 """Characters of a tag."""
 SENT_BY = "_run"
 """The field of the data of an event that has the jid of the runner that sent it."""
+BEACON = "salt/beacon"
+"""Tags of beacons begin so; the id of their minion follows."""
 OWNED = ("salt", "minion", "resource")
 """First parts of tags that only the core writes."""
 
@@ -64,9 +66,17 @@ def parse_free_tag(text: object) -> str:
 
 
 def tag_of_minion(minion: MinionId, written: str) -> str:
-    """Where an event of that minion stands: below its own name, be it written in the tag already or not."""
+    """Where an event of that minion stands: below its own name, be it written in the tag already or not.
+
+    Those of its beacons have Salt's tags, which have the name of the minion, too.
+    """
     own = f"minion/{minion}/"
-    return written if written.startswith(own) else own + written.lstrip("/")
+    return written if written.startswith((own, f"{BEACON}/{minion}/")) else own + written.lstrip("/")
+
+
+def tag_beacon(minion: MinionId, name: str, about: str) -> str:
+    """A beacon of a minion has seen something; `about` is what, and may be empty."""
+    return f"{BEACON}/{minion}/{name}/{about}"
 
 
 def tag_auth() -> str:

@@ -99,7 +99,7 @@ def parse_address(text: object, env: str = BASE_ENV) -> FileAddress:
 # does not limit types that it does not name
 
 
-MINION_TYPES = ("executors", "grains", "interfaces", "modules", "output", "resources", "utils")
+MINION_TYPES = ("beacons", "executors", "grains", "interfaces", "modules", "output", "resources", "utils")
 """Types of plug-ins that are synced to a minion."""
 
 MASTER_TYPES = ("clouds", "grains", "interfaces", "modules", "output", "returners", "runners", "utils")

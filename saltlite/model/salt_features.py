@@ -50,12 +50,6 @@ FEATURES = (
         ),
     ),
     SaltFeature(
-        "beacons",
-        "saltlite has no beacons: programs report to hooks of the API (`saltlite help http-api`)",
-        modules=("beacons.*", "beacon.*"),
-        options=("beacons", "beacons_*", "beacon_*"),
-    ),
-    SaltFeature(
         "publish.runner",
         "a minion runs no runners of its master, and saltlite has no peer_run: hooks of the master run runners on "
         "events (`saltlite help events`)",
@@ -219,16 +213,16 @@ and caches of Salt."""
 
 NOT_YET = _names(
     """
-    allow_minion_key_revoke autoreject_file backup_mode batch_safe_limit batch_safe_size bootstrap_delay color
-    disable_returners django_auth_path django_auth_settings eauth_acl_module enable_fqdns_grains enable_gpu_grains
-    enable_lspci fileserver_events fileserver_followsymlinks fileserver_ignoresymlinks fileserver_verify_config
-    grains_blacklist grains_cache grains_cache_expiration grains_deep_merge grains_refresh_every
-    grains_refresh_pre_exec id_function log_granular_levels max_minions minion_id_remove_domain
-    netapi_allow_raw_shell output output_file password pillar_cache pillar_cache_backend pillar_cache_ttl
-    pillar_includes_override_sls pillar_mask_output pillar_merge_lists pillar_opts pillar_source_merging_strategy
-    pillar_version saltpip_allow_find_links saltpip_disable_pip_version_check saltpip_no_deps saltpip_no_index
-    saltpip_use_pythonpath scheduler_before_connect start_event_grains token_expire_user_override
-    update_restart_services update_url use_master_when_local use_os_truststore username
+    allow_minion_key_revoke autoreject_file backup_mode batch_safe_limit batch_safe_size beacons_before_connect
+    bootstrap_delay color disable_returners django_auth_path django_auth_settings eauth_acl_module
+    enable_fqdns_grains enable_gpu_grains enable_lspci fileserver_events fileserver_followsymlinks
+    fileserver_ignoresymlinks fileserver_verify_config grains_blacklist grains_cache grains_cache_expiration
+    grains_deep_merge grains_refresh_every grains_refresh_pre_exec id_function log_granular_levels max_minions
+    minion_id_remove_domain netapi_allow_raw_shell output output_file password pillar_cache pillar_cache_backend
+    pillar_cache_ttl pillar_includes_override_sls pillar_mask_output pillar_merge_lists pillar_opts
+    pillar_source_merging_strategy pillar_version saltpip_allow_find_links saltpip_disable_pip_version_check
+    saltpip_no_deps saltpip_no_index saltpip_use_pythonpath scheduler_before_connect start_event_grains
+    token_expire_user_override update_restart_services update_url use_master_when_local use_os_truststore username
     """
 )
 """Options of Salt that have a meaning, and nothing here that does their work."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -135,3 +136,28 @@ def test_a_wrong_entry_has_its_reason(fleet: Fleet) -> None:
     said = fleet.cli("web1", "schedule.add", "x", "function=test.ping", "cron=* * *", "--out", "json").json()["web1"]
     assert said["result"] is False
     assert "is not a cron expression" in said["comment"]
+
+
+def test_beacons_send_events_below_the_name_of_their_minion(fleet: Fleet) -> None:
+    watched = fleet.folder / "watched"
+    watched.mkdir()
+    config = json.dumps([{"files": {str(watched): {"mask": ["create"]}}}])
+    added = fleet.cli("web1", "beacons.add", "inotify", config, "--out", "json").json()["web1"]
+    assert added == {"comment": "Added beacon: inotify.", "result": True}
+    custom = json.dumps([{"beacon_module": "counting"}, {"run_once": True}])
+    assert fleet.cli("web1", "beacons.add", "mine", custom, "--out", "json").json()["web1"]["result"] is True
+
+    def seen() -> dict[str, dict[str, Any]]:
+        (watched / f"file{time.monotonic_ns()}").touch()
+        words = ("runner", "event.listen", "salt/beacon/*", "since=600", "count=100", "timeout=0.3", "--out", "json")
+        return {event["tag"]: event["data"] for event in fleet.cli(*words).json()}
+
+    wait_until(lambda: len(seen()) == 2, "both beacons have sent an event")
+    found = seen()
+    changed = found[f"salt/beacon/web1/inotify/{watched}"]
+    assert (changed["change"], changed["id"]) == ("IN_CREATE", "web1")
+    assert found["salt/beacon/web1/mine/first"] == {"count": 1, "grain": "web1", "id": "web1"}
+    refused = fleet.cli("web1", "beacons.add", "load", "[{averages: 1}]", "--out", "json").json()["web1"]
+    assert refused["result"] is False
+    assert "needs `averages`" in refused["comment"]
+    assert fleet.cli("web1", "beacons.delete", "inotify", "--out", "json").json()["web1"]["result"] is True

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.e2e
     [
         ("state.highstate", "saltlite has no states without Salt installed beside"),
         ("state.highstat", "saltlite has no states without Salt installed beside"),
-        ("beacons.list", "saltlite has no beacons"),
         ("publish.runner", "saltlite has no peer_run"),
     ],
 )

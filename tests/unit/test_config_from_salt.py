@@ -82,7 +82,7 @@ def test_each_option_has_its_answer(salt: Path) -> None:
     assert master["auto_accept"][1] == "`saltlite key token create`"
     assert master["worker_threads"][1].startswith("it takes a whole number")
     assert minion["process_count_max"] == (RENAMED_GROUP, "jobs_max")
-    assert minion["schedule"][0] == NOT_YET_GROUP
+    assert minion["schedule"][0] == READ_GROUP
     assert minion["rack"][1] == "declared in own_options"
 
 

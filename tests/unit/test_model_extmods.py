@@ -62,7 +62,7 @@ def test_a_keyword_takes_the_place_of_its_option_and_of_that_alone() -> None:
         ("modules", {"modules": []}, "names nothing"),
         ("modules", {"moduls": ["plain"]}, "'moduls' is not a type .*; did you mean modules?"),
         ("modules", {"runners": ["plain"]}, "'runners' is not a type"),
-        ("modules", {3: ["plain"]}, "'3' is not a type .*; there are executors, "),
+        ("modules", {3: ["plain"]}, "'3' is not a type .*; there are beacons, executors, "),
         ("modules", {"grains": [[]]}, "a list of texts"),
         ("", ["plain"], "write a map from types"),
         ("", "plain", "write a map from types"),

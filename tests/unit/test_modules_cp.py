@@ -353,6 +353,7 @@ def test_sync_functions_take_lists_of_names_as_salt_does(cp: Caller) -> None:
         cp.served.put(f"_modules/{name}.py", "")
     assert cp("saltutil.sync_modules", extmod_whitelist="one,two", extmod_blacklist=["two"]) == ["modules.one"]
     assert cp("saltutil.sync_all", extmod_blacklist={"modules": "one"}) == {
+        "beacons": [],
         "executors": [],
         "grains": [],
         "interfaces": [],

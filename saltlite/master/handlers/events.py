@@ -17,6 +17,7 @@ from saltlite.master.handlers.functions import checked_function
 from saltlite.master.processes.context import Answer, Master, Watch
 from saltlite.master.store.ports import StoreReader
 from saltlite.model.events import (
+    BEACON,
     SENT_BY,
     Event,
     parse_free_tag,
@@ -416,6 +417,9 @@ def _event(minion: MinionId, message: Message) -> tuple[str, dict[str, Any]]:
     data = codec.decode(message["data"], codec.EVENT)
     if not isinstance(data, dict | str):
         raise UsageError("the data of an event is a map or a text")
+    if tag.startswith(f"{BEACON}/") and isinstance(data, dict):
+        # In Salt's form, for hooks and programs that read it.
+        return tag, {**data, "id": minion}
     about = {"id": minion, "tag": message["tag"], "data": data}
     return tag, {**about, "jid": split_part(message["jid"])[0]} if message["jid"] else about
 

@@ -201,6 +201,10 @@ class JobServer:
         self._carry_out()
         return jid
 
+    def runs_states(self) -> bool:
+        """Whether a job applies states now."""
+        return any(spec.fun.startswith("state.") for _process, spec in self._running.values())
+
     def functions_are(self, message: Message) -> None:
         """Report the functions of the minion after its modules have changed."""
         self._tell(ipc.functions(message))

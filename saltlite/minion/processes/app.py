@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from saltlite.errors import CommandExecutionError, JournalError, StartupError, UsageError
+from saltlite.errors import CommandExecutionError, JournalError, StartupError
 from saltlite.loader.contracts import with_interfaces
 from saltlite.loader.executors import executor_texts, own_executors
 from saltlite.loader.index import Index, build_index, cached_index, refreshed_index
@@ -34,6 +34,7 @@ from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.resources.discovery import declared_by
 from saltlite.minion.resources.server import ResourceServer, RunCallbacks, ServerContext
 from saltlite.minion.sync import DocumentCallbacks, GrainFinder, JobGate, forget_pillar, inventory_grain, keep_pillar
+from saltlite.minion.timers.beacons import Beacons
 from saltlite.minion.timers.loop import TimerLoop
 from saltlite.model import job
 from saltlite.model.clock import Clock
@@ -121,9 +122,10 @@ class MinionDaemon:
         self._resources = self._make_resources(context, disk)
         self._inventory: dict[str, Any] = {}
         self._found: dict[str, Any] = {}
-        self._timers = TimerLoop(self._reactor, clock, self._server.begin, config.data_dir, self._opts)
+        beacons = Beacons(self._reactor, clock, context, self._send_event, self._server.runs_states, config.data_dir)
+        self._timers = TimerLoop(self._reactor, clock, self._server.begin, beacons, config.data_dir, self._opts)
         self._server.own_jobs.ended = self._timers.ended
-        self._server.rpc_server.timers = self._timers_answer
+        self._server.rpc_server.timers = self._timers.answer
         self._opening = JobGate(self._reactor, self._open_jobs)
         self._grains = GrainFinder(self._reactor, self._opts, self._grains_found)
 
@@ -208,11 +210,8 @@ class MinionDaemon:
         self._server.open()
         self._timers.open()
 
-    def _timers_answer(self, about: str, operation: str, fields: dict[str, Any]) -> IpcMessage:
-        """The answer to a function of `schedule`. Raises UsageError."""
-        if about != "schedule":
-            raise UsageError(f"this minion has no {about[:40]}")
-        return self._timers.answer(operation, fields)
+    def _send_event(self, message: Message, answered: Callable[[Message], None]) -> None:
+        self._server.rpc_server.ask(message, answered, again=True)
 
     def _phase(self, phase: str, reason: str, master: int) -> None:
         if self._status.phase == STOPPED:

@@ -1,4 +1,4 @@
-"""The one timer loop of a minion: it begins the jobs of the schedule, and answers what functions ask about it.
+"""The one timer loop of a minion: it begins the jobs of the schedule, looks at beacons, and answers what functions ask.
 
 Entries come from the configuration, the pillar, and functions, whose changes go first and are kept in data_dir. The
 mine is an entry of its own. The wall clock may jump, so the loop looks at it every LOOK_S at least.
@@ -6,17 +6,16 @@ mine is an entry of its own. The wall clock may jump, so the loop looks at it ev
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, Protocol
 
 from saltlite.errors import UsageError
+from saltlite.minion.timers.beacons import Beacons
+from saltlite.minion.timers.changes import KeptChanges
 from saltlite.minion.timers.schedule import NEVER, DueRun, Schedule, SkippedRun, read_entry, read_time
 from saltlite.model.clock import Clock
-from saltlite.model.dataclass import dataclass
 from saltlite.platform.reactor import Reactor, Timer
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.job_body import FunctionCall
@@ -40,28 +39,27 @@ class BeginJob(Protocol):
     def __call__(self, call: FunctionCall, *, origin: str, metadata: Mapping[str, Any], report: bool) -> str: ...
 
 
-@dataclass(slots=True)
-class _Changes:
-    """What functions changed: name -> the entry, or None for a deleted one."""
-
-    jobs: dict[str, dict[str, Any] | None]
-    enabled: bool = True
-
-
 class TimerLoop:
     """`begin` begins a job. Nothing runs before `open`."""
 
-    def __init__(self, reactor: Reactor, clock: Clock, begin: BeginJob, data_dir: str, opts: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        reactor: Reactor,
+        clock: Clock,
+        begin: BeginJob,
+        beacons: Beacons,
+        data_dir: str,
+        opts: Mapping[str, Any],
+    ) -> None:
         self._reactor = reactor
         self._clock = clock
         self._begin = begin
-        self._path = os.path.join(data_dir, FILE)
+        self._beacons = beacons
+        beacons.changed = self._arm
         self._opts = opts
         self._pillar: Mapping[str, Any] = {}
-        saved = self._read()
-        self._saved = _Changes(saved.get("jobs", {}), saved.get("enabled", True))
-        self._changes = _Changes(dict(self._saved.jobs), self._saved.enabled)
-        self._schedule = Schedule(clock.uniform, last=saved.get("last", {}))
+        self._changes = KeptChanges(os.path.join(data_dir, FILE))
+        self._schedule = Schedule(clock.uniform, last=self._changes.more.get("last"))
         self._running: dict[str, str] = {}
         """jid -> entry."""
         self._open = False
@@ -92,6 +90,7 @@ class TimerLoop:
         problems = self._schedule.replace(self._wanted(), self._clock.wall(), starting=starting)
         for sentence in problems.values():
             log.error("an entry of the schedule is not used: %s", sentence)
+        self._beacons.configure()
         self._arm()
 
     def _wanted(self) -> dict[str, Any]:
@@ -104,12 +103,7 @@ class TimerLoop:
             # Salt's switch of the whole schedule stands among the entries.
             wanted |= {str(name): about for name, about in jobs.items() if name != "enabled"}
         wanted.update(self._mine())
-        for name, about in self._changes.jobs.items():
-            if about is None:
-                wanted.pop(name, None)
-            else:
-                wanted[name] = about
-        return wanted
+        return self._changes.apply(wanted)
 
     def _mine(self) -> dict[str, Any]:
         functions = self._opts.get("mine_functions") or self._pillar.get("mine_functions")
@@ -123,14 +117,17 @@ class TimerLoop:
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        wait_s = self._schedule.next_time() - self._clock.wall()
         self._timer = None
+        wait_s = min(
+            self._schedule.next_time() - self._clock.wall(), self._beacons.next_time() - self._clock.monotonic()
+        )
         if wait_s != NEVER:
             self._timer = self._reactor.call_later(min(max(0.0, wait_s), LOOK_S), self._tick)
 
     def _tick(self) -> None:
         self._timer = None
         self._carry_out(self._schedule.due(self._clock.wall()))
+        self._beacons.due()
         self._arm()
 
     def _carry_out(self, found: list[DueRun | SkippedRun]) -> None:
@@ -149,12 +146,23 @@ class TimerLoop:
                 continue
             self._running[jid] = entry.name
             if entry.catch_up:
-                self._write()
+                self._keep_last()
+
+    def _keep_last(self) -> None:
+        self._changes.more["last"] = self._schedule.last
+        try:
+            self._changes.write()
+        except UsageError as error:
+            log.warning("a restart may repeat jobs of the schedule: %s", error)
 
     # -- what functions ask
 
-    def answer(self, operation: str, fields: Mapping[str, Any]) -> IpcMessage:
-        """Carry out an operation on the schedule. Raises UsageError."""
+    def answer(self, about: str, operation: str, fields: dict[str, Any]) -> IpcMessage:
+        """Carry out an operation on the schedule or the beacons. Raises UsageError."""
+        if about == "beacons":
+            return self._beacons.answer(operation, fields)
+        if about != "schedule":
+            raise UsageError(f"this minion has no {about[:40]}")
         handlers: dict[str, Callable[..., IpcMessage]] = {
             "list": self._list, "set": self._set, "delete": self._delete, "enable": self._enable, "run": self._run_now,
             "save": self._save, "reload": self._reload, "next": self._next, "move": self._move,
@@ -170,7 +178,7 @@ class TimerLoop:
             raise UsageError(f"{operation} of the schedule does not take these fields") from None
 
     def _list(self) -> IpcMessage:
-        own = {name: "function" for name, about in self._changes.jobs.items() if about is not None}
+        own = {name: "function" for name, about in self._changes.entries.items() if about is not None}
         pillar = self._pillar.get("schedule") or {}
         jobs = {name: {**entry.written, "enabled": entry.enabled} for name, entry in self._schedule.entries().items()}
         sources = {name: own.get(name) or ("pillar" if name in pillar else "opts") for name in jobs}
@@ -187,10 +195,7 @@ class TimerLoop:
         return {}
 
     def _enable(self, *, enabled: bool, persist: bool = True) -> IpcMessage:
-        self._changes.enabled = enabled
-        if persist:
-            self._saved.enabled = enabled
-            self._write()
+        self._changes.switch(enabled=enabled, persist=persist)
         self._configure()
         return {}
 
@@ -204,12 +209,11 @@ class TimerLoop:
         return {}
 
     def _save(self) -> IpcMessage:
-        self._saved = _Changes(dict(self._changes.jobs), self._changes.enabled)
-        self._write()
+        self._changes.save()
         return {}
 
     def _reload(self) -> IpcMessage:
-        self._changes = _Changes(dict(self._saved.jobs), self._saved.enabled)
+        self._changes.reload()
         self._configure()
         return {}
 
@@ -233,36 +237,5 @@ class TimerLoop:
             raise UsageError(f"Job {str(name)[:80]} does not exist.")
 
     def _change(self, name: str, job: dict[str, Any] | None, *, persist: bool) -> None:
-        self._changes.jobs[name] = job
-        if persist:
-            self._saved.jobs[name] = job
-            self._write()
+        self._changes.put(name, job, persist=persist)
         self._configure()
-
-    # -- the file
-
-    def _read(self) -> dict[str, Any]:
-        try:
-            with open(self._path, encoding="utf-8") as file:
-                found = json.load(file)
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError) as error:
-            log.error("the changes of the schedule in %s are not used: %s", self._path, error)  # noqa: TRY400 - a sentence
-            return {}
-        return found if isinstance(found, dict) else {}
-
-    def _write(self) -> None:
-        """Write the file. Raises UsageError when the disk does not take it."""
-        saved = {"jobs": self._saved.jobs, "enabled": self._saved.enabled, "last": self._schedule.last}
-        fresh = f"{self._path}.new"
-        try:
-            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-                json.dump(saved, file, default=str)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(fresh, self._path)
-        except OSError as error:
-            with suppress(OSError):
-                os.unlink(fresh)
-            raise UsageError(f"the schedule cannot be stored in {self._path}: {error.strerror}") from error

@@ -311,6 +311,15 @@ def sync_executors(*args: Any, **kwargs: Any) -> list[str]:
 
 
 @same_parameters(sync_modules)
+def sync_beacons(*args: Any, **kwargs: Any) -> list[str]:
+    """Sync the beacons in ``salt://_beacons``, like ``sync_modules``.
+
+    CLI Example: ``saltlite '*' saltutil.sync_beacons``
+    """
+    return _sync("beacons", *args, **kwargs)
+
+
+@same_parameters(sync_modules)
 def sync_interfaces(*args: Any, **kwargs: Any) -> list[str]:
     """Sync the module interfaces in ``salt://_interfaces``, like ``sync_modules``.
 
@@ -357,7 +366,6 @@ def sync_utils(*args: Any, **kwargs: Any) -> list[str]:
 # Plug-in types of Salt's minions that minions of saltlite do not have. Scripts that sync each type keep working.
 
 _NOT_SYNCED = {
-    "sync_beacons": "Beacons do not exist here",
     "sync_engines": "Engines do not exist here",
     "sync_log_handlers": "Custom log handlers do not exist here",
     "sync_matchers": "Custom matchers do not exist here",
@@ -382,7 +390,6 @@ def _sync_nothing(*_args: Any, **_kwargs: Any) -> list[str]:
 
     CLI Example::
 
-        saltlite '*' saltutil.sync_beacons
         saltlite '*' saltutil.sync_engines
         saltlite '*' saltutil.sync_log_handlers
         saltlite '*' saltutil.sync_matchers
@@ -402,7 +409,7 @@ def _sync_nothing(*_args: Any, **_kwargs: Any) -> list[str]:
 
 
 # The assignment declares the names for readers of the source, the update adds the notes.
-sync_beacons = sync_engines = sync_log_handlers = sync_matchers = sync_pillar = sync_proxymodules = _sync_nothing
+sync_engines = sync_log_handlers = sync_matchers = sync_pillar = sync_proxymodules = _sync_nothing
 sync_renderers = sync_sdb = sync_serializers = sync_states = sync_thorium = sync_tops = sync_wrapper = _sync_nothing
 sync_clouds = sync_returners = _sync_nothing
 globals().update(noting(_sync_nothing, _NOT_SYNCED))

@@ -1,0 +1,89 @@
+"""What functions changed in the schedule or in the beacons: kept in a file, and applied before the configuration."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from saltlite.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+
+class KeptChanges:
+    """Changes by name: an entry, or None for a deleted one; and whether everything is enabled. `more` are further
+    values of the file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        found = self._read()
+        self._saved: dict[str, Any] = found.get("changes", {})
+        self._saved_enabled: bool = found.get("enabled", True)
+        self.more: dict[str, Any] = found.get("more", {})
+        self.entries: dict[str, Any] = {}
+        self.enabled = True
+        self.reload()
+
+    def apply(self, configured: Mapping[str, Any]) -> dict[str, Any]:
+        """The entries of the configuration with the changes."""
+        found = {name: entry for name, entry in configured.items() if self.entries.get(name, entry) is not None}
+        return {**found, **{name: entry for name, entry in self.entries.items() if entry is not None}}
+
+    def put(self, name: str, entry: Any, *, persist: bool) -> None:
+        """Change an entry, or delete it by None. Raises UsageError when the disk does not take it."""
+        self.entries[name] = entry
+        if persist:
+            self._saved[name] = entry
+            self.write()
+
+    def switch(self, *, enabled: bool, persist: bool) -> None:
+        """Enable or disable everything. Raises UsageError when the disk does not take it."""
+        self.enabled = enabled
+        if persist:
+            self._saved_enabled = enabled
+            self.write()
+
+    def save(self) -> None:
+        """Keep all changes. Raises UsageError when the disk does not take them."""
+        self._saved, self._saved_enabled = dict(self.entries), self.enabled
+        self.write()
+
+    def reload(self) -> None:
+        """Drop changes that were not kept."""
+        self.entries, self.enabled = dict(self._saved), self._saved_enabled
+
+    def reset(self) -> None:
+        """Drop all changes. Raises UsageError when the disk does not take it."""
+        self._saved, self._saved_enabled = {}, True
+        self.reload()
+        self.write()
+
+    def write(self) -> None:
+        """Write the file. Raises UsageError when the disk does not take it."""
+        content = {"changes": self._saved, "enabled": self._saved_enabled, "more": self.more}
+        fresh = f"{self._path}.new"
+        try:
+            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+                json.dump(content, file, default=str)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, self._path)
+        except OSError as error:
+            with suppress(OSError):
+                os.unlink(fresh)
+            raise UsageError(f"the change cannot be stored in {self._path}: {error.strerror}") from error
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                found = json.load(file)
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            log.error("the changes in %s are not used: %s", self._path, error)  # noqa: TRY400 - a sentence
+            return {}
+        return found if isinstance(found, dict) else {}
