@@ -29,6 +29,7 @@ from saltlite.model.files import MINION_TYPES
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import parse_fingerprint, parse_token
 from saltlite.model.resourcelook import RESOURCE_PILLAR_KEY
+from saltlite.model.salt_features import check_state_options
 from saltlite.wire.limits import JOBS_RUNNING_PER_MINION, RETURN_MAX
 
 RETURN_MAX_LEAST = 64 * 1024
@@ -36,12 +37,6 @@ RETURN_MAX_LEAST = 64 * 1024
 
 
 _RESOURCES_AT_ONCE = IntegerKind(1, 1000)
-
-
-def _check_state_options(options: dict[str, Any]) -> None:
-    from saltlite.model.salt_features import check_state_options  # noqa: PLC0415 - few minions have such options
-
-    check_state_options(options)
 
 
 def _check_token(text: str) -> str:
@@ -219,7 +214,7 @@ class MinionConfig:
     state_options: dict[str, Any] = option(
         {},
         "Options of Salt's state compiler under Salt's names, as in {failhard: true, state_aggregate: [pkg]}.",
-        AnyMap(check=_check_state_options),
+        AnyMap(check=check_state_options),
     )
     state_output: str = option(
         "full",

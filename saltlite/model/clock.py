@@ -16,6 +16,10 @@ class Clock(Protocol):
         """Seconds that only go forward: every deadline is one of these."""
         ...
 
+    def boottime(self) -> float:
+        """As `monotonic`, and it goes on while the machine is suspended: leases are counted by it."""
+        ...
+
     def entropy(self, size: int) -> bytes:
         """Unpredictable bytes."""
         ...

@@ -164,14 +164,14 @@ def tag_pillar_ended(minion: MinionId) -> str:
     return f"salt/pillar/{minion}/ended"
 
 
+def tag_master(name: str, what: str) -> str:
+    """A master that shares its store joined the others, or was fenced."""
+    return f"salt/master/{name}/{what}"
+
+
 def tag_turn_ended(process: str) -> str:
     """A process of the master was ended, for its turn was over its time: which work, and for how long."""
     return f"salt/master/{process}/turn_ended"
-
-
-def tag_audit_head() -> str:
-    """The number and the hash of the last entry of a chain of the audit log."""
-    return "salt/audit/head"
 
 
 def tag_resource_refresh(minion: MinionId) -> str:

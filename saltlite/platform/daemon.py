@@ -61,6 +61,9 @@ class SystemClock:
     def monotonic(self) -> float:
         return time.monotonic()
 
+    def boottime(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
     def entropy(self, size: int) -> bytes:
         return os.urandom(size)
 
@@ -80,6 +83,9 @@ class ManualClock:
         return self._wall
 
     def monotonic(self) -> float:
+        return self._monotonic
+
+    def boottime(self) -> float:
         return self._monotonic
 
     def entropy(self, size: int) -> bytes:

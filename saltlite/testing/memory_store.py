@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,6 @@ from saltlite.master.store.ports import (
     PartRow,
     ReturnCommit,
     Stored,
-    StoreWriter,
     TargetRow,
     TokenRecord,
     advance,
@@ -42,6 +41,7 @@ from saltlite.master.store.ports import (
     parts_of,
     return_event,
 )
+from saltlite.master.store.sharing import CommitSignal, MasterRow, MasterState, SharedWriter
 from saltlite.model.events import Event
 from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
 from saltlite.model.job import (
@@ -55,6 +55,30 @@ from saltlite.model.keys import AuthToken, Fingerprint, KeyRecord, KeyState
 from saltlite.testing.memory_tables import LoggedEvent, MemoryBatches, MemoryHistory, MemoryParts, Tables
 
 
+class MemoryCommitSignal:
+    """`saltlite.master.store.ports.CommitSignal`."""
+
+    def __init__(self) -> None:
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def send(self) -> None:
+        """Something was committed."""
+        if self._fd >= 0:
+            os.eventfd_write(self._fd, 1)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def clear(self) -> None:
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
 class MemoryStoreDisk:
     """What survives a crash: the last committed state. Several stores may stand on one disk.
 
@@ -64,6 +88,12 @@ class MemoryStoreDisk:
     def __init__(self, store_id: str | None = None) -> None:
         self.store_id = store_id or os.urandom(16).hex()
         self.tables = Tables()
+        self.signals: list[MemoryCommitSignal] = []
+
+    def notify(self) -> None:
+        """Something was committed."""
+        for signal in self.signals:
+            signal.send()
 
 
 class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
@@ -448,6 +478,24 @@ class _MemoryWriter(_MemoryReader):
         if known is not None:
             self._tables.minions[minion] = replace(known, functions=digest)
 
+    def renew(self, row: MasterRow) -> MasterRow:
+        known = self._tables.masters.get(row.name)
+        if known is not None and known.start == row.start and known.state is MasterState.FENCED:
+            return known
+        stored = replace(row, renewals=1 if known is None else known.renewals + 1)
+        self._tables.masters[row.name] = stored
+        return stored
+
+    def fence_master(self, name: str) -> bool:
+        known = self._tables.masters.get(name)
+        if known is None or known.state is MasterState.FENCED:
+            return False
+        self._tables.masters[name] = replace(known, state=MasterState.FENCED)
+        return True
+
+    def delete_master(self, name: str) -> bool:
+        return self._tables.masters.pop(name, None) is not None
+
     def put_functions(self, functions: FunctionSet) -> None:
         self._tables.functions[functions.digest] = functions
 
@@ -515,8 +563,16 @@ class MemoryStore(_MemoryReader):
             raise StoreError("the store was closed; open it again")
         return self._disk.tables
 
+    def masters(self) -> list[MasterRow]:
+        return [row for _name, row in sorted(self._tables.masters.items())]
+
+    def listen(self) -> CommitSignal:
+        signal = MemoryCommitSignal()
+        self._disk.signals.append(signal)
+        return signal
+
     @contextmanager
-    def write(self, *, appends_only: bool = False) -> Iterator[StoreWriter]:
+    def write(self, *, appends_only: bool = False) -> Iterator[SharedWriter]:
         """As the port's `write`. Raises StoreError when another store on the disk committed during the block."""
         del appends_only
         if self._writing:
@@ -528,6 +584,8 @@ class MemoryStore(_MemoryReader):
             if self._tables is not seen:
                 raise StoreError("another transaction was committed during this one; nothing was stored")
             self._disk.tables = writer.end()
+            if self._tables.seq != seen.seq:
+                self._disk.notify()
         finally:
             self._writing = False
 

@@ -19,6 +19,7 @@ from saltlite.master.store.ports import (
     TokenRecord,
     runs_like,
 )
+from saltlite.master.store.sharing import MasterRow
 from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId
 from saltlite.model.job import (
     TERMINAL,
@@ -73,6 +74,7 @@ class Tables:
     """When an operator ended a job, and who."""
     reducible: dict[Jid, None] = field(default_factory=dict)
     """Jobs whose bodies are to be reduced when they have ended."""
+    masters: dict[str, MasterRow] = field(default_factory=dict)
     events: dict[int, LoggedEvent] = field(default_factory=dict)
 
     def copy(self) -> Tables:

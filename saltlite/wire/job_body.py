@@ -164,12 +164,17 @@ def sign(job_private: bytes, body: bytes) -> bytes:
     return signatures.sign(job_private, _DOMAIN, body)
 
 
+def is_signed(job_public: bytes, body: bytes, signature: bytes) -> bool:
+    """Whether the holder of `job_public` (32 bytes) signed exactly `body`."""
+    return signatures.is_signed(job_public, _DOMAIN, body, signature)
+
+
 def verify(job_public: bytes, body: bytes, signature: bytes) -> None:
     """Return if the holder of `job_public` (32 bytes) signed exactly `body`.
 
     Raises RemoteProtocolError("bad-job-signature"); do not look at such a body.
     """
-    if not signatures.is_signed(job_public, _DOMAIN, body, signature):
+    if not is_signed(job_public, body, signature):
         raise RemoteProtocolError("bad-job-signature", "the master did not sign this job")
 
 

@@ -46,6 +46,7 @@ Check = Callable[[object], bool]
 
 REASON_MAX = 512
 JIDS_MAX = 256
+CERTIFICATE_BYTES = 320
 FUNCTIONS_MAX = 4096
 FUNCTIONS_BYTES_MAX = 112 * KIB
 """Bytes of all texts of one `functions` message, so that it fits into a frame: each may need three more."""
@@ -170,11 +171,13 @@ _PATH = _text(PATH_BYTES_MAX)
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One row of the table. `before_accept`: allowed in the session of a pending minion."""
+    """One row of the table. `before_accept`: allowed in the session of a pending minion. `optional` fields may be
+    absent."""
 
     sender: Sender
     fields: Mapping[str, Check]
     before_accept: bool = False
+    optional: Mapping[str, Check] | None = None
 
 
 VERBS: dict[str, Verb] = {
@@ -204,6 +207,8 @@ VERBS: dict[str, Verb] = {
             "proof": _list_of(_octets(HASH_BYTES, HASH_BYTES), PROOF_MAX),
             "deliver_ms": _WAIT_MS,
         },
+        # The certificate of the master that signed the job, where that is another one, which shares the store.
+        optional={"cert": _octets(1, CERTIFICATE_BYTES)},
     ),
     "cancel": Verb(Sender.MASTER, {"jid": _part}),
     "return_ack": Verb(Sender.MASTER, {"jids": _RESULTS}),
@@ -342,7 +347,7 @@ UNORDERED = [0, 0]
 """The `order` of a minion that sends none."""
 
 REPLY_FIELDS: dict[str, Check] = {
-    "cert": _octets(1, 320),
+    "cert": _octets(1, CERTIFICATE_BYTES),
     "chain": _octets(0, FLEET_CHAIN_BYTES),
     "now": _whole(0, 2**53),
 }
@@ -412,7 +417,10 @@ def check(message: object, sender: Sender, *, accepted: bool) -> Message:
         raise RemoteProtocolError("unknown-verb", repr(name)[:40])
     if not accepted and not verb.before_accept:
         raise RemoteProtocolError("not-accepted", str(name))
-    _check_fields(message, verb.fields, 1)
+    fields = verb.fields
+    if verb.optional is not None and len(message) > len(fields) + 1:
+        fields = {**fields, **{field: fits for field, fits in verb.optional.items() if field in message}}
+    _check_fields(message, fields, 1)
     return message
 
 

@@ -22,23 +22,24 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="run this one only")
     parser.add_argument("--trace", action="store_true", help="print everything that happened in it")
+    parser.add_argument("--shared", action="store_true", help="several masters on one database")
     given = parser.parse_args()
     if given.seed is not None:
-        outcome = play(given.seed, trace=given.trace)
+        outcome = play(given.seed, trace=given.trace, shared=given.shared)
         if given.trace:
             print("\n".join(outcome.lines()))
         return _tell(outcome)
-    return _many(range(given.start, given.start + given.seeds))
+    return _many(range(given.start, given.start + given.seeds), shared=given.shared)
 
 
-def _many(seeds: range) -> int:
+def _many(seeds: range, *, shared: bool) -> int:
     began = told = time.monotonic()
     steps = 0
     for done, seed in enumerate(seeds, start=1):
-        outcome = play(seed)
+        outcome = play(seed, shared=shared)
         steps += outcome.steps
         if outcome.violations:
-            print("\n".join(play(seed, trace=True).lines()))
+            print("\n".join(play(seed, trace=True, shared=shared).lines()))
             return _tell(outcome)
         now = time.monotonic()
         if now - told >= PROGRESS_S or done == len(seeds):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from saltlite.errors import UnreachableError
 from saltlite.master.store.ports import TokenRecord
 from saltlite.minion.jobs import job_process as jobprocess
 from saltlite.minion.jobs import process_pool
@@ -17,13 +18,14 @@ from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
 from saltlite.platform import process, stream
 from saltlite.testing.link import Fate, Flight, MemoryClientLink, MemoryNetwork
 from saltlite.testing.memory_store import MemoryStore
+from saltlite.wire.framing import pack, unpack
 from saltlite.wire.noise import public_of
 from saltlite.wire.signatures import token_public
 from tests.simulation import minions as stand_ins
 from tests.simulation.clients import SimClient
 from tests.simulation.masters import SimAcceptor, SimMaster
 from tests.simulation.minions import SimMinion
-from tests.simulation.universe import SimChannel, Universe
+from tests.simulation.universe import Process, SimChannel, SimReactor, Universe
 from tests.support.guarantees import Books, History, Violation
 from tests.support.keys import DAY, NOW, TOKEN, key_of, seed
 
@@ -76,7 +78,8 @@ class SimNetwork(MemoryNetwork):
 class Fleet:
     """Everything of one run. Use it inside `stage(universe)`."""
 
-    def __init__(self, universe: Universe, *, masters: int, minions: int, mworkers: int) -> None:
+    def __init__(self, universe: Universe, *, masters: int, minions: int, mworkers: int, shared: bool = False) -> None:
+        """`shared`: all masters use one database."""
         self.universe = universe
         self.history = History(lambda: universe.now)
         self.tracing = False
@@ -87,9 +90,13 @@ class Fleet:
         self._books = Books()
         self._read = 0
         self._owners: dict[Fingerprint, str] = {}
-        self.masters = [SimMaster(self, f"m{number + 1}", mworkers=mworkers) for number in range(masters)]
+        self.shared = shared
+        self.masters: list[SimMaster] = []
+        for number in range(masters):
+            first = self.masters[0] if shared and self.masters else None
+            self.masters.append(SimMaster(self, f"m{number + 1}", mworkers=mworkers, shared=first, shares=shared))
         names = [f"web{number + 1}" for number in range(minions)]
-        for master in self.masters:
+        for master in self.masters[:1] if shared else self.masters:
             self._let_in(master, names)
         addresses = [master.address for master in self.masters]
         self.minions: dict[str, SimMinion] = {}
@@ -134,6 +141,25 @@ class Fleet:
         if self.tracing:
             self.trace.append((self.universe.now, f"{self.universe.now:12.4f} {who}: {what}"))
 
+    def ask(
+        self, master: SimMaster, verb: str, *, then: Callable[[Any], None] = lambda _answer: None, **fields: Any
+    ) -> None:
+        """An operator's command, and what to do when it was answered; lost when the master is not there."""
+        self.say("operator", f"{verb} {fields}")
+        process = Process(self.universe, "operator", lambda _process, _power: None)
+
+        def send() -> None:
+            try:
+                end = self.universe.connect(f"{master.name}/clients")
+            except UnreachableError:
+                return
+            reactor: Any = SimReactor(process)
+            SimChannel(reactor, end, lambda batch: then(unpack(batch[0])), lambda _reason: None).send(
+                pack({"v": 1, "verb": verb, **fields})
+            )
+
+        process.run(send)
+
     def run(self, seconds: float) -> list[Violation]:
         """Let time pass; what was broken in it."""
         self.universe.run(seconds)
@@ -142,7 +168,7 @@ class Fleet:
 
     def close_books(self) -> list[Violation]:
         """The run is over: the rest of the violations."""
-        for master in self.masters:
+        for master in self.masters[:1] if self.shared else self.masters:
             master.note_final()
         return self.run(0.0) + self._books.close()
 

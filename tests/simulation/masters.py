@@ -14,15 +14,19 @@ from saltlite.master.processes import mworker
 from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.master.processes.link import LinkProcess
 from saltlite.master.processes.maintenance import Maintenance
+from saltlite.master.processes.membership import Membership
+from saltlite.master.protocol.effects import Effect, MinionReport, Send
 from saltlite.master.protocol.handshakes import Handshakes
 from saltlite.master.protocol.session_manager import SessionManager
-from saltlite.master.store.ports import ReturnCommit, Stored, StoreWriter
-from saltlite.model.keys import fingerprint
+from saltlite.master.store.ports import ReturnCommit, Stored
+from saltlite.master.store.sharing import MasterRow, MasterState, SharedWriter
+from saltlite.model.keys import Fingerprint, KeyState, fingerprint
 from saltlite.platform.stream import Peer
 from saltlite.resources.registry.registry import MemoryRows
 from saltlite.testing import memory_store
 from saltlite.testing.banks import MemoryCache
 from saltlite.testing.link import MemoryServerLink
+from saltlite.testing.memory_tables import Tables
 from saltlite.wire.certificates import CertificateContent, MasterCertificate, issue
 from saltlite.wire.noise import public_of
 from tests.simulation.universe import Died, End, Process, SimChannel, SimClock, SimReactor
@@ -57,14 +61,28 @@ def certificate_of(name: str) -> MasterCertificate:
 
 
 class SimStore(memory_store.MemoryStore):
-    """The store of one process: notes what is committed, and is where its disk fails and its process dies."""
+    """The store of one process: notes what is committed, and is where its disk or database fails and its process
+    dies."""
 
-    def __init__(self, owner: SimMaster) -> None:
+    def __init__(self, owner: SimMaster, reactor: SimReactor) -> None:
         super().__init__(owner.disk)
         self._owner = owner
+        self._reactor = reactor
+
+    @property
+    def _tables(self) -> Tables:
+        if self._owner.is_cut_off:
+            raise StoreError("the database cannot be reached")
+        return super()._tables
+
+    def listen(self) -> SimCommitSignal:
+        """A signal that may be late, and may miss a commit."""
+        signal = SimCommitSignal(self._reactor)
+        self._owner.disk.signals.append(signal)
+        return signal
 
     @contextmanager
-    def write(self, *, appends_only: bool = False) -> Iterator[StoreWriter]:
+    def write(self, *, appends_only: bool = False) -> Iterator[SharedWriter]:
         """One transaction, with the faults that its master has planned."""
         owner = self._owner
         if owner.store_fails:
@@ -80,9 +98,53 @@ class SimStore(memory_store.MemoryStore):
         owner.crash("after commit")
         if commits:
             owner.crash("after returns")
+        if owner.loses_answer():
+            raise StoreError("the connection to the database was lost during the commit")
 
 
-def _recording(writer: StoreWriter, commits: list[tuple[ReturnCommit, Stored]]) -> StoreWriter:
+class SimCommitSignal(memory_store.MemoryCommitSignal):
+    """The notifications of a database to one process."""
+
+    def __init__(self, reactor: SimReactor) -> None:
+        self._reactor = reactor
+        self._number = reactor.process.universe.descriptor()
+
+    def fileno(self) -> int:
+        return self._number
+
+    def send(self) -> None:
+        process = self._reactor.process
+        random = process.universe.random
+        heard = self._reactor.readers.get(self._number)
+        if heard is not None and process.alive and random.random() < 0.9:
+            process.universe.after(random.choice((0.001, 0.001, 0.01, 0.1)), heard, process)
+
+    def clear(self) -> None:
+        """It was noticed."""
+
+    def close(self) -> None:
+        """Nobody listens."""
+
+
+class SimSessions(SessionManager):
+    """The session manager, with a note of what it sends or reports of a key after a command has revoked it (S5)."""
+
+    def __init__(self, owner: SimMaster, handshakes: Handshakes) -> None:
+        super().__init__(handshakes, owner.clock, leased=owner.shares)
+        self._owner = owner
+
+    def take(self) -> list[Effect]:
+        effects = super().take()
+        for effect in effects:
+            peer = self.sessions.by_number.get(effect.session) if isinstance(effect, Send) else None
+            if peer is not None and peer.state is KeyState.ACCEPTED:
+                self._owner.note_action(peer.fingerprint, "sent a frame to")
+            elif isinstance(effect, MinionReport):
+                self._owner.note_action(effect.fingerprint, "took a report of")
+        return effects
+
+
+def _recording(writer: SharedWriter, commits: list[tuple[ReturnCommit, Stored]]) -> SharedWriter:
     put = writer.put_returns
 
     def put_returns(asked: Sequence[ReturnCommit], now: float) -> list[Stored]:
@@ -144,15 +206,25 @@ class SimAcceptor:
 class SimMaster:
     """One master machine."""
 
-    def __init__(self, fleet: Fleet, name: str, *, mworkers: int) -> None:
+    def __init__(self, fleet: Fleet, name: str, *, mworkers: int, shared: SimMaster | None, shares: bool) -> None:
+        """`shares`: it shares its store with other masters, of which `shared` is the first."""
         self.fleet = fleet
         self.name = name
         self.address = f"{name}:4515"
         self.clock = SimClock(fleet.universe, NOW + fleet.universe.random.random())
-        self.disk = memory_store.MemoryStoreDisk(store_id=seed(name).hex()[:32])
-        self.rows = MemoryRows()
-        self.cache = MemoryCache(self.clock.wall)
+        self.shares = shares
+        self.disk: memory_store.MemoryStoreDisk = (
+            shared.disk if shared else memory_store.MemoryStoreDisk(store_id=seed(name).hex()[:32])
+        )
+        # Every master has all that is registered, as if each followed the tables of the others at once.
+        self.rows: MemoryRows = shared.rows if shared else MemoryRows()
+        self.cache: MemoryCache = shared.cache if shared else MemoryCache(self.clock.wall)
+        self.revoked: set[Fingerprint] = shared.revoked if shared else set()
+        """Keys that a command has revoked, and has said so."""
         self.store_fails = False
+        self.is_cut_off = False
+        """Whether it cannot reach the database."""
+        self._answers_lost = 0
         self.on = False
         self.processes: dict[str, Process] = {}
         self.server: MemoryServerLink | None = None
@@ -169,14 +241,17 @@ class SimMaster:
         """Power on."""
         self.on = True
         self.fleet.universe.listeners[f"{self.name}/clients"] = self._clients.accept
-        for kind in ("link", *(f"mworker-{number}" for number in range(self._mworkers)), "maintenance"):
+        self._number = self.fleet.universe.random.getrandbits(31)
+        kinds = ("link", *(f"mworker-{number}" for number in range(self._mworkers)), "maintenance")
+        for kind in (*kinds, *(("membership",) if self.shares else ())):
             self._start(kind)
 
     def _start(self, kind: str) -> None:
         if not self.on:
             return
         process = self.processes[kind] = Process(self.fleet.universe, f"{self.name} {kind}", self._died)
-        begin = {"link": self._link, "maintenance": self._maintenance}.get(kind, self._mworker)
+        others = {"link": self._link, "maintenance": self._maintenance, "membership": self._membership}
+        begin = others.get(kind, self._mworker)
         process.run(lambda: begin(process))
 
     def _died(self, process: Process, power: bool) -> None:
@@ -219,13 +294,24 @@ class SimMaster:
     def calm(self) -> None:
         """Nothing of it breaks any more."""
         self._crash_at = ""
-        self.store_fails = False
+        self.store_fails = self.is_cut_off = False
+        self._answers_lost = 0
+
+    def lose_answers(self, count: int) -> None:
+        """The connection to the database is lost during so many commits, which happen."""
+        self._answers_lost = count
+
+    def loses_answer(self) -> bool:
+        """Whether the answer to this commit is lost."""
+        self._answers_lost -= self._answers_lost > 0 and self.fleet.universe.random.random() < 0.5
+        return self._answers_lost > 0
 
     # -- processes
 
     def _link(self, process: Process) -> None:
         reactor: Any = SimReactor(process)
-        manager = SessionManager(
+        manager = SimSessions(
+            self,
             Handshakes(
                 fleet_public=FLEET_PUBLIC,
                 certificate=certificate_of(self.name).encode(),
@@ -233,7 +319,6 @@ class SimMaster:
                 handshakes_per_address=1000.0,
                 clock=self.clock,
             ),
-            self.clock,
         )
 
         def make_link(owner: LinkProcess) -> MemoryServerLink:
@@ -269,11 +354,12 @@ class SimMaster:
         reactor: Any = SimReactor(process)
         certificate = certificate_of(self.name)
         who = MasterIdentity(fingerprint(certificate.fleet_public), certificate, seed(f"jobs of {self.name}"))
-        store = SimStore(self)
+        store = SimStore(self, reactor)
         listener: Any = self._clients
 
         def make_master(link: linkchannel.LinkChannel) -> Master:
-            return Master(store, self.clock, who, TERMS, link, *inventory(self.rows, self.cache))
+            shared = store if self.shares else None
+            return Master(store, self.clock, who, TERMS, link, *inventory(self.rows, self.cache), shared=shared)
 
         serving = mworker.MWorker(reactor, make_master, no_files(reactor), self._link_place())
         serving.serve(listener)
@@ -284,9 +370,30 @@ class SimMaster:
     def _maintenance(self, process: Process) -> None:
         reactor: Any = SimReactor(process)
         link = linkchannel.LinkChannel(reactor, self._link_place(), ipc.MAINTENANCE, lambda _batch: None)
-        Maintenance(reactor, SimStore(self), self.clock, keep_s=KEEP_S, link=link)
+        Maintenance(reactor, SimStore(self, reactor), self.clock, keep_s=KEEP_S, link=link)
+
+    def _membership(self, process: Process) -> None:
+        reactor: Any = SimReactor(process)
+        certificate = certificate_of(self.name)
+        link = linkchannel.LinkChannel.for_questions(reactor, self._link_place(), ipc.MEMBERSHIP)
+        me = MasterRow(
+            name=self.name,
+            start=self._number,
+            certificate=certificate.encode(),
+            address=self.address,
+            version="1.0",
+            state=MasterState.JOINING,
+            applied=0,
+        )
+        Membership(reactor, SimStore(self, reactor), self.clock, link, me, certificate.job_public)
 
     # -- what the history is told
+
+    def note_action(self, key: Fingerprint, what: str) -> None:
+        """It acted on a session of that key, which must not be after a command has revoked it (S5)."""
+        record = self.disk.tables.keys.get(key)
+        if key in self.revoked and record is not None and record.state is KeyState.REVOKED:
+            self.fleet.history.note("acted", who=self.name, what=what, minion=self.fleet.owner_of(key))
 
     def note_commit(self, before: Any, commits: Sequence[tuple[ReturnCommit, Stored]]) -> None:
         """A transaction was committed: which targets ended, and which returns are stored now."""
@@ -299,6 +406,7 @@ class SimMaster:
                 state = str(row.state if row is not None else commit.ret.state)
                 told.add((jid, minion))
                 sender = self.fleet.owner_of(commit.fingerprint)
+                self.note_action(commit.fingerprint, "stored a return of")
                 self.fleet.history.note("stored", jid=jid, minion=minion, sender=sender, state=state, ret=True)
         for jid, rows in after.targets.items():
             if rows is before.targets.get(jid):

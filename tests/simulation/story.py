@@ -10,20 +10,19 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
 from saltlite.client.follower import WaitPolicy
-from saltlite.errors import UnreachableError
 from saltlite.model.job import TargetState, part_id, segment_id
-from saltlite.wire.framing import pack
 from saltlite.wire.messages import SegmentRow, encode_segment
 from tests.simulation.clients import SimClient
 from tests.simulation.fleet import WEATHER, Fleet, stage
 from tests.simulation.masters import SimMaster
 from tests.simulation.minions import SimMinion
 from tests.simulation.resources import TYPES
-from tests.simulation.universe import Process, SimChannel, SimReactor, Universe
+from tests.simulation.universe import Universe
 from tests.support.guarantees import Violation
 from tests.support.keys import DAY, NOW, key_of
 
@@ -51,11 +50,12 @@ class Outcome:
         return [line for _at, line in sorted(told + self.fleet.trace, key=lambda row: row[0])]
 
 
-def play(seed: int, *, trace: bool = False) -> Outcome:
-    """One run. Whatever a daemon raises that it should not leaves this with a note that names the seed."""
+def play(seed: int, *, trace: bool = False, shared: bool = False) -> Outcome:
+    """One run; with `shared` of two or three masters on one database. Whatever a daemon raises that it should not
+    leaves this with a note that names the seed."""
     universe = Universe(seed)
     with stage(universe):
-        story = Story(universe, trace=trace)
+        story = Story(universe, trace=trace, shared=shared)
         try:
             violations = story.tell()
         except Exception as error:
@@ -67,20 +67,22 @@ def play(seed: int, *, trace: bool = False) -> Outcome:
 class Story:
     """One run, act by act."""
 
-    def __init__(self, universe: Universe, *, trace: bool) -> None:
+    def __init__(self, universe: Universe, *, trace: bool, shared: bool) -> None:
         self.random = random = Random(universe.random.getrandbits(64))
         self.universe = universe
         minions = random.choices((5, 7, 10, 16, 50), (50, 25, 15, 8, 2))[0]
         self.fleet = Fleet(
             universe,
-            masters=random.choices((1, 2, 3), (70, 20, 10))[0],
+            masters=random.choice((2, 2, 3)) if shared else random.choices((1, 2, 3), (70, 20, 10))[0],
             minions=minions,
             mworkers=random.randint(1, 4),
+            shared=shared,
         )
         self.fleet.tracing = trace
         self.counts: dict[str, int] = {}
         self._acts = random.randint(30, 80) if minions < 50 else 15
-        self._faulty = random.sample(sorted(FAULTS), random.randint(2, len(FAULTS)))
+        self._faults = {**FAULTS, **SHARED_FAULTS} if shared else FAULTS
+        self._faulty = random.sample(sorted(self._faults), random.randint(2, len(self._faults)))
         self._requests = 0
         self.doomed: set[tuple[str, str]] = set()
 
@@ -105,7 +107,7 @@ class Story:
         elif name == "fault":
             fault = self.random.choice(self._faulty)
             self.counts[fault] = self.counts.get(fault, 0) + 1
-            FAULTS[fault](self)
+            self._faults[fault](self)
 
     def note(self, what: str, who: str) -> None:
         """A fault is done."""
@@ -151,24 +153,7 @@ class Story:
         if clients:
             client = self.random.choice(clients)
             assert client.progress is not None
-            self.ask(client.master, "job_kill", jid=client.progress.published.jid)
-
-    def ask(self, master: SimMaster, verb: str, **fields: Any) -> None:
-        """An operator's command, whose answer nobody waits for; lost when the master is not there."""
-        self.fleet.say("operator", f"{verb} {fields}")
-        process = Process(self.universe, "operator", lambda _process, _power: None)
-
-        def send() -> None:
-            try:
-                end = self.universe.connect(f"{master.name}/clients")
-            except UnreachableError:
-                return
-            reactor: Any = SimReactor(process)
-            SimChannel(reactor, end, lambda _batch: None, lambda _reason: None).send(
-                pack({"v": 1, "verb": verb, **fields})
-            )
-
-        process.run(send)
+            self.fleet.ask(client.master, "job_kill", jid=client.progress.published.jid)
 
     # -- who it happens to
 
@@ -233,8 +218,8 @@ class Story:
         A master that refuses a minion sends it away for up to a quarter of an hour, from the other masters too.
         """
         for name, where in sorted(self.doomed):
-            if where == master.name:
-                self.ask(master, "key_change", action="delete", fingerprints=[key_of(name)])
+            if where == master.name or self.fleet.shared:
+                self.fleet.ask(master, "key_change", action="delete", fingerprints=[key_of(name)])
         self.fleet.run(1.0)
         refused = {name for name, _where in self.doomed}
         for name, minion in self.fleet.minions.items():
@@ -352,7 +337,37 @@ def _key(story: Story) -> None:
     story.note(f"key {action}", f"{minion.name} on {master.name}")
     if action == "revoke":
         story.doomed.add((minion.name, master.name))
-    story.ask(master, "key_change", action=action, fingerprints=[key_of(minion.name)])
+
+    def answered(answer: Any) -> None:
+        if action == "revoke" and answer["ok"]:
+            master.revoked.add(key_of(minion.name))
+
+    story.fleet.ask(master, "key_change", then=answered, action=action, fingerprints=[key_of(minion.name)])
+
+
+def _cut_off(story: Story) -> None:
+    """A master, or all of them, cannot reach the database."""
+    masters = story.random.choice(([story.master()], story.fleet.masters))
+    seconds = story.random.choice((0.5, 3.0, 10.0, 60.0))
+    for master in masters:
+        master.is_cut_off = True
+        story.universe.after(seconds, partial(setattr, master, "is_cut_off", False))
+    story.note(f"cut off from the database for {seconds} s", ", ".join(master.name for master in masters))
+
+
+def _answers_lost(story: Story) -> None:
+    master = story.master()
+    master.lose_answers(story.random.choice((1, 2, 5)))
+    story.note("loses answers of the database", master.name)
+
+
+def _stop_master(story: Story) -> None:
+    """A machine is suspended as a whole, as when it is moved to another host."""
+    master = story.master()
+    seconds = story.random.choice((1.0, 3.0, 8.0, 60.0))
+    for process in master.living():
+        process.stopped_until = max(process.stopped_until, story.universe.now + seconds)
+    story.note(f"stands still for {seconds} s", master.name)
 
 
 def _lie(story: Story) -> None:
@@ -393,3 +408,9 @@ FAULTS: dict[str, Callable[[Story], None]] = {
     "key": _key,
     "lie": _lie,
 }
+SHARED_FAULTS: dict[str, Callable[[Story], None]] = {
+    "cut off": _cut_off,
+    "answers lost": _answers_lost,
+    "stop a master": _stop_master,
+}
+"""What can also go wrong where masters share a database."""

@@ -12,6 +12,7 @@ from saltlite.master.handlers.jobs import JobFollower
 from saltlite.master.processes.link import LinkProcess, MWorkerChannel
 from saltlite.master.processes.mworker import MWorker
 from saltlite.master.protocol.session_manager import SessionManager
+from saltlite.master.protocol.sharing import Issuers
 from saltlite.master.store.ports import ReturnCommit, Stored
 from saltlite.minion.jobs.journal import DiskJournal
 from saltlite.minion.jobs.results import ResultQueue
@@ -25,11 +26,11 @@ from tests.simulation.story import play
 SEEDS = 40
 
 
-def found(*guarantees: str, first: int = 0) -> bool:
+def found(*guarantees: str, first: int = 0, shared: bool = False) -> bool:
     """Whether one of the first seeds sees one of these guarantees broken. `first` is tried before the others: the one
-    that is known to see it, where that takes many."""
+    that is known to see it, where that takes many. `shared`: on masters that share a database."""
     seeds = [first, *(seed for seed in range(SEEDS) if seed != first)]
-    return any(violation.guarantee in guarantees for seed in seeds for violation in play(seed).violations)
+    return any(one.guarantee in guarantees for seed in seeds for one in play(seed, shared=shared).violations)
 
 
 def test_a_journal_that_is_not_synced_lets_a_function_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,3 +185,16 @@ def test_an_ending_that_is_offered_before_the_segments_is_seen(monkeypatch: pyte
 
     monkeypatch.setattr(PartSegments, "settle", impatient)
     assert found("G5", first=12)
+
+
+# -- masters that share a database
+
+
+def test_a_lease_before_the_changes_of_keys_are_applied_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SessionManager, "key_changed", lambda self, key, state, minion: None)
+    assert found("S5", shared=True)
+
+
+def test_a_job_without_the_certificate_of_its_master_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Issuers, "name", lambda self, deliveries: None)
+    assert found("G5", "G6", shared=True, first=11)

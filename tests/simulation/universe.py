@@ -320,6 +320,9 @@ class SimClock:
     def monotonic(self) -> float:
         return self._universe.now
 
+    def boottime(self) -> float:
+        return self._universe.now
+
     def entropy(self, size: int) -> bytes:
         return self._random.randbytes(size)
 

@@ -21,6 +21,7 @@ the machine where it happened.
     closed     client, jid, missing [, asked_at]  a client ended, and called these minions missing; `asked_at` is when
                                                   it sent the master its last question: what was stored later is not
                                                   missed
+    acted      who, what, minion                  a master acted on a session of a key that a command had revoked (S5)
     fault      what, who                          something was broken on purpose
     healed     -                                  nothing is broken from here on
     lost_disk  minion                             its disk died with all that was on it
@@ -245,6 +246,10 @@ class Books:
         yield from self._outside(f["jid"], job)
         yield from self._judge(job)
 
+    def _acted(self, event: Event) -> Iterator[Violation]:
+        f = event.fields
+        yield _broken("S5", f"{f['who']} {f['what']} {f['minion']}, whose key had been revoked", event)
+
     # -- more than one event
 
     def _once(self, event: Event) -> Iterator[Violation]:
@@ -343,6 +348,7 @@ _RULES: dict[str, Callable[[Books, Event], Iterable[Violation]]] = {
     "closed": Books._closed,
     "lost_disk": Books._lost_disk,
     "final": Books._final,
+    "acted": Books._acted,
 }
 
 

@@ -63,7 +63,9 @@ def certificate(
     return issue(fleet, content)
 
 
-def make_manager(clock: ManualClock, *, per_address: float = 1000.0, cert: bytes | None = None) -> SessionManager:
+def make_manager(
+    clock: ManualClock, *, per_address: float = 1000.0, cert: bytes | None = None, leased: bool = False
+) -> SessionManager:
     """A manager of this fleet."""
     return SessionManager(
         Handshakes(
@@ -74,6 +76,7 @@ def make_manager(clock: ManualClock, *, per_address: float = 1000.0, cert: bytes
             clock=clock,
         ),
         clock,
+        leased=leased,
     )
 
 

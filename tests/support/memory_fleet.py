@@ -498,9 +498,9 @@ def jid(number: int) -> str:
 class Table:
     """A manager, and what it wanted."""
 
-    def __init__(self, *, per_address: float = 100_000.0) -> None:
+    def __init__(self, *, per_address: float = 100_000.0, leased: bool = False) -> None:
         self.clock = ManualClock(seed=5, wall=NOW)
-        self.manager: SessionManager = make_manager(self.clock, per_address=per_address)
+        self.manager: SessionManager = make_manager(self.clock, per_address=per_address, leased=leased)
         self.done: list[Effect] = []
         self.guests = 0
 

@@ -37,6 +37,20 @@ def test_a_result_is_not_offered_to_a_master_that_did_not_ask_for_it() -> None:
     assert offers(it) == [jid()]
 
 
+def test_a_job_of_another_master_of_the_same_store_is_trusted_and_its_result_offered() -> None:
+    it = Server()
+    it.start()
+    it.jobs.trust(OTHER, UNTIL)
+    it.end()
+    it.jobs.share(JOB_PUBLIC, UNTIL)
+    it.take()
+    it.jobs.received(parcel())
+    assert offers(it) == [jid()]
+    it.jobs.trust(OTHER, UNTIL)
+    it.jobs.connected([jid()])
+    assert offers(it) == [], "the next session may be one with a master that has another store"
+
+
 def test_a_jid_that_another_master_used_first_is_refused_and_not_taken_for_that_job() -> None:
     it = Server()
     it.start()

@@ -214,6 +214,14 @@ def test_the_largest_part_fits_into_a_frame() -> None:
     assert reason(decode(encode(message)), Sender.MASTER) == ""
 
 
+@pytest.mark.parametrize(("cert", "fits"), [(b"c" * 320, True), (b"", False), (b"c" * 321, False), ("c", False)])
+def test_a_job_may_carry_the_certificate_of_another_master(cert: Any, fits: bool) -> None:
+    job = Delivery(JID, b"b", b"s" * 64, [], 0.0, []).message(0.0)
+    assert reason(job, Sender.MASTER) == ""
+    assert (reason({**job, "cert": cert}, Sender.MASTER) == "") is fits
+    assert reason({**job, "certs": cert}, Sender.MASTER) != ""
+
+
 AUTH = {"id": "web1", "boot": "b", "incarnation": "i", "version": "1.0", "token": b"", "functions": "", "order": [1, 1]}
 
 

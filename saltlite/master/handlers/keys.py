@@ -219,7 +219,8 @@ def _once_sessions_know(changes: Sequence[tuple[str, str, str]], fields: dict[st
             )
         return fields
 
-    return Answer(question=Question(lambda number: ipc.keys(number, changes), confirmed), committed=True)
+    question = Question(lambda number: ipc.keys(number, changes), confirmed, everywhere=True)
+    return Answer(question=question, committed=True)
 
 
 def _change(store: StoreWriter, record: KeyRecord, action: str, principal: Principal, master: Master) -> str:

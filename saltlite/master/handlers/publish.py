@@ -222,8 +222,6 @@ def _publish(
             return _repeated_answer(master, principal, request, committed)
         job, due = committed
         send(job, due, master.link, master.proofs)
-        target = {"tgt": request.target.expression, "tgt_type": str(request.target.kind)}
-        master.record(principal, "publish", {"jid": job.jid, **target, "calls": [call.shown() for call in calls]})
         unknown = unknown_names(master, principal, job, selection.unknown)
         outputter = outputter_for(request.functions, support)
         answer = _answer(master, request, job.jid, job, unknown, outputter, is_new=True)
@@ -405,6 +403,7 @@ def _store(
     if batch is None:
         # A batch waits on the master until it is the turn of a minion, and so does not lengthen any queue.
         _refuse_full_queues(selection, store)
+    master.refuse_before_joined()
     master.refuse_when_full()
     # Keys may have been rejected or revoked since the target was resolved.
     selection = still_accepted(selection, store)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from saltlite.auth.acl import Granted, Principal
 from saltlite.auth.logins import Logins, guess_limiter
 from saltlite.errors import CostlyRuleError, SaltliteError, StoreConflictError, StoreError, UsageError
 from saltlite.files.roots import FileRoots
 from saltlite.limits import HeldContents, RateLimiter
-from saltlite.master.processes.audit import AuditTrail
 from saltlite.master.processes.fleet import Indexes, MasterFleet, Mines, Nodegroups, Registrations, indexes_of
 from saltlite.master.store.ports import FunctionSet, OpenJob, Store, StoreReader, StoreWriter
 from saltlite.model.clock import Clock
@@ -31,6 +30,9 @@ from saltlite.wire.certificates import MasterCertificate
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.limits import MIB
 from saltlite.wire.merkle import SignedPart, SignedParts, signed_parts
+
+if TYPE_CHECKING:
+    from saltlite.master.store.sharing import SharedStore
 
 REPORT_S = 60.0
 """The least interval between events of one MWorker about one minion."""
@@ -252,8 +254,10 @@ class Master:
     present: dict[MinionId, float] = field(default_factory=dict)
     """Minions with a session, and since when, the newest last; updated by the link process."""
 
-    audit: AuditTrail | None = None
-    """Where this process writes down who asked for what; None for nowhere."""
+    shared: SharedStore | None = None
+    """The store, if other masters share it."""
+    has_joined: bool = False
+    """Whether all of these know this master."""
 
     natural_order: NaturalOrder = field(default_factory=NaturalOrder)
     """The accepted ids as lists show them."""
@@ -267,10 +271,16 @@ class Master:
         self.mines = Mines(self.banks)
         self.logins = Logins(self.identity.job_private)
 
-    def record(self, principal: Principal, did: str, details: Mapping[str, Any]) -> None:
-        """Write an entry of the audit log; `details` have no secrets."""
-        if self.audit is not None:
-            self.audit.record(str(principal), did, details)
+    def refuse_before_joined(self) -> None:
+        """Raises StoreError while the masters that share the store may not know the certificate of this one: minions
+        would refuse its jobs."""
+        if self.shared is None or self.has_joined:
+            return
+        certificate = self.identity.certificate
+        mine = [row for row in self.shared.masters() if row.name == certificate.name]
+        self.has_joined = any(row.certificate == certificate.encode() and row.has_lease for row in mine)
+        if not self.has_joined:
+            raise StoreError("this master is joining the others of its store; nothing was published: try again shortly")
 
     def begin_request(self) -> None:
         """Reset the budget and the cache of the request; to be called before each one."""
@@ -370,6 +380,8 @@ class Question:
 
     message: Callable[[int], IpcMessage]
     fields: Callable[[IpcMessage | None], dict[str, Any]]
+    everywhere: bool = False
+    """Whether the answer also waits until the other masters that share the store have applied what was committed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -332,6 +332,8 @@ class LinkProcess:
                     manager.key_changed(Fingerprint(key), state, minion)
                 # The sessions have been removed: no later frame of theirs has an effect (S5).
                 mworker.channel.send(pack({"t": "keys_done", "n": message["n"]}))
+            case "masters" | "fenced":
+                self._of_masters(mworker, message)
             case "last_seen":
                 mworker.channel.send(
                     pack(
@@ -342,12 +344,24 @@ class LinkProcess:
                         }
                     )
                 )
-            case "stats":
-                mworker.channel.send(pack({"t": "stats", "n": message["n"], "figures": self._figures()}))
-            case "wake_up" | "watch" | "fleet":
+            case "wake_up" | "watch" | "fleet" | "stats":
                 self._told(mworker, message)
             case _:
                 self._for_minions(mworker, message)
+
+    def _of_masters(self, membership: MWorkerChannel, message: IpcMessage) -> None:
+        manager = self._manager
+        if message["t"] == "fenced":
+            manager.end_lease()
+            return
+        for key, state, minion in message["changes"]:
+            manager.key_changed_elsewhere(Fingerprint(key), state, minion)
+        for minion, run, handshake in message["replaced"]:
+            manager.replaced(minion, run, handshake)
+        manager.issuers.others_are(message["certs"])
+        if message["lease"] is not None:
+            manager.lease(message["lease"])
+        membership.channel.send(pack({"t": "masters_done", "n": message["n"]}))
 
     def _figures(self) -> dict[str, object]:
         batches = [batch for mworker in self._mworkers for batch in mworker.batches.values()]
@@ -377,6 +391,8 @@ class LinkProcess:
         match message["t"]:
             case "wake_up":
                 self._committed_by(mworker, message["jobs"])
+            case "stats":
+                mworker.channel.send(pack({"t": "stats", "n": message["n"], "figures": self._figures()}))
             case "watch":
                 mworker.watches = message["wanted"]
             case "fleet":

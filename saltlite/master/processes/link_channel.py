@@ -6,6 +6,7 @@ checked against a schema; sizes are limited all the same, because data of minion
     link -> MWorker    decide, reports, pull, presence, wake_up, keys_done, last_seen, stats, suspect, request
     MWorker -> link    hello, fleet, watch, decided, committed, uncommitted, publish, pulled, cancel, keys, fetch,
                        replaced, sweep, last_seen, stats, wake_up, response
+    membership -> link  masters, fenced, and publish, cancel and wake_up
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from saltlite.model.dataclass import dataclass
 from saltlite.model.job import Job
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel, connect_unix
-from saltlite.wire.framing import IpcMessage, pack
+from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.limits import RETURN_MAX
 from saltlite.wire.merkle import SignedPart
 from saltlite.wire.messages import Message
@@ -46,7 +47,8 @@ QUESTION_S = 5.0
 
 MWORKER = "mworker"
 MAINTENANCE = "maintenance"
-"""Roles: an MWorker receives work and presence; maintenance only sends."""
+MEMBERSHIP = "membership"
+"""Roles: an MWorker receives work and presence; the others only send, and get answers to what they ask."""
 
 
 # -- messages of the link process
@@ -123,6 +125,26 @@ def keys(number: int, changes: Sequence[tuple[str, str, str]]) -> IpcMessage:
     return {"t": "keys", "n": number, "changes": changes}
 
 
+def masters(
+    number: int,
+    certificates: Sequence[bytes],
+    keys: Sequence[tuple[str, str, str]],
+    replaced: Sequence[tuple[str, int, int]],
+    lease: float | None,
+) -> IpcMessage:
+    """What the other masters that share the store have committed: their certificates, keys that changed as in `keys`,
+    and sessions that began there, (minion, run, handshake). `lease`: this master may act until then
+    (`Clock.boottime`). Answered by `masters_done` when every session reflects it."""
+    return {
+        "t": "masters",
+        "n": number,
+        "certs": list(certificates),
+        "changes": list(keys),
+        "replaced": list(replaced),
+        "lease": lease,
+    }
+
+
 def ask_last_seen(number: int, minions: Sequence[str]) -> IpcMessage:
     """How many seconds ago was each of these seen? Answered by `last_seen`, with those that are up in `silent_s`."""
     return {"t": "last_seen", "n": number, "ids": list(minions)}
@@ -160,6 +182,17 @@ class LinkChannel:
         self._committed: list[Collection[str] | None] = []
         self._watches = False
         self._connect()
+
+    @classmethod
+    def for_questions(cls, reactor: Reactor, address: LinkAddress, role: str) -> LinkChannel:
+        """A channel of a process that only sends and asks."""
+
+        def on_message(batch: list[bytes]) -> None:
+            for message in map(unpack, batch):
+                channel.answered(message["n"], message)
+
+        channel = cls(reactor, address, role, on_message)
+        return channel
 
     def fleet(self, accepted_keys: int) -> None:
         """How many keys are accepted: a new link process sets the pace of heartbeats by it."""
@@ -204,6 +237,10 @@ class LinkChannel:
     def replaced(self, minion: str, run: int, handshake: int) -> None:
         """Another master has a newer session of this minion: end this one."""
         self._send({"t": "replaced", "id": minion, "run": run, "handshake": handshake})
+
+    def fenced(self) -> None:
+        """Another master has ended all sessions of this one."""
+        self._send({"t": "fenced"})
 
     def committed(self, number: int, items: Sequence[tuple[str, list[str]]], skipped: int = 0) -> None:
         """A batch of reports is stored: (fingerprint, jids to acknowledge), and the number of rejected results."""

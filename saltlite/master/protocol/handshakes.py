@@ -86,7 +86,7 @@ class Handshakes:
         self._fleet_public = fleet_public
         self._chains = {fingerprint_bytes(fleet_public): b"", **_chains(chain)}
         """The successions for a minion that pins the fleet with that fingerprint; the present fleet comes first."""
-        self._certificate = certificate
+        self.certificate = certificate
         self._private = private
         self._clock = clock
         self.handshakes_per_network = handshakes_per_address
@@ -125,7 +125,7 @@ class Handshakes:
         self._openings[route] = _Opening(handshake, connection, address, now + HANDSHAKE_TIMEOUT_S)
         handshake.read(frame.message)
         now_s = int(self._clock.wall())
-        proof = codec.encode({"cert": self._certificate, "chain": self._chains[fleet], "now": now_s})
+        proof = codec.encode({"cert": self.certificate, "chain": self._chains[fleet], "now": now_s})
         return frames.reply(handshake.write(proof))
 
     def auth(self, route: bytes, frame: frames.AuthFrame) -> AuthenticatedPeer:

@@ -11,10 +11,12 @@
     READY and   key rejected | revoked | deleted, a newer session    gone, after STATE says so
     PENDING     bye                                                  gone
                 a bad frame, one heartbeat and 22.5 s of silence     gone, connection closed
+                20 s without a lease, or the master is fenced        gone, connection closed
 
 Invariants: a peer's identity is that of its session (R2); a bad frame ends its own session only (R9); a key has at most
 one session, and an id one key; a stranger occupies one row of a bounded table (R12); silence has no other effect than
-that the minion is away. Reports are passed to an MWorker, and acknowledged only after its commit.
+that the minion is away. Reports are passed to an MWorker, and acknowledged only after its commit. A master that shares
+its store takes, reports and sends nothing without a lease (`saltlite.master.protocol.sharing`).
 
 The caller takes effects by `take()`, and gives back a Send that the link could not carry by `unsent()`.
 """
@@ -40,6 +42,7 @@ from saltlite.master.protocol.sessions import (
     Sessions,
     comes_whole,
 )
+from saltlite.master.protocol.sharing import Issuers, Lease, WaitingFrame, still_wanted
 from saltlite.model.clock import Clock
 from saltlite.model.job import part_of_segment
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
@@ -85,9 +88,10 @@ FUNCTIONS_AT_ONCE = 8
 
 
 class SessionManager:
-    """The state machine. `handshakes` answers strangers, and uses the same clock."""
+    """The state machine. `handshakes` answers strangers, and uses the same clock. `leased`: it acts only while it has a
+    lease, because other masters share its store."""
 
-    def __init__(self, handshakes: Handshakes, clock: Clock) -> None:
+    def __init__(self, handshakes: Handshakes, clock: Clock, *, leased: bool = False) -> None:
         self._clock = clock
         self._handshakes = handshakes
         self._unauthenticated = UnauthenticatedConnections(handshakes.handshakes_per_network)
@@ -105,13 +109,15 @@ class SessionManager:
         self._effects: list[Effect] = []
         self.refused_frames: dict[str, int] = {}
         self._handshakes_done = 0
+        self._lease = Lease(clock, float("-inf" if leased else "inf"))
+        self.issuers = Issuers(handshakes.certificate)
 
     # -- output
 
     def take(self) -> list[Effect]:
         """The effects since the last call, in order."""
         effects, self._effects = self._effects, []
-        return effects
+        return effects if self._lease.is_held else self._lease.hold_back(effects)
 
     def figures(self) -> dict[str, Any]:
         """Numbers of sessions, strangers, finished handshakes, unacknowledged deliveries and refused frames."""
@@ -127,6 +133,9 @@ class SessionManager:
 
     def frame(self, route: bytes, connection: int, address: str, raw: bytes) -> None:
         """A frame arrived; DATA has a negative connection. A bad one is counted, and ends session and connection."""
+        if not self._lease.is_held:
+            self._unread(WaitingFrame(route, connection, address, raw))
+            return
         try:
             frame = frames.parse(raw)
             if isinstance(frame, frames.DataFrame):
@@ -166,6 +175,10 @@ class SessionManager:
 
     def tick(self) -> None:
         """Handle timeouts. Called every TICK_S, and BLOCKED_RETRY_S after the link was full."""
+        if not self._lease.is_held:
+            if self._lease.is_lost:
+                self.end_lease()
+            return
         now = self._clock.monotonic()
         self._effects += [CloseConnection(*origin) for origin in self._handshakes.overdue()]
         self._effects += self._unauthenticated.overdue(now)
@@ -233,6 +246,16 @@ class SessionManager:
             self._send(peer, {"t": "state", "state": state})
             self._accept(peer, minion)
 
+    def key_changed_elsewhere(self, key: Fingerprint, state: str, minion: str) -> None:
+        """The state of a key whose change was committed, by this master or another one: as `key_changed`. An accepted
+        session ends if its key has another id now, or waits for its acceptance again."""
+        peer = self.sessions.by_key.get(key)
+        is_accepted = peer is not None and peer.state is KeyState.ACCEPTED
+        if is_accepted and peer is not None and (state == KeyState.PENDING or peer.id != minion):
+            self.key_changed(key, "deleted", minion)
+        elif state != KeyState.PENDING:
+            self.key_changed(key, state, minion)
+
     def deliver(
         self, minion: str, deliveries: Iterable[Delivery], *, starved: bool = False, rest: str | None = None
     ) -> None:
@@ -246,6 +269,8 @@ class SessionManager:
             return
         peer.known = True
         now = self._clock.monotonic()
+        deliveries = list(deliveries)
+        self.issuers.name(deliveries)
         peer.outbox.refill(deliveries, starved=starved, rest=rest)
         if rest is not None:
             peer.pull_at = now + PULL_AGAIN_S
@@ -274,6 +299,21 @@ class SessionManager:
         if peer is not None and peer.hello["order"] <= [run, handshake]:
             self._send(peer, {"t": "state", "state": "replaced"})
             self._drop(peer)
+
+    def lease(self, until: float) -> None:
+        """This master may act until then (`Clock.boottime`)."""
+        was_held = self._lease.is_held
+        effects, waiting = self._lease.renew(until)
+        if not was_held:
+            self._effects = still_wanted([*effects, *self._effects], self.sessions.by_number)
+        for frame in waiting:
+            self.frame(frame.route, frame.connection, frame.address, frame.raw)
+
+    def end_lease(self) -> None:
+        """Another master has ended the sessions of this one, or it has been without a lease for too long."""
+        self._lease.end()
+        for peer in list(self.sessions.by_number.values()):
+            self._disconnect(peer)
 
     def pull(self, minions: Iterable[str]) -> None:
         """The store holds jobs for these minions: pull them for those that are up."""
@@ -320,6 +360,16 @@ class SessionManager:
             self._send(peer, {"t": "reconnect", "spread_ms": spread_ms})
 
     # -- frames
+
+    def _unread(self, frame: WaitingFrame) -> None:
+        """There is no lease: a frame of a session waits, and a stranger has to come again."""
+        if frame.connection >= 0:
+            self._handshakes.give_up(frame.route)
+            self._effects.append(CloseConnection(frame.connection, frame.address))
+        elif not self._lease.wait(frame):
+            # A frame that is missing would end the session anyway; its minion repeats what was not acknowledged.
+            for peer in [peer for peer in self.sessions.by_number.values() if peer.route == frame.route]:
+                self._disconnect(peer)
 
     def _greeting(self, route: bytes, connection: int, address: str, frame: frames.Frame) -> None:
         if isinstance(frame, frames.HelloFrame):

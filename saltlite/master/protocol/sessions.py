@@ -57,6 +57,8 @@ class Delivery:
     proof: Sequence[bytes]
     deliver_until: float
     srns: Sequence[str] = ()
+    certificate: bytes = b""
+    """Of the master that signed it, if that is another one."""
     resend_at: float = 0.0
     tries: int = 0
 
@@ -68,6 +70,7 @@ class Delivery:
     def message(self, now: float) -> Message:
         """The `job` message. An expired job is sent with 0 ms, and the answer settles whether it ever arrived."""
         remaining_ms = max(0, int((self.deliver_until - now) * 1000))
+        more = {"cert": self.certificate} if self.certificate else {}
         return {
             "t": "job",
             "jid": self.jid,
@@ -76,6 +79,7 @@ class Delivery:
             "sig": self.signature,
             "proof": self.proof,
             "deliver_ms": remaining_ms,
+            **more,
         }
 
 

@@ -251,6 +251,8 @@ class JobServer:
             case "job":
                 # The disk may have filled up since the last job.
                 self._quota.look()
+                if issuer := self._believed(message["cert"], b"") if "cert" in message else None:
+                    self._jobs.share(issuer.job_public, issuer.not_after)
                 self._jobs.received(_received_part(message))
             case "cancel":
                 self._jobs.cancel(jid)
@@ -267,11 +269,13 @@ class JobServer:
                 self.documents.wanted(message["what"])
 
     def _trust(self, raw: bytes, chain: bytes) -> None:
-        # With a clock that is far behind, every certificate would look as if it were not valid yet.
-        now_s = int(max(self._clock.wall(), BUILD_DATE_S))
-        certificate = _believed(raw, chain, self._believe, now_s)
+        certificate = self._believed(raw, chain)
         if certificate is not None:
             self._jobs.trust(certificate.job_public, certificate.not_after)
+
+    def _believed(self, raw: bytes, chain: bytes) -> MasterCertificate | None:
+        # With a clock that is far behind, every certificate would look as if it were not valid yet.
+        return _believed(raw, chain, self._believe, int(max(self._clock.wall(), BUILD_DATE_S)))
 
     # -- effects
 

@@ -324,7 +324,13 @@ class JobMachine:
     def trust(self, job_key: bytes, until_s: float) -> None:
         """Trust the job key of a verified master certificate until `until_s` (wall clock). Results are offered to this
         master until the next call."""
-        self._offers.master = job_key
+        self._offers.issuers = frozenset({job_key})
+        self._keys.trust(job_key, until_s, self._clock.wall())
+
+    def share(self, job_key: bytes, until_s: float) -> None:
+        """Trust the job key of another verified master. It shares its store with the connected one, which gets the
+        results of its jobs, too, as far as it asks for these jobs."""
+        self._offers.issuers |= {job_key}
         self._keys.trust(job_key, until_s, self._clock.wall())
 
     def job_keys(self) -> list[bytes]:
@@ -580,7 +586,7 @@ class JobMachine:
         self._tell(jid, state, reason)
 
     def _received_again(self, entry: JobEntry) -> None:
-        if entry.issuer not in (b"", OWN, self._offers.master):
+        if not self._offers.knows(entry.issuer):
             # Two masters made the same jid in the same microsecond. The state of one is unrelated to the other.
             self._tell(entry.jid, TargetState.REFUSED, "another master gave this job id to another job: publish again")
             return

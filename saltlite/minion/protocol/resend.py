@@ -35,10 +35,11 @@ AWAITED_AGAIN_S = 15.0
 
 
 class Offers:
-    """Offered results. `do` takes effects; `master` is the job key of the master that gets the offers."""
+    """Offered results. `do` takes effects; `issuers` are the job keys of the masters whose jobs are in the store of the
+    connected one, which gets the offers."""
 
     def __init__(self, clock: Clock, do: Callable[[Effect], None]) -> None:
-        self.master = b""
+        self.issuers: frozenset[bytes] = frozenset()
         self._clock = clock
         self._do = do
         # All of one kind have the same delay, so the first one of each is due first.
@@ -88,7 +89,11 @@ class Offers:
         """Whether the result is for another master: one that does not know the job would discard it (G6)."""
         issuer = entry.issuer if entry is not None else b""
         recent = result > jid_at(int((self._clock.wall() - FOREIGN_S) * 1_000_000))
-        return issuer not in (b"", OWN, self.master) and recent
+        return not self.knows(issuer) and recent
+
+    def knows(self, issuer: bytes) -> bool:
+        """Whether the connected master has the jobs that this key signed."""
+        return issuer in (b"", OWN) or issuer in self.issuers
 
 
 # -- Segments of parts for resources

@@ -1,0 +1,313 @@
+"""The process of a master that shares its store with others: its lease, and what the others commit.
+
+Once a second, and when another master has committed something, it renews the row of this master, reads the events since
+its cursor, and passes to the link process what concerns its sessions: keys that changed, sessions that are older than
+those of other masters, and jobs and kills of these. The link process answers when all its sessions reflect the changed
+keys. Only then does the cursor move on, as `applied`, and this master gets a lease for LEASE_S from the moment at which
+it sent the renewal. Whoever revokes a key waits until every other master has applied that, and fences those that have
+not after FENCE_S: their leases are over by then (S5). No two clocks are compared.
+
+A master joins without a lease until all others have its certificate, which minions need to verify its jobs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from saltlite.errors import DamagedError, StoreError
+from saltlite.master.handlers.delivery import send
+from saltlite.master.processes import link_channel as ipc
+from saltlite.master.processes.context import RecentProofs
+from saltlite.master.processes.link_channel import LinkChannel
+from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore, SharedWriter
+from saltlite.model.clock import Clock
+from saltlite.model.dataclass import dataclass
+from saltlite.model.events import Event, tag_auth, tag_job_kill, tag_job_new, tag_key, tag_master, tag_presence_change
+from saltlite.model.ids import Jid, MinionId
+from saltlite.model.job import Job, TargetState
+from saltlite.model.keys import Fingerprint
+from saltlite.platform.reactor import Reactor
+from saltlite.wire import job_body
+from saltlite.wire.framing import IpcMessage
+
+log = logging.getLogger(__name__)
+
+RENEW_S = 1.0
+LEASE_S = 4.0
+"""How long a renewal is good for; four may fail in a row."""
+FENCE_S = 5.0
+"""How long whoever changes a key waits for a master that does not apply it: its lease is over by then, with a second
+for clocks that run at different speeds."""
+LOST_S = 10.0
+"""A master that has not renewed for so long is fenced, so that its minions count as away."""
+EVENTS = 1_000
+"""Events per page."""
+LOOK_S = 0.02
+"""How often whoever changed a key looks whether the other masters have applied it."""
+JOINED, FENCED = "joined", "fenced"
+_KEY_TAGS = frozenset({tag_key(), tag_auth()})
+
+
+def behind(masters: Iterable[MasterRow], me: str, seq: int) -> list[str]:
+    """The names of the other masters with a lease that have not applied that event."""
+    return [row.name for row in masters if row.name != me and row.has_lease and row.applied < seq]
+
+
+def fence(store: SharedStore, name: str, now: float) -> None:
+    """End the sessions of that master, and give its present start no lease again. Raises StoreError."""
+    with store.write() as writer:
+        if not writer.fence_master(name):
+            return
+        lost = writer.fence(name, now)
+        _note(writer, name, FENCED, now)
+        if lost:
+            writer.put_event(tag_presence_change(), {"new": [], "lost": lost}, now)
+
+
+def _note(store: SharedWriter, name: str, what: str, now: float) -> int:
+    return store.put_event(tag_master(name, what), {"name": name}, now)
+
+
+def _has_joined(events: Iterable[Event]) -> bool:
+    return any(event.tag == tag_master(str(event.data.get("name", "")), JOINED) for event in events)
+
+
+class AppliedEverywhere:
+    """Waits until all other masters have applied a change, and fences those that do not."""
+
+    def __init__(self, reactor: Reactor, store: SharedStore, clock: Clock, me: str) -> None:
+        self._reactor = reactor
+        self._store = store
+        self._clock = clock
+        self._me = me
+
+    def wait(self, seq: int, done: Callable[[bool], None]) -> None:
+        """Call `done` once every master with a lease has applied that event, or is fenced; with False if the store
+        could not be asked for FENCE_S."""
+        self._look(seq, self._clock.monotonic() + FENCE_S, done)
+
+    def _look(self, seq: int, until: float, done: Callable[[bool], None]) -> None:
+        is_late = self._clock.monotonic() >= until
+        try:
+            late = behind(self._store.masters(), self._me, seq)
+            if late and is_late:
+                for name in late:
+                    log.warning("the master %s does not apply a change of a key, and is fenced", name)
+                    fence(self._store, name, self._clock.wall())
+                late = []
+        except StoreError as error:
+            log.error("whether all masters applied a change of a key is unknown: %s", error)  # noqa: TRY400 - a sentence
+            if is_late:
+                done(False)
+                return
+        else:
+            if not late:
+                done(True)
+                return
+        self._reactor.call_later(LOOK_S, lambda: self._look(seq, until, done))
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What other masters have committed, as far as it concerns this one."""
+
+    keys: list[tuple[str, str, str]]
+    """(fingerprint, present state, id) of keys that changed."""
+    replaced: list[tuple[str, int, int]]
+    """(minion, run, handshake) of sessions with other masters."""
+
+
+class Membership:
+    """The life of this master among those that share its store."""
+
+    def __init__(
+        self, reactor: Reactor, store: SharedStore, clock: Clock, link: LinkChannel, me: MasterRow, job_public: bytes
+    ) -> None:
+        """`me` is JOINING; `job_public` is the public key that this master signs jobs with."""
+        self._reactor = reactor
+        self._store = store
+        self._clock = clock
+        self._link = link
+        self._me = me
+        self._job_public = job_public
+        self._proofs = RecentProofs()
+        self._joined_at = -1
+        """The event that announces this start."""
+        self._seen: dict[tuple[str, int, int], float] = {}
+        """When each master was first seen with so many renewals."""
+        self._renew_at = clock.monotonic()
+        self._busy = False
+        self._again = False
+        self._has_resumed = False
+        self._signal = store.listen()
+        reactor.add_reader(self._signal.fileno(), self._notified)
+        self._tick()
+
+    def _tick(self) -> None:
+        self._turn()
+        self._reactor.call_later(RENEW_S, self._tick)
+
+    def _notified(self) -> None:
+        self._signal.clear()
+        self._turn()
+
+    def _turn(self) -> None:
+        """Look at what is new, and renew when that is due; at most one at a time."""
+        if self._busy:
+            self._again = True
+            return
+        self._again = False
+        try:
+            self._look()
+        except StoreError as error:
+            log.error("the lease of this master could not be renewed: %s", error)  # noqa: TRY400 - a sentence
+
+    def _look(self) -> None:
+        if not self._has_resumed:
+            self._resume()
+        sent_at, now = self._clock.boottime(), self._clock.monotonic()
+        stored = self._renew() if now >= self._renew_at else None
+        if stored is not None and stored.state is MasterState.FENCED:
+            self._fenced()
+            return
+        masters = self._store.masters()
+        events = self._store.events(self._me.applied, EVENTS)
+        news = self._news(events)
+        if stored is None and not news.keys and not news.replaced:
+            self._applied(events, news, masters)
+            return
+        # Without all that was committed before the renewal, a key may have changed that its sessions do not reflect.
+        is_leased = stored is not None and stored.has_lease and len(events) < EVENTS
+        others = [row.certificate for row in masters if row.name != self._me.name]
+        self._busy = True
+
+        def done(reply: IpcMessage | None) -> None:
+            self._busy = False
+            if reply is None:
+                # The link process has not applied the changes, so there is no lease; the next turn reads them again.
+                return
+            try:
+                self._applied(events, news, masters)
+            except StoreError as error:
+                log.error("what other masters committed is read again: %s", error)  # noqa: TRY400 - a sentence
+            if self._again:
+                self._turn()
+
+        until = sent_at + LEASE_S if is_leased else None
+        self._link.ask(lambda number: ipc.masters(number, others, news.keys, news.replaced, until), done)
+        self._renew_at = now + RENEW_S if stored is not None else self._renew_at
+        self._fence_lost(masters)
+
+    def _applied(self, events: Sequence[Event], news: News, masters: Sequence[MasterRow]) -> None:
+        """The sessions of this master reflect the changes of keys in these events. Raises StoreError."""
+        self._hand_over(events)
+        if events:
+            self._me = replace(self._me, applied=events[-1].seq)
+            self._link.wake_up()
+            self._again = self._again or len(events) == EVENTS
+            if news.keys or _has_joined(events):
+                # Others wait for that.
+                self._renew_soon()
+        if self._me.state is MasterState.JOINING and self._is_known(masters):
+            self._me = replace(self._me, state=MasterState.UP)
+            self._renew_soon()
+
+    def _renew_soon(self) -> None:
+        self._renew_at = self._clock.monotonic()
+        self._reactor.call_soon(self._turn)
+
+    def _resume(self) -> None:
+        """Go on where an earlier process of this start ended: its sessions may still act. Raises StoreError."""
+        for row in self._store.masters():
+            if (row.name, row.start) == (self._me.name, self._me.start) and row.has_lease:
+                self._me = replace(self._me, state=row.state, applied=row.applied)
+                self._joined_at = row.applied
+        self._has_resumed = True
+
+    def _renew(self) -> MasterRow:
+        """What is stored of this master now. Raises StoreError."""
+        joined_at = self._joined_at
+        with self._store.write() as store:
+            stored = store.renew(self._me)
+            if joined_at < 0 and stored.state is not MasterState.FENCED:
+                # The others read it, and have its certificate then. No session of this start is older.
+                joined_at = _note(store, self._me.name, JOINED, self._clock.wall())
+        if joined_at != self._joined_at:
+            self._joined_at = joined_at
+            self._me = replace(self._me, applied=joined_at)
+        return stored
+
+    def _is_known(self, masters: Iterable[MasterRow]) -> bool:
+        """Whether every other master with a lease has read that this one joins."""
+        return not behind(masters, self._me.name, self._joined_at)
+
+    def _fenced(self) -> None:
+        """Another master has ended the sessions of this one: it begins anew."""
+        log.error("this master was fenced by another one, because it did not renew its lease in time: its sessions end")
+        self._link.fenced()
+        start = int.from_bytes(self._clock.entropy(4), "big") >> 1
+        self._me = replace(self._me, start=start, state=MasterState.JOINING)
+        self._joined_at = -1
+        self._renew_soon()
+
+    def _fence_lost(self, masters: Iterable[MasterRow]) -> None:
+        """Fence the masters that have not renewed for LOST_S."""
+        now = self._clock.monotonic()
+        seen = {(row.name, row.start, row.renewals): row for row in masters if row.name != self._me.name}
+        self._seen = {key: self._seen.get(key, now) for key in seen}
+        for key, row in seen.items():
+            if row.state is not MasterState.FENCED and now - self._seen[key] >= LOST_S:
+                log.warning("the master %s has not renewed its lease for %g s: its sessions are over", row.name, LOST_S)
+                fence(self._store, row.name, self._clock.wall())
+
+    # -- what others committed
+
+    def _news(self, events: Iterable[Event]) -> News:
+        keys: dict[Fingerprint, str] = {}
+        came: set[MinionId] = set()
+        for event in events:
+            if event.tag in _KEY_TAGS and isinstance(event.data.get("fingerprint"), str):
+                keys[Fingerprint(event.data["fingerprint"])] = str(event.data.get("id", ""))
+            elif event.tag == tag_presence_change():
+                came.update(event.data.get("new", ()))
+        rows = self._store.minions(came) if came else []
+        return News(
+            [(key, *self._state_of(key, minion)) for key, minion in keys.items()],
+            [(row.id, row.run, row.handshake) for row in rows if row.up and row.master != self._me.name],
+        )
+
+    def _state_of(self, key: Fingerprint, minion: str) -> tuple[str, str]:
+        """The present state of a key, and its id: an event may be older than the session that it would end."""
+        record = self._store.key(key)
+        return (str(record.state), record.id) if record is not None else ("deleted", minion)
+
+    def _hand_over(self, events: Iterable[Event]) -> None:
+        """Send new jobs of other masters to the minions of this one, and have them end what was killed. What is lost
+        here stays in the store, and is pulled."""
+        for event in events:
+            jid = Jid(str(event.data.get("jid", "")))
+            if event.tag == tag_job_new(jid):
+                self._publish(jid)
+            elif event.tag == tag_job_kill(jid) and self._store.cancelled([jid]):
+                self._link.cancel([(minion, part) for part, minion in self._store.open_parts(jid)])
+
+    def _publish(self, jid: Jid) -> None:
+        try:
+            job = self._store.job(jid)
+        except DamagedError as error:
+            log.error("%s: it is not delivered", error)  # noqa: TRY400 - the message is complete
+            return
+        if job is None or self._is_mine(job):
+            return
+        # The sessions first: a target that is QUEUED after that is never called undelivered when its session ends.
+        rows = self._store.minions({*job.minions, *job.resources})
+        here = {row.id for row in rows if row.up and row.master == self._me.name}
+        owners = {srn: minion for minion, srns in job.resources.items() for srn in srns}
+        queued = [row.id for row in self._store.targets_in(jid, TargetState.QUEUED)]
+        send(job, [target for target in queued if owners.get(target, target) in here], self._link, self._proofs)
+
+    def _is_mine(self, job: Job) -> bool:
+        """Whether this master published it, whose own processes hand it over."""
+        return job_body.is_signed(self._job_public, job.body, job.signature)

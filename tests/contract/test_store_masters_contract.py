@@ -1,0 +1,103 @@
+"""What every store that several masters share promises about them."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore
+from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
+from tests.support.store import NOW
+
+OpenShared = Callable[[], SharedStore]
+A = MasterRow(
+    name="a", start=1, certificate=b"c", address="10.0.0.1:4515", version="1.0", state=MasterState.JOINING, applied=0
+)
+B = replace(A, name="b", address="10.0.0.2:4515")
+
+
+@pytest.fixture
+def open_shared() -> OpenShared:
+    disk = MemoryStoreDisk()
+    return lambda: MemoryStore(disk)
+
+
+@pytest.fixture
+def shared(open_shared: OpenShared) -> SharedStore:
+    return open_shared()
+
+
+def test_a_master_is_there_once_it_was_renewed_and_each_renewal_counts(shared: SharedStore) -> None:
+    with shared.write() as tx:
+        assert tx.renew(B) == replace(B, renewals=1)
+        assert tx.renew(A) == replace(A, renewals=1)
+    later = replace(A, state=MasterState.UP, applied=7, version="1.1", certificate=b"renewed")
+    with shared.write() as tx:
+        assert tx.renew(later) == replace(later, renewals=2)
+    assert shared.masters() == [replace(later, renewals=2), replace(B, renewals=1)]
+
+
+def test_a_start_that_was_fenced_is_never_renewed(shared: SharedStore) -> None:
+    with shared.write() as tx:
+        tx.renew(A)
+        assert tx.fence_master("a")
+        assert not tx.fence_master("a")
+        assert not tx.fence_master("b")
+    fenced = replace(A, state=MasterState.FENCED, renewals=1)
+    with shared.write() as tx:
+        assert tx.renew(replace(A, state=MasterState.UP, applied=9)) == fenced
+    assert shared.masters() == [fenced]
+
+
+def test_another_start_of_a_master_that_was_fenced_joins_again(shared: SharedStore) -> None:
+    again = replace(A, start=2)
+    with shared.write() as tx:
+        tx.renew(A)
+        tx.fence_master("a")
+        assert tx.renew(again) == replace(again, renewals=2)
+    assert shared.masters() == [replace(again, renewals=2)]
+
+
+def test_a_master_that_was_removed_is_gone(shared: SharedStore) -> None:
+    with shared.write() as tx:
+        tx.renew(A)
+        assert tx.delete_master("a")
+        assert not tx.delete_master("a")
+    assert shared.masters() == []
+
+
+def test_an_event_of_another_master_is_signalled(open_shared: OpenShared) -> None:
+    one, other = open_shared(), open_shared()
+    signal = one.listen()
+
+    def came() -> bool:
+        return bool(select.select([signal.fileno()], [], [], 5.0)[0])
+
+    with other.write() as tx:
+        tx.put_event("salt/key", {}, NOW)
+    assert came()
+    signal.clear()
+    assert not select.select([signal.fileno()], [], [], 0.0)[0]
+    with other.write() as tx:
+        tx.put_event("salt/key", {}, NOW)
+    assert came()
+    signal.close()
+    with other.write() as tx:
+        tx.put_event("salt/key", {}, NOW)
+    assert [event.seq for event in one.events()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("state", "has_lease"),
+    [
+        (MasterState.JOINING, False),
+        (MasterState.UP, True),
+        (MasterState.DRAINING, True),
+        (MasterState.FENCED, False),
+    ],
+)
+def test_a_master_may_act_while_it_is_up_or_drained(state: MasterState, has_lease: bool) -> None:
+    assert replace(A, state=state).has_lease is has_lease

@@ -1,0 +1,346 @@
+"""Masters that share a database: one that is stopped, cut off or lost costs no guarantee (G1 to G9, S5).
+
+For each rule, a test takes it away, and the simulation sees that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from saltlite.client.follower import WaitPolicy
+from saltlite.master.processes import membership
+from saltlite.master.processes.membership import FENCE_S, LOST_S, AppliedEverywhere, Membership
+from saltlite.master.protocol.session_manager import SessionManager
+from saltlite.master.protocol.sharing import SUSPEND_S, Lease
+from saltlite.master.store.sharing import MasterState
+from saltlite.testing import memory_store
+from tests.simulation.clients import SimClient
+from tests.simulation.fleet import Fleet, stage
+from tests.simulation.masters import SimMaster
+from tests.simulation.minions import SimMinion
+from tests.simulation.story import CONNECT_S, RUN_MAX_S, play
+from tests.simulation.universe import Universe
+from tests.support.guarantees import Violation, report
+from tests.support.keys import DAY, key_of
+
+SEEDS = 20
+CHUNK = 10
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_every_guarantee_holds_on_a_shared_database_whatever_breaks(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        violations = play(seed, shared=True).violations
+        assert not violations, f"seed {seed}: {report(violations)}"
+
+
+class Site:
+    """Masters on one database, with minions on each."""
+
+    def __init__(self, universe: Universe, masters: int) -> None:
+        self.fleet = Fleet(universe, masters=masters, minions=3 * masters, mworkers=2, shared=True)
+        self.found: list[Violation] = []
+        for minion in self.fleet.minions.values():
+            minion.let_functions_return(RUN_MAX_S)
+        self.until(lambda: len(self.fleet.ready()) == len(self.fleet.minions))
+        self._requests = 0
+
+    @property
+    def now(self) -> float:
+        return self.fleet.universe.now
+
+    def run(self, seconds: float) -> None:
+        self.found += self.fleet.run(seconds)
+
+    def until(self, is_true: Callable[[], bool], within: float = 2 * CONNECT_S) -> float:
+        """Let time pass until that is so; how much did."""
+        began = self.now
+        while not is_true():
+            assert self.now - began < within, "it does not come"
+            self.run(0.05)
+        return self.now - began
+
+    def minions_of(self, master: SimMaster) -> list[SimMinion]:
+        """Those with a session there, by the store."""
+        rows = master.disk.tables.minions.values()
+        return [self.fleet.minions[row.id] for row in rows if row.up and row.master == master.name]
+
+    def publish(self, master: SimMaster, target: str = "*") -> SimClient:
+        """A client of that master that waits for its job."""
+        self._requests += 1
+        calls = [["test.ping", [], {}]]
+        request = {"request_id": f"{self._requests:032x}", "tgt": target, "tgt_type": "glob", "calls": calls}
+        client = SimClient(self.fleet, master, request, WaitPolicy(60.0))
+        self.fleet.clients.append(client)
+        return client
+
+    def revoke(self, master: SimMaster, minion: SimMinion) -> list[float]:
+        """Revoke its key; how long that took, once it is done."""
+        began, took = self.now, list[float]()
+
+        def answered(answer: Any) -> None:
+            assert answer["ok"], answer
+            master.revoked.add(key_of(minion.name))
+            took.append(self.now - began)
+
+        self.fleet.ask(master, "key_change", then=answered, action="revoke", fingerprints=[key_of(minion.name)])
+        return took
+
+    def close(self) -> list[Violation]:
+        """Every violation of the run, once all jobs have ended."""
+        self.until(lambda: not self.fleet.masters[0].open_rows())
+        return self.found + self.fleet.close_books()
+
+
+@contextmanager
+def site(masters: int = 2, seed: int = 1) -> Iterator[Site]:
+    universe = Universe(seed)
+    with stage(universe):
+        yield Site(universe, masters)
+
+
+def stop(master: SimMaster, seconds: float) -> None:
+    """The machine stands still."""
+    for process in master.living():
+        process.stopped_until = master.fleet.universe.now + seconds
+
+
+# -- jobs
+
+
+def test_a_job_runs_once_on_the_minions_of_all_masters() -> None:
+    with site(3) as at:
+        assert all(at.minions_of(master) for master in at.fleet.masters)
+        clients = [at.publish(master) for master in at.fleet.masters]
+        at.until(lambda: all(client.over for client in clients))
+        entered = [event for event in at.fleet.history.events if event.kind == "entered"]
+        assert len(entered) == 3 * len(at.fleet.minions)
+        assert at.close() == []
+
+
+def test_a_job_goes_to_the_minions_of_another_master_at_once() -> None:
+    with site() as at:
+        first, second = at.fleet.masters
+        minion = at.minions_of(second)[0]
+        client = at.publish(first, minion.name)
+
+        def arrived() -> bool:
+            return any(event.kind == "received" for event in at.fleet.history.events)
+
+        assert at.until(arrived) < 1.5
+        at.until(lambda: client.over)
+        assert at.close() == []
+
+
+def test_a_kill_reaches_the_minions_of_another_master() -> None:
+    with site() as at:
+        first, second = at.fleet.masters
+        minion = at.minions_of(second)[0]
+        minion.patient = True
+        client = at.publish(first, minion.name)
+        at.until(lambda: any(event.kind == "entered" for event in at.fleet.history.events))
+        assert client.progress is not None
+        at.fleet.ask(first, "job_kill", jid=client.progress.published.jid)
+        assert at.until(lambda: client.over) < 20.0
+        assert at.close() == []
+
+
+def test_clocks_of_masters_may_differ_by_a_day() -> None:
+    with site() as at:
+        first, second = at.fleet.masters
+        second.clock.jump(-DAY)
+        clients = [at.publish(first), at.publish(second)]
+        at.run(30.0)
+        at.until(lambda: all(client.over for client in clients))
+        assert at.close() == []
+
+
+# -- a master that is lost
+
+
+def test_jobs_of_a_master_that_loses_its_power_end_on_the_others() -> None:
+    with site(3) as at:
+        first, second, lost = at.fleet.masters
+        clients = [at.publish(master) for master in (first, lost)]
+        at.until(lambda: all(client.progress is not None for client in clients))
+        lost.power_off(1e9)
+        at.until(lambda: len(at.minions_of(first) + at.minions_of(second)) == len(at.fleet.minions), within=75.0)
+        at.until(lambda: first.disk.tables.masters[lost.name].state is MasterState.FENCED, within=LOST_S + 3.0)
+        assert at.close() == []
+
+
+def test_the_minions_of_a_lost_master_count_as_away_after_ten_seconds() -> None:
+    with site() as at:
+        first, lost = at.fleet.masters
+        lost.power_off(1e9)
+        for minion in at.minions_of(lost):
+            minion.power_off(1e9)
+        assert LOST_S <= at.until(lambda: not at.minions_of(lost)) <= LOST_S + 3.0
+        assert at.minions_of(first)
+
+
+def test_a_lost_master_that_is_not_fenced_keeps_its_minions_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Membership, "_fence_lost", lambda self, masters: None)
+    with pytest.raises(AssertionError, match="it does not come"):
+        test_the_minions_of_a_lost_master_count_as_away_after_ten_seconds()
+
+
+@pytest.mark.parametrize("seconds", [3.0, 10.0, 60.0])
+def test_a_master_that_stood_still_takes_no_minion_back(seconds: float) -> None:
+    """It wakes with jobs of these minions that are QUEUED, sent and running."""
+    with site(seed=int(seconds)) as at:
+        first, second = at.fleet.masters
+        moved = at.minions_of(second)
+        clients = [at.publish(first), at.publish(second)]
+        at.until(lambda: any(event.kind == "entered" for event in at.fleet.history.events))
+        stop(second, seconds)
+        for minion in moved:
+            assert minion.link is not None
+            minion.link.die()
+        at.run(seconds)
+        clients.append(at.publish(first))
+        at.until(lambda: len(at.fleet.ready()) == len(at.fleet.minions))
+        at.until(lambda: all(client.over for client in clients))
+        assert at.close() == []
+
+
+# -- the database
+
+
+def test_a_database_that_is_away_for_ten_seconds_costs_no_session_and_no_result() -> None:
+    with site() as at:
+        client = at.publish(at.fleet.masters[0])
+        at.until(lambda: any(event.kind == "entered" for event in at.fleet.history.events))
+        before = {row.id: (row.run, row.handshake) for row in at.fleet.masters[0].disk.tables.minions.values()}
+        for master in at.fleet.masters:
+            master.is_cut_off = True
+        at.run(10.0)
+        for master in at.fleet.masters:
+            master.is_cut_off = False
+        at.until(lambda: client.over)
+        after = {row.id: (row.run, row.handshake) for row in at.fleet.masters[0].disk.tables.minions.values()}
+        assert before == after
+        assert at.close() == []
+
+
+def test_a_master_that_stays_cut_off_ends_its_sessions_and_its_minions_go_to_another() -> None:
+    with site() as at:
+        first, second = at.fleet.masters
+        second.is_cut_off = True
+        all_there = at.until(lambda: len(at.minions_of(first)) == len(at.fleet.minions), within=SUSPEND_S + 75.0)
+        assert all_there > SUSPEND_S
+        second.is_cut_off = False
+        client = at.publish(second)
+        at.until(lambda: client.over)
+        assert at.close() == []
+
+
+def test_a_client_of_a_master_that_is_cut_off_is_refused_at_once() -> None:
+    with site() as at:
+        answers: list[Any] = []
+        at.fleet.masters[1].is_cut_off = True
+        fields = {"tgt": "*", "tgt_type": "glob", "calls": [["test.ping", [], {}]], "request_id": "0" * 32}
+        at.fleet.ask(at.fleet.masters[1], "publish", then=answers.append, **fields)
+        assert at.until(lambda: bool(answers)) < 3.0
+        assert "cannot be reached" in answers[0]["error"]
+
+
+# -- revoked keys (S5)
+
+
+def test_a_revoke_takes_no_time_while_all_masters_are_well() -> None:
+    with site(3) as at:
+        first, second, _third = at.fleet.masters
+        took = at.revoke(first, at.minions_of(second)[0])
+        at.until(lambda: bool(took))
+        assert took[0] < 1.5
+        at.run(60.0)
+        assert at.found == []
+
+
+def _revoked_elsewhere(hinder: Callable[[SimMaster], None]) -> tuple[float, list[Violation]]:
+    """How long a revoke takes while the master of that minion is hindered, and what the minion brings about."""
+    with site() as at:
+        first, second = at.fleet.masters
+        minion = at.minions_of(second)[0]
+        hinder(second)
+        took = at.revoke(first, minion)
+        for _ in range(200):
+            # Its frames arrive whenever that master acts again.
+            minion.lie("20270101000000000000", b"\xa3lie")
+            at.run(0.2)
+        return took[0], at.found
+
+
+def _cut_off(master: SimMaster) -> None:
+    master.is_cut_off = True
+    master.fleet.universe.after(30.0, lambda: setattr(master, "is_cut_off", False))
+
+
+def _deaf(master: SimMaster) -> None:
+    """Its membership process stands still, and its link process does not."""
+    master.processes["membership"].stopped_until = master.fleet.universe.now + 30.0
+
+
+HINDRANCES = [_cut_off, _deaf, *(lambda master, s=s: stop(master, s) for s in (3.0, 10.0, 30.0))]
+
+
+@pytest.mark.parametrize("hinder", HINDRANCES)
+def test_nothing_of_a_revoked_key_is_acted_on_by_a_master_that_is_cut_off_or_stopped(
+    hinder: Callable[[SimMaster], None],
+) -> None:
+    took, found = _revoked_elsewhere(hinder)
+    assert took < FENCE_S + 0.5
+    assert found == []
+
+
+def test_a_master_that_acts_without_a_lease_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lease, "is_held", True)
+    assert {one.guarantee for one in _revoked_elsewhere(_deaf)[1]} == {"S5"}
+
+
+def test_a_revoke_that_waits_for_no_other_master_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AppliedEverywhere, "wait", lambda self, seq, done: done(True))
+    assert {one.guarantee for one in _revoked_elsewhere(_deaf)[1]} == {"S5"}
+
+
+def test_a_lease_that_is_longer_than_the_wait_for_it_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "LEASE_S", 2 * FENCE_S)
+    assert {one.guarantee for one in _revoked_elsewhere(_deaf)[1]} == {"S5"}
+
+
+def test_a_change_of_a_key_that_is_applied_nowhere_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SessionManager, "key_changed", lambda self, key, state, minion: None)
+    assert {one.guarantee for one in _revoked_elsewhere(lambda master: None)[1]} == {"S5"}
+
+
+def _up_after_another_link_process_started() -> bool:
+    """Whether the sessions of a master are still up when the link process of another one was started again."""
+    with site() as at:
+        first, second = at.fleet.masters
+        before = at.minions_of(second)
+        first.processes["link"].die()
+        at.run(6.0)
+        assert first.processes["link"].alive
+        now = at.minions_of(second)
+        return all(minion in now for minion in before)
+
+
+def test_a_link_process_that_starts_ends_the_sessions_of_its_own_master_only() -> None:
+    assert _up_after_another_link_process_started()
+
+
+def test_a_link_process_that_ends_the_sessions_of_all_masters_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    fence = memory_store._MemoryWriter.fence
+
+    def fences_all(self: Any, master: str, now: float, keep: Any = ()) -> Any:
+        for row in list(self._tables.minions.values()):
+            self._end_sessions({row.master}, [row.id], now)
+        return fence(self, master, now, keep)
+
+    monkeypatch.setattr(memory_store._MemoryWriter, "fence", fences_all)
+    assert not _up_after_another_link_process_started()
