@@ -10,7 +10,8 @@ from saltlite.minion.protocol.connection import (
     BACKOFF_MAX_S,
     BACKOFF_MIN_S,
     CONNECT_TIMEOUT_S,
-    REFUSED_S,
+    REFUSED_MAX_S,
+    REFUSED_MIN_S,
     SETTLED_S,
     SILENCE_BEATS,
     Changed,
@@ -177,12 +178,23 @@ def test_after_a_deletion_it_comes_back_soon() -> None:
     assert it.rest_s() <= 3 * BACKOFF_MIN_S
 
 
-def test_after_a_refusal_it_waits_ten_minutes_give_or_take_half_and_comes_again() -> None:
+def test_after_a_refusal_it_comes_again_soon_and_then_about_once_a_minute() -> None:
     it = Scripted().welcomed()
     it.say({"t": "state", "state": "revoked"})
-    assert REFUSED_S * 0.5 <= it.rest_s() <= REFUSED_S * 1.5
+    waits = []
+    for _ in range(20):
+        waits.append(it.rest_s())
+        it.wait(it.rest_s())
+        assert it.phase() is Phase.CONNECT
+        it.welcomed("revoked")
+    assert waits[0] <= 3 * REFUSED_MIN_S
+    assert all(REFUSED_MIN_S <= wait_s <= REFUSED_MAX_S for wait_s in waits)
+    assert max(waits[10:]) == REFUSED_MAX_S
+    # An accepted key begins anew.
     it.wait(it.rest_s())
-    assert it.phase() is Phase.CONNECT
+    it.welcomed("accepted")
+    it.say({"t": "state", "state": "conflict"})
+    assert it.rest_s() <= 3 * REFUSED_MIN_S
 
 
 # -- READY

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, cast
 
 import pytest
@@ -30,9 +31,9 @@ class Connected:
         self.announced = OLD["digest"]
         self._effects: list[Effect] = []
 
-    def enter(self, phase: Phase) -> None:
+    def enter(self, phase: Phase, reason: str = "") -> None:
         self.phase = phase
-        self._effects.append(Changed(phase, ""))
+        self._effects.append(Changed(phase, reason))
 
     def functions_are(self, digest: str) -> None:
         self.announced = digest
@@ -92,6 +93,20 @@ def test_a_change_while_the_session_is_being_made_is_told_when_it_is_there(
     connection.enter(Phase.READY)
     network.on_batch([])
     assert connection.sent == [NEW]
+
+
+def test_a_refusal_is_a_warning_once_until_the_key_has_another_state(
+    network: NetworkProcess, connection: Connected, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        for phase, reason in [
+            (Phase.REFUSED, "revoked"), (Phase.CONNECT, ""), (Phase.REFUSED, "revoked"), (Phase.REFUSED, "rejected"),
+            (Phase.PENDING, "wait"), (Phase.REFUSED, "revoked"),
+        ]:  # fmt: skip
+            connection.enter(phase, reason)
+            network.on_batch([])
+    refused = [record.levelname for record in caplog.records if "refused" in record.getMessage()]
+    assert refused == ["WARNING", "INFO", "WARNING", "WARNING"]
 
 
 def test_what_was_on_its_way_to_one_master_does_not_reach_the_next(

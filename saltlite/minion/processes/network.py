@@ -61,6 +61,8 @@ class NetworkProcess:
         self._reactor = reactor
         self._connection = connection
         self._functions = functions
+        self._refusal = ""
+        """Why the master refuses this minion; "" if it does not."""
         self._untold = False
         self._key = key
         self._link = make_link(self)
@@ -167,7 +169,10 @@ class NetworkProcess:
         if phase is Phase.PENDING:
             # The operator who accepts the key has to compare the fingerprint.
             reason += f"; its fingerprint is {self._key}, in Salt's form {hex_fingerprint(self._key)}"
-        level = logging.WARNING if reason else logging.INFO
+        # A refused minion asks about once a minute, and says once why it was refused.
+        level = logging.WARNING if reason and reason != self._refusal else logging.INFO
+        if phase in (Phase.REFUSED, Phase.READY, Phase.PENDING):
+            self._refusal = reason if phase is Phase.REFUSED else ""
         self._sessions += phase is Phase.READY
         # The number makes the message unique for each session, or the log would suppress it as a repeat and end with an
         # outdated state.

@@ -14,11 +14,12 @@
                 2.5 heartbeats of silence                             BACKOFF
                 session age                                           BACKOFF (0 .. 1 s)
                 RECONNECT spread                                      BACKOFF (0 .. spread)
-    REFUSED     10 min, +- 50 %                                       CONNECT
+    REFUSED     min(60 s, uniform(2 s, 3 x the last one))             CONNECT
     BACKOFF     min(60 s, uniform(1 s, 3 x the last one))             CONNECT, with the next master
 
 Rules: it never ends by itself. It sends nothing about the minion before the master has authenticated. A failed proof
-changes only the time of the next attempt (R5). The back-off is reset after 60 s of READY. Anything that the table does
+changes only the time of the next attempt (R5). The back-off is reset after 60 s of READY, the wait in REFUSED by
+another state of the key. Anything that the table does
 not list for a state is a bad frame.
 """
 
@@ -51,7 +52,9 @@ from saltlite.wire.noise import Handshake, Role
 CONNECT_TIMEOUT_S = 10.0
 BACKOFF_MIN_S = 1.0
 BACKOFF_MAX_S = 60.0
-REFUSED_S = 600.0
+REFUSED_MIN_S = 2.0
+REFUSED_MAX_S = 60.0
+"""A refused minion asks again after at most so long, because an operator may have decided otherwise."""
 SETTLED_S = 60.0
 """After so long in READY the back-off starts from its minimum again."""
 SILENCE_BEATS = 2.5
@@ -174,6 +177,7 @@ class ConnectionMachine:
         self._beat_due = 0.0
         self._beat_s = 0.0
         self._backoff_s = 0.0
+        self._refused_s = 0.0
         self._effects: list[Effect] = []
 
     # -- what the driver asks
@@ -351,6 +355,8 @@ class ConnectionMachine:
             self._state_received(message["state"])
 
     def _state_received(self, state: str) -> None:
+        if state in ("accepted", "pending"):
+            self._refused_s = 0.0
         if state == "accepted":
             if self.phase is not Phase.READY:
                 self._enter(Phase.READY, "")
@@ -364,7 +370,9 @@ class ConnectionMachine:
             self._back_off("the key was deleted on the master: it is presented anew")
         else:
             self._leave()
-            self._deadline = self._clock.monotonic() + REFUSED_S * self._clock.uniform(0.5, 1.5)
+            longest = 3 * max(self._refused_s, REFUSED_MIN_S)
+            self._refused_s = min(REFUSED_MAX_S, self._clock.uniform(REFUSED_MIN_S, longest))
+            self._deadline = self._clock.monotonic() + self._refused_s
             self._enter(Phase.REFUSED, _REFUSALS.get(state, f"the master refuses this minion: its key is {state}"))
 
     def _beat(self, now: float) -> None:
