@@ -156,6 +156,9 @@ class MemoryHistory(ABC):
             )
         return details
 
+    def details_of(self, target: TargetId, jids: Sequence[Jid]) -> dict[Jid, TargetDetail]:
+        return {jid: one for jid in jids for one in self.target_details(jid) if one.id == target}
+
     def cancelled(self, jids: Sequence[Jid]) -> set[Jid]:
         return {jid for jid in jids if jid in self._tables.cancels}
 

@@ -53,6 +53,13 @@ LISTS: dict[str, dict[str, str]] = {
     "last page": {"sort": "id", "offset": "{last}"},
 }
 """Every kind of filter, and every order."""
+KEY_LISTS: dict[str, dict[str, str]] = {
+    "keys": {},
+    "keys, accepted": {"state": "accepted"},
+    "keys by a part of the id": {"search": "77"},
+    **{f"keys by {order}": {"sort": order} for order in ("-id", "fingerprint", "address", "-first_seen")},
+    "last page of keys": {"offset": "{last}"},
+}
 PAGES = (
     "", "machines", "machines?state=up&sort=-version", "machines?search=G%40os%3ADebian&type=compound", "machines/{id}",
     "jobs", "jobs/{jid}", "keys", "run?tgt=*&fun=test.ping", "packages?name=x&jid={jid}", "resources", "events",
@@ -130,11 +137,11 @@ def console(fleet: BenchFleet, minions: int) -> dict[str, Any]:
         wait_until(lambda: not client.call("job_show", jid=jid)["job"]["outcomes"].get("ok", 0) < minions // 2, "a job")
     caller = Caller(port)
     lists: dict[str, Any] = {}
-    for name, fields in LISTS.items():
-        query = urllib.parse.urlencode({"sort": "id", "limit": PAGE, **fields}).replace(
-            "%7Blast%7D", str(minions - PAGE)
-        )
-        path = f"/fleet/minions?{query}"
+    for name, fields in {**LISTS, **KEY_LISTS}.items():
+        noun = "keys" if name in KEY_LISTS else "minions"
+        order = {} if name in KEY_LISTS else {"sort": "id"}
+        query = urllib.parse.urlencode({**order, "limit": PAGE, **fields}).replace("%7Blast%7D", str(minions - PAGE))
+        path = f"/fleet/{noun}?{query}"
         if (json.loads(caller.get(path)[1])["total"] == 0) != (name in {"nothing", "away"}):
             raise RuntimeError(f"{name} selects something else than it should")
         before = _cpu_s(fleet)

@@ -123,6 +123,9 @@ def test_a_target_is_shown_with_its_return_but_without_the_body(store: Store) ->
     assert (silent.retcode, silent.started_at, silent.duration_ms) == (None, None, None)
     assert (returned.id, returned.retcode, returned.started_at, returned.duration_ms) == (WEB2, 2, NOW + 1.5, 12)
     assert (returned.reason, returned.changed_at) == ("because", NOW + 2)
+    both = [job(1).jid, job(2).jid]
+    assert store.details_of(WEB2, both) == {job(1).jid: returned}
+    assert store.details_of(WEB3, both) == {}
 
 
 def test_a_late_return_changes_no_state_but_says_what_became_of_the_target(store: Store) -> None:

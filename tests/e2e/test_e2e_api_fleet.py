@@ -315,3 +315,11 @@ def test_the_catalogue_of_runners_has_those_that_the_caller_may_run(admin: Api, 
     assert found["manage.up"]["doc"]
     assert found["cloud.destroy"]["risk"] == "destroy"
     assert page(fred, "/runners/functions")["functions"] == {}
+
+
+def test_the_jobs_of_a_minion_have_its_own_results(admin: Api) -> None:
+    jid = admin.post("/fleet/jobs", {"tgt": "*", "fun": "test.retcode", "arg": [9]}).json()["jid"]
+    finished(admin, jid)
+    [row] = page(admin, "/jobs", minion="a", fun="test.retcode", limit=1)["jobs"]
+    assert (row["jid"], row["own"]["id"], row["own"]["outcome"], row["own"]["retcode"]) == (jid, "a", "failed", 9)
+    assert "own" not in page(admin, "/jobs", limit=1)["jobs"][0]

@@ -240,6 +240,14 @@ def test_a_runner_goes_from_its_form_to_its_return(window: Browser) -> None:
     window.click("dialog button", "Cancel")
 
 
+def test_a_machine_has_its_own_results_of_jobs(window: Browser, served: tuple[Fleet, str]) -> None:
+    Api(served[1]).log_in("admin").low(client="local", tgt="*", fun="test.retcode", arg=[7])
+    window.open("machines/a")
+    window.one("td", "failed return code 7")
+    window.click("td summary", "show")
+    window.one("td details pre", "true")
+
+
 def test_outputs_that_differ_are_compared_and_those_that_failed_run_again(window: Browser) -> None:
     window.open("run?tgt=*&fun=grains.get")
     window.fill("key", "id")

@@ -202,6 +202,7 @@ def everything(store: Any) -> dict[str, Any]:
         "listed": [store.jobs(wanted, 3) for wanted in FILTERS],
         "summaries": [store.job_summary(jid) for jid in JIDS],
         "details": [store.target_details(jid) for jid in JIDS],
+        "details of one": [store.details_of(target, JIDS) for target in IDS],
         "cancelled": store.cancelled(JIDS),
         "open counts": store.open_counts(),
         "small pages": [store.returns(jid, size=2) for jid in JIDS],

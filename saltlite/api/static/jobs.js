@@ -10,7 +10,7 @@ const NEW_S = 60;
 const SOON_MS = 1000;
 const LATER_MS = 15000;
 
-export const jobColumns = [
+const jobColumns = [
   ["Job", (job) => html`<a href=${link(`jobs/${job.jid}`)}><code>${job.jid}</code></a>`, "", "fit w12"],
   ["Function", (job) => html`<strong title=${visible(job.fun)}>${visible(job.fun)}</strong>`],
   ["Target", (job) => html`<code title=${visible(job.tgt)}>${visible(job.tgt)}</code> <span class="dim">${job.tgt_type === "glob" ? "" : job.tgt_type}</span>`],

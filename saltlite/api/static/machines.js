@@ -1,10 +1,11 @@
 // Machines: the list, and one of them with its key, its grains and its jobs.
 
+import { Component } from "./vendor/preact-11.2.0.mjs";
 import { get } from "./api.js";
 import { Choice, counted, Field, html, link, Page, State, Table, TARGET_TYPES, textOf, Time, visible } from "./parts.js";
-import { jobColumns } from "./jobs.js";
 import { ListPage } from "./list.js";
 
+const RETURN_SHOWN = 64 * 1024; // characters
 const LINE = 120; // characters of a grain that is shown in one line
 
 export class Machines extends ListPage {
@@ -63,6 +64,7 @@ export class Machine extends Page {
         <p><a class="button primary" href=${link("run", { tgt: name, type: "list" })}>Run a function here</a></p></div>
       ${minion ? html`<dl class="panel">
         <dt>Last seen</dt><dd>${minion.state === "up" ? html`connected since <${Time} at=${minion.last_seen} />` : html`<${Time} at=${minion.last_seen} />`}</dd>
+        ${minion.state !== "up" && html`<dt>Why</dt><dd>${absence(minion, keys)}</dd>`}
         <dt>Address</dt><dd>${minion.address || "not known"}</dd>
         <dt>Version</dt><dd>${visible(minion.version) || "not known"}</dd>
       </dl>` : html`<p class="note">Its key is not accepted: see <a href="#/keys">keys</a>.</p>`}
@@ -73,7 +75,14 @@ export class Machine extends Page {
         ["How", (key) => visible(key.how || "")],
       ]} />`}
       <h2>Jobs</h2>
-      <${Table} caption="Jobs of this machine" rows=${jobs.jobs} columns=${jobColumns} empty="It had no job that is still kept." />
+      <${Table} caption="Jobs of this machine" rows=${jobs.jobs} empty="It had no job that is still kept." columns=${[
+        ["Function", (job) => html`<a href=${link(`jobs/${job.jid}`)}><strong>${visible(job.fun)}</strong></a>`],
+        ["Its result", (job) => job.own ? html`<${State} of=${job.own.outcome} />${job.own.retcode ? ` return code ${job.own.retcode}` : ""}` : html`<span class="dim">of its resources</span>`],
+        ["Return", (job) => job.own?.retcode !== null && job.own && html`<${Return} jid=${job.jid} name=${name} />`, "", "wide"],
+        ["Took", (job) => duration(job.own?.duration_ms), "", "fit"],
+        ["User", (job) => job.user, "", "fit"],
+        ["Published", (job) => html`<${Time} at=${job.created_at} />`, "", "fit"],
+      ]} />
       ${jobs.more && html`<p><a href=${link("jobs", { minion: name })}>Older jobs</a></p>`}
       ${resources.resources.length > 0 && html`<h2>Resources</h2>
         <p class="panel tags">${resources.resources.map((row) => html`<code class="tag">${row.srn}</code>`)}
@@ -86,6 +95,35 @@ export class Machine extends Page {
           ["Value", ([, value]) => html`<${Value} of=${value} />`],
         ]} />`}`;
   }
+}
+
+/** Why a machine is not connected, as far as the master knows. */
+function absence({ state }, keys) {
+  const other = keys?.find((key) => key.state === "conflict" || key.state === "pending");
+  if (other) return html`Another key wants to be this machine (${other.state}): perhaps it was installed anew. Compare it under <a href=${link("keys", { search: other.fingerprint })}>Keys</a>.`;
+  return state === "never" ? "Its key is accepted, and it has never connected." : "Its connection ended, or it was silent for too long. The master waits for it.";
+}
+
+/** What the machine returned to a job, which is fetched when it is unfolded. */
+class Return extends Component {
+  async open(event) {
+    if (!event.target.open || this.state.text !== undefined) return;
+    const { jid, name } = this.props;
+    try {
+      const { ret } = await get(`/fleet/jobs/${jid}/returns/${encodeURIComponent(name)}`);
+      this.setState({ text: textOf(ret).slice(0, RETURN_SHOWN) });
+    } catch (error) {
+      this.setState({ text: error.message });
+    }
+  }
+
+  render(_, { text }) {
+    return html`<details onToggle=${(event) => this.open(event)}><summary>show</summary><pre tabindex="0">${text ?? "…"}</pre></details>`;
+  }
+}
+
+function duration(ms) {
+  return ms === null || ms === undefined ? "" : ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
 /** A grain in a line if it is short enough. */

@@ -52,7 +52,8 @@ def handle_job_list(master: Master, principal: Principal, request: Mapping[str, 
 
     Users without the right to the jobs of others get their own. A `tgt` of more than TARGET_MAX characters is cut and
     ends in three dots; `job_show` has all of it. Rows of batches have `batch_size`, the targets at once. With `whole`
-    rows have `calls` and, if any, `metadata`, `hides` and `withheld`, as `job_show` answers them.
+    rows have `calls` and, if any, `metadata`, `hides` and `withheld`, as `job_show` answers them. With `minion` rows of
+    jobs with that target have `own`, its row of `targets` in the answer of `job_show`.
     """
     limit = request.get("limit", LIMIT_DEFAULT)
     if not 1 <= limit <= LIMIT_MAX:
@@ -63,9 +64,12 @@ def handle_job_list(master: Master, principal: Principal, request: Mapping[str, 
             return Answer({"jobs": [], "more": False})
         wanted = replace(wanted, user=principal.label)
     found = master.store.jobs(wanted, limit + 1)
+    own = master.store.details_of(wanted.minion, [job.jid for job in found]) if wanted.minion is not None else {}
     rows, size = [], 0
     for job in found[:limit]:
         row = _row(job)
+        if job.jid in own:
+            row["own"] = _target(own[job.jid], None)
         if len(row["tgt"]) > TARGET_MAX:
             row["tgt"] = row["tgt"][: TARGET_MAX - 3] + "..."
         if request.get("whole"):

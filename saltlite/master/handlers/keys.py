@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from saltlite.auth.acl import Action, Principal, authorize
@@ -24,7 +25,7 @@ from saltlite.model.events import tag_auth, tag_key
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.model.job import TargetState
 from saltlite.model.keys import JoinToken, KeyRecord, KeyState, fingerprint, parse_fingerprint, public_pem
-from saltlite.model.minion import KEY_ORDERS, KEY_STATES, natural
+from saltlite.model.minion import KEY_ORDERS, KEY_STATES
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.signatures import token_public
 
@@ -81,6 +82,8 @@ def _page(master: Master, request: Mapping[str, Any]) -> tuple[list[KeyRecord], 
     """The records of the page, and the fields about the whole list."""
     found = master.store.key_rows()
     counts = Counter(row.state for row in found)
+    ordered = master.natural_order_of_keys.of([row.id for row in found])
+    places = {minion: place for place, minion in enumerate(ordered)}
     state, search = request.get("state", ""), request.get("search", "")
     if state:
         if state not in KEY_STATES:
@@ -89,6 +92,7 @@ def _page(master: Master, request: Mapping[str, Any]) -> tuple[list[KeyRecord], 
     if search:
         letters = search.upper()
         found = [row for row in found if search in row.id or row.fingerprint.startswith(letters)]
+    found.sort(key=lambda row: places[row.id])
     found = _sorted(found, request.get("sort", "state"))
     offset = request.get("offset", 0)
     wanted = [row.fingerprint for row in found[offset : offset + request.get("limit", len(found))]]
@@ -98,17 +102,17 @@ def _page(master: Master, request: Mapping[str, Any]) -> tuple[list[KeyRecord], 
 
 
 def _sorted(rows: list[KeyRow], order: str) -> list[KeyRow]:
+    """These rows, which are in the natural order of their ids, sorted by a field."""
     name = order.removeprefix("-")
     if name not in KEY_ORDERS:
         raise UsageError(f"keys are sorted by {', '.join(KEY_ORDERS)}, not by {name[:40]!r}")
-    natural_ids = {row.id: natural(row.id) for row in rows}
-    rows.sort(key=lambda row: natural_ids[row.id])
     if name == "id":
         return rows if order == name else rows[::-1]
     ranks = {state: rank for rank, state in enumerate(KEY_STATES)}
+    by_state, by_field = (lambda row: ranks[row.state]), attrgetter(name)
     return sorted(
         rows,
-        key=lambda row: ranks[row.state] if name == "state" else getattr(row, name),
+        key=by_state if name == "state" else by_field,
         reverse=order != name,
     )
 

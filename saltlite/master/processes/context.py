@@ -262,6 +262,9 @@ class Master:
     natural_order: NaturalOrder = field(default_factory=NaturalOrder)
     """The accepted ids as lists show them."""
 
+    natural_order_of_keys: NaturalOrder = field(default_factory=NaturalOrder)
+    """The same of all ids that have a key."""
+
     kept_figures: tuple[float, Mapping[str, Any]] | None = None
     """The figures of the last status, and when they were made (monotonic seconds)."""
 

@@ -327,6 +327,10 @@ class StoreReader(Protocol):
         """One row per target with its return, sorted by id; empty for an unknown job."""
         ...
 
+    def details_of(self, target: TargetId, jids: Sequence[Jid]) -> dict[Jid, TargetDetail]:
+        """The row of one target in those of these jobs that it is a target of."""
+        ...
+
     def cancelled(self, jids: Sequence[Jid]) -> set[Jid]:
         """Those of these jobs that an operator killed."""
         ...

@@ -165,10 +165,12 @@ _COUNTS = (
     "SELECT t.jid, t.state, t.outcome, count(*) FROM json_each(?) AS asked"
     " CROSS JOIN job_targets AS t ON t.jid = asked.value GROUP BY t.jid, t.state, t.outcome"
 )
-_DETAILS = (
-    "SELECT t.target, t.state, t.reason, t.changed_at, t.outcome, r.retcode, r.started_at, r.duration_ms"
-    " FROM job_targets AS t LEFT JOIN returns AS r ON r.jid = t.jid AND r.target = t.target"
-    " WHERE t.jid = ? ORDER BY t.target"
+_DETAIL = "t.target, t.state, t.reason, t.changed_at, t.outcome, r.retcode, r.started_at, r.duration_ms"
+_RETURNED = " LEFT JOIN returns AS r ON r.jid = t.jid AND r.target = t.target"
+_DETAILS = f"SELECT {_DETAIL} FROM job_targets AS t{_RETURNED} WHERE t.jid = ? ORDER BY t.target"  # noqa: S608 - constants of this file
+_DETAILS_OF = (
+    f"SELECT t.jid, {_DETAIL} FROM json_each(?) AS asked"  # noqa: S608 - as above
+    f" CROSS JOIN job_targets AS t ON t.jid = asked.value AND t.target = ?{_RETURNED}"
 )
 _CANCELLED = (
     "SELECT j.jid FROM json_each(?) AS asked CROSS JOIN jobs AS j ON j.jid = asked.value"
@@ -196,6 +198,11 @@ class HistoryReader:
 
     def target_details(self, jid: Jid) -> list[TargetDetail]:
         return readable(self._queries.rows(_DETAILS, (jid,)), detail_of, lambda row: f"target {row[0]} of job {jid}")
+
+    def details_of(self, target: TargetId, jids: Sequence[Jid]) -> dict[Jid, TargetDetail]:
+        rows = self._queries.rows(_DETAILS_OF, (json.dumps(list(jids)), target))
+        found = readable(rows, lambda row: (row[0], detail_of(row[1:])), lambda row: f"target {row[1]} of job {row[0]}")
+        return dict(found)
 
     def cancelled(self, jids: Sequence[Jid]) -> set[Jid]:
         return {row[0] for row in self._queries.rows(_CANCELLED, (json.dumps(list(jids)),))}
