@@ -127,6 +127,9 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
     def accepted_ids(self) -> list[MinionId]:
         return [key.id for key in self.keys(frozenset({KeyState.ACCEPTED}))]
 
+    def accepted_set(self) -> frozenset[MinionId]:
+        return frozenset(self.accepted_ids())
+
     def count_keys(self, state: KeyState) -> int:
         return len(self.keys(frozenset({state})))
 

@@ -151,6 +151,7 @@ def test_a_second_accepted_key_for_an_id_is_refused_and_the_rest_is_kept(store: 
             tx.put_key(key(WEB1, n=1))
         tx.put_key(key(WEB2))
     assert store.accepted_ids() == [WEB1, WEB2]
+    assert store.accepted_set() == frozenset([WEB1, WEB2])
     assert store.holder(WEB1) == key(WEB1)
 
 
@@ -169,6 +170,7 @@ def test_ids_that_differ_by_case_only_are_never_both_accepted_and_are_told_apart
         tx.delete_key(key(capital).fingerprint)
         tx.put_key(key(WEB1, n=1))
     assert store.accepted_ids() == [WEB1]
+    assert store.accepted_set() == frozenset([WEB1])
 
 
 def test_an_id_can_change_hands_in_one_transaction(store: Store) -> None:
@@ -186,6 +188,7 @@ def test_only_an_accepted_key_holds_an_id(store: Store, state: KeyState) -> None
         tx.put_key(key(WEB1, state))
     assert store.holder(WEB1) is None
     assert store.accepted_ids() == []
+    assert store.accepted_set() == frozenset([])
 
 
 def test_accepted_ids_are_sorted(store: Store) -> None:
@@ -211,11 +214,13 @@ def test_every_store_knows_at_once_which_keys_are_accepted(open_store: OpenStore
         else:
             tx.put_key(key(WEB2) if how in ("accepted", "rolled back") else key(WEB1, KeyState.REVOKED))
         changed = tx.accepted_ids()
+        assert tx.accepted_set() == frozenset(changed)
         if how == "rolled back":
             raise StoreError("never mind")
     left = {"revoked": [], "deleted": [], "accepted": [WEB1, WEB2], "rolled back": [WEB1]}[how]
     assert changed == ([WEB1, WEB2] if how == "rolled back" else left)
     assert one.accepted_ids() == other.accepted_ids() == left
+    assert one.accepted_set() == other.accepted_set() == frozenset(left)
     with one.write() as tx:
         tx.put_key(key(WEB3))
     assert one.accepted_ids() == other.accepted_ids() == [*left, WEB3]

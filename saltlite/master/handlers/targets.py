@@ -168,7 +168,7 @@ def narrowed(selection: Selection, to: Iterable[TargetId]) -> Selection:
 
 def still_accepted(selection: Selection, store: StoreReader) -> Selection:
     """The minions of a selection whose key is still accepted, and the resources that these manage (S5)."""
-    accepted = frozenset(store.accepted_ids())
+    accepted = store.accepted_set()
     if selection.minions <= accepted and accepted.issuperset(selection.resources.values()):
         return selection
     gone = selection.minions - accepted
@@ -190,7 +190,9 @@ def target_fields(master: Master, job: Job | None) -> dict[str, Any]:
     if job is None:
         return {"minions": [], "resources": {}, "away": {}}
     gone = [minion for minion in sorted({*job.minions, *job.resources}) if minion not in master.present]
-    rows = {minion: master.store.minion(minion) for minion in gone}
+    known = {row.id: row for row in master.store.minions(gone)} if gone else {}
+    # The others never had a session, or have no accepted key any more.
+    rows = {minion: known.get(minion) or master.store.minion(minion) for minion in gone}
     return {
         "minions": list(job.minions),
         "resources": {owner: list(srns) for owner, srns in job.resources.items()},

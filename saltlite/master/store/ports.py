@@ -263,6 +263,10 @@ class StoreReader(Protocol):
         """Ids of all accepted keys, sorted."""
         ...
 
+    def accepted_set(self) -> frozenset[MinionId]:
+        """The same ids, at no cost while they are as they were."""
+        ...
+
     def count_keys(self, state: KeyState) -> int: ...
 
     def key_rows(self, state: KeyState | None = None) -> list[KeyRow]:

@@ -131,6 +131,12 @@ class AcceptedIds:
     def __init__(self) -> None:
         self.version = -1
         self.ids: list[MinionId] = []
+        self.held: frozenset[MinionId] = frozenset()
+        """The same ids."""
+
+    def learn(self, version: int, ids: list[MinionId]) -> None:
+        """These are the ids of that version."""
+        self.version, self.ids, self.held = version, ids, frozenset(ids)
 
 
 # -- The job history. The conditions are constant texts: the database keeps each combination prepared
@@ -583,10 +589,16 @@ class SqlReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         return key_of(rows[0]) if rows else None
 
     def accepted_ids(self) -> list[MinionId]:
+        return list(self._present_accepted().ids)
+
+    def accepted_set(self) -> frozenset[MinionId]:
+        return self._present_accepted().held
+
+    def _present_accepted(self) -> AcceptedIds:
         known = self._accepted
         if known.version != self._queries.value(_ACCEPTED_VERSION):
-            known.version, known.ids = self._read_accepted()
-        return list(known.ids)
+            known.learn(*self._read_accepted())
+        return known
 
     @abstractmethod
     def _read_accepted(self) -> tuple[int, list[MinionId]]:

@@ -236,11 +236,13 @@ class SqlWriter(SqlReader):
             self._accepted_version = None
             self._transaction.later(_ACCEPTED_CHANGED)
 
-    def accepted_ids(self) -> list[MinionId]:
-        # Never remembered: another process would not know ids of a transaction that is rolled back.
+    def _present_accepted(self) -> AcceptedIds:
         if self._accepted_version == self._accepted.version:
-            return list(self._accepted.ids)
-        return self._read_accepted()[1]
+            return self._accepted
+        # Never remembered: another process would not know ids of a transaction that is rolled back.
+        found = AcceptedIds()
+        found.learn(*self._read_accepted())
+        return found
 
     def job_of_request(self, request_id: RequestId, uid: int) -> Jid | None:
         if self._new_request == (request_id, uid):
