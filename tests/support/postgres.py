@@ -57,8 +57,33 @@ class Server:
         initdb = program("initdb")
         if initdb is None:
             pytest.skip("no PostgreSQL server is installed (Debian: postgresql)")
-        made = [initdb, "-D", f"{folder}/data", "-U", "saltlite", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"]
-        subprocess.run(made, check=True, capture_output=True, cwd=folder, **_account())  # type: ignore[call-overload]
+        self._run("initdb", "-U", "saltlite", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
+
+    def _run(self, name: str, *options: str) -> None:
+        command = [program(name) or name, "-D", f"{self.folder}/data", *options]
+        subprocess.run(command, check=True, capture_output=True, cwd=self.folder, **_account())  # type: ignore[call-overload]
+
+    def follow(self, primary: Server) -> None:
+        """Stop, begin anew as a standby of that server, and have its commits wait for this one."""
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder / "data")
+        name = f"standby{self.folder.name.rpartition('-')[2]}"
+        source = f"host={primary.folder} user=saltlite application_name={name}"
+        self._run("pg_basebackup", "-d", source, "-R", "-c", "fast", "-N")
+        self.start()
+        primary.sql(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
+        primary.sql("SELECT pg_reload_conf()")
+        waits = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
+        give_up_at = time.monotonic() + STARTS_S
+        while primary.sql(waits) != "1":
+            assert time.monotonic() < give_up_at, "the standby does not follow"
+            time.sleep(0.05)
+
+    def promote(self) -> None:
+        """Make this standby the primary; it waits for no standby."""
+        self._run("pg_ctl", "promote", "-w", "-s")
+        self.sql("ALTER SYSTEM RESET synchronous_standby_names")
+        self.sql("SELECT pg_reload_conf()")
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
