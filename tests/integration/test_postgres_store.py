@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import select
 import signal
 import threading
 import time
@@ -23,6 +24,7 @@ from saltlite.master.store.ports import ReturnCommit, Stored, StoreWriter, Targe
 from saltlite.master.store.postgres import PostgresStore, connection, look
 from saltlite.master.store.postgres.connection import Database
 from saltlite.master.store.postgres.pipeline import translated
+from saltlite.master.store.sharing import CommitSignal, MasterRow, MasterState
 from saltlite.model.ids import Jid, MinionId, RequestId
 from saltlite.model.job import Batch, Job, TargetState
 from saltlite.model.keys import KeyState
@@ -48,8 +50,8 @@ def dsn(server: Server) -> str:
 def opened() -> Iterator[Callable[..., PostgresStore]]:
     stores: list[PostgresStore] = []
 
-    def open_one(dsn: str, master: int = 1, waits_s: float = 0.0) -> PostgresStore:
-        stores.append(PostgresStore(dsn, master=master, waits_s=waits_s))
+    def open_one(dsn: str, master: int = 1, waits_s: float = 0.0, name: str = "") -> PostgresStore:
+        stores.append(PostgresStore(dsn, master=master, waits_s=waits_s, name=name, several=bool(name)))
         return stores[-1]
 
     yield open_one
@@ -93,7 +95,7 @@ def test_tables_of_another_program_are_left_as_they_are(server: Server, dsn: str
 def test_a_store_of_a_newer_format_is_left_as_it_is(server: Server, dsn: str, opened: Opened) -> None:
     opened(dsn).close()
     server.sql("UPDATE store SET format = 99", dsn)
-    with pytest.raises(StoreError, match="has format 99, this saltlite reads format 3 and older"):
+    with pytest.raises(StoreError, match="has format 99, this saltlite reads format 4 and older"):
         opened(dsn)
 
 
@@ -405,6 +407,7 @@ def test_the_name_of_a_database_in_messages_has_no_more_than_its_place() -> None
 
 # What makes the tables of this format those of format 1.
 AS_FORMAT_1 = """
+    DROP TABLE masters;
     ALTER TABLE minions DROP COLUMN master, DROP COLUMN run, DROP COLUMN handshake;
     ALTER TABLE store DROP COLUMN targets;
     ALTER TABLE returns DROP CONSTRAINT returns_pkey;
@@ -444,7 +447,7 @@ def test_a_store_of_an_older_format_is_brought_to_this_one(server: Server, dsn: 
         tx.claim([row(WEB1, master="a", run=3)])
     assert store.minion(WEB1) == row(WEB1, master="a", run=3, up=True)
     assert [found.id for found in store.returns(job(1).jid)] == [WEB1]
-    assert server.sql("SELECT format FROM store", dsn) == "3"
+    assert server.sql("SELECT format FROM store", dsn) == "4"
 
 
 # --- publishes, which run beside other writers ----------------------------------------------------
@@ -545,6 +548,115 @@ def test_a_transaction_that_appends_and_has_nothing_to_say_asks_the_server_nothi
         tx.put_job(job(1, batch=Batch(1, 0, failhard=False)))
 
 
+# --- masters that share the store -----------------------------------------------------------------
+
+
+def test_masters_that_share_the_store_are_refused_by_name_only(dsn: str, opened: Opened) -> None:
+    first = opened(dsn, master=1, name="a")
+    opened(dsn, master=1, name="a")
+    opened(dsn, master=2, name="b")
+    with pytest.raises(StoreError, match="another master named a uses the database"):
+        opened(dsn, master=3, name="a")
+    with pytest.raises(StoreError, match=r"another master uses .* serves one master"):
+        opened(dsn, master=3)
+    assert first.last_seq() == 0
+
+
+def test_a_master_that_shares_waits_for_none_that_does_not(dsn: str, opened: Opened) -> None:
+    opened(dsn, master=1)
+    with pytest.raises(StoreError, match="a master that shares with no other uses the database"):
+        opened(dsn, master=2, name="b")
+
+
+def master_row(name: str = "a", **changes: Any) -> MasterRow:
+    return replace(MasterRow(name, 7, b"\0cert", "10.0.0.1", "1.0", MasterState.UP, applied=3), **changes)
+
+
+def test_a_master_renews_its_row_until_it_is_fenced(dsn: str, opened: Opened) -> None:
+    store, other = opened(dsn, name="a"), opened(dsn, name="b")
+    with store.write() as tx:
+        assert tx.renew(master_row()) == master_row(renewals=1)
+    with other.write() as tx:
+        tx.renew(master_row("b", start=1))
+        assert tx.renew(master_row("b", start=1, applied=9, state=MasterState.DRAINING)).renewals == 2
+    assert [(row.name, row.applied, row.renewals) for row in store.masters()] == [("a", 3, 1), ("b", 9, 2)]
+    with other.write() as tx:
+        assert tx.fence_master("a")
+        assert not tx.fence_master("a")
+        assert not tx.fence_master("unknown")
+    fenced = master_row(renewals=1, state=MasterState.FENCED)
+    with store.write() as tx:
+        assert tx.renew(master_row(applied=99)) == fenced
+        # Its next start has a lease again.
+        assert tx.renew(master_row(start=8)) == master_row(start=8, renewals=2)
+        assert tx.delete_master("b")
+        assert not tx.delete_master("b")
+    assert store.masters() == [master_row(start=8, renewals=2)]
+    with pytest.raises(StoreError, match="only appends"), store.write(appends_only=True) as tx:
+        tx.renew(master_row())
+
+
+def test_a_row_of_a_master_that_was_written_by_hand_is_skipped(server: Server, dsn: str, opened: Opened) -> None:
+    store = opened(dsn, name="a")
+    with store.write() as tx:
+        tx.renew(master_row())
+    server.sql("INSERT INTO masters SELECT 'x', 1, '', '', '', 'royal', 0, 1", dsn)
+    assert [row.name for row in store.masters()] == ["a"]
+
+
+def woken(signal_: CommitSignal, within_s: float = 10.0) -> bool:
+    if not select.select([signal_.fileno()], [], [], within_s)[0]:
+        return False
+    signal_.clear()
+    return True
+
+
+def test_events_of_other_masters_wake_a_master_also_after_the_database_was_away() -> None:
+    with running_server() as server:
+        store = PostgresStore(server.dsn(), master=1, name="a", several=True)
+        other = PostgresStore(server.dsn(), master=2, name="b", several=True)
+        commits = store.listen()
+        assert woken(commits), "it listens"
+        publish(other, job(1))
+        assert woken(commits)
+        commit_appended(other, ret(job(1), WEB1))
+        assert woken(commits)
+        with other.write() as tx:
+            tx.renew(master_row("b"))
+        assert not woken(commits, 0.3), "a renewal is no news"
+        server.stop()
+        server.start()
+        assert woken(commits), "it listens again"
+        wait_until(lambda: _stored_again(other))
+        wait_until(lambda: _published_again(other, job(2)))
+        assert woken(commits)
+        commits.close()
+        commits.close()
+        store.close()
+        other.close()
+
+
+def _published_again(store: PostgresStore, one: Job) -> bool:
+    with suppress(StoreError):
+        publish(store, one)
+        return True
+    return False
+
+
+def test_a_job_of_one_master_is_returned_by_the_other_and_its_sessions_are_told_apart(dsn: str, opened: Opened) -> None:
+    first, second = opened(dsn, name="a"), opened(dsn, name="b")
+    publish(first, job(1))
+    with second.write() as tx:
+        assert tx.claim([row(WEB1, master="b", run=2)]) == {WEB1: None}
+    commit_appended(second, ret(job(1), WEB1))
+    assert [found.id for found in first.returns(job(1).jid)] == [WEB1]
+    with first.write() as tx:
+        assert tx.claim([row(WEB1, master="a", run=1)]) == {}, "it is older"
+        tx.release("a", [WEB1], NOW)
+        assert tx.fence("a", NOW) == []
+    assert second.minion(WEB1) == row(WEB1, master="b", run=2, up=True)
+
+
 # --- values of all kinds --------------------------------------------------------------------------
 
 
@@ -581,6 +693,30 @@ def test_after_an_error_the_statements_that_it_skipped_can_be_run(dsn: str, open
     with pytest.raises(StoreError, match="division by zero"):
         side.exchange([("SELECT 1 / ?::bigint", (0,)), ("SELECT 2 + ?::bigint", (3,))])
     assert side.exchange([("SELECT 1 / ?::bigint", (1,)), ("SELECT 2 + ?::bigint", (3,))]) == [([(1,)], 0), ([(5,)], 0)]
+
+
+def test_a_signal_during_a_statement_costs_the_connection_and_mixes_no_answers(dsn: str, opened: Opened) -> None:
+    side = opened(dsn)._read_side
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    former = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            side.rows("SELECT pg_sleep(1), 'first'")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
+    wait_until(lambda: _answers(side))
+    assert side.rows("SELECT 'second'") == [("second",)]
+
+
+def _answers(side: connection.PostgresConnection) -> bool:
+    with suppress(StoreError):
+        return bool(side.rows("SELECT 1") == [(1,)])
+    return False
 
 
 def test_a_flush_that_is_larger_than_what_the_network_holds_arrives(dsn: str, opened: Opened) -> None:

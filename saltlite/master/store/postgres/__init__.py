@@ -3,14 +3,15 @@
 This package has the schema, the connections and what is said to PostgreSQL in its own words; the rest of the reader and
 the writer is that of every store in SQL. The contract is in `saltlite.master.store.ports`.
 
-A database serves one master for now: each of its connections holds a lock with the number of that start of the master,
-and a connection that finds another number there is refused.
+A database serves one master unless all of them say that they share it: each connection holds a lock with the number of
+that start of the master, and a connection that finds another number there is refused.
 """
 
 from __future__ import annotations
 
 import os
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -18,20 +19,25 @@ from typing import Any, TypeVar
 import psycopg
 
 from saltlite.errors import StoreError
-from saltlite.master.store.ports import DiskUsage, StoreWriter
+from saltlite.master.store.ports import DiskUsage
+from saltlite.master.store.postgres.commit_signal import PostgresCommitSignal
 from saltlite.master.store.postgres.connection import Database, PostgresConnection
 from saltlite.master.store.postgres.pipeline import stored
 from saltlite.master.store.postgres.schema import MOVED_AWAY, OLDEST_SERVER, TABLES, prepare
 from saltlite.master.store.postgres.statements import (
     BYTES,
+    MASTERS,
     AppendTransaction,
     PostgresAppends,
     PostgresReader,
     PostgresTransaction,
     PostgresWriter,
     Waiting,
+    master_of,
 )
 from saltlite.master.store.reader import AcceptedIds, ChangingQueries, Queries, Values
+from saltlite.master.store.rows import readable
+from saltlite.master.store.sharing import CommitSignal, MasterRow, SharedWriter
 
 _Copied = TypeVar("_Copied")
 
@@ -42,15 +48,18 @@ OTHERS_WAIT_S = 8.0
 OTHERS_LOOK_S = 0.1
 _TAKE_LOCK = "SELECT pg_advisory_xact_lock(?)"
 _SHARE = "SELECT pg_advisory_xact_lock_shared(?)"
-_STORE = "('store'::regclass::oid::bigint & x'7fffffff'::bigint)"
-_HOLD = f"SELECT pg_advisory_lock_shared({_STORE}::int, %s)"
+ONE_MASTER = "a database serves one master"
+_STORE = "SELECT 'store'::regclass::oid::bigint & x'7fffffff'::bigint"
+_HOLD = "SELECT pg_advisory_lock_shared(%s, %s)"
 _OTHERS = (
-    "SELECT coalesce(a.application_name, ''), coalesce(host(a.client_addr), 'this machine of the database')"  # noqa: S608 - constants of this file
+    "SELECT coalesce(a.application_name, ''), coalesce(host(a.client_addr), 'this machine of the database')"
     " FROM pg_locks AS l LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid"
-    " WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.granted AND l.classid::bigint = " + _STORE + ""
+    " WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.granted AND l.classid::bigint = %s"
     " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
     " AND l.objid::bigint <> %s LIMIT 1"
 )
+_SHARED = 0
+"""What masters that share the store hold in place of the number of a start."""
 
 
 class PostgresStore(PostgresReader):
@@ -60,21 +69,34 @@ class PostgresStore(PostgresReader):
     Raises StoreError when the database cannot be reached, is no store of this version, or serves another master.
     """
 
-    def __init__(self, dsn: str, *, master: int, application: str = "saltlite", waits_s: float = OTHERS_WAIT_S) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        master: int,
+        application: str = "saltlite",
+        waits_s: float = OTHERS_WAIT_S,
+        name: str = "",
+        several: bool = False,
+    ) -> None:
         """`master`: the number of this start of the master, the same in all its processes, below 2**31. `waits_s`: how
-        long to wait for another master to go."""
-        database = Database.of(dsn, application)
+        long to wait for another master to go. `several`: others may share the store, each with another `name`."""
+        self._database = Database.of(dsn, application)
         self._master = master
         self._waits_s = waits_s
-        self._where = database.where
-        self._write_side = PostgresConnection(database, self._begin, reads=False)
+        self._name = name
+        self._several = several
+        self._where = self._database.where
+        self._write_side = PostgresConnection(self._database, self._begin, reads=False)
         try:
-            oid = int(self._write_side.value(f"SELECT {_STORE}"))
-            self._read_side = PostgresConnection(database, self._begin, reads=True)
+            oid = int(self._write_side.value(_STORE))
+            self._read_side = PostgresConnection(self._database, self._begin, reads=True)
         except StoreError:
             self._write_side.close()
             raise
         self._writing_key, self._order_key = (WRITING << 32) + oid, (ORDER << 32) + oid
+        self._channel = f"saltlite_{oid}"
+        self._tells = [("SELECT pg_notify(?, '')", (self._channel,))] if several else []
         self._writing = False
         self._waiting = Waiting()
         super().__init__(self._read_side, AcceptedIds())
@@ -82,20 +104,28 @@ class PostgresStore(PostgresReader):
     def _begin(self, connection: psycopg.Connection[Any]) -> None:
         """Look at the tables of a new connection, and hold the database for this master. Raises StoreError."""
         prepare(connection, self._where)
-        connection.execute(_HOLD, (self._master,))
-        give_up_at = time.monotonic() + self._waits_s
-        while others := connection.execute(_OTHERS, (self._master,)).fetchall():
-            if time.monotonic() >= give_up_at:
-                ((name, address),) = others
-                raise StoreError(
-                    f"another master uses the {self._where} ({name} from {address}); a database serves one master"
-                )
-            time.sleep(OTHERS_LOOK_S)
+        ((oid,),) = connection.execute(_STORE).fetchall()
+        if not self._several:
+            self._hold(connection, oid, self._master, f"another master uses the {self._where} {{}}; {ONE_MASTER}")
+        else:
+            self._hold(connection, oid, _SHARED, f"a master that shares with no other uses the {self._where} {{}}")
+            name = zlib.crc32(f"{oid} {self._name}".encode()) & 0x7FFF_FFFF
+            self._hold(connection, name, self._master, f"another master named {self._name} uses the {self._where} {{}}")
         # A connection that is made again later does not wait: an MWorker would stand still.
         self._waits_s = 0.0
 
+    def _hold(self, connection: psycopg.Connection[Any], what: int, number: int, refusal: str) -> None:
+        """Hold that lock with this number. Raises StoreError with the refusal while another number is there."""
+        connection.execute(_HOLD, (what, number))
+        give_up_at = time.monotonic() + self._waits_s
+        while others := connection.execute(_OTHERS, (what, number)).fetchall():
+            if time.monotonic() >= give_up_at:
+                ((name, address),) = others
+                raise StoreError(refusal.format(f"({name} from {address})"))
+            time.sleep(OTHERS_LOOK_S)
+
     @contextmanager
-    def write(self, *, appends_only: bool = False) -> Iterator[StoreWriter]:
+    def write(self, *, appends_only: bool = False) -> Iterator[SharedWriter]:
         """One transaction; see `saltlite.master.store.ports.Store.write`. Transactions do not nest."""
         self._write_side.check()
         if self._writing:
@@ -107,25 +137,36 @@ class PostgresStore(PostgresReader):
         finally:
             self._writing = False
 
-    def _appends(self) -> Iterator[StoreWriter]:
+    def _appends(self) -> Iterator[SharedWriter]:
         transaction = AppendTransaction(self._write_side, (_SHARE, (self._writing_key,)))
         try:
-            writer = PostgresAppends(transaction, self._accepted, self._waiting, (_TAKE_LOCK, (self._order_key,)))
+            writer = PostgresAppends(
+                transaction, self._accepted, self._waiting, (_TAKE_LOCK, (self._order_key,)), self._tells
+            )
             yield writer
             writer.commit()
         finally:
             transaction.end()
 
-    def _changes(self) -> Iterator[StoreWriter]:
+    def _changes(self) -> Iterator[SharedWriter]:
         transaction = PostgresTransaction(self._write_side, (_TAKE_LOCK, (self._writing_key,)))
         try:
             # What the caller reads elsewhere is to stay true, too.
             transaction.begin()
-            writer = PostgresWriter(transaction, self._accepted, self._waiting)
+            writer = PostgresWriter(transaction, self._accepted, self._waiting, self._tells)
             yield writer
             transaction.commit(writer.finishing())
         finally:
             transaction.end()
+
+    def masters(self) -> list[MasterRow]:
+        """As SharedStore.masters."""
+        rows = self._read_side.rows(f"{MASTERS} ORDER BY name")
+        return readable(rows, master_of, lambda row: f"the master {row[0]}")
+
+    def listen(self) -> CommitSignal:
+        """As SharedStore.listen. Only masters that share the store are heard."""
+        return PostgresCommitSignal(self._database, self._channel)
 
     def unlimited(self) -> PostgresConnection:
         """The connection for changes, without limits of time for a statement or a pause between two."""

@@ -263,8 +263,12 @@ class PostgresConnection:
         self.ready()
         try:
             return self._pipeline.run(statements, self.patience_s or ANSWER_S)
-        except (psycopg.Error, UnicodeError) as error:
+        except psycopg.Error as error:
             raise self.failed(error) from error
+        except BaseException:
+            # A signal: answers that are still to come must not be taken for those of the next statement.
+            self.drop(StoreError(f"a statement to the {self.where} was broken off; nothing of it was kept"))
+            raise
 
     def rows(self, sql: str, values: Values = (), *, until: Until | None = None) -> list[Any]:
         """All rows of a query, or those up to the first one for which `until` is true."""

@@ -2,7 +2,7 @@
 
 The tables are those of `saltlite.master.store.sqlite.schema`, without what only SQLite needs. `store` has four columns
 more: `format`, `seq`, the last sequence number of an event, `bytes`, what `StoreReader.size` answers, and `targets`,
-how many targets were ever put.
+how many targets were ever put. `masters` has a row for each master that shares the store.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import psycopg
 
 from saltlite.errors import StoreError
 
-FORMAT = 3
+FORMAT = 4
 MOVED_AWAY = 0
 """The format of what is left when the store was moved to a file."""
 OLDEST_SERVER = 130_000
@@ -78,6 +78,13 @@ CREATE TABLE auth_tokens (
 CREATE INDEX auth_tokens_by_user ON auth_tokens (backend, "user", created_at);
 CREATE TABLE job_arguments (jid text NOT NULL PRIMARY KEY);
 """
+_MASTERS = """
+CREATE TABLE masters (
+    name text NOT NULL PRIMARY KEY, start bigint NOT NULL, certificate bytea NOT NULL, address text NOT NULL,
+    version text NOT NULL, state text NOT NULL, applied bigint NOT NULL, renewals bigint NOT NULL)
+    WITH (fillfactor = 10);
+"""
+_TABLES += _MASTERS
 _STEPS = {
     1: "ALTER TABLE minions ADD COLUMN master text NOT NULL DEFAULT '', ADD COLUMN run bigint NOT NULL DEFAULT 0,"
     " ADD COLUMN handshake bigint NOT NULL DEFAULT 0",
@@ -89,6 +96,7 @@ _STEPS = {
     ' CREATE UNIQUE INDEX jobs_listing ON jobs (jid) INCLUDE (created_at, "user", fun);'
     " DROP INDEX job_targets_unfinished; DROP INDEX job_targets_open;"
     " CREATE INDEX job_targets_unfinished ON job_targets (rank, minion, jid, part) WHERE rank < 9",
+    3: _MASTERS,
 }
 """What makes a store of format N one of format N + 1."""
 
@@ -100,6 +108,8 @@ def _typed(sql: str) -> str:
 
 TABLES = tuple(re.findall(r"CREATE TABLE (\w+)", _TABLES))
 """Names of all tables."""
+_FIRST = frozenset(TABLES) - {"masters"}
+"""Those of format 1."""
 
 
 def prepare(connection: psycopg.Connection[Any], where: str) -> None:
@@ -137,7 +147,7 @@ def prepare(connection: psycopg.Connection[Any], where: str) -> None:
 
 def _check(connection: psycopg.Connection[Any], where: str, schema: str, found: set[str]) -> None:
     strangers = sorted(found.difference(TABLES))
-    if strangers or not found.issuperset(TABLES):
+    if strangers or not found.issuperset(_FIRST):
         named = f", such as {strangers[0]}," if strangers else ""
         raise StoreError(
             f"the schema {schema} of the {where} has tables of another program{named} and was left as it is; give "

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from saltlite.errors import StoreError
@@ -27,8 +28,9 @@ from saltlite.master.store.ports import (
     return_event,
 )
 from saltlite.master.store.postgres.connection import AT_ONCE, PostgresConnection, up_to
-from saltlite.master.store.reader import AcceptedIds, SqlReader, TransactionQueries, Until, Values
-from saltlite.master.store.rows import OUTCOME_CODE, moved_target_of, readable, return_of
+from saltlite.master.store.reader import AcceptedIds, SqlReader, TransactionQueries, Until, Values, insert, select
+from saltlite.master.store.rows import OUTCOME_CODE, columns, moved_target_of, readable, reading, return_of, row_of
+from saltlite.master.store.sharing import MasterRow, MasterState
 from saltlite.master.store.writer import MARK_REDUCIBLE, PUT_COUNTS, PUT_JOB, QUEUED_COUNTED, SqlWriter, Tally
 from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
 from saltlite.model.job import Job, Return, TargetState, outcome_of_return
@@ -267,21 +269,43 @@ class Waiting:
         return self.at_most(put) >= QUEUED_COUNTED and put - self.put >= COUNTED_AGAIN
 
 
+_MASTER_COLUMNS = columns(MasterRow)
+MASTERS = select(_MASTER_COLUMNS, "masters")
+# A start that was fenced stays so.
+_RENEW = (
+    insert(_MASTER_COLUMNS, "masters")
+    + " ON CONFLICT (name) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in _MASTER_COLUMNS if name not in ("name", "renewals"))
+    + ", renewals = masters.renewals + 1 WHERE masters.start <> excluded.start OR masters.state <> 'fenced'"
+)
+
+
+def master_of(row: Sequence[Any]) -> MasterRow:
+    """The row of `MASTERS`."""
+    named = dict(zip(_MASTER_COLUMNS, row, strict=True))
+    with reading(f"the master {named['name']}"):
+        return MasterRow(**{**named, "state": MasterState(named["state"])})
+
+
 class PostgresWriter(SqlWriter, PostgresReader):
     """`saltlite.master.store.ports.StoreWriter` over a transaction that holds WRITING alone."""
 
-    def __init__(self, transaction: TransactionQueries, accepted: AcceptedIds, waiting: Waiting) -> None:
+    def __init__(
+        self, transaction: TransactionQueries, accepted: AcceptedIds, waiting: Waiting, tells: Sequence[_Statement] = ()
+    ) -> None:
+        """`tells`: the statements that tell other masters of events."""
         super().__init__(transaction, accepted)
         self._waiting = waiting
+        self._tells = tells
         self._put = 0
         self._deleted = 0
         self._grown = 0
 
     def finishing(self) -> list[_Statement]:
-        """The last statement before the COMMIT, if there is one."""
+        """The last statements before the COMMIT, if there are any."""
         if self._seq is None and not self._grown and not self._deleted:
             return []
-        return [(_FINISHED, (self._seq or 0, self._grown - self._deleted, self._put))]
+        return [(_FINISHED, (self._seq or 0, self._grown - self._deleted, self._put)), *self._tells]
 
     def _publishing(self, request_id: RequestId, uid: int) -> Sequence[Any]:
         ((seq, version, newest, made, put),) = self._transaction.rows(_PUBLISHING, (request_id, uid))
@@ -289,6 +313,21 @@ class PostgresWriter(SqlWriter, PostgresReader):
         if self._waiting.is_due(put):
             self._waiting.counted, self._waiting.put = self._transaction.value(_QUEUED, (QUEUED_COUNTED,)), put
         return max(seq, self._seq or 0), version, newest, made, self._waiting.at_most(put)
+
+    def renew(self, row: MasterRow) -> MasterRow:
+        """As SharedWriter.renew."""
+        self._transaction.later(_RENEW, row_of(replace(row, renewals=1), _MASTER_COLUMNS))
+        ((found),) = self._transaction.rows(f"{MASTERS} WHERE name = ?", (row.name,))
+        return master_of(found)
+
+    def fence_master(self, name: str) -> bool:
+        """As SharedWriter.fence_master."""
+        sql = "UPDATE masters SET state = ? WHERE name = ? AND state <> ?"
+        return self._transaction.run(sql, (MasterState.FENCED, name, MasterState.FENCED)) == 1
+
+    def delete_master(self, name: str) -> bool:
+        """As SharedWriter.delete_master."""
+        return self._transaction.run("DELETE FROM masters WHERE name = ?", (name,)) == 1
 
     def put_reduced(self, rows: Iterable[tuple[Jid, bytes]]) -> None:
         rows = list(rows)
@@ -301,24 +340,24 @@ class PostgresWriter(SqlWriter, PostgresReader):
 
     def _judged(self, commits: Sequence[ReturnCommit]) -> list[Any]:
         asked = [(commit.fingerprint, commit.ret.jid, commit.ret.id) for commit in commits]
-        return self._transaction.rows(_JUDGED, columns(asked))
+        return self._transaction.rows(_JUDGED, as_arrays(asked))
 
     def _put_targets(self, rows: Sequence[tuple[Any, ...]]) -> None:
         self._put += len(rows)
         if rows:
-            self._transaction.later(_TARGETS, columns(rows))
+            self._transaction.later(_TARGETS, as_arrays(rows))
 
     def _put_return_rows(self, events: Sequence[Values], returns: Sequence[Values], moves: Sequence[Values]) -> None:
-        self._transaction.later(_EVENTS, columns(events))
-        self._transaction.later(_RETURN_ROWS, columns(returns))
+        self._transaction.later(_EVENTS, as_arrays(events))
+        self._transaction.later(_RETURN_ROWS, as_arrays(returns))
         self._move_targets(moves)
 
     def _move_targets(self, moves: Sequence[Values]) -> None:
         if moves:
-            self._transaction.later(_MOVES, columns(moves))
+            self._transaction.later(_MOVES, as_arrays(moves))
 
     def _put_outcomes(self, rows: Sequence[Values]) -> None:
-        self._transaction.later(_OUTCOMES, columns(rows))
+        self._transaction.later(_OUTCOMES, as_arrays(rows))
 
     def _delete(self, sql: str, values: Values) -> int:
         table = sql.split()[2]
@@ -352,10 +391,15 @@ class PostgresAppends(PostgresWriter):
     then all changes leave in one flush. Its events have their numbers, from 1, until then."""
 
     def __init__(
-        self, transaction: AppendTransaction, accepted: AcceptedIds, waiting: Waiting, take_order: _Statement
+        self,
+        transaction: AppendTransaction,
+        accepted: AcceptedIds,
+        waiting: Waiting,
+        take_order: _Statement,
+        tells: Sequence[_Statement] = (),
     ) -> None:
-        """`take_order`: the statement that takes the lock ORDER."""
-        super().__init__(transaction, accepted, waiting)
+        """`take_order`: the statement that takes the lock ORDER. `tells`: as PostgresWriter."""
+        super().__init__(transaction, accepted, waiting, tells)
         self._whole = transaction
         self._take_order = take_order
         self._events: list[Values] = []
@@ -422,7 +466,7 @@ class PostgresAppends(PostgresWriter):
         """Store all, and commit. Raises StoreError."""
         changes = self._changes()
         if changes or self._whole.has_begun:
-            self._whole.commit(changes)
+            self._whole.commit([*changes, *(self._tells if changes else ())])
 
     def _changes(self) -> list[_Statement]:
         # In the order of the key: two such transactions lock the rows that they share in one order.
@@ -439,28 +483,28 @@ class PostgresAppends(PostgresWriter):
         returned, others = [row for tells, row in moves if tells], [row for tells, row in moves if not tells]
         made: list[_Statement] = []
         if self._targets:
-            made.append((_TARGETS, columns(sorted(self._targets))))
+            made.append((_TARGETS, as_arrays(sorted(self._targets))))
         if returned:
-            made.append((_MOVES, columns(returned)))
+            made.append((_MOVES, as_arrays(returned)))
         if self._late:
             late = [(OUTCOME_CODE[outcome_of_return(ret)], ret.jid, ret.id) for ret in self._late]
-            made.append((_OUTCOMES, columns(late)))
+            made.append((_OUTCOMES, as_arrays(late)))
         made += [self._take_order, *self._more]
         numbers = len(self._events), bool(others), self._grown, self._put
         if len(self._jobs) == 1 and not rets:
-            return [*made, (_PUBLISHED, (*columns(self._events), *self._jobs[0], *numbers))]
-        made.append((_EVENTS_APPENDED, columns(self._events)))
+            return [*made, (_PUBLISHED, (*as_arrays(self._events), *self._jobs[0], *numbers))]
+        made.append((_EVENTS_APPENDED, as_arrays(self._events)))
         made += [(_PUT_JOB_APPENDED, row) for row in self._jobs]
         if others:
-            made.append((_MOVES_APPENDED, columns(others)))
+            made.append((_MOVES_APPENDED, as_arrays(others)))
         if rets:
             rows = [
                 (seq, ret.jid, ret.id, ret.state, ret.retcode, ret.started_at, ret.duration_ms, ret.reason, ret.body)
                 for seq, (ret, _minion) in enumerate(rets, start=first)
             ]
-            made.append((_RETURNS_APPENDED, columns(rows)))
+            made.append((_RETURNS_APPENDED, as_arrays(rows)))
         if self._tally.changes:
-            made.append((_COUNTS, columns([(jid, *change) for jid, change in sorted(self._tally.changes.items())])))
+            made.append((_COUNTS, as_arrays([(jid, *change) for jid, change in sorted(self._tally.changes.items())])))
         # Last, as what precedes it counts from the number before.
         made.append((_NUMBERS, numbers))
         return made
@@ -472,6 +516,6 @@ class PostgresAppends(PostgresWriter):
         return (ret.state, rank, ret.reason, self._at, outcome, None, ret.jid, ret.id, rank)
 
 
-def columns(rows: Sequence[Values]) -> list[Any]:
+def as_arrays(rows: Sequence[Values]) -> list[Any]:
     """The columns of these rows, which one statement gets as arrays."""
     return list(zip(*rows, strict=True))
