@@ -68,8 +68,11 @@ class OwnJobs:
 
     def open(self) -> None:
         """Read what an earlier job server left."""
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        for name in os.listdir(self._folder):
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return
+        for name in names:
             path = os.path.join(self._folder, name)
             try:
                 with open(path, "rb") as file:
@@ -159,6 +162,7 @@ class OwnJobs:
     def _keep(self, jid: str, about: dict[str, Any]) -> None:
         path = os.path.join(self._folder, jid)
         try:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
             with open(path, "wb") as file:
                 file.write(encode_document(about))
                 file.flush()
