@@ -20,7 +20,7 @@ FUNCTIONS = 1200
 
 NOT_HERE = {"apache.version", "cron.list_tab", "iptables.version", "kmod.lsmod", "timezone.get_zone", "ufw.version"}
 """Calls that need a program which the machine may not have."""
-NEVER = {"event.fire", "mine.get", "schedule.list", "state.show_top"}
+NEVER = {"event.fire", "state.show_top"}
 """Calls of modules that saltlite has in their place, or not at all."""
 
 
@@ -70,6 +70,15 @@ def test_calls_through_a_minion_return_and_its_job_server_does_not_grow() -> Non
     assert failed <= NOT_HERE | NEVER | {"service.get_all"}
     assert abs(figures["auto"]["job_server_mib"] - figures["off"]["job_server_mib"]) < 0.2
     assert not figures["auto"]["salt_in_job_server"]
+
+
+def test_salts_own_beacons_run_unmodified_behind_those_that_ship() -> None:
+    found = run("tests.compat.beacons")
+    assert {"memusage", "swapusage", "status", "ps", "sh"} <= set(found["beacons"])
+    assert found["service_is_ours"]
+    ((tag, data),) = found["memusage"]["events"]
+    assert (tag, 0 < data["memusage"] < 100) == ("", True)
+    assert "list" in found["invalid"]["problem"]
 
 
 def test_salts_own_resource_types_work_unmodified_as_custom_ones() -> None:
