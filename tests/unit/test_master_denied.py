@@ -28,6 +28,7 @@ GOOD: dict[str, Any] = {
     "fingerprint": fingerprint(bytes(32)),
     "fingerprints": [],
     "fun": "test.ping",
+    "functions": ["grains"],
     "funs": ["test.ping"],
     "id": "web1",
     "id_glob": "*",

@@ -102,8 +102,8 @@ def test_what_takes_long_is_done_before_other_writers_have_to_wait(
     write, bind = office.store.write, functions.publishable_calls
 
     @contextmanager
-    def noted() -> Iterator[StoreWriter]:
-        with write() as tx:
+    def noted(*, appends_only: bool = False) -> Iterator[StoreWriter]:
+        with write(appends_only=appends_only) as tx:
             writing.append("locked")
             yield tx
 
