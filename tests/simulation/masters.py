@@ -18,6 +18,7 @@ from saltlite.master.processes.membership import Membership
 from saltlite.master.protocol.effects import Effect, MinionReport, Send
 from saltlite.master.protocol.handshakes import Handshakes
 from saltlite.master.protocol.session_manager import SessionManager
+from saltlite.master.protocol.sharing import sharing
 from saltlite.master.store.ports import ReturnCommit, Stored
 from saltlite.master.store.sharing import MasterRow, MasterState, SharedWriter
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
@@ -130,7 +131,8 @@ class SimSessions(SessionManager):
     """The session manager, with a note of what it sends or reports of a key after a command has revoked it (S5)."""
 
     def __init__(self, owner: SimMaster, handshakes: Handshakes) -> None:
-        super().__init__(handshakes, owner.clock, leased=owner.shares)
+        mine = sharing(owner.clock, handshakes.certificate) if owner.shares else None
+        super().__init__(handshakes, owner.clock, mine)
         self._owner = owner
 
     def take(self) -> list[Effect]:

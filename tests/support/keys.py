@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from saltlite.master.protocol.handshakes import Handshakes
 from saltlite.master.protocol.session_manager import SessionManager
+from saltlite.master.protocol.sharing import sharing
 from saltlite.minion.jobs.rpc_server import AnswerCheck
 from saltlite.minion.protocol.connection import MinionIdentity
 from saltlite.model.ids import Jid, MinionId
@@ -76,7 +77,7 @@ def make_manager(
             clock=clock,
         ),
         clock,
-        leased=leased,
+        sharing(clock, certificate(clock.wall()).encode()) if leased else None,
     )
 
 

@@ -132,12 +132,12 @@ def test_a_job_of_another_master_carries_its_certificate() -> None:
     issuers = Issuers(own.encode())
     mine, theirs, unsigned = (delivery(number, table) for number in range(3))
     mine.signature, theirs.signature = sign(JOB_PRIVATE, mine.body), sign(OTHER, theirs.body)
-    issuers.name([mine, theirs])
+    issuers.named([mine, theirs])
     assert (mine.certificate, theirs.certificate) == (b"", b""), "no other master is known"
     issuers.others_are([other])
-    issuers.name([mine, theirs, unsigned])
+    issuers.named([mine, theirs, unsigned])
     assert (mine.certificate, theirs.certificate, unsigned.certificate) == (b"", other, b"")
     issuers.others_are([])
     theirs.certificate = b""
-    issuers.name([theirs])
+    issuers.named([theirs])
     assert theirs.certificate == b""

@@ -358,7 +358,8 @@ class LinkProcess:
             manager.key_changed_elsewhere(Fingerprint(key), state, minion)
         for minion, run, handshake in message["replaced"]:
             manager.replaced(minion, run, handshake)
-        manager.issuers.others_are(message["certs"])
+        if manager.sharing is not None:
+            manager.sharing.issuers.others_are(message["certs"])
         if message["lease"] is not None:
             manager.lease(message["lease"])
         membership.channel.send(pack({"t": "masters_done", "n": message["n"]}))

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.limits import RateLimiter
@@ -42,13 +42,15 @@ from saltlite.master.protocol.sessions import (
     Sessions,
     comes_whole,
 )
-from saltlite.master.protocol.sharing import Issuers, Lease, WaitingFrame, still_wanted
 from saltlite.model.clock import Clock
 from saltlite.model.job import part_of_segment
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
 from saltlite.wire import frames
 from saltlite.wire.limits import OPEN_HANDSHAKES
 from saltlite.wire.messages import JIDS_MAX, Message, functions_digest
+
+if TYPE_CHECKING:
+    from saltlite.master.protocol.sharing import Lease, Sharing
 
 TICK_S = 1.0
 BLOCKED_RETRY_S = 0.05
@@ -88,10 +90,10 @@ FUNCTIONS_AT_ONCE = 8
 
 
 class SessionManager:
-    """The state machine. `handshakes` answers strangers, and uses the same clock. `leased`: it acts only while it has a
-    lease, because other masters share its store."""
+    """The state machine. `handshakes` answers strangers, and uses the same clock. With `sharing`, which is for a master
+    that shares its store with others, it acts only while it has a lease."""
 
-    def __init__(self, handshakes: Handshakes, clock: Clock, *, leased: bool = False) -> None:
+    def __init__(self, handshakes: Handshakes, clock: Clock, sharing: Sharing | None = None) -> None:
         self._clock = clock
         self._handshakes = handshakes
         self._unauthenticated = UnauthenticatedConnections(handshakes.handshakes_per_network)
@@ -109,15 +111,14 @@ class SessionManager:
         self._effects: list[Effect] = []
         self.refused_frames: dict[str, int] = {}
         self._handshakes_done = 0
-        self._lease = Lease(clock, float("-inf" if leased else "inf"))
-        self.issuers = Issuers(handshakes.certificate)
+        self.sharing = sharing
 
     # -- output
 
     def take(self) -> list[Effect]:
         """The effects since the last call, in order."""
         effects, self._effects = self._effects, []
-        return effects if self._lease.is_held else self._lease.hold_back(effects)
+        return effects if self.sharing is None else self.sharing.lease.let_through(effects)
 
     def figures(self) -> dict[str, Any]:
         """Numbers of sessions, strangers, finished handshakes, unacknowledged deliveries and refused frames."""
@@ -133,8 +134,8 @@ class SessionManager:
 
     def frame(self, route: bytes, connection: int, address: str, raw: bytes) -> None:
         """A frame arrived; DATA has a negative connection. A bad one is counted, and ends session and connection."""
-        if not self._lease.is_held:
-            self._unread(WaitingFrame(route, connection, address, raw))
+        if self.sharing is not None and not self.sharing.lease.is_held:
+            self._unread(self.sharing.lease, route, connection, address, raw)
             return
         try:
             frame = frames.parse(raw)
@@ -175,8 +176,8 @@ class SessionManager:
 
     def tick(self) -> None:
         """Handle timeouts. Called every TICK_S, and BLOCKED_RETRY_S after the link was full."""
-        if not self._lease.is_held:
-            if self._lease.is_lost:
+        if self.sharing is not None and not self.sharing.lease.is_held:
+            if self.sharing.lease.is_lost:
                 self.end_lease()
             return
         now = self._clock.monotonic()
@@ -269,8 +270,8 @@ class SessionManager:
             return
         peer.known = True
         now = self._clock.monotonic()
-        deliveries = list(deliveries)
-        self.issuers.name(deliveries)
+        if self.sharing is not None:
+            deliveries = self.sharing.issuers.named(deliveries)
         peer.outbox.refill(deliveries, starved=starved, rest=rest)
         if rest is not None:
             peer.pull_at = now + PULL_AGAIN_S
@@ -302,16 +303,16 @@ class SessionManager:
 
     def lease(self, until: float) -> None:
         """This master may act until then (`Clock.boottime`)."""
-        was_held = self._lease.is_held
-        effects, waiting = self._lease.renew(until)
-        if not was_held:
-            self._effects = still_wanted([*effects, *self._effects], self.sessions.by_number)
+        if self.sharing is None:
+            return
+        self._effects, waiting = self.sharing.lease.renew(until, self._effects, self.sessions.by_number)
         for frame in waiting:
             self.frame(frame.route, frame.connection, frame.address, frame.raw)
 
     def end_lease(self) -> None:
         """Another master has ended the sessions of this one, or it has been without a lease for too long."""
-        self._lease.end()
+        if self.sharing is not None:
+            self.sharing.lease.end()
         for peer in list(self.sessions.by_number.values()):
             self._disconnect(peer)
 
@@ -361,14 +362,14 @@ class SessionManager:
 
     # -- frames
 
-    def _unread(self, frame: WaitingFrame) -> None:
+    def _unread(self, lease: Lease, route: bytes, connection: int, address: str, raw: bytes) -> None:
         """There is no lease: a frame of a session waits, and a stranger has to come again."""
-        if frame.connection >= 0:
-            self._handshakes.give_up(frame.route)
-            self._effects.append(CloseConnection(frame.connection, frame.address))
-        elif not self._lease.wait(frame):
+        if connection >= 0:
+            self._handshakes.give_up(route)
+            self._effects.append(CloseConnection(connection, address))
+        elif not lease.wait(route, connection, address, raw):
             # A frame that is missing would end the session anyway; its minion repeats what was not acknowledged.
-            for peer in [peer for peer in self.sessions.by_number.values() if peer.route == frame.route]:
+            for peer in [peer for peer in self.sessions.by_number.values() if peer.route == route]:
                 self._disconnect(peer)
 
     def _greeting(self, route: bytes, connection: int, address: str, frame: frames.Frame) -> None:

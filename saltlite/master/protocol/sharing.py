@@ -38,11 +38,12 @@ class Issuers:
             self._others = others
             self._known.clear()
 
-    def name(self, deliveries: Iterable[Delivery]) -> None:
-        """Give each delivery the certificate of the other master that signed it, if another one did."""
-        if self._others:
-            for delivery in deliveries:
-                delivery.certificate = self._of(delivery)
+    def named(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """The deliveries, each with the certificate of the other master that signed it, if another one did."""
+        found = list(deliveries)
+        for delivery in found if self._others else ():
+            delivery.certificate = self._of(delivery)
+        return found
 
     def _of(self, delivery: Delivery) -> bytes:
         jid = delivery.jid[:JID_DIGITS]
@@ -99,27 +100,34 @@ class Lease:
         """Whether it has been without a lease for so long that its sessions are over."""
         return self._clock.boottime() >= self._until + SUSPEND_S
 
-    def renew(self, until: float) -> tuple[list[Effect], list[WaitingFrame]]:
-        """The lease lasts until then. What has waited for it: effects, then frames, each in order."""
-        self._until = until
-        return self._take() if self.is_held else ([], [])
+    def renew(
+        self, until: float, effects: list[Effect], sessions: Container[int]
+    ) -> tuple[list[Effect], list[WaitingFrame]]:
+        """The lease lasts until then. What is to be done now: the effects that have waited for it and these, without
+        those of sessions that ended meanwhile; then the frames that have waited, in order."""
+        was_held, self._until = self.is_held, until
+        if was_held or not self.is_held:
+            return effects, []
+        held, frames = self._take()
+        return [one for one in (*held, *effects) if not isinstance(one, Send) or one.session in sessions], frames
 
     def end(self) -> None:
         """The sessions are over: what waits is dropped."""
         self._until = float("-inf")
         self._take()
 
-    def wait(self, frame: WaitingFrame) -> bool:
+    def wait(self, route: bytes, connection: int, address: str, raw: bytes) -> bool:
         """Keep a frame until there is a lease; False when too much waits."""
-        self._bytes += len(frame.raw)
-        if self._bytes > RETURN_MEMORY:
-            self._bytes -= len(frame.raw)
+        if self._bytes + len(raw) > RETURN_MEMORY:
             return False
-        self._frames.append(frame)
+        self._bytes += len(raw)
+        self._frames.append(WaitingFrame(route, connection, address, raw))
         return True
 
-    def hold_back(self, effects: list[Effect]) -> list[Effect]:
-        """Keep these effects until there is a lease, except what ends connections and sessions, which is returned."""
+    def let_through(self, effects: list[Effect]) -> list[Effect]:
+        """These effects; without a lease only those that end connections and sessions, while the others wait."""
+        if self.is_held:
+            return effects
         now: list[Effect] = []
         for effect in effects:
             (now if isinstance(effect, CloseConnection | Presence) else self._effects).append(effect)
@@ -131,6 +139,14 @@ class Lease:
         return taken
 
 
-def still_wanted(effects: list[Effect], sessions: Container[int]) -> list[Effect]:
-    """Those of these effects whose session, if they have one, is not over."""
-    return [effect for effect in effects if not (isinstance(effect, Send) and effect.session not in sessions)]
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What a session manager needs beside its own state."""
+
+    lease: Lease
+    issuers: Issuers
+
+
+def sharing(clock: Clock, certificate: bytes) -> Sharing:
+    """For the master with that encoded certificate, which has no lease yet."""
+    return Sharing(Lease(clock, float("-inf")), Issuers(certificate))
