@@ -276,6 +276,7 @@ class _MemoryWriter(_MemoryReader):
         self._copy: Tables | None = disk.tables.copy()
         self._owned: set[tuple[str, Jid]] = set()
         self.batches_returned: set[Jid] = set()
+        self.returned: list[tuple[int, Return]] = []
 
     @property
     def _tables(self) -> Tables:
@@ -419,6 +420,7 @@ class _MemoryWriter(_MemoryReader):
         tag, data = return_event(ret, key.id)
         seq = self.put_event(tag, data, now)
         self._own("returns", ret.jid)[ret.id] = replace(ret, seq=seq)
+        self.returned.append((seq, ret))
         self._move(ret.jid, TargetRow(ret.id, ret.state, ret.reason, now))
         if self._tables.jobs[ret.jid].batch is not None:
             self.batches_returned.add(ret.jid)

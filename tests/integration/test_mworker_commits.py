@@ -309,3 +309,49 @@ def test_any_other_stream_wants_to_know_of_all_commits_until_it_ends(
     sock.close()
     site.run(mworker.LOOK_S + 0.1)
     assert site.watches() == [False]
+
+
+def test_the_last_return_of_a_job_is_shown_without_a_look_into_the_store(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = [site.connect() for _ in range(2)]
+    sock = site.connect()
+    asks(sock, 1, follow=True)
+    site.run()
+    [published] = answers(sock)
+    for other in others:
+        other.sendall(framed(pack({"v": 1, "verb": "follow", "jid": published["jid"], "after": 0})))
+    site.run()
+    looks: list[str] = []
+    news = MemoryStore.news
+
+    def counted(store: MemoryStore, jid: Any, *args: Any, **kwargs: Any) -> Any:
+        looks.append(jid)
+        return news(store, jid, *args, **kwargs)
+
+    monkeypatch.setattr(MemoryStore, "news", counted)
+    site.report(published["jid"])
+    site.run()
+    [stored] = site.store.returns(published["jid"])
+    expected = [{"id": "web1", "state": "returned", "body": b"\xc3", "seq": stored.seq}]
+    for message in [answers(sock)[-1], *(answers(other)[-1] for other in others)]:
+        assert message["end"]
+        assert message["seq"] == stored.seq
+        assert [{name: row[name] for name in expected[0]} for row in message["returns"]] == expected
+    assert looks == []
+
+
+def test_returns_before_the_last_one_are_read_from_the_store(site: Site) -> None:
+    with site.store.write() as tx:
+        tx.put_key(key(MinionId("web2")))
+    sock = site.connect()
+    asks(sock, 1, "web1,web2", follow=True)
+    site.run()
+    [published] = answers(sock)
+    for minion in ("web2", "web1"):
+        returned = MinionReport(minion, key(MinionId(minion)).fingerprint, RETURN | {"jid": published["jid"]}, b"\xc3")
+        site.link_says(ipc.reports(7, [returned]))
+        site.run()
+    told = answers(sock)
+    assert [[row["id"] for row in message["returns"]] for message in told] == [["web2"], ["web1"]]
+    assert [message.get("end") for message in told] == [None, True]

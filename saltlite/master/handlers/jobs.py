@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any
 
@@ -295,6 +295,9 @@ def handle_follow(master: Master, principal: Principal, request: Mapping[str, An
     return Answer(fields, follow=Follow(jid, request["after"], request.get("once", False), job))
 
 
+AT_HAND_MAX = 16
+"""Open targets of a job whose returns a stream takes from the commit; those of more are read from the store."""
+AT_HAND_BYTES = 64 * 1024
 RECOUNT_S = 5.0
 """How often a stream without news counts the open targets in the store: a job that was pruned has none."""
 
@@ -324,6 +327,8 @@ class JobFollower:
             self._managing = {srn: owner for owner, srns in job.resources.items() for srn in srns}
             # From a later cursor on, some may have ended before it.
             self._open = {*job.minions, *self._managing} if follow.after == 0 else None
+        self._at_hand: dict[int, Return] = {}
+        """Returns that were committed since the last look, by sequence number."""
         self._counted_at = master.clock.monotonic()
 
     def _planned_rows(self) -> list[TargetRow]:
@@ -359,6 +364,22 @@ class JobFollower:
         """Whether this job is one of those."""
         return self.jid in jobs
 
+    def stored(self, returned: Iterable[tuple[int, Return]]) -> None:
+        """These returns of this job were committed: the last of a job need not be read from the store."""
+        if self._open is not None and len(self._open) <= AT_HAND_MAX:
+            self._at_hand.update((seq, ret) for seq, ret in returned if len(ret.body) <= AT_HAND_BYTES)
+
+    def _end_at_hand(self) -> dict[str, Any] | None:
+        """The last message, if the returns at hand are those of all open targets."""
+        rets, self._at_hand = self._at_hand, {}
+        ids = [ret.id for ret in rets.values() if ret.state is TargetState.RETURNED]
+        if not rets or self._once or self._tells_planned or len(ids) != len(rets) or {*ids} != self._open:
+            return None
+        self._open = set()
+        self._after = max(rets)
+        rows = [self._row(replace(ret, seq=seq)) for seq, ret in sorted(rets.items())]
+        return {"seq": self._after, "states": [], "returns": rows, "end": True}
+
     def news(self) -> dict[str, Any] | None:
         """The next message of the stream; None if nothing is new.
 
@@ -367,6 +388,9 @@ class JobFollower:
         if self._is_new:
             self._is_new = False
             return None
+        last = self._end_at_hand()
+        if last is not None:
+            return last
         store = self._master.store
         # Read before the returns: so the return of each target that has ended is among them.
         if self._open is None:

@@ -214,6 +214,8 @@ class Settled:
 
     acknowledge: list[tuple[str, list[str]]]
     moved: frozenset[Jid]
+    returned: Sequence[tuple[int, Return]] = ()
+    """Returns with their sequence numbers, if these are known."""
     batches: frozenset[Jid] = frozenset()
     """Those of these jobs that may be in batches, which go on now."""
     rejected: int = 0
@@ -261,6 +263,7 @@ class ReportWrite:
         self._functions: dict[MinionId, FunctionSet] = {}
         self._announced: dict[MinionId, dict[str, Any]] = {}
         self._moved: set[Jid] = set()
+        self._returned: Sequence[tuple[int, Return]] = ()
         self._batches: set[Jid] = set()
         for item in reported:
             message = item.message
@@ -285,7 +288,9 @@ class ReportWrite:
 
     def store(self, store: StoreWriter) -> None:
         """Store the batch in a transaction, once."""
+        before = len(store.returned)
         self._moved = self._results.put(store)
+        self._returned = store.returned[before:]
         ended = {jid for jid, _target in store.set_parts(self._final)}
         self._moved |= ended
         self._batches = store.batches_returned | ended
@@ -302,7 +307,7 @@ class ReportWrite:
             compare = partial(handle_digests, master, minion, digests)
             _afterwards(compare, f"the digests of {minion} cannot be compared for now")
         moved, batches = frozenset(self._moved), frozenset(self._batches)
-        return Settled(self._results.acknowledge, moved, batches, self._results.rejected)
+        return Settled(self._results.acknowledge, moved, self._returned, batches, self._results.rejected)
 
 
 def _afterwards(work: Callable[[], object], failure: str) -> None:

@@ -55,6 +55,7 @@ from saltlite.master.processes.local_clients import UNREAD_MAX, ClientQueue, Loc
 from saltlite.master.store.ports import StoreWriter
 from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import Jid, MinionId
+from saltlite.model.job import Return
 from saltlite.model.keys import Fingerprint
 from saltlite.platform.logs import DEFECT, log_context, log_defect, supervised
 from saltlite.platform.process import trim_heap
@@ -437,7 +438,7 @@ class MWorker:
         if settled.moved:
             if settled.batches:
                 self._logged(lambda: self._release(settled.batches))
-            self._committed(settled.moved | settled.batches)
+            self._committed(settled.moved | settled.batches, settled.returned)
         # Last, because clients wait for their streams, and nothing waits for an acknowledgement.
         for number in numbers[:-1]:
             self._link.committed(number, [])
@@ -463,11 +464,18 @@ class MWorker:
         if moved:
             self._committed(moved)
 
-    def _committed(self, jobs: Collection[Jid] | None) -> None:
+    def _committed(self, jobs: Collection[Jid] | None, returned: Sequence[tuple[int, Return]] = ()) -> None:
         """Something was committed here: send news to our own clients, and wake up the other MWorkers.
 
-        `jobs` are those in which a target changed its state or returned; None for any.
+        `jobs` are those in which a target changed its state or returned; None for any. `returned` are some of the
+        returns.
         """
+        by_job: dict[Jid, list[tuple[int, Return]]] = {}
+        for seq, ret in returned:
+            by_job.setdefault(ret.jid, []).append((seq, ret))
+        for stream in [client.stream for client in self._clients] if by_job else ():
+            if isinstance(stream, JobFollower):
+                stream.stored(by_job.get(stream.jid, ()))
         self._wake_streams(jobs)
         self._link.wake_up(jobs)
 

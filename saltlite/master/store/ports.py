@@ -456,6 +456,8 @@ class StoreWriter(StoreReader, Protocol):
 
     batches_returned: set[Jid]
     """Jobs in batches of which `put_returns` has stored returns."""
+    returned: list[tuple[int, Return]]
+    """What `put_returns` has stored, with the sequence numbers; not in a store that gives these at the commit."""
 
     def put_key(self, record: KeyRecord) -> None:
         """Insert or replace the row of that fingerprint. A second accepted key for one id is a StoreError."""

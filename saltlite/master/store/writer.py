@@ -208,6 +208,7 @@ class SqlWriter(SqlReader):
         super().__init__(transaction, accepted)
         self._transaction = transaction
         self.batches_returned: set[Jid] = set()
+        self.returned: list[tuple[int, Return]] = []
         # What was read in this transaction, and is true until its end, for no one else writes meanwhile.
         self._seq: int | None = None
         self._accepted_version: int | None = None
@@ -467,6 +468,7 @@ class SqlWriter(SqlReader):
             moves.append(self._move(ret.jid, TargetRow(ret.id, ret.state, ret.reason, now), outcome_of_return(ret)))
         self._put_return_rows(events, returns, moves)
         self._seq = before + len(rets)
+        self.returned += enumerate((ret for ret, _minion in rets), start=before + 1)
         self._grow(2 * len(rets), sum(len(event[2]) for event in events) + sum(len(ret.body) for ret, _minion in rets))
 
     def _put_return_rows(self, events: Sequence[Values], returns: Sequence[Values], moves: Sequence[Values]) -> None:
