@@ -49,7 +49,8 @@ FIELDS: dict[str, Any] = {
     "until": 2e9, "state": "returned", "limit": 5, "before": JID, "whole": True, "retcode": 0, "duration_ms": 5,
     "function": "test.ping", "states": ["accepted"], "groups": ["wheel"], "subset": 1, "follow": True, "deliver_ms": 9,
     "run_ms": 9, "public": True, "planned": True, "sort": "id", "returns": True, "key": "web1", "new_id": "web9",
-    "functions": ["test.ping"], "runners": ["test.arg"], "success": True, "tokens": ["0" * 64], "brief": True,
+    "functions": ["test.ping"], "runners": ["test.arg"], "search": "web", "success": True,
+    "tokens": ["0" * 64], "brief": True,
 }  # fmt: skip
 
 WITH_EVENT_DATA = {"cloud_event", "event_send", "hook", "wheel_event"}
