@@ -29,7 +29,6 @@ from saltlite.model.files import MINION_TYPES
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import parse_fingerprint, parse_token
 from saltlite.model.resourcelook import RESOURCE_PILLAR_KEY
-from saltlite.model.salt_features import check_state_options
 from saltlite.wire.limits import JOBS_RUNNING_PER_MINION, RETURN_MAX
 
 RETURN_MAX_LEAST = 64 * 1024
@@ -41,6 +40,12 @@ _RESOURCES_AT_ONCE = IntegerKind(1, 1000)
 
 def _check_token(text: str) -> str:
     return parse_token(text).text()
+
+
+def _check_state_options(options: dict[str, Any]) -> None:
+    from saltlite.model.salt_features import check_state_options  # noqa: PLC0415 - most configurations have none
+
+    check_state_options(options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +219,7 @@ class MinionConfig:
     state_options: dict[str, Any] = option(
         {},
         "Options of Salt's state compiler under Salt's names, as in {failhard: true, state_aggregate: [pkg]}.",
-        AnyMap(check=check_state_options),
+        AnyMap(check=_check_state_options),
     )
     state_output: str = option(
         "full",

@@ -16,7 +16,6 @@ transaction of the store.
 from __future__ import annotations
 
 import contextvars
-import json
 import logging
 import os
 import socket
@@ -139,6 +138,8 @@ class LogLine:
             whole.setdefault(name, value)
         if self.trace:
             whole["traceback"] = "\n".join(self.trace)
+        import json  # noqa: PLC0415 - for `log_format: json`, and lines of other processes
+
         return json.dumps(whole, ensure_ascii=False)
 
     def journal(self) -> bytes:
@@ -152,6 +153,8 @@ class LogLine:
 
     def packed(self) -> bytes:
         """The line for `unpacked` in another process, in LINE_MAX bytes at most."""
+        import json  # noqa: PLC0415 - as above
+
         trace = list(self.trace)
         message = self.message
         while True:
@@ -166,6 +169,8 @@ class LogLine:
 
 def _unpacked(data: bytes) -> LogLine | None:
     """The line of another process, which may send anything; None for what is none."""
+    import json  # noqa: PLC0415 - as above
+
     try:
         match json.loads(data):
             case [int(level), str(logger), str(message), list(fields), list(trace)] if 0 < level <= logging.CRITICAL:

@@ -20,13 +20,15 @@ import json
 import logging
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from saltlite import __version__
+
+if TYPE_CHECKING:
+    import subprocess
 
 log = logging.getLogger(__name__)
 
@@ -186,6 +188,8 @@ class _Minion:
     def runs(self) -> bool:
         """Whether it runs, or is going to: systemd starts it again after some of its ends."""
         if self._unit:
+            import subprocess  # noqa: PLC0415 - the minion's processes need it for upgrades only
+
             found = subprocess.run(
                 ["systemctl", "is-active", self._unit], stdout=subprocess.PIPE, text=True, check=False
             )
@@ -196,6 +200,8 @@ class _Minion:
 
     def restart(self) -> None:
         """Stop and start it, by systemd where that has started it."""
+        import subprocess  # noqa: PLC0415 - as above
+
         if self._unit:
             subprocess.run(["systemctl", "restart", self._unit], check=False)
             return

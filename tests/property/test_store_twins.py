@@ -185,7 +185,7 @@ def everything(store: Any) -> dict[str, Any]:
         "keys": store.keys(),
         "pending": store.keys(frozenset({KeyState.PENDING})),
         "pending keys": sorted(store.key_rows(KeyState.PENDING)),
-        "keys among": store.keys_among([row.fingerprint for row in store.key_rows()][:1]),
+        "keys among": store.keys_among([row.fingerprint for row in sorted(store.key_rows())][:1]),
         "accepted": store.accepted_ids(),
         "counts": [store.count_keys(state) for state in KeyState],
         "holders": [store.holder(minion) for minion in IDS],
