@@ -29,6 +29,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "saltlite acl explain [options] USER TARGET MODULE.FUNCTION [ARGUMENT...]",
         "Show whether a user may run a function, by which rule.",
     ),
+    "audit list": (
+        "saltlite audit list [options]",
+        "Show who asked this master for what.",
+    ),
+    "audit verify": (
+        "saltlite audit verify [options]",
+        "Check that the audit log was not altered.",
+    ),
     "auth entry": (
         "saltlite auth entry NAME [options]",
         "Make a user's line for the file of names and hashes.",

@@ -375,6 +375,13 @@ class MasterConfig:
         "The file that log messages are appended to; '' logs to standard error only.",
         FilePath(may_be_empty=True),
     )
+    audit_max: int = option(
+        64,
+        "The disk space of the audit log in data_dir/audit, which has who asked this master for what; its oldest "
+        "entries are removed. 0 writes none.",
+        IntegerKind(0, 1_000_000),
+        unit="MiB",
+    )
     worker_threads: int = option(
         4,
         "The number of MWorker processes, which handle requests. One per core is enough.",

@@ -174,6 +174,11 @@ def tag_turn_ended(process: str) -> str:
     return f"salt/master/{process}/turn_ended"
 
 
+def tag_audit_head() -> str:
+    """The number and the hash of the last entry of a chain of the audit log."""
+    return "salt/audit/head"
+
+
 def tag_resource_refresh(minion: MinionId) -> str:
     """What a minion manages was registered anew."""
     return f"resource/refresh/{minion}"

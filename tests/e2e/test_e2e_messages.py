@@ -148,3 +148,17 @@ def test_every_option_of_salt_is_named_when_the_master_starts(fleet: Fleet) -> N
         assert words in done.stderr
     checked = fleet.cli("config", "check")
     assert (checked.code, checked.out.count("options of Salt")) == (2, 3)
+
+
+def test_the_audit_log_has_who_did_what_without_secrets(shared: Fleet) -> None:
+    assert shared.cli("*", "test.arg", "plain", "password=hunter2").code == 0
+    shared.cli("key", "token", "create", "--uses", "3")
+    entries = shared.cli("audit", "list", "--out", "json").json()["entries"]
+    published = [entry for entry in entries if entry["did"] == "publish"][-1]
+    assert published["calls"] == [["test.arg", ["plain"], {"password": "***"}]]
+    assert (published["tgt"], published["who"].endswith("(uid 0)")) == ("*", True)
+    assert [entry["uses"] for entry in entries if entry["did"] == "token_create"][-1] == 3
+    assert {entry["did"] for entry in entries if entry["who"].startswith("MWorker")} == {"start"}
+    assert "hunter2" not in str(entries)
+    verified = shared.cli("audit", "verify")
+    assert (verified.code, verified.out.endswith("no problem\n")) == (0, True), verified

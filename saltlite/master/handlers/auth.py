@@ -77,6 +77,7 @@ def _logged_in(master: Master, who: Principal, peer: Principal) -> dict[str, Any
         store.expire_auth_tokens(now)
         store.put_auth_token(row, TOKENS_MAX)
     log.info("%s has logged in, by a process of %s: token %s", who, peer, row.token_id)
+    master.record(who, "login", {"by": str(peer), "token": row.token_id})
     return {
         "token": text,
         "start": row.created_at,

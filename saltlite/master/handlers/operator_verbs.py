@@ -189,6 +189,30 @@ VERBS: dict[str, OperatorVerb] = {
 }
 
 
+AUDITED: Mapping[str, tuple[str, ...]] = {
+    "auth_token_revoke": ("ids",),
+    "cache_clear": ("banks", "tgt", "tgt_type"),
+    "cloud_event": ("machine", "what"),
+    "copy_end": ("area", "jid"),
+    "event_send": ("tag",),
+    "hook": ("path",),
+    "job_kill": ("jid",),
+    "key_change": ("action", "fingerprints"),
+    "key_preaccept": ("id", "fingerprint"),
+    "key_rename": ("id", "new_id"),
+    "logout": (),
+    "pillar_show": ("id",),
+    "resource_compact": (),
+    "resource_confirm": ("minion", "type"),
+    "resource_transfer": ("srn", "minion"),
+    "runner_event": ("jid", "funs"),
+    "token_create": ("uses", "expires_s", "id_glob"),
+    "token_revoke": ("token_id",),
+    "wheel_event": ("jid", "fun"),
+}
+"""Verb -> the fields that the audit log has of a request that was carried out. `publish` and `login` write more."""
+
+
 def handle_request(master: Master, principal: Principal, request: object) -> Answer:
     """The answer to one request of a client. Raises SaltliteError, whose message and exit code are the answer."""
     return carry_out(master, *checked_request(master, principal, request))
@@ -224,7 +248,10 @@ def dispatch(master: Master, principal: Principal, name: str, request: Request) 
     master.begin_request()
     if not verb.authorizes:
         authorize(principal, Action(name), master.config)
-    return verb.handle(master, principal, request)
+    answer = verb.handle(master, principal, request)
+    if name in AUDITED:
+        master.record(principal, name, {key: request[key] for key in AUDITED[name] if key in request})
+    return answer
 
 
 def _check(name: str, verb: OperatorVerb, request: Request) -> None:

@@ -51,7 +51,12 @@ def publish_for(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> 
     request: dict[str, Any] = {"request_id": request_id, "tgt": tgt, "tgt_type": tgt_type, "origin": ORIGIN}
     if returners:
         request["ret"] = returners
-    answer = handle_publish(master, who, {**request, "calls": [[fun, args, kwargs]]})
+    try:
+        answer = handle_publish(master, who, {**request, "calls": [[fun, args, kwargs]]})
+    except RefusedError as error:
+        if master.audit is not None:
+            master.audit.refused(str(who), "publish", str(error), {"tgt": tgt, "tgt_type": tgt_type, "fun": fun})
+        raise
     if answer.write is not None:
         answer = answer.write.alone(master.store)
     found = answer.fields

@@ -222,6 +222,8 @@ def _publish(
             return _repeated_answer(master, principal, request, committed)
         job, due = committed
         send(job, due, master.link, master.proofs)
+        target = {"tgt": request.target.expression, "tgt_type": str(request.target.kind)}
+        master.record(principal, "publish", {"jid": job.jid, **target, "calls": [call.shown() for call in calls]})
         unknown = unknown_names(master, principal, job, selection.unknown)
         outputter = outputter_for(request.functions, support)
         answer = _answer(master, request, job.jid, job, unknown, outputter, is_new=True)

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from saltlite import __version__
 from saltlite.auth.acl import PEER, Granted, read_blacklist, read_peers, read_rules
 from saltlite.auth.logins import guess_limiter
 from saltlite.config.master import MasterConfig, returner_names
@@ -25,6 +26,7 @@ from saltlite.config.options import opts_of, shown_opts
 from saltlite.errors import MisconfiguredError, RefusedError, StartupError
 from saltlite.master.processes import identity
 from saltlite.master.processes import link_channel as ipc
+from saltlite.master.processes.audit import AuditTrail, audit_dir, digest_of_options
 from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.master.processes.identity import PKI_LOOK_S, RENEW_S, Renewal
 from saltlite.master.processes.supervisor import (
@@ -101,6 +103,11 @@ class Paths:
     def minions(self) -> str:
         """Files that minions sent, one folder each."""
         return os.path.join(self.config.cachedir, "minions")
+
+    @property
+    def audit(self) -> str:
+        """The folder of the audit log."""
+        return audit_dir(self.config.data_dir)
 
     @property
     def hooks(self) -> str:
@@ -320,6 +327,7 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
     private_dir(config.pki_dir, os.geteuid(), os.getegid())
     for folder, mode in ((config.data_dir, 0o700), (config.cachedir, 0o700), (config.sock_dir, 0o755)):
         private_dir(folder, account.uid, account.gid, mode)
+    private_dir(audit_dir(config.data_dir), account.uid, account.gid)
     start_log(config.log_level, config.log_file, account, config.log_format)
     paths = Paths(config)
     lock = InstanceLock(paths.lock, program="saltlite-master", root_dir=config.root_dir)
@@ -581,6 +589,10 @@ def _run_mworker(
     def make_with_files(link: LinkChannel) -> Master:
         master = make_master(link)
         master.files = roots
+        chain = f"{master.identity.certificate.name}.{name}"
+        room = config.audit_max * MIB // config.worker_threads
+        master.audit = AuditTrail(paths.audit, chain, room, master.clock.wall)
+        master.audit.record(name, "start", {"version": __version__, "options": digest_of_options(master.config.shown)})
         master.pillar_guesses = guess_limiter(shared.fill_times)
         master.pillars.evaluator = evaluations
         return master

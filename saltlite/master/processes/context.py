@@ -12,6 +12,7 @@ from saltlite.auth.logins import Logins, guess_limiter
 from saltlite.errors import CostlyRuleError, SaltliteError, StoreConflictError, StoreError, UsageError
 from saltlite.files.roots import FileRoots
 from saltlite.limits import HeldContents, RateLimiter
+from saltlite.master.processes.audit import AuditTrail
 from saltlite.master.processes.fleet import Indexes, MasterFleet, Mines, Nodegroups, Registrations, indexes_of
 from saltlite.master.store.ports import FunctionSet, OpenJob, Store, StoreReader, StoreWriter
 from saltlite.model.clock import Clock
@@ -258,6 +259,8 @@ class Master:
     """The store, if other masters share it."""
     has_joined: bool = False
     """Whether all of these know this master."""
+    audit: AuditTrail | None = None
+    """Where this process writes down who asked for what; None for nowhere."""
 
     natural_order: NaturalOrder = field(default_factory=NaturalOrder)
     """The accepted ids as lists show them."""
@@ -284,6 +287,11 @@ class Master:
         self.has_joined = any(row.certificate == certificate.encode() and row.has_lease for row in mine)
         if not self.has_joined:
             raise StoreError("this master is joining the others of its store; nothing was published: try again shortly")
+
+    def record(self, principal: Principal, did: str, details: Mapping[str, Any]) -> None:
+        """Write an entry of the audit log; `details` have no secrets."""
+        if self.audit is not None:
+            self.audit.record(str(principal), did, details)
 
     def begin_request(self) -> None:
         """Reset the budget and the cache of the request; to be called before each one."""

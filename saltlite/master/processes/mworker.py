@@ -54,6 +54,7 @@ from saltlite.master.processes.link_channel import LinkAddress, LinkChannel
 from saltlite.master.processes.local_clients import UNREAD_MAX, ClientQueue, LocalClients, RequestScheduler
 from saltlite.master.store.ports import StoreWriter
 from saltlite.model.dataclass import dataclass
+from saltlite.model.events import tag_audit_head
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Return
 from saltlite.model.keys import Fingerprint
@@ -233,6 +234,14 @@ CLIENT_BUFFER_MAX = 128 * 1024 * 1024
 """Unsent bytes above which a client is disconnected. It reconnects with its cursor, and loses nothing."""
 
 
+AUDIT_HEAD_S = 60.0
+"""Seconds between two looks whether the audit log has new entries, of which the store then knows the last."""
+REFUSED_FIELDS = ("verb", "backend", "username", "tgt", "tgt_type", "fun", "id", "jid", "action", "path", "tag")
+"""What the audit log has of a refused request. Arguments of functions are not among them: they may be secrets."""
+NAME_MAX = 256
+"""Characters of each of them."""
+
+
 @dataclass(eq=False, slots=True)
 class Client:
     """A connected client."""
@@ -252,6 +261,8 @@ class Client:
     """Whether other processes commit what its stream is about: `_is_of_others`."""
     writing: bool = False
     """Whether its last request waits for the commit."""
+    asked: tuple[str, Mapping[str, Any]] = ("", {})
+    """Who sent its last request, if that is known, and the request."""
 
 
 def _is_of_others(wanted: Follow | Watch) -> bool:
@@ -290,6 +301,7 @@ class MWorker:
         self._listener: socket.socket | None = None
         self._acceptor: Acceptor | None = None
         self._tick()
+        self._look_at_audit()
         self._check_tokens()
 
     def serve(self, listener: socket.socket) -> None:
@@ -494,6 +506,18 @@ class MWorker:
         self._link.watch(any(client.stream is not None and client.watches for client in self._clients))
         self._reactor.call_later(LOOK_S, self._tick)
 
+    def _tell_audit_head(self) -> None:
+        """Let the store know how far the audit log is, so that a cut at its end shows."""
+        if self._master.audit is not None and (head := self._master.audit.new_head()) is not None:
+            data = {"chain": head.chain, "number": head.number, "hash": head.hash}
+            with self._master.store.write() as store:
+                store.put_event(tag_audit_head(), data, self._master.clock.wall())
+            self._committed(())
+
+    def _look_at_audit(self) -> None:
+        self._logged(self._tell_audit_head)
+        self._reactor.call_later(AUDIT_HEAD_S, self._look_at_audit)
+
     def _check_tokens(self) -> None:
         """End the streams whose token expired or was revoked."""
         for client in [client for client in self._clients if client.stream is not None and client.token]:
@@ -590,7 +614,9 @@ class MWorker:
         refuse_ended(self._marks.board, client.turn)
         if client.queue is not None:
             client.queue.user = client.principal.uid
+        client.asked = str(client.principal), request if isinstance(request, dict) else {}
         principal, verb, fields = checked_request(self._master, client.principal, request)
+        client.asked = str(principal), fields
         if client.queue is not None:
             # Users of the API share a uid; their logins distinguish them. A token that is not valid distinguishes none.
             client.queue.user = principal.uid
@@ -613,6 +639,10 @@ class MWorker:
                 self._send(client, {"ok": False, "exit": 1, "error": DEFECT})
 
     def _refuse(self, client: Client, error: SaltliteError) -> None:
+        if self._master.audit is not None and isinstance(error, RefusedError | LoginError):
+            who, fields = client.asked
+            about = {name: fields[name][:NAME_MAX] for name in REFUSED_FIELDS if isinstance(fields.get(name), str)}
+            self._master.audit.refused(who, about.pop("verb", ""), str(error), about)
         refusal = {"ok": False, "exit": error.exit_code, "error": str(error)}
         if isinstance(error, UncallableError):
             refusal |= {"targets": list(error.targets), "missing": error.missing}

@@ -1,0 +1,289 @@
+"""The audit log: who asked this master for what, in files that only grow, and whose changes show.
+
+Each MWorker writes a chain of its own, as JSON lines in `<data_dir>/audit/<process>.<number of the first entry>.log`:
+
+    {"n": 7, "at": 1795428283.6, "who": "ada (uid 1000)", "did": "publish", "jid": …, "hash": …}
+
+`hash` is the SHA-256 of the hash before it and of the line without `hash`. So an entry that is altered, inserted or
+removed breaks the chain behind it. That entries were cut off at the end shows in the heads, which are the number and
+the hash of the last entry of each chain. They are events of the store, `salt/audit/head`; event_return can send them to
+another machine at once.
+
+The files are bounded: a full one is followed by the next, and before the oldest is removed, an entry `audit_removed`
+says which entries it had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from saltlite.errors import SaltliteError
+from saltlite.model.dataclass import dataclass
+from saltlite.model.sha256 import sha256
+
+log = logging.getLogger(__name__)
+
+SEGMENTS = 8
+"""Files of a chain that share the room that it may take."""
+SEGMENT_MIN = 64 * 1024
+ENTRY_MAX = 16 * 1024
+"""Bytes of an entry; a longer one has `shortened` in place of its details."""
+REPEAT_S = 60.0
+"""Seconds in which the same refusal is only counted, so that nobody can push other entries out of the bounded files."""
+REFUSALS_KEPT = 256
+REMOVED = "audit_removed"
+START_HASH = ""
+"""In front of the first entry of a chain."""
+
+Details = Mapping[str, Any]
+
+
+def entry_hash(before: str, entry: Mapping[str, Any]) -> str:
+    """The hash of an entry without its `hash`, behind the one with the hash `before`."""
+    return sha256(f"{before}\n{_line(entry)}".encode()).hex()
+
+
+def _line(entry: Mapping[str, Any]) -> str:
+    return json.dumps(entry, ensure_ascii=True, separators=(",", ":"), default=str)
+
+
+def audit_dir(data_dir: str) -> str:
+    """The folder of the audit log of a master."""
+    return os.path.join(data_dir, "audit")
+
+
+def digest_of_options(options: Mapping[str, Any]) -> str:
+    """A text that is another one when an option has changed, for the entry of a start."""
+    return sha256(json.dumps(options, sort_keys=True, default=str).encode()).hex()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditHead:
+    """The last entry of a chain."""
+
+    chain: str
+    number: int
+    hash: str
+
+
+class AuditTrail:
+    """Writes one chain. An entry that cannot be written is a line of the log, and the master goes on."""
+
+    def __init__(self, folder: str, chain: str, room: int, wall: Callable[[], float]) -> None:
+        """`room` is what the files of the chain may take, in bytes; 0 writes nothing."""
+        self._folder = folder
+        self._chain = chain
+        self._segment_max = max(room // SEGMENTS, SEGMENT_MIN)
+        self._is_on = room > 0
+        self._wall = wall
+        self._fd = -1
+        self._size = 0
+        self._number, self._hash = 0, START_HASH
+        self._told: AuditHead | None = None
+        self._refusals: dict[tuple[str, str, str], tuple[float, int]] = {}
+        if self._is_on:
+            self._resume()
+
+    def record(self, who: str, did: str, details: Details) -> None:
+        """Append an entry. `details` have no secrets."""
+        if not self._is_on:
+            return
+        try:
+            self._append({"who": who, "did": did, **details})
+            if self._size >= self._segment_max:
+                self._begin_segment()
+        except (OSError, RecursionError) as error:
+            log.error("the audit log cannot be written (%s): %s did %s", error, who, did)  # noqa: TRY400 - a sentence
+
+    def refused(self, who: str, did: str, why: str, details: Details) -> None:
+        """Append a refusal; the same one again is counted for REPEAT_S."""
+        key, now = (who, did, why), self._wall()
+        at, count = self._refusals.get(key, (now - REPEAT_S, 0))
+        if 0 <= now - at < REPEAT_S:
+            self._refusals[key] = at, count + 1
+            return
+        if len(self._refusals) >= REFUSALS_KEPT:
+            self._refusals.clear()
+        self._refusals[key] = now, 0
+        again = {"again": count} if count else {}
+        self.record(who, did, {**details, "refused": why, **again})
+
+    def new_head(self) -> AuditHead | None:
+        """The head, if it was not told yet; what is in the files is then on disk."""
+        head = AuditHead(self._chain, self._number, self._hash)
+        if not self._number or head == self._told:
+            return None
+        with contextlib.suppress(OSError):
+            os.fdatasync(self._fd)
+        self._told = head
+        return head
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _append(self, given: Mapping[str, Any]) -> None:
+        entry = {"n": self._number + 1, "at": round(self._wall(), 3), **given}
+        if len(_line(entry)) > ENTRY_MAX:
+            entry = {name: value for name, value in entry.items() if len(_line({name: value})) < 1024}
+            entry["shortened"] = True
+        digest = entry_hash(self._hash, entry)
+        data = f"{_line({**entry, 'hash': digest})}\n".encode()
+        if os.write(self._fd, data) != len(data):
+            # A full disk took a part of it, which would break the chain.
+            os.ftruncate(self._fd, self._size)
+            raise OSError(28, "No space left on device")
+        self._size += len(data)
+        self._number, self._hash = self._number + 1, digest
+
+    def _begin_segment(self) -> None:
+        """Go on in a new file, and make room for it."""
+        self.close()
+        self._fd = os.open(self._path(self._number + 1), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._size = 0
+        old = segments(self._folder, self._chain)[:-SEGMENTS]
+        for first, path in old:
+            last, digest = first, ""
+            for entry in entries_of(path):
+                last, digest = entry["n"], entry["hash"]
+            self._append({"who": self._chain, "did": REMOVED, "first": first, "last": last, "of": digest})
+            os.unlink(path)
+
+    def _path(self, first: int) -> str:
+        return os.path.join(self._folder, f"{self._chain}.{first:012d}.log")
+
+    def _resume(self) -> None:
+        """Go on with the chain of the process before this one."""
+        there = segments(self._folder, self._chain)
+        path = there[-1][1] if there else self._path(1)
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            with open(path, "rb") as file:
+                data = file.read()
+            self._size = data.rfind(b"\n") + 1
+            if self._size != len(data):
+                os.ftruncate(self._fd, self._size)  # the process was killed while it wrote
+            self._number, self._hash = self._end_of(there)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._is_on = False
+            log.error("the audit log %s cannot be continued (%s): nothing is written to it", path, error)  # noqa: TRY400 - a sentence
+
+    def _end_of(self, there: list[tuple[int, str]]) -> tuple[int, str]:
+        for _first, path in reversed(there):
+            for entry in list(entries_of(path))[-1:]:
+                return int(entry["n"]), str(entry["hash"])
+        return 0, START_HASH
+
+
+# -- reading
+
+
+class AuditDamagedError(SaltliteError):
+    """A line of a file is no entry."""
+
+
+def segments(folder: str, chain: str) -> list[tuple[int, str]]:
+    """(number of the first entry, path) of the files of a chain, in order. Raises OSError."""
+    found = []
+    for name in os.listdir(folder):
+        stem, _, number = name.removesuffix(".log").rpartition(".")
+        if stem == chain and name.endswith(".log") and number.isascii() and number.isdigit():
+            found.append((int(number), os.path.join(folder, name)))
+    return sorted(found)
+
+
+def chains(folder: str) -> list[str]:
+    """The chains that have files. Raises OSError."""
+    return sorted(
+        {name.removesuffix(".log").rpartition(".")[0] for name in os.listdir(folder) if name.endswith(".log")}
+    )
+
+
+def entries_of(path: str) -> Iterator[dict[str, Any]]:
+    """The entries of a file. Raises OSError, AuditDamagedError for a line that is none."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                entry = json.loads(line)
+                good = isinstance(entry, dict) and isinstance(entry.get("n"), int) and isinstance(entry["hash"], str)
+            except (ValueError, KeyError, RecursionError):
+                good = False
+            if not good:
+                raise AuditDamagedError(f"{path}:{number}: this is no entry of an audit log")
+            yield entry
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The entries of one chain, and what is wrong with them."""
+
+    chain: str
+    first: int
+    last: int
+    problems: tuple[str, ...]
+
+
+def verify(folder: str, chain: str, heads: Mapping[int, str]) -> Verified:
+    """Check a chain, and that it has the entries whose numbers and hashes the store knows. Raises OSError."""
+    checked = _Check(chain, heads)
+    for number, path in segments(folder, chain):
+        try:
+            for place, entry in enumerate(entries_of(path), 1):
+                checked.entry(f"{path}:{place}", entry, number)
+        except AuditDamagedError as error:
+            checked.problems.append(str(error))
+    return checked.ended()
+
+
+class _Check:
+    """The check of one chain, entry by entry."""
+
+    def __init__(self, chain: str, heads: Mapping[int, str]) -> None:
+        self._chain = chain
+        self._heads = dict(heads)
+        self._before = START_HASH
+        self._next = 1
+        self._first = 0
+        self._opening: tuple[str, dict[str, Any], str] | None = None
+        """Place, content and hash of the first entry, if there were entries before it."""
+        self._removed: dict[int, str] = {}
+        """Number of the last entry of a removed file -> its hash."""
+        self.problems: list[str] = []
+
+    def entry(self, where: str, entry: dict[str, Any], first_of_file: int) -> None:
+        given, number = entry.pop("hash"), entry["n"]
+        if not self._first:
+            self._first = self._next = first_of_file
+            if first_of_file > 1:
+                self._opening = where, dict(entry), given
+        if number != self._next:
+            self.problems.append(f"{where}: entry {self._next} is missing")
+        elif entry_hash(self._before, entry) != given and (self._opening is None or self._opening[0] != where):
+            self.problems.append(f"{where}: this entry, or the one before it, was altered")
+        if self._heads.pop(number, given) != given:
+            self.problems.append(f"{where}: the store knows entry {number} with another content")
+        if entry.get("did") == REMOVED:
+            self._removed[entry.get("last", 0)] = str(entry.get("of"))
+        self._before, self._next = given, number + 1
+
+    def ended(self) -> Verified:
+        if self._opening is not None:
+            where, entry, given = self._opening
+            before = self._removed.get(self._first - 1)
+            if before is None:
+                self.problems.append(f"{self._chain}: entries before {self._first} are missing")
+            elif entry_hash(before, entry) != given:
+                self.problems.append(f"{where}: this entry was altered")
+        lost = [number for number in self._heads if number >= self._next]
+        if lost:
+            self.problems.append(
+                f"{self._chain}: the store knows entry {max(lost)}; the files end with {self._next - 1}"
+            )
+        return Verified(self._chain, self._first, self._next - 1, tuple(self.problems))
