@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.errors import CommandExecutionError
+from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
@@ -83,8 +83,10 @@ class Events:
     def __init__(self) -> None:
         self.sent: list[tuple[str, dict[str, Any]]] = []
         self.problem: Exception | None = None
+        self.attempts = 0
 
     def send(self, tag: str, data: dict[str, Any], _timeout: float) -> None:
+        self.attempts += 1
         if self.problem:
             raise self.problem
         self.sent.append((tag, data))
@@ -195,9 +197,15 @@ def test_a_state_that_is_too_large_for_an_event_says_what_it_lacks(minion: Minio
     assert minion.events.sent[0][1]["ret"] == {"__run_num__": 0, "shortened": ["changes"]}
 
 
-def test_a_run_goes_on_when_its_events_cannot_be_sent(minion: Minion) -> None:
-    minion.events.problem = CommandExecutionError("no master")
+@pytest.mark.parametrize(
+    ("problem", "attempts"), [(CommandExecutionError("no master"), 1), (SaltInvocationError("refused"), 3)]
+)
+def test_a_run_goes_on_when_its_events_cannot_be_sent_and_does_not_wait_for_a_master_again(
+    minion: Minion, problem: Exception, attempts: int
+) -> None:
+    minion.events.problem = problem
     assert minion.call("apply", states=3).retcode == 0
+    assert minion.events.attempts == attempts
 
 
 def wait_for(condition: Callable[[], object]) -> None:

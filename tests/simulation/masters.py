@@ -29,6 +29,7 @@ from saltlite.testing.banks import MemoryCache
 from saltlite.testing.link import MemoryServerLink
 from saltlite.testing.memory_tables import Tables
 from saltlite.wire.certificates import CertificateContent, MasterCertificate, issue
+from saltlite.wire.framing import unpack
 from saltlite.wire.noise import public_of
 from tests.simulation.universe import Died, End, Process, SimChannel, SimClock, SimReactor
 from tests.support.files import no_files
@@ -377,7 +378,12 @@ class SimMaster:
     def _membership(self, process: Process) -> None:
         reactor: Any = SimReactor(process)
         certificate = certificate_of(self.name)
-        link = linkchannel.LinkChannel.for_questions(reactor, self._link_place(), ipc.MEMBERSHIP)
+
+        def answered(batch: list[bytes]) -> None:
+            for message in map(unpack, batch):
+                link.answered(message["n"], message)
+
+        link = linkchannel.LinkChannel(reactor, self._link_place(), ipc.MEMBERSHIP, answered)
         me = MasterRow(
             name=self.name,
             start=self._number,

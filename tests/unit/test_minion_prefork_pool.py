@@ -251,6 +251,14 @@ def test_the_process_of_a_job_that_is_being_signalled_is_not_reused(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_note_that_cannot_be_deleted_does_not_end_the_job_server(tmp_path: Path) -> None:
+    notes = RunningNotes(str(tmp_path))
+    notes.note(JobSpec(JID, [("test.ping", [], {})], "root"), 4000, 1.0)
+    (tmp_path / JID).unlink()
+    (tmp_path / JID).mkdir()  # unlink(2) fails
+    assert not notes.forget(JID)
+
+
 def test_a_job_without_a_note_is_not_being_signalled(tmp_path: Path) -> None:
     assert RunningNotes(str(tmp_path)).forget(JID)
 

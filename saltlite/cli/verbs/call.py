@@ -75,17 +75,20 @@ class RunningMinion:
 
     def request(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """The master's answer to an `ask`. Raises NoMinionError, and CommandExecutionError without an answer."""
-        from saltlite.minion.jobs.rpc_client import BUSY_S, PATIENCE_S
+        from saltlite.minion.jobs.rpc_client import BUSY_S, PATIENCE_S, still_busy
 
         give_up_at = time.monotonic() + PATIENCE_S
-        while time.monotonic() < give_up_at:
+        while True:
             answer = self._ask(message, PATIENCE_S, "The master was not asked")
             if answer is None:
-                break
+                raise CommandExecutionError(
+                    f"The master has not answered for {PATIENCE_S:g} s: look at the minion's log."
+                )
             if answer["state"] != "busy":
                 return answer
+            if time.monotonic() + BUSY_S > give_up_at:
+                raise still_busy(answer, PATIENCE_S)
             time.sleep(BUSY_S)
-        raise CommandExecutionError(f"The master has not answered for {PATIENCE_S:g} s: look at the minion's log.")
 
     def refresh(self, what: str) -> dict[str, Any]:
         """Refresh, and raise, as `saltlite.minion.jobs.rpc_client.RpcClient.refresh`; also raises NoMinionError."""

@@ -24,7 +24,7 @@ from saltlite.model.dataclass import dataclass
 from saltlite.model.job import Job
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel, connect_unix
-from saltlite.wire.framing import IpcMessage, pack, unpack
+from saltlite.wire.framing import IpcMessage, pack
 from saltlite.wire.limits import RETURN_MAX
 from saltlite.wire.merkle import SignedPart
 from saltlite.wire.messages import Message
@@ -182,17 +182,6 @@ class LinkChannel:
         self._committed: list[Collection[str] | None] = []
         self._watches = False
         self._connect()
-
-    @classmethod
-    def for_questions(cls, reactor: Reactor, address: LinkAddress, role: str) -> LinkChannel:
-        """A channel of a process that only sends and asks."""
-
-        def on_message(batch: list[bytes]) -> None:
-            for message in map(unpack, batch):
-                channel.answered(message["n"], message)
-
-        channel = cls(reactor, address, role, on_message)
-        return channel
 
     def fleet(self, accepted_keys: int) -> None:
         """How many keys are accepted: a new link process sets the pace of heartbeats by it."""

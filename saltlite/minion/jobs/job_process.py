@@ -473,10 +473,10 @@ class RunningNotes:
             return True
         self._noted.discard(jid)
         path = os.path.join(self._folder, jid)
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             os.unlink(path)
             return True
-        # Either the note could not be written, or `saltutil` has renamed it for as long as it signals.
-        with contextlib.suppress(FileNotFoundError):
+        # The note could not be written or deleted, or `saltutil` has renamed it for as long as it signals.
+        with contextlib.suppress(OSError):
             os.unlink(path + CLAIMED)
         return False

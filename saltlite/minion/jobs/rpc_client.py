@@ -104,8 +104,11 @@ class RpcClient:
 
     def _settled(self, ahead: deque[tuple[int, Message]]) -> Message:
         number, question = ahead.popleft()
+        give_up_at = time.monotonic() + self._patience_s
         answer = self._answer(number)
         while answer["state"] == "busy":
+            if time.monotonic() + BUSY_S > give_up_at:
+                raise still_busy(answer, self._patience_s)
             time.sleep(BUSY_S)
             answer = self._answer(self._say(question))
         if answer["state"] == FORGED:
@@ -169,6 +172,12 @@ def timers_answer(answer: IpcMessage) -> dict[str, Any]:
     if "error" in found:
         raise CommandExecutionError(found["error"])
     return found
+
+
+def still_busy(answer: Mapping[str, Any], waited_s: float) -> CommandExecutionError:
+    """The error for a master that has answered "busy" for so long, with the reason that it gave."""
+    reason = " ".join(answer.get("names", ())).rstrip(".")
+    return CommandExecutionError(f"The master could not take the request for {waited_s:g} s{reason and f': {reason}'}.")
 
 
 def _minion_gone() -> CommandExecutionError:

@@ -395,6 +395,10 @@ _EACH_S = 0.125
 """Below what the master takes of one minion: 50 events at once, then ten per second."""
 _DATA_MAX = 24 * 1024
 """Bytes of the returns in one event, of the 32 KiB that it may have."""
+_SEND_S = 5.0
+"""Seconds to wait for the master's acknowledgement of an event."""
+_PAUSE_S = 60.0
+"""Seconds without events after one that was not acknowledged, so that without a master not every state waits."""
 
 
 class _Progress:
@@ -404,6 +408,7 @@ class _Progress:
         self._tokens = float(_BURST)
         self._at = time.monotonic()
         self._waiting: list[tuple[str, dict[str, Any]]] = []
+        self._paused_until = self._at
 
     def ended(self, data: dict[str, Any], tag: str) -> None:
         """A state ended: `data` and `tag` are those of Salt's event."""
@@ -417,7 +422,7 @@ class _Progress:
 
     def flush(self) -> None:
         """Send what waits."""
-        while self._waiting:
+        while self._waiting and time.monotonic() >= self._paused_until:
             size, count = 0, 0
             for _tag, data in self._waiting:
                 data["ret"] = _shortened(data["ret"])
@@ -430,8 +435,12 @@ class _Progress:
             if earlier:
                 data = {**data, "earlier": [one["ret"] for _tag, one in earlier]}
             # Events tell how far a run is; its return says the same, so the run goes on without them.
-            with contextlib.suppress(SaltliteError, AttributeError):
-                __events__.send(tag, data, 5.0)
+            try:
+                __events__.send(tag, data, _SEND_S)
+            except CommandExecutionError:
+                self._paused_until = time.monotonic() + _PAUSE_S
+            except (SaltliteError, AttributeError):
+                pass
 
 
 def _shortened(ret: Mapping[str, Any]) -> dict[str, Any]:
