@@ -323,11 +323,15 @@ def test_a_doctor_finds_a_chain_that_cannot_be_used(fleet: Fleet) -> None:
 def test_a_chain_is_whole_again_when_its_executor_is_there(fleet: Fleet) -> None:
     fleet.start_master()
     fleet.join("a", module_executors=["late", "direct_call"])
-    assert fleet.cli("status", "--out", "json").json()["unable"] == {"a": ["late"]}
+
+    def unable() -> object:
+        return fleet.cli("status", "--out", "json").json()["unable"]
+
+    wait_until(lambda: unable() == {"a": ["late"]}, "the minion has reported what it lacks")
     own = fleet.root("a") / "var/cache/saltlite/minion/extmods/executors"
     own.mkdir(parents=True)
     (own / "late.py").write_text("def execute(opts, data, func, args, kwargs):\n    return None\n")
-    wait_until(lambda: fleet.cli("status", "--out", "json").json()["unable"] == {}, "the minion has reported it")
+    wait_until(lambda: unable() == {}, "the minion has reported it")
     assert fleet.cli("a", "test.ping", "--out", "json").json() == {"a": True}
 
 

@@ -129,7 +129,7 @@ def test_a_burst_waits_for_its_turn_and_no_more_run_at_once_than_configured(flee
     trace = tmp_path / "trace"
     most = 0
     with fleet.client() as client:
-        jids = [client.publish(JobCall("narrow", "probe.enter", arg=[str(trace), 0.05])).jid for _ in range(50)]
+        jids = [client.publish(JobCall("narrow", "probe.enter", arg=[str(trace), 0.15])).jid for _ in range(50)]
 
     def done() -> bool:
         nonlocal most
