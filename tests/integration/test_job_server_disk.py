@@ -14,6 +14,7 @@ from saltlite.minion.processes import ipc_messages as inside
 from saltlite.minion.protocol.effects import JournalStep
 from saltlite.testing.disk import JOURNAL_FOLDER, MemoryDisk
 from saltlite.wire.framing import pack
+from saltlite.wire.job_body import FunctionCall
 from tests.support.job_machine import jid, parcel
 from tests.support.jobs import Minion
 
@@ -77,6 +78,22 @@ def test_a_record_that_does_not_fit_refuses_its_job_and_nothing_else(start: Star
     minion.until(lambda: minion.told.result(1))
     assert minion.told.states(0) == [REFUSED] * 3
     assert (minion.told.result(0), minion.journal.entry(jid(0))) == (None, None)
+
+
+def test_a_job_of_the_minion_is_refused_after_its_beginner_has_the_jid(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minion = start(MemoryDisk())
+    ended: list[str] = []
+    minion.server.own_jobs.ended = ended.append
+
+    def no_process(**_: object) -> None:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(minion.server._pool, "take", no_process)
+    begun = minion.server.begin(FunctionCall("test.ping"), origin="schedule a", metadata={}, report=True)
+    assert ended == []
+    minion.until(lambda: ended == [begun])
 
 
 def test_without_a_reserve_new_jobs_are_refused_before_anything_is_written_and_taken_again_later(

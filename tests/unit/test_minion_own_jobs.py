@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -32,8 +33,9 @@ class Reactor:
     def __init__(self) -> None:
         self.later: list[Any] = []
 
-    def call_later(self, _seconds: float, callback: Any) -> None:
+    def call_later(self, _seconds: float, callback: Any) -> Any:
         self.later.append(callback)
+        return SimpleNamespace(cancel=lambda: self.later.remove(callback))
 
 
 class Minion:
@@ -140,6 +142,26 @@ def test_a_busy_master_is_told_again_and_one_that_refuses_gets_no_result(minion:
     minion.master_says("refused")
     assert minion.offered() == []
     assert minion.own.may_offer(jid)
+
+
+def test_the_master_is_told_of_one_job_at_a_time_and_a_session_begins_anew(minion: Minion) -> None:
+    jids = [minion.begin() for _ in range(3)]
+    minion.own.connected()
+    minion.master_says("busy")
+    minion.own.connected()
+    assert (len(minion.asked), minion.reactor.later) == (1, [])
+    told: list[str] = []
+    while minion.asked:
+        assert len(minion.asked) == 1
+        told.append(decode_document(minion.asked[0][0]["data"])["jid"])
+        minion.master_says(jid=told[-1])
+    assert told == jids
+
+
+def test_a_job_begins_while_the_clock_is_behind_what_the_journal_has_forgotten(minion: Minion) -> None:
+    floor = jid_at(int((NOW + 86_400) * 1_000_000))
+    minion.server.jobs.replay([], [], floor)
+    assert minion.begin() > floor
 
 
 def test_a_job_that_cannot_run_is_reported_once_the_master_knows_it(minion: Minion, tmp_path: Path) -> None:

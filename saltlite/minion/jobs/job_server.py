@@ -198,7 +198,8 @@ class JobServer:
         """Begin a job of the minion itself (`OwnJobs.begin`)."""
         self._quota.look()
         jid = self.own_jobs.begin(call, origin=origin, metadata=metadata, report=report)
-        self._carry_out()
+        # The job may be refused, and the caller must have its jid before that.
+        self._reactor.call_soon(self._carry_out)
         return jid
 
     def runs_states(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -18,9 +19,9 @@ from saltlite.errors import ProtocolError, UsageError
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
-from saltlite.model.ids import Jid, jid_after, jid_at
+from saltlite.model.ids import jid_at
 from saltlite.platform.logs import log_context
-from saltlite.platform.reactor import Reactor
+from saltlite.platform.reactor import Reactor, Timer
 from saltlite.wire.codec import decode_document, encode_document
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.job_body import FunctionCall, JobBody, encode_body
@@ -64,6 +65,11 @@ class OwnJobs:
         self._theirs: dict[str, str] = {}
         """Our jid -> that of the master, where they differ."""
         self._ours: dict[str, str] = {}
+        self._untold: deque[str] = deque()
+        """Jobs that the master is still to be told of in this session, one at a time."""
+        self._asked = ""
+        """The job that the master has not answered yet."""
+        self._again: Timer | None = None
         self._connected = False
 
     def open(self) -> None:
@@ -87,7 +93,7 @@ class OwnJobs:
 
         Raises UsageError for arguments that no job can have, and when the minion takes no further jobs.
         """
-        jid = self._free_jid()
+        jid = self._jobs.free_jid(jid_at(int(self._clock.wall() * 1_000_000)))
         user = f"minion:{self._jobs.minion}"
         body = JobBody(
             jid=jid, calls=(call,), user=user, audience=bytes(HASH_BYTES), run_ms=0, deliver_ms=WAIT_MS,
@@ -105,16 +111,21 @@ class OwnJobs:
         else:
             self._silent.add(jid)
         self._jobs.begin(body, encoded, WAIT_MS)
-        if report:
-            self._tell(jid)
+        if report and self._connected:
+            self._untold.append(jid)
+            self._tell_next()
         return jid
 
     def connected(self) -> None:
         """Start a session: tell the master of all jobs again, as it may be another one."""
         self._connected = True
-        for jid, job in self._reported.items():
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        for job in self._reported.values():
             job.known = False
-            self._tell(jid)
+        self._untold, self._asked = deque(self._reported), ""
+        self._tell_next()
 
     def may_offer(self, jid: str) -> bool:
         """Whether the master may get that result now. That of a silent job is dropped instead."""
@@ -153,12 +164,6 @@ class OwnJobs:
         ours = self._ours.get(message.get("jid", ""))
         return {**message, "jid": ours} if ours else message
 
-    def _free_jid(self) -> Jid:
-        jid = jid_at(int(self._clock.wall() * 1_000_000))
-        while self._jobs.knows(jid):
-            jid = jid_after(jid)
-        return jid
-
     def _keep(self, jid: str, about: dict[str, Any]) -> None:
         path = os.path.join(self._folder, jid)
         try:
@@ -173,9 +178,15 @@ class OwnJobs:
             raise UsageError(f"it cannot be noted in {path}: {error}") from error
         self._reported[jid] = _OwnJob(about)
 
-    def _tell(self, jid: str) -> None:
-        if not self._connected:
+    def _tell_next(self) -> None:
+        """Tell the master of the next job, unless it has yet to answer, or was too busy a moment ago."""
+        if self._asked or self._again is not None:
             return
+        while self._untold and self._untold[0] not in self._reported:
+            self._untold.popleft()
+        if not self._untold:
+            return
+        jid = self._asked = self._untold.popleft()
         job = self._reported[jid]
         message = {
             "t": "ask",
@@ -188,9 +199,13 @@ class OwnJobs:
         self._ask({**message, "nonce": b""}, lambda response: self._answered(jid, response))
 
     def _answered(self, jid: str, response: Message) -> None:
+        self._asked = ""
         job = self._reported.get(jid)
-        if job is None:
-            return
+        if job is not None:
+            self._take_answer(jid, job, response)
+        self._tell_next()
+
+    def _take_answer(self, jid: str, job: _OwnJob, response: Message) -> None:
         if response["state"] == "ok":
             theirs = str(decode_document(response["data"])["jid"])
             if theirs != jid:
@@ -203,4 +218,9 @@ class OwnJobs:
             self.acknowledged(jid)
             self._jobs.acknowledged(jid)
         else:
-            self._reactor.call_later(AGAIN_S, lambda: self._tell(jid) if jid in self._reported else None)
+            self._untold.appendleft(jid)
+            self._again = self._reactor.call_later(AGAIN_S, self._tell_again)
+
+    def _tell_again(self) -> None:
+        self._again = None
+        self._tell_next()

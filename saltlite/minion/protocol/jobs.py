@@ -56,7 +56,7 @@ from saltlite.minion.protocol.journal_format import CLOCK_SLACK_S, ENDED
 from saltlite.minion.protocol.resend import Offers, PartSegments
 from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
-from saltlite.model.ids import jid_at, time_of
+from saltlite.model.ids import Jid, jid_after, jid_at, time_of
 from saltlite.model.job import TargetState, is_resource_part, is_segment_id, part_of_segment, split_part
 from saltlite.wire.job_body import JobBody, decode_body, verify
 from saltlite.wire.limits import PARTS_RUNNING_PER_MINION
@@ -385,6 +385,14 @@ class JobMachine:
     def knows(self, jid: str) -> bool:
         """Whether a new job cannot have that jid."""
         return jid in self._entries or jid <= self._floor
+
+    def free_jid(self, jid: Jid) -> Jid:
+        """The first jid from `jid` on that a new job can have."""
+        if jid <= self._floor:
+            jid = jid_after(Jid(self._floor))
+        while self.knows(jid):
+            jid = jid_after(jid)
+        return jid
 
     def refusal(self) -> str:
         """Why no further job can begin now; "" if one can."""
