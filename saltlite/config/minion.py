@@ -167,7 +167,7 @@ class MinionConfig:
     minion_pillar_cache: bool = option(
         False,
         "Whether the last pillar of the master is stored in cachedir, readable by its owner only, for `saltlite "
-        "call`. Pillars often contain secrets.",
+        "call` and for a start while no master answers. Pillars often contain secrets.",
         FlagKind(),
     )
     proxy_host: str = option(

@@ -413,18 +413,22 @@ def kept_pillar(cachedir: str) -> dict[str, Any]:
 
 PILLAR_WAIT_S = 5.0
 """Seconds that jobs wait for the first pillar, from the first session on."""
+MASTER_WAIT_S = 60.0
+"""Seconds that jobs wait for the first session. Then the schedule, the beacons and recorded jobs start without it."""
 
 
 class JobGate:
-    """Calls `open_jobs` once."""
+    """Calls `open_jobs` once, and `use_kept` before if no master has answered for MASTER_WAIT_S."""
 
-    def __init__(self, timers: Timers, open_jobs: Callable[[], None]) -> None:
+    def __init__(self, timers: Timers, open_jobs: Callable[[], None], use_kept: Callable[[], None]) -> None:
         self._timers = timers
         self._open_jobs = open_jobs
+        self._use_kept = use_kept
         self._grains = False
         self._pillar = False
         self._connected = False
         self._open = False
+        timers.call_later(MASTER_WAIT_S, self._without_master)
 
     def grains_found(self) -> None:
         self._grains = True
@@ -443,6 +447,12 @@ class JobGate:
     def _without_pillar(self) -> None:
         if not self._pillar:
             log.warning("jobs start without a pillar: the master gave none within %g s", PILLAR_WAIT_S)
+            self.pillar_came()
+
+    def _without_master(self) -> None:
+        if not self._connected:
+            log.warning("jobs start without a master: none has answered for %g s", MASTER_WAIT_S)
+            self._use_kept()
             self.pillar_came()
 
     def _look(self) -> None:

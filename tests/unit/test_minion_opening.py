@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from saltlite.minion.sync import PILLAR_WAIT_S, JobGate
+from saltlite.minion.sync import MASTER_WAIT_S, PILLAR_WAIT_S, JobGate
 
 
 class Timers:
@@ -19,7 +19,7 @@ class Timers:
 
 def opening() -> tuple[JobGate, Timers, list[str]]:
     timers, opened = Timers(), list[str]()
-    return JobGate(timers, lambda: opened.append("open")), timers, opened
+    return JobGate(timers, lambda: opened.append("open"), lambda: opened.append("kept pillar")), timers, opened
 
 
 def test_jobs_wait_for_grains_and_pillar_and_start_once() -> None:
@@ -38,11 +38,12 @@ def test_a_master_that_gives_no_pillar_is_not_waited_for_longer_than_the_limit(
 ) -> None:
     gate, timers, opened = opening()
     gate.grains_found()
-    assert timers.waiting == []
     gate.connected()
     gate.connected()
-    assert [seconds for seconds, _callback in timers.waiting] == [PILLAR_WAIT_S]
+    assert [seconds for seconds, _callback in timers.waiting] == [MASTER_WAIT_S, PILLAR_WAIT_S]
     timers.waiting[0][1]()
+    assert opened == []
+    timers.waiting[1][1]()
     assert opened == ["open"]
     assert "jobs start without a pillar" in caplog.text
 
@@ -52,6 +53,18 @@ def test_a_pillar_that_came_in_time_is_not_complained_about(caplog: pytest.LogCa
     gate.grains_found()
     gate.connected()
     gate.pillar_came()
-    timers.waiting[0][1]()
+    for _seconds, callback in timers.waiting:
+        callback()
     assert opened == ["open"]
     assert caplog.text == ""
+
+
+def test_without_a_master_jobs_start_with_the_kept_pillar_after_the_limit(caplog: pytest.LogCaptureFixture) -> None:
+    gate, timers, opened = opening()
+    gate.grains_found()
+    timers.waiting[0][1]()
+    assert opened == ["kept pillar", "open"]
+    assert "jobs start without a master: none has answered for 60 s" in caplog.text
+    gate.connected()
+    gate.pillar_came()
+    assert opened == ["kept pillar", "open"]

@@ -33,7 +33,15 @@ from saltlite.minion.processes.start import NetworkChild, running_dir
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.resources.discovery import declared_by
 from saltlite.minion.resources.server import ResourceServer, RunCallbacks, ServerContext
-from saltlite.minion.sync import DocumentCallbacks, GrainFinder, JobGate, forget_pillar, inventory_grain, keep_pillar
+from saltlite.minion.sync import (
+    DocumentCallbacks,
+    GrainFinder,
+    JobGate,
+    forget_pillar,
+    inventory_grain,
+    keep_pillar,
+    kept_pillar,
+)
 from saltlite.minion.timers.beacons import Beacons
 from saltlite.minion.timers.loop import TimerLoop
 from saltlite.model import job
@@ -126,7 +134,7 @@ class MinionDaemon:
         self._timers = TimerLoop(self._reactor, clock, self._server.begin, beacons, config.data_dir, self._opts)
         self._server.own_jobs.ended = self._timers.ended
         self._server.rpc_server.timers = self._timers.answer
-        self._opening = JobGate(self._reactor, self._open_jobs)
+        self._opening = JobGate(self._reactor, self._open_jobs, self._use_kept_pillar)
         self._grains = GrainFinder(self._reactor, self._opts, self._grains_found)
 
     def run(self) -> None:
@@ -301,10 +309,23 @@ class MinionDaemon:
             self._keep(pillar)
         else:
             forget_pillar(self._config.cachedir)
+        self._use_pillar(pillar)
+        self._opening.pillar_came()
+
+    def _use_kept_pillar(self) -> None:
+        """Use the copy of an earlier pillar, if the configuration asks for one and there is one."""
+        try:
+            pillar = kept_pillar(self._config.cachedir) if self._config.minion_pillar_cache else {}
+        except CommandExecutionError as error:
+            log.warning("%s", error)
+            return
+        if pillar:
+            self._use_pillar(pillar)
+
+    def _use_pillar(self, pillar: dict[str, Any]) -> None:
         self._server.pillar_is(pillar)
         self._resources.pillar_is(pillar)
         self._timers.pillar_is(pillar)
-        self._opening.pillar_came()
 
     def _registered(self, ok: bool, reasons: Sequence[str], withheld: bytes) -> None:
         self._resources.registered(withheld if ok else None)
